@@ -1,0 +1,23 @@
+//! The values that everyone shares: keys and their hashes, time, versions, and what a client asks
+//! of an item and is told about it.
+//!
+//! This crate is at the bottom of the house: it depends on nothing, holds no state and makes no
+//! decision. A protocol (`codec`) turns bytes into [`Operation`]s, the `store` carries them out and
+//! answers with the `...Outcome` types, and neither knows the other.
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod cas;
+mod hash;
+mod key;
+mod operation;
+mod time;
+
+pub use cas::{Cas, HybridClock, WriterId};
+pub use hash::{HashSeed, KeyHash};
+pub use key::{Key, KeyError};
+pub use operation::{
+    Arithmetic, ArithmeticOutcome, Delete, DeleteOutcome, Direction, Get, ItemStatus, Operation,
+    Set, SetMode, SetOutcome,
+};
+pub use time::{Expiry, Exptime, Instant, Now};

@@ -1,0 +1,186 @@
+//! What a client asks of one item, and what it is told.
+//!
+//! These are the union of memcached's text and meta commands, without their spelling: `codec`
+//! decodes into them, `store` carries them out. The doc of each field names the meta flag it is.
+
+use crate::{cas::Cas, time::Exptime};
+
+/// One operation on one key. Values are passed beside it, never inside.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Operation {
+    /// Read, perhaps with a touch, an autovivification or a stampede token.
+    Get(Get),
+    /// Write a value that comes with the request.
+    Set(Set),
+    /// Remove, or mark as stale.
+    Delete(Delete),
+    /// Add to or subtract from a decimal number.
+    Arithmetic(Arithmetic),
+}
+
+/// Reads an item.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Get {
+    /// Sets a new expiry on a hit: text `gat` and `touch`, meta `T`.
+    pub touch: Option<Exptime>,
+    /// On a miss creates an empty item with this expiry and wins it: meta `N`.
+    pub vivify: Option<Exptime>,
+    /// Wins the item for recaching when fewer seconds than this remain: meta `R`.
+    pub recache: Option<Exptime>,
+    /// Leaves access time, fetched mark and eviction rank alone: for debug commands and scans.
+    pub quiet_access: bool,
+    /// The version to give an item that this read creates: meta `E`.
+    pub new_cas: Option<Cas>,
+}
+
+/// How a write treats what is there.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum SetMode {
+    /// Stores whatever is there; meta mode `S`.
+    #[default]
+    Set,
+    /// Stores only when nothing is there; meta mode `E`.
+    Add,
+    /// Stores only when something is there; meta mode `R`.
+    Replace,
+    /// Adds the value behind what is there; meta mode `A`.
+    Append,
+    /// Adds the value before what is there; meta mode `P`.
+    Prepend,
+}
+
+/// Writes an item; the value comes beside it.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Set {
+    /// How what is there is treated.
+    pub mode: SetMode,
+    /// The client's 32 bits: text `<flags>`, meta `F`.
+    pub flags: u32,
+    /// When the item ends: text `<exptime>`, meta `T`.
+    pub exptime: Exptime,
+    /// Stores only when the item's version is this: text `cas`, meta `C`.
+    pub compare: Option<Cas>,
+    /// With `compare` older than the item: stores all the same and marks it stale: meta `I`.
+    pub invalidate: bool,
+    /// In append and prepend mode creates a missing item with this expiry: meta `N`.
+    pub vivify: Option<Exptime>,
+    /// The version to give instead of the next one of the clock: meta `E`.
+    pub new_cas: Option<Cas>,
+}
+
+/// Removes an item.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Delete {
+    /// Removes only when the item's version is this: meta `C`.
+    pub compare: Option<Cas>,
+    /// Marks the item stale instead of removing it: meta `I`.
+    pub invalidate: bool,
+    /// With `invalidate`, a new expiry: meta `T`.
+    pub touch: Option<Exptime>,
+    /// Empties the value and clears the client flags, but leaves the item: meta `x`.
+    pub drop_value: bool,
+    /// The version to give an item that stays: meta `E`.
+    pub new_cas: Option<Cas>,
+}
+
+/// The two directions of arithmetic.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Direction {
+    /// Wraps at 2^64; text `incr`, meta modes `I` and `+`.
+    #[default]
+    Increment,
+    /// Stops at 0; text `decr`, meta modes `D` and `-`.
+    Decrement,
+}
+
+/// Counts in an item that holds a decimal number.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Arithmetic {
+    /// Up or down.
+    pub direction: Direction,
+    /// By how much: meta `D`.
+    pub delta: u64,
+    /// On a miss creates the item with `initial` and this expiry: meta `N`.
+    pub vivify: Option<Exptime>,
+    /// The value of an item that is created: meta `J`.
+    pub initial: u64,
+    /// A new expiry for an item that is there: meta `T`.
+    pub touch: Option<Exptime>,
+    /// Counts only when the item's version is this: meta `C`.
+    pub compare: Option<Cas>,
+    /// The version to give instead of the next one of the clock: meta `E`.
+    pub new_cas: Option<Cas>,
+}
+
+/// What a read tells about an item beside its value.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct ItemStatus {
+    /// The client's 32 bits.
+    pub flags: u32,
+    /// The item's version.
+    pub cas: Cas,
+    /// Length of the value in bytes.
+    pub value_bytes: u32,
+    /// Seconds until it ends; `None` for never. After the touch, if the read touched.
+    pub ttl_seconds: Option<u32>,
+    /// Seconds since the last access before this one.
+    pub idle_seconds: u32,
+    /// Whether the item had been read before: meta `h`.
+    pub fetched: bool,
+    /// This client won the right to recache: meta `W`.
+    pub won: bool,
+    /// The item is stale: meta `X`.
+    pub stale: bool,
+    /// Another client holds the right to recache: meta `Z`.
+    pub contended: bool,
+}
+
+/// How a write ended.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum SetOutcome {
+    /// Stored under this version.
+    Stored(Cas),
+    /// The mode did not allow it (`add` to an item, `replace` or `append` of nothing).
+    NotStored,
+    /// `compare` did not match.
+    Exists,
+    /// `compare` was given and there is no item.
+    NotFound,
+    /// The value is longer than the limit of the store (`-I`).
+    TooLarge,
+    /// No room, and eviction was not allowed or could not make any.
+    OutOfMemory,
+}
+
+/// How a removal ended.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum DeleteOutcome {
+    /// Removed, or changed as asked.
+    Deleted,
+    /// There is no item.
+    NotFound,
+    /// `compare` did not match.
+    Exists,
+    /// The change needed room that could not be had.
+    OutOfMemory,
+}
+
+/// How arithmetic ended.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum ArithmeticOutcome {
+    /// The number now there, and what else is known of the item.
+    Counted {
+        /// The new number.
+        number: u64,
+        /// The item after the change.
+        status: ItemStatus,
+    },
+    /// There is no item, and none was asked to be created.
+    NotFound,
+    /// `compare` did not match.
+    Exists,
+    /// The item does not hold a decimal number below 2^64.
+    NotANumber,
+    /// The number needed room that could not be had.
+    OutOfMemory,
+}

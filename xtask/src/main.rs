@@ -1,0 +1,2 @@
+//! Every check and task of the repository.
+fn main() {}

@@ -1,1 +1,33 @@
-//! To be written.
+//! What the operating system offers, in the house's words: processors, clocks, signals, sockets
+//! and the state of the process.
+//!
+//! It is the only crate besides `table` and `segments` that may hold `unsafe`, and the only place
+//! that knows libc. Nothing here decides anything: the server says what to do, this crate does it
+//! and tells what the kernel answered.
+//!
+//! ```text
+//!   server ── clock, cpu, process, signals, service   (start and control)
+//!      └───── poll, socket                             (every turn of a worker)
+//! ```
+
+mod clock;
+mod cpu;
+mod poll;
+mod process;
+mod service;
+mod signals;
+mod socket;
+mod sync;
+
+pub use clock::{Clock, ThreadCpuClock};
+pub use cpu::{cpus_allowed, cpus_usable, pin_current_thread, quota_cpus};
+pub use poll::{Events, Poller, Readiness, Token, Waker, WatchError};
+pub use process::{
+    ProcessError, ProcessUsage, allow_core_dumps, daemonize, drop_privileges, is_root, lock_memory,
+    open_files_limit, raise_open_files_limit, resident_bytes, stop_waiting_parent, usage,
+};
+pub use service::{Service, ServiceState};
+pub use signals::{ControlEvent, Controls, ControlsHandle, SignalError};
+pub use socket::{
+    BindError, Listener, PeerAddress, Received, Sent, SocketOptions, Stream, bind_tcp, bind_unix,
+};

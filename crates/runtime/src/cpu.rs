@@ -1,0 +1,78 @@
+//! Processors: which ones this process may use, how many of them it is allowed to keep busy, and
+//! pinning a thread to one.
+
+use std::{fs, io, thread};
+
+/// The processors this process may be scheduled on, in ascending order. Empty only if the kernel
+/// refuses to tell.
+pub fn cpus_allowed() -> Vec<usize> {
+    let mut set = empty_set();
+    // SAFETY: `set` is a valid cpu_set_t of the size given, and lives past the call.
+    let answer = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) };
+    if answer != 0 {
+        return Vec::new();
+    }
+    (0..libc::CPU_SETSIZE as usize)
+        .filter(|&cpu| contains(&set, cpu))
+        .collect()
+}
+
+/// How many processors can be kept busy: the affinity mask, or the control group's quota when
+/// that is lower; at least 1.
+pub fn cpus_usable() -> usize {
+    thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// The control group's processor quota in processors, if one is set.
+pub fn quota_cpus() -> Option<f64> {
+    let text = fs::read_to_string("/sys/fs/cgroup/cpu.max").ok()?;
+    let mut words = text.split_ascii_whitespace();
+    let quota: f64 = words.next()?.parse().ok()?;
+    let period: f64 = words.next()?.parse().ok()?;
+    (period > 0.0).then(|| quota / period)
+}
+
+/// Keeps the calling thread on processor `cpu`.
+pub fn pin_current_thread(cpu: usize) -> io::Result<()> {
+    if cpu >= libc::CPU_SETSIZE as usize {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut set = empty_set();
+    // SAFETY: `cpu` is below CPU_SETSIZE, so the bit lies inside the set.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: `set` is a valid cpu_set_t of the size given; 0 names the calling thread.
+    let answer = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) };
+    if answer == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+fn empty_set() -> libc::cpu_set_t {
+    // SAFETY: a cpu_set_t is an array of integers, for which all zeroes is a valid value.
+    unsafe { std::mem::zeroed() }
+}
+
+fn contains(set: &libc::cpu_set_t, cpu: usize) -> bool {
+    // SAFETY: callers pass a `cpu` below CPU_SETSIZE, so the bit lies inside the set.
+    unsafe { libc::CPU_ISSET(cpu, set) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_thread_stays_on_its_processor() {
+        let pinned = thread::spawn(|| {
+            let cpu = cpus_allowed()[0];
+            pin_current_thread(cpu).unwrap();
+            (cpu, cpus_allowed())
+        });
+        let (cpu, allowed) = pinned.join().unwrap();
+        assert_eq!(allowed, [cpu]);
+        assert!(cpus_usable() >= 1);
+        assert!(pin_current_thread(1 << 20).is_err());
+    }
+}

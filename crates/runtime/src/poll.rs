@@ -1,0 +1,108 @@
+//! Waiting for sockets: mio's edge-triggered epoll, under the names the server uses.
+//!
+//! Edge triggered means the kernel tells of a socket once per change. A worker therefore remembers
+//! what it has not drained: a receive that filled its buffer keeps the connection in the worker's
+//! ready list, a short one means there is nothing left and the next change will be told.
+
+use std::{io, sync::Arc, time::Duration};
+
+/// Names a watched socket; the server chooses the number.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Token(pub usize);
+
+/// What changed since the last wait, bounded at construction.
+#[derive(Debug)]
+pub struct Events {
+    events: mio::Events,
+}
+
+/// One epoll instance.
+#[derive(Debug)]
+pub struct Poller {
+    poll: mio::Poll,
+}
+
+/// Wakes a [`Poller`] from another thread.
+#[derive(Clone, Debug)]
+pub struct Waker {
+    waker: Arc<mio::Waker>,
+}
+
+/// A socket could not be watched; the process is out of memory or of epoll watches.
+#[derive(Debug)]
+pub struct WatchError(pub io::Error);
+
+impl Poller {
+    /// A new epoll instance.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            poll: mio::Poll::new()?,
+        })
+    }
+
+    /// Something another thread can wake this poller with; the wake arrives under `token`. One per
+    /// poller.
+    pub fn waker(&self, token: Token) -> io::Result<Waker> {
+        let waker = mio::Waker::new(self.poll.registry(), mio::Token(token.0))?;
+        Ok(Waker {
+            waker: Arc::new(waker),
+        })
+    }
+
+    /// Waits until something happens or `timeout` passes; `None` waits for ever and zero does not
+    /// wait. An interrupted wait counts as nothing happened.
+    pub fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+        match self.poll.poll(&mut events.events, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                events.events.clear();
+                Ok(())
+            }
+            answer => answer,
+        }
+    }
+
+    pub(crate) fn registry(&self) -> &mio::Registry {
+        self.poll.registry()
+    }
+}
+
+impl Events {
+    /// Room for `events_max` changes a wait; the others are told at the next one.
+    pub fn with_capacity(events_max: usize) -> Self {
+        Self {
+            events: mio::Events::with_capacity(events_max),
+        }
+    }
+
+    /// Calls `each` with the token, whether it can be read (or was closed), and whether it can be
+    /// written.
+    pub fn for_each(&self, mut each: impl FnMut(Token, Readiness)) {
+        for event in &self.events {
+            let readiness = Readiness {
+                read: event.is_readable() || event.is_read_closed() || event.is_error(),
+                write: event.is_writable() || event.is_write_closed(),
+                closed: event.is_read_closed() || event.is_error(),
+            };
+            each(Token(event.token().0), readiness);
+        }
+    }
+}
+
+/// What an event says of a socket.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Readiness {
+    /// There are bytes, or the end of them, or an error to fetch.
+    pub read: bool,
+    /// Bytes can be sent again.
+    pub write: bool,
+    /// The peer will send no more: receive until the end is seen.
+    pub closed: bool,
+}
+
+impl Waker {
+    /// Wakes the poller; it may already be awake.
+    pub fn wake(&self) {
+        // The only failure is a poller that is gone, and then there is nobody to wake.
+        let _ = self.waker.wake();
+    }
+}

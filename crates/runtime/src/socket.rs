@@ -1,0 +1,376 @@
+//! Stream sockets: TCP and Unix, listening and connected, never blocking.
+//!
+//! A worker calls [`Stream::receive`] once and [`Stream::send`] or [`Stream::send_many`] once per
+//! ready connection and turn; the answers say what the kernel took, so that nobody needs a second
+//! call to learn that a socket is drained.
+
+use std::{
+    fs,
+    io::{self, IoSlice, Read, Write},
+    net::SocketAddr,
+    os::{
+        fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd},
+        unix::fs::{FileTypeExt, PermissionsExt},
+    },
+    path::{Path, PathBuf},
+};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::{Token, WatchError, poll::Poller};
+
+/// A connected socket.
+#[derive(Debug)]
+pub enum Stream {
+    /// TCP over IPv4 or IPv6.
+    Tcp(mio::net::TcpStream),
+    /// A Unix domain socket.
+    Unix(mio::net::UnixStream),
+}
+
+/// A listening socket.
+#[derive(Debug)]
+pub enum Listener {
+    /// TCP over IPv4 or IPv6.
+    Tcp(mio::net::TcpListener),
+    /// A Unix domain socket, and the file that is removed when it is dropped.
+    Unix(mio::net::UnixListener, PathBuf),
+}
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PeerAddress {
+    /// A TCP peer.
+    Tcp(SocketAddr),
+    /// A process of this machine; it has no name.
+    Unix,
+}
+
+/// What a receive brought.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Received {
+    /// So many bytes; fewer than there was room for means that the socket is drained.
+    Bytes(usize),
+    /// Nothing now; the poller will tell.
+    Nothing,
+    /// The peer has finished sending, or the connection broke.
+    End,
+}
+
+/// What a send took.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Sent {
+    /// So many bytes, perhaps fewer than were given; 0 when the kernel's buffer is full.
+    Bytes(usize),
+    /// The connection broke.
+    Broken,
+}
+
+/// How a listening socket is made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SocketOptions {
+    /// Connections the kernel holds until they are accepted.
+    pub backlog: i32,
+}
+
+/// A socket could not be made to listen.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BindError {
+    /// Another process listens there; stop it or choose another port.
+    InUse(io::Error),
+    /// The address is not one of this machine's, or its kind is not supported.
+    NotHere(io::Error),
+    /// Ports below 1024 and protected folders need more rights.
+    NotAllowed(io::Error),
+    /// Something else stands at the path of a Unix socket; it is left alone.
+    NotASocket,
+    /// Any other answer of the kernel.
+    Other(io::Error),
+}
+
+impl Stream {
+    /// Receives once into `buffer`.
+    pub fn receive(&mut self, buffer: &mut [u8]) -> Received {
+        loop {
+            let answer = match self {
+                Self::Tcp(stream) => stream.read(buffer),
+                Self::Unix(stream) => stream.read(buffer),
+            };
+            match answer {
+                Ok(0) => return Received::End,
+                Ok(bytes) => return Received::Bytes(bytes),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Received::Nothing;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Received::End,
+            }
+        }
+    }
+
+    /// Sends from one piece of memory.
+    pub fn send(&mut self, bytes: &[u8]) -> Sent {
+        loop {
+            let answer = match self {
+                Self::Tcp(stream) => stream.write(bytes),
+                Self::Unix(stream) => stream.write(bytes),
+            };
+            if let Some(sent) = judge_send(answer) {
+                return sent;
+            }
+        }
+    }
+
+    /// Sends from several pieces in one system call.
+    pub fn send_many(&mut self, pieces: &[IoSlice<'_>]) -> Sent {
+        loop {
+            let answer = match self {
+                Self::Tcp(stream) => stream.write_vectored(pieces),
+                Self::Unix(stream) => stream.write_vectored(pieces),
+            };
+            if let Some(sent) = judge_send(answer) {
+                return sent;
+            }
+        }
+    }
+
+    /// Has `poller` tell of changes under `token`.
+    pub fn watch(&mut self, poller: &Poller, token: Token) -> Result<(), WatchError> {
+        let interest = mio::Interest::READABLE | mio::Interest::WRITABLE;
+        let (registry, token) = (poller.registry(), mio::Token(token.0));
+        match self {
+            Self::Tcp(stream) => registry.register(stream, token, interest),
+            Self::Unix(stream) => registry.register(stream, token, interest),
+        }
+        .map_err(WatchError)
+    }
+
+    /// The descriptor's number, as `stats conns` names connections.
+    pub fn number(&self) -> RawFd {
+        match self {
+            Self::Tcp(stream) => stream.as_raw_fd(),
+            Self::Unix(stream) => stream.as_raw_fd(),
+        }
+    }
+}
+
+fn judge_send(answer: io::Result<usize>) -> Option<Sent> {
+    match answer {
+        Ok(bytes) => Some(Sent::Bytes(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(Sent::Bytes(0)),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
+        Err(_) => Some(Sent::Broken),
+    }
+}
+
+impl Listener {
+    /// Takes one waiting connection; `None` when there is none now.
+    pub fn accept(&self) -> io::Result<Option<(Stream, PeerAddress)>> {
+        let accepted = match self {
+            Self::Tcp(listener) => listener.accept().map(|(stream, address)| {
+                // Replies leave at once: a turn sends each connection one whole answer.
+                let _ = stream.set_nodelay(true);
+                (Stream::Tcp(stream), PeerAddress::Tcp(address))
+            }),
+            Self::Unix(listener, _) => listener
+                .accept()
+                .map(|(stream, _)| (Stream::Unix(stream), PeerAddress::Unix)),
+        };
+        match accepted {
+            Ok(connection) => Ok(Some(connection)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has `poller` tell of waiting connections under `token`.
+    pub fn watch(&mut self, poller: &Poller, token: Token) -> Result<(), WatchError> {
+        let (registry, token) = (poller.registry(), mio::Token(token.0));
+        match self {
+            Self::Tcp(listener) => registry.register(listener, token, mio::Interest::READABLE),
+            Self::Unix(listener, _) => registry.register(listener, token, mio::Interest::READABLE),
+        }
+        .map_err(WatchError)
+    }
+
+    /// The TCP address it really has, with the port the kernel chose for port 0.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().ok(),
+            Self::Unix(..) => None,
+        }
+    }
+
+    /// The path of a Unix socket.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Unix(_, path) => Some(path),
+        }
+    }
+
+    /// The descriptor's number, as `stats conns` names listeners.
+    pub fn number(&self) -> RawFd {
+        match self {
+            Self::Tcp(listener) => listener.as_raw_fd(),
+            Self::Unix(listener, _) => listener.as_raw_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Listens on a TCP address; port 0 lets the kernel choose.
+pub fn bind_tcp(address: SocketAddr, options: SocketOptions) -> Result<Listener, BindError> {
+    listen_tcp(address, options)
+        .map(Listener::Tcp)
+        .map_err(BindError::from_io)
+}
+
+fn listen_tcp(address: SocketAddr, options: SocketOptions) -> io::Result<mio::net::TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(options.backlog)?;
+    Ok(mio::net::TcpListener::from_std(socket.into()))
+}
+
+/// Listens on a Unix socket at `path`, with the permissions `mode` (octal, as chmod takes it). A
+/// socket that an earlier process left behind is replaced; anything else at the path is an error.
+pub fn bind_unix(path: &Path, mode: u32, backlog: i32) -> Result<Listener, BindError> {
+    if let Ok(found) = fs::symlink_metadata(path) {
+        if !found.file_type().is_socket() {
+            return Err(BindError::NotASocket);
+        }
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(BindError::InUse(io::ErrorKind::AddrInUse.into()));
+        }
+        fs::remove_file(path).map_err(BindError::from_io)?;
+    }
+    listen_unix(path, mode, backlog)
+        .map(|listener| Listener::Unix(listener, path.to_path_buf()))
+        .map_err(BindError::from_io)
+}
+
+fn listen_unix(path: &Path, mode: u32, backlog: i32) -> io::Result<mio::net::UnixListener> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&socket2::SockAddr::unix(path)?)?;
+    // Nobody can connect between bind and here: the socket does not listen yet.
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    socket.listen(backlog)?;
+    // SAFETY: the descriptor was just released by `socket`, so it is open and owned by nobody else.
+    let listener = unsafe { std::os::unix::net::UnixListener::from_raw_fd(socket.into_raw_fd()) };
+    Ok(mio::net::UnixListener::from_std(listener))
+}
+
+impl BindError {
+    fn from_io(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::AddrInUse => Self::InUse(error),
+            io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported => Self::NotHere(error),
+            io::ErrorKind::PermissionDenied => Self::NotAllowed(error),
+            _ if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => Self::NotHere(error),
+            _ => Self::Other(error),
+        }
+    }
+}
+
+impl std::fmt::Display for BindError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::InUse(_) => write!(f, "the address is already in use by another process"),
+            Self::NotHere(error) => write!(f, "the address is not one of this machine: {error}"),
+            Self::NotAllowed(_) => write!(f, "permission denied"),
+            Self::NotASocket => write!(f, "the path exists and is not a socket"),
+            Self::Other(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for BindError {}
+
+impl std::fmt::Display for PeerAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "tcp:{address}"),
+            Self::Unix => write!(f, "unix:"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPTIONS: SocketOptions = SocketOptions { backlog: 16 };
+
+    #[test]
+    fn an_address_in_use_is_said_so() {
+        let first = bind_tcp("127.0.0.1:0".parse().unwrap(), OPTIONS).unwrap();
+        let taken = first.tcp_address().unwrap();
+        assert_ne!(taken.port(), 0);
+        assert!(matches!(bind_tcp(taken, OPTIONS), Err(BindError::InUse(_))));
+    }
+
+    /// Goal: a stale socket file is replaced, a live one and a plain file are not, and ours is
+    /// removed at the end. Method: each in turn at one path.
+    #[test]
+    fn unix_sockets_replace_only_what_is_stale() {
+        let path = std::env::temp_dir().join(format!("curtail-runtime-{}", std::process::id()));
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let ours = bind_unix(&path, 0o700, 16).unwrap();
+        assert!(matches!(
+            bind_unix(&path, 0o700, 16),
+            Err(BindError::InUse(_))
+        ));
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        drop(ours);
+        assert!(!path.exists());
+        fs::write(&path, b"a file").unwrap();
+        assert!(matches!(
+            bind_unix(&path, 0o700, 16),
+            Err(BindError::NotASocket)
+        ));
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_connection_carries_bytes_and_its_end() {
+        let listener = bind_tcp("127.0.0.1:0".parse().unwrap(), OPTIONS).unwrap();
+        let mut client = std::net::TcpStream::connect(listener.tcp_address().unwrap()).unwrap();
+        let (mut stream, peer) = loop {
+            if let Some(connection) = listener.accept().unwrap() {
+                break connection;
+            }
+        };
+        assert_eq!(peer, PeerAddress::Tcp(client.local_addr().unwrap()));
+        let mut buffer = [0; 16];
+        assert_eq!(stream.receive(&mut buffer), Received::Nothing);
+        assert_eq!(
+            stream.send_many(&[IoSlice::new(b"ab"), IoSlice::new(b"c")]),
+            Sent::Bytes(3)
+        );
+        client.read_exact(&mut buffer[..3]).unwrap();
+        assert_eq!(&buffer[..3], b"abc");
+        drop(client);
+        while stream.receive(&mut buffer) == Received::Nothing {}
+        assert_eq!(stream.receive(&mut buffer), Received::End);
+    }
+}

@@ -1,0 +1,3 @@
+//! The atomics of this crate, in one place.
+
+pub(crate) use std::sync::atomic::{AtomicU32, Ordering};

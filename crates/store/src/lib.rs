@@ -1,1 +1,21 @@
-//! To be written.
+//! Items: what each command does to them, how long they stay, and which go when memory is full.
+//!
+//! A [`Store`] is shared by all workers; each worker owns one [`Writer`] and passes it to every
+//! call. Time is an argument, sampled by the caller once per batch.
+#![forbid(unsafe_code)]
+
+mod config;
+mod counters;
+mod reservation;
+mod store;
+mod view;
+
+pub use config::{StoreConfig, StoreError};
+pub use counters::{MemoryReport, StoreCounters};
+pub use reservation::Reservation;
+pub use store::{Store, Writer};
+pub use view::{ItemView, ValueLease};
+
+/// Values up to this length are copied out and may be overwritten in place; longer ones are
+/// immutable once stored and can be leased while they are sent.
+pub const COPY_BYTES_MAX: usize = 1024;

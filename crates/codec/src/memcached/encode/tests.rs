@@ -1,0 +1,1 @@
+//! Every reply, word for word.

@@ -1,0 +1,418 @@
+//! The concurrent cuckoo hash table, whatever is in its slots.
+//!
+//! From X. Li, "Algorithmic improvements for fast concurrent cuckoo hashing" (EuroSys 2014;
+//! dissertation 2016, chapter 3). A key may be in one of two buckets, so a lookup reads at most two
+//! places. An insert that finds both full looks, without any lock, for a short chain of
+//! displacements that ends in a free slot (`search.rs`), and then carries it out from its end, one
+//! locked and validated move at a time: holes move backwards, an item is never absent (section
+//! 3.3.2). Readers lock nothing (`locks.rs`).
+//!
+//! What is ours is the growth (`growth.rs`): *linear hashing in place*. The number of buckets `n`
+//! is any number, not a power of two, and the table grows by splitting one bucket at a time:
+//!
+//! ```text
+//!   n = 6, stripes = 2        hash & 7 = 6 or 7 -> bucket 2 or 3 (not yet split)
+//!   bucket  0 1 2 3 | 4 5              split of 2:  2 -> 2 and 6,  n = 7
+//!   stripe  0 1 0 1   0 1              both are in stripe 0, whose lock covers the split
+//! ```
+//!
+//! Reading while the table grows: `n` is one more word protected by the versions. It changes from
+//! `n` to `n + 1` only under the lock of the stripe of the bucket that is split, and that changes
+//! the place of keys of that stripe only. A reader loads its two versions first, then `n`; if a
+//! split of its own stripes came after the versions were loaded, validation fails; if it came
+//! before, the Acquire load of the version shows the new `n`. Splits of other stripes may be seen
+//! or not: the key's place is the same.
+
+use crate::{
+    counters::{Counters, Event, Tallies},
+    error::Full,
+    layout::{Layout, Place},
+    locks::{AllHeld, Held, Locks, Stripes},
+    search::{self, Search},
+    sync::{AtomicU64, AtomicUsize, Mutex, Ordering, OwnLine, pause},
+};
+
+/// Failed validations after which a reader takes the locks (CK-19).
+const READ_ATTEMPTS_MAX: u32 = 64;
+/// Failed paths after which a writer takes every lock (CK-15).
+const RESTARTS_MAX: u32 = 16;
+/// Rounds of growth that an insert tries after a failed search before it reports a full table.
+const GROWTH_ROUNDS_MAX: u32 = 4;
+/// A stripe reports to the table's total whenever its count passes a multiple of this.
+const PUBLISH_STEP: u32 = 16;
+
+/// How the algorithm runs; everything but the default is there for the factor analysis (CK-43).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tuning {
+    pub(crate) search: Search,
+    /// Prefetch the lines a search will visit.
+    pub(crate) prefetch: bool,
+    /// Grow when more than this many in 1024 slots are occupied.
+    pub(crate) fill_per_1024: u64,
+    /// A bug planted to see whether the tests catch it.
+    #[cfg(test)]
+    pub(crate) bug: Option<Bug>,
+}
+
+/// Bugs that a test plants and must catch.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(not(test), allow(dead_code))] // Named in the code that would have them, made by tests.
+pub(crate) enum Bug {
+    /// A displacement does not change the versions of its stripes.
+    SilentDisplacement,
+    /// A split does not change the version of its stripe.
+    SilentSplit,
+}
+
+impl Tuning {
+    #[inline(always)]
+    pub(crate) fn planted(&self, bug: Bug) -> bool {
+        #[cfg(test)]
+        return self.bug == Some(bug);
+        #[cfg(not(test))]
+        {
+            let _ = bug;
+            false
+        }
+    }
+}
+
+pub(crate) struct Cuckoo<L: Layout, C: Locks> {
+    pub(crate) layout: L,
+    pub(crate) locks: C,
+    pub(crate) tuning: Tuning,
+    /// `n`: see the head of this file. Read by everybody, written by splits.
+    pub(crate) buckets: OwnLine<AtomicUsize>,
+    pub(crate) buckets_max: AtomicUsize,
+    /// Roughly the number of items: the sum of the stripes' counts as last reported.
+    published: OwnLine<AtomicU64>,
+    pub(crate) tallies: Tallies,
+    /// Non-zero while somebody iterates; then moves to lower buckets are logged (`walk.rs`).
+    pub(crate) walkers: AtomicUsize,
+    pub(crate) moved: Mutex<Vec<L::Entry>>,
+    pub(crate) walk: Mutex<()>,
+}
+
+/// The bucket of half a hash in a table of `buckets` buckets (linear hashing).
+#[inline(always)]
+pub(crate) fn linear(half: u32, buckets: usize) -> usize {
+    let mask = buckets.next_power_of_two() - 1;
+    let bucket = half as usize & mask;
+    if bucket < buckets {
+        bucket
+    } else {
+        bucket & mask >> 1
+    }
+}
+
+/// A key's two buckets; they may be the same one (CK-11).
+#[inline(always)]
+pub(crate) fn pair_of(hash: u64, buckets: usize) -> [usize; 2] {
+    [
+        linear(hash as u32, buckets),
+        linear((hash >> 32) as u32, buckets),
+    ]
+}
+
+impl<L: Layout, C: Locks> Cuckoo<L, C> {
+    pub(crate) fn new(layout: L, stripes: usize, buckets: usize, tuning: Tuning) -> Self {
+        assert!(
+            stripes <= buckets,
+            "a key's stripe must not depend on the number of buckets"
+        );
+        assert!(
+            buckets <= layout.buckets_max(),
+            "a table starts within its reservation"
+        );
+        assert!(L::SLOTS <= 16, "a bucket's occupancy is a small bitmap");
+        Self {
+            buckets_max: AtomicUsize::new(layout.buckets_max()),
+            layout,
+            locks: C::new(Stripes::new(stripes)),
+            tuning,
+            buckets: OwnLine(AtomicUsize::new(buckets)),
+            published: OwnLine(AtomicU64::new(0)),
+            tallies: Tallies::default(),
+            walkers: AtomicUsize::new(0),
+            moved: Mutex::new(Vec::new()),
+            walk: Mutex::new(()),
+        }
+    }
+
+    /// The key's stripes: a function of the hash alone.
+    #[inline(always)]
+    pub(crate) fn stripes_of(&self, hash: u64) -> [usize; 2] {
+        let stripes = self.locks.stripes();
+        [
+            stripes.of_bucket(hash as u32 as usize),
+            stripes.of_bucket((hash >> 32) as usize),
+        ]
+    }
+
+    /// The key's buckets now. A hint, unless the key's stripes are held or validated.
+    #[inline(always)]
+    pub(crate) fn pair(&self, hash: u64) -> [usize; 2] {
+        pair_of(hash, self.buckets.0.load(Ordering::Relaxed))
+    }
+
+    /// Asks for the lines a lookup of `hash` will read.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        for bucket in self.pair(hash) {
+            self.layout.prefetch(bucket);
+        }
+    }
+
+    /// Runs `scan` on the key's buckets until no writer came between, and returns its result
+    /// (CK-17, CK-52). `scan` may see torn data; what it returns then is thrown away.
+    #[inline]
+    pub(crate) fn read<T>(&self, hash: u64, mut scan: impl FnMut([usize; 2]) -> T) -> T {
+        let stripes = self.stripes_of(hash);
+        for attempt in 0..READ_ATTEMPTS_MAX {
+            if let Some(stamp) = self.locks.stripes().stamp(stripes) {
+                let result = scan(self.pair(hash));
+                if self.locks.stripes().validate(stripes, stamp) {
+                    return result;
+                }
+            }
+            self.tallies.count(hash, Event::ReadRetry);
+            pause(attempt);
+        }
+        self.tallies.count(hash, Event::ReadLocked);
+        let _held = self.hold(hash);
+        scan(self.pair(hash))
+    }
+
+    /// Locks the key's two stripes. `pair` is exact from here to the unlock.
+    #[inline]
+    pub(crate) fn hold(&self, hash: u64) -> Held<'_, C> {
+        Held::pair(&self.locks, self.stripes_of(hash))
+    }
+
+    /// Locks the key's two stripes with a free slot in one of its buckets, displacing others or
+    /// growing the table for it (CK-20).
+    #[inline]
+    pub(crate) fn hold_with_room(&self, hash: u64) -> Result<Held<'_, C>, Full> {
+        if self.is_over_target() {
+            self.grow_a_little();
+        }
+        let held = self.hold(hash);
+        if self.free_slot(self.pair(hash)).is_some() {
+            return Ok(held);
+        }
+        drop(held);
+        self.make_room(hash)
+    }
+
+    /// A free slot in the emptier of two held buckets.
+    #[inline]
+    pub(crate) fn free_slot(&self, pair: [usize; 2]) -> Option<Place> {
+        let free = pair.map(|bucket| !self.layout.occupied(bucket) & Self::SLOT_MASK);
+        let choice = usize::from(free[1].count_ones() > free[0].count_ones());
+        (free[choice] != 0)
+            .then(|| Place::new(pair[choice], free[choice].trailing_zeros() as usize))
+    }
+
+    pub(crate) const SLOT_MASK: u32 = (1 << L::SLOTS) - 1;
+
+    /// CK-20 step 2: search, then validate and execute, until a slot is free or there is no path.
+    #[cold]
+    fn make_room(&self, hash: u64) -> Result<Held<'_, C>, Full> {
+        let mut growths = 0;
+        let mut restarts = 0;
+        loop {
+            if restarts == RESTARTS_MAX {
+                restarts = 0;
+                if let Some(held) = self.make_room_alone(hash) {
+                    return Ok(held);
+                }
+            }
+            match search::find(self, hash, |path| self.execute(hash, path)) {
+                Some(Some(held)) => return Ok(held),
+                Some(None) => {
+                    restarts += 1;
+                    self.tallies.count(hash, Event::Restart);
+                }
+                None => {
+                    growths += 1;
+                    if growths > GROWTH_ROUNDS_MAX || !self.grow_after_failure() {
+                        self.tallies.count(hash, Event::Full);
+                        return Err(Full);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Carries a path out from its end (CK-22) and returns the key's locks with the hole at its
+    /// start. The last move holds the key's stripes and the destination's (CK-23), so nobody can
+    /// take the hole. `None`: somebody changed the path; what was moved may stay where it is.
+    fn execute(&self, hash: u64, path: &[Place]) -> Option<Held<'_, C>> {
+        let (&root, moves) = path.split_first()?;
+        let key_stripes = self.stripes_of(hash);
+        for step in (1..moves.len()).rev() {
+            let (from, to) = (moves[step - 1], moves[step]);
+            let stripes = [from, to].map(|place| self.locks.stripes().of_bucket(place.bucket()));
+            let mut held = Held::pair(&self.locks, stripes);
+            if !self.displace(from, to, &mut held) {
+                self.tallies.count(hash, Event::Invalid);
+                return None;
+            }
+        }
+        let third = moves.first().map_or(root, |&to| to);
+        let third_stripe = self.locks.stripes().of_bucket(third.bucket());
+        let mut held = Held::triple(&self.locks, [key_stripes[0], key_stripes[1], third_stripe]);
+        let pair = self.pair(hash);
+        if self.free_slot(pair).is_none() {
+            // A split may have sent the root's bucket elsewhere.
+            let valid = moves.first().is_some_and(|&to| {
+                pair.contains(&root.bucket()) && self.displace(root, to, &mut held)
+            });
+            if !valid {
+                self.tallies.count(hash, Event::Invalid);
+                return None;
+            }
+        }
+        held.keep(key_stripes);
+        self.tallies.count(hash, Event::Path(moves.len()));
+        Some(held)
+    }
+
+    /// Moves one resident to its other bucket, both stripes being held, if that is still possible:
+    /// the destination free, the source occupied by an item that may live in either. It need not
+    /// be the very item that the search saw: any such item frees the slot as well.
+    fn displace(&self, from: Place, to: Place, held: &mut Held<'_, C>) -> bool {
+        if from.bucket == to.bucket || !self.is_occupied(from) || self.is_occupied(to) {
+            return false;
+        }
+        let pair = self.pair(self.layout.hash_at(from));
+        if !pair.contains(&from.bucket()) || !pair.contains(&to.bucket()) {
+            return false;
+        }
+        self.relocate(from, to);
+        let stripes = self.locks.stripes();
+        if !self.tuning.planted(Bug::SilentDisplacement) {
+            held.changed(stripes.of_bucket(from.bucket()));
+            held.changed(stripes.of_bucket(to.bucket()));
+        }
+        true
+    }
+
+    fn is_occupied(&self, place: Place) -> bool {
+        self.layout.occupied(place.bucket()) >> place.slot() & 1 == 1
+    }
+
+    /// Moves an entry between held buckets, with its count.
+    pub(crate) fn relocate(&self, from: Place, to: Place) {
+        if to.bucket < from.bucket && self.walkers.load(Ordering::Relaxed) != 0 {
+            // The walker may have passed `to` and not yet reached `from` (see `walk.rs`).
+            crate::sync::lock(&self.moved).push(self.layout.entry(from));
+        }
+        self.layout.relocate(from, to);
+        let stripes = self.locks.stripes();
+        let [source, target] = [from, to].map(|place| stripes.of_bucket(place.bucket()));
+        if source != target {
+            self.count_in(target, false);
+            self.count_out(source);
+        }
+    }
+
+    /// With every lock held nobody can invalidate a path (CK-15).
+    #[cold]
+    fn make_room_alone(&self, hash: u64) -> Option<Held<'_, C>> {
+        self.tallies.count(hash, Event::AllLocked);
+        let all = AllHeld::new(&self.locks);
+        if self.free_slot(self.pair(hash)).is_none() {
+            search::find(self, hash, |path| {
+                for step in path.windows(2).rev() {
+                    assert!(!self.is_occupied(step[1]), "nobody else can have filled it");
+                    self.relocate(step[0], step[1]);
+                }
+            })?;
+        }
+        Some(all.keep(self.stripes_of(hash)))
+    }
+
+    /// Notes a new item in a held bucket.
+    #[inline]
+    pub(crate) fn inserted(&self, held: &mut Held<'_, C>, bucket: usize) {
+        let stripe = self.locks.stripes().of_bucket(bucket);
+        held.changed(stripe);
+        self.count_in(stripe, true);
+    }
+
+    /// Empties a held slot.
+    #[inline]
+    pub(crate) fn remove(&self, held: &mut Held<'_, C>, place: Place) {
+        let stripe = self.locks.stripes().of_bucket(place.bucket());
+        held.changed(stripe);
+        self.layout.clear(place);
+        self.count_out(stripe);
+    }
+
+    #[inline]
+    pub(crate) fn count_in(&self, stripe: usize, inserted: bool) {
+        if self
+            .locks
+            .stripes()
+            .add(stripe, inserted)
+            .is_multiple_of(PUBLISH_STEP)
+        {
+            self.published
+                .0
+                .fetch_add(u64::from(PUBLISH_STEP), Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn count_out(&self, stripe: usize) {
+        if self
+            .locks
+            .stripes()
+            .subtract(stripe)
+            .is_multiple_of(PUBLISH_STEP)
+        {
+            self.published
+                .0
+                .fetch_sub(u64::from(PUBLISH_STEP), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the table should grow before the next insert. An estimate: each stripe has on
+    /// average half a step that it has not reported.
+    #[inline]
+    fn is_over_target(&self) -> bool {
+        let unreported = (self.locks.stripes().count() * PUBLISH_STEP as usize / 2) as u64;
+        let items = self.published.0.load(Ordering::Relaxed) + unreported;
+        let slots = (self.buckets.0.load(Ordering::Relaxed) * L::SLOTS) as u64;
+        items * 1024 > slots * self.tuning.fill_per_1024
+    }
+
+    /// Items; exact when nobody writes.
+    pub(crate) fn len(&self) -> u64 {
+        self.locks.stripes().totals().0
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        self.tallies.sum(self.locks.stripes().totals().1)
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.layout.bytes(self.buckets.0.load(Ordering::Relaxed))
+            + self.locks.stripes().bytes()
+            + size_of::<Self>()
+    }
+
+    /// Removes everything, under all locks.
+    pub(crate) fn clear(&self) {
+        let all = AllHeld::new(&self.locks);
+        for bucket in 0..self.buckets.0.load(Ordering::Relaxed) {
+            let occupied = self.layout.occupied(bucket);
+            for slot in (0..L::SLOTS).filter(|slot| occupied >> slot & 1 == 1) {
+                self.layout.clear(Place::new(bucket, slot));
+                self.count_out(self.locks.stripes().of_bucket(bucket));
+            }
+        }
+        drop(all);
+    }
+}

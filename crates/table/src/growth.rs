@@ -1,0 +1,143 @@
+//! Growing a table in place, one bucket at a time (linear hashing; Litwin, 1980).
+//!
+//! The textbook concurrent table doubles: a second array, twice the memory while both exist, a
+//! protocol to migrate, epochs to free the old one (CK-36..41). Here the array lies at a fixed
+//! address in reserved address space and grows at its end. Splitting bucket `n - 2^p` sends about
+//! half of its items to the new bucket `n`. One split moves at most one bucket's items under one
+//! stripe lock, so there is no pause, memory follows the number of items smoothly, and nothing is
+//! ever freed under a reader's feet. `cuckoo.rs` says why readers and writers never see a wrong
+//! number of buckets.
+
+use crate::{
+    counters::Event,
+    cuckoo::{Bug, Cuckoo, linear},
+    layout::{Layout, Place},
+    locks::{Held, Locks},
+    sync::Ordering,
+};
+
+/// Splits in one go before an insert: enough for their cache misses to overlap, few enough that no
+/// insert waits long.
+const SPLITS_PER_INSERT: usize = 4;
+/// Splits after a search that found no path (CK-41 caps the work of one operation).
+const SPLITS_AFTER_FAILURE_MAX: usize = 64;
+const SPLITS_AFTER_FAILURE_MIN: usize = 4;
+
+impl<L: Layout, C: Locks> Cuckoo<L, C> {
+    /// Adds up to `count` buckets; returns how many were added.
+    pub(crate) fn grow(&self, count: usize) -> usize {
+        let mut done = 0;
+        while done < count {
+            let round = (count - done).min(SPLITS_PER_INSERT);
+            let first = self.buckets.0.load(Ordering::Relaxed);
+            for buckets in first..first + round {
+                self.layout.prefetch(split_source(buckets));
+            }
+            for buckets in first..first + round {
+                self.layout.prefetch_residents(split_source(buckets));
+            }
+            for _ in 0..round {
+                if !self.split() {
+                    return done;
+                }
+                done += 1;
+            }
+        }
+        done
+    }
+
+    #[cold]
+    pub(crate) fn grow_a_little(&self) {
+        self.grow(SPLITS_PER_INSERT);
+    }
+
+    /// Grows after a failed search; `false` if the table may not grow, or if it is less than half
+    /// full, when more buckets would only help somebody who crafts keys (CK-39).
+    pub(crate) fn grow_after_failure(&self) -> bool {
+        let buckets = self.buckets.0.load(Ordering::Relaxed);
+        if self.len() * 2 < (buckets * L::SLOTS) as u64 {
+            return false;
+        }
+        let count = (buckets / 64).clamp(SPLITS_AFTER_FAILURE_MIN, SPLITS_AFTER_FAILURE_MAX);
+        self.grow(count) > 0
+    }
+
+    /// Adds one bucket, unless the limit is reached. If another thread adds it first that counts.
+    fn split(&self) -> bool {
+        let buckets = self.buckets.0.load(Ordering::Relaxed);
+        if buckets >= self.buckets_max.load(Ordering::Relaxed) {
+            return false;
+        }
+        let source = split_source(buckets);
+        self.layout.touch(buckets);
+        let stripe = self.locks.stripes().of_bucket(source);
+        let mut held = Held::pair(&self.locks, [stripe, stripe]);
+        // Whoever adds bucket `buckets` holds this lock, so this check settles who it is.
+        if self.buckets.0.load(Ordering::Relaxed) != buckets {
+            return true;
+        }
+        if !self.tuning.planted(Bug::SilentSplit) {
+            held.changed(stripe);
+        }
+        let occupied = self.layout.occupied(source);
+        for slot in (0..L::SLOTS).filter(|slot| occupied >> slot & 1 == 1) {
+            let from = Place::new(source, slot);
+            if !stays(self.layout.hash_at(from), source, buckets + 1) {
+                self.layout.relocate(from, Place::new(buckets, slot));
+            }
+        }
+        // Inside the lock: a data word like any other (see the head of `cuckoo.rs`).
+        self.buckets.0.store(buckets + 1, Ordering::Relaxed);
+        drop(held);
+        self.tallies.count(buckets as u64, Event::Split);
+        true
+    }
+}
+
+/// The bucket to split when there are `buckets` of them.
+#[inline]
+fn split_source(buckets: usize) -> usize {
+    buckets - (buckets + 1).next_power_of_two() / 2
+}
+
+/// Whether an item of bucket `bucket` may stay there once there are `buckets` buckets.
+#[inline]
+fn stays(hash: u64, bucket: usize, buckets: usize) -> bool {
+    linear(hash as u32, buckets) == bucket || linear((hash >> 32) as u32, buckets) == bucket
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: splitting visits each bucket once per doubling, and only keys of the split bucket
+    /// change their place, to the new bucket. Method: all table sizes up to 300, all hashes.
+    #[test]
+    fn a_split_moves_keys_of_one_bucket_only() {
+        for buckets in 1..300_usize {
+            let source = split_source(buckets);
+            assert!(source < buckets);
+            for half in 0..1024_u32 {
+                let (old, new) = (linear(half, buckets), linear(half, buckets + 1));
+                assert!(old < buckets);
+                assert!(
+                    new == old || (old == source && new == buckets),
+                    "{buckets} {half}"
+                );
+            }
+        }
+    }
+
+    /// Goal: a key's stripe does not depend on the number of buckets. Method: as above.
+    #[test]
+    fn a_stripe_depends_on_the_hash_alone() {
+        for stripes in [1_usize, 2, 8, 32] {
+            for buckets in stripes..200 {
+                for half in 0..512_u32 {
+                    let stripe = linear(half, buckets) & (stripes - 1);
+                    assert_eq!(stripe, half as usize & (stripes - 1));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,538 @@
+//! The store's index: from a 64-bit hash to a reference to an item that lies elsewhere.
+//!
+//! One bucket is one cache line of eight slots, one slot is one word (after MICA and MemC3; CK-46,
+//! CK-47):
+//!
+//! ```text
+//!   63      60 59                 40 39                                   0
+//!   |  mark  |        tag          |              reference               |   0 = empty
+//! ```
+//!
+//! The tag is 20 bits of hash that do not follow from the bucket, so a lookup follows a wrong
+//! reference once in some 60,000 lookups. The mark is a small saturating counter for the owner of
+//! the items (how often one was used). Keys are not here: the owner compares them, and tells the
+//! index an item's hash when it must move (`Resolver`).
+//!
+//! A reader holds no lock, so the item behind a reference may be reused while it looks. It need not
+//! care: an item is reused only after `remove_if` changed the version of a stripe that the reader
+//! watches, and then the read is repeated.
+
+use curtail_types::KeyHash;
+
+use crate::{
+    counters::Counters,
+    cuckoo::{Cuckoo, Tuning},
+    error::{Full, NoRoom, TableError},
+    layout::{Layout, Place},
+    locks::{Held, Locks, VersionedSpin},
+    prefetch::prefetch,
+    region::Region,
+    search::Search,
+    sync::{AtomicU64, Ordering},
+};
+
+const SLOTS: usize = 8;
+const REFERENCE_BITS: u32 = 40;
+const REFERENCE_MASK: u64 = (1 << REFERENCE_BITS) - 1;
+const TAG_MASK: u64 = ((1 << 20) - 1) << REFERENCE_BITS;
+const MARK_SHIFT: u32 = 60;
+const MARK_ONE: u64 = 1 << MARK_SHIFT;
+
+/// The greatest mark; counting stops there.
+pub const MARK_MAX: u8 = 15;
+
+/// Where an item is: 40 bits, never zero, whose meaning is the owner's.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Reference(u64);
+
+impl Reference {
+    /// The greatest value plus one.
+    pub const END: u64 = 1 << REFERENCE_BITS;
+
+    /// A reference, if `value` is neither zero nor above 40 bits.
+    #[inline(always)]
+    pub const fn new(value: u64) -> Option<Self> {
+        if value != 0 && value < Self::END {
+            Some(Self(value))
+        } else {
+            None
+        }
+    }
+
+    /// The value it was made of.
+    #[inline(always)]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// What the index must be able to ask about the items it refers to.
+///
+/// Both may be called without a lock and with a reference that is out of date: they must be safe
+/// then, and may answer anything.
+pub trait Resolver {
+    /// The hash of the item's key, the same that it was inserted under.
+    fn hash_of(&self, reference: Reference) -> KeyHash;
+    /// Asks the processor for the lines that `hash_of` reads.
+    fn prefetch(&self, reference: Reference);
+}
+
+/// How to make an [`Index`].
+#[derive(Clone, Copy, Debug)]
+pub struct IndexConfig {
+    /// Slots at first; rounded up to whole buckets of eight.
+    pub slots_initial: usize,
+    /// Slots it may grow to.
+    pub slots_max: usize,
+    /// Slots there is address space for, which costs nothing; `set_slots_max` may go up to here.
+    /// At least `slots_max` is reserved, whatever this says.
+    pub slots_reserved: usize,
+    /// The share of occupied slots above which the table grows: 0.1 to 0.96.
+    pub fill_target: f64,
+    /// Whether to ask for 2 MiB pages.
+    pub huge_pages: bool,
+    /// Stripes of locks, rounded to a power of two and to the initial buckets. 0 chooses: a
+    /// quarter of the initial buckets, at most 8192.
+    pub stripes: usize,
+}
+
+impl Default for IndexConfig {
+    fn default() -> Self {
+        Self {
+            slots_initial: 1 << 16,
+            slots_max: 1 << 30,
+            slots_reserved: 0,
+            fill_target: 0.92,
+            huge_pages: true,
+            stripes: 0,
+        }
+    }
+}
+
+/// A concurrent hash table of references. Shared by reference; every operation takes `&self`.
+pub struct Index<R: Resolver> {
+    table: Cuckoo<Lines<R>, VersionedSpin>,
+}
+
+impl<R: Resolver> Index<R> {
+    /// An empty index.
+    ///
+    /// # Errors
+    /// If the configuration is out of range or the address space is refused.
+    pub fn new(config: IndexConfig, resolver: R) -> Result<Self, TableError> {
+        if !(0.1..=0.96).contains(&config.fill_target) {
+            return Err(TableError::Config("fill_target is 0.1 to 0.96"));
+        }
+        let buckets = config.slots_initial.div_ceil(SLOTS).max(1);
+        let slots_reserved = config.slots_max.max(config.slots_reserved);
+        let buckets_reserved = slots_reserved.div_ceil(SLOTS).max(buckets);
+        if u32::try_from(buckets_reserved).is_err() {
+            return Err(TableError::TooManySlots);
+        }
+        let chosen = if config.stripes == 0 {
+            (buckets / 4).min(8192)
+        } else {
+            config.stripes
+        };
+        // Below the largest power of two in `buckets`; both are powers of two.
+        let stripes =
+            (chosen.max(1).next_power_of_two()).min((buckets + 1).next_power_of_two() / 2);
+        let lines = Lines {
+            memory: Region::new(buckets_reserved * SLOTS, config.huge_pages)
+                .map_err(TableError::Memory)?,
+            resolver,
+        };
+        let tuning = Tuning {
+            search: Search::Breadth,
+            prefetch: true,
+            fill_per_1024: (config.fill_target * 1024.0) as u64,
+            #[cfg(test)]
+            bug: None,
+        };
+        let index = Self {
+            table: Cuckoo::new(lines, stripes, buckets, tuning),
+        };
+        index.set_slots_max(config.slots_max);
+        Ok(index)
+    }
+
+    /// Who knows the items.
+    #[inline]
+    pub fn resolver(&self) -> &R {
+        &self.table.layout.resolver
+    }
+
+    /// Asks for both bucket lines of `hash`: the first stage of a batch.
+    #[inline]
+    pub fn prefetch(&self, hash: KeyHash) {
+        self.table.prefetch(hash.0);
+    }
+
+    /// Asks for the items that `hash` may belong to (by their tags): the second stage of a batch.
+    #[inline]
+    pub fn prefetch_candidates(&self, hash: KeyHash) {
+        for bucket in self.table.pair(hash.0) {
+            for slot in self.table.layout.line(bucket) {
+                let word = slot.load(Ordering::Relaxed);
+                if let Some(reference) = matching(word, tag_of(hash)) {
+                    self.resolver().prefetch(reference);
+                }
+            }
+        }
+    }
+
+    /// An optimistic read. `probe` is called for every reference whose tag matches; `Some` ends the
+    /// scan. The whole is repeated if a writer came between, and after 64 repeats runs under the
+    /// key's locks; so `probe` must bear items that are being changed and must start over each time
+    /// it is called. `None` is a validated miss.
+    #[inline]
+    pub fn read<T>(
+        &self,
+        hash: KeyHash,
+        mut probe: impl FnMut(Reference) -> Option<T>,
+    ) -> Option<T> {
+        let tag = tag_of(hash);
+        self.table.read(hash.0, |pair| {
+            for bucket in pair {
+                for slot in self.table.layout.line(bucket) {
+                    if let Some(reference) = matching(slot.load(Ordering::Relaxed), tag)
+                        && let Some(result) = probe(reference)
+                    {
+                        return Some(result);
+                    }
+                }
+            }
+            None
+        })
+    }
+
+    /// Raises the item's mark by one, up to [`MARK_MAX`], without a lock; of two at once one may
+    /// be lost. Returns the mark before; `None` if the item is not there.
+    #[inline]
+    pub fn mark(&self, hash: KeyHash, reference: Reference) -> Option<u8> {
+        let (slot, word) = self.slot_of(hash, reference)?;
+        let mark = mark_in(word);
+        if mark < MARK_MAX {
+            // Losing to a writer or to another reader is fine: the mark is a rough measure.
+            let _ =
+                slot.compare_exchange(word, word + MARK_ONE, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        Some(mark)
+    }
+
+    /// The item's mark; `None` if the item is not there. A hint: nothing is locked or validated.
+    #[inline]
+    pub fn mark_of(&self, hash: KeyHash, reference: Reference) -> Option<u8> {
+        self.slot_of(hash, reference).map(|(_, word)| mark_in(word))
+    }
+
+    #[inline]
+    fn slot_of(&self, hash: KeyHash, reference: Reference) -> Option<(&AtomicU64, u64)> {
+        let wanted = tag_of(hash) | reference.0;
+        self.table.pair(hash.0).into_iter().find_map(|bucket| {
+            self.table.layout.line(bucket).iter().find_map(|slot| {
+                let word = slot.load(Ordering::Relaxed);
+                (word & (TAG_MASK | REFERENCE_MASK) == wanted).then_some((slot, word))
+            })
+        })
+    }
+
+    /// Locks the key's two stripes.
+    #[inline]
+    pub fn lock(&self, hash: KeyHash) -> Locked<'_, R> {
+        Locked::new(&self.table, hash, self.table.hold(hash.0))
+    }
+
+    /// Locks the key's two stripes with a free slot in one of its buckets, which may displace other
+    /// items or grow the table. A caller that expects to replace an item should first `lock` and
+    /// `find`, since a replacement needs no room.
+    ///
+    /// # Errors
+    /// If there is no cuckoo path to a free slot and the table may not grow.
+    #[inline]
+    pub fn lock_with_room(&self, hash: KeyHash) -> Result<Locked<'_, R>, Full> {
+        let held = self.table.hold_with_room(hash.0)?;
+        Ok(Locked::new(&self.table, hash, held))
+    }
+
+    /// Removes the item if it is there; returns its mark.
+    pub fn remove_if(&self, hash: KeyHash, reference: Reference) -> Option<u8> {
+        let mut locked = self.lock(hash);
+        let position = locked.find(|found| found == reference)?;
+        let mark = locked.mark(position);
+        locked.remove(position);
+        Some(mark)
+    }
+
+    /// Replaces `old` by `new`, the same item at another place, with a mark; `false` if `old` is
+    /// not there. `old == new` just sets the mark.
+    pub fn replace_if(&self, hash: KeyHash, old: Reference, new: Reference, mark: u8) -> bool {
+        let mut locked = self.lock(hash);
+        let Some(position) = locked.find(|found| found == old) else {
+            return false;
+        };
+        locked.replace(position, new);
+        locked.set_mark(position, mark);
+        true
+    }
+
+    /// Grows by up to this many buckets of eight slots; returns how many were added.
+    pub fn grow(&self, buckets: usize) -> usize {
+        self.table.grow(buckets)
+    }
+
+    /// Sets how far the table may grow, up to what was reserved. It does not shrink.
+    pub fn set_slots_max(&self, slots: usize) {
+        let buckets = (slots / SLOTS).min(self.table.layout.buckets_max());
+        self.table.buckets_max.store(buckets, Ordering::Relaxed);
+    }
+
+    /// Calls `visit` for every item: each that is there throughout at least once, one that moves
+    /// perhaps twice. No lock is held during the call; one walk runs at a time.
+    pub fn for_each(&self, mut visit: impl FnMut(Reference)) {
+        self.table
+            .for_each(|word| visit(Reference(word & REFERENCE_MASK)));
+    }
+
+    /// Removes all items, with every lock held meanwhile.
+    pub fn clear(&self) {
+        self.table.clear();
+    }
+
+    /// Items; exact when nobody writes. Sums over the stripes: not for every request.
+    pub fn len(&self) -> usize {
+        self.table.len() as usize
+    }
+
+    /// Whether there is no item.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Slots now.
+    pub fn slots(&self) -> usize {
+        self.table.buckets.0.load(Ordering::Relaxed) * SLOTS
+    }
+
+    /// Bytes of memory in use for buckets and locks.
+    pub fn memory_bytes(&self) -> usize {
+        self.table.memory_bytes()
+    }
+
+    /// What the table has done so far.
+    pub fn counters(&self) -> Counters {
+        self.table.counters()
+    }
+}
+
+/// A found slot, valid as long as the [`Locked`] that gave it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Position(Place);
+
+/// A key's two buckets, locked against other writers. Dropping unlocks; readers are made to repeat
+/// only if something was changed.
+pub struct Locked<'a, R: Resolver> {
+    table: &'a Cuckoo<Lines<R>, VersionedSpin>,
+    held: Held<'a, VersionedSpin>,
+    pair: [usize; 2],
+    hash: KeyHash,
+}
+
+impl<'a, R: Resolver> Locked<'a, R> {
+    #[inline]
+    fn new(
+        table: &'a Cuckoo<Lines<R>, VersionedSpin>,
+        hash: KeyHash,
+        held: Held<'a, VersionedSpin>,
+    ) -> Self {
+        Self {
+            table,
+            held,
+            pair: table.pair(hash.0),
+            hash,
+        }
+    }
+
+    #[inline]
+    fn slot(&self, position: Position) -> &AtomicU64 {
+        &self.table.layout.line(position.0.bucket())[position.0.slot()]
+    }
+
+    /// The item that `is_it` recognises among those whose tag matches.
+    #[inline]
+    pub fn find(&mut self, mut is_it: impl FnMut(Reference) -> bool) -> Option<Position> {
+        let tag = tag_of(self.hash);
+        for bucket in self.pair {
+            for (slot, word) in self.table.layout.line(bucket).iter().enumerate() {
+                if let Some(reference) = matching(word.load(Ordering::Relaxed), tag)
+                    && is_it(reference)
+                {
+                    return Some(Position(Place::new(bucket, slot)));
+                }
+            }
+        }
+        None
+    }
+
+    /// The reference at a position.
+    #[inline]
+    pub fn reference(&self, position: Position) -> Reference {
+        Reference(self.slot(position).load(Ordering::Relaxed) & REFERENCE_MASK)
+    }
+
+    /// The mark at a position.
+    #[inline]
+    pub fn mark(&self, position: Position) -> u8 {
+        mark_in(self.slot(position).load(Ordering::Relaxed))
+    }
+
+    /// Sets the mark, at most [`MARK_MAX`].
+    #[inline]
+    pub fn set_mark(&mut self, position: Position, mark: u8) {
+        let slot = self.slot(position);
+        let unmarked = slot.load(Ordering::Relaxed) & (TAG_MASK | REFERENCE_MASK);
+        slot.store(
+            unmarked | u64::from(mark.min(MARK_MAX)) << MARK_SHIFT,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Puts another reference for the same key in place; the mark stays.
+    #[inline]
+    pub fn replace(&mut self, position: Position, reference: Reference) {
+        let slot = self.slot(position);
+        let word = slot.load(Ordering::Relaxed);
+        slot.store(word & !REFERENCE_MASK | reference.0, Ordering::Relaxed);
+        self.held
+            .changed(self.table.locks.stripes().of_bucket(position.0.bucket()));
+    }
+
+    /// Removes the item at a position.
+    #[inline]
+    pub fn remove(&mut self, position: Position) {
+        self.table.remove(&mut self.held, position.0);
+    }
+
+    /// Adds an item, with mark 0. The caller has made sure, by `find`, that its key is not there.
+    ///
+    /// # Errors
+    /// If both buckets are full, which `lock_with_room` rules out.
+    #[inline]
+    pub fn insert(&mut self, reference: Reference) -> Result<Position, NoRoom> {
+        let place = self.table.free_slot(self.pair).ok_or(NoRoom)?;
+        let word = tag_of(self.hash) | reference.0;
+        self.slot(Position(place)).store(word, Ordering::Relaxed);
+        self.table.inserted(&mut self.held, place.bucket());
+        Ok(Position(place))
+    }
+
+    /// Says that the caller changed an item of this key in place: readers of it must repeat.
+    #[inline]
+    pub fn changed(&mut self) {
+        // One version is enough: every reader of the key checks both.
+        self.held
+            .changed(self.table.locks.stripes().of_bucket(self.pair[0]));
+    }
+}
+
+/// The layout: a cache line of eight words per bucket.
+struct Lines<R> {
+    memory: Region,
+    resolver: R,
+}
+
+impl<R> Lines<R> {
+    #[inline(always)]
+    fn line(&self, bucket: usize) -> &[AtomicU64; SLOTS] {
+        &self.memory.words().as_chunks::<SLOTS>().0[bucket]
+    }
+}
+
+impl<R: Resolver> Layout for Lines<R> {
+    type Entry = u64;
+    const SLOTS: usize = SLOTS;
+    const OCCUPANCY_APART: bool = false;
+
+    fn buckets_max(&self) -> usize {
+        self.memory.words().len() / SLOTS
+    }
+
+    #[inline]
+    fn occupied(&self, bucket: usize) -> u32 {
+        self.line(bucket)
+            .iter()
+            .enumerate()
+            .fold(0, |occupied, (slot, word)| {
+                occupied | u32::from(word.load(Ordering::Relaxed) != 0) << slot
+            })
+    }
+
+    #[inline]
+    fn hash_at(&self, place: Place) -> u64 {
+        let word = self.entry(place);
+        Reference::new(word & REFERENCE_MASK).map_or(0, |it| self.resolver.hash_of(it).0)
+    }
+
+    #[inline]
+    fn entry(&self, place: Place) -> u64 {
+        self.line(place.bucket())[place.slot()].load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn relocate(&self, from: Place, to: Place) {
+        let word = self.entry(from);
+        self.line(to.bucket())[to.slot()].store(word, Ordering::Relaxed);
+        self.clear(from);
+    }
+
+    #[inline]
+    fn clear(&self, place: Place) {
+        self.line(place.bucket())[place.slot()].store(0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn prefetch(&self, bucket: usize) {
+        prefetch(self.line(bucket));
+    }
+
+    #[inline]
+    fn prefetch_residents(&self, bucket: usize) {
+        for slot in self.line(bucket) {
+            let word = slot.load(Ordering::Relaxed);
+            if let Some(reference) = Reference::new(word & REFERENCE_MASK) {
+                self.resolver.prefetch(reference);
+            }
+        }
+    }
+
+    fn touch(&self, bucket: usize) {
+        // A write, so that the kernel supplies the page now and not under a lock; adding nothing,
+        // because another thread may be filling the bucket already.
+        self.line(bucket)[0].fetch_or(0, Ordering::Relaxed);
+    }
+
+    fn bytes(&self, buckets: usize) -> usize {
+        buckets * size_of::<[AtomicU64; SLOTS]>()
+    }
+}
+
+/// 20 bits that depend on all of the hash, in a slot's tag position.
+#[inline(always)]
+fn tag_of(hash: KeyHash) -> u64 {
+    (hash.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44) << REFERENCE_BITS
+}
+
+/// The reference in a slot if its tag matches and it is not empty.
+#[inline(always)]
+fn matching(word: u64, tag: u64) -> Option<Reference> {
+    let reference = word & REFERENCE_MASK;
+    (word & TAG_MASK == tag && reference != 0).then_some(Reference(reference))
+}
+
+#[inline(always)]
+fn mark_in(word: u64) -> u8 {
+    (word >> MARK_SHIFT) as u8
+}
+
+#[cfg(test)]
+mod tests;

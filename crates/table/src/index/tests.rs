@@ -1,0 +1,242 @@
+#![cfg(not(loom))]
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize},
+    },
+    thread,
+};
+
+use super::*;
+
+/// Items of the tests: reference r has the hash in word r.
+struct Hashes(Vec<AtomicU64>);
+
+impl Hashes {
+    fn new(count: usize) -> Self {
+        Self((0..count).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl Resolver for Hashes {
+    fn hash_of(&self, reference: Reference) -> KeyHash {
+        KeyHash(self.0[reference.get() as usize].load(Ordering::Relaxed))
+    }
+
+    fn prefetch(&self, _reference: Reference) {}
+}
+
+fn index(slots_initial: usize, slots_max: usize, items: usize, fill_target: f64) -> Index<Hashes> {
+    let config = IndexConfig {
+        slots_initial,
+        slots_max,
+        slots_reserved: 0,
+        fill_target,
+        huge_pages: false,
+        stripes: 0,
+    };
+    Index::new(config, Hashes::new(items)).unwrap()
+}
+
+fn mix(number: u64) -> KeyHash {
+    let mut word = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    KeyHash(word ^ word >> 31)
+}
+
+fn reference(number: u64) -> Reference {
+    Reference::new(number).unwrap()
+}
+
+fn insert(index: &Index<Hashes>, hash: KeyHash, at: Reference) -> Result<(), Full> {
+    index.resolver().0[at.get() as usize].store(hash.0, Ordering::Relaxed);
+    let mut locked = index.lock_with_room(hash)?;
+    assert!(locked.find(|found| found == at).is_none());
+    locked.insert(at).unwrap();
+    Ok(())
+}
+
+fn holds(index: &Index<Hashes>, hash: KeyHash, wanted: Reference) -> bool {
+    index
+        .read(hash, |found| (found == wanted).then_some(()))
+        .is_some()
+}
+
+const ITEMS: u64 = if cfg!(miri) { 150 } else { 20_000 };
+
+/// Goal: a table grows from one bucket with everything in it, near its target. Method: insert,
+/// look everything up now and then, and compare the size with the items.
+#[test]
+fn grows_in_place_and_stays_near_its_target() {
+    let index = index(8, 1 << 20, ITEMS as usize + 1, 0.92);
+    for number in 1..=ITEMS {
+        insert(&index, mix(number), reference(number)).unwrap();
+        if number.is_power_of_two() || number == ITEMS {
+            for earlier in 1..=number {
+                assert!(
+                    holds(&index, mix(earlier), reference(earlier)),
+                    "{earlier} of {number}"
+                );
+            }
+        }
+    }
+    assert_eq!(index.len(), ITEMS as usize);
+    let fill = index.len() as f64 / index.slots() as f64;
+    assert!(fill > 0.85, "{fill}");
+    assert!(fill < 0.99, "{fill}");
+    assert!(!holds(&index, mix(ITEMS + 1), reference(1)));
+    let mut seen = vec![0; ITEMS as usize + 1];
+    index.for_each(|found| seen[found.get() as usize] += 1);
+    assert!(seen[1..].iter().all(|&count| count == 1));
+    index.clear();
+    assert!(index.is_empty());
+}
+
+/// Goal: a table of a fixed size fills to 98 % before it refuses, loses nothing then, and has room
+/// again after a removal. Method: insert until it refuses.
+#[test]
+fn a_fixed_table_fills_up_and_refuses() {
+    let slots = if cfg!(miri) { 128 } else { 8192 };
+    let index = index(slots, slots, slots + 2, 0.96);
+    let mut count = 0;
+    while insert(&index, mix(count + 1), reference(count + 1)).is_ok() {
+        count += 1;
+    }
+    assert!(count as usize * 100 >= slots * 95, "{count} of {slots}");
+    assert_eq!(index.len(), count as usize);
+    assert_eq!(index.slots(), slots);
+    assert!((1..=count).all(|number| holds(&index, mix(number), reference(number))));
+    assert_eq!(index.remove_if(mix(1), reference(1)), Some(0));
+    assert_eq!(index.remove_if(mix(1), reference(1)), None);
+    assert!(!holds(&index, mix(1), reference(1)));
+    assert!(index.counters().paths[1] > 0);
+    assert!(index.counters().refused > 0);
+}
+
+/// Goal: marks count, saturate, survive displacement and follow a replacement. Method: one item
+/// among many.
+#[test]
+fn marks_count_and_travel() {
+    let index = index(64, 1 << 16, ITEMS as usize + 3, 0.92);
+    let (hash, first, second) = (mix(1), reference(1), reference(ITEMS + 1));
+    insert(&index, hash, first).unwrap();
+    for before in 0..20 {
+        assert_eq!(index.mark(hash, first), Some(before.min(MARK_MAX)));
+    }
+    for number in 2..=ITEMS {
+        insert(&index, mix(number), reference(number)).unwrap();
+    }
+    assert_eq!(index.mark_of(hash, first), Some(MARK_MAX));
+    index.resolver().0[second.get() as usize].store(hash.0, Ordering::Relaxed);
+    assert!(index.replace_if(hash, first, second, 3));
+    assert!(!index.replace_if(hash, first, second, 3));
+    assert_eq!(index.mark_of(hash, first), None);
+    assert_eq!(index.remove_if(hash, second), Some(3));
+    assert_eq!(index.len(), ITEMS as usize - 1);
+}
+
+/// Goal: the index does what a map does. Method: random operations beside a `HashMap`.
+#[test]
+fn agrees_with_a_model() {
+    let keys = if cfg!(miri) { 40 } else { 3000 };
+    let index = index(8, 1 << 16, 2 * keys as usize + 2, 0.92);
+    let mut model: HashMap<u64, Reference> = HashMap::new();
+    for turn in 0..keys * 20 {
+        let random = mix(turn ^ 0x5eed_0000).0;
+        let key = random % keys;
+        // A key's hash is shared with a few others, so that equal tags and buckets occur.
+        let hash = mix(key / 3);
+        let current = model.get(&key).copied();
+        let own = |found: Reference| found.get() % (keys + 1) == key + 1;
+        assert_eq!(
+            index.read(hash, |found| own(found).then_some(found)),
+            current
+        );
+        match random >> 60 {
+            0..6 if current.is_none() => {
+                insert(&index, hash, reference(key + 1)).unwrap();
+                model.insert(key, reference(key + 1));
+            }
+            6..9 if current.is_some() => {
+                let old = model.remove(&key).unwrap();
+                assert!(index.remove_if(hash, old).is_some());
+            }
+            9..12 if current.is_some() => {
+                let mut locked = index.lock(hash);
+                let position = locked.find(own).unwrap();
+                assert_eq!(Some(locked.reference(position)), current);
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(index.len(), model.len());
+}
+
+/// Goal: an item that is there is never missed, while others are displaced around it and the table
+/// splits (CK-61). Method: readers of residents beside a writer that fills the table and grows it.
+#[test]
+fn residents_are_never_missed() {
+    let (residents, items) = if cfg!(miri) {
+        (20, 120)
+    } else {
+        (2000, 60_000)
+    };
+    let index = Arc::new(index(64, 1 << 17, items as usize + 1, 0.95));
+    for number in 1..=residents {
+        insert(&index, mix(number), reference(number)).unwrap();
+    }
+    let done = Arc::new(AtomicBool::new(false));
+    let reads = Arc::new(AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for seed in 0..2_u64 {
+            let (index, done, reads) = (index.clone(), done.clone(), reads.clone());
+            scope.spawn(move || {
+                let mut turn = seed;
+                while !done.load(Ordering::Relaxed) {
+                    turn += 2;
+                    let number = 1 + mix(turn).0 % residents;
+                    assert!(
+                        holds(&index, mix(number), reference(number)),
+                        "missed {number}"
+                    );
+                    reads.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for number in residents + 1..=items {
+            insert(&index, mix(number), reference(number)).unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(reads.load(Ordering::Relaxed) > 0);
+    assert_eq!(index.len(), items as usize);
+}
+
+/// Goal: many writers lose nothing and put nothing in twice, whatever the number of threads
+/// (CK-59). Method: 1, 2, 4 and 16 threads fill a table of fixed size to 95 %, then all is there.
+#[test]
+fn many_threads_fill_a_table() {
+    let slots = if cfg!(miri) { 256 } else { 1 << 15 };
+    for threads in [1, 2, 4, 16_u64] {
+        if cfg!(miri) && threads == 16 {
+            continue;
+        }
+        let items = slots as u64 * 95 / 100;
+        let index = index(slots, slots, items as usize + 1, 0.96);
+        thread::scope(|scope| {
+            for thread in 0..threads {
+                let index = &index;
+                scope.spawn(move || {
+                    for number in (1..=items).filter(|number| number % threads == thread) {
+                        insert(index, mix(number), reference(number)).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(index.len(), items as usize);
+        assert!((1..=items).all(|number| holds(&index, mix(number), reference(number))));
+    }
+}

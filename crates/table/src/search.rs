@@ -1,0 +1,257 @@
+//! Finding a cuckoo path, without any lock.
+//!
+//! Both of a new key's buckets are full; somebody must move to his other bucket, or somebody else
+//! must make room for him there. The search is breadth-first (cuckoo paper, section 3.3.2.2): every
+//! slot of a bucket begins a path, so with B slots per bucket and M slots examined a path has about
+//! `log_B(M / 2)` moves, at most four for B = 4, where a depth-first walk as in MemC3 has up to 250.
+//! A short path is cheap to carry out and is rarely invalid by then. It also knows in advance which
+//! buckets it will look at, so it can prefetch them.
+//!
+//! ```text
+//!   roots     b1            b2            queue: bucket, which node and slot it was reached from
+//!            / | \         / | \
+//!           .  .  .       .  x  .         x has a free slot: the path is b2.slot -> x.slot
+//! ```
+//!
+//! What is read here races with writers, so a path is a guess; `Cuckoo::execute` validates it.
+
+use std::mem::MaybeUninit;
+
+use crate::{
+    cuckoo::{Cuckoo, pair_of},
+    layout::{Layout, Place},
+    locks::Locks,
+    sync::Ordering,
+};
+
+/// M of the paper: slots examined before the table is called too full (section 3.3.2.2).
+const SLOTS_EXAMINED_MAX: usize = 2000;
+/// Buckets examined, for the smallest associativity.
+const NODES_MAX: usize = SLOTS_EXAMINED_MAX / 4;
+/// Moves of a depth-first walk: two walks of B = 4 (MemC3, section 4.1).
+const WALK_MOVES_MAX: usize = SLOTS_EXAMINED_MAX / 2 / 4;
+/// Places on a path found breadth-first, more than the tree can be deep.
+const PATH_PLACES_MAX: usize = 8;
+
+/// How to look for a path.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Search {
+    /// The shortest path first; the default.
+    #[default]
+    Breadth,
+    /// Two random walks, as in MemC3: the baseline of the factor analysis.
+    Depth,
+}
+
+/// A bucket that the search will look at.
+#[derive(Clone, Copy)]
+struct Node {
+    bucket: u32,
+    /// The node whose slot `slot` holds the item that would move here; a root is its own parent.
+    parent: u16,
+    slot: u8,
+}
+
+/// The queue of the breadth-first search: on the stack, and only written where it is used.
+struct Queue {
+    // INVARIANT: the first `count` nodes are initialised.
+    nodes: [MaybeUninit<Node>; NODES_MAX],
+    count: usize,
+}
+
+impl Queue {
+    fn new() -> Self {
+        Self {
+            nodes: [const { MaybeUninit::uninit() }; NODES_MAX],
+            count: 0,
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, node: Node) {
+        self.nodes[self.count].write(node);
+        self.count += 1;
+    }
+
+    #[inline]
+    fn get(&self, index: usize) -> Node {
+        assert!(index < self.count, "a node is read after it was pushed");
+        // SAFETY: see INVARIANT.
+        unsafe { self.nodes[index].assume_init() }
+    }
+
+    /// The path from a root to `last`: the places along it, in order, `last` at the end.
+    fn path(&self, node: usize, last: Place) -> ([Place; PATH_PLACES_MAX], usize) {
+        let mut places = [Place::default(); PATH_PLACES_MAX];
+        let mut first = PATH_PLACES_MAX - 1;
+        places[first] = last;
+        let mut index = node;
+        loop {
+            let at = self.get(index);
+            let parent = usize::from(at.parent);
+            if parent == index {
+                return (places, first);
+            }
+            first -= 1;
+            places[first] = Place {
+                bucket: self.get(parent).bucket,
+                slot: at.slot,
+            };
+            index = parent;
+        }
+    }
+}
+
+/// Looks for a path for `hash` and gives it to `carry_out`; `None` if there is none.
+pub(crate) fn find<L: Layout, C: Locks, T>(
+    table: &Cuckoo<L, C>,
+    hash: u64,
+    carry_out: impl FnOnce(&[Place]) -> T,
+) -> Option<T> {
+    match table.tuning.search {
+        Search::Breadth => breadth_first(table, hash, carry_out),
+        Search::Depth => depth_first(table, hash, carry_out),
+    }
+}
+
+fn breadth_first<L: Layout, C: Locks, T>(
+    table: &Cuckoo<L, C>,
+    hash: u64,
+    carry_out: impl FnOnce(&[Place]) -> T,
+) -> Option<T> {
+    let buckets = table.buckets.0.load(Ordering::Relaxed);
+    let mut queue = Queue::new();
+    let [first, second] = pair_of(hash, buckets);
+    queue.push(Node {
+        bucket: first as u32,
+        parent: 0,
+        slot: 0,
+    });
+    if second != first {
+        queue.push(Node {
+            bucket: second as u32,
+            parent: 1,
+            slot: 0,
+        });
+    }
+    let mut head = 0;
+    while head < queue.count {
+        let bucket = queue.get(head).bucket as usize;
+        if let Some(slot) = free_slot::<L>(table.layout.occupied(bucket)) {
+            let (places, first) = queue.path(head, Place::new(bucket, slot));
+            return Some(carry_out(&places[first..]));
+        }
+        if table.tuning.prefetch {
+            prefetch_ahead(table, &queue, head);
+        }
+        if let Some((node, last)) = expand(table, &mut queue, head, buckets) {
+            let (places, first) = queue.path(node, last);
+            return Some(carry_out(&places[first..]));
+        }
+        head += 1;
+    }
+    None
+}
+
+/// The residents of this node, if it is the first, and of the next: their hashes come soon.
+#[inline]
+fn prefetch_ahead<L: Layout, C: Locks>(table: &Cuckoo<L, C>, queue: &Queue, head: usize) {
+    if head == 0 {
+        table
+            .layout
+            .prefetch_residents(queue.get(0).bucket as usize);
+    }
+    if head + 1 < queue.count {
+        table
+            .layout
+            .prefetch_residents(queue.get(head + 1).bucket as usize);
+    }
+}
+
+/// Queues the other buckets of a full bucket's residents. Where a layout knows what is occupied
+/// without touching the bucket, a free slot is noticed here already.
+#[inline]
+fn expand<L: Layout, C: Locks>(
+    table: &Cuckoo<L, C>,
+    queue: &mut Queue,
+    head: usize,
+    buckets: usize,
+) -> Option<(usize, Place)> {
+    let bucket = queue.get(head).bucket as usize;
+    // Another start in each bucket, so that searches that run at once part ways.
+    let start = bucket ^ bucket >> 5;
+    for turn in 0..L::SLOTS {
+        if queue.count == SLOTS_EXAMINED_MAX / L::SLOTS {
+            return None;
+        }
+        let slot = (start + turn) % L::SLOTS;
+        let hash = table.layout.hash_at(Place::new(bucket, slot));
+        let Some(other) = other_bucket(pair_of(hash, buckets), bucket) else {
+            continue;
+        };
+        let node = Node {
+            bucket: other as u32,
+            parent: head as u16,
+            slot: slot as u8,
+        };
+        queue.push(node);
+        if L::OCCUPANCY_APART
+            && let Some(free) = free_slot::<L>(table.layout.occupied(other))
+        {
+            return Some((queue.count - 1, Place::new(other, free)));
+        }
+        if table.tuning.prefetch {
+            table.layout.prefetch(other);
+        }
+    }
+    None
+}
+
+/// Two random walks, a step of each in turn, until one meets a free slot.
+fn depth_first<L: Layout, C: Locks, T>(
+    table: &Cuckoo<L, C>,
+    hash: u64,
+    carry_out: impl FnOnce(&[Place]) -> T,
+) -> Option<T> {
+    let buckets = table.buckets.0.load(Ordering::Relaxed);
+    let mut walks = [[Place::default(); WALK_MOVES_MAX + 1]; 2];
+    let mut at = pair_of(hash, buckets);
+    let mut random = hash | 1;
+    for step in 0..=WALK_MOVES_MAX {
+        for (walk, bucket) in walks.iter_mut().zip(&mut at) {
+            if let Some(slot) = free_slot::<L>(table.layout.occupied(*bucket)) {
+                walk[step] = Place::new(*bucket, slot);
+                return Some(carry_out(&walk[..=step]));
+            }
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            let start = (random >> 33) as usize;
+            let victim = (0..L::SLOTS).find_map(|turn| {
+                let place = Place::new(*bucket, (start + turn) % L::SLOTS);
+                let pair = pair_of(table.layout.hash_at(place), buckets);
+                other_bucket(pair, *bucket).map(|other| (place, other))
+            });
+            let (place, other) = victim?;
+            walk[step] = place;
+            *bucket = other;
+        }
+    }
+    None
+}
+
+#[inline]
+fn free_slot<L: Layout>(occupied: u32) -> Option<usize> {
+    let free = !occupied & ((1 << L::SLOTS) - 1);
+    (free != 0).then(|| free.trailing_zeros() as usize)
+}
+
+/// The bucket of `pair` that is not `bucket`; `None` if there is none, or if the pair was read
+/// from a slot that changed meanwhile.
+#[inline]
+fn other_bucket(pair: [usize; 2], bucket: usize) -> Option<usize> {
+    let [first, second] = pair;
+    match (first == bucket, second == bucket) {
+        (true, false) => Some(second),
+        (false, true) => Some(first),
+        _ => None,
+    }
+}

@@ -1,0 +1,60 @@
+//! Visiting every item while others write (CK-58).
+//!
+//! Buckets are visited in order, each copied under its lock. An item could escape by moving from a
+//! bucket not yet visited to one already visited; so while somebody walks, moves to a lower bucket
+//! are logged by whoever makes them, and the walk ends with the log. Every item that is in the
+//! table throughout is therefore visited at least once; one that moves may be visited twice.
+//!
+//! Why no move is missed: the walker announces itself before it locks its first bucket. A move to
+//! a bucket that it has visited happens under that bucket's lock, taken after the walker released
+//! it, so the mover sees the announcement.
+
+use crate::{
+    cuckoo::Cuckoo,
+    layout::{Layout, Place},
+    locks::{Held, Locks},
+    sync::{AtomicUsize, Ordering, lock},
+};
+
+impl<L: Layout, C: Locks> Cuckoo<L, C> {
+    /// Calls `visit` for every item, holding no lock meanwhile; one walk at a time.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(L::Entry)) {
+        let _alone = lock(&self.walk);
+        let announced = Announced::new(&self.walkers);
+        let mut entries = Vec::with_capacity(L::SLOTS);
+        let mut bucket = 0;
+        while bucket < self.buckets.0.load(Ordering::Relaxed) {
+            self.copy_bucket(bucket, &mut entries);
+            entries.drain(..).for_each(&mut visit);
+            bucket += 1;
+        }
+        drop(announced);
+        let moved = std::mem::take(&mut *lock(&self.moved));
+        moved.into_iter().for_each(visit);
+    }
+
+    fn copy_bucket(&self, bucket: usize, entries: &mut Vec<L::Entry>) {
+        let stripe = self.locks.stripes().of_bucket(bucket);
+        let _held = Held::pair(&self.locks, [stripe, stripe]);
+        let occupied = self.layout.occupied(bucket);
+        for slot in (0..L::SLOTS).filter(|slot| occupied >> slot & 1 == 1) {
+            entries.push(self.layout.entry(Place::new(bucket, slot)));
+        }
+    }
+}
+
+/// Says that somebody walks, until dropped.
+struct Announced<'a>(&'a AtomicUsize);
+
+impl<'a> Announced<'a> {
+    fn new(walkers: &'a AtomicUsize) -> Self {
+        walkers.store(1, Ordering::Relaxed);
+        Self(walkers)
+    }
+}
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,23 @@
+//! The load driver alone: `loadgen bench ...` and `loadgen soak ...`, as in `curtail`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use curtail_loadgen::bench;
+
+#[derive(Parser)]
+#[command(about = "Drives load at memcached-protocol and RESP servers")]
+enum Command {
+    /// Measures rates and latencies.
+    Bench(bench::BenchArgs),
+}
+
+fn main() -> ExitCode {
+    let result = match Command::parse() {
+        Command::Bench(args) => bench::run(&args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("loadgen: {error}");
+        ExitCode::FAILURE
+    })
+}

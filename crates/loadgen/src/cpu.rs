@@ -1,0 +1,87 @@
+//! Processors: which one a thread runs on, and how much of one a process has used.
+
+use std::{fs, time::Duration};
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::error::LoadError;
+
+/// Pins the calling thread, and with it the processes that it starts, to one core.
+pub(crate) fn pin(core: usize) -> Result<(), LoadError> {
+    let doing = || format!("pinning to core {core}");
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if core >= CpuSet::MAX_CPU {
+        return Err(LoadError::Arguments(format!(
+            "core {core} is beyond this machine's {cores}"
+        )));
+    }
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).map_err(|error| LoadError::machine(doing())(error.into()))
+}
+
+/// Raises the calling thread's priority as far as it is allowed; whether it was.
+pub(crate) fn prioritize() -> bool {
+    rustix::process::setpriority_process(None, -20).is_ok()
+}
+
+/// Processor time used so far by all threads of a process: to the nanosecond where the kernel
+/// keeps scheduler statistics, else in ticks of 10 ms.
+pub(crate) fn process_time(pid: u32) -> Result<Duration, LoadError> {
+    let tasks = format!("/proc/{pid}/task");
+    let list = fs::read_dir(&tasks).map_err(LoadError::machine(format!("reading {tasks}")))?;
+    let mut total_ns = 0;
+    for task in list.flatten() {
+        let statistics = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+        let first = statistics.split_whitespace().next();
+        total_ns += first.and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
+    }
+    if total_ns > 0 {
+        return Ok(Duration::from_nanos(total_ns));
+    }
+    let path = format!("/proc/{pid}/stat");
+    let text = fs::read_to_string(&path).map_err(LoadError::machine(format!("reading {path}")))?;
+    Ok(ticks(&text))
+}
+
+/// User and system time of a `stat` line: fields 14 and 15, behind the parenthesised name.
+fn ticks(stat: &str) -> Duration {
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let fields = after_name.split_whitespace().skip(11).take(2);
+    let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
+}
+
+/// Resident memory of a process in bytes; `None` when it is gone.
+pub(crate) fn resident_bytes(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    let kilobytes = line.split_whitespace().nth(1)?.parse::<u64>().ok()?;
+    Some(kilobytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stat_line_is_read_behind_a_name_with_blanks_and_brackets() {
+        let line = "7 (a) b) S 1 7 7 0 -1 4194560 99 0 0 0 250 50 0 0 20 0 4 0 100 0";
+        assert_eq!(ticks(line), Duration::from_millis(3000));
+    }
+
+    /// Goal: processor time of a busy process grows by about the time it was busy. Method: this
+    /// test's own process spins for 50 ms; other tests may run beside it.
+    #[test]
+    fn a_busy_process_uses_time() {
+        let pid = std::process::id();
+        let before = process_time(pid).unwrap();
+        let start = std::time::Instant::now();
+        while start.elapsed() < Duration::from_millis(50) {
+            std::hint::black_box(start);
+        }
+        let used = process_time(pid).unwrap() - before;
+        assert!(used > Duration::from_millis(5), "{used:?}");
+        assert!(resident_bytes(pid).is_some_and(|bytes| bytes > 100_000));
+    }
+}

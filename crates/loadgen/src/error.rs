@@ -1,0 +1,63 @@
+//! What can go wrong while driving load, worded for the person at the keyboard.
+
+use std::{fmt, io};
+
+/// Why a load run could not be made or finished.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The arguments contradict each other; the caller's fault.
+    Arguments(String),
+    /// The server could not be reached or closed a connection; look at the server.
+    Network {
+        /// What was being done.
+        doing: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The server answered something that is not a reply of this protocol; the server's fault or a
+    /// wrong `--protocol`.
+    Protocol(String),
+    /// A server to compare with could not be started or did not answer in time.
+    Server(String),
+    /// Something of this machine (affinity, `/proc`, files) was refused.
+    Machine {
+        /// What was being done.
+        doing: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl LoadError {
+    pub(crate) fn network(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Network { doing, source }
+    }
+
+    pub(crate) fn machine(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Machine { doing, source }
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Arguments(what) => write!(f, "arguments: {what}"),
+            Self::Network { doing, source } => write!(f, "{doing}: {source}"),
+            Self::Protocol(what) => write!(f, "unexpected reply: {what}"),
+            Self::Server(what) => write!(f, "server: {what}"),
+            Self::Machine { doing, source } => write!(f, "{doing}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Network { source, .. } | Self::Machine { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

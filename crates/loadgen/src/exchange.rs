@@ -1,0 +1,112 @@
+//! A blocking connection that sends blocks of requests and frames their replies.
+//!
+//! For preloading, sampling and checking, where simple matters more than fast. The replies'
+//! bodies are skipped unless the caller wants them.
+
+use std::{
+    io::{Read, Write},
+    net::{TcpStream, ToSocketAddrs},
+    time::Duration,
+};
+
+use crate::{
+    error::LoadError,
+    protocol::{Frame, Protocol, Reply},
+    workload::Kind,
+};
+
+/// One blocking connection.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    stream: TcpStream,
+    protocol: Protocol,
+    buffer: Vec<u8>,
+    filled: usize,
+}
+
+/// A silent server is given up after this long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Connects with `TCP_NODELAY`, giving up after some seconds.
+pub(crate) fn connect(target: &str) -> Result<TcpStream, LoadError> {
+    let doing = || format!("connecting to {target}");
+    let resolve = target
+        .to_socket_addrs()
+        .map_err(LoadError::network(doing()))?;
+    let mut last = std::io::Error::other("no address");
+    for address in resolve {
+        match TcpStream::connect_timeout(&address, Duration::from_secs(5)) {
+            Ok(stream) => {
+                stream
+                    .set_nodelay(true)
+                    .map_err(LoadError::network(doing()))?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(LoadError::network(doing())(last))
+}
+
+impl Exchange {
+    pub(crate) fn open(target: &str, protocol: Protocol) -> Result<Self, LoadError> {
+        let stream = connect(target)?;
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
+            .map_err(LoadError::network("setting time-outs"))?;
+        Ok(Self {
+            stream,
+            protocol,
+            buffer: vec![0; 64 << 10],
+            filled: 0,
+        })
+    }
+
+    pub(crate) fn send(&mut self, requests: &[u8]) -> Result<(), LoadError> {
+        self.stream
+            .write_all(requests)
+            .map_err(LoadError::network("sending"))
+    }
+
+    /// The next reply, to a request of this kind; its body is dropped.
+    pub(crate) fn receive(&mut self, kind: Kind) -> Result<Reply, LoadError> {
+        loop {
+            match self.protocol.frame(kind, &self.buffer[..self.filled]) {
+                Frame::Incomplete => self.fill()?,
+                Frame::Reply { reply, bytes } => {
+                    self.skip(bytes)?;
+                    return Ok(reply);
+                }
+            }
+        }
+    }
+
+    fn fill(&mut self) -> Result<(), LoadError> {
+        let free = &mut self.buffer[self.filled..];
+        if free.is_empty() {
+            return Err(LoadError::Protocol("a line without an end".into()));
+        }
+        match self.stream.read(free) {
+            Ok(0) => Err(LoadError::Protocol(
+                "the server closed the connection".into(),
+            )),
+            Ok(bytes) => {
+                self.filled += bytes;
+                Ok(())
+            }
+            Err(error) => Err(LoadError::network("receiving")(error)),
+        }
+    }
+
+    fn skip(&mut self, mut bytes: usize) -> Result<(), LoadError> {
+        while bytes > self.filled {
+            bytes -= self.filled;
+            self.filled = 0;
+            self.fill()?;
+        }
+        self.buffer.copy_within(bytes..self.filled, 0);
+        self.filled -= bytes;
+        Ok(())
+    }
+}

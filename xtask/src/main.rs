@@ -1,2 +1,88 @@
-//! Every check and task of the repository.
-fn main() {}
+//! Every check and task of the repository: `cargo xtask` lists them.
+//!
+//! One entry for people and for continuous integration, so that what is checked here is what is
+//! checked there. Commands that check never edit a file; `fix` does. Everything a command makes
+//! (logs, suites fetched at run time, virtual environments) stays under the target folder.
+//!
+//! ```text
+//! main -> steps (the list of `test`) -> tidy, licences, conformance, readme
+//!      -> bench, soak                -> workspace, process, packages
+//! ```
+#![forbid(unsafe_code)]
+
+mod bench;
+mod conformance;
+mod licences;
+mod packages;
+mod process;
+mod readme;
+mod server;
+mod soak;
+mod steps;
+mod tally;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use crate::process::Log;
+use crate::tally::Outcome;
+use crate::workspace::Workspace;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&arguments) {
+        Ok(outcome) => match outcome.failure {
+            None => ExitCode::SUCCESS,
+            Some(failure) => {
+                eprintln!("{failure}");
+                ExitCode::FAILURE
+            }
+        },
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(arguments: &[String]) -> Result<Outcome> {
+    let Some((command, rest)) = arguments.split_first() else {
+        print!("{HELP}");
+        return Ok(Outcome::default());
+    };
+    let workspace = Workspace::open()?;
+    match command.as_str() {
+        "test" => steps::command(&workspace, rest),
+        "tidy" => tidy::command(&workspace),
+        "licences" => licences::command(&workspace),
+        "readme" => readme::check(&workspace, &Log::terminal()),
+        "conformance" => conformance::command(&workspace, rest),
+        "bench" => bench::command(&workspace, rest),
+        "soak" => soak::command(&workspace, rest),
+        "fix" => steps::fix(&workspace),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(Outcome::default())
+        }
+        other => bail!("there is no command `{other}`; `cargo xtask` lists them"),
+    }
+}
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  test [--all] [STEP..]    all checks, or the steps named; --all adds the slow ones; --list lists
+  tidy                     the house rules that a machine can check (STYLE.md)
+  licences                 every dependency's licence against deny.toml
+  readme                   runs the examples of README.md against a fresh server
+  conformance SUITE [..]   memcached, pymemcache, memccapable, exporter; --binary PATH tests
+                           another server; memcached takes file names of its test-suite
+  bench [NAME..]           the benches of a crate (table, store, ..); no name lists them
+  soak [SECONDS]           mixed load with verified values (600 s unless told)
+  fix                      cargo fmt, cargo clippy --fix: the only command that edits files
+
+Logs, fetched suites and virtual environments go to target/xtask.
+";

@@ -1,0 +1,209 @@
+//! Clients and tools that people use, run against the server: pymemcache's integration tests,
+//! libmemcached's `memccapable`, and a Prometheus exporter.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::packages::{self, Tool};
+use crate::process::{Log, Running};
+use crate::server::{self, Server};
+use crate::tally::{Outcome, Tally};
+use crate::workspace::Workspace;
+
+/// Python with pymemcache and pytest, in a virtual environment of ours.
+pub(crate) fn python(workspace: &Workspace, log: &Log) -> Result<PathBuf> {
+    packages::ensure(
+        log,
+        &[Tool {
+            program: "python3",
+            package: "python3-venv",
+        }],
+    )?;
+    let folder = workspace.scratch("python")?;
+    let python = folder.join("bin/python");
+    if !folder.join("ready").exists() {
+        let mut make = Command::new("python3");
+        if log.run(make.args(["-m", "venv"]).arg(&folder)).is_err() {
+            // Debian has python3 without ensurepip unless this package is there.
+            let venv = Tool {
+                program: "python3-venv",
+                package: "python3-venv",
+            };
+            packages::ensure(log, &[venv])?;
+            log.run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        }
+        let words = ["-m", "pip", "install", "--quiet", PYMEMCACHE, "pytest"];
+        log.run(Command::new(&python).args(words))?;
+        std::fs::write(folder.join("ready"), "")?;
+    }
+    Ok(python)
+}
+
+pub(super) fn pymemcache(workspace: &Workspace, log: &Log, server: &[String]) -> Result<Outcome> {
+    let python = python(workspace, log)?;
+    let server = Server::start(server, &[])?;
+    let mut command = Command::new(python);
+    command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyargs"]);
+    command.args(["pymemcache.test.test_integration", "--server", "127.0.0.1"]);
+    command.args(["--port", &server.port.to_string()]);
+    let finished = log.finish(command.current_dir(workspace.scratch("python")?))?;
+    let tally = pytest_tally(&finished.output);
+    if tally.passed == 0 {
+        return Ok(Outcome::failed("pytest ran no test"));
+    }
+    let failure = (!finished.status.success()).then(|| "pymemcache's tests fail".to_string());
+    Ok(Outcome::counted(tally, failure))
+}
+
+/// From pytest's last line: `56 passed, 2 skipped in 3.21s`.
+fn pytest_tally(output: &str) -> Tally {
+    let mut tally = Tally::default();
+    let last = output
+        .lines()
+        .rev()
+        .find(|line| line.contains(" in ") && line.ends_with('s'));
+    for part in last
+        .unwrap_or_default()
+        .trim_matches(['=', ' '])
+        .split([',', ' '])
+        .collect::<Vec<_>>()
+        .windows(2)
+    {
+        let Ok(count) = part[0].parse::<u64>() else {
+            continue;
+        };
+        match part[1] {
+            "passed" => tally.passed += count,
+            "failed" | "error" | "errors" => tally.failed += count,
+            "skipped" | "xfailed" => tally.skipped += count,
+            _ => {}
+        }
+    }
+    tally
+}
+
+pub(super) fn memccapable(log: &Log, server: &[String]) -> Result<Outcome> {
+    packages::ensure(
+        log,
+        &[Tool {
+            program: "memccapable",
+            package: "libmemcached-tools",
+        }],
+    )?;
+    let server = Server::start(server, &[])?;
+    let mut command = Command::new("memccapable");
+    command.args(["-h", "127.0.0.1", "-p", &server.port.to_string(), "-a"]);
+    let finished = log.finish(&mut command)?;
+    let count = |word: &str| {
+        let ends = |line: &&str| line.trim_end().ends_with(word);
+        finished.output.lines().filter(ends).count() as u64
+    };
+    let tally = Tally {
+        passed: count("[pass]"),
+        failed: count("[FAIL]"),
+        skipped: count("[skip]"),
+    };
+    if tally.passed == 0 {
+        return Ok(Outcome::failed("memccapable ran no test"));
+    }
+    let failure = (!finished.status.success()).then(|| "memccapable fails".to_string());
+    Ok(Outcome::counted(tally, failure))
+}
+
+/// The exporter that dashboards use: it must report the server as up after some traffic.
+pub(super) fn exporter(log: &Log, server: &[String]) -> Result<Outcome> {
+    const NAME: &str = "prometheus-memcached-exporter";
+    packages::ensure(
+        log,
+        &[Tool {
+            program: NAME,
+            package: NAME,
+        }],
+    )?;
+    let server = Server::start(server, &[])?;
+    talk(server.port, "set a 0 0 1\r\nb\r\nget a\r\nquit\r\n")?;
+    let port = server::free_port()?;
+    let mut command = Command::new(NAME);
+    command.arg(format!("--memcached.address=127.0.0.1:{}", server.port));
+    command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let _exporter = Running::start(&mut command)?;
+    let page = first_answer(port)?;
+    log.line(&page)?;
+    let mut tally = Tally::default();
+    for wanted in EXPORTED {
+        match page.lines().any(|line| line.starts_with(wanted)) {
+            true => tally += Tally::ONE_PASSED,
+            false => {
+                log.line(&format!("missing: {wanted}"))?;
+                tally += Tally::ONE_FAILED;
+            }
+        }
+    }
+    Ok(Outcome::counted(tally, None))
+}
+
+fn first_answer(port: u16) -> Result<String> {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(10) {
+        let answer = talk(port, "GET /metrics HTTP/1.0\r\n\r\n");
+        match answer {
+            Ok(page) if page.contains("memcached_up") => return Ok(page),
+            _ => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+    bail!("the exporter gave no page within 10 s")
+}
+
+/// Sends, and reads until the other side closes.
+fn talk(port: u16, request: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).context("connecting")?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// Lines that the exporter's page has if it understood every answer.
+const EXPORTED: &[&str] = &[
+    "memcached_up 1",
+    "memcached_commands_total{command=\"get\",status=\"hit\"} 1",
+    "memcached_commands_total{command=\"set\",status=\"hit\"} 1",
+    "memcached_current_items 1",
+    "memcached_max_connections 1024",
+    "memcached_limit_bytes 6.7108864e+07",
+    "memcached_version{version=",
+    "memcached_uptime_seconds",
+];
+
+/// Pinned: its tests are the contract.
+const PYMEMCACHE: &str = "pymemcache==4.0.0";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pytests_last_line_is_counted() {
+        let output = "....\n== 56 passed, 2 skipped, 1 failed in 3.21s ==\n";
+        let line = output.replace("== ", "").replace(" ==", "");
+        assert_eq!(
+            pytest_tally(&line),
+            Tally {
+                passed: 56,
+                failed: 1,
+                skipped: 2
+            }
+        );
+        assert_eq!(pytest_tally("no tests ran in 0.01s"), Tally::default());
+    }
+}

@@ -1,0 +1,130 @@
+//! The reviewed list: what becomes of each file of the suite, and why.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+/// What becomes of one file.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Decision {
+    Run,
+    Skip(String),
+}
+
+/// The decisions, by file name.
+pub(super) struct List {
+    decisions: BTreeMap<String, Decision>,
+}
+
+/// The files of one run.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) struct Files {
+    pub(super) run: Vec<String>,
+    /// With the reason.
+    pub(super) skipped: Vec<(String, String)>,
+}
+
+impl List {
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        Self::parse(&text)
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        let table: toml::Table = text.parse()?;
+        let mut decisions = BTreeMap::new();
+        for name in table["run"].as_array().context("run is a list of names")? {
+            let name = name.as_str().context("run is a list of names")?;
+            decisions.insert(name.to_string(), Decision::Run);
+        }
+        for (name, why) in table["skip"]
+            .as_table()
+            .context("skip is a table of reasons")?
+        {
+            let why = why.as_str().filter(|why| !why.is_empty());
+            let why = why
+                .with_context(|| format!("skip.{name} needs its reason"))?
+                .to_string();
+            if decisions
+                .insert(name.clone(), Decision::Skip(why))
+                .is_some()
+            {
+                bail!("{name} is both run and skipped");
+            }
+        }
+        Ok(List { decisions })
+    }
+
+    /// The files to run: all that the list runs, or those chosen by name whatever the list says.
+    pub(super) fn choose(&self, existing: &[String], chosen: &[String]) -> Result<Files> {
+        let mut files = Files {
+            run: Vec::new(),
+            skipped: Vec::new(),
+        };
+        if !chosen.is_empty() {
+            for name in chosen {
+                let name = name.trim_start_matches("t/").trim_end_matches(".t");
+                files.run.push(format!("{name}.t"));
+            }
+            return match files.run.iter().find(|name| !existing.contains(name)) {
+                Some(unknown) => bail!("the suite has no file {unknown}"),
+                None => Ok(files),
+            };
+        }
+        for name in existing {
+            match self.decisions.get(name) {
+                Some(Decision::Run) => files.run.push(name.clone()),
+                Some(Decision::Skip(why)) => files.skipped.push((name.clone(), why.clone())),
+                None => bail!("{name} is new: decide in xtask/conformance/memcached.toml"),
+            }
+        }
+        Ok(files)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "run = [\"cas.t\"]\n[skip]\n\"lru.t\" = \"slab classes\"\n";
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| name.to_string()).collect()
+    }
+
+    #[test]
+    fn a_file_that_nobody_decided_on_is_an_error() {
+        let list = List::parse(TEXT).unwrap();
+        assert!(
+            list.choose(&names(&["cas.t", "lru.t", "new.t"]), &[])
+                .is_err()
+        );
+        let files = list.choose(&names(&["cas.t", "lru.t"]), &[]).unwrap();
+        assert_eq!(files.run, ["cas.t"]);
+        assert_eq!(
+            files.skipped,
+            [("lru.t".to_string(), "slab classes".to_string())]
+        );
+    }
+
+    #[test]
+    fn a_file_named_by_hand_runs_whatever_the_list_says() {
+        let list = List::parse(TEXT).unwrap();
+        let files = list
+            .choose(&names(&["cas.t", "lru.t"]), &names(&["t/lru.t"]))
+            .unwrap();
+        assert_eq!(files.run, ["lru.t"]);
+        assert!(
+            list.choose(&names(&["cas.t"]), &names(&["absent"]))
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn a_skip_needs_its_reason() {
+        assert!(List::parse("run = []\n[skip]\n\"a.t\" = \"\"\n").is_err());
+        assert!(List::parse("run = [\"a.t\"]\n[skip]\n\"a.t\" = \"x\"\n").is_err());
+    }
+}

@@ -1,0 +1,64 @@
+//! Debian packages that a check needs: installed if they are missing, and said so.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::process::{self, Log};
+
+/// A program that a check calls, and the Debian package that has it.
+#[derive(Clone, Copy)]
+pub(crate) struct Tool {
+    pub(crate) program: &'static str,
+    pub(crate) package: &'static str,
+}
+
+/// Makes sure that the programs are there. Installing needs root or sudo without a password.
+pub(crate) fn ensure(log: &Log, tools: &[Tool]) -> Result<()> {
+    let missing: Vec<&str> = tools
+        .iter()
+        .filter(|tool| !process::exists(tool.program))
+        .map(|tool| tool.package)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let Some(prefix) = privilege() else {
+        bail!(
+            "these Debian packages are missing and only root can install them: {0}\n\
+             run: sudo apt-get install {0}",
+            missing.join(" ")
+        );
+    };
+    println!("installing the Debian packages {}", missing.join(" "));
+    log.run(&mut apt(prefix, &["update"]))?;
+    let mut words = vec!["install", "--yes", "--no-install-recommends"];
+    words.extend(&missing);
+    log.run(&mut apt(prefix, &words))?;
+    Ok(())
+}
+
+/// How to become root: not at all if we are, by sudo if it asks nothing, or not.
+fn privilege() -> Option<Option<&'static str>> {
+    let id = Command::new("id").arg("-u").output().ok()?;
+    if id.stdout == b"0\n" {
+        return Some(None);
+    }
+    let sudo = Command::new("sudo").args(["-n", "true"]).output().ok()?;
+    sudo.status.success().then_some(Some("sudo"))
+}
+
+fn apt(prefix: Option<&str>, words: &[&str]) -> Command {
+    let mut command = match prefix {
+        None => Command::new("env"),
+        Some(sudo) => {
+            let mut command = Command::new(sudo);
+            command.args(["-n", "env"]);
+            command
+        }
+    };
+    command
+        .args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-q"])
+        .args(words);
+    command
+}

@@ -1,0 +1,89 @@
+//! The server under test: built, started on a free port, waited for, stopped.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::process::{Log, Running};
+use crate::workspace::{Workspace, cargo};
+
+/// A server that is stopped when it goes out of scope.
+pub(crate) struct Server {
+    pub(crate) port: u16,
+    running: Running,
+}
+
+/// The profile that tests run the server in: optimised, but quick to build.
+const PROFILE: &str = "release-fast";
+
+/// Builds `curtail` and says where it is.
+pub(crate) fn build(workspace: &Workspace, log: &Log) -> Result<PathBuf> {
+    let mut command = Command::new(cargo());
+    command.args(["build", "--profile", PROFILE, "--package", "curtail-cli"]);
+    log.run(command.current_dir(&workspace.root))?;
+    Ok(workspace.target.join(PROFILE).join("curtail"))
+}
+
+/// How a server is spelled: ours is a command of `curtail`, others are a program of their own.
+pub(crate) fn words(binary: &Path) -> Vec<String> {
+    let mut words = vec![binary.display().to_string()];
+    if binary.file_name().is_some_and(|name| name == "curtail") {
+        words.push("serve".to_string());
+    }
+    words
+}
+
+impl Server {
+    /// Starts `words` with `-p PORT` and waits until it accepts a connection.
+    pub(crate) fn start(words: &[String], more: &[&str]) -> Result<Self> {
+        let port = free_port()?;
+        let Some((program, rest)) = words.split_first() else {
+            bail!("no server is named")
+        };
+        let mut command = Command::new(program);
+        command
+            .args(rest)
+            .args(["-p", &port.to_string(), "-l", "127.0.0.1"])
+            .args(more);
+        if program.ends_with("memcached") {
+            command.args(["-u", "root"]);
+        }
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut server = Server {
+            port,
+            running: Running::start(&mut command)?,
+        };
+        server.wait_until_it_accepts()?;
+        Ok(server)
+    }
+
+    fn wait_until_it_accepts(&mut self) -> Result<()> {
+        let start = Instant::now();
+        while start.elapsed() < START_LIMIT {
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                return Ok(());
+            }
+            if self.running.has_ended()? {
+                bail!("the server ended at once; start it by hand to see why");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        bail!(
+            "the server accepted no connection within {} s",
+            START_LIMIT.as_secs()
+        )
+    }
+}
+
+/// A port that was free a moment ago.
+pub(crate) fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+const START_LIMIT: Duration = Duration::from_secs(10);

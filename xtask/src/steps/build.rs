@@ -1,0 +1,134 @@
+//! The steps that are one or two calls of cargo.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::counted;
+use crate::packages::{self, Tool};
+use crate::process::Log;
+use crate::server;
+use crate::tally::Outcome;
+use crate::workspace::{Workspace, cargo};
+
+pub(super) fn packages(_: &Workspace, log: &Log) -> Result<Outcome> {
+    packages::ensure(log, TOOLS)?;
+    Ok(Outcome::passed())
+}
+
+pub(super) fn format(workspace: &Workspace, log: &Log) -> Result<Outcome> {
+    log.run(&mut in_root(workspace, &["fmt", "--all", "--check"]))?;
+    Ok(Outcome::passed())
+}
+
+pub(super) fn clippy(workspace: &Workspace, log: &Log) -> Result<Outcome> {
+    let words = [
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    log.run(&mut in_root(workspace, &words))?;
+    Ok(Outcome::passed())
+}
+
+pub(super) fn test(workspace: &Workspace, log: &Log) -> Result<Outcome> {
+    counted(
+        log,
+        &mut in_root(workspace, &["test", "--workspace", "--no-fail-fast"]),
+    )
+}
+
+/// Loom replaces the atomics, so these tests are another build, kept in a folder of its own.
+pub(super) fn loom(workspace: &Workspace, log: &Log) -> Result<Outcome> {
+    let mut words = vec!["test", "--release", "--lib", "--tests", "--no-fail-fast"];
+    let members = workspace.members();
+    let modelled = members.iter().filter(|member| {
+        let uses = |line: &crate::workspace::Dependency| line.name == "loom";
+        member.dependencies.iter().any(uses)
+    });
+    let names: Vec<&str> = modelled.map(|member| member.name.as_str()).collect();
+    if names.is_empty() {
+        return Ok(Outcome::skipped("no crate depends on loom yet"));
+    }
+    names
+        .iter()
+        .for_each(|name| words.extend(["--package", name]));
+    words.extend(["--", "loom"]);
+    let mut command = in_root(workspace, &words);
+    command
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("CARGO_TARGET_DIR", workspace.scratch("loom")?);
+    // Whole programs optimised over crate borders would cost minutes here and find nothing more.
+    command
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+    Ok(counted(log, &mut command)?.remark(names.join(", ")))
+}
+
+/// Every fuzz target has a test that runs it on a fixed seed with the stable compiler.
+pub(super) fn fuzz(workspace: &Workspace, log: &Log) -> Result<Outcome> {
+    if !workspace.has("fuzz/Cargo.toml") {
+        return Ok(Outcome::skipped("there is no fuzz folder yet"));
+    }
+    counted(
+        log,
+        &mut in_root(workspace, &["test", "--manifest-path", "fuzz/Cargo.toml"]),
+    )
+}
+
+pub(super) fn doc(workspace: &Workspace, log: &Log) -> Result<Outcome> {
+    let words = [
+        "doc",
+        "--workspace",
+        "--no-deps",
+        "--document-private-items",
+    ];
+    log.run(in_root(workspace, &words).env("RUSTDOCFLAGS", "-D warnings"))?;
+    Ok(Outcome::passed())
+}
+
+pub(super) fn binary(workspace: &Workspace, log: &Log) -> Result<Outcome> {
+    server::build(workspace, log)?;
+    Ok(Outcome::passed())
+}
+
+pub(super) fn in_root(workspace: &Workspace, words: &[&str]) -> Command {
+    let mut command = Command::new(cargo());
+    command.args(words).current_dir(&workspace.root);
+    command
+}
+
+/// What the steps of an ordinary run call.
+const TOOLS: &[Tool] = &[
+    Tool {
+        program: "cc",
+        package: "gcc",
+    },
+    Tool {
+        program: "prove",
+        package: "perl",
+    },
+    Tool {
+        program: "dpkg-source",
+        package: "dpkg-dev",
+    },
+    Tool {
+        program: "python3",
+        package: "python3-venv",
+    },
+    Tool {
+        program: "nc",
+        package: "netcat-openbsd",
+    },
+    Tool {
+        program: "memccapable",
+        package: "libmemcached-tools",
+    },
+    Tool {
+        program: "prometheus-memcached-exporter",
+        package: "prometheus-memcached-exporter",
+    },
+];

@@ -1,0 +1,95 @@
+//! The steps that only `--all` runs.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::build::in_root;
+use super::counted;
+use crate::process::Log;
+use crate::soak;
+use crate::tally::{Outcome, Tally};
+use crate::workspace::Workspace;
+
+pub(super) fn ignored(workspace: &Workspace, log: &Log) -> Result<Outcome> {
+    let words = [
+        "test",
+        "--profile",
+        "release-fast",
+        "--workspace",
+        "--no-fail-fast",
+        "--",
+        "--ignored",
+    ];
+    counted(log, &mut in_root(workspace, &words))
+}
+
+/// Miri comes with some nightlies only; without one the step is skipped and says so.
+pub(super) fn miri(workspace: &Workspace, log: &Log) -> Result<Outcome> {
+    let probe = Command::new("cargo")
+        .args(["+nightly", "miri", "--version"])
+        .output();
+    if !probe.is_ok_and(|output| output.status.success()) {
+        return Ok(Outcome::skipped(
+            "no nightly toolchain with miri is installed",
+        ));
+    }
+    let mut command = Command::new("cargo");
+    command.args(["+nightly", "miri", "test", "--lib", "-p", "curtail-table"]);
+    command
+        .args(["-p", "curtail-segments"])
+        .current_dir(&workspace.root);
+    command.env("CARGO_TARGET_DIR", workspace.scratch("miri")?);
+    command.env("MIRIFLAGS", "-Zmiri-disable-isolation");
+    command
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .env_remove("CARGO")
+        .env_remove("RUSTC");
+    counted(log, &mut command)
+}
+
+pub(super) fn fuzz(workspace: &Workspace, log: &Log) -> Result<Outcome> {
+    let mut list = Command::new("cargo");
+    list.args(["+nightly", "fuzz", "list"])
+        .current_dir(&workspace.root);
+    list.env_remove("RUSTUP_TOOLCHAIN")
+        .env_remove("CARGO")
+        .env_remove("RUSTC");
+    let output = match list.output() {
+        Ok(output) if output.status.success() => output,
+        _ => {
+            return Ok(Outcome::skipped(
+                "no nightly toolchain with cargo-fuzz is installed",
+            ));
+        }
+    };
+    let mut tally = Tally::default();
+    let mut failure = None;
+    for target in String::from_utf8_lossy(&output.stdout).lines() {
+        let mut run = Command::new("cargo");
+        run.args([
+            "+nightly",
+            "fuzz",
+            "run",
+            target,
+            "--",
+            "-max_total_time=60",
+        ]);
+        run.current_dir(&workspace.root);
+        run.env_remove("RUSTUP_TOOLCHAIN")
+            .env_remove("CARGO")
+            .env_remove("RUSTC");
+        let finished = log.finish(&mut run)?;
+        if finished.status.success() {
+            tally += Tally::ONE_PASSED;
+        } else {
+            tally += Tally::ONE_FAILED;
+            failure = Some(format!("cargo +nightly fuzz run {target}"));
+        }
+    }
+    Ok(Outcome::counted(tally, failure))
+}
+
+pub(super) fn soak(workspace: &Workspace, log: &Log) -> Result<Outcome> {
+    soak::run(workspace, log, soak::SECONDS)
+}

@@ -41,7 +41,7 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
         "memcached" => memcached::run(workspace, &logged, &server, &request.files),
         "pymemcache" => clients::pymemcache(workspace, &logged, &server),
         "memccapable" => clients::memccapable(&logged, &server),
-        "exporter" => clients::exporter(&logged, &server),
+        "exporter" => clients::exporter(workspace, &logged, &server),
         other => bail!("there is no suite `{other}`: memcached, pymemcache, memccapable, exporter"),
     };
     println!("{}", logged.tail(60));
@@ -63,7 +63,7 @@ pub(crate) fn memccapable_step(workspace: &Workspace, log: &Log) -> Result<Outco
 }
 
 pub(crate) fn exporter_step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    clients::exporter(log, &ours(workspace, log)?)
+    clients::exporter(workspace, log, &ours(workspace, log)?)
 }
 
 fn ours(workspace: &Workspace, log: &Log) -> Result<Vec<String>> {

@@ -191,6 +191,7 @@ mod tests {
     #[test]
     fn descendants_include_grandchildren() {
         let mut child = Command::new("sh")
+            .stderr(Stdio::null())
             .args(["-c", "sh -c 'sleep 5; true'; true"])
             .spawn()
             .unwrap();

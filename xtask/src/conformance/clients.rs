@@ -1,6 +1,7 @@
 //! Clients and tools that people use, run against the server: pymemcache's integration tests,
 //! libmemcached's `memccapable`, and a Prometheus exporter.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::packages::{self, Tool};
-use crate::process::{Log, Running};
+use crate::process::{self, Log, Running};
 use crate::server::{self, Server};
 use crate::tally::{Outcome, Tally};
 use crate::workspace::Workspace;
@@ -39,7 +40,7 @@ pub(crate) fn python(workspace: &Workspace, log: &Log) -> Result<PathBuf> {
         }
         let words = ["-m", "pip", "install", "--quiet", PYMEMCACHE, "pytest"];
         log.run(Command::new(&python).args(words))?;
-        std::fs::write(folder.join("ready"), "")?;
+        fs::write(folder.join("ready"), "")?;
     }
     Ok(python)
 }
@@ -47,11 +48,18 @@ pub(crate) fn python(workspace: &Workspace, log: &Log) -> Result<PathBuf> {
 pub(super) fn pymemcache(workspace: &Workspace, log: &Log, server: &[String]) -> Result<Outcome> {
     let python = python(workspace, log)?;
     let server = Server::start(server, &[])?;
+    // By path: only then does pytest read the options that the tests' conftest.py adds.
+    let mut find = Command::new(&python);
+    find.args([
+        "-c",
+        "import pymemcache.test as test; print(test.__path__[0])",
+    ]);
+    let folder = String::from_utf8(find.output()?.stdout)?;
     let mut command = Command::new(python);
-    command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyargs"]);
-    command.args(["pymemcache.test.test_integration", "--server", "127.0.0.1"]);
-    command.args(["--port", &server.port.to_string()]);
-    let finished = log.finish(command.current_dir(workspace.scratch("python")?))?;
+    command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "--disable-warnings"]);
+    command.arg(format!("{}/test_integration.py", folder.trim()));
+    command.args(["--server", "127.0.0.1", "--port", &server.port.to_string()]);
+    let finished = log.finish(&mut command)?;
     let tally = pytest_tally(&finished.output);
     if tally.passed == 0 {
         return Ok(Outcome::failed("pytest ran no test"));
@@ -116,19 +124,17 @@ pub(super) fn memccapable(log: &Log, server: &[String]) -> Result<Outcome> {
 }
 
 /// The exporter that dashboards use: it must report the server as up after some traffic.
-pub(super) fn exporter(log: &Log, server: &[String]) -> Result<Outcome> {
-    const NAME: &str = "prometheus-memcached-exporter";
-    packages::ensure(
-        log,
-        &[Tool {
-            program: NAME,
-            package: NAME,
-        }],
-    )?;
+pub(super) fn exporter(workspace: &Workspace, log: &Log, server: &[String]) -> Result<Outcome> {
+    if !process::exists("go") {
+        return Ok(Outcome::skipped(
+            "the exporter is written in Go, and no Go is installed",
+        ));
+    }
+    let program = build_exporter(workspace, log)?;
     let server = Server::start(server, &[])?;
     talk(server.port, "set a 0 0 1\r\nb\r\nget a\r\nquit\r\n")?;
     let port = server::free_port()?;
-    let mut command = Command::new(NAME);
+    let mut command = Command::new(program);
     command.arg(format!("--memcached.address=127.0.0.1:{}", server.port));
     command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
     command
@@ -149,6 +155,24 @@ pub(super) fn exporter(log: &Log, server: &[String]) -> Result<Outcome> {
         }
     }
     Ok(Outcome::counted(tally, None))
+}
+
+/// Debian 12 has no package of it, so it is built from its module, once.
+fn build_exporter(workspace: &Workspace, log: &Log) -> Result<PathBuf> {
+    let folder = workspace.scratch("exporter")?;
+    let program = folder.join("exporter");
+    if !program.exists() {
+        let module =
+            format!("module exporter\n\ngo 1.23\n\nrequire {EXPORTER} {EXPORTER_VERSION}\n");
+        fs::write(folder.join("go.mod"), module)?;
+        let mut build = Command::new("go");
+        build.args(["build", "-mod=mod", "-o", "exporter"]);
+        build
+            .arg(format!("{EXPORTER}/cmd/memcached_exporter"))
+            .current_dir(&folder);
+        log.run(&mut build)?;
+    }
+    Ok(program)
 }
 
 fn first_answer(port: u16) -> Result<String> {
@@ -184,6 +208,9 @@ const EXPORTED: &[&str] = &[
     "memcached_version{version=",
     "memcached_uptime_seconds",
 ];
+
+const EXPORTER: &str = "github.com/prometheus/memcached_exporter";
+const EXPORTER_VERSION: &str = "v0.16.0";
 
 /// Pinned: its tests are the contract.
 const PYMEMCACHE: &str = "pymemcache==4.0.0";

@@ -127,8 +127,4 @@ const TOOLS: &[Tool] = &[
         program: "memccapable",
         package: "libmemcached-tools",
     },
-    Tool {
-        program: "prometheus-memcached-exporter",
-        package: "prometheus-memcached-exporter",
-    },
 ];

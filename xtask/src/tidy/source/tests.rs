@@ -103,6 +103,10 @@ fn unsafe_code_stays_in_three_crates() {
         broken("crates/store/src/a.rs", "//! A.\n// unsafe is not used\n"),
         []
     );
+    assert_eq!(
+        broken("crates/store/src/a.rs", "//! A.\nlet a = \"is unsafe\";\n"),
+        []
+    );
     let leaves = "//! A.\npub unsafe fn f() {}\n";
     assert_eq!(broken("crates/table/src/a.rs", leaves), [(2, "unsafe")]);
 }

@@ -26,11 +26,19 @@
 pub mod encode;
 
 mod admin;
+mod authenticate;
 mod base64;
 mod body;
+mod command;
 mod decode;
+mod flags;
+mod keys;
+mod line;
+mod meta;
+mod number;
 mod request;
 mod sink;
+mod text;
 
 pub use admin::{Admin, Words};
 pub use body::{BodyEnd, BodyEndState};

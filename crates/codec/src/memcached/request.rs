@@ -192,6 +192,16 @@ impl Limits {
     }
 }
 
+impl Meta<'_> {
+    /// The plainest reply.
+    pub const NONE: Self = Self {
+        returns: Returns(0),
+        opaque: &[],
+        value: false,
+        quiet: false,
+    };
+}
+
 impl Returns {
     /// Appends `what`, which must not be there yet.
     #[inline]
@@ -245,11 +255,14 @@ impl<'a> WireKey<'a> {
         }
     }
 
-    /// A key in its base64 form; `None` when it is not one.
-    pub fn base64(text: Key<'a>) -> Option<Self> {
+    /// The same text as a base64 form; `None` when it is not one.
+    pub fn as_base64(self) -> Option<Self> {
         let mut scratch = KeyScratch::default();
-        base64::decode(text.bytes(), &mut scratch.0)?;
-        Some(Self { text, base64: true })
+        base64::decode(self.text.bytes(), &mut scratch.0)?;
+        Some(Self {
+            base64: true,
+            ..self
+        })
     }
 
     /// The bytes as the client sent them, and as it wants to see them again.

@@ -1,0 +1,134 @@
+//! The keys of `get`, `gets`, `gat` and `gats` when there is more than one: a request per key.
+//!
+//! A line of ordinary length is looked through before its first key is given out, so that a bad
+//! key refuses the whole command, as memcached does it. A `get` or `gets` of extraordinary length
+//! is given out key by key as it arrives, so that no client makes us hold more than a line of it;
+//! a bad key in there is answered where the line ends.
+
+use curtail_types::{Exptime, Get, Key, Operation};
+
+use super::{
+    Decoded, Form, Request, WireKey,
+    decode::{Decoder, Stage, closed, complete, refused},
+    encode::Refusal,
+    line::{Line, WINDOW_BYTES, skip_spaces, split_key, token_end},
+};
+
+/// What is kept of a command between its keys.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub(super) struct Keys {
+    pub(super) with_cas: bool,
+    pub(super) touch: Option<Exptime>,
+}
+
+/// A command with at least one key: `words` is the part of its line from the keys on.
+#[inline]
+pub(super) fn begin<'a>(
+    decoder: &mut Decoder,
+    line: Line<'a>,
+    words: &'a [u8],
+    keys: Keys,
+) -> Decoded<'a> {
+    let (key, rest) = match split_key(words) {
+        Ok(split) => split,
+        Err(refusal) => return refused(line.bytes, false, refusal),
+    };
+    let rest = skip_spaces(rest);
+    if rest.is_empty() {
+        return complete(line, keys.request(key, true));
+    }
+    if !are_keys(rest) {
+        return refused(line.bytes, false, Refusal::BadFormat);
+    }
+    decoder.enter(Stage::Keys(keys));
+    Decoded::Complete {
+        request: keys.request(key, false),
+        consumed: line.text.len() - rest.len(),
+    }
+}
+
+/// A line of extraordinary length: what it asks and where its keys begin, if it may be so long.
+pub(super) fn begin_long(input: &[u8]) -> Option<(Keys, usize)> {
+    let window = input.get(..WINDOW_BYTES).unwrap_or(input);
+    let text = skip_spaces(window);
+    let (with_cas, words) = match text {
+        [b'g', b'e', b't', b' ', words @ ..] => (false, words),
+        [b'g', b'e', b't', b's', b' ', words @ ..] => (true, words),
+        _ => return None,
+    };
+    let words = skip_spaces(words);
+    let keys = Keys {
+        with_cas,
+        touch: None,
+    };
+    (!words.is_empty()).then_some((keys, window.len() - words.len()))
+}
+
+/// The next key; `input` begins with it.
+pub(super) fn decode<'a>(decoder: &mut Decoder, keys: Keys, input: &'a [u8]) -> Decoded<'a> {
+    let window = input.get(..WINDOW_BYTES).unwrap_or(input);
+    let end = token_end(window.get(..=Key::BYTES_MAX).unwrap_or(window));
+    let (word, rest) = window.split_at_checked(end).unwrap_or_default();
+    let after = skip_spaces(rest);
+    let line_end_bytes = match after {
+        [b'\n', ..] => 1,
+        [b'\r', b'\n', ..] => 2,
+        // A key that is too long, or one with a control character.
+        [_, ..] if word.is_empty() || word.len() > Key::BYTES_MAX => 0,
+        [b'\r'] | [] => return undecided(window),
+        [_, ..] => 0,
+    };
+    let Ok(key) = Key::new(word) else {
+        decoder.enter(Stage::SkipLine(Refusal::BadFormat));
+        return Decoded::Incomplete {
+            consumed: 0,
+            needed: 1,
+        };
+    };
+    let last = line_end_bytes > 0;
+    if last {
+        decoder.enter(Stage::Command);
+    }
+    Decoded::Complete {
+        request: keys.request(key, last),
+        consumed: window.len() - after.len() + line_end_bytes,
+    }
+}
+
+impl Keys {
+    #[inline]
+    fn request<'a>(&self, key: Key<'a>, last: bool) -> Request<'a> {
+        Request::Item {
+            key: WireKey::plain(key),
+            operation: Operation::Get(Get {
+                touch: self.touch,
+                ..Get::default()
+            }),
+            value: &[],
+            form: Form::Value {
+                with_cas: self.with_cas,
+                last,
+            },
+        }
+    }
+}
+
+fn are_keys(mut words: &[u8]) -> bool {
+    while !words.is_empty() {
+        let Ok((_, rest)) = split_key(words) else {
+            return false;
+        };
+        words = skip_spaces(rest);
+    }
+    true
+}
+
+fn undecided<'a>(window: &[u8]) -> Decoded<'a> {
+    if window.len() == WINDOW_BYTES {
+        return closed(window.len(), Refusal::LineTooLong.reply());
+    }
+    Decoded::Incomplete {
+        consumed: 0,
+        needed: window.len() + 1,
+    }
+}

@@ -1,0 +1,209 @@
+//! The meta commands: `mg`, `ms`, `md`, `ma` and `me`. (`mn` needs no file.)
+
+use curtail_types::{Arithmetic, Delete, Direction, Exptime, Get, Key, Operation, Set, SetMode};
+
+use super::{
+    Decoded, Form, Limits, Request, WireKey, Words,
+    decode::{Decoder, Header, LINE_END_BYTES, complete, refused},
+    encode::Refusal,
+    flags::{BadFlags, Flags},
+    line::{Line, skip_spaces, split_key, split_word},
+    number,
+};
+
+/// `mg <key> <flags>*`
+#[inline]
+pub(super) fn get<'a>(line: Line<'a>, words: &'a [u8]) -> Decoded<'a> {
+    let (key, rest) = match split_key(words) {
+        Ok(split) => split,
+        Err(refusal) => return refused(line.bytes, false, bad_key(words, refusal)),
+    };
+    let flags = match Flags::parse(key, rest, FLAGS_MAX) {
+        Ok(flags) if flags.opaque_is_too_long() => {
+            return refused(line.bytes, false, Refusal::OpaqueTooLong);
+        }
+        Ok(flags) => flags,
+        Err(BadFlags::TooMany) => return refused(line.bytes, false, Refusal::TooManyFlags),
+        Err(BadFlags::Bad(refusal)) => return refused(line.bytes, false, refusal),
+    };
+    let operation = Operation::Get(Get {
+        touch: flags.touch,
+        vivify: flags.vivify,
+        recache: flags.recache,
+        quiet_access: flags.quiet_access,
+        new_cas: flags.new_cas,
+    });
+    complete(line, item(&flags, operation))
+}
+
+/// `ms <key> <bytes> <flags>*`
+///
+/// Once the length is known, every error swallows the value.
+#[inline]
+pub(super) fn set<'a>(
+    decoder: &mut Decoder,
+    line: Line<'a>,
+    words: &'a [u8],
+    limits: &Limits,
+) -> Decoded<'a> {
+    let (key, rest) = match split_key(words) {
+        Ok(split) => split,
+        Err(refusal) => return refused(line.bytes, false, bad_key(words, refusal)),
+    };
+    let Some((bytes, rest)) = split_word(rest) else {
+        return refused(line.bytes, false, Refusal::BadFormat);
+    };
+    let Some(value_bytes) = number::value_bytes(bytes) else {
+        return bad_set_length(line, rest);
+    };
+    match set_header(key, value_bytes, rest) {
+        Ok(header) => decoder.store(line, header, limits),
+        Err(BadFlags::TooMany) => refused(line.bytes, false, Refusal::TooManyFlagsOther),
+        Err(BadFlags::Bad(refusal)) => {
+            decoder.swallow(u64::from(value_bytes) + LINE_END_BYTES as u64);
+            refused(line.bytes, false, refusal)
+        }
+    }
+}
+
+/// `md <key> <flags>*`
+pub(super) fn delete<'a>(line: Line<'a>, words: &'a [u8]) -> Decoded<'a> {
+    let flags = match key_and_flags(words) {
+        Ok(flags) => flags,
+        Err(refusal) => return refused(line.bytes, false, refusal),
+    };
+    let operation = Operation::Delete(Delete {
+        compare: flags.compare,
+        invalidate: flags.invalidate,
+        touch: flags.touch,
+        drop_value: flags.drop_value,
+        new_cas: flags.new_cas,
+    });
+    complete(line, item(&flags, operation))
+}
+
+/// `ma <key> <flags>*`
+pub(super) fn arithmetic<'a>(line: Line<'a>, words: &'a [u8]) -> Decoded<'a> {
+    let flags = match key_and_flags(words) {
+        Ok(flags) => flags,
+        Err(refusal) => return refused(line.bytes, false, refusal),
+    };
+    let direction = match flags.mode {
+        0 | b'I' | b'+' => Direction::Increment,
+        b'D' | b'-' => Direction::Decrement,
+        _ => return refused(line.bytes, false, Refusal::BadArithmeticMode),
+    };
+    let operation = Operation::Arithmetic(Arithmetic {
+        direction,
+        delta: flags.delta,
+        vivify: flags.vivify,
+        initial: flags.initial,
+        touch: flags.touch,
+        compare: flags.compare,
+        new_cas: flags.new_cas,
+    });
+    complete(line, item(&flags, operation))
+}
+
+/// `me <key> [b]`
+pub(super) fn debug<'a>(line: Line<'a>, words: &'a [u8]) -> Decoded<'a> {
+    let key = split_key(words).ok().and_then(|(key, rest)| {
+        let key = WireKey::plain(key);
+        if Words::new(rest).next() == Some(b"b") {
+            key.as_base64()
+        } else {
+            Some(key)
+        }
+    });
+    let Some(key) = key else {
+        return refused(line.bytes, false, Refusal::BadFormat);
+    };
+    let request = Request::Item {
+        key,
+        operation: Operation::Get(Get {
+            quiet_access: true,
+            ..Get::default()
+        }),
+        value: &[],
+        form: Form::Debug,
+    };
+    complete(line, request)
+}
+
+#[inline]
+fn set_header<'a>(key: Key<'a>, value_bytes: u32, words: &'a [u8]) -> Result<Header<'a>, BadFlags> {
+    let flags = Flags::parse(key, words, SET_FLAGS_MAX)?;
+    let mode = match flags.mode {
+        0 | b'S' => SetMode::Set,
+        b'E' => SetMode::Add,
+        b'A' => SetMode::Append,
+        b'P' => SetMode::Prepend,
+        b'R' => SetMode::Replace,
+        _ => return Err(BadFlags::Bad(Refusal::BadSetMode)),
+    };
+    if flags.opaque_is_too_long() {
+        return Err(BadFlags::Bad(Refusal::OpaqueTooLong));
+    }
+    Ok(Header {
+        key: flags.key,
+        set: Set {
+            mode,
+            flags: flags.client_flags,
+            exptime: flags.touch.unwrap_or(Exptime::NEVER),
+            compare: flags.compare,
+            invalidate: flags.invalidate,
+            vivify: flags.vivify,
+            new_cas: flags.new_cas,
+        },
+        value_bytes,
+        form: Form::Meta(flags.meta),
+    })
+}
+
+/// What `md` and `ma` have in common: they tell little about bad flags.
+fn key_and_flags(words: &[u8]) -> Result<Flags<'_>, Refusal> {
+    let (key, rest) = split_key(words).map_err(|refusal| bad_key(words, refusal))?;
+    match Flags::parse(key, rest, FLAGS_MAX) {
+        Ok(flags) if flags.opaque_is_too_long() => Err(Refusal::OpaqueTooLong),
+        Ok(flags) => Ok(flags),
+        Err(BadFlags::TooMany) => Err(Refusal::TooManyFlagsOther),
+        Err(BadFlags::Bad(_)) => Err(Refusal::InvalidOrDuplicateFlag),
+    }
+}
+
+#[inline]
+fn item<'a>(flags: &Flags<'a>, operation: Operation) -> Request<'a> {
+    Request::Item {
+        key: flags.key,
+        operation,
+        value: &[],
+        form: Form::Meta(flags.meta),
+    }
+}
+
+/// No key at all is not a command; a bad one is a bad line.
+#[cold]
+fn bad_key(words: &[u8], refusal: Refusal) -> Refusal {
+    if skip_spaces(words).is_empty() {
+        Refusal::Error
+    } else {
+        refusal
+    }
+}
+
+#[cold]
+fn bad_set_length<'a>(line: Line<'a>, words: &[u8]) -> Decoded<'a> {
+    let has_too_many = Words::new(words).count() > SET_FLAGS_MAX;
+    let refusal = if has_too_many {
+        Refusal::TooManyFlagsOther
+    } else {
+        Refusal::BadFormat
+    };
+    refused(line.bytes, false, refusal)
+}
+
+/// A meta command has at most 19 words, its name and key included.
+const FLAGS_MAX: usize = 17;
+
+/// `ms` has its length among them.
+const SET_FLAGS_MAX: usize = FLAGS_MAX - 1;

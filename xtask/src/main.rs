@@ -1,8 +1,8 @@
 //! Every check and task of the repository: `cargo xtask` lists them.
 //!
 //! One entry for people and for continuous integration, so that what is checked here is what is
-//! checked there. Commands that check never edit a file; `fix` does. Everything a command makes
-//! (logs, suites fetched at run time, virtual environments) stays under the target folder.
+//! checked there. Commands that check never edit a file; `fix` and `chart` do. Everything else that
+//! a command makes (logs, fetched suites, virtual environments) stays under the target folder.
 //!
 //! ```text
 //! main -> steps (the list of `test`) -> tidy, licences, conformance, readme
@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod chart;
 mod conformance;
 mod licences;
 mod packages;
@@ -60,6 +61,7 @@ fn dispatch(arguments: &[String]) -> Result<Outcome> {
         "licences" => licences::command(&workspace),
         "readme" => readme::check(&workspace, &Log::terminal()),
         "conformance" => conformance::command(&workspace, rest),
+        "chart" => chart::command(&workspace),
         "bench" => bench::command(&workspace, rest),
         "soak" => soak::command(&workspace, rest),
         "fix" => steps::fix(&workspace),
@@ -82,7 +84,8 @@ cargo xtask COMMAND
                            another server; memcached takes file names of its test-suite
   bench [NAME..]           the benches of a crate (table, store, ..); no name lists them
   soak [SECONDS]           mixed load with verified values (600 s unless told)
-  fix                      cargo fmt, cargo clippy --fix: the only command that edits files
+  chart                    draws docs/chart.svg from docs/benchmarks/summary.toml
+  fix                      cargo fmt, cargo clippy --fix
 
 Logs, fetched suites and virtual environments go to target/xtask.
 ";

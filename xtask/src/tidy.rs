@@ -46,7 +46,7 @@ pub(crate) fn command(workspace: &Workspace) -> Result<Outcome> {
 pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     let files = tree::read(workspace)?;
     let mut violations = manifest::check(workspace, &files)?;
-    violations.extend(tree::check(workspace, &files));
+    violations.extend(tree::check(workspace, &files)?);
     for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
         violations.extend(source::check(file));
     }

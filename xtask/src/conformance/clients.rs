@@ -56,7 +56,14 @@ pub(super) fn pymemcache(workspace: &Workspace, log: &Log, server: &[String]) ->
     ]);
     let folder = String::from_utf8(find.output()?.stdout)?;
     let mut command = Command::new(python);
-    command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "--disable-warnings"]);
+    command.args([
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--disable-warnings",
+    ]);
     command.arg(format!("{}/test_integration.py", folder.trim()));
     command.args(["--server", "127.0.0.1", "--port", &server.port.to_string()]);
     let finished = log.finish(&mut command)?;

@@ -5,6 +5,7 @@ use std::fs;
 use anyhow::Result;
 
 use super::Violation;
+use crate::chart;
 use crate::workspace::{Member, Workspace};
 
 /// A file of the repository, read.
@@ -28,11 +29,12 @@ pub(super) fn read(workspace: &Workspace) -> Result<Vec<TextFile>> {
     Ok(files)
 }
 
-pub(super) fn check(workspace: &Workspace, files: &[TextFile]) -> Vec<Violation> {
+pub(super) fn check(workspace: &Workspace, files: &[TextFile]) -> Result<Vec<Violation>> {
     let mut violations = Vec::new();
     for file in files {
         violations.extend(forbidden_words(file));
         violations.extend(one_title(file));
+        violations.extend(broken_links(file, &|path| workspace.has(path)));
     }
     let text_of = |path: &str| files.iter().find(|file| file.path == path);
     for path in DOCUMENTS {
@@ -48,7 +50,14 @@ pub(super) fn check(workspace: &Workspace, files: &[TextFile]) -> Vec<Violation>
     if let Some(architecture) = text_of("ARCHITECTURE.md") {
         violations.extend(names_every_crate(architecture, &workspace.members()));
     }
-    violations
+    if let Some(index) = text_of("docs/decisions/README.md") {
+        violations.extend(lists_every_decision(index, files));
+    }
+    if !chart::agrees(&workspace.root)? {
+        let message = format!("not drawn from {}: run cargo xtask chart", chart::NUMBERS);
+        violations.push(violation(chart::DRAWING, 0, "chart", message));
+    }
+    Ok(violations)
 }
 
 /// A path of somebody's machine or the host of a package registry ties the tree to one place.
@@ -79,6 +88,64 @@ fn one_title(file: &TextFile) -> Option<Violation> {
             "a document opens with its title".into(),
         )
     })
+}
+
+/// A link to a file of ours leads to a file.
+fn broken_links(file: &TextFile, exists: &dyn Fn(&str) -> bool) -> Vec<Violation> {
+    if !file.path.ends_with(".md") {
+        return Vec::new();
+    }
+    let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let mut violations = Vec::new();
+    for (number, line) in file.text.lines().enumerate() {
+        for target in line
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            let target = target.split('#').next().unwrap_or_default();
+            if target.is_empty() || target.contains("://") {
+                continue;
+            }
+            if !exists(&joined(folder, target)) {
+                let message = format!("the link to `{target}` leads nowhere");
+                violations.push(violation(&file.path, number + 1, "links", message));
+            }
+        }
+    }
+    violations
+}
+
+/// `target` as seen from `folder`, from the root.
+fn joined(folder: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// A decision that the index does not list is not found again.
+fn lists_every_decision(index: &TextFile, files: &[TextFile]) -> Vec<Violation> {
+    let pages = files.iter().filter_map(|file| {
+        let name = file.path.strip_prefix("docs/decisions/")?;
+        (name.ends_with(".md") && name != "README.md").then_some(name)
+    });
+    let missing = pages.filter(|name| !index.text.contains(&format!("]({name})")));
+    missing
+        .map(|name| {
+            violation(
+                &index.path,
+                0,
+                "documents",
+                format!("`{name}` is not listed"),
+            )
+        })
+        .collect()
 }
 
 /// The map is no map if a house is missing.
@@ -154,6 +221,30 @@ mod tests {
         assert!(one_title(&file("docs/a.md", "Some text\n")).is_some());
         assert!(one_title(&file("docs/a.md", "# Title\n")).is_none());
         assert!(one_title(&file("a.toml", "[a]\n")).is_none());
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_found() {
+        let page = "# A\n[b](../b.md#part), [c](c.md), [d](https://d.example/), [e](#here)\n";
+        let exists = |path: &str| path == "docs/b.md";
+        let found = broken_links(&file("docs/guide/a.md", page), &exists);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].message.contains("c.md"));
+    }
+
+    #[test]
+    fn a_decision_that_is_not_listed_is_found() {
+        let index = file(
+            "docs/decisions/README.md",
+            "# Decisions\n[one](0001-one.md)\n",
+        );
+        let pages = [
+            file("docs/decisions/0001-one.md", "# 1"),
+            file("docs/decisions/0002-two.md", "#"),
+        ];
+        let found = lists_every_decision(&index, &pages);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].message.contains("0002"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Running other programs: into a log, with a limit in time, and nothing left behind.
 
 use std::fs::{self, File, OpenOptions};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 

@@ -29,7 +29,7 @@ struct Step {
 const STEPS: &[Step] = &[
     quick(
         "packages",
-        "Debian packages that later steps need",
+        "Debian packages and Rust components that later steps need",
         build::packages,
     ),
     quick("format", "rustfmt agrees with every file", build::format),

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::counted;
 use crate::packages::{self, Tool};
@@ -13,6 +13,15 @@ use crate::workspace::{Workspace, cargo};
 
 pub(super) fn packages(_: &Workspace, log: &Log) -> Result<Outcome> {
     packages::ensure(log, TOOLS)?;
+    for (component, subcommand) in [("rustfmt", "fmt"), ("clippy", "clippy")] {
+        let probe = Command::new(cargo())
+            .args([subcommand, "--version"])
+            .output();
+        if !probe.is_ok_and(|output| output.status.success()) {
+            log.run(Command::new("rustup").args(["component", "add", component]))
+                .with_context(|| format!("the toolchain has no {component}"))?;
+        }
+    }
     Ok(Outcome::passed())
 }
 

@@ -119,8 +119,10 @@ pub(crate) fn exists(program: &str) -> bool {
 
 /// The command as a person would type it.
 pub(crate) fn spelled(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words
+    let program = Path::new(command.get_program());
+    let program = program.file_name().unwrap_or(program.as_os_str());
+    std::iter::once(program)
+        .chain(command.get_args())
         .map(|word| word.to_string_lossy())
         .collect::<Vec<_>>()
         .join(" ")

@@ -44,6 +44,7 @@ const RULES: &[fn(&Source<'_>, &mut Report<'_>)] = &[
     unsafe_stays_home,
     atomics_from_sync,
     orderings_name_partners,
+    errors_may_grow,
     leftovers,
 ];
 
@@ -232,6 +233,25 @@ fn orderings_name_partners(source: &Source<'_>, report: &mut Report<'_>) {
                 number + 1,
                 "orderings",
                 "say what this ordering pairs with".into(),
+            );
+        }
+    }
+}
+
+/// An error that users match on must be able to gain a variant.
+fn errors_may_grow(source: &Source<'_>, report: &mut Report<'_>) {
+    for (number, line) in source.code().filter(|(number, _)| !source.is_test(*number)) {
+        let name = line.trim().strip_prefix("pub enum ").unwrap_or_default();
+        let name = name.split([' ', '<', '{']).next().unwrap_or_default();
+        let attributes = &source.lines[number.saturating_sub(4)..number];
+        let open = attributes
+            .iter()
+            .any(|line| line.trim() == "#[non_exhaustive]");
+        if name.ends_with("Error") && !open {
+            report(
+                number + 1,
+                "errors",
+                format!("`{name}` is to be `#[non_exhaustive]`"),
             );
         }
     }

@@ -133,6 +133,18 @@ fn orderings_name_their_partner() {
 }
 
 #[test]
+fn errors_are_open() {
+    let closed = "//! A.\npub enum OpenError {\n}\n";
+    assert_eq!(broken("crates/store/src/a.rs", closed), [(2, "errors")]);
+    let open = "//! A.\n#[derive(Debug)]\n#[non_exhaustive]\npub enum OpenError {\n}\n";
+    assert_eq!(broken("crates/store/src/a.rs", open), []);
+    assert_eq!(
+        broken("crates/store/src/a.rs", "//! A.\npub enum Outcome {\n}\n"),
+        []
+    );
+}
+
+#[test]
 fn leftovers_are_found() {
     let text = "//! A.\nfn f() { todo!() }\nfn g() { unimplemented!() }\n// TODO later\n";
     let rules = [(2, "leftovers"), (3, "leftovers"), (4, "leftovers")];

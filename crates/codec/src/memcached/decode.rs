@@ -19,6 +19,7 @@ use curtail_types::{Operation, Set};
 use super::{
     Decoded, Form, Limits, Request, WireKey, authenticate, command,
     encode::Refusal,
+    hot,
     keys::{self, Keys},
     line::{Front, Line},
 };
@@ -77,9 +78,18 @@ impl Decoder {
     /// Decodes one request from the front of `input`.
     #[inline]
     pub fn decode<'a>(&mut self, input: &'a [u8], limits: &Limits) -> Decoded<'a> {
-        if self.stage != Stage::Command {
+        if !matches!(self.stage, Stage::Command) {
             return self.resume(input, limits);
         }
+        match hot::decode(self, input, limits) {
+            Some(decoded) => decoded,
+            None => self.decode_line(input, limits),
+        }
+    }
+
+    /// The same, for a request of any form.
+    #[inline(never)]
+    fn decode_line<'a>(&mut self, input: &'a [u8], limits: &Limits) -> Decoded<'a> {
         match Line::find(input, self.scanned) {
             Front::Line(line) => {
                 self.scanned = 0;

@@ -6,7 +6,9 @@
 
 use curtail_types::{Cas, Exptime, Key};
 
-use super::{Meta, OPAQUE_BYTES_MAX, Return, WireKey, Words, encode::Refusal, number};
+use super::{
+    Meta, OPAQUE_BYTES_MAX, Return, WireKey, Words, encode::Refusal, line::token_end, number,
+};
 
 /// What the flags of one command say.
 #[derive(Clone, Copy)]
@@ -48,9 +50,14 @@ pub(super) enum BadFlags {
 }
 
 impl<'a> Flags<'a> {
-    /// Reads the flags in `words`, at most `count_max`, of a command on `key`.
+    /// Reads the flags in `words`, at most `count_max`, of a command on `key`, until they end or
+    /// the line does; what remains then is given back.
     #[inline(always)]
-    pub(super) fn parse(key: Key<'a>, words: &'a [u8], count_max: usize) -> Result<Self, BadFlags> {
+    pub(super) fn parse(
+        key: Key<'a>,
+        words: &'a [u8],
+        count_max: usize,
+    ) -> Result<(Self, &'a [u8]), BadFlags> {
         let mut flags = Self::none(key);
         let mut seen = 0u64;
         let mut bad = None;
@@ -59,6 +66,9 @@ impl<'a> Flags<'a> {
             if *letter == b' ' {
                 rest = tail;
                 continue;
+            }
+            if *letter == b'\r' && tail.first() == Some(&b'\n') {
+                break;
             }
             let (token, after) = split_token(tail);
             rest = after;
@@ -80,7 +90,7 @@ impl<'a> Flags<'a> {
         match bad {
             _ if seen.count_ones() as usize > count_max => Err(BadFlags::TooMany),
             Some(refusal) => Err(BadFlags::Bad(refusal)),
-            None => Ok(flags),
+            None => Ok((flags, rest)),
         }
     }
 
@@ -116,13 +126,6 @@ impl<'a> Flags<'a> {
         match letter {
             b'v' => self.meta.value = true,
             b'q' => self.meta.quiet = true,
-            b'k' => self.meta.returns.push(Return::Key),
-            b's' => self.meta.returns.push(Return::Size),
-            b't' => self.meta.returns.push(Return::Ttl),
-            b'c' => self.meta.returns.push(Return::Cas),
-            b'f' => self.meta.returns.push(Return::Flags),
-            b'h' => self.meta.returns.push(Return::Fetched),
-            b'l' => self.meta.returns.push(Return::Idle),
             b'O' => {
                 self.meta.returns.push(Return::Opaque);
                 self.meta.opaque = token;
@@ -136,7 +139,10 @@ impl<'a> Flags<'a> {
             b'x' => self.drop_value = true,
             // Hints for proxies on the way.
             b'P' | b'L' => {}
-            _ => return self.apply_rare(letter, token),
+            _ => match Return::of_letter(letter) {
+                Some(what) => self.meta.returns.push(what),
+                None => return self.apply_rare(letter, token),
+            },
         }
         Ok(())
     }
@@ -161,17 +167,40 @@ impl<'a> Flags<'a> {
     }
 }
 
+/// The flags of most requests, `v`, `q`, `O` and those that return something, until the line ends;
+/// what remains then is given back. `None` for any other or repeated flag.
+#[inline(always)]
+pub(super) fn parse_plain(words: &[u8]) -> Option<(Meta<'_>, &[u8])> {
+    let mut meta = Meta::NONE;
+    let mut seen = 0u64;
+    let mut rest = words;
+    while let [b' ', letter, tail @ ..] = rest {
+        let (token, after) = split_token(tail);
+        rest = after;
+        let bit = letter_bit(*letter);
+        if seen & bit != 0 || (*letter != b'O' && !token.is_empty()) {
+            return None;
+        }
+        seen |= bit;
+        match letter {
+            b'v' => meta.value = true,
+            b'q' => meta.quiet = true,
+            b'O' => {
+                meta.returns.push(Return::Opaque);
+                meta.opaque = token;
+            }
+            letter => meta.returns.push(Return::of_letter(*letter)?),
+        }
+    }
+    Some((meta, rest))
+}
+
 /// The token behind a letter, empty for most, and what follows it.
 #[inline(always)]
 fn split_token(tail: &[u8]) -> (&[u8], &[u8]) {
     match tail {
-        [] => (&[], &[]),
-        [b' ', after @ ..] => (&[], after),
-        _ => {
-            let end = tail.iter().position(|&byte| byte == b' ');
-            tail.split_at_checked(end.unwrap_or(tail.len()))
-                .unwrap_or_default()
-        }
+        [] | [b' ' | b'\r', ..] => (&[], tail),
+        _ => tail.split_at_checked(token_end(tail)).unwrap_or_default(),
     }
 }
 

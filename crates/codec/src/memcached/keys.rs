@@ -97,7 +97,7 @@ pub(super) fn decode<'a>(decoder: &mut Decoder, keys: Keys, input: &'a [u8]) -> 
 
 impl Keys {
     #[inline]
-    fn request<'a>(&self, key: Key<'a>, last: bool) -> Request<'a> {
+    pub(super) fn request<'a>(&self, key: Key<'a>, last: bool) -> Request<'a> {
         Request::Item {
             key: WireKey::plain(key),
             operation: Operation::Get(Get {

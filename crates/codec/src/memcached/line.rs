@@ -54,6 +54,17 @@ pub(super) fn split_key(text: &[u8]) -> Result<(Key<'_>, &[u8]), Refusal> {
     }
 }
 
+/// The same, where `text` begins with the key and may go on behind the end of its line. `None` when
+/// the end of the key is not in sight.
+#[inline]
+pub(super) fn split_key_unended(text: &[u8]) -> Option<(Key<'_>, &[u8])> {
+    let (word, rest) = text.split_at_checked(token_end(text))?;
+    match (Key::new(word), rest) {
+        (Ok(key), [_, ..]) => Some((key, rest)),
+        _ => None,
+    }
+}
+
 /// Without the spaces in front.
 #[inline]
 pub(super) fn skip_spaces(mut text: &[u8]) -> &[u8] {

@@ -19,13 +19,19 @@ pub(super) fn get<'a>(line: Line<'a>, words: &'a [u8]) -> Decoded<'a> {
         Err(refusal) => return refused(line.bytes, false, bad_key(words, refusal)),
     };
     let flags = match Flags::parse(key, rest, FLAGS_MAX) {
-        Ok(flags) if flags.opaque_is_too_long() => {
+        Ok((flags, _)) if flags.opaque_is_too_long() => {
             return refused(line.bytes, false, Refusal::OpaqueTooLong);
         }
-        Ok(flags) => flags,
+        Ok((flags, _)) => flags,
         Err(BadFlags::TooMany) => return refused(line.bytes, false, Refusal::TooManyFlags),
         Err(BadFlags::Bad(refusal)) => return refused(line.bytes, false, refusal),
     };
+    complete(line, get_item(&flags))
+}
+
+/// The request of `mg`.
+#[inline]
+pub(super) fn get_item<'a>(flags: &Flags<'a>) -> Request<'a> {
     let operation = Operation::Get(Get {
         touch: flags.touch,
         vivify: flags.vivify,
@@ -33,7 +39,7 @@ pub(super) fn get<'a>(line: Line<'a>, words: &'a [u8]) -> Decoded<'a> {
         quiet_access: flags.quiet_access,
         new_cas: flags.new_cas,
     });
-    complete(line, item(&flags, operation))
+    item(flags, operation)
 }
 
 /// `ms <key> <bytes> <flags>*`
@@ -57,7 +63,7 @@ pub(super) fn set<'a>(
         return bad_set_length(line, rest);
     };
     match set_header(key, value_bytes, rest) {
-        Ok(header) => decoder.store(line, header, limits),
+        Ok((header, _)) => decoder.store(line, header, limits),
         Err(BadFlags::TooMany) => refused(line.bytes, false, Refusal::TooManyFlagsOther),
         Err(BadFlags::Bad(refusal)) => {
             decoder.swallow(u64::from(value_bytes) + LINE_END_BYTES as u64);
@@ -130,9 +136,14 @@ pub(super) fn debug<'a>(line: Line<'a>, words: &'a [u8]) -> Decoded<'a> {
     complete(line, request)
 }
 
+/// What `ms` asks for, and what remains of `words` where its line ends.
 #[inline]
-fn set_header<'a>(key: Key<'a>, value_bytes: u32, words: &'a [u8]) -> Result<Header<'a>, BadFlags> {
-    let flags = Flags::parse(key, words, SET_FLAGS_MAX)?;
+pub(super) fn set_header<'a>(
+    key: Key<'a>,
+    value_bytes: u32,
+    words: &'a [u8],
+) -> Result<(Header<'a>, &'a [u8]), BadFlags> {
+    let (flags, rest) = Flags::parse(key, words, SET_FLAGS_MAX)?;
     let mode = match flags.mode {
         0 | b'S' => SetMode::Set,
         b'E' => SetMode::Add,
@@ -144,7 +155,7 @@ fn set_header<'a>(key: Key<'a>, value_bytes: u32, words: &'a [u8]) -> Result<Hea
     if flags.opaque_is_too_long() {
         return Err(BadFlags::Bad(Refusal::OpaqueTooLong));
     }
-    Ok(Header {
+    let header = Header {
         key: flags.key,
         set: Set {
             mode,
@@ -157,15 +168,16 @@ fn set_header<'a>(key: Key<'a>, value_bytes: u32, words: &'a [u8]) -> Result<Hea
         },
         value_bytes,
         form: Form::Meta(flags.meta),
-    })
+    };
+    Ok((header, rest))
 }
 
 /// What `md` and `ma` have in common: they tell little about bad flags.
 fn key_and_flags(words: &[u8]) -> Result<Flags<'_>, Refusal> {
     let (key, rest) = split_key(words).map_err(|refusal| bad_key(words, refusal))?;
     match Flags::parse(key, rest, FLAGS_MAX) {
-        Ok(flags) if flags.opaque_is_too_long() => Err(Refusal::OpaqueTooLong),
-        Ok(flags) => Ok(flags),
+        Ok((flags, _)) if flags.opaque_is_too_long() => Err(Refusal::OpaqueTooLong),
+        Ok((flags, _)) => Ok(flags),
         Err(BadFlags::TooMany) => Err(Refusal::TooManyFlagsOther),
         Err(BadFlags::Bad(_)) => Err(Refusal::InvalidOrDuplicateFlag),
     }
@@ -203,7 +215,7 @@ fn bad_set_length<'a>(line: Line<'a>, words: &[u8]) -> Decoded<'a> {
 }
 
 /// A meta command has at most 19 words, its name and key included.
-const FLAGS_MAX: usize = 17;
+pub(super) const FLAGS_MAX: usize = 17;
 
 /// `ms` has its length among them.
 const SET_FLAGS_MAX: usize = FLAGS_MAX - 1;

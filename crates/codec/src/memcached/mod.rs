@@ -32,6 +32,7 @@ mod body;
 mod command;
 mod decode;
 mod flags;
+mod hot;
 mod keys;
 mod line;
 mod meta;

@@ -43,6 +43,34 @@ pub(super) fn value_bytes(word: &[u8]) -> Option<u32> {
     (bytes <= VALUE_BYTES_MAX).then_some(bytes)
 }
 
+/// The number at the front of `text`, without a sign, and what follows it. `None` also when it is
+/// so long that it may not fit.
+#[inline]
+pub(super) fn leading(text: &[u8]) -> Option<(u64, &[u8])> {
+    let mut number = 0;
+    let mut rest = text;
+    while let [byte, tail @ ..] = rest {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        number = number * 10 + u64::from(digit);
+        rest = tail;
+        if text.len() - rest.len() > DIGITS_SAFE {
+            return None;
+        }
+    }
+    (rest.len() < text.len()).then_some((number, rest))
+}
+
+/// The length of a value at the front of `text`.
+#[inline]
+pub(super) fn leading_value_bytes(text: &[u8]) -> Option<(u32, &[u8])> {
+    let (bytes, rest) = leading(text)?;
+    let bytes = u32::try_from(bytes).ok()?;
+    (bytes <= VALUE_BYTES_MAX).then_some((bytes, rest))
+}
+
 #[cold]
 fn unsigned_long(word: &[u8]) -> Option<u64> {
     let digits = word.strip_prefix(b"+").unwrap_or(word);

@@ -170,7 +170,7 @@ pub enum Return {
     Key,
 }
 
-/// A short list of distinct [`Return`]s: four bits each in one word, first in the lowest bits.
+/// A short list of distinct [`Return`]s: four bits each in one word, the last in the lowest bits.
 #[derive(Clone, Copy, Default, Eq, Hash, PartialEq)]
 pub struct Returns(u32);
 
@@ -206,9 +206,8 @@ impl Returns {
     /// Appends `what`, which must not be there yet.
     #[inline]
     pub const fn push(&mut self, what: Return) {
-        let used_bits = (u32::BITS - self.0.leading_zeros()).next_multiple_of(4);
-        debug_assert!(used_bits < u32::BITS);
-        self.0 |= (what as u32) << used_bits;
+        debug_assert!(self.0 >> (u32::BITS - 4) == 0);
+        self.0 = self.0 << 4 | what as u32;
     }
 
     /// Whether nothing is to be returned.
@@ -223,7 +222,9 @@ impl Iterator for Returns {
 
     #[inline]
     fn next(&mut self) -> Option<Return> {
-        let what = match self.0 & 0xf {
+        let above_bits = self.0.leading_zeros() & !3;
+        let place = (u32::BITS - 4).wrapping_sub(above_bits);
+        let what = match self.0.wrapping_shr(place) {
             1 => Return::Size,
             2 => Return::Ttl,
             3 => Return::Cas,
@@ -234,7 +235,7 @@ impl Iterator for Returns {
             8 => Return::Key,
             _ => return None,
         };
-        self.0 >>= 4;
+        self.0 &= !(0xf << place);
         Some(what)
     }
 }
@@ -242,6 +243,23 @@ impl Iterator for Returns {
 impl fmt::Debug for Returns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(*self).finish()
+    }
+}
+
+impl Return {
+    /// What a flag without a token asks to be returned; `None` for all other letters.
+    #[inline(always)]
+    pub(super) const fn of_letter(letter: u8) -> Option<Self> {
+        Some(match letter {
+            b's' => Self::Size,
+            b't' => Self::Ttl,
+            b'c' => Self::Cas,
+            b'f' => Self::Flags,
+            b'l' => Self::Idle,
+            b'h' => Self::Fetched,
+            b'k' => Self::Key,
+            _ => return None,
+        })
     }
 }
 

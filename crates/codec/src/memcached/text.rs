@@ -185,13 +185,18 @@ fn key_and_word<'a>(
     refusal: Refusal,
     operation: impl FnOnce(&[u8]) -> Option<Operation>,
 ) -> Decoded<'a> {
-    let (2..=3, noreply) = count(words) else {
+    let Ok((key, rest)) = split_key(words) else {
+        return refused_counted(line, words, 2..=3, Refusal::BadFormat);
+    };
+    let Some((word, rest)) = split_word(rest) else {
         return refused(line.bytes, false, Refusal::Error);
     };
-    let Ok((key, rest)) = split_key(words) else {
-        return refused(line.bytes, noreply, Refusal::BadFormat);
+    let noreply = match count(rest) {
+        (0, _) => word == b"noreply",
+        (1, noreply) => noreply,
+        _ => return refused(line.bytes, false, Refusal::Error),
     };
-    match Words::new(rest).next().and_then(operation) {
+    match operation(word) {
         Some(operation) => complete(line, item(key, operation, noreply)),
         None => refused(line.bytes, noreply, refusal),
     }
@@ -199,6 +204,9 @@ fn key_and_word<'a>(
 
 /// `delete <key> [0] [noreply]`: the 0 is the rest of a time that old clients could give.
 fn delete<'a>(line: Line<'a>, words: &'a [u8]) -> Decoded<'a> {
+    if let Ok((key, [])) = split_key(words) {
+        return complete(line, item(key, Operation::Delete(Delete::default()), false));
+    }
     let (count @ 1..=3, noreply) = count(words) else {
         return refused(line.bytes, false, Refusal::Error);
     };
@@ -231,8 +239,9 @@ fn item(key: Key<'_>, operation: Operation, noreply: bool) -> Request<'_> {
 
 /// How many words there are, and whether the last is `noreply`.
 fn count(words: &[u8]) -> (usize, bool) {
-    let words = Words::new(words);
-    (words.count(), words.noreply())
+    let mut last = None;
+    let count = Words::new(words).inspect(|word| last = Some(*word)).count();
+    (count, last == Some(b"noreply"))
 }
 
 #[cold]

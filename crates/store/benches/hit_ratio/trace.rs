@@ -66,6 +66,14 @@ impl Trace {
         Ok(trace)
     }
 
+    /// A trace of the given blocks, all of size 1.
+    pub(crate) fn of_blocks(name: &'static str, blocks: impl Iterator<Item = u64>) -> Self {
+        let mut trace = Self::empty(name);
+        let mut numbers = HashMap::new();
+        blocks.for_each(|block| trace.request(&mut numbers, block, 1));
+        trace
+    }
+
     /// The same requests with every object of size 1.
     pub(crate) fn of_equal_sizes(&self, name: &'static str) -> Self {
         let sizes = vec![1; self.sizes.len()];

@@ -217,7 +217,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
 
     /// CK-20 step 2: search, then validate and execute, until a slot is free or there is no path.
     #[cold]
-    fn make_room(&self, hash: u64) -> Result<Held<'_, C>, Full> {
+    pub(crate) fn make_room(&self, hash: u64) -> Result<Held<'_, C>, Full> {
         let mut growths = 0;
         let mut restarts = 0;
         loop {
@@ -319,7 +319,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
 
     /// With every lock held nobody can invalidate a path (CK-15).
     #[cold]
-    fn make_room_alone(&self, hash: u64) -> Option<Held<'_, C>> {
+    pub(crate) fn make_room_alone(&self, hash: u64) -> Option<Held<'_, C>> {
         self.tallies.count(hash, Event::AllLocked);
         let all = AllHeld::new(&self.locks);
         if self.free_slot(self.pair(hash)).is_none() {
@@ -330,7 +330,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
                 }
             })?;
         }
-        Some(all.keep(self.stripes_of(hash)))
+        all.keep(self.stripes_of(hash))
     }
 
     /// Notes a new item in a held bucket.
@@ -379,13 +379,15 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     }
 
     /// Whether the table should grow before the next insert. An estimate: each stripe has on
-    /// average half a step that it has not reported.
+    /// average half a step that it has not reported, once it has reported at all.
     #[inline]
-    fn is_over_target(&self) -> bool {
+    pub(crate) fn is_over_target(&self) -> bool {
         let unreported = (self.locks.stripes().count() * PUBLISH_STEP as usize / 2) as u64;
-        let items = self.published.0.load(Ordering::Relaxed) + unreported;
-        let slots = (self.buckets.0.load(Ordering::Relaxed) * L::SLOTS) as u64;
-        items * 1024 > slots * self.tuning.fill_per_1024
+        let reported = self.published.0.load(Ordering::Relaxed);
+        let items = reported + unreported.min(reported);
+        let buckets = self.buckets.0.load(Ordering::Relaxed);
+        items * 1024 > (buckets * L::SLOTS) as u64 * self.tuning.fill_per_1024
+            && buckets < self.buckets_max.load(Ordering::Relaxed)
     }
 
     /// Items; exact when nobody writes.

@@ -32,6 +32,8 @@ use crate::{
 };
 
 const SLOTS: usize = 8;
+/// Buckets per stripe at first, so that a stripe's count says something about the table's fill.
+const STRIPE_BUCKETS_MIN: usize = 8;
 const REFERENCE_BITS: u32 = 40;
 const REFERENCE_MASK: u64 = (1 << REFERENCE_BITS) - 1;
 const TAG_MASK: u64 = ((1 << 20) - 1) << REFERENCE_BITS;
@@ -91,8 +93,8 @@ pub struct IndexConfig {
     pub fill_target: f64,
     /// Whether to ask for 2 MiB pages.
     pub huge_pages: bool,
-    /// Stripes of locks, rounded to a power of two and to the initial buckets. 0 chooses: a
-    /// quarter of the initial buckets, at most 8192.
+    /// Stripes of locks, rounded to a power of two and to the initial buckets. 0 chooses: one
+    /// for eight initial buckets, at most 8192.
     pub stripes: usize,
 }
 
@@ -130,7 +132,7 @@ impl<R: Resolver> Index<R> {
             return Err(TableError::TooManySlots);
         }
         let chosen = if config.stripes == 0 {
-            (buckets / 4).min(8192)
+            (buckets / STRIPE_BUCKETS_MIN).min(8192)
         } else {
             config.stripes
         };

@@ -64,12 +64,6 @@ impl Stripes {
         size_of_val::<[Stripe]>(&self.stripes)
     }
 
-    #[inline(always)]
-    #[allow(dead_code)]
-    pub(crate) fn prefetch(&self, stripe: usize) {
-        crate::prefetch::prefetch(&self.stripes[stripe]);
-    }
-
     /// The versions of two stripes before a read; `None` while one of them is locked.
     #[inline(always)]
     pub(crate) fn stamp(&self, pair: [usize; 2]) -> Option<Stamp> {
@@ -87,6 +81,13 @@ impl Stripes {
         fence(Ordering::Acquire);
         self.stripes[pair[0]].version.load(Ordering::Relaxed) == stamp.0[0]
             && self.stripes[pair[1]].version.load(Ordering::Relaxed) == stamp.0[1]
+    }
+
+    /// Whether two stripes, held by this thread, have not changed since `stamp` was taken.
+    pub(crate) fn is_held_at(&self, pair: [usize; 2], stamp: Stamp) -> bool {
+        let version =
+            |index: usize| self.stripes[pair[index]].version.load(Ordering::Relaxed) & !LOCKED;
+        version(0) == stamp.0[0] && version(1) == stamp.0[1]
     }
 
     /// Takes the stripe's lock, waiting for its holder.
@@ -118,8 +119,7 @@ impl Stripes {
 
     /// Marks a stripe locked that nobody else can hold (a wider lock is held), for the readers.
     #[inline]
-    #[allow(dead_code)]
-    fn mark_locked(&self, stripe: usize) {
+    pub(crate) fn mark_locked(&self, stripe: usize) {
         let version = &self.stripes[stripe].version;
         version.store(version.load(Ordering::Relaxed) | LOCKED, Ordering::Relaxed);
         // Pairs with the fence(Acquire) in `validate`.
@@ -128,7 +128,7 @@ impl Stripes {
 
     /// Unlocks a held stripe, with a new version if `changed`, else with the old one (CK-16).
     #[inline]
-    fn unlock(&self, stripe: usize, changed: bool) {
+    pub(crate) fn unlock(&self, stripe: usize, changed: bool) {
         let version = &self.stripes[stripe].version;
         let old = version.load(Ordering::Relaxed) & !LOCKED;
         let new = if changed { (old + 1) & !LOCKED } else { old };
@@ -174,21 +174,26 @@ impl Stripes {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stamp([u64; 2]);
 
-/// How writers exclude each other (CK-35). Every kind keeps the stripes' versions right, so the
-/// readers are the same for all.
+/// How writers exclude each other (CK-35). Every kind that excludes anybody keeps the stripes'
+/// versions right, so the readers are the same for all. Kinds other than [`VersionedSpin`] are in
+/// `baselines.rs`.
 pub trait Locks {
-    /// Locks for a table with this many stripes.
+    /// Held for a whole insert, update or removal: one long critical section.
+    type Whole<'a>
+    where
+        Self: 'a;
+    /// Held while a set of stripes is held.
+    type Section<'a>
+    where
+        Self: 'a;
+    /// Locks for a table with these stripes.
     fn new(stripes: Stripes) -> Self;
     /// The stripes, for versions and counts.
     fn stripes(&self) -> &Stripes;
-    /// Called before a whole insert, update or removal; a lock held here makes it one long section.
-    fn begin(&self) {}
-    /// Called after a whole operation.
-    fn end(&self) {}
-    /// Called before the first stripe of a set is locked.
-    fn enter(&self) {}
-    /// Called after the last stripe of a set is unlocked.
-    fn leave(&self) {}
+    /// Begins a whole operation.
+    fn begin(&self) -> Self::Whole<'_>;
+    /// Begins a set of stripes.
+    fn enter(&self) -> Self::Section<'_>;
     /// Locks one stripe of a set; called in ascending order.
     fn lock(&self, stripe: usize);
     /// Unlocks one stripe, with a new version if `changed`.
@@ -199,6 +204,9 @@ pub trait Locks {
 pub struct VersionedSpin(Stripes);
 
 impl Locks for VersionedSpin {
+    type Whole<'a> = ();
+    type Section<'a> = ();
+
     fn new(stripes: Stripes) -> Self {
         Self(stripes)
     }
@@ -207,6 +215,12 @@ impl Locks for VersionedSpin {
     fn stripes(&self) -> &Stripes {
         &self.0
     }
+
+    #[inline(always)]
+    fn begin(&self) {}
+
+    #[inline(always)]
+    fn enter(&self) {}
 
     #[inline(always)]
     fn lock(&self, stripe: usize) {
@@ -227,6 +241,7 @@ pub(crate) struct Held<'a, C: Locks> {
     count: usize,
     /// Bit i: the data of stripe i were changed.
     changed: u8,
+    _section: C::Section<'a>,
 }
 
 impl<'a, C: Locks> Held<'a, C> {
@@ -250,7 +265,7 @@ impl<'a, C: Locks> Held<'a, C> {
 
     #[inline]
     fn lock(locks: &'a C, stripes: [usize; 3], count: usize) -> Self {
-        locks.enter();
+        let section = locks.enter();
         for &stripe in &stripes[..count] {
             locks.lock(stripe);
         }
@@ -259,6 +274,7 @@ impl<'a, C: Locks> Held<'a, C> {
             stripes,
             count,
             changed: 0,
+            _section: section,
         }
     }
 
@@ -305,49 +321,50 @@ impl<C: Locks> Drop for Held<'_, C> {
             self.locks
                 .unlock(self.stripes[index], self.changed >> index & 1 == 1);
         }
-        self.locks.leave();
     }
 }
 
 /// Every stripe, for the writer that was overtaken too often (CK-15) and for emptying a table.
 pub(crate) struct AllHeld<'a, C: Locks> {
     locks: &'a C,
+    /// `None` once the locks were handed on.
+    section: Option<C::Section<'a>>,
 }
 
 impl<'a, C: Locks> AllHeld<'a, C> {
     pub(crate) fn new(locks: &'a C) -> Self {
-        locks.enter();
+        let section = Some(locks.enter());
         for stripe in 0..locks.stripes().count() {
             locks.lock(stripe);
         }
-        Self { locks }
+        Self { locks, section }
     }
 
     /// Unlocks all, as changed, but those of `pair`, which stay held.
-    pub(crate) fn keep(self, pair: [usize; 2]) -> Held<'a, C> {
-        let locks = self.locks;
-        std::mem::forget(self);
-        for stripe in 0..locks.stripes().count() {
+    pub(crate) fn keep(mut self, pair: [usize; 2]) -> Option<Held<'a, C>> {
+        let section = self.section.take()?;
+        for stripe in 0..self.locks.stripes().count() {
             if !pair.contains(&stripe) {
-                locks.unlock(stripe, true);
+                self.locks.unlock(stripe, true);
             }
         }
         let [first, second] = [pair[0].min(pair[1]), pair[0].max(pair[1])];
-        let count = if first == second { 1 } else { 2 };
-        Held {
-            locks,
+        Some(Held {
+            locks: self.locks,
             stripes: [first, second, second],
-            count,
+            count: if first == second { 1 } else { 2 },
             changed: 3,
-        }
+            _section: section,
+        })
     }
 }
 
 impl<C: Locks> Drop for AllHeld<'_, C> {
     fn drop(&mut self) {
-        for stripe in 0..self.locks.stripes().count() {
-            self.locks.unlock(stripe, true);
+        if self.section.is_some() {
+            for stripe in 0..self.locks.stripes().count() {
+                self.locks.unlock(stripe, true);
+            }
         }
-        self.locks.leave();
     }
 }

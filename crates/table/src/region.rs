@@ -126,7 +126,7 @@ mod mapped {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, miri))))]
 mod tests {
     use super::*;
     use crate::sync::Ordering;
@@ -134,7 +134,6 @@ mod tests {
     /// Goal: a reservation is aligned and zero, and costs nothing where it is not touched.
     /// Method: reserve far more than the machine's memory, touch the first and last word.
     #[test]
-    #[cfg(not(any(loom, miri)))]
     fn reserves_more_than_there_is() {
         let words = 1 << 37;
         let region = Region::new(words, false).unwrap();

@@ -1,2 +1,54 @@
 //! The one binary, `curtail`.
-fn main() {}
+//!
+//! Each command has a file; this one only names them. `serve` speaks memcached's command line, the
+//! others are our own.
+#![forbid(unsafe_code)]
+
+mod config_file;
+mod doctor;
+mod extended;
+mod flags;
+mod serve;
+mod sizes;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A key-value store that keeps its tail short.
+#[derive(Debug, Parser)]
+#[command(
+    name = "curtail",
+    version,
+    propagate_version = false,
+    max_term_width = 100
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a server: memcached's protocol, memcached's flags
+    Serve(Box<flags::Flags>),
+    /// Look at this machine and say what it costs a server
+    Doctor(doctor::Options),
+}
+
+fn main() -> ExitCode {
+    let arguments = match config_file::expand(std::env::args_os().collect()) {
+        Ok(arguments) => arguments,
+        Err(error) => return fail(&error),
+    };
+    let answer = match Cli::parse_from(arguments).command {
+        Command::Serve(flags) => serve::run(&flags),
+        Command::Doctor(options) => doctor::run(&options),
+    };
+    answer.unwrap_or_else(|error| fail(&error))
+}
+
+fn fail(error: &anyhow::Error) -> ExitCode {
+    eprintln!("curtail: {error:#}");
+    ExitCode::FAILURE
+}

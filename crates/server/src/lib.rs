@@ -1,1 +1,39 @@
-//! To be written.
+//! The server: threads, connections, and the way of a request through them.
+//!
+//! Start reading at [`pipeline`]: it is the turn of a worker on one screen. The other files are its
+//! stages (`collect`, `execute`, `reply`), what they work with (`batch`, `replies`, `connection`,
+//! `kit`), the thread roles (`worker`, `acceptor`, `server`), and the administration commands
+//! (`admin`, `stats`).
+//!
+//! Absent on purpose: decisions of a protocol (they are in `codec`), decisions about items (they
+//! are in `store`), and anything shared between workers on the path of a request but the store.
+#![forbid(unsafe_code)]
+
+mod acceptor;
+mod admin;
+mod batch;
+mod buffers;
+mod collect;
+mod config;
+mod connection;
+mod counts;
+mod execute;
+mod kit;
+mod logins;
+mod pipeline;
+mod prefixes;
+mod registry;
+mod replies;
+mod reply;
+mod server;
+mod shared;
+mod slots;
+mod stats;
+mod sync;
+mod turns;
+mod unsent;
+mod worker;
+
+pub use config::{Config, Echoed, Listen, UnixSocket};
+pub use logins::LoginsError;
+pub use server::{Restored, Server, StartError, Stopped};

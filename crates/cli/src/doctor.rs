@@ -1,0 +1,280 @@
+//! `curtail doctor`: what this machine offers a server, what that costs, and what to change.
+//!
+//! It only reads; every line says what was found, whether that is good, and if not, what it costs.
+
+use std::{fmt::Write as _, fs, process::ExitCode};
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+/// Options of `curtail doctor`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// How to print the findings
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+/// How good a finding is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Verdict {
+    Good,
+    Note,
+    Warning,
+}
+
+/// One thing looked at.
+#[derive(Debug)]
+struct Finding {
+    name: &'static str,
+    found: String,
+    verdict: Verdict,
+    advice: &'static str,
+}
+
+/// Prints the findings. The exit code is 0 even with warnings: they are advice.
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let findings = examine();
+    match options.format {
+        Format::Text => print!("{}", as_text(&findings)),
+        Format::Json => println!("{}", serde_json::to_string_pretty(&as_json(&findings))?),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn examine() -> Vec<Finding> {
+    vec![
+        processors(),
+        quota(),
+        memory(),
+        memory_group(),
+        huge_pages(),
+        overcommit(),
+        open_files(),
+        backlog(),
+        congestion(),
+        memory_lock(),
+        swap(),
+    ]
+}
+
+fn good(name: &'static str, found: impl Into<String>) -> Finding {
+    let found = found.into();
+    Finding {
+        name,
+        found,
+        verdict: Verdict::Good,
+        advice: "",
+    }
+}
+
+impl Finding {
+    fn note(self, when: bool, advice: &'static str) -> Self {
+        self.judged(when, Verdict::Note, advice)
+    }
+
+    fn warn(self, when: bool, advice: &'static str) -> Self {
+        self.judged(when, Verdict::Warning, advice)
+    }
+
+    fn judged(mut self, when: bool, verdict: Verdict, advice: &'static str) -> Self {
+        if when {
+            self.verdict = verdict;
+            self.advice = advice;
+        }
+        self
+    }
+}
+
+fn processors() -> Finding {
+    let usable = curtail_runtime::cpus_usable();
+    let allowed = curtail_runtime::cpus_allowed().len();
+    good(
+        "processors",
+        format!("{usable} usable of {allowed} allowed"),
+    )
+    .note(
+        usable == 1,
+        "one worker shares the processor with the kernel's network threads and everybody else",
+    )
+}
+
+fn quota() -> Finding {
+    match curtail_runtime::quota_cpus() {
+        None => good("cpu quota", "none"),
+        Some(cpus) => good("cpu quota", format!("{cpus:.2} processors")).warn(
+            true,
+            "when the quota is used up every thread stops for the rest of the period, up to 100 ms: \
+             the 99th percentile shows it. Give whole processors (cpuset) instead",
+        ),
+    }
+}
+
+fn memory() -> Finding {
+    let (total, available) = (meminfo("MemTotal:"), meminfo("MemAvailable:"));
+    let found = format!("{} MiB, {} MiB available", mib(total), mib(available));
+    good("memory", found).warn(
+        available < 128 << 20,
+        "less than the default -m 64 and its overhead need; something else will be killed",
+    )
+}
+
+fn memory_group() -> Finding {
+    let limit = read("/sys/fs/cgroup/memory.max").and_then(|text| text.parse::<u64>().ok());
+    match limit {
+        None => good("memory group limit", "none"),
+        Some(bytes) => good("memory group limit", format!("{} MiB", mib(bytes))).note(
+            true,
+            "keep -m at least 32 MiB below it: the limit kills, -m evicts",
+        ),
+    }
+}
+
+fn huge_pages() -> Finding {
+    let text = read("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    let chosen = text
+        .split(['[', ']'])
+        .nth(1)
+        .unwrap_or("unknown")
+        .to_owned();
+    let off = !matches!(chosen.as_str(), "always" | "madvise");
+    good("huge pages", chosen).note(
+        off,
+        "-L cannot take effect; lookups in a large table wait for address translation too, which \
+         costs 5 to 40 % depending on the batch",
+    )
+}
+
+fn overcommit() -> Finding {
+    let mode = read("/proc/sys/vm/overcommit_memory").unwrap_or_else(|| "unknown".to_owned());
+    let strict = mode == "2";
+    good("overcommit", mode).warn(
+        strict,
+        "strict accounting may refuse the address space that the index reserves for its growth",
+    )
+}
+
+fn open_files() -> Finding {
+    let (now, most) = curtail_runtime::open_files_limit().unwrap_or((0, 0));
+    good("open files", format!("{now}, at most {most}")).warn(
+        most < 1024 + 64 && !curtail_runtime::is_root(),
+        "fewer than the default -c 1024 needs: clients will be refused. Raise LimitNOFILE or ulimit -n",
+    )
+}
+
+fn backlog() -> Finding {
+    let most = number("/proc/sys/net/core/somaxconn").unwrap_or(0);
+    good("listen backlog", format!("somaxconn {most}")).note(
+        most < 1024,
+        "caps -b: a burst of new connections beyond it is retried after a second by the clients",
+    )
+}
+
+fn congestion() -> Finding {
+    let name = read("/proc/sys/net/ipv4/tcp_congestion_control");
+    let name = name.unwrap_or_else(|| "unknown".to_owned());
+    let pacing = name == "bbr";
+    good("tcp congestion control", name).note(
+        pacing,
+        "bbr's bookkeeping costs about 1.5 % of a busy worker in a local network; reno or cubic do \
+         not. Not worth a change on its own",
+    )
+}
+
+fn memory_lock() -> Finding {
+    let text = read("/proc/self/limits").unwrap_or_default();
+    let limit = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Max locked memory"));
+    let limit = limit
+        .and_then(|rest| rest.split_whitespace().next())
+        .unwrap_or("unknown");
+    good("locked memory", limit).note(
+        limit != "unlimited" && !curtail_runtime::is_root(),
+        "-k needs as much as -m and what the process takes beside it",
+    )
+}
+
+fn swap() -> Finding {
+    let total = meminfo("SwapTotal:");
+    good("swap", format!("{} MiB", mib(total))).note(
+        total > 0,
+        "items that were swapped out take milliseconds to read; -k keeps them in memory",
+    )
+}
+
+fn read(path: &str) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+fn number(path: &str) -> Option<u64> {
+    read(path)?.parse().ok()
+}
+
+/// A line of /proc/meminfo, in bytes.
+fn meminfo(name: &str) -> u64 {
+    let text = read("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let kilobytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) << 10
+}
+
+fn mib(bytes: u64) -> u64 {
+    bytes >> 20
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Good => "ok",
+        Verdict::Note => "note",
+        Verdict::Warning => "warning",
+    }
+}
+
+fn as_text(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        let (verdict, name, found) = (word(finding.verdict), finding.name, &finding.found);
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{verdict:<8} {name:<23} {found}");
+        if !finding.advice.is_empty() {
+            let _ = writeln!(text, "{:>8} {}", "", finding.advice);
+        }
+    }
+    text
+}
+
+fn as_json(findings: &[Finding]) -> serde_json::Value {
+    let rows = findings.iter().map(|finding| {
+        json!({
+            "name": finding.name,
+            "found": finding.found,
+            "verdict": word(finding.verdict),
+            "advice": finding.advice,
+        })
+    });
+    json!({ "version": env!("CARGO_PKG_VERSION"), "findings": rows.collect::<Vec<_>>() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_finding_is_printed_in_both_forms() {
+        let findings = examine();
+        let text = as_text(&findings);
+        let rows = as_json(&findings);
+        assert_eq!(rows["findings"].as_array().unwrap().len(), findings.len());
+        for finding in &findings {
+            assert!(text.contains(finding.name) && !finding.found.is_empty());
+            assert_eq!(finding.advice.is_empty(), finding.verdict == Verdict::Good);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! `-o`: memcached's extended options.
+//!
+//! Those that mean something here are honoured. Those that tune a part of memcached which does not
+//! exist here are accepted in silence, so that start scripts keep working; unknown ones are
+//! accepted with a warning.
+
+use anyhow::{Context, bail};
+use curtail_server::Config;
+
+/// The end of `curtail serve --help`.
+pub(crate) const HELP: &str = "\
+Extended options (-o), comma separated; most have a 'no_' form to switch them off:
+  maxconns_fast          close new connections at once above the limit (default: on)
+  idle_timeout=SECONDS   close idle connections (default: 0, never)
+  read_buf_mem_limit=MB  limit for connection buffers within -m (default: 0, no own limit)
+Other options of memcached are accepted and change nothing; unknown ones are warned about.
+
+Signals: SIGTERM, SIGINT stop; SIGUSR1 saves to the -e file and stops; SIGHUP reads -Y again.";
+
+/// Options of memcached that change nothing here.
+const IGNORED: [&str; 31] = [
+    "hash_algorithm",
+    "hashpower_init",
+    "hot_lru_pct",
+    "hot_max_factor",
+    "warm_lru_pct",
+    "warm_max_factor",
+    "lru_crawler_sleep",
+    "lru_crawler_tocrawl",
+    "slab_reassign",
+    "slab_automove",
+    "slab_automove_ratio",
+    "slab_automove_window",
+    "slab_automove_freeratio",
+    "slab_sizes",
+    "watcher_logbuf_size",
+    "worker_logbuf_size",
+    "no_hashexpand",
+    "hashexpand",
+    "modern",
+    "no_modern",
+    "drop_privileges",
+    "no_drop_privileges",
+    "relaxed_privileges",
+    "sock_cookie_id",
+    "inline_ascii_resp",
+    "no_inline_ascii_resp",
+    "lru_segmented",
+    "no_lru_segmented",
+    "no_slab_reassign",
+    "no_slab_automove",
+    "proxy_arg",
+];
+
+/// Options whose presence would be taken for protection or storage that is not there.
+const NOT_OFFERED: [&str; 3] = ["ssl_", "ext_", "proxy_config"];
+
+/// Applies one list of options to `config`.
+pub(crate) fn apply(
+    config: &mut Config,
+    list: &str,
+    warnings: &mut Vec<String>,
+) -> anyhow::Result<()> {
+    for option in list.split(',').filter(|option| !option.is_empty()) {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        apply_one(config, name, value, warnings).with_context(|| format!("-o {option}"))?;
+    }
+    Ok(())
+}
+
+fn apply_one(
+    config: &mut Config,
+    name: &str,
+    value: Option<&str>,
+    warnings: &mut Vec<String>,
+) -> anyhow::Result<()> {
+    let echoed = &mut config.echoed;
+    match name {
+        "maxconns_fast" => config.refuse_connections_fast = true,
+        "no_maxconns_fast" => config.refuse_connections_fast = false,
+        "idle_timeout" => config.idle_timeout_seconds = number(value)?,
+        "read_buf_mem_limit" => {
+            let megabytes: usize = number(value)?;
+            config.buffer_bytes_max = megabytes.checked_mul(1 << 20).context("too large")?;
+        }
+        "hashpower" => echoed.hash_power_initial = number(value)?,
+        "tail_repair_time" => echoed.tail_repair_seconds = number(value)?,
+        "slab_chunk_max" => {
+            let kilobytes: u64 = number(value)?;
+            echoed.slab_chunk_bytes_max = kilobytes.saturating_mul(1 << 10);
+        }
+        "temporary_ttl" => echoed.temporary_ttl_seconds = Some(number(value)?),
+        "lru_crawler" => echoed.lru_crawler = true,
+        "no_lru_crawler" => echoed.lru_crawler = false,
+        "lru_maintainer" => echoed.lru_maintainer = true,
+        "no_lru_maintainer" => echoed.lru_maintainer = false,
+        "track_sizes" => echoed.track_sizes = true,
+        "no_track_sizes" => echoed.track_sizes = false,
+        _ if IGNORED.contains(&name) => {}
+        _ if NOT_OFFERED.iter().any(|prefix| name.starts_with(prefix)) => bail!("not offered"),
+        _ => warnings.push(format!("-o {name}: unknown option, ignored")),
+    }
+    Ok(())
+}
+
+fn number<T: std::str::FromStr>(value: Option<&str>) -> anyhow::Result<T> {
+    let text = value.context("a value is missing")?;
+    text.parse()
+        .ok()
+        .with_context(|| format!("'{text}' is not a fitting number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_honoured_swallowed_warned_about_or_refused() {
+        let mut config = Config::default();
+        let mut warnings = Vec::new();
+        let list = "idle_timeout=7,,no_maxconns_fast,modern,slab_automove=1,what";
+        apply(&mut config, list, &mut warnings).unwrap();
+        assert_eq!(config.idle_timeout_seconds, 7);
+        assert!(!config.refuse_connections_fast);
+        assert_eq!(warnings.len(), 1);
+        for bad in [
+            "idle_timeout",
+            "idle_timeout=x",
+            "ssl_key=a",
+            "ext_path=/a:1G",
+        ] {
+            assert!(apply(&mut config, bad, &mut warnings).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! The flags of `curtail serve`: memcached's, with the same letters and the same meaning.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs},
+    path::PathBuf,
+};
+
+use anyhow::{Context, bail};
+use clap::{ArgAction, Args};
+use curtail_server::{Config, Listen, UnixSocket};
+
+use crate::{extended, sizes};
+
+/// The flags; see `--help` for what each means.
+#[derive(Args, Debug)]
+#[command(args_override_self = true, disable_version_flag = true)]
+#[command(after_help = extended::HELP)]
+pub(crate) struct Flags {
+    /// TCP port to listen on; 0 for none, -1 for one that the system chooses
+    #[arg(short = 'p', long, value_name = "NUM", default_value_t = 11211)]
+    #[arg(allow_negative_numbers = true)]
+    port: i32,
+    /// UDP port; only 0 (off) is offered
+    #[arg(short = 'U', long, value_name = "NUM", default_value_t = 0)]
+    #[arg(allow_negative_numbers = true)]
+    udp_port: i32,
+    /// UNIX socket to listen on (disables network support)
+    #[arg(short = 's', long, value_name = "FILE")]
+    unix_socket: Option<PathBuf>,
+    /// Access mask for the UNIX socket, in octal
+    #[arg(short = 'a', long, value_name = "MASK", default_value = "700")]
+    unix_mask: String,
+    /// Enable the "shutdown" command
+    #[arg(short = 'A', long)]
+    enable_shutdown: bool,
+    /// Address to listen on, with an optional :port; several with commas (default: loopback)
+    #[arg(short = 'l', long, value_name = "ADDR", action = ArgAction::Append)]
+    listen: Vec<String>,
+    /// Allow an address that others can reach without a login (-Y)
+    #[arg(long)]
+    open_to_network: bool,
+    /// Run as a daemon
+    #[arg(short = 'd', long)]
+    pub(crate) daemon: bool,
+    /// Maximize the core file limit
+    #[arg(short = 'r', long)]
+    pub(crate) enable_coredumps: bool,
+    /// Become this user (only when run as root)
+    #[arg(short = 'u', long, value_name = "USER")]
+    pub(crate) user: Option<String>,
+    /// The one memory limit, in megabytes: items, index, buffers and all
+    #[arg(short = 'm', long, value_name = "NUM", default_value = "64")]
+    memory_limit: String,
+    /// Return an error on memory exhausted instead of evicting
+    #[arg(short = 'M', long)]
+    disable_evictions: bool,
+    /// Max simultaneous connections
+    #[arg(short = 'c', long, value_name = "NUM", default_value_t = 1024)]
+    #[arg(allow_negative_numbers = true)]
+    conn_limit: i64,
+    /// Lock down all memory
+    #[arg(short = 'k', long)]
+    pub(crate) lock_memory: bool,
+    /// Tell more on standard error (-vv, -vvv: still more)
+    #[arg(short = 'v', long, action = ArgAction::Count)]
+    verbose: u8,
+    /// Print version and exit
+    #[arg(short = 'V', long)]
+    pub(crate) version: bool,
+    /// Save the process id in this file
+    #[arg(short = 'P', long, value_name = "FILE")]
+    pub(crate) pidfile: Option<PathBuf>,
+    /// Accepted; there are no slabs to grow
+    #[arg(short = 'f', long, value_name = "NUM", default_value_t = 1.25)]
+    slab_growth_factor: f64,
+    /// Accepted; there are no slabs with a smallest chunk
+    #[arg(short = 'n', long, value_name = "BYTES", default_value_t = 48)]
+    slab_min_size: u32,
+    /// Try to use large memory pages
+    #[arg(short = 'L', long)]
+    enable_largepages: bool,
+    /// Character that ends the key prefix in "stats detail"; also turns that on
+    #[arg(short = 'D', long, value_name = "CHAR")]
+    prefix_delimiter: Option<char>,
+    /// Number of worker threads (default: usable processors)
+    #[arg(short = 't', long, value_name = "NUM", allow_negative_numbers = true)]
+    threads: Option<i64>,
+    /// Requests of one connection in one turn, at most
+    #[arg(short = 'R', long, value_name = "NUM", default_value_t = 256)]
+    max_reqs_per_event: u32,
+    /// Disable use of CAS
+    #[arg(short = 'C', long)]
+    disable_cas: bool,
+    /// Backlog queue limit
+    #[arg(short = 'b', long, value_name = "NUM", default_value_t = 1024)]
+    listen_backlog: i32,
+    /// Protocol: auto or ascii
+    #[arg(short = 'B', long, value_name = "NAME", default_value = "auto")]
+    protocol: String,
+    /// Longest value (min: 1k, max: 128m)
+    #[arg(short = 'I', long, value_name = "NUM", default_value = "1m")]
+    max_item_size: String,
+    /// Disable the flush_all command
+    #[arg(short = 'F', long)]
+    disable_flush_all: bool,
+    /// Disable commands that list keys
+    #[arg(short = 'X', long)]
+    disable_dumping: bool,
+    /// Disable watch commands
+    #[arg(short = 'W', long)]
+    disable_watch: bool,
+    /// Require a login; FILE holds user:password lines and is read again on SIGHUP
+    #[arg(short = 'Y', long, value_name = "FILE")]
+    auth_file: Option<PathBuf>,
+    /// Save contents here when stopped with SIGUSR1, and restore them at the start
+    #[arg(short = 'e', long, value_name = "FILE")]
+    memory_file: Option<PathBuf>,
+    /// Comma separated list of extended options, see below
+    #[arg(short = 'o', long, value_name = "OPTIONS", action = ArgAction::Append)]
+    extended: Vec<String>,
+    /// Accepted and ignored
+    #[arg(short = 'N', long = "napi_ids", value_name = "NUM", hide = true)]
+    napi_ids: Option<String>,
+    /// Not offered
+    #[arg(short = 'S', hide = true)]
+    login_by_mechanism: bool,
+    /// Not offered
+    #[arg(short = 'Z', hide = true)]
+    encrypted: bool,
+    /// Address for /metrics and /healthz (off by default)
+    #[arg(long, value_name = "ADDR:PORT")]
+    admin_port: Option<String>,
+    /// Let the system move worker threads between processors
+    #[arg(long)]
+    no_pin: bool,
+    /// Read flags from a TOML file, under their long names; the command line wins
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// A configuration, and what to tell about it.
+pub(crate) struct Settled {
+    pub(crate) config: Config,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The smallest and the largest `-I`.
+const ITEM_BYTES: std::ops::RangeInclusive<u64> = (1 << 10)..=(128 << 20);
+
+impl Flags {
+    /// What the flags ask for, or why that cannot be.
+    pub(crate) fn settle(&self) -> anyhow::Result<Settled> {
+        let mut warnings = Vec::new();
+        self.refuse_missing_features(&mut warnings)?;
+        let mut config = Config {
+            backlog: self.listen_backlog,
+            evict: !self.disable_evictions,
+            cas: !self.disable_cas,
+            huge_pages: self.enable_largepages,
+            pin: !self.no_pin,
+            requests_per_turn_max: usize::try_from(self.max_reqs_per_event)?.max(1),
+            verbosity: self.verbose,
+            flush_allowed: !self.disable_flush_all,
+            shutdown_allowed: self.enable_shutdown,
+            dump_allowed: !self.disable_dumping,
+            watch_allowed: !self.disable_watch,
+            auth_file: self.auth_file.clone(),
+            memory_file: self.memory_file.clone(),
+            ..Config::default()
+        };
+        self.settle_limits(&mut config)?;
+        self.settle_echoes(&mut config)?;
+        for list in &self.extended {
+            extended::apply(&mut config, list, &mut warnings)?;
+        }
+        self.settle_addresses(&mut config, &mut warnings)?;
+        Ok(Settled { config, warnings })
+    }
+
+    fn refuse_missing_features(&self, warnings: &mut Vec<String>) -> anyhow::Result<()> {
+        if self.login_by_mechanism {
+            bail!("-S: this login is not offered; use -Y FILE");
+        }
+        if self.encrypted {
+            bail!("-Z: encryption is not offered; put a TLS proxy in front");
+        }
+        if self.udp_port != 0 {
+            warnings.push(format!(
+                "-U {}: UDP is not offered, TCP only",
+                self.udp_port
+            ));
+        }
+        Ok(())
+    }
+
+    fn settle_limits(&self, config: &mut Config) -> anyhow::Result<()> {
+        let bytes = |text: &str, unit| sizes::parse(text, unit).map_err(anyhow::Error::msg);
+        let memory = bytes(&self.memory_limit, 1 << 20).context("-m")?;
+        config.memory_bytes_max = usize::try_from(memory).context("-m")?;
+        let item = bytes(&self.max_item_size, 1).context("-I")?;
+        if !ITEM_BYTES.contains(&item) {
+            bail!(
+                "-I {}: the longest value must be from 1k to 128m",
+                self.max_item_size
+            );
+        }
+        config.item_bytes_max = usize::try_from(item).context("-I")?;
+        config.connections_max = match self.conn_limit {
+            ..=0 => bail!(
+                "-c {}: at least one connection must be allowed",
+                self.conn_limit
+            ),
+            some => usize::try_from(some).context("-c")?,
+        };
+        config.workers = match self.threads {
+            None => config.workers,
+            Some(some @ 1..=256) => usize::try_from(some).context("-t")?,
+            Some(other) => bail!("-t {other}: from 1 to 256 threads"),
+        };
+        Ok(())
+    }
+
+    fn settle_echoes(&self, config: &mut Config) -> anyhow::Result<()> {
+        config.echoed.tcp_port = self.port;
+        config.echoed.growth_factor = self.slab_growth_factor;
+        config.echoed.chunk_bytes = self.slab_min_size;
+        config.echoed.protocol = match self.protocol.as_str() {
+            "auto" => "auto-negotiate",
+            "ascii" => "ascii",
+            "binary" => "binary",
+            other => bail!("-B {other}: the protocol must be auto or ascii"),
+        };
+        if let Some(delimiter) = self.prefix_delimiter {
+            if !delimiter.is_ascii() {
+                bail!("-D {delimiter}: one ASCII character");
+            }
+            config.prefix_delimiter = delimiter as u8;
+            config.detail = true;
+        }
+        if !self.listen.is_empty() {
+            config.echoed.interface = Some(self.listen.join(","));
+        }
+        if let Some(address) = &self.admin_port {
+            config.admin = Some(resolve_admin(address)?);
+        }
+        Ok(())
+    }
+
+    fn settle_addresses(
+        &self,
+        config: &mut Config,
+        warnings: &mut Vec<String>,
+    ) -> anyhow::Result<()> {
+        if self.protocol == "binary" {
+            warnings.push("-B binary: not offered; text and meta are spoken".to_owned());
+        }
+        if let Some(path) = &self.unix_socket {
+            config.unix = Some(UnixSocket {
+                path: path.clone(),
+                mode: u32::from_str_radix(&self.unix_mask, 8).context("-a: an octal mask")?,
+            });
+            return Ok(());
+        }
+        let port = match self.port {
+            0 => None,
+            -1 => Some(0),
+            port => Some(u16::try_from(port).with_context(|| format!("-p {port}"))?),
+        };
+        config.listen = match port {
+            None => Vec::new(),
+            Some(port) if self.listen.is_empty() => loopback(port),
+            Some(port) => resolve_all(&self.listen, port)?,
+        };
+        self.guard(config, warnings)
+    }
+
+    /// Whoever reaches a server without a login can read and change everything in it.
+    fn guard(&self, config: &Config, warnings: &mut Vec<String>) -> anyhow::Result<()> {
+        let reachable = |listen: &&Listen| !listen.address.ip().to_canonical().is_loopback();
+        let Some(Listen { address, .. }) = config.listen.iter().find(reachable) else {
+            return Ok(());
+        };
+        if config.auth_file.is_some() {
+            return Ok(());
+        }
+        if !self.open_to_network {
+            bail!(
+                "refusing to listen on {address} without a login: whoever reaches it can read and \
+                 change everything. Use -Y FILE for a login, or --open-to-network if that is meant"
+            );
+        }
+        warnings.push(format!("{address} is open to the network without a login"));
+        Ok(())
+    }
+}
+
+/// Both loopback addresses; a machine without IPv6 does with one. A port that the system is to
+/// choose would differ between the two, so then it is IPv4 alone.
+fn loopback(port: u16) -> Vec<Listen> {
+    let listen = |ip: IpAddr, optional| Listen {
+        address: SocketAddr::new(ip, port),
+        optional,
+    };
+    let mut addresses = vec![listen(Ipv4Addr::LOCALHOST.into(), false)];
+    if port != 0 {
+        addresses.push(listen(Ipv6Addr::LOCALHOST.into(), true));
+    }
+    addresses
+}
+
+fn resolve_all(lists: &[String], port: u16) -> anyhow::Result<Vec<Listen>> {
+    let mut addresses: Vec<Listen> = Vec::new();
+    for name in lists.iter().flat_map(|list| list.split(',')) {
+        for address in resolve(name, port).with_context(|| format!("-l {name}"))? {
+            let optional = addresses
+                .iter()
+                .any(|known| known.address.port() == address.port());
+            if addresses.iter().all(|known| known.address != address) {
+                addresses.push(Listen { address, optional });
+            }
+        }
+    }
+    Ok(addresses)
+}
+
+/// The addresses of `name`: a number, a name, either with a port behind a colon.
+fn resolve(name: &str, port: u16) -> anyhow::Result<Vec<SocketAddr>> {
+    if let Ok(ip) = name.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(ip, port)]);
+    }
+    if let Ok(address) = name.parse::<SocketAddr>() {
+        return Ok(vec![address]);
+    }
+    let found: Vec<SocketAddr> = match name.rsplit_once(':') {
+        Some(_) => name.to_socket_addrs()?.collect(),
+        None => (name, port).to_socket_addrs()?.collect(),
+    };
+    if found.is_empty() {
+        bail!("no such address");
+    }
+    Ok(found)
+}
+
+/// An admin address; a port alone means loopback.
+fn resolve_admin(text: &str) -> anyhow::Result<SocketAddr> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
+    }
+    text.parse()
+        .with_context(|| format!("--admin-port {text}: a port or an address with a port"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! memcached's command lines mean here what they mean there.
+
+use clap::Parser;
+
+use super::*;
+
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+fn settle(line: &str) -> anyhow::Result<Settled> {
+    let words = std::iter::once("serve").chain(line.split_whitespace());
+    Cli::try_parse_from(words)?.flags.settle()
+}
+
+fn config(line: &str) -> Config {
+    settle(line).unwrap().config
+}
+
+#[test]
+fn letters_may_stick_to_their_values() {
+    let config = config("-p11212 -m100 -vv -t3 -c 77 -I2m -M -C -F -A -X -W -R5 -b9");
+    assert_eq!(config.listen[0].address, "127.0.0.1:11212".parse().unwrap());
+    assert_eq!(config.memory_bytes_max, 100 << 20);
+    assert_eq!((config.verbosity, config.workers), (2, 3));
+    assert_eq!(
+        (config.connections_max, config.item_bytes_max),
+        (77, 2 << 20)
+    );
+    assert!(!config.evict && !config.cas && !config.flush_allowed);
+    assert!(config.shutdown_allowed && !config.dump_allowed && !config.watch_allowed);
+    assert_eq!((config.requests_per_turn_max, config.backlog), (5, 9));
+}
+
+#[test]
+fn long_names_are_memcacheds() {
+    let config = config(
+        "--port=7 --memory-limit=65 --conn-limit=5 --max-item-size=1k --disable-evictions \
+         --disable-cas --threads=2 --listen-backlog=3 --unix-mask=777 --extended=idle_timeout=9",
+    );
+    assert_eq!(config.listen[0].address.port(), 7);
+    assert_eq!(config.idle_timeout_seconds, 9);
+    assert_eq!(config.item_bytes_max, 1024);
+}
+
+#[test]
+fn the_last_one_wins() {
+    let config = config("-m 64 -m 128 -o idle_timeout=3 -o idle_timeout=4,no_maxconns_fast");
+    assert_eq!(config.memory_bytes_max, 128 << 20);
+    assert_eq!(config.idle_timeout_seconds, 4);
+    assert!(!config.refuse_connections_fast);
+}
+
+#[test]
+fn the_default_is_loopback() {
+    let addresses: Vec<String> = config("")
+        .listen
+        .iter()
+        .map(|listen| listen.address.to_string())
+        .collect();
+    assert_eq!(addresses, ["127.0.0.1:11211", "[::1]:11211"]);
+    assert!(config("-p 0").listen.is_empty());
+    assert_eq!(config("-p -1").listen[0].address.port(), 0);
+    let both = config("-s /tmp/x -a 770");
+    assert!(both.listen.is_empty());
+    assert_eq!(both.unix.unwrap().mode, 0o770);
+}
+
+#[test]
+fn an_open_address_needs_a_login_or_a_flag() {
+    assert!(settle("-l 0.0.0.0").is_err());
+    assert!(settle("-l 127.0.0.1,[::]:5").is_err());
+    assert_eq!(
+        settle("-l 0.0.0.0 --open-to-network")
+            .unwrap()
+            .warnings
+            .len(),
+        1
+    );
+    assert!(
+        settle("-l 0.0.0.0 -Y /some/file")
+            .unwrap()
+            .warnings
+            .is_empty()
+    );
+    assert_eq!(config("-l 127.0.0.2:99,[::1]").listen.len(), 2);
+}
+
+#[test]
+fn nonsense_is_refused() {
+    for line in [
+        "-c 0",
+        "-c -1",
+        "-t 0",
+        "-t 1000",
+        "-I 1000",
+        "-I 256m",
+        "-B http",
+        "-m x",
+        "-p 70000",
+        "-a 9z -s /x",
+        "-S",
+        "-Z",
+        "-D é",
+        "-l not:a:name",
+        "--admin-port x",
+    ] {
+        assert!(settle(line).is_err(), "{line}");
+    }
+}
+
+#[test]
+fn what_memcached_knows_and_we_do_not_have_is_swallowed() {
+    let settled = settle(
+        "-u root -f 2.0 -n 96 -L -N 1 -B binary -U 11211 -o relaxed_privileges,slab_chunk_max=1024 \
+         -o no_lru_crawler,modern,unheard_of=1 -D /",
+    )
+    .unwrap();
+    assert_eq!(settled.warnings.len(), 3, "{:?}", settled.warnings);
+    assert_eq!(settled.config.prefix_delimiter, b'/');
+    assert!(settled.config.detail && !settled.config.echoed.lru_crawler);
+}

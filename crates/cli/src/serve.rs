@@ -1,0 +1,171 @@
+//! `curtail serve`: from flags to a running server, and to its end.
+
+use std::{fs, io::Write, path::Path, process::ExitCode};
+
+use anyhow::Context;
+use curtail_runtime::{
+    ControlEvent, Controls, ControlsHandle, Service, ServiceState, stop_waiting_parent,
+};
+use curtail_server::{Config, Restored, Server};
+
+use crate::flags::{Flags, Settled};
+
+/// Descriptors that are not client connections.
+const OWN_DESCRIPTORS: u64 = 64;
+
+/// Runs a server until it is told to stop.
+pub(crate) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
+    if flags.version {
+        println!("{}", version());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Settled { config, warnings } = flags.settle()?;
+    for warning in &warnings {
+        eprintln!("curtail: warning: {warning}");
+    }
+    prepare_process(flags, &config)?;
+    // Before the first thread: threads inherit the blocked signals.
+    let mut controls = Controls::new()?;
+    let service = Service::from_environment();
+    let server = start(config.clone(), controls.handle())?;
+    if let Some(path) = &flags.pidfile {
+        write_pid(path)?;
+    }
+    write_ports(&server)?;
+    greet(&server, &config);
+    service.tell(
+        ServiceState::Ready,
+        &format!("listening on {}", server.names().join(", ")),
+    );
+    stop_waiting_parent(config.verbosity > 0);
+    let last = wait_for_the_end(&mut controls, &server, &service);
+    service.tell(ServiceState::Stopping, "answering what is in flight");
+    let answer = finish(server, last, config.verbosity);
+    if let Some(path) = &flags.pidfile {
+        let _ = fs::remove_file(path);
+    }
+    answer
+}
+
+/// What `-V` says.
+pub(crate) fn version() -> &'static str {
+    concat!(
+        "curtail ",
+        env!("CARGO_PKG_VERSION"),
+        " (memcached protocol 1.6.18)"
+    )
+}
+
+fn prepare_process(flags: &Flags, config: &Config) -> anyhow::Result<()> {
+    if flags.enable_coredumps {
+        curtail_runtime::allow_core_dumps().context("-r")?;
+    }
+    let wanted = config.connections_max as u64 + OWN_DESCRIPTORS;
+    match curtail_runtime::raise_open_files_limit(wanted) {
+        Ok(got) if got >= wanted => {}
+        _ => eprintln!(
+            "curtail: warning: the limit of open files is below -c {}; raise it with ulimit -n",
+            config.connections_max
+        ),
+    }
+    if let Some(user) = &flags.user
+        && curtail_runtime::is_root()
+        && user != "root"
+    {
+        curtail_runtime::drop_privileges(user).context("-u")?;
+    }
+    if flags.daemon {
+        curtail_runtime::daemonize().context("-d")?;
+    }
+    if flags.lock_memory
+        && let Err(error) = curtail_runtime::lock_memory()
+    {
+        eprintln!("curtail: warning: -k: {error}");
+    }
+    Ok(())
+}
+
+fn start(config: Config, controls: ControlsHandle) -> anyhow::Result<Server> {
+    Ok(Server::start(config, move |event| controls.ask(event))?)
+}
+
+fn write_pid(path: &Path) -> anyhow::Result<()> {
+    write_whole(path, &format!("{}\n", std::process::id()))
+        .with_context(|| format!("-P {}", path.display()))
+}
+
+/// The ports, for whoever let the system choose them: where `MEMCACHED_PORT_FILENAME` says.
+fn write_ports(server: &Server) -> anyhow::Result<()> {
+    let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") else {
+        return Ok(());
+    };
+    let lines: String = server
+        .addresses()
+        .iter()
+        .map(|address| {
+            let family = if address.is_ipv4() { "INET" } else { "INET6" };
+            format!("TCP {family}: {}\n", address.port())
+        })
+        .collect();
+    write_whole(Path::new(&path), &lines).context("MEMCACHED_PORT_FILENAME")
+}
+
+/// Writes a file so that a reader finds all of it or nothing.
+fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".tmp");
+    fs::write(&beside, text)?;
+    fs::rename(&beside, path)
+}
+
+fn greet(server: &Server, config: &Config) {
+    let mut screen = std::io::stderr();
+    let workers = match config.workers {
+        1 => "1 worker".to_owned(),
+        many => format!("{many} workers"),
+    };
+    let where_to = match server.names() {
+        [] => "nothing: neither TCP nor a Unix socket was asked for".to_owned(),
+        names => names.join(", "),
+    };
+    // Nobody may be looking.
+    let _ = writeln!(
+        screen,
+        "curtail {} listens on {where_to}\n{} MiB, {workers}. Stop with Ctrl-C or kill {}.",
+        env!("CARGO_PKG_VERSION"),
+        config.memory_bytes_max >> 20,
+        std::process::id()
+    );
+    let _ = match server.restored() {
+        Restored::Nothing => Ok(()),
+        Restored::Items(items) => writeln!(screen, "Restored {items} items."),
+        Restored::Failed(error) => writeln!(screen, "Started empty: {error}"),
+    };
+}
+
+fn wait_for_the_end(controls: &mut Controls, server: &Server, service: &Service) -> ControlEvent {
+    loop {
+        match controls.wait(None) {
+            Some(ControlEvent::Reload) => {
+                service.tell(ServiceState::Reloading, "reading the authentication file");
+                if let Err(error) = server.reload() {
+                    eprintln!("curtail: {error}; the old one stays in force");
+                }
+                service.tell(ServiceState::Ready, "reloaded");
+            }
+            Some(last) => return last,
+            None => {}
+        }
+    }
+}
+
+fn finish(server: Server, last: ControlEvent, verbosity: u8) -> anyhow::Result<ExitCode> {
+    let stopped = server.stop();
+    if last == ControlEvent::StopAndSave
+        && let Some(path) = stopped.save()?
+        && verbosity > 0
+    {
+        eprintln!("curtail: contents saved to {}", path.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}

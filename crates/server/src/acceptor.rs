@@ -1,0 +1,207 @@
+//! The acceptor: one thread that takes connections and gives each to the worker that has fewest.
+//!
+//! It also keeps the connection limit. By default a client too many is told so and closed at once;
+//! without `maxconns_fast` it waits in the kernel's queue until another one leaves.
+
+use std::{sync::Arc, time::Duration};
+
+use curtail_runtime::{Events, Listener, PeerAddress, Poller, Stream, Token};
+
+use crate::{
+    registry::Visible,
+    shared::{Newcomer, Shared},
+    sync::{Relaxed, lock},
+};
+
+/// Takes connections until the server stops.
+pub(crate) struct Acceptor {
+    shared: Arc<Shared>,
+    poller: Poller,
+    events: Events,
+    doors: Vec<Door>,
+    disabled_since_ns: Option<u64>,
+}
+
+/// A listener and how `stats conns` names it.
+struct Door {
+    listener: Listener,
+    name: Arc<str>,
+    visible: Arc<Visible>,
+    /// There may be connections waiting.
+    open: bool,
+}
+
+/// The token of the waker; listeners have the numbers below.
+pub(crate) const WAKER: Token = Token(usize::MAX);
+
+/// Connections taken before the next look at whether to stop.
+const ACCEPTS_MAX: usize = 256;
+
+/// How long to wait when the process is out of descriptors.
+const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(10);
+
+/// How long to wait at most before looking again whether a connection has left.
+const FULL: Duration = Duration::from_millis(100);
+
+const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
+
+impl Acceptor {
+    pub(crate) fn new(shared: Arc<Shared>, poller: Poller, listeners: Vec<Listener>) -> Self {
+        let seconds = shared.started.unix_seconds();
+        let doors = listeners
+            .into_iter()
+            .map(|listener| {
+                let name: Arc<str> = name_of(&listener).into();
+                let visible = Visible::listener(listener.number(), Arc::clone(&name), seconds);
+                let visible = Arc::new(visible);
+                shared.registry.add(&visible);
+                Door {
+                    listener,
+                    name,
+                    visible,
+                    open: true,
+                }
+            })
+            .collect();
+        Self {
+            shared,
+            poller,
+            events: Events::with_capacity(64),
+            doors,
+            disabled_since_ns: None,
+        }
+    }
+
+    /// Has the poller watch all listeners.
+    pub(crate) fn watch(&mut self) -> Result<(), curtail_runtime::WatchError> {
+        for (index, door) in self.doors.iter_mut().enumerate() {
+            door.listener.watch(&self.poller, Token(index))?;
+        }
+        Ok(())
+    }
+
+    /// Takes connections until the server stops; dropping the listeners then closes them.
+    pub(crate) fn run(mut self) {
+        while !self.shared.stopping.load(Relaxed) {
+            let mut pause = None;
+            for index in 0..self.doors.len() {
+                if self.drain(index).is_err() {
+                    pause = Some(OUT_OF_DESCRIPTORS);
+                }
+            }
+            if pause.is_none() && self.any_open() {
+                // A worker wakes us when a connection leaves; should that cross with our last look
+                // at the limit, the pause is the longest that a client waits for it.
+                pause = Some(if self.has_room() {
+                    Duration::ZERO
+                } else {
+                    FULL
+                });
+            }
+            if self.poller.wait(&mut self.events, pause).is_err() {
+                continue;
+            }
+            let doors = &mut self.doors;
+            self.events.for_each(|token, _| {
+                if let Some(door) = doors.get_mut(token.0) {
+                    door.open = true;
+                }
+            });
+        }
+        for door in &self.doors {
+            self.shared.registry.remove(&door.visible);
+        }
+    }
+
+    fn any_open(&self) -> bool {
+        self.doors.iter().any(|door| door.open)
+    }
+
+    /// Takes what waits at one listener.
+    fn drain(&mut self, index: usize) -> std::io::Result<()> {
+        for _ in 0..ACCEPTS_MAX {
+            let fast = self.shared.config.refuse_connections_fast;
+            let room = self.has_room();
+            self.note_accepting(room || fast);
+            let Some(door) = self.doors.get_mut(index) else {
+                return Ok(());
+            };
+            if !door.open || !(room || fast) {
+                return Ok(());
+            }
+            let Some((stream, peer)) = door.listener.accept()? else {
+                door.open = false;
+                return Ok(());
+            };
+            let name = Arc::clone(&door.name);
+            if room {
+                self.place(stream, peer, name);
+            } else {
+                self.refuse(stream);
+            }
+        }
+        Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        let now = self.shared.doors.connections_now.load(Relaxed);
+        now < self.shared.config.connections_max
+    }
+
+    /// Gives the connection to the worker that has fewest.
+    fn place(&self, stream: Stream, peer: PeerAddress, listener: Arc<str>) {
+        let doors = &self.shared.doors;
+        let now = doors.connections_now.fetch_add(1, Relaxed) + 1;
+        doors.connections_most.fetch_max(now, Relaxed);
+        doors.connections_total.fetch_add(1, Relaxed);
+        let fewest = self
+            .shared
+            .workers
+            .iter()
+            .min_by_key(|worker| worker.connections.load(Relaxed));
+        if let Some(worker) = fewest {
+            worker.connections.fetch_add(1, Relaxed);
+            lock(&worker.inbox).push(Newcomer {
+                stream,
+                peer,
+                listener,
+            });
+            worker.waker.wake();
+        }
+    }
+
+    fn refuse(&self, mut stream: Stream) {
+        self.shared.doors.rejected.fetch_add(1, Relaxed);
+        // A fresh socket has room for this; whether the client reads it is its business.
+        stream.send(TOO_MANY);
+    }
+
+    /// Counts how often and how long no connection was taken.
+    fn note_accepting(&mut self, accepting: bool) {
+        let doors = &self.shared.doors;
+        let now_ns = || self.shared.clock.now().instant.ns;
+        match (accepting, self.disabled_since_ns) {
+            (false, None) => {
+                doors.disabled_count.fetch_add(1, Relaxed);
+                doors.accepting.store(false, Relaxed);
+                self.disabled_since_ns = Some(now_ns());
+            }
+            (true, Some(since)) => {
+                let us = now_ns().saturating_sub(since) / 1000;
+                doors.disabled_us.fetch_add(us, Relaxed);
+                doors.accepting.store(true, Relaxed);
+                self.disabled_since_ns = None;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How a listener is named to people and in `stats conns`.
+pub(crate) fn name_of(listener: &Listener) -> String {
+    match (listener.tcp_address(), listener.path()) {
+        (Some(address), _) => format!("tcp:{address}"),
+        (None, Some(path)) => format!("unix:{}", path.display()),
+        (None, None) => "unknown".to_owned(),
+    }
+}

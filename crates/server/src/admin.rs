@@ -1,0 +1,202 @@
+//! Commands that are not about one item.
+//!
+//! They run where they arrive, in their place in the batch, and may allocate: nobody sends them by
+//! the thousand. Commands that steer parts of memcached which do not exist here (slab classes, the
+//! LRU, its crawler) are answered as memcached does where that promises nothing, and with an error
+//! where it would.
+
+use std::path::Path;
+
+use curtail_codec::memcached::{
+    Admin, Words,
+    encode::{self, Refusal},
+};
+use curtail_runtime::ControlEvent;
+use curtail_types::Exptime;
+
+use crate::{counts::Count, registry::ConnectionState, stats, sync::Relaxed, worker::Worker};
+
+/// The smallest limit that `cache_memlimit` accepts, in MiB; memcached's.
+const MEMLIMIT_MEGABYTES_MIN: u32 = 8;
+
+/// More megabytes than this must have been meant as bytes; memcached's.
+const MEMLIMIT_MEGABYTES_MAX: u32 = 1_000_000_000;
+
+impl Worker {
+    /// Carries out an administration command of the connection in `slot`.
+    pub(crate) fn administrate(&mut self, slot: usize, admin: &Admin<'_>) {
+        match *admin {
+            Admin::Version => {
+                self.replies
+                    .write(slot, |sink| encode::version(sink, stats::VERSION));
+            }
+            Admin::Quit => self.close_after_replies(slot),
+            Admin::Stats(words) => self.stats(slot, words),
+            Admin::FlushAll { delay, noreply } => self.flush_all(slot, delay, noreply),
+            Admin::Verbosity { level, noreply } => {
+                let level = u8::try_from(level).unwrap_or(u8::MAX);
+                self.kit.shared.verbosity.store(level, Relaxed);
+                self.ok(slot, noreply);
+            }
+            Admin::CacheMemlimit { megabytes, noreply } => {
+                self.cache_memlimit(slot, megabytes, noreply);
+            }
+            Admin::Shutdown(words) => self.shutdown(slot, words),
+            Admin::Slabs(words) => self.slabs(slot, words),
+            Admin::Lru(words) => self.lru(slot, words),
+            Admin::LruCrawler(words) => self.lru_crawler(slot, words),
+            Admin::Watch(_) if !self.kit.shared.config.watch_allowed => {
+                self.refuse(slot, Refusal::WatchNotAllowed);
+            }
+            Admin::Watch(_)
+            | Admin::Extstore(_)
+            | Admin::Misbehave
+            | Admin::DebugTime(_)
+            | Admin::RefreshCerts => self.refuse(slot, Refusal::Error),
+        }
+    }
+
+    fn ok(&mut self, slot: usize, noreply: bool) {
+        self.replies.write(slot, |sink| encode::ok(sink, noreply));
+    }
+
+    fn refuse(&mut self, slot: usize, refusal: Refusal) {
+        self.replies
+            .write(slot, |sink| encode::error(sink, refusal));
+    }
+
+    fn refuse_unless(&mut self, noreply: bool, slot: usize, refusal: Refusal) {
+        if !noreply {
+            self.refuse(slot, refusal);
+        }
+    }
+
+    fn flush_all(&mut self, slot: usize, delay: Exptime, noreply: bool) {
+        if !self.kit.shared.config.flush_allowed {
+            self.refuse_unless(noreply, slot, Refusal::FlushNotAllowed);
+            return;
+        }
+        self.kit.counts.add(Count::CmdFlush, 1);
+        self.kit.store.flush_all(self.kit.now, delay);
+        self.ok(slot, noreply);
+    }
+
+    fn cache_memlimit(&mut self, slot: usize, megabytes: u32, noreply: bool) {
+        let refusal = match megabytes {
+            0..MEMLIMIT_MEGABYTES_MIN => Refusal::MemlimitTooSmall,
+            MEMLIMIT_MEGABYTES_MAX.. => Refusal::MemlimitInBytes,
+            _ => {
+                let wanted = megabytes as usize * (1 << 20);
+                let got = self.kit.store.set_memory_bytes_max(wanted);
+                if got == wanted {
+                    return self.ok(slot, noreply);
+                }
+                Refusal::MemlimitFailed
+            }
+        };
+        self.refuse_unless(noreply, slot, refusal);
+    }
+
+    fn shutdown(&mut self, slot: usize, mut words: Words<'_>) {
+        if !self.kit.shared.config.shutdown_allowed {
+            return self.refuse(slot, Refusal::ShutdownNotEnabled);
+        }
+        let event = match (words.next(), words.next()) {
+            (None, _) => ControlEvent::Stop,
+            (Some(b"graceful"), None) => ControlEvent::StopAndSave,
+            _ => return self.refuse(slot, Refusal::BadShutdownMode),
+        };
+        (self.kit.shared.ask)(event);
+    }
+
+    /// There are no slab classes: automatic moving is always on in a way and may be set; a move by
+    /// hand finds nothing to move.
+    fn slabs(&mut self, slot: usize, mut words: Words<'_>) {
+        let noreply = words.noreply();
+        match (words.next(), words.next(), words.next()) {
+            (Some(b"automove"), Some(level), _) if number(level).is_some() => {
+                self.ok(slot, noreply);
+            }
+            (Some(b"reassign"), Some(from), Some(to)) => {
+                let classes = number(from).zip(number(to));
+                let text: &[u8] = match classes {
+                    None => Refusal::BadFormat.reply(),
+                    Some((from, to)) if from == to => b"SAME src and dst class are identical\r\n",
+                    Some(_) => b"BADCLASS invalid src or dst class id\r\n",
+                };
+                self.replies.write(slot, |sink| sink.push(text));
+            }
+            _ => self.refuse(slot, Refusal::Error),
+        }
+    }
+
+    /// The eviction has no LRU to tune; the settings are accepted so that start scripts run.
+    fn lru(&mut self, slot: usize, mut words: Words<'_>) {
+        let noreply = words.noreply();
+        match (words.next(), words.next()) {
+            (Some(b"mode"), Some(b"flat" | b"segmented"))
+            | (Some(b"tune"), Some(_))
+            | (Some(b"temp_ttl"), Some(_)) => self.ok(slot, noreply),
+            _ => self.refuse(slot, Refusal::Error),
+        }
+    }
+
+    /// Expired items go without a crawler. Listing keys is not offered.
+    fn lru_crawler(&mut self, slot: usize, mut words: Words<'_>) {
+        let noreply = words.noreply();
+        match (words.next(), words.next()) {
+            (Some(b"enable" | b"disable"), _)
+            | (Some(b"sleep" | b"tocrawl" | b"crawl"), Some(_)) => self.ok(slot, noreply),
+            (Some(b"metadump" | b"mgdump"), _) if !self.kit.shared.config.dump_allowed => {
+                let text = b"ERROR metadump not allowed\r\n";
+                self.replies.write(slot, |sink| sink.push(text));
+            }
+            _ => self.refuse(slot, Refusal::Error),
+        }
+    }
+
+    fn stats(&mut self, slot: usize, mut words: Words<'_>) {
+        // The numbers include everything that was answered before in this turn.
+        if let Some(face) = self.kit.shared.workers.get(self.index) {
+            face.counts.publish(&self.kit.counts);
+        }
+        let shared = &self.kit.shared;
+        let report = match (words.next(), words.next()) {
+            (None, _) => stats::general(shared, self.kit.now),
+            (Some(b"settings"), _) => stats::settings(shared),
+            (Some(b"items"), _) => stats::items(),
+            (Some(b"slabs"), _) => stats::slabs(shared),
+            (Some(b"sizes"), _) => stats::sizes(),
+            (Some(b"memory"), _) => stats::memory(shared),
+            (Some(b"curtail"), _) => stats::curtail(shared),
+            (Some(b"conns"), _) => {
+                if let Some(connection) = self.slots.get_mut(slot) {
+                    connection.visible.show(ConnectionState::Parse);
+                }
+                stats::connections(shared, self.kit.now)
+            }
+            (Some(b"reset"), _) => {
+                shared.reset_counts();
+                b"RESET\r\n".to_vec()
+            }
+            (Some(b"detail"), Some(b"dump")) => shared.prefixes.dump(),
+            (Some(b"detail"), Some(word @ (b"on" | b"off"))) => {
+                shared.prefixes.switch(word == b"on");
+                self.kit.detail = word == b"on";
+                return self.ok(slot, false);
+            }
+            (Some(b"detail"), _) => return self.refuse(slot, Refusal::BadStatsDetail),
+            _ => return self.refuse(slot, Refusal::Error),
+        };
+        self.replies.owned(slot, report);
+    }
+}
+
+fn number(word: &[u8]) -> Option<i64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+/// A path as a line of `stats` can show it.
+pub(crate) fn shown_path(path: Option<&Path>) -> String {
+    path.map_or_else(|| "(null)".to_owned(), |path| path.display().to_string())
+}

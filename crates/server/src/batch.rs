@@ -1,0 +1,114 @@
+//! The requests of one turn, side by side, so that all memory they will touch can be asked for
+//! before the first is carried out.
+//!
+//! A batch borrows from the memory that the turn received into; its own list is used again in the
+//! next turn, so that collecting allocates nothing.
+
+use curtail_codec::memcached::Request;
+use curtail_types::KeyHash;
+
+/// What a turn carries out, in order of arrival per connection.
+#[derive(Debug, Default)]
+pub(crate) struct Batch<'a> {
+    entries: Vec<Entry<'a>>,
+}
+
+/// One thing to do for one connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    /// The slot of the connection.
+    pub(crate) slot: usize,
+    /// The hash of the request's key; 0 for what has no key.
+    pub(crate) hash: KeyHash,
+    /// What to do.
+    pub(crate) work: Work<'a>,
+}
+
+/// What to do for a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Work<'a> {
+    /// A request, complete.
+    Request(Request<'a>),
+    /// The beginning of a large write; `rest` is what was received behind it.
+    LargeSet {
+        /// [`Request::SetHeader`].
+        request: Request<'a>,
+        /// Bytes of the value, and perhaps requests after it.
+        rest: &'a [u8],
+    },
+    /// The end of a large write that began in an earlier turn.
+    LargeSetEnd {
+        /// Whether the bytes behind the value were its line end.
+        right: bool,
+    },
+    /// A login, judged while decoding.
+    Login {
+        /// Name and password were right.
+        accepted: bool,
+    },
+    /// Not a request: send the reply, and close the connection if asked to.
+    Malformed {
+        /// What to answer.
+        reply: &'static [u8],
+        /// Whether to close then.
+        close: bool,
+    },
+}
+
+/// Requests in one batch. The lines that 256 requests touch fit into a second-level cache.
+pub(crate) const REQUESTS_MAX: usize = 256;
+
+impl<'a> Batch<'a> {
+    /// Room for more?
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        REQUESTS_MAX.saturating_sub(self.entries.len())
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, entry: Entry<'a>) {
+        self.entries.push(entry);
+    }
+
+    #[inline]
+    pub(crate) fn entries(&self) -> &[Entry<'a>] {
+        &self.entries
+    }
+
+    /// The same list, empty, ready to borrow from another turn's memory.
+    pub(crate) fn recycle<'b>(mut self) -> Batch<'b> {
+        self.entries.clear();
+        // Collecting from a vector of the same layout reuses its memory; the test below would
+        // notice if that ever changed.
+        #[expect(
+            clippy::unnecessary_filter_map,
+            reason = "the type changes: another lifetime"
+        )]
+        let entries = self.entries.into_iter().filter_map(|_| None).collect();
+        Batch { entries }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recycling_keeps_the_memory() {
+        let mut batch = Batch::default();
+        while batch.room() > 0 {
+            batch.push(Entry {
+                slot: 1,
+                hash: KeyHash(0),
+                work: Work::Malformed {
+                    reply: b"",
+                    close: false,
+                },
+            });
+        }
+        let capacity = batch.entries.capacity();
+        let recycled = batch.recycle();
+        assert!(recycled.entries().is_empty());
+        assert_eq!(recycled.entries.capacity(), capacity);
+    }
+}

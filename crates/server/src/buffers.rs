@@ -1,0 +1,182 @@
+//! Buffers that outlive a turn: input that waits for its other half, output that the kernel has
+//! not taken yet.
+//!
+//! A connection holds a buffer only while it has such bytes, so an idle connection holds none. The
+//! sizes are classes, each four times the one before; a worker keeps a few of each for the next
+//! connection. All of them count against the one memory limit: the pool reports what it takes from
+//! the allocator and gives back.
+//!
+//! Invariant: `bytes_taken` is the sum of the lengths of all buffers of this pool, in use or kept.
+
+use std::sync::Arc;
+
+use curtail_store::Store;
+
+/// The sizes of buffers in bytes; longer content takes a buffer of its own length.
+const CLASSES: [usize; 6] = [256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
+
+/// How many unused bytes of one class a worker keeps.
+const KEPT_BYTES_MAX: usize = 256 << 10;
+
+/// Hands out buffers to the connections of one worker.
+#[derive(Debug)]
+pub(crate) struct BufferPool {
+    store: Arc<Store>,
+    kept: [Vec<Box<[u8]>>; CLASSES.len()],
+    bytes_taken: usize,
+    buffers_out: usize,
+}
+
+/// Some bytes that wait.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    bytes: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl BufferPool {
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        Self {
+            store,
+            kept: Default::default(),
+            bytes_taken: 0,
+            buffers_out: 0,
+        }
+    }
+
+    /// A buffer that holds a copy of `content`, in the smallest class that fits.
+    pub(crate) fn hold(&mut self, content: &[u8]) -> Buffer {
+        let mut bytes = self.take(content.len());
+        if let Some(room) = bytes.get_mut(..content.len()) {
+            room.copy_from_slice(content);
+        }
+        self.buffers_out += 1;
+        Buffer {
+            bytes,
+            start: 0,
+            end: content.len(),
+        }
+    }
+
+    /// Adds `content` behind what `buffer` holds, moving to a larger class if need be.
+    pub(crate) fn append(&mut self, buffer: &mut Buffer, content: &[u8]) {
+        let end = buffer.end + content.len();
+        if let Some(room) = buffer.bytes.get_mut(buffer.end..end) {
+            room.copy_from_slice(content);
+            buffer.end = end;
+            return;
+        }
+        let held = buffer.content().len();
+        let mut larger = self.take(held + content.len());
+        let (old, new) = larger.split_at_mut(held);
+        old.copy_from_slice(buffer.content());
+        if let Some(room) = new.get_mut(..content.len()) {
+            room.copy_from_slice(content);
+        }
+        let bytes = std::mem::replace(&mut buffer.bytes, larger);
+        self.keep(bytes);
+        buffer.start = 0;
+        buffer.end = held + content.len();
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn release(&mut self, buffer: Buffer) {
+        self.buffers_out -= 1;
+        self.keep(buffer.bytes);
+    }
+
+    /// Bytes taken from the allocator, and of them those in buffers that are in use.
+    pub(crate) fn bytes(&self) -> (usize, usize) {
+        let kept: usize = self.kept.iter().flatten().map(|bytes| bytes.len()).sum();
+        (self.bytes_taken, self.bytes_taken - kept)
+    }
+
+    /// How many buffers are in use.
+    pub(crate) fn buffers_out(&self) -> usize {
+        self.buffers_out
+    }
+
+    fn take(&mut self, length: usize) -> Box<[u8]> {
+        let class = CLASSES.iter().position(|&bytes| bytes >= length);
+        let kept = class.and_then(|class| self.kept.get_mut(class)?.pop());
+        kept.unwrap_or_else(|| {
+            let bytes = class.and_then(|class| CLASSES.get(class).copied());
+            let bytes = bytes.unwrap_or(length);
+            self.bytes_taken += bytes;
+            self.store.account(bytes.cast_signed());
+            vec![0; bytes].into_boxed_slice()
+        })
+    }
+
+    fn keep(&mut self, bytes: Box<[u8]>) {
+        let class = CLASSES.iter().position(|&length| length == bytes.len());
+        if let Some(kept) = class.and_then(|class| self.kept.get_mut(class))
+            && (kept.len() + 1) * bytes.len() <= KEPT_BYTES_MAX
+        {
+            kept.push(bytes);
+            return;
+        }
+        self.bytes_taken -= bytes.len();
+        self.store.account(-bytes.len().cast_signed());
+    }
+}
+
+impl Drop for BufferPool {
+    fn drop(&mut self) {
+        self.store.account(-self.bytes_taken.cast_signed());
+    }
+}
+
+impl Buffer {
+    /// What it holds.
+    pub(crate) fn content(&self) -> &[u8] {
+        self.bytes.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// Forgets the first `bytes`.
+    pub(crate) fn consume(&mut self, bytes: usize) {
+        self.start = (self.start + bytes).min(self.end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use curtail_store::StoreConfig;
+
+    use super::*;
+
+    fn pool() -> BufferPool {
+        BufferPool::new(Arc::new(Store::new(StoreConfig::default()).unwrap()))
+    }
+
+    #[test]
+    fn content_moves_to_a_larger_class_and_keeps_its_order() {
+        let mut pool = pool();
+        let mut buffer = pool.hold(b"0123456789");
+        buffer.consume(4);
+        pool.append(&mut buffer, &[b'x'; 300]);
+        assert_eq!(buffer.content()[..6], *b"456789");
+        assert_eq!(buffer.content().len(), 306);
+        pool.release(buffer);
+        assert_eq!(pool.buffers_out(), 0);
+    }
+
+    /// Goal: what is given back is used again and what is too much is freed. Method: count what
+    /// the store was told.
+    #[test]
+    fn the_store_hears_of_every_byte() {
+        let mut pool = pool();
+        let store = Arc::clone(&pool.store);
+        let before = store.memory().accounted;
+        let large: Vec<Buffer> = (0..3).map(|_| pool.hold(&[0; 300 << 10])).collect();
+        assert_eq!(store.memory().accounted - before, 3 * (300 << 10));
+        large.into_iter().for_each(|buffer| pool.release(buffer));
+        assert_eq!(store.memory().accounted, before);
+        let small = pool.hold(b"x");
+        pool.release(small);
+        assert_eq!(pool.bytes(), (256, 0));
+        drop(pool);
+        assert_eq!(store.memory().accounted, before);
+    }
+}

@@ -1,0 +1,289 @@
+//! Collect: receive once from each ready connection, and decode every complete request.
+//!
+//! Input lands side by side in one piece of memory that the worker uses again every turn, so fifty
+//! short requests touch a few pages and not fifty buffers. What is left of a connection's input (the
+//! first half of a request, or requests beyond its share of the turn) is copied out to the
+//! connection. The body of a large write never comes through here: it is received straight into the
+//! store.
+
+use curtail_codec::memcached::{Admin, BodyEndState, Decoded, Request};
+use curtail_runtime::Received;
+use curtail_types::KeyHash;
+
+use crate::{
+    batch::{Batch, Entry, Work},
+    connection::Connection,
+    counts::Count,
+    kit::{INLINE_VALUE_BYTES_MAX, Kit},
+    unsent::Progress,
+    worker::Worker,
+};
+
+/// Bytes received from one connection in one turn.
+const RECEIVE_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes of a large value received from one connection in one turn: half a turn's time or less.
+const BODY_BYTES_MAX: usize = 256 << 10;
+
+/// What a turn can receive in all.
+pub(crate) const AREA_BYTES: usize = 256 << 10;
+
+/// Room that one connection may need: what it holds, and what it may receive.
+const NEEDED_BYTES: usize = 2 * RECEIVE_BYTES_MAX + HELD_BYTES_MAX;
+
+/// The most that a connection holds of an incomplete request: a line and an inline value.
+const HELD_BYTES_MAX: usize = 4096 + INLINE_VALUE_BYTES_MAX as usize;
+
+const _: () = assert!(AREA_BYTES >= 2 * NEEDED_BYTES);
+
+/// What became of a connection's turn.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Turn {
+    Done,
+    Close,
+}
+
+impl Worker {
+    /// Fills `batch` from the connections that are ready, in their order, until it or `area` is
+    /// full; the others stay in line.
+    pub(crate) fn collect<'a>(&mut self, mut area: &'a mut [u8], batch: &mut Batch<'a>) {
+        for _ in 0..self.slots.ready_count() {
+            if batch.room() == 0 || area.len() < NEEDED_BYTES {
+                return;
+            }
+            let Some(slot) = self.slots.next_ready() else {
+                return;
+            };
+            let Some(connection) = self.slots.get_mut(slot) else {
+                continue;
+            };
+            match collect_one(connection, slot, &mut area, batch, &mut self.kit) {
+                Turn::Done => self.served.push(slot),
+                Turn::Close => self.close(slot),
+            }
+        }
+    }
+}
+
+fn collect_one<'a>(
+    connection: &mut Connection,
+    slot: usize,
+    area: &mut &'a mut [u8],
+    batch: &mut Batch<'a>,
+    kit: &mut Kit,
+) -> Turn {
+    if !connection.unsent.is_empty() {
+        let (bytes, progress) = connection
+            .unsent
+            .send(&mut kit.pool, &mut connection.stream);
+        kit.counts.add(Count::BytesWritten, bytes as u64);
+        match progress {
+            Progress::Broken => return Turn::Close,
+            Progress::Full => connection.writable = false,
+            Progress::All | Progress::More => {}
+        }
+        if !connection.unsent.is_empty() {
+            return Turn::Done;
+        }
+    }
+    if connection.closing {
+        return Turn::Close;
+    }
+    if connection.body.is_some() && !receive_body(connection, kit) {
+        return if connection.closing {
+            Turn::Close
+        } else {
+            Turn::Done
+        };
+    }
+    let Some(input) = receive(connection, area, kit) else {
+        return Turn::Close;
+    };
+    let input = end_body(connection, slot, input, batch);
+    decode(connection, slot, input, batch, kit);
+    Turn::Done
+}
+
+/// Receives into a large value; true when it is complete and something else may follow.
+fn receive_body(connection: &mut Connection, kit: &mut Kit) -> bool {
+    let Some(body) = &mut connection.body else {
+        return true;
+    };
+    if body.reservation.is_full() {
+        return true;
+    }
+    let spare = body.reservation.spare();
+    let room = spare.len().min(BODY_BYTES_MAX);
+    let spare = spare.get_mut(..room).unwrap_or_default();
+    kit.counts.add(Count::Receives, 1);
+    match connection.stream.receive(spare) {
+        Received::Bytes(bytes) => {
+            body.reservation.advance(bytes);
+            kit.counts.add(Count::BytesRead, bytes as u64);
+            connection.readable = bytes == room || connection.ending;
+            connection.visible.touch(kit.now.unix_seconds());
+        }
+        Received::Nothing => connection.readable = false,
+        Received::End => connection.closing = true,
+    }
+    // The two bytes behind the value come with the next receive.
+    false
+}
+
+/// What the connection holds and what it sends now, side by side in `area`; `None` when it has
+/// ended.
+fn receive<'a>(
+    connection: &mut Connection,
+    area: &mut &'a mut [u8],
+    kit: &mut Kit,
+) -> Option<&'a [u8]> {
+    let whole = std::mem::take(area);
+    let mut filled = 0;
+    if let Some(held) = connection.held.take() {
+        filled = held.content().len();
+        whole.get_mut(..filled)?.copy_from_slice(held.content());
+        kit.pool.release(held);
+    }
+    // Requests that are here already come before what the kernel has.
+    if !std::mem::take(&mut connection.held_whole) && connection.readable {
+        let room = whole.get_mut(filled..filled + RECEIVE_BYTES_MAX)?;
+        kit.counts.add(Count::Receives, 1);
+        match connection.stream.receive(room) {
+            Received::Bytes(bytes) => {
+                filled += bytes;
+                kit.counts.add(Count::BytesRead, bytes as u64);
+                connection.readable = bytes == RECEIVE_BYTES_MAX || connection.ending;
+            }
+            Received::Nothing => connection.readable = false,
+            Received::End => return None,
+        }
+    }
+    let (input, rest) = whole.split_at_mut_checked(filled)?;
+    *area = rest;
+    Some(input)
+}
+
+/// Takes the line end behind a large value off the front of `input`.
+fn end_body<'a>(
+    connection: &mut Connection,
+    slot: usize,
+    input: &'a [u8],
+    batch: &mut Batch<'a>,
+) -> &'a [u8] {
+    let Some(body) = &mut connection.body else {
+        return input;
+    };
+    let (taken, state) = body.end.feed(input);
+    if state != BodyEndState::Incomplete {
+        batch.push(Entry {
+            slot,
+            hash: KeyHash(0),
+            work: Work::LargeSetEnd {
+                right: state == BodyEndState::Right,
+            },
+        });
+    }
+    input.get(taken..).unwrap_or_default()
+}
+
+/// Decodes requests from `input` into `batch`, up to the connection's share; keeps the rest.
+fn decode<'a>(
+    connection: &mut Connection,
+    slot: usize,
+    mut input: &'a [u8],
+    batch: &mut Batch<'a>,
+    kit: &mut Kit,
+) {
+    let share = kit.shared.config.requests_per_turn_max;
+    let share = share.clamp(1, batch.room().max(1));
+    let mut decoded = 0;
+    while decoded < share && !input.is_empty() {
+        let (entry, consumed) = match connection.decoder.decode(input, &kit.limits) {
+            Decoded::Complete { request, consumed } => {
+                let rest = input.get(consumed..).unwrap_or_default();
+                (to_entry(connection, slot, request, rest, kit), consumed)
+            }
+            Decoded::Malformed {
+                reply,
+                consumed,
+                close,
+            } => (malformed(slot, reply, close), consumed),
+            Decoded::Incomplete { consumed, .. } => {
+                let rest = input.get(consumed..).unwrap_or_default();
+                connection.hold(&mut kit.pool, rest, false);
+                note_commands(connection, decoded, kit);
+                return;
+            }
+        };
+        batch.push(entry);
+        input = input.get(consumed..).unwrap_or_default();
+        decoded += 1;
+        if ends_decoding(&entry.work) {
+            note_commands(connection, decoded, kit);
+            return;
+        }
+    }
+    if !input.is_empty() {
+        kit.counts.add(Count::ConnYields, 1);
+        connection.hold(&mut kit.pool, input, true);
+    }
+    note_commands(connection, decoded, kit);
+}
+
+fn note_commands(connection: &Connection, decoded: usize, kit: &mut Kit) {
+    if decoded > 0 {
+        kit.counts.add(Count::Requests, decoded as u64);
+        connection.visible.touch(kit.now.unix_seconds());
+    }
+}
+
+/// Whether what follows in the input is not to be decoded: it belongs to a large value, or will
+/// never be looked at.
+fn ends_decoding(work: &Work<'_>) -> bool {
+    matches!(
+        work,
+        Work::LargeSet { .. }
+            | Work::Malformed { close: true, .. }
+            | Work::Request(Request::Admin(Admin::Quit))
+    )
+}
+
+fn malformed<'a>(slot: usize, reply: &'static [u8], close: bool) -> Entry<'a> {
+    Entry {
+        slot,
+        hash: KeyHash(0),
+        work: Work::Malformed { reply, close },
+    }
+}
+
+#[inline]
+fn to_entry<'a>(
+    connection: &mut Connection,
+    slot: usize,
+    request: Request<'a>,
+    rest: &'a [u8],
+    kit: &mut Kit,
+) -> Entry<'a> {
+    let mut hash = KeyHash(0);
+    let work = match &request {
+        Request::Item { key, .. } | Request::SetTooLarge { key, .. } => {
+            hash = kit.hash(key);
+            Work::Request(request)
+        }
+        Request::SetHeader { key, .. } => {
+            hash = kit.hash(key);
+            Work::LargeSet { request, rest }
+        }
+        Request::Authenticate { user, password } => {
+            // Decided at once: what follows may only be decoded after a right login.
+            let logins = kit.shared.logins();
+            let accepted = logins.is_none_or(|logins| logins.accept(user, password));
+            if accepted {
+                connection.decoder.authenticated();
+            }
+            Work::Login { accepted }
+        }
+        Request::Noop | Request::Admin(_) => Work::Request(request),
+    };
+    Entry { slot, hash, work }
+}

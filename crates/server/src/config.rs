@@ -1,0 +1,172 @@
+//! What a server is started with. The command line fills it in; tests do so directly.
+//!
+//! Fields that only `stats settings` repeats, because they tune parts of memcached that this server
+//! does not have, are together in [`Echoed`].
+
+use std::{net::SocketAddr, path::PathBuf};
+
+/// What a server is started with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// TCP addresses to listen on; port 0 lets the kernel choose.
+    pub listen: Vec<Listen>,
+    /// A Unix socket to listen on, and its permissions.
+    pub unix: Option<UnixSocket>,
+    /// Connections the kernel holds until they are accepted: `-b`.
+    pub backlog: i32,
+    /// The one memory limit, in bytes: `-m`.
+    pub memory_bytes_max: usize,
+    /// The longest value, in bytes: `-I`.
+    pub item_bytes_max: usize,
+    /// Whether a full store evicts; not with `-M`.
+    pub evict: bool,
+    /// Whether versions are shown and compared; not with `-C`.
+    pub cas: bool,
+    /// Whether to ask for huge pages: `-L`.
+    pub huge_pages: bool,
+    /// Worker threads: `-t`.
+    pub workers: usize,
+    /// Whether each worker keeps to one processor, when there are enough of them.
+    pub pin: bool,
+    /// Open connections at most: `-c`.
+    pub connections_max: usize,
+    /// Whether a connection above the limit is answered and closed at once, or waits in the
+    /// kernel's queue: `-o maxconns_fast`.
+    pub refuse_connections_fast: bool,
+    /// Seconds without a command after which a connection is closed; 0 for never:
+    /// `-o idle_timeout`.
+    pub idle_timeout_seconds: u32,
+    /// Requests one connection may have carried out in one turn: `-R`.
+    pub requests_per_turn_max: usize,
+    /// Bytes that all connection buffers of the server may take; 0 for what `-m` leaves:
+    /// `-o read_buf_mem_limit`.
+    pub buffer_bytes_max: usize,
+    /// How much to tell on standard error: `-v`.
+    pub verbosity: u8,
+    /// Whether `flush_all` is allowed; not with `-F`.
+    pub flush_allowed: bool,
+    /// Whether `shutdown` is allowed: `-A`.
+    pub shutdown_allowed: bool,
+    /// Whether keys may be listed; not with `-X`.
+    pub dump_allowed: bool,
+    /// Whether `watch` is allowed; not with `-W`.
+    pub watch_allowed: bool,
+    /// Names and passwords, one `name:password` a line: `-Y`.
+    pub auth_file: Option<PathBuf>,
+    /// Where contents are saved on SIGUSR1 and restored from at the start: `-e`.
+    pub memory_file: Option<PathBuf>,
+    /// Ends the prefix of a key in `stats detail`: `-D`.
+    pub prefix_delimiter: u8,
+    /// Whether `stats detail` counts from the start: `-D` given.
+    pub detail: bool,
+    /// Where `/metrics` and `/healthz` are served.
+    pub admin: Option<SocketAddr>,
+    /// Only repeated by `stats settings`.
+    pub echoed: Echoed,
+}
+
+/// A TCP address to listen on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Listen {
+    /// The address.
+    pub address: SocketAddr,
+    /// Whether the server may start without it: true for the second of two defaults, such as IPv6
+    /// on a machine that has none.
+    pub optional: bool,
+}
+
+/// A Unix socket to listen on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct UnixSocket {
+    /// Where it stands in the file system: `-s`.
+    pub path: PathBuf,
+    /// Its permissions, as chmod takes them: `-a`.
+    pub mode: u32,
+}
+
+/// Options that are accepted for memcached's sake and change nothing here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Echoed {
+    /// `-l` as it was given.
+    pub interface: Option<String>,
+    /// `-p` as it was given.
+    pub tcp_port: i32,
+    /// `-f`.
+    pub growth_factor: f64,
+    /// `-n`.
+    pub chunk_bytes: u32,
+    /// `-B`: `auto-negotiate` or `ascii`.
+    pub protocol: &'static str,
+    /// `-o slab_chunk_max`, in bytes.
+    pub slab_chunk_bytes_max: u64,
+    /// `-o hashpower`.
+    pub hash_power_initial: u32,
+    /// `-o tail_repair_time`.
+    pub tail_repair_seconds: u32,
+    /// `-o lru_crawler`.
+    pub lru_crawler: bool,
+    /// `-o lru_maintainer`.
+    pub lru_maintainer: bool,
+    /// `-o temporary_ttl`, if given.
+    pub temporary_ttl_seconds: Option<u32>,
+    /// `-o track_sizes`.
+    pub track_sizes: bool,
+}
+
+impl Config {
+    /// memcached's default port.
+    pub const PORT: u16 = 11211;
+}
+
+impl Default for Config {
+    /// memcached's defaults, but for the address: loopback only.
+    fn default() -> Self {
+        Self {
+            listen: Vec::new(),
+            unix: None,
+            backlog: 1024,
+            memory_bytes_max: 64 << 20,
+            item_bytes_max: 1 << 20,
+            evict: true,
+            cas: true,
+            huge_pages: false,
+            workers: curtail_runtime::cpus_usable(),
+            pin: true,
+            connections_max: 1024,
+            refuse_connections_fast: true,
+            idle_timeout_seconds: 0,
+            requests_per_turn_max: 256,
+            buffer_bytes_max: 0,
+            verbosity: 0,
+            flush_allowed: true,
+            shutdown_allowed: false,
+            dump_allowed: true,
+            watch_allowed: true,
+            auth_file: None,
+            memory_file: None,
+            prefix_delimiter: b':',
+            detail: false,
+            admin: None,
+            echoed: Echoed::default(),
+        }
+    }
+}
+
+impl Default for Echoed {
+    fn default() -> Self {
+        Self {
+            interface: None,
+            tcp_port: i32::from(Config::PORT),
+            growth_factor: 1.25,
+            chunk_bytes: 48,
+            protocol: "auto-negotiate",
+            slab_chunk_bytes_max: 512 << 10,
+            hash_power_initial: 0,
+            tail_repair_seconds: 0,
+            lru_crawler: true,
+            lru_maintainer: true,
+            temporary_ttl_seconds: None,
+            track_sizes: false,
+        }
+    }
+}

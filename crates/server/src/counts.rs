@@ -1,0 +1,130 @@
+//! What a worker counts: plain numbers during a turn, published once at its end.
+//!
+//! Counting must cost nothing, so a request adds to a number that only its worker knows. The sums
+//! go to shared atomics before the replies leave: whoever has seen a reply sees it counted.
+
+use crate::sync::{AtomicU64, Relaxed};
+
+/// The counters of a worker. Names are those of memcached's `stats` where it has them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(usize)]
+pub(crate) enum Count {
+    CmdGet,
+    CmdSet,
+    CmdFlush,
+    CmdTouch,
+    CmdMeta,
+    GetHits,
+    GetMisses,
+    DeleteHits,
+    DeleteMisses,
+    IncrHits,
+    IncrMisses,
+    DecrHits,
+    DecrMisses,
+    CasHits,
+    CasMisses,
+    CasBadval,
+    TouchHits,
+    TouchMisses,
+    StoreTooLarge,
+    StoreNoMemory,
+    AuthCmds,
+    AuthErrors,
+    IdleKicks,
+    BytesRead,
+    BytesWritten,
+    ConnYields,
+    ReplyNoMemory,
+    ReadNoMemory,
+    SlowReadersClosed,
+    Turns,
+    Requests,
+    Receives,
+    Sends,
+    MaintainedItems,
+    Length,
+}
+
+const LENGTH: usize = Count::Length as usize;
+
+/// The counts of one thread, or a sum of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counts([u64; LENGTH]);
+
+/// The counts of one worker as others may read them.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct PublishedCounts([AtomicU64; LENGTH]);
+
+impl Counts {
+    pub(crate) const fn new() -> Self {
+        Self([0; LENGTH])
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, count: Count, amount: u64) {
+        if let Some(number) = self.0.get_mut(count as usize) {
+            *number += amount;
+        }
+    }
+
+    pub(crate) fn get(&self, count: Count) -> u64 {
+        self.0.get(count as usize).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn add_all(&mut self, other: &Self) {
+        for (number, more) in self.0.iter_mut().zip(other.0) {
+            *number += more;
+        }
+    }
+
+    /// What was counted since `earlier`.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let mut difference = *self;
+        for (number, less) in difference.0.iter_mut().zip(earlier.0) {
+            *number = number.saturating_sub(less);
+        }
+        difference
+    }
+}
+
+impl PublishedCounts {
+    pub(crate) const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; LENGTH])
+    }
+
+    /// Shows `counts` to the others; only the worker itself calls this.
+    pub(crate) fn publish(&self, counts: &Counts) {
+        for (shown, number) in self.0.iter().zip(counts.0) {
+            shown.store(number, Relaxed);
+        }
+    }
+
+    pub(crate) fn read(&self) -> Counts {
+        let mut counts = Counts::new();
+        for (number, shown) in counts.0.iter_mut().zip(&self.0) {
+            *number = shown.load(Relaxed);
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_counts_are_read_and_subtracted() {
+        let mut counts = Counts::new();
+        counts.add(Count::CmdGet, 2);
+        counts.add(Count::MaintainedItems, 1);
+        let published = PublishedCounts::new();
+        published.publish(&counts);
+        let earlier = published.read();
+        counts.add(Count::CmdGet, 3);
+        let since = counts.since(&earlier);
+        assert_eq!(since.get(Count::CmdGet), 3);
+        assert_eq!(since.get(Count::MaintainedItems), 0);
+    }
+}

@@ -1,0 +1,401 @@
+//! Execute: carry out one request and write its reply into the turn's memory.
+
+use curtail_codec::memcached::{
+    BodyEnd, BodyEndState, Form, Request, WireKey,
+    encode::{self, REPLY_BYTES_MAX, Refusal},
+};
+use curtail_store::{COPY_BYTES_MAX, ItemView, ValueLease};
+use curtail_types::{
+    Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Direction, Get, KeyHash, Operation,
+    Set, SetOutcome,
+};
+
+use crate::{
+    batch::{Entry, Work},
+    connection::Body,
+    counts::Count,
+    kit::Kit,
+    prefixes::KeyEvent,
+    replies::Replies,
+    worker::Worker,
+};
+
+/// Room that the reply to one request may need in the turn's memory.
+const ROOM_BYTES: usize = REPLY_BYTES_MAX + COPY_BYTES_MAX;
+
+/// An item operation and how to answer it.
+#[derive(Clone, Copy)]
+struct Item<'a> {
+    slot: usize,
+    key: WireKey<'a>,
+    hash: KeyHash,
+    form: Form<'a>,
+}
+
+/// How a read ended.
+enum Found {
+    /// All of the reply is written.
+    Whole,
+    /// The value is to be sent from where it lies.
+    Leased(ValueLease),
+    /// The value is too long to copy, and nothing more may be leased.
+    Refused,
+}
+
+impl Worker {
+    /// Carries out one entry of the batch.
+    #[inline]
+    pub(crate) fn carry_out(&mut self, entry: &Entry<'_>) {
+        if self.replies.remaining() < ROOM_BYTES {
+            self.reply();
+        }
+        let Entry { slot, hash, work } = *entry;
+        match work {
+            Work::Request(Request::Item {
+                key,
+                operation,
+                value,
+                form,
+            }) => {
+                let item = Item {
+                    slot,
+                    key,
+                    hash,
+                    form,
+                };
+                self.kit
+                    .run_item(&mut self.replies, &item, &operation, value);
+            }
+            Work::Request(request) => self.run_other(slot, hash, &request),
+            Work::LargeSet { request, rest } => self.begin_large_set(slot, hash, &request, rest),
+            Work::LargeSetEnd { right } => self.end_large_set(slot, right),
+            Work::Login { accepted } => self.answer_login(slot, accepted),
+            Work::Malformed { reply, close } => {
+                self.replies.write(slot, |sink| sink.push(reply));
+                if close {
+                    self.close_after_replies(slot);
+                }
+            }
+        }
+    }
+
+    fn run_other(&mut self, slot: usize, hash: KeyHash, request: &Request<'_>) {
+        match request {
+            Request::SetTooLarge { key, set, form, .. } => {
+                let item = Item {
+                    slot,
+                    key: *key,
+                    hash,
+                    form: *form,
+                };
+                self.kit.refuse_too_large(&mut self.replies, &item, set);
+            }
+            Request::Noop => {
+                self.kit.counts.add(Count::CmdMeta, 1);
+                self.replies.write(slot, encode::noop);
+            }
+            Request::Admin(admin) => self.administrate(slot, admin),
+            Request::Item { .. } | Request::SetHeader { .. } | Request::Authenticate { .. } => {}
+        }
+    }
+
+    fn answer_login(&mut self, slot: usize, accepted: bool) {
+        self.kit.counts.add(Count::AuthCmds, 1);
+        if accepted {
+            self.replies.write(slot, encode::authenticated);
+        } else {
+            self.kit.counts.add(Count::AuthErrors, 1);
+            self.replies
+                .write(slot, |sink| encode::error(sink, Refusal::LoginFailed));
+        }
+    }
+
+    /// Makes room for a large value and takes in what has come of it.
+    fn begin_large_set(
+        &mut self,
+        slot: usize,
+        hash: KeyHash,
+        request: &Request<'_>,
+        mut rest: &[u8],
+    ) {
+        let Request::SetHeader {
+            key,
+            set,
+            value_bytes,
+            form,
+        } = request
+        else {
+            return;
+        };
+        let (kit, Some(connection)) = (&mut self.kit, self.slots.get_mut(slot)) else {
+            return;
+        };
+        let item = Item {
+            slot,
+            key: *key,
+            hash,
+            form: *form,
+        };
+        match kit.reserve(&item, set, *value_bytes) {
+            Err(outcome) => {
+                kit.answer_set(&mut self.replies, &item, set.compare.is_some(), outcome);
+                let unread = u64::from(*value_bytes) + BodyEnd::BYTES as u64;
+                connection.decoder.swallow(unread);
+            }
+            Ok(mut reservation) => {
+                let written = reservation.write(rest);
+                rest = rest.get(written..).unwrap_or_default();
+                let full = reservation.is_full();
+                connection.body = Body::new(&mut kit.pool, request, reservation);
+                if full && let Some(body) = &mut connection.body {
+                    let (taken, state) = body.end.feed(rest);
+                    rest = rest.get(taken..).unwrap_or_default();
+                    connection.hold(&mut kit.pool, rest, true);
+                    if state != BodyEndState::Incomplete {
+                        self.end_large_set(slot, state == BodyEndState::Right);
+                    }
+                    return;
+                }
+            }
+        }
+        connection.hold(&mut kit.pool, rest, true);
+    }
+
+    /// Publishes a large value that is complete.
+    fn end_large_set(&mut self, slot: usize, right: bool) {
+        let (kit, Some(connection)) = (&mut self.kit, self.slots.get_mut(slot)) else {
+            return;
+        };
+        let Some(body) = connection.body.take() else {
+            return;
+        };
+        let Kit {
+            store,
+            writer,
+            now,
+            pool,
+            counts,
+            ..
+        } = kit;
+        let replies = &mut self.replies;
+        body.finish(pool, |reservation, key, form, compares| {
+            if right {
+                let outcome = store.commit(writer, *now, reservation);
+                count_set(counts, compares, outcome);
+                replies.write(slot, |sink| encode::set(sink, &key, &form, outcome));
+            } else {
+                counts.add(Count::CmdSet, 1);
+                replies.write(slot, |sink| encode::bad_data_chunk(sink, &form));
+            }
+        });
+    }
+}
+
+impl Kit {
+    #[inline]
+    fn run_item(
+        &mut self,
+        replies: &mut Replies,
+        item: &Item<'_>,
+        operation: &Operation,
+        value: &[u8],
+    ) {
+        if matches!(item.form, Form::Meta(_) | Form::Debug) {
+            self.counts.add(Count::CmdMeta, 1);
+        }
+        match operation {
+            Operation::Get(get) => self.get(replies, item, get),
+            Operation::Set(set) => self.set(replies, item, set, value),
+            Operation::Delete(delete) => self.delete(replies, item, delete),
+            Operation::Arithmetic(arithmetic) => self.arithmetic(replies, item, arithmetic),
+        }
+    }
+
+    #[inline]
+    fn get(&mut self, replies: &mut Replies, item: &Item<'_>, get: &Get) {
+        let key = item.key.resolve(&mut self.scratch);
+        let hide_cas = !self.shared.config.cas;
+        let found = replies.write(item.slot, |sink| {
+            let view = |view: &ItemView<'_>| {
+                sink.truncate(0);
+                let mut status = *view.status();
+                if hide_cas {
+                    status.cas = Cas(0);
+                }
+                if !encode::hit(sink, &item.key, &item.form, &status) {
+                    return Found::Whole;
+                }
+                if view.value_bytes() > COPY_BYTES_MAX {
+                    return view.lease_value().map_or(Found::Refused, Found::Leased);
+                }
+                let room = sink
+                    .spare()
+                    .get_mut(..view.value_bytes())
+                    .unwrap_or_default();
+                let copied = view.copy_value(0, room);
+                sink.advance(copied);
+                encode::value_end(sink, &item.form);
+                Found::Whole
+            };
+            let found = self
+                .store
+                .get(&mut self.writer, self.now, key, item.hash, get, view);
+            match found {
+                None => {
+                    sink.truncate(0);
+                    encode::miss(sink, &item.key, &item.form);
+                }
+                Some(Found::Refused) => {
+                    sink.truncate(0);
+                    encode::error(sink, Refusal::OutOfMemoryGet);
+                }
+                Some(Found::Whole | Found::Leased(_)) => {}
+            }
+            found
+        });
+        self.count_get(item, get, found.is_some());
+        match found {
+            Some(Found::Leased(lease)) => {
+                replies.lease(item.slot, lease);
+                replies.write(item.slot, |sink| encode::value_end(sink, &item.form));
+            }
+            Some(Found::Refused) => {
+                self.counts.add(Count::ReplyNoMemory, 1);
+                self.lease_refused = true;
+            }
+            Some(Found::Whole) | None => {}
+        }
+    }
+
+    #[inline]
+    fn count_get(&mut self, item: &Item<'_>, get: &Get, hit: bool) {
+        // `touch` is a read that shows nothing; the other reads that touch count as both.
+        let touches = get.touch.is_some();
+        if !matches!(item.form, Form::Line { .. }) {
+            self.counts.add(Count::CmdGet, 1);
+        }
+        let count = match (touches, hit) {
+            (false, true) => Count::GetHits,
+            (false, false) => Count::GetMisses,
+            (true, true) => Count::TouchHits,
+            (true, false) => Count::TouchMisses,
+        };
+        self.counts.add(count, 1);
+        self.counts.add(Count::CmdTouch, u64::from(touches));
+        self.note_key(item, KeyEvent::Get { hit });
+    }
+
+    fn set(&mut self, replies: &mut Replies, item: &Item<'_>, set: &Set, value: &[u8]) {
+        self.note_key(item, KeyEvent::Set);
+        let key = item.key.resolve(&mut self.scratch);
+        let outcome = self
+            .store
+            .set(&mut self.writer, self.now, key, item.hash, set, value);
+        self.answer_set(replies, item, set.compare.is_some(), outcome);
+    }
+
+    fn reserve(
+        &mut self,
+        item: &Item<'_>,
+        set: &Set,
+        value_bytes: u32,
+    ) -> Result<curtail_store::Reservation, SetOutcome> {
+        if matches!(item.form, Form::Meta(_)) {
+            self.counts.add(Count::CmdMeta, 1);
+        }
+        self.note_key(item, KeyEvent::Set);
+        let key = item.key.resolve(&mut self.scratch);
+        let (writer, bytes) = (&mut self.writer, value_bytes as usize);
+        self.store
+            .reserve(writer, self.now, key, item.hash, set, bytes)
+    }
+
+    fn answer_set(
+        &mut self,
+        replies: &mut Replies,
+        item: &Item<'_>,
+        compares: bool,
+        outcome: SetOutcome,
+    ) {
+        count_set(&mut self.counts, compares, outcome);
+        replies.write(item.slot, |sink| {
+            encode::set(sink, &item.key, &item.form, outcome)
+        });
+    }
+
+    /// A write above the limit also removes what is there: the client wanted it gone.
+    fn refuse_too_large(&mut self, replies: &mut Replies, item: &Item<'_>, set: &Set) {
+        if set.mode == curtail_types::SetMode::Set && set.compare.is_none() {
+            let key = item.key.resolve(&mut self.scratch);
+            let delete = Delete::default();
+            self.store
+                .delete(&mut self.writer, self.now, key, item.hash, &delete);
+        }
+        self.counts.add(Count::StoreTooLarge, 1);
+        let outcome = SetOutcome::TooLarge;
+        replies.write(item.slot, |sink| {
+            encode::set(sink, &item.key, &item.form, outcome)
+        });
+    }
+
+    fn delete(&mut self, replies: &mut Replies, item: &Item<'_>, delete: &Delete) {
+        let key = item.key.resolve(&mut self.scratch);
+        let outcome = self
+            .store
+            .delete(&mut self.writer, self.now, key, item.hash, delete);
+        match outcome {
+            DeleteOutcome::Deleted => self.counts.add(Count::DeleteHits, 1),
+            DeleteOutcome::NotFound => self.counts.add(Count::DeleteMisses, 1),
+            DeleteOutcome::Exists | DeleteOutcome::OutOfMemory => {}
+        }
+        self.note_key(item, KeyEvent::Delete);
+        replies.write(item.slot, |sink| {
+            encode::delete(sink, &item.key, &item.form, outcome)
+        });
+    }
+
+    fn arithmetic(&mut self, replies: &mut Replies, item: &Item<'_>, arithmetic: &Arithmetic) {
+        let key = item.key.resolve(&mut self.scratch);
+        let mut outcome =
+            self.store
+                .arithmetic(&mut self.writer, self.now, key, item.hash, arithmetic);
+        let (hits, misses) = match arithmetic.direction {
+            Direction::Increment => (Count::IncrHits, Count::IncrMisses),
+            Direction::Decrement => (Count::DecrHits, Count::DecrMisses),
+        };
+        match &mut outcome {
+            ArithmeticOutcome::Counted { status, .. } => {
+                self.counts.add(hits, 1);
+                if !self.shared.config.cas {
+                    status.cas = Cas(0);
+                }
+            }
+            ArithmeticOutcome::NotFound => self.counts.add(misses, 1),
+            _ => {}
+        }
+        replies.write(item.slot, |sink| {
+            encode::arithmetic(sink, &item.key, &item.form, &outcome);
+        });
+    }
+
+    #[inline]
+    fn note_key(&mut self, item: &Item<'_>, event: KeyEvent) {
+        if self.detail {
+            let key = item.key.resolve(&mut self.scratch);
+            self.shared.prefixes.count(key.bytes(), event);
+        }
+    }
+}
+
+fn count_set(counts: &mut crate::counts::Counts, compares: bool, outcome: SetOutcome) {
+    counts.add(Count::CmdSet, 1);
+    let count = match (outcome, compares) {
+        (SetOutcome::TooLarge, _) => Count::StoreTooLarge,
+        (SetOutcome::OutOfMemory, _) => Count::StoreNoMemory,
+        (SetOutcome::Stored(_), true) => Count::CasHits,
+        (SetOutcome::Exists, true) => Count::CasBadval,
+        (SetOutcome::NotFound, true) => Count::CasMisses,
+        _ => return,
+    };
+    counts.add(count, 1);
+}

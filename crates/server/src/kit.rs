@@ -1,0 +1,55 @@
+//! What a worker works with: time, the store, buffers, counters. Kept apart from the connections,
+//! so that one of them can be changed while these are used.
+
+use std::sync::Arc;
+
+use curtail_codec::memcached::{KeyScratch, Limits, Request, WireKey};
+use curtail_store::{Store, Writer};
+use curtail_types::{KeyHash, Now};
+
+use crate::{
+    batch::{Entry, Work},
+    buffers::BufferPool,
+    counts::Counts,
+    shared::Shared,
+};
+
+/// What a worker works with.
+pub(crate) struct Kit {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) writer: Writer,
+    /// The time of this turn.
+    pub(crate) now: Now,
+    pub(crate) limits: Limits,
+    pub(crate) pool: BufferPool,
+    pub(crate) counts: Counts,
+    pub(crate) scratch: KeyScratch,
+    /// Whether `stats detail` counts in this turn.
+    pub(crate) detail: bool,
+    /// A large value could not be leased in this turn: slow readers hold too much.
+    pub(crate) lease_refused: bool,
+}
+
+/// The longest value that is received together with its command; a longer one goes straight into
+/// the store. Low, so that little is copied and little held; above the store's own bound for
+/// copying, so that no small write takes the longer way.
+pub(crate) const INLINE_VALUE_BYTES_MAX: u32 = 4096;
+
+impl Kit {
+    /// The hash of a request's key; asks the memory for its buckets on the way.
+    #[inline]
+    pub(crate) fn hash(&mut self, key: &WireKey<'_>) -> KeyHash {
+        let hash = self.store.hash(key.resolve(&mut self.scratch).bytes());
+        self.store.prefetch(hash);
+        hash
+    }
+
+    /// Asks the memory for the item that a request is about.
+    #[inline]
+    pub(crate) fn prefetch_item(&self, entry: &Entry<'_>) {
+        if let Work::Request(Request::Item { .. }) = entry.work {
+            self.store.prefetch_item(entry.hash);
+        }
+    }
+}

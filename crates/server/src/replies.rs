@@ -1,0 +1,158 @@
+//! The replies of one turn: small ones side by side in one piece of memory, large values leased
+//! where they lie.
+//!
+//! ```text
+//!  area    [ VA 3\r\nabc\r\n | EN\r\n | VA 70000\r\n | \r\n ]
+//!  pieces    conn 4: area 0..15      conn 9: area 15..30, lease, area 30..32
+//! ```
+//!
+//! Executing fills it in request order; the reply stage sends each connection its pieces with one
+//! call and the memory is used again in the next turn. What the kernel does not take is copied out
+//! to the connection ([`crate::unsent`]), so nothing here outlives the turn.
+//!
+//! Invariant: the pieces of one connection stand in the order in which it must receive them.
+
+use curtail_codec::memcached::Sink;
+use curtail_store::ValueLease;
+
+/// All replies of a turn, in order.
+#[derive(Debug)]
+pub(crate) struct Replies {
+    area: Box<[u8]>,
+    used: usize,
+    pieces: Vec<Piece>,
+}
+
+/// A part of a connection's reply.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// The slot of the connection it goes to.
+    pub(crate) slot: usize,
+    /// What it is.
+    pub(crate) content: Content,
+}
+
+/// Where the bytes of a piece are.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// In the area of [`Replies`].
+    Area {
+        /// First byte.
+        start: usize,
+        /// One past the last byte.
+        end: usize,
+    },
+    /// In the store.
+    Lease(ValueLease),
+    /// In memory of their own: the long reports of administration commands.
+    Owned(Box<[u8]>),
+}
+
+/// Bytes of small replies that a turn can gather; executing pauses to send when they are used up.
+const AREA_BYTES: usize = 256 << 10;
+
+/// Pieces to expect in a turn; more are possible and grow the list once.
+const PIECES_EXPECTED: usize = 1024;
+
+impl Replies {
+    pub(crate) fn new() -> Self {
+        Self {
+            area: vec![0; AREA_BYTES].into_boxed_slice(),
+            used: 0,
+            pieces: Vec::with_capacity(PIECES_EXPECTED),
+        }
+    }
+
+    /// Room left for small replies, in bytes.
+    #[inline]
+    pub(crate) fn remaining(&self) -> usize {
+        self.area.len() - self.used
+    }
+
+    /// Has `write` fill the room that is left with (a part of) the reply to the connection in
+    /// `slot`.
+    #[inline]
+    pub(crate) fn write<T>(&mut self, slot: usize, write: impl FnOnce(&mut Sink<'_>) -> T) -> T {
+        let start = self.used;
+        let mut sink = Sink::new(self.area.get_mut(start..).unwrap_or_default());
+        let result = write(&mut sink);
+        assert!(!sink.overflowed(), "a reply is longer than its bound");
+        let end = start + sink.len();
+        self.used = end;
+        if end > start {
+            self.note(slot, start, end);
+        }
+        result
+    }
+
+    /// Adds a value that lies in the store.
+    pub(crate) fn lease(&mut self, slot: usize, lease: ValueLease) {
+        let content = Content::Lease(lease);
+        self.pieces.push(Piece { slot, content });
+    }
+
+    /// Adds bytes in memory of their own.
+    pub(crate) fn owned(&mut self, slot: usize, bytes: Vec<u8>) {
+        let content = Content::Owned(bytes.into_boxed_slice());
+        self.pieces.push(Piece { slot, content });
+    }
+
+    /// Everything gathered so far: the area and the pieces. Call [`Replies::clear`] afterwards.
+    pub(crate) fn take(&mut self) -> (&[u8], &mut Vec<Piece>) {
+        (
+            self.area.get(..self.used).unwrap_or_default(),
+            &mut self.pieces,
+        )
+    }
+
+    /// Starts over.
+    pub(crate) fn clear(&mut self) {
+        self.pieces.clear();
+        self.used = 0;
+    }
+
+    #[inline]
+    fn note(&mut self, slot: usize, start: usize, end: usize) {
+        if let Some(Piece {
+            slot: last_slot,
+            content: Content::Area { end: last_end, .. },
+        }) = self.pieces.last_mut()
+            && *last_slot == slot
+            && *last_end == start
+        {
+            *last_end = end;
+            return;
+        }
+        let content = Content::Area { start, end };
+        self.pieces.push(Piece { slot, content });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_of_one_connection_become_one_piece() {
+        let mut replies = Replies::new();
+        replies.write(4, |sink| sink.push(b"one "));
+        replies.write(4, |sink| sink.push(b"two"));
+        replies.write(9, |_| ());
+        replies.write(9, |sink| sink.push(b"three"));
+        replies.owned(9, b"four".to_vec());
+        replies.write(9, |sink| sink.push(b"five"));
+        let (area, pieces) = replies.take();
+        assert_eq!(area, b"one twothreefive");
+        let shape: Vec<(usize, usize)> = pieces
+            .iter()
+            .map(|piece| match &piece.content {
+                Content::Area { start, end } => (piece.slot, end - start),
+                Content::Owned(bytes) => (piece.slot, bytes.len()),
+                Content::Lease(_) => (piece.slot, 0),
+            })
+            .collect();
+        assert_eq!(shape, [(4, 7), (9, 5), (9, 4), (9, 4)]);
+        replies.clear();
+        assert_eq!(replies.remaining(), AREA_BYTES);
+    }
+}

@@ -1,0 +1,106 @@
+//! Reply: one send per connection, and what follows from how far it came.
+
+use crate::{
+    counts::Count,
+    replies::{Content, Piece},
+    sync::Relaxed,
+    unsent::{Progress, send_pieces},
+    worker::Worker,
+};
+
+impl Worker {
+    /// Sends everything that was answered so far. Usually called once, at the end of the turn; in
+    /// between when the memory for replies is used up.
+    pub(crate) fn reply(&mut self) {
+        // Whoever sees a reply must find it counted.
+        self.publish_counts();
+        let (area, pieces) = self.replies.take();
+        for run in pieces.chunk_by_mut(|a, b| a.slot == b.slot) {
+            let Some(slot) = run.first().map(|piece| piece.slot) else {
+                continue;
+            };
+            let Some(connection) = self.slots.get_mut(slot) else {
+                continue;
+            };
+            let mut taken = 0;
+            if connection.unsent.is_empty() && connection.writable {
+                let progress;
+                (taken, progress) = send_pieces(&mut connection.stream, area, run);
+                self.kit.counts.add(Count::Sends, 1);
+                self.kit.counts.add(Count::BytesWritten, taken as u64);
+                match progress {
+                    Progress::All => continue,
+                    Progress::More => {}
+                    Progress::Full => connection.writable = false,
+                    Progress::Broken => {
+                        self.broken.push(slot);
+                        continue;
+                    }
+                }
+            }
+            let rest = run.iter_mut().map(take_piece);
+            connection
+                .unsent
+                .keep(&mut self.kit.pool, area, rest, taken);
+        }
+        self.replies.clear();
+        while let Some(slot) = self.broken.pop() {
+            self.close(slot);
+        }
+    }
+
+    /// Lines up the connections that had their turn and want another one, and closes those that
+    /// are done with.
+    pub(crate) fn finish_turn(&mut self) {
+        while let Some(slot) = self.served.pop() {
+            let Some(connection) = self.slots.get_mut(slot) else {
+                continue;
+            };
+            if connection.closing && connection.unsent.is_empty() {
+                self.close(slot);
+                continue;
+            }
+            connection.show_waiting();
+            self.slots.queue(slot);
+        }
+        if std::mem::take(&mut self.kit.lease_refused) {
+            self.close_slowest_reader();
+        }
+    }
+
+    /// Leases are capped, so one client that does not read could keep all others from large values:
+    /// the one that holds most has to go.
+    fn close_slowest_reader(&mut self) {
+        let slowest = self
+            .slots
+            .used()
+            .map(|(slot, connection)| (connection.unsent.leased_bytes(), slot))
+            .max();
+        if let Some((1.., slot)) = slowest {
+            self.kit.counts.add(Count::SlowReadersClosed, 1);
+            self.close(slot);
+        }
+    }
+
+    fn publish_counts(&self) {
+        let Some(face) = self.kit.shared.workers.get(self.index) else {
+            return;
+        };
+        face.counts.publish(&self.kit.counts);
+        let (bytes, bytes_used) = self.kit.pool.bytes();
+        let count = self.kit.pool.buffers_out() as u64;
+        face.buffers.count.store(count, Relaxed);
+        face.buffers.bytes.store(bytes as u64, Relaxed);
+        let unused = bytes - bytes_used;
+        face.buffers.bytes_unused.store(unused as u64, Relaxed);
+    }
+}
+
+/// Moves a piece out of the turn's list, which is about to be cleared.
+fn take_piece(piece: &mut Piece) -> Piece {
+    let nothing = Content::Area { start: 0, end: 0 };
+    Piece {
+        slot: piece.slot,
+        content: std::mem::replace(&mut piece.content, nothing),
+    }
+}

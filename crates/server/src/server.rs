@@ -1,0 +1,333 @@
+//! Starting and stopping a server.
+//!
+//! ```text
+//!  main thread            acceptor             worker 0..n-1          (admin)
+//!  start, wait for  --->  accept, place  --->  turn after turn         /metrics
+//!  signals, stop
+//! ```
+
+use std::{
+    io,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    thread::{self, JoinHandle},
+};
+
+use curtail_runtime::{
+    BindError, Clock, ControlEvent, Listener, Poller, SocketOptions, bind_tcp, bind_unix,
+};
+use curtail_store::{Store, StoreConfig, StoreError};
+use curtail_types::{HashSeed, Now, WriterId};
+
+use crate::{
+    acceptor::{self, Acceptor, name_of},
+    config::Config,
+    counts::Counts,
+    logins::{Logins, LoginsError},
+    prefixes::Prefixes,
+    registry::Registry,
+    shared::{Doors, Shared, WorkerFace},
+    sync::{AtomicBool, AtomicU8, Relaxed, lock},
+    worker::{self, Worker},
+};
+
+/// A running server.
+pub struct Server {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    addresses: Vec<SocketAddr>,
+    names: Vec<String>,
+    restored: Restored,
+}
+
+/// What became of the contents saved by an earlier process.
+#[derive(Debug)]
+pub enum Restored {
+    /// None were asked for, or there was no file.
+    Nothing,
+    /// So many items are back.
+    Items(u64),
+    /// The file is of no use; the server started empty.
+    Failed(StoreError),
+}
+
+/// Why a server could not be started; each says what an operator can do.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// It cannot listen at the address or path named.
+    Bind(String, BindError),
+    /// It was told to listen nowhere.
+    NoAddress,
+    /// The memory limits do not work out.
+    Store(StoreError),
+    /// The authentication file is of no use.
+    Logins(LoginsError),
+    /// The system refused threads, descriptors or randomness.
+    System(io::Error),
+}
+
+/// Room for a worker's stack: nothing on the path of a request recurses.
+const STACK_BYTES: usize = 512 << 10;
+
+impl Server {
+    /// Starts a server. `ask` is called, from any thread, when a client sends `shutdown`.
+    ///
+    /// # Errors
+    /// Anything that keeps it from answering; nothing keeps running then.
+    pub fn start(
+        config: Config,
+        ask: impl Fn(ControlEvent) + Send + Sync + 'static,
+    ) -> Result<Self, StartError> {
+        let listeners = listen(&config)?;
+        let clock = Clock::start();
+        let started = clock.now();
+        let (store, restored) = open_store(&config, started)?;
+        let logins = config.auth_file.as_deref().map(Logins::read);
+        let logins = logins.transpose().map_err(StartError::Logins)?;
+        let (door_poller, worker_pollers) =
+            open_pollers(config.workers).map_err(StartError::System)?;
+        let wake_door = door_poller.waker(acceptor::WAKER);
+        let faces: io::Result<_> = worker_pollers
+            .iter()
+            .map(|poller| Ok(WorkerFace::new(poller.waker(worker::WAKER)?)))
+            .collect();
+        let shared = Arc::new(Shared {
+            store: Arc::new(store),
+            clock,
+            started,
+            registry: Registry::default(),
+            workers: faces.map_err(StartError::System)?,
+            doors: Doors::new(wake_door.map_err(StartError::System)?),
+            prefixes: Prefixes::new(config.detail, config.prefix_delimiter),
+            logins: Mutex::new(logins.map(Arc::new)),
+            baseline: Mutex::new(Counts::new()),
+            verbosity: AtomicU8::new(config.verbosity),
+            stopping: AtomicBool::new(false),
+            ask: Box::new(ask),
+            config,
+        });
+        let mut server = Self {
+            addresses: listeners.iter().filter_map(Listener::tcp_address).collect(),
+            names: listeners.iter().map(name_of).collect(),
+            shared,
+            threads: Vec::new(),
+            restored,
+        };
+        server
+            .spawn(door_poller, worker_pollers, listeners)
+            .map_err(StartError::System)?;
+        Ok(server)
+    }
+
+    fn spawn(
+        &mut self,
+        door_poller: Poller,
+        worker_pollers: Vec<Poller>,
+        listeners: Vec<Listener>,
+    ) -> io::Result<()> {
+        let cpus = cpus_to_pin(&self.shared.config);
+        for (index, poller) in worker_pollers.into_iter().enumerate() {
+            let writer_id = WriterId(u16::try_from(index).unwrap_or(u16::MAX));
+            let writer = self.shared.store.writer(writer_id);
+            let worker = Worker::new(index, Arc::clone(&self.shared), writer, poller);
+            let cpu = cpus.get(index).copied();
+            self.spawn_thread(format!("worker-{index}"), move || {
+                if let Some(cpu) = cpu {
+                    // Running elsewhere is only slower.
+                    let _ = curtail_runtime::pin_current_thread(cpu);
+                }
+                worker.run();
+            })?;
+        }
+        let mut acceptor = Acceptor::new(Arc::clone(&self.shared), door_poller, listeners);
+        acceptor.watch().map_err(|error| error.0)?;
+        self.spawn_thread("acceptor".to_owned(), move || acceptor.run())
+    }
+
+    fn spawn_thread(
+        &mut self,
+        name: String,
+        run: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
+        let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES);
+        self.threads.push(thread.spawn(run)?);
+        Ok(())
+    }
+
+    /// The TCP addresses it listens on, with the ports that the kernel chose.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Everything it listens on, for people.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// What became of the contents saved by an earlier process.
+    pub fn restored(&self) -> &Restored {
+        &self.restored
+    }
+
+    /// Reads the authentication file again. On an error the old one stays in force. Clients that
+    /// are logged in stay so.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub fn reload(&self) -> Result<(), LoginsError> {
+        if let Some(path) = &self.shared.config.auth_file {
+            let logins = Logins::read(path)?;
+            *lock(&self.shared.logins) = Some(Arc::new(logins));
+        }
+        Ok(())
+    }
+
+    /// Stops: no new connections, what is in flight is answered, all connections are closed. Takes
+    /// two seconds at most.
+    pub fn stop(mut self) -> Stopped {
+        self.shut();
+        Stopped {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+
+    fn shut(&mut self) {
+        self.shared.stopping.store(true, Relaxed);
+        self.shared.doors.waker.wake();
+        self.shared
+            .workers
+            .iter()
+            .for_each(|worker| worker.waker.wake());
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shut();
+    }
+}
+
+/// A server that has stopped and still has its contents.
+pub struct Stopped {
+    shared: Arc<Shared>,
+}
+
+impl Stopped {
+    /// Saves the contents where the configuration says, and returns where that was; `None` when it
+    /// says nothing.
+    ///
+    /// # Errors
+    /// The disk is full, or the file cannot be written; nothing is left behind then.
+    pub fn save(&self) -> Result<Option<PathBuf>, StoreError> {
+        let Some(path) = self.shared.config.memory_file.clone() else {
+            return Ok(None);
+        };
+        self.shared.store.save(&path, self.shared.clock.now())?;
+        Ok(Some(path))
+    }
+}
+
+fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
+    let mut listeners = Vec::new();
+    let options = SocketOptions {
+        backlog: config.backlog,
+    };
+    for listen in &config.listen {
+        match bind_tcp(listen.address, options) {
+            Ok(listener) => listeners.push(listener),
+            Err(BindError::NotHere(_)) if listen.optional => {}
+            Err(error) => return Err(StartError::Bind(listen.address.to_string(), error)),
+        }
+    }
+    if let Some(unix) = &config.unix {
+        let listener = bind_unix(&unix.path, unix.mode, config.backlog)
+            .map_err(|error| StartError::Bind(unix.path.display().to_string(), error))?;
+        listeners.push(listener);
+    }
+    if listeners.is_empty() && !config.listen.is_empty() {
+        return Err(StartError::NoAddress);
+    }
+    Ok(listeners)
+}
+
+fn open_pollers(workers: usize) -> io::Result<(Poller, Vec<Poller>)> {
+    let workers: io::Result<_> = (0..workers).map(|_| Poller::new()).collect();
+    Ok((Poller::new()?, workers?))
+}
+
+/// Restores what was saved, or starts empty. The file is removed once it is read: contents that
+/// have aged since must not come back after a crash.
+fn open_store(config: &Config, now: Now) -> Result<(Store, Restored), StartError> {
+    let store_config = StoreConfig {
+        memory_bytes_max: config.memory_bytes_max,
+        item_bytes_max: config.item_bytes_max,
+        evict: config.evict,
+        hash_seed: random_seed().map_err(StartError::System)?,
+        writers_max: config.workers,
+        huge_pages: config.huge_pages,
+        ..StoreConfig::default()
+    };
+    let saved = config.memory_file.as_deref().filter(|path| path.exists());
+    let restored = saved.map(|path| {
+        let store = Store::restore(path, store_config.clone(), now)?;
+        std::fs::remove_file(path).map_err(StoreError::File)?;
+        Ok(store)
+    });
+    match restored {
+        Some(Ok(store)) => {
+            let items = store.counters().items_now;
+            Ok((store, Restored::Items(items)))
+        }
+        Some(Err(error)) => {
+            let store = Store::new(store_config).map_err(StartError::Store)?;
+            Ok((store, Restored::Failed(error)))
+        }
+        None => {
+            let store = Store::new(store_config).map_err(StartError::Store)?;
+            Ok((store, Restored::Nothing))
+        }
+    }
+}
+
+/// A seed that nobody outside can guess.
+fn random_seed() -> io::Result<HashSeed> {
+    let mut bytes = [0; 16];
+    io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
+    let (low, high) = bytes.split_at(8);
+    let word = |half: &[u8]| {
+        half.iter()
+            .fold(0, |word, &byte| word << 8 | u64::from(byte))
+    };
+    Ok(HashSeed([word(low), word(high)]))
+}
+
+/// The processors that workers keep to, one each; none when there are fewer than workers, because
+/// then the kernel knows better.
+fn cpus_to_pin(config: &Config) -> Vec<usize> {
+    let cpus = curtail_runtime::cpus_allowed();
+    if config.pin && config.workers <= cpus.len().min(curtail_runtime::cpus_usable()) {
+        cpus
+    } else {
+        Vec::new()
+    }
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bind(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            Self::NoAddress => write!(f, "none of the addresses can be listened on"),
+            Self::Store(error) => write!(f, "{error}"),
+            Self::Logins(error) => write!(f, "{error}"),
+            Self::System(error) => write!(f, "the system refused: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}

@@ -1,0 +1,149 @@
+//! What all threads of a server share: settings, the store, and counters to read.
+//!
+//! Nothing here is touched per request but the store; a worker looks at the rest once per turn or
+//! when an administration command asks.
+
+use std::sync::{Arc, Mutex};
+
+use curtail_runtime::{Clock, ControlEvent, PeerAddress, Stream, Waker};
+use curtail_store::Store;
+use curtail_types::Now;
+
+use crate::{
+    config::Config,
+    counts::{Counts, PublishedCounts},
+    logins::Logins,
+    prefixes::Prefixes,
+    registry::Registry,
+    sync::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Relaxed, lock},
+    turns::TurnTimes,
+};
+
+/// What all threads of a server share.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) store: Arc<Store>,
+    pub(crate) clock: Clock,
+    pub(crate) started: Now,
+    pub(crate) registry: Registry,
+    pub(crate) workers: Vec<WorkerFace>,
+    pub(crate) doors: Doors,
+    pub(crate) prefixes: Prefixes,
+    pub(crate) logins: Mutex<Option<Arc<Logins>>>,
+    /// Where each `stats` number stood at the last `stats reset`.
+    pub(crate) baseline: Mutex<Counts>,
+    pub(crate) verbosity: AtomicU8,
+    /// No new connection is taken and the workers finish.
+    pub(crate) stopping: AtomicBool,
+    /// Whom to ask when a client sends `shutdown`.
+    pub(crate) ask: Box<dyn Fn(ControlEvent) + Send + Sync>,
+}
+
+/// What others see of a worker, and how they reach it.
+#[derive(Debug)]
+pub(crate) struct WorkerFace {
+    pub(crate) counts: PublishedCounts,
+    pub(crate) turns: TurnTimes,
+    /// Connections it has, the ones in its inbox included.
+    pub(crate) connections: AtomicUsize,
+    pub(crate) buffers: BufferGauges,
+    pub(crate) inbox: Mutex<Vec<Newcomer>>,
+    pub(crate) waker: Waker,
+}
+
+/// What a worker's buffers take, as of its last turn.
+#[derive(Debug, Default)]
+pub(crate) struct BufferGauges {
+    pub(crate) count: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) bytes_unused: AtomicU64,
+}
+
+/// A connection on its way from the acceptor to its worker.
+#[derive(Debug)]
+pub(crate) struct Newcomer {
+    pub(crate) stream: Stream,
+    pub(crate) peer: PeerAddress,
+    pub(crate) listener: Arc<str>,
+}
+
+/// What the acceptor counts.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    pub(crate) connections_now: AtomicUsize,
+    pub(crate) connections_most: AtomicUsize,
+    pub(crate) connections_total: AtomicU64,
+    pub(crate) rejected: AtomicU64,
+    pub(crate) accepting: AtomicBool,
+    pub(crate) disabled_count: AtomicU64,
+    pub(crate) disabled_us: AtomicU64,
+    pub(crate) waker: Waker,
+}
+
+impl Doors {
+    pub(crate) fn new(waker: Waker) -> Self {
+        Self {
+            connections_now: AtomicUsize::new(0),
+            connections_most: AtomicUsize::new(0),
+            connections_total: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
+            accepting: AtomicBool::new(true),
+            disabled_count: AtomicU64::new(0),
+            disabled_us: AtomicU64::new(0),
+            waker,
+        }
+    }
+
+    /// A connection was closed: there is room for another.
+    pub(crate) fn leave(&self) {
+        self.connections_now.fetch_sub(1, Relaxed);
+        if !self.accepting.load(Relaxed) {
+            self.waker.wake();
+        }
+    }
+}
+
+impl WorkerFace {
+    pub(crate) fn new(waker: Waker) -> Self {
+        Self {
+            counts: PublishedCounts::new(),
+            turns: TurnTimes::new(),
+            connections: AtomicUsize::new(0),
+            buffers: BufferGauges::default(),
+            inbox: Mutex::default(),
+            waker,
+        }
+    }
+}
+
+impl Shared {
+    /// The counts of all workers since the start.
+    pub(crate) fn counts_total(&self) -> Counts {
+        let mut total = Counts::new();
+        for worker in &self.workers {
+            total.add_all(&worker.counts.read());
+        }
+        total
+    }
+
+    /// The counts of all workers since the last `stats reset`.
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts_total().since(&lock(&self.baseline))
+    }
+
+    /// Starts `stats` over.
+    pub(crate) fn reset_counts(&self) {
+        *lock(&self.baseline) = self.counts_total();
+        self.store.reset_counters();
+        self.prefixes.clear();
+        self.doors.connections_total.store(0, Relaxed);
+        self.doors.rejected.store(0, Relaxed);
+        self.doors.disabled_count.store(0, Relaxed);
+        self.workers.iter().for_each(|worker| worker.turns.reset());
+    }
+
+    /// Who may log in, if a login is needed.
+    pub(crate) fn logins(&self) -> Option<Arc<Logins>> {
+        lock(&self.logins).clone()
+    }
+}

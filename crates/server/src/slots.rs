@@ -1,0 +1,91 @@
+//! The connections of one worker, by slot number, and the order in which they get their turn.
+
+use std::collections::VecDeque;
+
+use crate::connection::Connection;
+
+/// The connections of a worker. A slot's number is the token under which its socket is watched.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    connections: Vec<Option<Box<Connection>>>,
+    free: Vec<usize>,
+    ready: VecDeque<usize>,
+}
+
+impl Slots {
+    /// One past the highest slot.
+    pub(crate) fn end(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// The slot that the next connection will get.
+    pub(crate) fn next_slot(&mut self) -> usize {
+        if self.free.is_empty() {
+            self.free.push(self.connections.len());
+            self.connections.push(None);
+        }
+        self.free.last().copied().unwrap_or_default()
+    }
+
+    /// Puts a connection into [`Slots::next_slot`].
+    pub(crate) fn insert(&mut self, connection: Connection) {
+        let slot = self.next_slot();
+        self.free.pop();
+        if let Some(place) = self.connections.get_mut(slot) {
+            *place = Some(Box::new(connection));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, slot: usize) -> Option<&mut Connection> {
+        self.connections.get_mut(slot)?.as_deref_mut()
+    }
+
+    /// Takes the connection out of its slot and out of the line.
+    pub(crate) fn remove(&mut self, slot: usize) -> Option<Box<Connection>> {
+        let connection = self.connections.get_mut(slot)?.take()?;
+        if connection.queued {
+            self.ready.retain(|&queued| queued != slot);
+        }
+        self.free.push(slot);
+        Some(connection)
+    }
+
+    /// Whether any connection waits for its turn.
+    pub(crate) fn any_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// How many wait for their turn.
+    pub(crate) fn ready_count(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Queues the connection if there is something to do for it and it does not wait already.
+    #[inline]
+    pub(crate) fn queue(&mut self, slot: usize) {
+        if let Some(Some(connection)) = self.connections.get_mut(slot)
+            && !connection.queued
+            && connection.wants_turn()
+        {
+            connection.queued = true;
+            self.ready.push_back(slot);
+        }
+    }
+
+    /// The first in line, which then has its turn.
+    #[inline]
+    pub(crate) fn next_ready(&mut self) -> Option<usize> {
+        let slot = self.ready.pop_front()?;
+        if let Some(connection) = self.get_mut(slot) {
+            connection.queued = false;
+        }
+        Some(slot)
+    }
+
+    /// All slots that are in use.
+    pub(crate) fn used(&self) -> impl Iterator<Item = (usize, &Connection)> {
+        let places = self.connections.iter().enumerate();
+        places.filter_map(|(slot, place)| Some((slot, place.as_deref()?)))
+    }
+}

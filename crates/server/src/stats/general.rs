@@ -1,0 +1,196 @@
+//! Plain `stats`: memcached's 83 names, in its order.
+
+use curtail_runtime::ProcessUsage;
+use curtail_store::{MemoryReport, StoreCounters};
+use curtail_types::Now;
+
+use super::{Report, VERSION};
+use crate::{
+    counts::{Count, Counts},
+    shared::Shared,
+    sync::{AtomicU64, Relaxed},
+};
+
+/// Names whose number counts a part of memcached that does not exist here.
+const REASSIGN: [&str; 8] = [
+    "slab_reassign_rescues",
+    "slab_reassign_chunk_rescues",
+    "slab_reassign_evictions_nomem",
+    "slab_reassign_inline_reclaim",
+    "slab_reassign_busy_items",
+    "slab_reassign_busy_deletes",
+    "slab_reassign_running",
+    "slabs_moved",
+];
+
+const LOGGING: [&str; 11] = [
+    "lru_crawler_running",
+    "lru_crawler_starts",
+    "lru_maintainer_juggles",
+    "malloc_fails",
+    "log_worker_dropped",
+    "log_worker_written",
+    "log_watcher_skipped",
+    "log_watcher_sent",
+    "log_watchers",
+    "unexpected_napi_ids",
+    "round_robin_fallback",
+];
+
+/// Counters that stand in a row in the report, under these names.
+const COMMANDS: [(&str, Count); 9] = [
+    ("cmd_get", Count::CmdGet),
+    ("cmd_set", Count::CmdSet),
+    ("cmd_flush", Count::CmdFlush),
+    ("cmd_touch", Count::CmdTouch),
+    ("cmd_meta", Count::CmdMeta),
+    ("get_hits", Count::GetHits),
+    ("get_misses", Count::GetMisses),
+    // `get_expired` and `get_flushed` come from the store and stand behind these.
+    ("", Count::GetHits),
+    ("delete_misses", Count::DeleteMisses),
+];
+
+/// More counters in a row.
+const OUTCOMES: [(&str, Count); 15] = [
+    ("delete_hits", Count::DeleteHits),
+    ("incr_misses", Count::IncrMisses),
+    ("incr_hits", Count::IncrHits),
+    ("decr_misses", Count::DecrMisses),
+    ("decr_hits", Count::DecrHits),
+    ("cas_misses", Count::CasMisses),
+    ("cas_hits", Count::CasHits),
+    ("cas_badval", Count::CasBadval),
+    ("touch_hits", Count::TouchHits),
+    ("touch_misses", Count::TouchMisses),
+    ("store_too_large", Count::StoreTooLarge),
+    ("store_no_memory", Count::StoreNoMemory),
+    ("auth_cmds", Count::AuthCmds),
+    ("auth_errors", Count::AuthErrors),
+    ("idle_kicks", Count::IdleKicks),
+];
+
+/// Plain `stats`.
+pub(crate) fn general(shared: &Shared, now: Now) -> Vec<u8> {
+    let counts = shared.counts();
+    let items = shared.store.counters();
+    let memory = shared.store.memory();
+    let mut report = Report::default();
+    process(&mut report, shared, now);
+    connections(&mut report, shared, &counts);
+    commands(&mut report, &counts, &items);
+    traffic(&mut report, shared, &counts, &memory);
+    for name in REASSIGN.iter().chain(&LOGGING) {
+        report.stat(name, 0);
+    }
+    contents(&mut report, &items);
+    report.end()
+}
+
+fn process(report: &mut Report, shared: &Shared, now: Now) {
+    let ProcessUsage {
+        user_us, system_us, ..
+    } = curtail_runtime::usage();
+    let uptime = now
+        .unix_seconds()
+        .saturating_sub(shared.started.unix_seconds());
+    report.stat("pid", std::process::id());
+    report.stat("uptime", uptime);
+    report.stat("time", now.unix_seconds());
+    report.stat("version", VERSION);
+    report.stat("libevent", "none");
+    report.stat("pointer_size", usize::BITS);
+    report.stat("rusage_user", seconds(user_us));
+    report.stat("rusage_system", seconds(system_us));
+}
+
+fn seconds(us: u64) -> String {
+    format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
+}
+
+fn connections(report: &mut Report, shared: &Shared, counts: &Counts) {
+    let doors = &shared.doors;
+    let gauge = |pick: fn(&crate::shared::BufferGauges) -> &AtomicU64| -> u64 {
+        let read = |worker: &crate::shared::WorkerFace| pick(&worker.buffers).load(Relaxed);
+        shared.workers.iter().map(read).sum()
+    };
+    report.stat("max_connections", shared.config.connections_max);
+    report.stat("curr_connections", doors.connections_now.load(Relaxed));
+    report.stat("total_connections", doors.connections_total.load(Relaxed));
+    report.stat("rejected_connections", doors.rejected.load(Relaxed));
+    report.stat(
+        "connection_structures",
+        doors.connections_most.load(Relaxed),
+    );
+    report.stat("response_obj_oom", counts.get(Count::ReplyNoMemory));
+    report.stat("response_obj_count", 0);
+    report.stat("response_obj_bytes", 0);
+    report.stat("read_buf_count", gauge(|buffers| &buffers.count));
+    report.stat("read_buf_bytes", gauge(|buffers| &buffers.bytes));
+    report.stat(
+        "read_buf_bytes_free",
+        gauge(|buffers| &buffers.bytes_unused),
+    );
+    report.stat("read_buf_oom", counts.get(Count::ReadNoMemory));
+    report.stat(
+        "reserved_fds",
+        RESERVED_PER_WORKER * shared.workers.len() + RESERVED,
+    );
+}
+
+/// Descriptors of the process that are not connections: each worker's poller and waker, and the
+/// acceptor's, the control thread's and the standard ones.
+const RESERVED_PER_WORKER: usize = 2;
+const RESERVED: usize = 8;
+
+fn commands(report: &mut Report, counts: &Counts, items: &StoreCounters) {
+    for (name, count) in COMMANDS {
+        if name.is_empty() {
+            report.stat("get_expired", items.get_expired);
+            report.stat("get_flushed", items.get_flushed);
+        } else {
+            report.stat(name, counts.get(count));
+        }
+    }
+    for (name, count) in OUTCOMES {
+        report.stat(name, counts.get(count));
+    }
+}
+
+fn traffic(report: &mut Report, shared: &Shared, counts: &Counts, memory: &MemoryReport) {
+    let doors = &shared.doors;
+    report.stat("bytes_read", counts.get(Count::BytesRead));
+    report.stat("bytes_written", counts.get(Count::BytesWritten));
+    report.stat("limit_maxbytes", memory.limit);
+    report.stat("accepting_conns", u8::from(doors.accepting.load(Relaxed)));
+    report.stat("listen_disabled_num", doors.disabled_count.load(Relaxed));
+    report.stat(
+        "time_in_listen_disabled_us",
+        doors.disabled_us.load(Relaxed),
+    );
+    report.stat("threads", shared.workers.len());
+    report.stat("conn_yields", counts.get(Count::ConnYields));
+    report.stat("hash_power_level", memory.index_slots.max(1).ilog2());
+    report.stat("hash_bytes", memory.index);
+    report.stat("hash_is_expanding", 0);
+}
+
+fn contents(report: &mut Report, items: &StoreCounters) {
+    report.stat("bytes", items.item_bytes_now);
+    report.stat("curr_items", items.items_now);
+    report.stat("total_items", items.items_total);
+    report.stat("slab_global_page_pool", 0);
+    report.stat("expired_unfetched", items.expired_unfetched);
+    report.stat("evicted_unfetched", items.evicted_unfetched);
+    report.stat("evicted_active", 0);
+    report.stat("evictions", items.evictions);
+    report.stat("reclaimed", items.reclaimed);
+    report.stat("crawler_reclaimed", 0);
+    report.stat("crawler_items_checked", 0);
+    report.stat("lrutail_reflocked", 0);
+    report.stat("moves_to_cold", 0);
+    report.stat("moves_to_warm", 0);
+    report.stat("moves_within_lru", items.moved);
+    report.stat("direct_reclaims", items.direct_reclaims);
+    report.stat("lru_bumps_dropped", 0);
+}

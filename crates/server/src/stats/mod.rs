@@ -1,0 +1,78 @@
+//! The reports of `stats`.
+//!
+//! Names, their number and their order in the plain report and in `settings` are memcached's, so
+//! that exporters and dashboards work; what only this server knows is under `memory` and
+//! `curtail`. Where memcached's number counts something that does not exist here, it is 0.
+
+mod general;
+mod own;
+mod settings;
+
+use std::fmt::{Display, Write};
+
+use curtail_types::Now;
+
+pub(crate) use general::general;
+pub(crate) use own::{curtail, memory};
+pub(crate) use settings::settings;
+
+use crate::shared::Shared;
+
+/// What `version` and `stats` report: the memcached release whose protocol is spoken, for clients
+/// that compare numbers, and who is speaking.
+pub(crate) const VERSION: &str = concat!("1.6.18-curtail-", env!("CARGO_PKG_VERSION"));
+
+/// The lines of a report.
+#[derive(Debug, Default)]
+pub(crate) struct Report(String);
+
+impl Report {
+    pub(crate) fn stat(&mut self, name: impl Display, value: impl Display) {
+        // Writing to a string cannot fail.
+        let _ = write!(self.0, "STAT {name} {value}\r\n");
+    }
+
+    pub(crate) fn end(mut self) -> Vec<u8> {
+        self.0.push_str("END\r\n");
+        self.0.into_bytes()
+    }
+}
+
+/// `stats items`: a row per slab class, and there are none.
+pub(crate) fn items() -> Vec<u8> {
+    Report::default().end()
+}
+
+/// `stats slabs`: no classes, but what was taken from the system. Exporters demand complete rows
+/// or none.
+pub(crate) fn slabs(shared: &Shared) -> Vec<u8> {
+    let memory = shared.store.memory();
+    let mut report = Report::default();
+    report.stat("active_slabs", 0);
+    report.stat("total_malloced", memory.segments + memory.free);
+    report.end()
+}
+
+/// `stats sizes`: not tracked.
+pub(crate) fn sizes() -> Vec<u8> {
+    let mut report = Report::default();
+    report.stat("sizes_status", "disabled");
+    report.end()
+}
+
+/// `stats conns`: what is open.
+pub(crate) fn connections(shared: &Shared, now: Now) -> Vec<u8> {
+    let seconds = now.unix_seconds();
+    let mut report = Report::default();
+    for entry in shared.registry.snapshot() {
+        let number = entry.number;
+        report.stat(format_args!("{number}:addr"), &entry.address);
+        if let Some(listener) = &entry.listener {
+            report.stat(format_args!("{number}:listen_addr"), listener);
+        }
+        report.stat(format_args!("{number}:state"), entry.state_text());
+        let idle = seconds.saturating_sub(entry.last_command_seconds());
+        report.stat(format_args!("{number}:secs_since_last_cmd"), idle);
+    }
+    report.end()
+}

@@ -1,0 +1,228 @@
+//! Replies that the kernel has not taken yet, and sending in general.
+//!
+//! A client that does not read makes its own queue grow, never the server's: while a connection has
+//! unsent replies nothing is read from it, so the queue holds at most what one turn answered.
+
+use std::{collections::VecDeque, io::IoSlice};
+
+use curtail_runtime::{Sent, Stream};
+use curtail_store::ValueLease;
+
+use crate::{
+    buffers::{Buffer, BufferPool},
+    replies::{Content, Piece},
+};
+
+/// What a connection still has to send, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Unsent {
+    pieces: VecDeque<UnsentPiece>,
+}
+
+#[derive(Debug)]
+enum UnsentPiece {
+    Held(Buffer),
+    Lease { lease: ValueLease, from: usize },
+    Owned { bytes: Box<[u8]>, from: usize },
+}
+
+/// How far sending came.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Progress {
+    /// Everything offered was taken.
+    All,
+    /// The kernel's buffer is full; the poller will tell.
+    Full,
+    /// There is more, and the kernel would take it: continue in the next turn.
+    More,
+    /// The connection broke.
+    Broken,
+}
+
+/// Pieces of memory in one call.
+const SLICES_MAX: usize = 64;
+
+/// Bytes in one call, so that one large reply does not hold up a turn: the kernel copies some
+/// 5 bytes a nanosecond, and on loopback the receiver's side of it runs here too.
+const SEND_BYTES_MAX: usize = 256 << 10;
+
+/// The slices of one call.
+struct Gather<'a> {
+    slices: [IoSlice<'a>; SLICES_MAX],
+    count: usize,
+    bytes: usize,
+}
+
+impl<'a> Gather<'a> {
+    fn new() -> Self {
+        Self {
+            slices: [IoSlice::new(&[]); SLICES_MAX],
+            count: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Adds as much of `bytes` as may go into this call; false when it is full.
+    fn add(&mut self, bytes: &'a [u8]) -> bool {
+        let take = bytes.len().min(SEND_BYTES_MAX - self.bytes);
+        if let Some(slice) = self.slices.get_mut(self.count)
+            && let Some(part) = bytes.get(..take)
+        {
+            *slice = IoSlice::new(part);
+            self.count += 1;
+            self.bytes += take;
+            return take == bytes.len();
+        }
+        false
+    }
+
+    fn add_lease(&mut self, lease: &'a ValueLease, mut from: usize) -> bool {
+        loop {
+            let part = lease.part(from);
+            if part.is_empty() {
+                return true;
+            }
+            if !self.add(part) {
+                return false;
+            }
+            from += part.len();
+        }
+    }
+
+    fn send(&self, stream: &mut Stream) -> Sent {
+        match self.slices.get(..self.count) {
+            Some([one]) => stream.send(one),
+            Some(many) => stream.send_many(many),
+            None => Sent::Bytes(0),
+        }
+    }
+}
+
+/// Sends `pieces` of the turn whose small replies are in `area`, with one call. Returns how many
+/// bytes were taken and how far that is.
+pub(crate) fn send_pieces(stream: &mut Stream, area: &[u8], pieces: &[Piece]) -> (usize, Progress) {
+    let mut gather = Gather::new();
+    let complete = pieces.iter().all(|piece| match &piece.content {
+        Content::Area { start, end } => gather.add(area.get(*start..*end).unwrap_or_default()),
+        Content::Lease(lease) => gather.add_lease(lease, 0),
+        Content::Owned(bytes) => gather.add(bytes),
+    });
+    judge(gather.send(stream), gather.bytes, complete)
+}
+
+fn judge(sent: Sent, offered: usize, complete: bool) -> (usize, Progress) {
+    match sent {
+        Sent::Broken => (0, Progress::Broken),
+        Sent::Bytes(taken) if taken < offered => (taken, Progress::Full),
+        Sent::Bytes(taken) if complete => (taken, Progress::All),
+        Sent::Bytes(taken) => (taken, Progress::More),
+    }
+}
+
+impl Unsent {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Bytes of store memory that cannot be reused while this waits.
+    pub(crate) fn leased_bytes(&self) -> usize {
+        let leased = |piece: &UnsentPiece| match piece {
+            UnsentPiece::Lease { lease, .. } => lease.pinned_bytes(),
+            UnsentPiece::Held(_) | UnsentPiece::Owned { .. } => 0,
+        };
+        self.pieces.iter().map(leased).sum()
+    }
+
+    /// Keeps what is left of `pieces` when their first `skip` bytes are gone.
+    pub(crate) fn keep(
+        &mut self,
+        pool: &mut BufferPool,
+        area: &[u8],
+        pieces: impl Iterator<Item = Piece>,
+        mut skip: usize,
+    ) {
+        for piece in pieces {
+            let bytes = match &piece.content {
+                Content::Area { start, end } => end - start,
+                Content::Lease(lease) => lease.value_bytes(),
+                Content::Owned(bytes) => bytes.len(),
+            };
+            if skip >= bytes {
+                skip -= bytes;
+                continue;
+            }
+            let from = std::mem::take(&mut skip);
+            match piece.content {
+                Content::Area { start, end } => {
+                    self.hold(pool, area.get(start + from..end).unwrap_or_default());
+                }
+                Content::Lease(lease) => self.pieces.push_back(UnsentPiece::Lease { lease, from }),
+                Content::Owned(bytes) => self.pieces.push_back(UnsentPiece::Owned { bytes, from }),
+            }
+        }
+    }
+
+    /// Tries to send, with one call. Returns how many bytes were taken and how far that is.
+    pub(crate) fn send(&mut self, pool: &mut BufferPool, stream: &mut Stream) -> (usize, Progress) {
+        let mut gather = Gather::new();
+        let complete = self.pieces.iter().all(|piece| match piece {
+            UnsentPiece::Held(buffer) => gather.add(buffer.content()),
+            UnsentPiece::Lease { lease, from } => gather.add_lease(lease, *from),
+            UnsentPiece::Owned { bytes, from } => {
+                gather.add(bytes.get(*from..).unwrap_or_default())
+            }
+        });
+        let (taken, progress) = judge(gather.send(stream), gather.bytes, complete);
+        self.consume(pool, taken);
+        (taken, progress)
+    }
+
+    /// Gives the buffers back.
+    pub(crate) fn discard(&mut self, pool: &mut BufferPool) {
+        for piece in self.pieces.drain(..) {
+            if let UnsentPiece::Held(buffer) = piece {
+                pool.release(buffer);
+            }
+        }
+    }
+
+    fn hold(&mut self, pool: &mut BufferPool, bytes: &[u8]) {
+        if let Some(UnsentPiece::Held(buffer)) = self.pieces.back_mut() {
+            pool.append(buffer, bytes);
+        } else {
+            self.pieces.push_back(UnsentPiece::Held(pool.hold(bytes)));
+        }
+    }
+
+    fn consume(&mut self, pool: &mut BufferPool, mut taken: usize) {
+        while let Some(mut piece) = self.pieces.pop_front() {
+            let left = piece.bytes_left();
+            if taken < left {
+                piece.skip(taken);
+                self.pieces.push_front(piece);
+                return;
+            }
+            taken -= left;
+            if let UnsentPiece::Held(buffer) = piece {
+                pool.release(buffer);
+            }
+        }
+    }
+}
+
+impl UnsentPiece {
+    fn bytes_left(&self) -> usize {
+        match self {
+            Self::Held(buffer) => buffer.content().len(),
+            Self::Lease { lease, from } => lease.value_bytes() - from,
+            Self::Owned { bytes, from } => bytes.len() - from,
+        }
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        match self {
+            Self::Held(buffer) => buffer.consume(bytes),
+            Self::Lease { from, .. } | Self::Owned { from, .. } => *from += bytes,
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The worker: one thread, one event loop, its own connections.
+//!
+//! ```text
+//!  wait ---> turn (see pipeline) ---> maintain ---> sweep idle connections ---> wait ...
+//! ```
+//!
+//! A worker waits only when no connection is in line and the store has no work left. Everything in
+//! a turn is bounded: requests per connection and in all, bytes received and sent per connection,
+//! items that maintenance handles, slots that the sweep looks at.
+
+use std::{sync::Arc, time::Duration};
+
+use curtail_codec::memcached::{KeyScratch, Limits};
+use curtail_runtime::{Events, Poller, Readiness, Token};
+use curtail_store::Writer;
+use curtail_types::Instant;
+
+use crate::{
+    batch::Batch,
+    buffers::BufferPool,
+    collect::AREA_BYTES,
+    connection::Connection,
+    counts::{Count, Counts},
+    kit::{INLINE_VALUE_BYTES_MAX, Kit},
+    registry::Visible,
+    replies::Replies,
+    shared::{Newcomer, Shared},
+    slots::Slots,
+    sync::{Relaxed, lock},
+    turns::TurnClock,
+};
+
+/// One worker; see the head of this file.
+pub(crate) struct Worker {
+    /// Which one.
+    pub(crate) index: usize,
+    pub(crate) kit: Kit,
+    pub(crate) slots: Slots,
+    pub(crate) batch: Batch<'static>,
+    pub(crate) replies: Replies,
+    /// Slots that had their turn.
+    pub(crate) served: Vec<usize>,
+    /// Slots whose sockets broke while replying.
+    pub(crate) broken: Vec<usize>,
+    poller: Poller,
+    events: Events,
+    turn_clock: TurnClock,
+    maintaining: bool,
+    sweep: Sweep,
+    stop_at: Option<Instant>,
+}
+
+/// The search for idle connections: a few slots a turn, beginning once a second.
+#[derive(Debug, Default)]
+struct Sweep {
+    next_slot: usize,
+    begun_seconds: u32,
+}
+
+/// The token of the waker; slots have the numbers below.
+pub(crate) const WAKER: Token = Token(usize::MAX);
+
+/// Events taken in one wait.
+const EVENTS_MAX: usize = 256;
+
+/// Items that maintenance handles in one turn.
+const MAINTAIN_ITEMS_MAX: usize = 64;
+
+/// Slots that the sweep looks at in one turn.
+const SWEEP_SLOTS_MAX: usize = 128;
+
+/// How long a worker sleeps at most: the store expires items without being asked.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How long stopping may take while clients still have requests on the way.
+const STOP_NS_MAX: u64 = 2_000_000_000;
+
+/// While stopping, how long nothing must happen.
+const QUIET: Duration = Duration::from_millis(10);
+
+impl Worker {
+    pub(crate) fn new(index: usize, shared: Arc<Shared>, writer: Writer, poller: Poller) -> Self {
+        let store = Arc::clone(&shared.store);
+        let limits = Limits {
+            value_bytes_max: u32::try_from(shared.config.item_bytes_max).unwrap_or(u32::MAX),
+            inline_value_bytes_max: INLINE_VALUE_BYTES_MAX,
+        };
+        Self {
+            index,
+            kit: Kit {
+                writer,
+                now: shared.clock.now(),
+                limits,
+                pool: BufferPool::new(Arc::clone(&store)),
+                counts: Counts::new(),
+                scratch: KeyScratch::default(),
+                detail: false,
+                lease_refused: false,
+                store,
+                shared,
+            },
+            slots: Slots::default(),
+            batch: Batch::default(),
+            replies: Replies::new(),
+            served: Vec::new(),
+            broken: Vec::new(),
+            poller,
+            events: Events::with_capacity(EVENTS_MAX),
+            turn_clock: TurnClock::default(),
+            maintaining: false,
+            sweep: Sweep::default(),
+            stop_at: None,
+        }
+    }
+
+    /// Runs until the server stops; then every connection is closed.
+    pub(crate) fn run(mut self) {
+        let mut area = vec![0; AREA_BYTES];
+        loop {
+            let happened = self.wait();
+            self.turn_clock.begin();
+            self.kit.now = self.kit.shared.clock.now();
+            self.kit.detail = self.kit.shared.prefixes.is_on();
+            self.turn(&mut area);
+            self.maintain();
+            self.sweep_idle();
+            self.end_turn();
+            if self.kit.shared.stopping.load(Relaxed) && self.may_stop(happened) {
+                break;
+            }
+        }
+        for slot in 0..self.slots.end() {
+            self.close(slot);
+        }
+    }
+
+    /// Waits for events, if there is nothing else to do, and lines up the connections concerned.
+    /// Returns whether anything happened.
+    fn wait(&mut self) -> bool {
+        let busy = self.slots.any_ready() || self.maintaining;
+        let timeout = match (busy, self.stop_at) {
+            (true, _) => Duration::ZERO,
+            (false, Some(_)) => QUIET,
+            (false, None) => TICK,
+        };
+        if self.poller.wait(&mut self.events, Some(timeout)).is_err() {
+            return false;
+        }
+        let (mut woken, mut happened) = (false, false);
+        let slots = &mut self.slots;
+        self.events.for_each(|token, readiness| {
+            happened = true;
+            if token == WAKER {
+                woken = true;
+            } else {
+                note_readiness(slots, token.0, readiness);
+            }
+        });
+        if woken {
+            self.take_newcomers();
+        }
+        happened
+    }
+
+    fn take_newcomers(&mut self) {
+        let shared = Arc::clone(&self.kit.shared);
+        let Some(face) = shared.workers.get(self.index) else {
+            return;
+        };
+        let newcomers = std::mem::take(&mut *lock(&face.inbox));
+        for newcomer in newcomers {
+            self.welcome(newcomer);
+        }
+    }
+
+    fn welcome(&mut self, newcomer: Newcomer) {
+        let Newcomer {
+            mut stream,
+            peer,
+            listener,
+        } = newcomer;
+        let slot = self.slots.next_slot();
+        if stream.watch(&self.poller, Token(slot)).is_err() {
+            self.leave();
+            return;
+        }
+        let seconds = self.kit.now.unix_seconds();
+        let visible = Visible::connection(stream.number(), peer, listener, seconds);
+        let visible = Arc::new(visible);
+        self.kit.shared.registry.add(&visible);
+        let authenticate = self.kit.shared.logins().is_some();
+        let connection = Connection::new(stream, authenticate, visible);
+        self.kit.store.account(CONNECTION_BYTES);
+        self.slots.insert(connection);
+        self.slots.queue(slot);
+    }
+
+    /// Closes the connection in `slot`, if there is one.
+    pub(crate) fn close(&mut self, slot: usize) {
+        if let Some(connection) = self.slots.remove(slot) {
+            // Off the list before the descriptor's number is free for another.
+            self.kit.shared.registry.remove(&connection.visible);
+            connection.dissolve(&mut self.kit.pool);
+            self.kit.store.account(-CONNECTION_BYTES);
+            self.leave();
+        }
+    }
+
+    /// Has the connection in `slot` closed when its replies are sent.
+    pub(crate) fn close_after_replies(&mut self, slot: usize) {
+        if let Some(connection) = self.slots.get_mut(slot) {
+            connection.closing = true;
+        }
+    }
+
+    fn leave(&self) {
+        if let Some(face) = self.kit.shared.workers.get(self.index) {
+            face.connections.fetch_sub(1, Relaxed);
+        }
+        self.kit.shared.doors.leave();
+    }
+
+    fn maintain(&mut self) {
+        let kit = &mut self.kit;
+        let items = kit
+            .store
+            .maintain(&mut kit.writer, kit.now, MAINTAIN_ITEMS_MAX);
+        kit.counts.add(Count::MaintainedItems, items as u64);
+        self.maintaining = items > 0;
+    }
+
+    fn end_turn(&mut self) {
+        self.kit.counts.add(Count::Turns, 1);
+        if let Some(face) = self.kit.shared.workers.get(self.index) {
+            self.turn_clock.end(&face.turns, self.maintaining);
+        }
+    }
+
+    /// Looks at a few connections for one that has been idle for too long.
+    fn sweep_idle(&mut self) {
+        let limit = self.kit.shared.config.idle_timeout_seconds;
+        let seconds = self.kit.now.unix_seconds();
+        if limit == 0 || (self.sweep.next_slot == 0 && self.sweep.begun_seconds == seconds) {
+            return;
+        }
+        if self.sweep.next_slot == 0 {
+            self.sweep.begun_seconds = seconds;
+        }
+        let from = self.sweep.next_slot;
+        let end = self.slots.end().min(from + SWEEP_SLOTS_MAX);
+        self.sweep.next_slot = if end == self.slots.end() { 0 } else { end };
+        for slot in from..end {
+            let idle = self.slots.get_mut(slot).is_some_and(|connection| {
+                seconds.saturating_sub(connection.visible.last_command_seconds()) > limit
+            });
+            if idle {
+                self.kit.counts.add(Count::IdleKicks, 1);
+                self.close(slot);
+            }
+        }
+    }
+
+    /// While stopping: whether nothing is in flight any more, or it has taken too long.
+    fn may_stop(&mut self, happened: bool) -> bool {
+        let now = self.kit.now.instant;
+        let Some(stop_at) = self.stop_at else {
+            self.stop_at = Some(Instant {
+                ns: now.ns + STOP_NS_MAX,
+            });
+            return false;
+        };
+        let unsent = self
+            .slots
+            .used()
+            .any(|(_, connection)| !connection.unsent.is_empty());
+        now >= stop_at || !(happened || unsent || self.slots.any_ready())
+    }
+}
+
+/// What a connection takes beside its buffers: its slot, its state, its entry in the registry.
+const CONNECTION_BYTES: isize =
+    (size_of::<Connection>() + size_of::<Visible>() + SLOT_BYTES).cast_signed();
+
+/// Places in the lists of a worker and of the registry.
+const SLOT_BYTES: usize = 64;
+
+fn note_readiness(slots: &mut Slots, slot: usize, readiness: Readiness) {
+    let Some(connection) = slots.get_mut(slot) else {
+        return;
+    };
+    connection.readable |= readiness.read;
+    connection.writable |= readiness.write;
+    connection.ending |= readiness.closed;
+    slots.queue(slot);
+}

@@ -5,7 +5,7 @@
 
 use super::{
     Decoded, Limits, Request, admin,
-    decode::{BINARY_MAGIC, Decoder, closed, complete, refused},
+    decode::{Decoder, closed, complete, refused},
     encode::Refusal,
     keys::{self, Keys},
     line::{Line, split_word},
@@ -57,14 +57,13 @@ fn meta_command<'a>(
     }
 }
 
-/// Not for us: other protocols are hung up on without a word.
+/// Not for us. A browser is hung up on without a word.
 fn unknown(line: Line<'_>) -> Decoded<'_> {
     let last_word = line
         .text
         .rsplit(|&byte| byte == b' ')
         .find(|w| !w.is_empty());
-    let is_http = last_word.is_some_and(|word| word.starts_with(b"HTTP/"));
-    if is_http || line.text.first() == Some(&BINARY_MAGIC) {
+    if last_word.is_some_and(|word| word.starts_with(b"HTTP/")) {
         return closed(line.bytes, b"");
     }
     refused(line.bytes, false, Refusal::Error)

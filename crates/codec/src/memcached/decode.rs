@@ -82,7 +82,10 @@ impl Decoder {
             return self.resume(input, limits);
         }
         match hot::decode(self, input, limits) {
-            Some(decoded) => decoded,
+            Some(decoded) => {
+                self.scanned = 0;
+                decoded
+            }
             None => self.decode_line(input, limits),
         }
     }
@@ -90,6 +93,9 @@ impl Decoder {
     /// The same, for a request of any form.
     #[inline(never)]
     fn decode_line<'a>(&mut self, input: &'a [u8], limits: &Limits) -> Decoded<'a> {
+        if input.first() == Some(&BINARY_MAGIC) {
+            return closed(input.len(), b"");
+        }
         match Line::find(input, self.scanned) {
             Front::Line(line) => {
                 self.scanned = 0;
@@ -223,7 +229,9 @@ impl Decoder {
         self.decode(rest, limits).after(dropped)
     }
 
-    fn skip_line<'a>(&mut self, refusal: Refusal, input: &'a [u8]) -> Decoded<'a> {
+    /// Drops everything up to the line's end and answers there.
+    pub(super) fn skip_line<'a>(&mut self, refusal: Refusal, input: &'a [u8]) -> Decoded<'a> {
+        self.stage = Stage::SkipLine(refusal);
         match memchr::memchr(b'\n', input) {
             Some(end) => {
                 self.stage = Stage::Command;
@@ -237,6 +245,9 @@ impl Decoder {
     }
 
     fn unauthenticated<'a>(&mut self, input: &'a [u8]) -> Decoded<'a> {
+        if input.first() == Some(&BINARY_MAGIC) {
+            return closed(input.len(), b"");
+        }
         match Line::find(input, self.scanned) {
             Front::Line(line) => {
                 self.scanned = 0;
@@ -262,9 +273,6 @@ impl Decoder {
     /// A line whose end has not come.
     #[cold]
     fn partial<'a>(&mut self, input: &'a [u8]) -> Decoded<'a> {
-        if input.first() == Some(&BINARY_MAGIC) {
-            return closed(input.len(), b"");
-        }
         self.scanned = input.len();
         Decoded::Incomplete {
             consumed: 0,
@@ -276,9 +284,6 @@ impl Decoder {
     #[cold]
     fn too_long<'a>(&mut self, input: &'a [u8]) -> Decoded<'a> {
         self.scanned = 0;
-        if input.first() == Some(&BINARY_MAGIC) {
-            return closed(input.len(), b"");
-        }
         match keys::begin_long(input) {
             Some((keys, consumed)) => {
                 self.stage = Stage::Keys(keys);
@@ -345,7 +350,7 @@ pub(super) const fn closed<'a>(consumed: usize, reply: &'static [u8]) -> Decoded
 }
 
 /// The first byte of memcached's binary protocol, which is not spoken here.
-pub(super) const BINARY_MAGIC: u8 = 0x80;
+const BINARY_MAGIC: u8 = 0x80;
 
 /// A value is followed by `\r\n`, not by less.
 pub(super) const LINE_END_BYTES: usize = 2;

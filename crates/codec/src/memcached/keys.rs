@@ -79,11 +79,7 @@ pub(super) fn decode<'a>(decoder: &mut Decoder, keys: Keys, input: &'a [u8]) -> 
         [_, ..] => 0,
     };
     let Ok(key) = Key::new(word) else {
-        decoder.enter(Stage::SkipLine(Refusal::BadFormat));
-        return Decoded::Incomplete {
-            consumed: 0,
-            needed: 1,
-        };
+        return decoder.skip_line(Refusal::BadFormat, input);
     };
     let last = line_end_bytes > 0;
     if last {
@@ -102,6 +98,7 @@ impl Keys {
             key: WireKey::plain(key),
             operation: Operation::Get(Get {
                 touch: self.touch,
+                keep_token: true,
                 ..Get::default()
             }),
             value: &[],

@@ -38,6 +38,7 @@ pub(super) fn get_item<'a>(flags: &Flags<'a>) -> Request<'a> {
         recache: flags.recache,
         quiet_access: flags.quiet_access,
         new_cas: flags.new_cas,
+        keep_token: false,
     });
     item(flags, operation)
 }
@@ -128,6 +129,7 @@ pub(super) fn debug<'a>(line: Line<'a>, words: &'a [u8]) -> Decoded<'a> {
         key,
         operation: Operation::Get(Get {
             quiet_access: true,
+            keep_token: true,
             ..Get::default()
         }),
         value: &[],

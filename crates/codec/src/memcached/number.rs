@@ -54,11 +54,11 @@ pub(super) fn leading(text: &[u8]) -> Option<(u64, &[u8])> {
         if digit > 9 {
             break;
         }
-        number = number * 10 + u64::from(digit);
-        rest = tail;
-        if text.len() - rest.len() > DIGITS_SAFE {
+        if text.len() - rest.len() == DIGITS_SAFE {
             return None;
         }
+        number = number * 10 + u64::from(digit);
+        rest = tail;
     }
     (rest.len() < text.len()).then_some((number, rest))
 }

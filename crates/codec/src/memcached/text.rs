@@ -173,6 +173,7 @@ fn touch<'a>(line: Line<'a>, words: &'a [u8]) -> Decoded<'a> {
     key_and_word(line, words, Refusal::BadExptime, |exptime| {
         Some(Operation::Get(Get {
             touch: Some(Exptime(number::signed(exptime)?)),
+            keep_token: true,
             ..Get::default()
         }))
     })

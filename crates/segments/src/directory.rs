@@ -174,6 +174,10 @@ impl Directory {
         self.push(RELEASED, id);
     }
 
+    pub(crate) fn used_max(&self) -> u32 {
+        self.fresh - 1
+    }
+
     pub(crate) fn free(&self) -> u32 {
         self.lists[FREE].count
     }

@@ -15,6 +15,7 @@
 mod directory;
 mod header;
 mod lease;
+mod prefetch;
 mod region;
 mod sync;
 
@@ -50,6 +51,7 @@ pub struct Segments {
     directory: Mutex<Directory>,
     /// A copy of [`Directory::available`], to be looked at without the mutex.
     available: AtomicUsize,
+    used_max: AtomicUsize,
     segment_words_log2: u32,
 }
 
@@ -100,6 +102,7 @@ impl Segments {
             headers: (0..count).map(|_| Header::default()).collect(),
             directory: Mutex::new(Directory::new(config.segments_max)),
             available: AtomicUsize::new(0),
+            used_max: AtomicUsize::new(0),
             segment_words_log2: words.trailing_zeros(),
         })
     }
@@ -124,8 +127,14 @@ impl Segments {
     #[inline(always)]
     pub fn words(&self, reference: u64) -> &[AtomicU64] {
         let start = reference as usize;
-        let end = (start | (self.segment_words() - 1)) + 1;
+        let end = (start | (self.segment_words() - 1)).wrapping_add(1);
         self.region.words().get(start..end).unwrap_or(&[])
+    }
+
+    /// Asks the processor for the lines that hold the start of what lies at `reference`.
+    #[inline]
+    pub fn prefetch(&self, reference: u64) {
+        prefetch::prefetch(self.words(reference));
     }
 
     /// The segment that `reference` lies in.
@@ -152,12 +161,19 @@ impl Segments {
 
     // ---- taking and giving back whole segments ----
 
-    /// Takes a free segment and opens it for allocations with `tag`, with these notes; `None` when
-    /// no more than `reserve` segments are left.
-    pub fn open(&self, tag: u16, generation: u32, reserve: usize) -> Option<SegmentId> {
+    /// Takes a free segment and opens it for allocations with `tag`; it will be of `queue` and
+    /// `generation`. `None` when no more than `reserve` segments are left.
+    pub fn open(
+        &self,
+        tag: u16,
+        queue: usize,
+        generation: u32,
+        reserve: usize,
+    ) -> Option<SegmentId> {
         let id = self.take(reserve)?;
         let header = self.header(id);
         header.expiry_max.store(0, Ordering::Relaxed);
+        header.queue.store(queue as u32, Ordering::Relaxed);
         header.generation.store(generation, Ordering::Relaxed);
         header.open(tag);
         Some(id)
@@ -184,6 +200,8 @@ impl Segments {
     }
 
     fn note_available(&self, directory: &Directory) {
+        self.used_max
+            .store(directory.used_max() as usize, Ordering::Relaxed);
         self.available
             .store(directory.available() as usize, Ordering::Relaxed);
     }
@@ -245,6 +263,11 @@ impl Segments {
         directory.released(id);
         self.note_available(&directory);
         true
+    }
+
+    /// The greatest number of a segment that was ever used; 0 for none. A hint.
+    pub fn used_max(&self) -> u32 {
+        self.used_max.load(Ordering::Relaxed) as u32
     }
 
     /// Segments that hold memory: `(in use or free, of them free, allowed)`.

@@ -18,7 +18,7 @@ fn small(segments: usize) -> Arc<Segments> {
 #[test]
 fn allocations_do_not_overlap() {
     let segments = small(2);
-    let id = segments.open(7, 0, 0).unwrap();
+    let id = segments.open(7, 0, 0, 0).unwrap();
     let threads: Vec<_> = (1..=4_u64)
         .map(|mark| {
             let segments = Arc::clone(&segments);
@@ -44,7 +44,7 @@ fn allocations_do_not_overlap() {
 #[test]
 fn a_segment_with_unpublished_words_is_not_taken() {
     let segments = small(2);
-    let id = segments.open(1, 0, 0).unwrap();
+    let id = segments.open(1, 0, 0, 0).unwrap();
     let allocation = segments.allocate(id, 1, 4).unwrap();
     segments.seal(id, 0);
     assert_eq!(segments.allocate(id, 1, 4).unwrap_err(), NoRoom::Closed);
@@ -111,7 +111,7 @@ fn the_reserve_is_kept() {
     let segments = small(3);
     assert!(segments.take_whole(2).is_some());
     assert!(segments.take_whole(2).is_none());
-    assert!(segments.open(0, 0, 1).is_some());
-    assert!(segments.open(0, 0, 0).is_some());
-    assert!(segments.open(0, 0, 0).is_none());
+    assert!(segments.open(0, 0, 0, 1).is_some());
+    assert!(segments.open(0, 0, 0, 0).is_some());
+    assert!(segments.open(0, 0, 0, 0).is_none());
 }

@@ -1,4 +1,11 @@
 //! What the store counts about items, and where its memory went.
+//!
+//! Every writer counts on cache lines of its own, by plain loads and stores; a reader of statistics
+//! sums them up.
+
+use curtail_types::Cas;
+
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 
 /// Item-level facts since the start (or the last reset), summed over all writers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -58,4 +65,109 @@ pub struct MemoryReport {
     pub fixed: u64,
     /// One segment.
     pub segment_bytes: u64,
+}
+
+/// What is counted. The first four give what is there now and are never reset.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Count {
+    ItemsAdded,
+    ItemsRemoved,
+    BytesAdded,
+    BytesRemoved,
+    ItemsTotal,
+    Evictions,
+    EvictedUnfetched,
+    Reclaimed,
+    ExpiredUnfetched,
+    GetExpired,
+    GetFlushed,
+    TooLarge,
+    NoMemory,
+    DirectReclaims,
+    Moved,
+    InPlace,
+}
+
+const COUNTS: usize = Count::InPlace as usize + 1;
+const NEVER_RESET: usize = 4;
+
+/// The counters of one writer.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct WriterCounters {
+    counts: [AtomicU64; COUNTS],
+    last_cas: AtomicU64,
+}
+
+impl WriterCounters {
+    /// Adds `by`; only the owning writer calls this.
+    #[inline]
+    pub(crate) fn add(&self, count: Count, by: u64) {
+        let place = &self.counts[count as usize];
+        place.store(place.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+    }
+
+    /// Notes the highest version given so far.
+    pub(crate) fn note_cas(&self, cas: Cas) {
+        self.last_cas.fetch_max(cas.0, Ordering::Relaxed);
+    }
+}
+
+/// All writers' counters.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    writers: Mutex<Vec<Arc<WriterCounters>>>,
+    base: Mutex<[u64; COUNTS]>,
+}
+
+impl Ledger {
+    /// Counters for a new writer.
+    pub(crate) fn register(&self) -> Arc<WriterCounters> {
+        let counters = Arc::new(WriterCounters::default());
+        lock(&self.writers).push(Arc::clone(&counters));
+        counters
+    }
+
+    fn sums(&self) -> [u64; COUNTS] {
+        let writers = lock(&self.writers);
+        std::array::from_fn(|count| {
+            let of = |writer: &Arc<WriterCounters>| writer.counts[count].load(Ordering::Relaxed);
+            writers.iter().map(of).sum()
+        })
+    }
+
+    /// The highest version that any writer is known to have given.
+    pub(crate) fn last_cas(&self) -> Cas {
+        let writers = lock(&self.writers);
+        let of = |writer: &Arc<WriterCounters>| writer.last_cas.load(Ordering::Relaxed);
+        Cas(writers.iter().map(of).max().unwrap_or(0))
+    }
+
+    pub(crate) fn reset(&self) {
+        let mut sums = self.sums();
+        sums[..NEVER_RESET].fill(0);
+        *lock(&self.base) = sums;
+    }
+
+    pub(crate) fn report(&self) -> StoreCounters {
+        let sums = self.sums();
+        let base = *lock(&self.base);
+        let of = |count: Count| sums[count as usize].saturating_sub(base[count as usize]);
+        StoreCounters {
+            items_now: of(Count::ItemsAdded).saturating_sub(of(Count::ItemsRemoved)),
+            item_bytes_now: of(Count::BytesAdded).saturating_sub(of(Count::BytesRemoved)),
+            items_total: of(Count::ItemsTotal),
+            evictions: of(Count::Evictions),
+            evicted_unfetched: of(Count::EvictedUnfetched),
+            reclaimed: of(Count::Reclaimed),
+            expired_unfetched: of(Count::ExpiredUnfetched),
+            get_expired: of(Count::GetExpired),
+            get_flushed: of(Count::GetFlushed),
+            too_large: of(Count::TooLarge),
+            no_memory: of(Count::NoMemory),
+            direct_reclaims: of(Count::DirectReclaims),
+            moved: of(Count::Moved),
+            in_place: of(Count::InPlace),
+        }
+    }
 }

@@ -4,11 +4,23 @@
 //! call. Time is an argument, sampled by the caller once per batch.
 #![forbid(unsafe_code)]
 
+mod change;
 mod config;
 mod counters;
+mod eviction;
+mod ghost;
+mod item;
+mod large;
+mod read;
+mod reclaim;
 mod reservation;
+mod room;
+mod snapshot;
 mod store;
+mod sync;
+mod ttl;
 mod view;
+mod write;
 
 pub use config::{StoreConfig, StoreError};
 pub use counters::{MemoryReport, StoreCounters};

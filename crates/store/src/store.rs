@@ -1,24 +1,47 @@
 //! The store: one per process, shared by all workers.
+//!
+//! This file holds the parts together: making one, hashing, prefetching, limits and reports. What
+//! the commands do is in `read.rs`, `write.rs` and `change.rs`; what happens behind them is in
+//! `reclaim.rs`.
 
-use std::path::Path;
+use curtail_segments::{Segments, SegmentsConfig};
+use curtail_table::{Index, IndexConfig, Locked, Position, Reference, Resolver, TableError};
+use curtail_types::{Cas, Exptime, HashSeed, HybridClock, Key, KeyHash, Now, WriterId};
 
-use curtail_types::{
-    Arithmetic, ArithmeticOutcome, Delete, DeleteOutcome, Exptime, Get, Key, KeyHash, Now, Set,
-    SetOutcome, WriterId,
+use crate::{
+    MemoryReport, StoreConfig, StoreCounters, StoreError,
+    counters::{Count, Ledger, WriterCounters},
+    eviction::{self, Queue},
+    ghost::Ghosts,
+    item::{Extension, Item, Kind, Meta},
+    large::Value,
+    reclaim::Reclaim,
+    room::Room,
+    sync::{Arc, AtomicI64, AtomicU32, AtomicUsize, Ordering},
+    view::LeaseGate,
 };
 
-use crate::{ItemView, MemoryReport, Reservation, StoreConfig, StoreCounters, StoreError};
-
 /// All items of the process. Every operation is safe under any assignment of requests to writers.
-#[derive(Debug)]
 pub struct Store {
     config: StoreConfig,
+    pub(crate) index: Index<Items>,
+    pub(crate) room: Room,
+    pub(crate) gate: Arc<LeaseGate>,
+    pub(crate) ghosts: Ghosts,
+    pub(crate) reclaim: Reclaim,
+    pub(crate) ledger: Ledger,
+    limit: AtomicUsize,
+    accounted: AtomicI64,
+    /// When everything is to be flushed, in Unix seconds; 0 for no such plan.
+    flush_at: AtomicU32,
 }
 
 /// What one worker brings to every call: its clock, its open segments and its counters.
 #[derive(Debug)]
 pub struct Writer {
     id: WriterId,
+    clock: HybridClock,
+    pub(crate) counters: Arc<WriterCounters>,
 }
 
 impl Writer {
@@ -26,7 +49,113 @@ impl Writer {
     pub fn id(&self) -> WriterId {
         self.id
     }
+
+    pub(crate) fn group(&self) -> usize {
+        self.id.0 as usize
+    }
+
+    #[inline]
+    pub(crate) fn count(&self, count: Count) {
+        self.counters.add(count, 1);
+    }
+
+    /// The next version, above that of the item it replaces.
+    #[inline]
+    pub(crate) fn next_cas(&mut self, now: Now, old: Option<Cas>) -> Cas {
+        let next = self.clock.next(now);
+        match old {
+            // Another writer's clock may be a little ahead. A version that a client made up may be
+            // anywhere, and must not drag the clock along.
+            Some(old) if old >= next && old.0 - next.0 < CAS_LEAD_MAX => {
+                self.clock = HybridClock::new(self.id, old);
+                self.clock.next(now)
+            }
+            _ => next,
+        }
+    }
+
+    pub(crate) fn note_cas(&self) {
+        self.counters.note_cas(self.clock.last());
+    }
 }
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.note_cas();
+    }
+}
+
+/// An hour of the version clock: no writer's clock runs further ahead of another's.
+const CAS_LEAD_MAX: u64 = (3600 * HybridClock::TICKS_PER_SECOND) << 16;
+
+/// What the index asks of items.
+#[derive(Debug)]
+pub(crate) struct Items {
+    pub(crate) segments: Arc<Segments>,
+    seed: HashSeed,
+}
+
+impl Items {
+    #[inline(always)]
+    pub(crate) fn item(&self, reference: u64) -> Item<'_> {
+        Item::new(self.segments.words(reference))
+    }
+
+    /// The hash of the key at `reference`.
+    pub(crate) fn key_hash(&self, reference: u64) -> KeyHash {
+        let item = self.item(reference);
+        let mut key = [0; 256];
+        let length = item.copy_key(item.meta(), &mut key);
+        self.seed.hash(&key[..length])
+    }
+}
+
+impl Resolver for Items {
+    fn hash_of(&self, reference: Reference) -> KeyHash {
+        self.key_hash(reference.get())
+    }
+
+    #[inline]
+    fn prefetch(&self, reference: Reference) {
+        self.segments.prefetch(reference.get());
+    }
+}
+
+/// An item that was found under the key's lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) position: Position,
+    pub(crate) reference: u64,
+    pub(crate) meta: Meta,
+}
+
+/// Whether an item may still be shown.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Presence {
+    Here,
+    Expired,
+    Flushed,
+}
+
+/// Segments that a memory is cut into, where segment sizes allow.
+const SEGMENTS_WANTED: usize = 1024;
+const SEGMENT_BYTES_MIN: usize = 16 << 10;
+const SEGMENT_BYTES_MAX: usize = 1 << 20;
+
+/// The longest value that any configuration allows, in bytes.
+const ITEM_BYTES_LIMIT: usize = 128 << 20;
+
+/// How far the limit may be raised later: address space is taken for that.
+const GROWTH_MAX: usize = 8;
+
+/// The ghost table's share of the limit.
+const GHOST_SHARE: usize = 128;
+
+/// The index may take this share of the limit.
+const INDEX_SHARE: usize = 3;
+
+/// Segments that are left to items whatever else takes memory.
+const SEGMENTS_MIN: usize = 8;
 
 impl Store {
     /// An empty store.
@@ -34,164 +163,379 @@ impl Store {
     /// # Errors
     /// [`StoreError::Config`] when the limits contradict each other, [`StoreError::Memory`] when
     /// the system gives no address space.
-    pub fn new(_config: StoreConfig) -> Result<Self, StoreError> {
-        todo!()
+    pub fn new(config: StoreConfig) -> Result<Self, StoreError> {
+        check(&config)?;
+        let limit = config.memory_bytes_max;
+        let segment_bytes = segment_bytes_for(limit);
+        let segments_now = limit / segment_bytes;
+        let segments = Segments::new(SegmentsConfig {
+            segment_bytes,
+            segments_max: segments_now * GROWTH_MAX,
+            huge_pages: config.huge_pages,
+        })
+        .map_err(StoreError::Memory)?;
+        let segments = Arc::new(segments);
+        let items = Items {
+            segments: Arc::clone(&segments),
+            seed: config.hash_seed,
+        };
+        let slots_max = limit / INDEX_SHARE / 8;
+        let index = Index::new(
+            IndexConfig {
+                slots_initial: (slots_max / 256).clamp(1 << 10, 1 << 16),
+                slots_max,
+                slots_reserved: slots_max * GROWTH_MAX,
+                huge_pages: config.huge_pages,
+                ..IndexConfig::default()
+            },
+            items,
+        )
+        .map_err(index_error)?;
+        let room = Room::new(segments, segments_now, config.writers_max);
+        let ghost_bytes = if config.evict { limit / GHOST_SHARE } else { 0 };
+        let store = Self {
+            index,
+            room,
+            gate: Arc::new(LeaseGate::default()),
+            ghosts: Ghosts::new(ghost_bytes),
+            reclaim: Reclaim::default(),
+            ledger: Ledger::default(),
+            limit: AtomicUsize::new(limit),
+            accounted: AtomicI64::new(0),
+            flush_at: AtomicU32::new(0),
+            config,
+        };
+        store.set_limits(limit);
+        Ok(store)
     }
 
-    /// What the store was made with; the memory limit is the one of now.
+    /// What the store was made with; the memory limit of now is in [`Store::memory`].
     pub fn config(&self) -> &StoreConfig {
         &self.config
     }
 
     /// The writer for one worker; ids must differ between the writers that live at one time.
-    pub fn writer(&self, _id: WriterId) -> Writer {
-        todo!()
+    pub fn writer(&self, id: WriterId) -> Writer {
+        Writer {
+            id,
+            clock: HybridClock::new(id, self.config.cas_floor.max(self.ledger.last_cas())),
+            counters: self.ledger.register(),
+        }
     }
 
     /// The hash of `key`, computed once per request and passed to every other call.
+    #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
         self.config.hash_seed.hash(key)
     }
 
     /// First stage of a batch: asks the memory for both buckets of `hash`.
-    pub fn prefetch(&self, _hash: KeyHash) {
-        todo!()
+    #[inline]
+    pub fn prefetch(&self, hash: KeyHash) {
+        self.index.prefetch(hash);
     }
 
     /// Second stage of a batch: asks the memory for the items that may be the one of `hash`.
-    pub fn prefetch_item(&self, _hash: KeyHash) {
-        todo!()
+    #[inline]
+    pub fn prefetch_item(&self, hash: KeyHash) {
+        self.index.prefetch_candidates(hash);
     }
 
-    /// Reads the item of `key`. `view` may run more than once and must start over each time; the
-    /// result of its last run counts.
-    pub fn get<T>(
-        &self,
-        _writer: &mut Writer,
-        _now: Now,
-        _key: Key<'_>,
-        _hash: KeyHash,
-        _get: &Get,
-        _view: impl FnMut(&ItemView<'_>) -> T,
-    ) -> Option<T> {
-        todo!()
+    pub(crate) fn segments(&self) -> &Arc<Segments> {
+        &self.room.segments
     }
 
-    /// Writes `value` under `key`.
-    pub fn set(
-        &self,
-        _writer: &mut Writer,
-        _now: Now,
-        _key: Key<'_>,
-        _hash: KeyHash,
-        _set: &Set,
-        _value: &[u8],
-    ) -> SetOutcome {
-        todo!()
+    #[inline(always)]
+    pub(crate) fn item(&self, reference: u64) -> Item<'_> {
+        self.index.resolver().item(reference)
     }
 
-    /// Room for a value of `value_bytes`, to be received into and then given to
-    /// [`Store::commit`].
-    ///
-    /// # Errors
-    /// What the write would end with: too large, out of memory, or (only when that can already be
-    /// told) not stored.
-    pub fn reserve(
-        &self,
-        _writer: &mut Writer,
-        _now: Now,
-        _key: Key<'_>,
-        _hash: KeyHash,
-        _set: &Set,
-        _value_bytes: usize,
-    ) -> Result<Reservation, SetOutcome> {
-        todo!()
-    }
-
-    /// Publishes a value that was received completely. The versions and the mode are judged now.
-    pub fn commit(&self, _writer: &mut Writer, _now: Now, _reservation: Reservation) -> SetOutcome {
-        todo!()
-    }
-
-    /// Removes the item of `key`, or changes it as `delete` asks.
-    pub fn delete(
-        &self,
-        _writer: &mut Writer,
-        _now: Now,
-        _key: Key<'_>,
-        _hash: KeyHash,
-        _delete: &Delete,
-    ) -> DeleteOutcome {
-        todo!()
-    }
-
-    /// Counts up or down.
-    pub fn arithmetic(
-        &self,
-        _writer: &mut Writer,
-        _now: Now,
-        _key: Key<'_>,
-        _hash: KeyHash,
-        _arithmetic: &Arithmetic,
-    ) -> ArithmeticOutcome {
-        todo!()
-    }
+    // ---- flush ----
 
     /// Forgets every item written before `at`: now for 0 or less, else when that time has come.
-    pub fn flush_all(&self, _now: Now, _at: Exptime) {
-        todo!()
+    /// A later call replaces a plan that has not come true yet.
+    pub fn flush_all(&self, now: Now, at: Exptime) {
+        let expiry = at.expiry(now);
+        if expiry.is_never() || expiry.is_past(now) {
+            self.flush_at.store(0, Ordering::Relaxed);
+            self.room.flush();
+        } else {
+            self.flush_at.store(expiry.to_bits(), Ordering::Relaxed);
+        }
     }
 
-    /// Bounded background work, called once per turn by every worker: keeps a reserve of free
-    /// segments, takes back expired ones, grows the index. Handles at most `items_max` items and
-    /// returns how many it handled.
-    pub fn maintain(&self, _writer: &mut Writer, _now: Now, _items_max: usize) -> usize {
-        todo!()
+    /// Carries out a planned flush whose time has come. Every operation starts with this.
+    #[inline]
+    pub(crate) fn tick(&self, now: Now) {
+        let at = self.flush_at.load(Ordering::Relaxed);
+        if at != 0 && at <= now.unix_seconds() {
+            self.flush_as_planned(at);
+        }
     }
+
+    #[cold]
+    fn flush_as_planned(&self, at: u32) {
+        let won = self
+            .flush_at
+            .compare_exchange(at, 0, Ordering::Relaxed, Ordering::Relaxed);
+        if won.is_ok() {
+            self.room.flush();
+        }
+    }
+
+    // ---- finding and removing under the key's lock ----
+
+    pub(crate) fn find(&self, locked: &mut Locked<'_, Items>, key: Key<'_>) -> Option<Found> {
+        let position = locked.find(|reference| {
+            let item = self.item(reference.get());
+            item.is_of(item.meta(), key.bytes())
+        })?;
+        let reference = locked.reference(position).get();
+        Some(Found {
+            position,
+            reference,
+            meta: self.item(reference).meta(),
+        })
+    }
+
+    /// Finds the item, removing it if it has expired or was flushed.
+    pub(crate) fn find_present(
+        &self,
+        writer: &Writer,
+        now: Now,
+        locked: &mut Locked<'_, Items>,
+        key: Key<'_>,
+    ) -> Option<Found> {
+        let found = self.find(locked, key)?;
+        let extension = self.item(found.reference).extension(found.meta);
+        match self.presence(found.reference, extension, now) {
+            Presence::Here => Some(found),
+            gone => {
+                self.remove_gone(writer, locked, found, gone);
+                None
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn presence(&self, reference: u64, extension: Extension, now: Now) -> Presence {
+        if extension.expiry.is_past(now) {
+            Presence::Expired
+        } else if self.room.is_flushed(reference) {
+            Presence::Flushed
+        } else {
+            Presence::Here
+        }
+    }
+
+    pub(crate) fn remove_gone(
+        &self,
+        writer: &Writer,
+        locked: &mut Locked<'_, Items>,
+        found: Found,
+        gone: Presence,
+    ) {
+        if gone == Presence::Expired {
+            writer.count(Count::Reclaimed);
+            if !found.meta.fetched() {
+                writer.count(Count::ExpiredUnfetched);
+            }
+        }
+        self.unlink(writer, locked, found);
+    }
+
+    /// Removes an item from the index and gives its words up.
+    pub(crate) fn unlink(&self, writer: &Writer, locked: &mut Locked<'_, Items>, found: Found) {
+        locked.remove(found.position);
+        self.bury(writer, found.reference, found.meta);
+    }
+
+    /// Gives up the words of an item that the index refers to no more; under the key's lock.
+    pub(crate) fn bury(&self, writer: &Writer, reference: u64, meta: Meta) {
+        let item = self.item(reference);
+        writer.count(Count::ItemsRemoved);
+        let bytes = self.footprint_words(reference, meta) * 8;
+        writer.counters.add(Count::BytesRemoved, bytes as u64);
+        if meta.kind() == Kind::Head {
+            self.bury_pieces(Value::of(reference, item, meta));
+        }
+        self.bury_words(reference, meta);
+    }
+
+    /// Leaves a dead item in place.
+    pub(crate) fn bury_words(&self, reference: u64, meta: Meta) {
+        self.item(reference).set_meta(meta.with_kind(Kind::Dead));
+        self.segments().add_dead(reference, meta.words());
+    }
+
+    fn bury_pieces(&self, value: Value<'_>) {
+        for (piece, is_tail) in value.pieces() {
+            if is_tail {
+                self.bury_words(piece, self.item(piece).meta());
+            } else if let Some(id) = self.segments().segment_of(piece) {
+                self.segments().retire(id);
+            }
+        }
+    }
+
+    /// Words that an item takes, its pieces included.
+    pub(crate) fn footprint_words(&self, reference: u64, meta: Meta) -> usize {
+        let pieces: usize = match meta.kind() {
+            Kind::Head => Value::of(reference, self.item(reference), meta)
+                .pieces()
+                .map(|(piece, is_tail)| match is_tail {
+                    true => self.item(piece).meta().words(),
+                    false => self.segments().segment_words(),
+                })
+                .sum(),
+            _ => 0,
+        };
+        meta.words() + pieces
+    }
+
+    /// Puts a new item in the place of the old one, or into the index. With nothing old it may
+    /// find no slot free.
+    pub(crate) fn publish(
+        &self,
+        writer: &Writer,
+        locked: &mut Locked<'_, Items>,
+        old: Option<Found>,
+        reference: u64,
+    ) -> Result<(), curtail_table::NoRoom> {
+        let Some(handle) = Reference::new(reference) else {
+            return Err(curtail_table::NoRoom);
+        };
+        let meta = self.item(reference).meta();
+        match old {
+            Some(old) => {
+                locked.replace(old.position, handle);
+                self.bury(writer, old.reference, old.meta);
+            }
+            None => {
+                locked.insert(handle)?;
+            }
+        }
+        writer.count(Count::ItemsAdded);
+        let bytes = self.footprint_words(reference, meta) * 8;
+        writer.counters.add(Count::BytesAdded, bytes as u64);
+        Ok(())
+    }
+
+    /// The queue for a new item of `hash`: that of the item it replaces, or as the policy says.
+    pub(crate) fn queue_for(&self, old: Option<Found>, hash: KeyHash) -> Queue {
+        match old.and_then(|old| self.segments().segment_of(old.reference)) {
+            Some(id) => Queue::from_index(self.segments().queue(id)),
+            None => eviction::admit(self.ghosts.take(hash)),
+        }
+    }
+
+    // ---- limits and reports ----
 
     /// Changes the one limit, at most to eight times the limit at the start; a lower one is
     /// reached step by step by [`Store::maintain`]. Returns the limit now in force.
-    pub fn set_memory_bytes_max(&self, _bytes: usize) -> usize {
-        todo!()
+    pub fn set_memory_bytes_max(&self, bytes: usize) -> usize {
+        let limit = bytes.clamp(
+            SEGMENTS_MIN * 2 * self.segments().segment_bytes(),
+            self.config.memory_bytes_max * GROWTH_MAX,
+        );
+        self.set_limits(limit);
+        limit
+    }
+
+    fn set_limits(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
+        self.index.set_slots_max(limit / INDEX_SHARE / 8);
+        self.gate.set_max(limit / 4);
+        self.budget();
     }
 
     /// Reports memory taken (positive) or given back (negative) outside the store that the limit
     /// is to cover: connection buffers.
-    pub fn account(&self, _bytes: isize) {
-        todo!()
+    pub fn account(&self, bytes: isize) {
+        self.accounted.fetch_add(bytes as i64, Ordering::Relaxed);
+    }
+
+    /// Works out how many segments the limit leaves to items.
+    pub(crate) fn budget(&self) {
+        let limit = self.limit.load(Ordering::Relaxed);
+        let accounted = self.accounted.load(Ordering::Relaxed).max(0) as usize;
+        let others =
+            self.index.memory_bytes() + self.ghosts.memory_bytes() + accounted + self.fixed_bytes();
+        let segments = limit.saturating_sub(others) / self.segments().segment_bytes();
+        self.segments().set_resident_max(segments.max(SEGMENTS_MIN));
+    }
+
+    fn fixed_bytes(&self) -> usize {
+        let limit = self.limit.load(Ordering::Relaxed);
+        limit / self.segments().segment_bytes() * size_of::<curtail_segments::Header>()
     }
 
     /// Item-level facts, summed over all writers.
     pub fn counters(&self) -> StoreCounters {
-        todo!()
+        self.ledger.report()
     }
 
     /// Starts the counters of [`Store::counters`] over, but for those that say what is there now.
     pub fn reset_counters(&self) {
-        todo!()
+        self.ledger.reset();
     }
 
     /// Where the memory went.
     pub fn memory(&self) -> MemoryReport {
-        todo!()
+        let segment_bytes = self.segments().segment_bytes() as u64;
+        let (resident, free, _) = self.segments().resident();
+        let counters = self.counters();
+        MemoryReport {
+            limit: self.limit.load(Ordering::Relaxed) as u64,
+            index: self.index.memory_bytes() as u64,
+            index_slots: self.index.slots() as u64,
+            segments: (resident - free) as u64 * segment_bytes,
+            live: counters.item_bytes_now,
+            free: free as u64 * segment_bytes,
+            leased: self.gate.pinned() as u64,
+            ghost: self.ghosts.memory_bytes() as u64,
+            accounted: self.accounted.load(Ordering::Relaxed).max(0) as u64,
+            fixed: self.fixed_bytes() as u64,
+            segment_bytes,
+        }
     }
 
-    /// Writes everything to `path`, through a temporary file beside it. No writer may be at work
-    /// meanwhile; the store stays usable whatever the result.
-    ///
-    /// # Errors
-    /// [`StoreError::File`] when the disk is full or the file cannot be written.
-    pub fn save(&self, _path: &Path, _now: Now) -> Result<(), StoreError> {
-        todo!()
+    /// The highest version given out so far, as far as it is known.
+    pub(crate) fn last_cas(&self) -> Cas {
+        self.config.cas_floor.max(self.ledger.last_cas())
     }
+}
 
-    /// A store with what [`Store::save`] wrote; hash seed and version floor come from the file,
-    /// the rest from `config`.
-    ///
-    /// # Errors
-    /// [`StoreError::File`], [`StoreError::Corrupt`] or [`StoreError::Mismatch`]; the caller then
-    /// starts cold with [`Store::new`].
-    pub fn restore(_path: &Path, _config: StoreConfig, _now: Now) -> Result<Self, StoreError> {
-        todo!()
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("config", &self.config)
+            .field("memory", &self.memory())
+            .finish_non_exhaustive()
+    }
+}
+
+fn check(config: &StoreConfig) -> Result<(), StoreError> {
+    if config.memory_bytes_max < 1 << 20 {
+        return Err(StoreError::Config("at least 1 MiB of memory is needed"));
+    }
+    if config.item_bytes_max > ITEM_BYTES_LIMIT {
+        return Err(StoreError::Config("items are at most 128 MiB"));
+    }
+    Ok(())
+}
+
+/// A power of two that cuts `limit` into about a thousand segments.
+pub(crate) fn segment_bytes_for(limit: usize) -> usize {
+    let wanted = (limit / SEGMENTS_WANTED).max(1);
+    (1 << wanted.ilog2()).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+}
+
+fn index_error(error: TableError) -> StoreError {
+    match error {
+        TableError::Memory(error) => StoreError::Memory(error),
+        TableError::TooManySlots => StoreError::Config("the index would have too many slots"),
+        TableError::Config(what) => StoreError::Config(what),
+        _ => StoreError::Config("the index cannot be made"),
     }
 }

@@ -31,6 +31,9 @@ pub struct Get {
     pub quiet_access: bool,
     /// The version to give an item that this read creates: meta `E`.
     pub new_cas: Option<Cas>,
+    /// Leaves the right to recache a stale item where it is: text `get`, which cannot tell its
+    /// client about it.
+    pub keep_token: bool,
 }
 
 /// How a write treats what is there.

@@ -1,0 +1,315 @@
+//! Removing, marking stale, and counting.
+
+use curtail_table::Locked;
+use curtail_types::{
+    Arithmetic, ArithmeticOutcome, Delete, DeleteOutcome, Direction, Key, KeyHash, Now,
+};
+
+use crate::{
+    COPY_BYTES_MAX, Store, Writer,
+    counters::Count,
+    item::{Extension, Kind, copy_in},
+    large::Value,
+    store::{Found, Items},
+    view::status_of,
+    write::{Fresh, Need, cas_for},
+};
+
+/// The longest number: 2^64 - 1 has 20 digits.
+const DIGITS_MAX: usize = 20;
+
+impl Store {
+    /// Removes the item of `key`, or changes it as `delete` asks.
+    pub fn delete(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+        delete: &Delete,
+    ) -> DeleteOutcome {
+        self.tick(now);
+        self.with_room(writer, now, hash, |writer, locked, _| {
+            let Some(found) = self.find_present(writer, now, locked, key) else {
+                return Ok(DeleteOutcome::NotFound);
+            };
+            let cas = self.item(found.reference).cas();
+            if delete.compare.is_some_and(|compare| compare != cas) {
+                return Ok(DeleteOutcome::Exists);
+            }
+            if !delete.invalidate && !delete.drop_value {
+                self.unlink(writer, locked, found);
+                return Ok(DeleteOutcome::Deleted);
+            }
+            let found = if delete.drop_value {
+                self.drop_value(writer, now, locked, key, hash, found, delete)?
+            } else {
+                found
+            };
+            if delete.invalidate {
+                self.invalidate(writer, now, locked, key, hash, found, delete)?;
+            }
+            Ok(DeleteOutcome::Deleted)
+        })
+        .unwrap_or(DeleteOutcome::OutOfMemory)
+    }
+
+    /// Puts an empty item in the place of a locked one: no flags, no end unless one is given.
+    #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
+    fn drop_value(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        locked: &mut Locked<'_, Items>,
+        key: Key<'_>,
+        hash: KeyHash,
+        found: Found,
+        delete: &Delete,
+    ) -> Result<Found, Need> {
+        let cas = self.item(found.reference).cas();
+        let fresh = Fresh {
+            cas: delete.new_cas.unwrap_or(cas),
+            extension: Extension {
+                expiry: delete.touch.unwrap_or_default().expiry(now),
+                flags: 0,
+            },
+            ..Fresh::default()
+        };
+        let reference =
+            self.store_small(writer, now, locked, key, hash, Some(found), fresh, &[])?;
+        Ok(Found {
+            position: found.position,
+            reference,
+            meta: self.item(reference).meta(),
+        })
+    }
+
+    /// Marks a locked item stale; the next reader wins the right to recache it.
+    #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
+    fn invalidate(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        locked: &mut Locked<'_, Items>,
+        key: Key<'_>,
+        hash: KeyHash,
+        found: Found,
+        delete: &Delete,
+    ) -> Result<(), Need> {
+        let found = self
+            .touch_found(writer, now, locked, key, hash, found, delete.touch)
+            .map_err(|(_, need)| need)?;
+        let item = self.item(found.reference);
+        item.set_meta(found.meta.with_stale(true).with_won(false));
+        let cas = cas_for(writer, now, delete.new_cas, Some(item.cas()));
+        item.set_word(0, cas.0);
+        locked.changed();
+        Ok(())
+    }
+
+    /// Counts up or down.
+    pub fn arithmetic(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+        arithmetic: &Arithmetic,
+    ) -> ArithmeticOutcome {
+        self.tick(now);
+        self.with_room(writer, now, hash, |writer, locked, _| {
+            match self.find_present(writer, now, locked, key) {
+                Some(found) => self.count(writer, now, locked, key, hash, found, arithmetic),
+                None => self.count_anew(writer, now, locked, key, hash, arithmetic),
+            }
+        })
+        .unwrap_or(ArithmeticOutcome::OutOfMemory)
+    }
+
+    /// Counts in a locked item: over the old digits where the new ones fit, padded with spaces as
+    /// memcached does.
+    #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
+    fn count(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        locked: &mut Locked<'_, Items>,
+        key: Key<'_>,
+        hash: KeyHash,
+        found: Found,
+        arithmetic: &Arithmetic,
+    ) -> Result<ArithmeticOutcome, Need> {
+        let item = self.item(found.reference);
+        let value_bytes = found.meta.value_bytes();
+        if found.meta.kind() != Kind::Inline || value_bytes > COPY_BYTES_MAX {
+            return Ok(ArithmeticOutcome::NotANumber);
+        }
+        let mut digits = [0; 2 * DIGITS_MAX];
+        let value = Value::of(found.reference, item, found.meta);
+        let length = value.copy(self.segments(), 0, &mut digits);
+        if length == 0 {
+            return Ok(ArithmeticOutcome::NotANumber);
+        }
+        if arithmetic
+            .compare
+            .is_some_and(|compare| compare != item.cas())
+        {
+            return Ok(ArithmeticOutcome::Exists);
+        }
+        let Some(old) = number_in(&digits[..length]) else {
+            return Ok(ArithmeticOutcome::NotANumber);
+        };
+        let number = match arithmetic.direction {
+            Direction::Increment => old.wrapping_add(arithmetic.delta),
+            Direction::Decrement => old.saturating_sub(arithmetic.delta),
+        };
+        let found = self.write_number(writer, now, locked, key, hash, found, arithmetic, number)?;
+        let found = self
+            .touch_found(writer, now, locked, key, hash, found, arithmetic.touch)
+            .unwrap_or_else(|(found, _)| found);
+        Ok(self.counted(now, found.reference, number))
+    }
+
+    #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
+    fn write_number(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        locked: &mut Locked<'_, Items>,
+        key: Key<'_>,
+        hash: KeyHash,
+        found: Found,
+        arithmetic: &Arithmetic,
+        number: u64,
+    ) -> Result<Found, Need> {
+        let item = self.item(found.reference);
+        let (digits, length) = decimal(number);
+        let cas = cas_for(writer, now, arithmetic.new_cas, Some(item.cas()));
+        let value_bytes = found.meta.value_bytes();
+        if length <= value_bytes {
+            let body = item.body(found.meta);
+            copy_in(body, found.meta.key_bytes(), &digits[..length]);
+            for position in length..value_bytes {
+                copy_in(body, found.meta.key_bytes() + position, b" ");
+            }
+            item.set_word(0, cas.0);
+            locked.changed();
+            writer.count(Count::InPlace);
+            return Ok(found);
+        }
+        let fresh = Fresh {
+            cas,
+            extension: item.extension(found.meta),
+            ..Fresh::default()
+        };
+        let digits = &digits[..length];
+        let reference =
+            self.store_small(writer, now, locked, key, hash, Some(found), fresh, digits)?;
+        Ok(Found {
+            position: found.position,
+            reference,
+            meta: self.item(reference).meta(),
+        })
+    }
+
+    /// Creates the number when nothing is there, if that is asked for.
+    fn count_anew(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        locked: &mut Locked<'_, Items>,
+        key: Key<'_>,
+        hash: KeyHash,
+        arithmetic: &Arithmetic,
+    ) -> Result<ArithmeticOutcome, Need> {
+        let Some(exptime) = arithmetic.vivify else {
+            return Ok(ArithmeticOutcome::NotFound);
+        };
+        let (digits, length) = decimal(arithmetic.initial);
+        let fresh = Fresh {
+            cas: cas_for(writer, now, arithmetic.new_cas, None),
+            extension: Extension {
+                expiry: exptime.expiry(now),
+                flags: 0,
+            },
+            ..Fresh::default()
+        };
+        let digits = &digits[..length];
+        let reference = self.store_small(writer, now, locked, key, hash, None, fresh, digits)?;
+        writer.count(Count::ItemsTotal);
+        Ok(self.counted(now, reference, arithmetic.initial))
+    }
+
+    fn counted(&self, now: Now, reference: u64, number: u64) -> ArithmeticOutcome {
+        let item = self.item(reference);
+        let meta = item.meta();
+        let extension = item.extension(meta);
+        ArithmeticOutcome::Counted {
+            number,
+            status: status_of(item, meta, extension, meta.value_bytes(), now),
+        }
+    }
+}
+
+/// The number that a value starts with, read as memcached reads it: white space, an optional plus,
+/// digits, and then the end or white space.
+fn number_in(value: &[u8]) -> Option<u64> {
+    let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
+    let start = value.iter().position(|byte| !is_space(byte))?;
+    let value = &value[start..];
+    let value = value.strip_prefix(b"+").unwrap_or(value);
+    let count = value
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    if count == 0 || !value.get(count).is_none_or(is_space) {
+        return None;
+    }
+    value[..count].iter().try_fold(0_u64, |number, digit| {
+        number.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
+    })
+}
+
+/// A number's decimal digits and how many they are.
+fn decimal(number: u64) -> ([u8; DIGITS_MAX], usize) {
+    let mut digits = [0; DIGITS_MAX];
+    let length = number.checked_ilog10().unwrap_or(0) as usize + 1;
+    let mut rest = number;
+    for digit in digits[..length].iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    (digits, length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_memcached_reads_them() {
+        for (text, number) in [
+            ("0", Some(0)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("12  ", Some(12)),
+            ("12 x", Some(12)),
+            (" +7", Some(7)),
+            ("-1", None),
+            ("", None),
+            ("  ", None),
+            ("1x", None),
+            ("x", None),
+        ] {
+            assert_eq!(number_in(text.as_bytes()), number, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_without_leading_zeros() {
+        for number in [0, 9, 10, 99, 100, 12_345, u64::MAX] {
+            let (digits, length) = decimal(number);
+            assert_eq!(digits[..length], *number.to_string().as_bytes());
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Reading: optimistic where nothing changes, under the key's lock where something does.
+
+use curtail_table::{Locked, Reference};
+use curtail_types::{Expiry, Exptime, Get, Key, KeyHash, Now};
+
+use crate::{
+    COPY_BYTES_MAX, ItemView, Store, Writer,
+    counters::Count,
+    item::{Extension, Item, Meta},
+    large::Value,
+    store::{Found, Items, Presence},
+    ttl::expiry_note,
+    write::{Fresh, Need},
+};
+
+/// An access is noted in the item when it is the first one, or this long after the last note; so a
+/// hot item is written to once a minute, and the idle time may be shown that much too high.
+const ACCESS_NOTE_SECONDS: u32 = 60;
+
+/// What an optimistic read came upon.
+enum Seen<T> {
+    /// The item, its meta word as seen.
+    Item(T, Reference, Meta),
+    /// An item that may not be shown.
+    Gone,
+    /// A stale item whose right to recache is free.
+    Winnable,
+}
+
+impl Store {
+    /// Reads the item of `key`. `view` may run more than once and must start over each time; the
+    /// result of its last run counts.
+    #[inline]
+    pub fn get<T>(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+        get: &Get,
+        mut view: impl FnMut(&ItemView<'_>) -> T,
+    ) -> Option<T> {
+        self.tick(now);
+        if get.touch.is_some() || get.vivify.is_some() || get.recache.is_some() {
+            return self.get_changing(writer, now, key, hash, get, view);
+        }
+        let seen = self.index.read(hash, |reference| {
+            let item = self.item(reference.get());
+            let meta = item.meta();
+            if !item.is_of(meta, key.bytes()) {
+                return None;
+            }
+            if self.presence(reference.get(), item.extension(meta), now) != Presence::Here {
+                return Some(Seen::Gone);
+            }
+            if meta.stale() && !meta.won() && !get.keep_token {
+                return Some(Seen::Winnable);
+            }
+            let shown = self.view(reference.get(), item, meta, now);
+            Some(Seen::Item(view(&shown), reference, meta))
+        })?;
+        match seen {
+            Seen::Item(result, reference, meta) => {
+                if !get.quiet_access {
+                    self.note_access(now, hash, reference, meta);
+                }
+                Some(result)
+            }
+            Seen::Gone => {
+                self.get_gone(writer, now, key, hash);
+                None
+            }
+            Seen::Winnable => self.get_changing(writer, now, key, hash, get, view),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn view<'a>(
+        &'a self,
+        reference: u64,
+        item: Item<'a>,
+        meta: Meta,
+        now: Now,
+    ) -> ItemView<'a> {
+        ItemView::new(self.segments(), &self.gate, reference, item, meta, now)
+    }
+
+    /// Tells eviction, and now and then the item itself, that it was read.
+    #[inline]
+    fn note_access(&self, now: Now, hash: KeyHash, reference: Reference, meta: Meta) {
+        self.index.mark(hash, reference);
+        if !meta.fetched() || meta.idle_seconds(now) >= ACCESS_NOTE_SECONDS {
+            self.write_access(now, hash, reference);
+        }
+    }
+
+    /// Writes the access into the item. Readers need not repeat for it: both states are true.
+    #[cold]
+    fn write_access(&self, now: Now, hash: KeyHash, reference: Reference) {
+        let mut locked = self.index.lock(hash);
+        if locked.find(|found| found == reference).is_some() {
+            let item = self.item(reference.get());
+            item.set_meta(item.meta().with_fetched().with_access(now));
+        }
+    }
+
+    /// Removes an item that a read found expired or flushed.
+    #[cold]
+    fn get_gone(&self, writer: &mut Writer, now: Now, key: Key<'_>, hash: KeyHash) {
+        let mut locked = self.index.lock(hash);
+        if let Some(found) = self.find(&mut locked, key) {
+            self.count_gone(writer, now, &mut locked, found);
+        }
+    }
+
+    /// Removes the item if it is gone, and counts the read that found it; whether it was.
+    fn count_gone(
+        &self,
+        writer: &Writer,
+        now: Now,
+        locked: &mut Locked<'_, Items>,
+        found: Found,
+    ) -> bool {
+        let extension = self.item(found.reference).extension(found.meta);
+        let gone = self.presence(found.reference, extension, now);
+        match gone {
+            Presence::Here => return false,
+            Presence::Expired => writer.count(Count::GetExpired),
+            Presence::Flushed => writer.count(Count::GetFlushed),
+        }
+        self.remove_gone(writer, locked, found, gone);
+        true
+    }
+
+    /// A read that changes the item: touch, vivify, recache, or winning a stale one.
+    fn get_changing<T>(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+        get: &Get,
+        mut view: impl FnMut(&ItemView<'_>) -> T,
+    ) -> Option<T> {
+        self.with_room(writer, now, hash, |writer, locked, last_try| {
+            let found = self.find(locked, key);
+            let found = found.filter(|&found| !self.count_gone(writer, now, locked, found));
+            match found {
+                Some(found) => {
+                    let found = self.touch_found(writer, now, locked, key, hash, found, get.touch);
+                    let found = match found {
+                        Ok(found) => found,
+                        // Without room the expiry stays what it is; the read is still answered.
+                        Err((found, need)) if last_try || need != Need::Room => found,
+                        Err((_, need)) => return Err(need),
+                    };
+                    Ok(Some(self.show_found(now, locked, found, get, &mut view)))
+                }
+                None => match get.vivify {
+                    Some(exptime) => self
+                        .vivify(writer, now, locked, key, hash, get, exptime)
+                        .map(|reference| Some(self.show_vivified(now, reference, &mut view))),
+                    None => Ok(None),
+                },
+            }
+        })
+        .flatten()
+    }
+
+    /// Shows a locked item, giving away the right to recache where it is due.
+    fn show_found<T>(
+        &self,
+        now: Now,
+        locked: &mut Locked<'_, Items>,
+        found: Found,
+        get: &Get,
+        view: &mut impl FnMut(&ItemView<'_>) -> T,
+    ) -> T {
+        let item = self.item(found.reference);
+        let meta = item.meta();
+        let expiry = item.extension(meta).expiry;
+        let is_due = get
+            .recache
+            .is_some_and(|within| ends_within(expiry, within, now));
+        let won = !get.keep_token && !meta.won() && (meta.stale() || is_due);
+        let mut shown = self.view(found.reference, item, meta, now);
+        shown.status_mut().won = won;
+        let result = view(&shown);
+        let mut changed = meta.with_won(meta.won() || won);
+        if !get.quiet_access {
+            changed = changed.with_fetched().with_access(now);
+            let mark = locked.mark(found.position);
+            locked.set_mark(found.position, mark.saturating_add(1));
+        }
+        item.set_meta(changed);
+        if won {
+            locked.changed();
+        }
+        result
+    }
+
+    /// Creates an empty item that its reader has won.
+    #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
+    fn vivify(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        locked: &mut Locked<'_, Items>,
+        key: Key<'_>,
+        hash: KeyHash,
+        get: &Get,
+        exptime: Exptime,
+    ) -> Result<u64, Need> {
+        let fresh = Fresh {
+            cas: get.new_cas.unwrap_or_else(|| writer.next_cas(now, None)),
+            extension: Extension {
+                expiry: exptime.expiry(now),
+                flags: 0,
+            },
+            won: true,
+            ..Fresh::default()
+        };
+        self.store_small(writer, now, locked, key, hash, None, fresh, &[])
+    }
+
+    fn show_vivified<T>(
+        &self,
+        now: Now,
+        reference: u64,
+        view: &mut impl FnMut(&ItemView<'_>) -> T,
+    ) -> T {
+        let item = self.item(reference);
+        let mut shown = self.view(reference, item, item.meta(), now);
+        let status = shown.status_mut();
+        status.won = true;
+        status.contended = false;
+        view(&shown)
+    }
+
+    /// Gives a locked item a new expiry; returns where it is afterwards. An item without room for
+    /// an expiry, or in a segment of another TTL, is written anew if it is small.
+    #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
+    pub(crate) fn touch_found(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        locked: &mut Locked<'_, Items>,
+        key: Key<'_>,
+        hash: KeyHash,
+        found: Found,
+        touch: Option<Exptime>,
+    ) -> Result<Found, (Found, Need)> {
+        let Some(expiry) = touch.map(|exptime| exptime.expiry(now)) else {
+            return Ok(found);
+        };
+        let item = self.item(found.reference);
+        let old = item.extension(found.meta);
+        if old.expiry == expiry {
+            return Ok(found);
+        }
+        let new = Extension { expiry, ..old };
+        let is_small = found.meta.value_bytes() <= COPY_BYTES_MAX;
+        let Some(id) = self.segments().segment_of(found.reference) else {
+            return Ok(found);
+        };
+        let last = self.segments().expiry_max(id);
+        if found.meta.extended() && (!is_small || self.room.ttl.fits(expiry, last, now)) {
+            item.set_extension(new);
+            self.segments().note_expiry(id, expiry_note(expiry));
+            locked.changed();
+            return Ok(found);
+        }
+        let mut value = [0; COPY_BYTES_MAX];
+        let length =
+            Value::of(found.reference, item, found.meta).copy(self.segments(), 0, &mut value);
+        let fresh = Fresh {
+            cas: item.cas(),
+            extension: new,
+            stale: found.meta.stale(),
+            won: found.meta.won(),
+            keep_access: Some(found.meta),
+        };
+        let bytes = &value[..length];
+        match self.store_small(writer, now, locked, key, hash, Some(found), fresh, bytes) {
+            Ok(reference) => Ok(Found {
+                position: found.position,
+                reference,
+                meta: self.item(reference).meta(),
+            }),
+            Err(need) => {
+                // A note that it ends is better than none, wherever it lies.
+                if found.meta.extended() {
+                    item.set_extension(new);
+                    self.segments().note_expiry(id, expiry_note(expiry));
+                    locked.changed();
+                    return Ok(found);
+                }
+                Err((found, need))
+            }
+        }
+    }
+}
+
+/// Whether something that ends at `expiry` has less left than `within` asks for.
+fn ends_within(expiry: Expiry, within: Exptime, now: Now) -> bool {
+    let limit = within.expiry(now);
+    !expiry.is_never() && expiry.to_bits() < limit.to_bits()
+}

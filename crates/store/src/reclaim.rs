@@ -1,0 +1,535 @@
+//! Making room: draining segments that are expired, flushed, sparse, or next to be evicted.
+//!
+//! A drain walks one segment from its start: what is dead or gone costs a look, what is kept moves
+//! to another segment, the rest leaves the index; then the segment is free (or waits for its last
+//! lease). It is resumable after every item, shared by all writers, and works at most
+//! [`ITEMS_A_TURN`] items a turn, so that nobody waits for a whole segment. Some segments stay in
+//! reserve: relocations may take them, so a drain can always go on.
+//!
+//! ```text
+//!   maintain ---> scan: 64 headers a turn ----> expired, flushed ----+
+//!      |                                                             v
+//!      +-- fewer free than the low water mark? --> sparse, oldest -> drain -> free
+//!   set, no room ----------------------------------------------------^
+//! ```
+//!
+//! Locks: a drain's mutex, then the key's pair, then the directory's; never the other way.
+
+use curtail_segments::{SegmentId, State};
+use curtail_table::{Locked, Reference};
+use curtail_types::{KeyHash, Now};
+
+use crate::{
+    Store, Writer,
+    counters::Count,
+    eviction::{self, Fate, Queue},
+    item::{Kind, Meta},
+    large::{copy_head, give_up, owner_of_tail},
+    room::{NoSegment, RESERVE},
+    store::{Found, Items, Presence},
+    sync::{AtomicUsize, Mutex, Ordering, try_lock},
+};
+
+/// Items that one call handles at most (design: bounded work per turn).
+pub(crate) const ITEMS_A_TURN: usize = 64;
+
+/// Drains under way at once.
+const DRAINS: usize = 2;
+
+/// Items whose index lines are asked for ahead of use.
+const BATCH: usize = 8;
+
+/// A look at a dead item costs this much less than handling a live one.
+const LOOKS_PER_ITEM: usize = 16;
+
+/// Headers looked at in one turn.
+const SCAN_HEADERS: usize = 64;
+
+/// Headers looked at for a sparse segment when nothing may be evicted.
+const SPARSE_HEADERS_MAX: usize = 4096;
+
+/// Oldest segments of a queue that are looked at for one without unpublished items.
+const OLDEST_LOOK_MAX: usize = 8;
+
+/// Items that a write handles by itself when little is free, and when nearly nothing is.
+const ASSIST_ITEMS: [usize; 2] = [4, 16];
+
+/// Turns of work that one write does at most before it is refused.
+const DIRECT_TURNS_MAX: usize = 4096;
+
+/// The state of making room.
+#[derive(Debug, Default)]
+pub(crate) struct Reclaim {
+    drains: [Mutex<Option<Drain>>; DRAINS],
+    scan: Mutex<Scan>,
+    sparse_cursor: AtomicUsize,
+    /// Below this many available segments, more are made.
+    low_water: AtomicUsize,
+    segments_allowed: AtomicUsize,
+}
+
+/// Why a segment is drained.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Purpose {
+    /// To make room at the cost of live items.
+    Evict,
+    /// To gather what is live; also for what should be gone altogether.
+    Compact,
+}
+
+/// A segment being drained.
+#[derive(Debug)]
+struct Drain {
+    id: SegmentId,
+    queue: Queue,
+    purpose: Purpose,
+    offset: usize,
+    end: usize,
+}
+
+/// A walk over all headers, a few at a time.
+#[derive(Debug, Default)]
+struct Scan {
+    cursor: u32,
+    generation: u32,
+    saw_old: bool,
+}
+
+/// How a call went.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Progress {
+    /// It handled so many items.
+    Worked(usize),
+    /// Other threads are at it.
+    Busy,
+    /// There is nothing to gain.
+    Nothing,
+}
+
+/// What walking part of a segment came to.
+enum Walked {
+    Partly(usize),
+    Whole(usize),
+    /// No room to move what must be kept.
+    Stuck,
+}
+
+impl Store {
+    /// Bounded background work, called once per turn by every worker: keeps a reserve of free
+    /// segments, takes back expired ones, follows changes of the limit. Handles at most
+    /// `items_max` items and returns how many it handled.
+    pub fn maintain(&self, writer: &mut Writer, now: Now, items_max: usize) -> usize {
+        self.tick(now);
+        writer.note_cas();
+        self.follow_budget();
+        self.segments().release(2);
+        let items_max = items_max.clamp(1, ITEMS_A_TURN);
+        if let Some(id) = self.scan_for_gone(now)
+            && self.segments().take_sealed(id)
+        {
+            self.start(id, Purpose::Compact);
+        }
+        match self.reclaim(writer, now, items_max) {
+            Progress::Worked(items) => items,
+            Progress::Busy | Progress::Nothing => 0,
+        }
+    }
+
+    fn follow_budget(&self) {
+        self.budget();
+        let (_, _, allowed) = self.segments().resident();
+        if self
+            .reclaim
+            .segments_allowed
+            .swap(allowed, Ordering::Relaxed)
+            != allowed
+        {
+            let low_water = RESERVE + (allowed / 64).clamp(2, 64);
+            self.reclaim.low_water.store(low_water, Ordering::Relaxed);
+        }
+    }
+
+    /// A little work after a write, when less is free than should be.
+    #[inline]
+    pub(crate) fn assist(&self, writer: &mut Writer, now: Now) {
+        let available = self.segments().available();
+        let low_water = self.reclaim.low_water.load(Ordering::Relaxed);
+        if available * 2 < low_water + RESERVE {
+            let urgent = usize::from(available <= RESERVE + 1);
+            self.reclaim(writer, now, ASSIST_ITEMS[urgent]);
+        }
+    }
+
+    /// Makes room for a write that found none: `needed` segments beyond the reserve. Whether there
+    /// are now.
+    #[cold]
+    pub(crate) fn make_room(&self, writer: &mut Writer, now: Now, needed: usize) -> bool {
+        writer.count(Count::DirectReclaims);
+        self.follow_budget();
+        for _ in 0..DIRECT_TURNS_MAX {
+            if self.segments().available() >= RESERVE + needed {
+                return true;
+            }
+            match self.reclaim(writer, now, ITEMS_A_TURN) {
+                Progress::Worked(_) => {}
+                Progress::Busy => std::thread::yield_now(),
+                Progress::Nothing => {
+                    // What is left may be in open segments. Without eviction sealing them gains
+                    // nothing.
+                    if !self.config().evict || self.room.seal_all() == 0 {
+                        return false;
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// Handles up to `items_max` items of the drain under way, or of the next one worth starting.
+    pub(crate) fn reclaim(&self, writer: &mut Writer, now: Now, items_max: usize) -> Progress {
+        for turn in 0..DRAINS {
+            let index = (writer.group() + turn) % DRAINS;
+            let Some(mut drain) = try_lock(&self.reclaim.drains[index]) else {
+                continue;
+            };
+            if drain.is_none() && turn == 0 {
+                // Rather help the other drain than begin a second one.
+                if let Some(mut other) = try_lock(&self.reclaim.drains[(index + 1) % DRAINS])
+                    && other.is_some()
+                {
+                    return self.advance(writer, now, &mut other, items_max);
+                }
+            }
+            if drain.is_none() {
+                *drain = self.choose(now);
+            }
+            return self.advance(writer, now, &mut drain, items_max);
+        }
+        Progress::Busy
+    }
+
+    fn advance(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        slot: &mut Option<Drain>,
+        items_max: usize,
+    ) -> Progress {
+        let Some(drain) = slot else {
+            return Progress::Nothing;
+        };
+        match self.walk(writer, now, drain, items_max) {
+            Walked::Partly(items) => Progress::Worked(items),
+            Walked::Whole(items) => {
+                self.segments().retire(drain.id);
+                *slot = None;
+                Progress::Worked(items)
+            }
+            Walked::Stuck => {
+                self.segments().enqueue(drain.id, drain.queue as usize);
+                *slot = None;
+                Progress::Nothing
+            }
+        }
+    }
+
+    // ---- choosing ----
+
+    /// The next segment to drain, taken out of its queue, if less is available than should be.
+    fn choose(&self, now: Now) -> Option<Drain> {
+        if self.segments().available() >= self.reclaim.low_water.load(Ordering::Relaxed) {
+            return None;
+        }
+        if let Some(id) = self.scan_for_gone(now)
+            && self.segments().take_sealed(id)
+        {
+            return Some(self.drain_of(id, Purpose::Compact));
+        }
+        if let Some(id) = self.sparsest()
+            && self.segments().take_sealed(id)
+        {
+            return Some(self.drain_of(id, Purpose::Compact));
+        }
+        if !self.config().evict {
+            return None;
+        }
+        let (small, main) = (
+            self.segments().queued(Queue::Small as usize),
+            self.segments().queued(Queue::Main as usize),
+        );
+        let first = eviction::victim_queue(small, main);
+        let second = match first {
+            Queue::Small => Queue::Main,
+            Queue::Main => Queue::Small,
+        };
+        let oldest = |queue: Queue| {
+            self.segments()
+                .take_oldest(queue as usize, OLDEST_LOOK_MAX, |_| true)
+        };
+        let id = oldest(first).or_else(|| oldest(second))?;
+        Some(self.drain_of(id, Purpose::Evict))
+    }
+
+    /// Begins a drain if there is a free place for one, else puts the segment back.
+    fn start(&self, id: SegmentId, purpose: Purpose) {
+        for place in &self.reclaim.drains {
+            if let Some(mut drain) = try_lock(place)
+                && drain.is_none()
+            {
+                *drain = Some(self.drain_of(id, purpose));
+                return;
+            }
+        }
+        self.segments().enqueue(id, self.segments().queue(id));
+    }
+
+    fn drain_of(&self, id: SegmentId, purpose: Purpose) -> Drain {
+        Drain {
+            id,
+            queue: Queue::from_index(self.segments().queue(id)),
+            purpose,
+            offset: 0,
+            end: self.segments().filled_words(id),
+        }
+    }
+
+    /// Looks at the next headers for a segment whose items are all expired or flushed.
+    fn scan_for_gone(&self, now: Now) -> Option<SegmentId> {
+        let mut scan = try_lock(&self.reclaim.scan)?;
+        let last = self.segments().used_max();
+        for _ in 0..SCAN_HEADERS {
+            if scan.cursor == 0 || scan.cursor > last {
+                if scan.cursor != 0 && !scan.saw_old {
+                    self.room.none_is_old(scan.generation);
+                }
+                *scan = Scan {
+                    cursor: 1,
+                    generation: self.room.generation(),
+                    saw_old: false,
+                };
+            }
+            let Some(id) = self.segments().segment(scan.cursor).filter(|_| last > 0) else {
+                return None;
+            };
+            scan.cursor += 1;
+            let is_old = self.room.is_in_use(id) && self.room.is_old(id);
+            scan.saw_old |= is_old;
+            if self.segments().state(id) == State::Sealed
+                && self.segments().pending(id) == 0
+                && (is_old || self.segments().expiry_max(id) <= now.unix_seconds())
+            {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// The sparsest of the next sealed segments that is worth gathering.
+    fn sparsest(&self) -> Option<SegmentId> {
+        let last = self.segments().used_max() as usize;
+        let looks = match self.config().evict {
+            true => SCAN_HEADERS,
+            false => SPARSE_HEADERS_MAX,
+        };
+        let looks = looks.min(last);
+        let start = self
+            .reclaim
+            .sparse_cursor
+            .fetch_add(looks, Ordering::Relaxed);
+        (0..looks)
+            .filter_map(|look| self.segments().segment(((start + look) % last + 1) as u32))
+            .filter(|&id| self.segments().state(id) == State::Sealed)
+            .filter(|&id| self.is_worth_gathering(id))
+            .min_by_key(|&id| self.segments().live_words(id))
+    }
+
+    fn is_worth_gathering(&self, id: SegmentId) -> bool {
+        let capacity = self.segments().segment_words();
+        let live = self.segments().live_words(id);
+        let dead = self.segments().filled_words(id).saturating_sub(live);
+        eviction::is_sparse(live, capacity)
+            || (!self.config().evict && eviction::is_worth_compacting(dead, capacity))
+    }
+
+    // ---- walking ----
+
+    fn walk(&self, writer: &mut Writer, now: Now, drain: &mut Drain, items_max: usize) -> Walked {
+        let start = self.segments().start(drain.id);
+        let (mut handled, mut looked) = (0, 0);
+        while drain.offset < drain.end {
+            let mut batch = [(0, KeyHash(0)); BATCH];
+            let mut count = 0;
+            let mut next = drain.offset;
+            while count < BATCH.min(items_max - handled) && next < drain.end {
+                let item = self.item(start + next as u64);
+                let meta = item.meta();
+                if meta.kind() != Kind::Dead {
+                    let hash = match meta.kind() {
+                        Kind::Piece => KeyHash(item.word(0)),
+                        _ => self.index.resolver().key_hash(start + next as u64),
+                    };
+                    self.index.prefetch(hash);
+                    batch[count] = (next, hash);
+                    count += 1;
+                }
+                next += meta.words();
+                looked += 1;
+                if looked >= items_max * LOOKS_PER_ITEM {
+                    break;
+                }
+            }
+            for &(offset, hash) in &batch[..count] {
+                drain.offset = offset;
+                if self.drain_one(writer, now, drain, hash).is_err() {
+                    return Walked::Stuck;
+                }
+            }
+            drain.offset = next;
+            handled += count;
+            if handled >= items_max || looked >= items_max * LOOKS_PER_ITEM {
+                break;
+            }
+        }
+        let items = handled.max(1);
+        if drain.offset < drain.end {
+            Walked::Partly(items)
+        } else {
+            Walked::Whole(items)
+        }
+    }
+
+    /// Decides about the item or piece at the drain's offset.
+    fn drain_one(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        drain: &Drain,
+        hash: KeyHash,
+    ) -> Result<(), NoSegment> {
+        let here = self.segments().start(drain.id) + drain.offset as u64;
+        let mut locked = self.index.lock(hash);
+        // Under the lock: a moved head may have changed the owner, a writer may have been faster.
+        let item = self.item(here);
+        let (head, is_tail) = match item.meta().kind() {
+            Kind::Dead => return Ok(()),
+            Kind::Piece => (owner_of_tail(self.segments().words(here)), true),
+            Kind::Inline | Kind::Head => (here, false),
+        };
+        let Some(position) = locked.find(|found| found.get() == head) else {
+            return Ok(());
+        };
+        let found = Found {
+            position,
+            reference: head,
+            meta: self.item(head).meta(),
+        };
+        let extension = self.item(head).extension(found.meta);
+        let presence = self.presence(head, extension, now);
+        if presence != Presence::Here {
+            self.remove_gone(writer, &mut locked, found, presence);
+            return Ok(());
+        }
+        let mark = locked.mark(position);
+        let fate = match drain.purpose {
+            Purpose::Evict => eviction::fate(drain.queue, mark),
+            Purpose::Compact => Fate::Keep {
+                queue: drain.queue,
+                mark,
+            },
+        };
+        match fate {
+            Fate::Drop { ghost } => {
+                self.evict(writer, &mut locked, found);
+                if ghost {
+                    self.ghosts.insert(hash);
+                }
+                Ok(())
+            }
+            Fate::Keep { queue, mark } => {
+                let tail = is_tail.then_some(here);
+                let moved = self.relocate(writer, now, &mut locked, found, queue, mark, tail);
+                match (moved, drain.purpose) {
+                    (Err(NoSegment), Purpose::Evict) => {
+                        self.evict(writer, &mut locked, found);
+                        Ok(())
+                    }
+                    (moved, _) => moved,
+                }
+            }
+        }
+    }
+
+    fn evict(&self, writer: &Writer, locked: &mut Locked<'_, Items>, found: Found) {
+        writer.count(Count::Evictions);
+        if !found.meta.fetched() {
+            writer.count(Count::EvictedUnfetched);
+        }
+        self.unlink(writer, locked, found);
+    }
+
+    /// Moves a locked item (with `tail`, the tail of a large one and its head) to another segment.
+    #[allow(clippy::too_many_arguments)] // the decision and its subject, passed through once
+    fn relocate(
+        &self,
+        writer: &Writer,
+        now: Now,
+        locked: &mut Locked<'_, Items>,
+        found: Found,
+        queue: Queue,
+        mark: u8,
+        tail: Option<u64>,
+    ) -> Result<(), NoSegment> {
+        let expiry = self.item(found.reference).extension(found.meta).expiry;
+        let slot = self.room.slot(writer.group(), queue, expiry, now);
+        let new = self.room.allocate(slot, found.meta.words(), expiry, 0)?;
+        let new_tail = match tail {
+            None => None,
+            Some(old) => {
+                let words = self.item(old).meta().words();
+                match self.room.allocate(slot, words, expiry, 0) {
+                    Ok(allocation) => Some((old, words, allocation)),
+                    Err(NoSegment) => {
+                        give_up(self.segments(), new);
+                        return Err(NoSegment);
+                    }
+                }
+            }
+        };
+        // A flush between the check and the allocation would let the item survive it.
+        if self.room.is_flushed(found.reference) {
+            for allocation in [Some(new), new_tail.map(|(.., tail)| tail)]
+                .into_iter()
+                .flatten()
+            {
+                give_up(self.segments(), allocation);
+            }
+            self.remove_gone(writer, locked, found, Presence::Flushed);
+            return Ok(());
+        }
+        let mut exchange = None;
+        if let Some((old, words, allocation)) = new_tail {
+            self.item(allocation.reference())
+                .copy_from(&self.item(old), words);
+            self.bury_words(old, self.item(old).meta());
+            exchange = Some((old, allocation.reference()));
+            // Its segment may be drained from now on; that drain waits for the key's lock.
+            self.segments().finish(allocation);
+        }
+        self.copy_item(found.reference, new.reference(), found.meta, exchange);
+        if let Some(handle) = Reference::new(new.reference()) {
+            locked.replace(found.position, handle);
+            locked.set_mark(found.position, mark);
+        }
+        self.bury_words(found.reference, found.meta);
+        self.segments().finish(new);
+        writer.count(Count::Moved);
+        Ok(())
+    }
+
+    fn copy_item(&self, from: u64, to: u64, meta: Meta, exchange: Option<(u64, u64)>) {
+        match meta.kind() {
+            Kind::Head => copy_head(self.segments(), from, to, exchange),
+            _ => self.item(to).copy_from(&self.item(from), meta.words()),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Where new items go: open segments, one per queue, TTL bucket and group of writers.
+//!
+//! A writer bumps the cursor of its group's open segment; when that is full, one thread seals it
+//! and opens another. Groups keep writers off each other's cache lines where memory allows that many
+//! open segments. All segments of one generation are older than a flush or younger, never both.
+
+use curtail_segments::{Allocation, NoRoom, SegmentId, Segments, State};
+use curtail_types::{Expiry, Now};
+
+use crate::{
+    eviction::Queue,
+    sync::{Arc, AtomicBool, AtomicU32, Mutex, Ordering, lock},
+    ttl::{TtlBuckets, expiry_note},
+};
+
+/// One of the places that have an open segment.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Slot(u16);
+
+/// Nothing could be opened: make room first.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct NoSegment;
+
+/// Open segments.
+#[derive(Debug)]
+pub(crate) struct Room {
+    pub(crate) segments: Arc<Segments>,
+    pub(crate) ttl: TtlBuckets,
+    groups: usize,
+    open: Box<[AtomicU32]>,
+    opening: Mutex<()>,
+    generation: AtomicU32,
+    /// Whether there may be segments of an older generation.
+    flushed_some: AtomicBool,
+}
+
+/// Segments that only eviction and compaction may take, so that they can always finish.
+pub(crate) const RESERVE: usize = 3;
+
+/// Open segments should take at most this share of the memory.
+const OPEN_SHARE: usize = 8;
+
+impl Room {
+    pub(crate) fn new(segments: Arc<Segments>, segments_now: usize, writers: usize) -> Self {
+        let ttl = TtlBuckets::for_segments(segments_now);
+        let groups = (segments_now / OPEN_SHARE / (2 * ttl.count)).clamp(1, writers.clamp(1, 64));
+        Self {
+            segments,
+            ttl,
+            groups,
+            open: (0..groups * 2 * ttl.count)
+                .map(|_| AtomicU32::new(0))
+                .collect(),
+            opening: Mutex::new(()),
+            generation: AtomicU32::new(1),
+            flushed_some: AtomicBool::new(false),
+        }
+    }
+
+    /// The slot of a group for items of a queue that end at `expiry`.
+    #[inline]
+    pub(crate) fn slot(&self, group: usize, queue: Queue, expiry: Expiry, now: Now) -> Slot {
+        let group = group % self.groups;
+        let index = (group * 2 + queue as usize) * self.ttl.count + self.ttl.of(expiry, now);
+        Slot(index as u16)
+    }
+
+    fn queue_of(&self, slot: Slot) -> usize {
+        slot.0 as usize / self.ttl.count % 2
+    }
+
+    /// Takes `words` words for an item that ends at `expiry`, leaving at least `reserve` segments.
+    #[inline]
+    pub(crate) fn allocate(
+        &self,
+        slot: Slot,
+        words: usize,
+        expiry: Expiry,
+        reserve: usize,
+    ) -> Result<Allocation, NoSegment> {
+        debug_assert!(words <= self.segments.segment_words());
+        loop {
+            let open = self.open[slot.0 as usize].load(Ordering::Acquire);
+            if let Some(id) = self.segments.segment(open)
+                && let Ok(allocation) = self.segments.allocate(id, slot.0, words)
+            {
+                self.segments.note_expiry(id, expiry_note(expiry));
+                return Ok(allocation);
+            }
+            self.reopen(slot, open, reserve)?;
+        }
+    }
+
+    /// Takes all that the open segment has left if that is at least `least` words, else `words`
+    /// words or the whole of a new one, whichever is less.
+    pub(crate) fn allocate_rest(
+        &self,
+        slot: Slot,
+        words: usize,
+        least: usize,
+        expiry: Expiry,
+    ) -> Result<Allocation, NoSegment> {
+        loop {
+            let open = self.open[slot.0 as usize].load(Ordering::Acquire);
+            if let Some(id) = self.segments.segment(open) {
+                let mut wanted = words.min(self.segments.segment_words());
+                while wanted >= least.min(words) {
+                    match self.segments.allocate(id, slot.0, wanted) {
+                        Ok(allocation) => {
+                            self.segments.note_expiry(id, expiry_note(expiry));
+                            return Ok(allocation);
+                        }
+                        Err(NoRoom::Full(left)) => wanted = left,
+                        Err(NoRoom::Closed) => break,
+                    }
+                }
+            }
+            self.reopen(slot, open, RESERVE)?;
+        }
+    }
+
+    /// Replaces the open segment `old` of a slot by a fresh one, unless somebody else has.
+    #[cold]
+    fn reopen(&self, slot: Slot, old: u32, reserve: usize) -> Result<(), NoSegment> {
+        let _opening = lock(&self.opening);
+        let place = &self.open[slot.0 as usize];
+        if place.load(Ordering::Relaxed) != old {
+            return Ok(());
+        }
+        let generation = self.generation.load(Ordering::Relaxed);
+        let queue = self.queue_of(slot);
+        let id = self
+            .segments
+            .open(slot.0, queue, generation, reserve)
+            .ok_or(NoSegment)?;
+        // Release: pairs with the Acquire in `allocate`: the header is ready.
+        place.store(id.get(), Ordering::Release);
+        if let Some(old) = self.segments.segment(old) {
+            self.segments.seal(old, queue);
+        }
+        Ok(())
+    }
+
+    /// Seals open segments that hold something, so that they can be evicted; returns how many.
+    pub(crate) fn seal_all(&self) -> usize {
+        let _opening = lock(&self.opening);
+        self.seal_all_held(|filled| filled > 0)
+    }
+
+    fn seal_all_held(&self, suits: impl Fn(usize) -> bool) -> usize {
+        let mut sealed = 0;
+        for (index, place) in self.open.iter().enumerate() {
+            if let Some(id) = self.segments.segment(place.load(Ordering::Relaxed))
+                && suits(self.segments.filled_words(id))
+            {
+                // Release: pairs with the Acquire in `allocate`.
+                place.store(0, Ordering::Release);
+                self.segments.seal(id, self.queue_of(Slot(index as u16)));
+                sealed += 1;
+            }
+        }
+        sealed
+    }
+
+    // ---- generations ----
+
+    /// Makes everything that is stored now old.
+    pub(crate) fn flush(&self) {
+        let _opening = lock(&self.opening);
+        self.flushed_some.store(true, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `is_flushed`, so that who is answered after the flush
+        // sees it.
+        self.generation.fetch_add(1, Ordering::Release);
+        self.seal_all_held(|_| true);
+    }
+
+    /// Whether what lies at `reference` was written before the last flush.
+    #[inline]
+    pub(crate) fn is_flushed(&self, reference: u64) -> bool {
+        // Acquire: pairs with the Release in `flush`.
+        self.flushed_some.load(Ordering::Acquire)
+            && self
+                .segments
+                .segment_of(reference)
+                .is_some_and(|id| self.is_old(id))
+    }
+
+    /// Whether a segment is of an older generation.
+    pub(crate) fn is_old(&self, id: SegmentId) -> bool {
+        self.segments.generation(id) != self.generation()
+    }
+
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Continues the counting of a restored store.
+    pub(crate) fn set_generation(&self, generation: u32) {
+        self.generation.store(generation, Ordering::Relaxed);
+        self.flushed_some.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that a look at every segment found none of a generation before `generation`.
+    pub(crate) fn none_is_old(&self, generation: u32) {
+        let _opening = lock(&self.opening);
+        if self.generation() == generation {
+            self.flushed_some.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a segment holds items.
+    pub(crate) fn is_in_use(&self, id: SegmentId) -> bool {
+        matches!(
+            self.segments.state(id),
+            State::Open | State::Sealed | State::Draining
+        )
+    }
+}

@@ -1,0 +1,591 @@
+//! Writing: how a value gets under a key.
+//!
+//! Small values (up to [`COPY_BYTES_MAX`]) are written under the key's lock, in place when the old
+//! item takes as many words and its segment suits; that is the common overwrite and allocates
+//! nothing. Larger ones are written outside the lock into words that nobody else sees, and
+//! published under it.
+
+use curtail_table::Locked;
+use curtail_types::{Cas, Expiry, Exptime, Get, Key, KeyHash, Now, Set, SetMode, SetOutcome};
+
+use crate::{
+    COPY_BYTES_MAX, Reservation, Store, Writer,
+    counters::Count,
+    eviction::Queue,
+    item::{Extension, Kind, Meta},
+    large::{Chain, Plan, Value, give_up},
+    room::{NoSegment, RESERVE},
+    store::{Found, Items},
+    ttl::expiry_note,
+};
+
+/// What an attempt under the key's lock lacked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Need {
+    /// A free segment.
+    Room,
+    /// A free slot in the index.
+    Slot,
+    /// A second look: a flush came between.
+    Again,
+}
+
+/// A small item that is to be written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Fresh {
+    pub(crate) cas: Cas,
+    pub(crate) extension: Extension,
+    pub(crate) stale: bool,
+    pub(crate) won: bool,
+    /// The item whose access time and fetched mark it inherits.
+    pub(crate) keep_access: Option<Meta>,
+}
+
+impl Fresh {
+    fn meta(&self, key: Key<'_>, value: &[u8], now: Now) -> Meta {
+        let extended = self.extension.is_needed();
+        let meta = Meta::new(Kind::Inline, key.bytes().len(), value.len(), extended)
+            .with_stale(self.stale)
+            .with_won(self.won);
+        match self.keep_access {
+            Some(old) => meta.with_access_of(old),
+            None => meta.with_access(now),
+        }
+    }
+}
+
+/// What a write may do with what it found.
+enum Judged {
+    Refuse(SetOutcome),
+    Store(Terms),
+    Join(Found),
+}
+
+/// Under which terms a value is stored.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    extension: Extension,
+    stale: bool,
+    won: bool,
+}
+
+/// How an attempt of a small write ended.
+enum Attempt {
+    Done(SetOutcome),
+    /// The joined value is not small.
+    JoinLarge,
+}
+
+/// Attempts under the key's lock, each after some room was made.
+const ATTEMPTS_MAX: usize = 64;
+
+/// Attempts to join a large value with what is there, each lost to another write of the same key.
+const JOIN_ATTEMPTS_MAX: usize = 1000;
+
+impl Store {
+    /// Writes `value` under `key`.
+    #[inline]
+    pub fn set(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+        set: &Set,
+        value: &[u8],
+    ) -> SetOutcome {
+        self.tick(now);
+        if value.len() > COPY_BYTES_MAX {
+            return self.set_large(writer, now, key, hash, set, value);
+        }
+        if value.len() > self.config().item_bytes_max {
+            return self.refuse(writer, key, hash, set, SetOutcome::TooLarge);
+        }
+        let attempt = self.with_room(writer, now, hash, |writer, locked, _| {
+            self.try_set(writer, now, locked, key, hash, set, value)
+        });
+        match attempt {
+            Some(Attempt::Done(outcome)) => outcome,
+            Some(Attempt::JoinLarge) => self.join_large(writer, now, key, hash, set, value),
+            None => self.refuse(writer, key, hash, set, SetOutcome::OutOfMemory),
+        }
+    }
+
+    /// Locks the key and tries; between the tries makes the room that the last one lacked. `None`
+    /// when there is none to be made. The attempt is told when it is the last.
+    #[inline]
+    pub(crate) fn with_room<T>(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        hash: KeyHash,
+        mut attempt: impl FnMut(&mut Writer, &mut Locked<'_, Items>, bool) -> Result<T, Need>,
+    ) -> Option<T> {
+        // The lock is given back before anything else: draining takes locks of its own.
+        let first = {
+            let mut locked = self.index.lock(hash);
+            attempt(writer, &mut locked, false)
+        };
+        let mut need = match first {
+            Ok(result) => {
+                self.assist(writer, now);
+                return Some(result);
+            }
+            Err(need) => need,
+        };
+        let mut needs_slot = false;
+        for _ in 0..ATTEMPTS_MAX {
+            needs_slot |= need == Need::Slot;
+            let is_last = need == Need::Room && !self.make_room(writer, now, 1);
+            let result = if needs_slot {
+                match self.index.lock_with_room(hash) {
+                    Ok(mut locked) => attempt(writer, &mut locked, is_last),
+                    Err(_) => Err(Need::Room),
+                }
+            } else {
+                let mut locked = self.index.lock(hash);
+                attempt(writer, &mut locked, is_last)
+            };
+            match result {
+                Ok(result) => return Some(result),
+                Err(_) if is_last => return None,
+                // An index that is full has room only when an item goes, wherever segments are.
+                Err(Need::Room) if needs_slot => {
+                    self.reclaim(writer, now, crate::reclaim::ITEMS_A_TURN);
+                    need = Need::Room;
+                }
+                Err(next) => need = next,
+            }
+        }
+        None
+    }
+
+    /// One attempt of a small write under the key's lock.
+    #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
+    fn try_set(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        locked: &mut Locked<'_, Items>,
+        key: Key<'_>,
+        hash: KeyHash,
+        set: &Set,
+        value: &[u8],
+    ) -> Result<Attempt, Need> {
+        let found = self.find_present(writer, now, locked, key);
+        let old_cas = found.map(|found| self.item(found.reference).cas());
+        match self.judge(now, set, found) {
+            Judged::Refuse(outcome) => Ok(Attempt::Done(outcome)),
+            Judged::Store(terms) => {
+                let cas = cas_for(writer, now, set.new_cas, old_cas);
+                let fresh = Fresh {
+                    cas,
+                    extension: terms.extension,
+                    stale: terms.stale,
+                    won: terms.won,
+                    keep_access: None,
+                };
+                self.store_small(writer, now, locked, key, hash, found, fresh, value)?;
+                writer.count(Count::ItemsTotal);
+                Ok(Attempt::Done(SetOutcome::Stored(cas)))
+            }
+            Judged::Join(old) => {
+                let mut joined = [0; COPY_BYTES_MAX];
+                let Some(joined) = self.join_small(old, set.mode, value, &mut joined) else {
+                    return Ok(Attempt::JoinLarge);
+                };
+                let cas = cas_for(writer, now, set.new_cas, old_cas);
+                let fresh = Fresh {
+                    cas,
+                    extension: self.item(old.reference).extension(old.meta),
+                    ..Fresh::default()
+                };
+                self.store_small(writer, now, locked, key, hash, found, fresh, joined)?;
+                writer.count(Count::ItemsTotal);
+                Ok(Attempt::Done(SetOutcome::Stored(cas)))
+            }
+        }
+    }
+
+    /// What memcached would do with this write, given what is there.
+    fn judge(&self, now: Now, set: &Set, found: Option<Found>) -> Judged {
+        let joins = matches!(set.mode, SetMode::Append | SetMode::Prepend);
+        let exptime = match set.vivify {
+            Some(vivify) if joins => vivify,
+            _ => set.exptime,
+        };
+        let mut terms = Terms {
+            extension: Extension {
+                expiry: exptime.expiry(now),
+                flags: set.flags,
+            },
+            stale: false,
+            won: false,
+        };
+        let Some(found) = found else {
+            let stores = match set.mode {
+                SetMode::Set if set.compare.is_some() => {
+                    return Judged::Refuse(SetOutcome::NotFound);
+                }
+                SetMode::Replace if set.compare.is_some() => {
+                    return Judged::Refuse(SetOutcome::NotFound);
+                }
+                SetMode::Set | SetMode::Add => true,
+                SetMode::Replace => false,
+                SetMode::Append | SetMode::Prepend => set.vivify.is_some(),
+            };
+            return match stores {
+                true => Judged::Store(terms),
+                false => Judged::Refuse(SetOutcome::NotStored),
+            };
+        };
+        if set.mode == SetMode::Add {
+            return Judged::Refuse(SetOutcome::NotStored);
+        }
+        let item = self.item(found.reference);
+        if let Some(compare) = set.compare
+            && compare != item.cas()
+        {
+            let may_be_stale = set.invalidate && compare < item.cas() && !joins;
+            if !may_be_stale {
+                return Judged::Refuse(SetOutcome::Exists);
+            }
+            terms.extension.expiry = item.extension(found.meta).expiry;
+            terms.stale = true;
+            terms.won = found.meta.won();
+        }
+        if joins {
+            Judged::Join(found)
+        } else {
+            Judged::Store(terms)
+        }
+    }
+
+    /// Writes a small item: over the old one where that is possible, else to new words. Returns
+    /// where it is. The old one must be present and locked.
+    #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
+    pub(crate) fn store_small(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        locked: &mut Locked<'_, Items>,
+        key: Key<'_>,
+        hash: KeyHash,
+        old: Option<Found>,
+        fresh: Fresh,
+        value: &[u8],
+    ) -> Result<u64, Need> {
+        debug_assert!(value.len() <= COPY_BYTES_MAX);
+        let meta = fresh.meta(key, value, now);
+        if let Some(old) = old
+            && self.fits_in_place(now, old, meta, fresh.extension.expiry)
+        {
+            self.item(old.reference)
+                .write(fresh.cas, meta, fresh.extension, key.bytes(), value);
+            locked.changed();
+            writer.count(Count::InPlace);
+            return Ok(old.reference);
+        }
+        let expiry = fresh.extension.expiry;
+        let queue = self.queue_for(old, hash);
+        let slot = self.room.slot(writer.group(), queue, expiry, now);
+        let allocation = self
+            .room
+            .allocate(slot, meta.words(), expiry, RESERVE)
+            .map_err(|NoSegment| Need::Room)?;
+        // A flush between finding the old item and allocating would let its value survive.
+        if old.is_some_and(|old| self.room.is_flushed(old.reference)) {
+            give_up(self.segments(), allocation);
+            return Err(Need::Again);
+        }
+        let reference = allocation.reference();
+        self.item(reference)
+            .write(fresh.cas, meta, fresh.extension, key.bytes(), value);
+        if self.publish(writer, locked, old, reference).is_err() {
+            give_up(self.segments(), allocation);
+            return Err(Need::Slot);
+        }
+        self.segments().finish(allocation);
+        Ok(reference)
+    }
+
+    /// Whether a small item may be written over an old one: both small, of the same size, and the
+    /// end suits the segment.
+    #[inline]
+    fn fits_in_place(&self, now: Now, old: Found, new: Meta, expiry: Expiry) -> bool {
+        if old.meta.kind() != Kind::Inline
+            || old.meta.words() != new.words()
+            || old.meta.value_bytes() > COPY_BYTES_MAX
+        {
+            return false;
+        }
+        let Some(id) = self.segments().segment_of(old.reference) else {
+            return false;
+        };
+        if !self
+            .room
+            .ttl
+            .fits(expiry, self.segments().expiry_max(id), now)
+        {
+            return false;
+        }
+        self.segments().note_expiry(id, expiry_note(expiry));
+        true
+    }
+
+    /// The old value with `value` behind or before it, if that is still small.
+    fn join_small<'a>(
+        &self,
+        old: Found,
+        mode: SetMode,
+        value: &[u8],
+        joined: &'a mut [u8; COPY_BYTES_MAX],
+    ) -> Option<&'a [u8]> {
+        let old = Value::of(old.reference, self.item(old.reference), old.meta);
+        let joined = joined.get_mut(..old.bytes + value.len())?;
+        if mode == SetMode::Prepend {
+            let (first, rest) = joined.split_at_mut(value.len());
+            first.copy_from_slice(value);
+            old.copy(self.segments(), 0, rest);
+        } else {
+            let (first, rest) = joined.split_at_mut(old.bytes);
+            old.copy(self.segments(), 0, first);
+            rest.copy_from_slice(value);
+        }
+        Some(joined)
+    }
+
+    /// Joins a value that is large, or becomes it: reads, joins, and writes if nothing came between.
+    fn join_large(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+        set: &Set,
+        value: &[u8],
+    ) -> SetOutcome {
+        let unnoticed = Get {
+            quiet_access: true,
+            keep_token: true,
+            ..Get::default()
+        };
+        for _ in 0..JOIN_ATTEMPTS_MAX {
+            let mut joined = Vec::new();
+            let max = self.config().item_bytes_max;
+            let seen = self.get(writer, now, key, hash, &unnoticed, |view| {
+                joined.clear();
+                joined.resize(view.value_bytes().min(max), 0);
+                view.copy_value(0, &mut joined);
+                *view.status()
+            });
+            let Some(status) = seen else {
+                return self.join_nothing(writer, now, key, hash, set, value);
+            };
+            if set.compare.is_some_and(|compare| compare != status.cas) {
+                return SetOutcome::Exists;
+            }
+            let at = if set.mode == SetMode::Prepend {
+                0
+            } else {
+                joined.len()
+            };
+            joined.splice(at..at, value.iter().copied());
+            let end = |ttl: u32| i64::from(now.unix_seconds()) + i64::from(ttl);
+            let whole = Set {
+                mode: SetMode::Set,
+                flags: status.flags,
+                exptime: Exptime(status.ttl_seconds.map_or(0, end)),
+                compare: Some(status.cas),
+                invalidate: false,
+                vivify: None,
+                new_cas: set.new_cas,
+            };
+            match self.set(writer, now, key, hash, &whole, &joined) {
+                SetOutcome::Exists => {}
+                SetOutcome::NotFound => {}
+                outcome => return outcome,
+            }
+        }
+        SetOutcome::NotStored
+    }
+
+    /// Append and prepend when nothing is there.
+    fn join_nothing(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+        set: &Set,
+        value: &[u8],
+    ) -> SetOutcome {
+        let Some(exptime) = set.vivify else {
+            return SetOutcome::NotStored;
+        };
+        let add = Set {
+            mode: SetMode::Add,
+            exptime,
+            compare: None,
+            ..*set
+        };
+        self.set(writer, now, key, hash, &add, value)
+    }
+
+    /// A write that cannot be done. Like memcached, a plain `set` then removes what is there, so
+    /// that nobody reads an old value after a newer write was seen to fail.
+    #[cold]
+    pub(crate) fn refuse(
+        &self,
+        writer: &mut Writer,
+        key: Key<'_>,
+        hash: KeyHash,
+        set: &Set,
+        outcome: SetOutcome,
+    ) -> SetOutcome {
+        writer.count(match outcome {
+            SetOutcome::TooLarge => Count::TooLarge,
+            _ => Count::NoMemory,
+        });
+        if set.mode == SetMode::Set && set.compare.is_none() {
+            let mut locked = self.index.lock(hash);
+            if let Some(found) = self.find(&mut locked, key) {
+                self.unlink(writer, &mut locked, found);
+            }
+        }
+        outcome
+    }
+
+    // ---- large values ----
+
+    fn set_large(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+        set: &Set,
+        value: &[u8],
+    ) -> SetOutcome {
+        if matches!(set.mode, SetMode::Append | SetMode::Prepend) {
+            return self.join_large(writer, now, key, hash, set, value);
+        }
+        match self.reserve(writer, now, key, hash, set, value.len()) {
+            Ok(mut reservation) => {
+                reservation.write(value);
+                self.commit(writer, now, reservation)
+            }
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// Room for a value of `value_bytes`, to be received into and then given to
+    /// [`Store::commit`].
+    ///
+    /// # Errors
+    /// What the write would end with: too large, or out of memory.
+    pub fn reserve(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+        set: &Set,
+        value_bytes: usize,
+    ) -> Result<Reservation, SetOutcome> {
+        self.tick(now);
+        if value_bytes > self.config().item_bytes_max {
+            return Err(self.refuse(writer, key, hash, set, SetOutcome::TooLarge));
+        }
+        let plan = Plan::new(key, value_bytes, self.segments());
+        let expiry = set.exptime.expiry(now);
+        let queue = self.queue_for(None, hash);
+        for _ in 0..ATTEMPTS_MAX {
+            if let Ok(chain) = self.allocate_chain(writer, now, &plan, expiry, queue) {
+                return Ok(Reservation::new(chain, key, hash, *set));
+            }
+            if !self.make_room(writer, now, plan.segments_max()) {
+                break;
+            }
+        }
+        Err(self.refuse(writer, key, hash, set, SetOutcome::OutOfMemory))
+    }
+
+    fn allocate_chain(
+        &self,
+        writer: &Writer,
+        now: Now,
+        plan: &Plan,
+        expiry: Expiry,
+        queue: Queue,
+    ) -> Result<Chain, NoSegment> {
+        let slot = self.room.slot(writer.group(), queue, expiry, now);
+        let words = plan.inline_words();
+        let head = self
+            .room
+            .allocate_rest(slot, words, plan.head_words_least(), expiry)?;
+        let (wholes, tail_bytes) = plan.rest(head.words());
+        let mut chain = Chain::new(self.segments(), plan, head);
+        for _ in 0..wholes {
+            chain.add_whole(self.segments().take_whole(RESERVE).ok_or(NoSegment)?);
+        }
+        if tail_bytes > 0 {
+            let words = Plan::tail_words(tail_bytes);
+            chain.set_tail(self.room.allocate(slot, words, expiry, RESERVE)?);
+        }
+        Ok(chain)
+    }
+
+    /// Publishes a value that was received completely. The versions and the mode are judged now.
+    pub fn commit(&self, writer: &mut Writer, now: Now, reservation: Reservation) -> SetOutcome {
+        assert!(reservation.is_full(), "only a complete value is committed");
+        self.tick(now);
+        let (chain, key, hash, set) = reservation.into_parts();
+        let key = key.key();
+        if matches!(set.mode, SetMode::Append | SetMode::Prepend) {
+            let mut value = vec![0; chain.value_bytes];
+            chain.read(&mut value);
+            drop(chain);
+            return self.join_large(writer, now, key, hash, &set, &value);
+        }
+        let meta = chain.complete(key, hash);
+        let reference = chain.reference();
+        let outcome = self.with_room(writer, now, hash, |writer, locked, _| {
+            let found = self.find_present(writer, now, locked, key);
+            let terms = match self.judge(now, &set, found) {
+                Judged::Store(terms) => terms,
+                Judged::Refuse(outcome) => return Ok(outcome),
+                Judged::Join(_) => return Ok(SetOutcome::NotStored),
+            };
+            let old_cas = found.map(|found| self.item(found.reference).cas());
+            let cas = cas_for(writer, now, set.new_cas, old_cas);
+            let item = self.item(reference);
+            item.set_word(0, cas.0);
+            item.set_extension(terms.extension);
+            let meta = meta.with_stale(terms.stale).with_won(terms.won);
+            item.set_meta(meta.with_access(now));
+            chain.note_expiry(expiry_note(terms.extension.expiry));
+            self.publish(writer, locked, found, reference)
+                .map_err(|_| Need::Slot)?;
+            writer.count(Count::ItemsTotal);
+            Ok(SetOutcome::Stored(cas))
+        });
+        match outcome {
+            Some(SetOutcome::Stored(cas)) => {
+                chain.published();
+                SetOutcome::Stored(cas)
+            }
+            Some(outcome) => outcome,
+            None => self.refuse(writer, key, hash, &set, SetOutcome::OutOfMemory),
+        }
+    }
+}
+
+/// The version for a write: the client's, or the next one.
+#[inline]
+pub(crate) fn cas_for(writer: &mut Writer, now: Now, wanted: Option<Cas>, old: Option<Cas>) -> Cas {
+    match wanted {
+        Some(cas) => cas,
+        None => writer.next_cas(now, old),
+    }
+}

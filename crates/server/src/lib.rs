@@ -11,6 +11,7 @@
 
 mod acceptor;
 mod admin;
+mod admin_port;
 mod batch;
 mod buffers;
 mod collect;
@@ -20,6 +21,7 @@ mod counts;
 mod execute;
 mod kit;
 mod logins;
+mod metrics;
 mod pipeline;
 mod prefixes;
 mod registry;

@@ -8,7 +8,7 @@
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     path::PathBuf,
     sync::{Arc, Mutex},
     thread::{self, JoinHandle},
@@ -22,6 +22,7 @@ use curtail_types::{HashSeed, Now, WriterId};
 
 use crate::{
     acceptor::{self, Acceptor, name_of},
+    admin_port,
     config::Config,
     counts::Counts,
     logins::{Logins, LoginsError},
@@ -38,6 +39,7 @@ pub struct Server {
     threads: Vec<JoinHandle<()>>,
     addresses: Vec<SocketAddr>,
     names: Vec<String>,
+    admin_address: Option<SocketAddr>,
     restored: Restored,
 }
 
@@ -81,6 +83,7 @@ impl Server {
         ask: impl Fn(ControlEvent) + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
         let listeners = listen(&config)?;
+        let admin = config.admin.map(listen_admin).transpose()?;
         let clock = Clock::start();
         let started = clock.now();
         let (store, restored) = open_store(&config, started)?;
@@ -111,6 +114,7 @@ impl Server {
         let mut server = Self {
             addresses: listeners.iter().filter_map(Listener::tcp_address).collect(),
             names: listeners.iter().map(name_of).collect(),
+            admin_address: admin.as_ref().and_then(|admin| admin.local_addr().ok()),
             shared,
             threads: Vec::new(),
             restored,
@@ -118,6 +122,14 @@ impl Server {
         server
             .spawn(door_poller, worker_pollers, listeners)
             .map_err(StartError::System)?;
+        if let Some(listener) = admin {
+            let shared = Arc::clone(&server.shared);
+            server
+                .spawn_thread("admin".to_owned(), move || {
+                    admin_port::run(listener, shared)
+                })
+                .map_err(StartError::System)?;
+        }
         Ok(server)
     }
 
@@ -164,6 +176,11 @@ impl Server {
     /// Everything it listens on, for people.
     pub fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// Where `/metrics` is served.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address
     }
 
     /// What became of the contents saved by an earlier process.
@@ -254,6 +271,17 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
         return Err(StartError::NoAddress);
     }
     Ok(listeners)
+}
+
+fn listen_admin(address: SocketAddr) -> Result<TcpListener, StartError> {
+    let bind = || {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    bind().map_err(|error: io::Error| {
+        StartError::Bind(format!("{address} (admin port)"), BindError::Other(error))
+    })
 }
 
 fn open_pollers(workers: usize) -> io::Result<(Poller, Vec<Poller>)> {

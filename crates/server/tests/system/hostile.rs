@@ -1,0 +1,147 @@
+//! Clients that send nonsense, too much, too little, or never read.
+
+use std::{
+    io::{ErrorKind, Write},
+    time::Duration,
+};
+
+use crate::support::{Client, config, eventually, start};
+
+/// Goal: whatever a client sends, it gets an error or is closed, and the next client is served.
+#[test]
+fn junk_hurts_only_its_sender() {
+    let server = start(config());
+    let mut good = Client::connect(&server);
+    good.ask("set good 0 0 4\r\nkept\r\n", "STORED\r\n");
+    let long_key = "k".repeat(251);
+    let huge_key = "k".repeat(1 << 20);
+    let junk: Vec<Vec<u8>> = vec![
+        vec![0; 100_000],
+        vec![0xff; 100_000],
+        b"\x80\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x03\0\0\0\0\0\0\0\0\0\0\0\0abc".to_vec(),
+        (0..=255).cycle().take(65_536).collect(),
+        b"\r\n\r\n\r\n\n\n \r\n".to_vec(),
+        format!("get {long_key}\r\n").into_bytes(),
+        format!("set {long_key} 0 0 1\r\nx\r\n").into_bytes(),
+        format!("set {huge_key} 0 0 1\r\nx\r\n").into_bytes(),
+        format!("mg {huge_key} v\r\n").into_bytes(),
+        b"set a 0 0 -1\r\n".to_vec(),
+        b"set a 0 0 99999999999999999999\r\n".to_vec(),
+        b"set a 0 0 4294967295\r\n".to_vec(),
+        b"set a 4294967296 0 1\r\nx\r\n".to_vec(),
+        b"set a 0 0 1000000000\r\n".to_vec(),
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        b"ms a S99999999999 v\r\n".to_vec(),
+        b"ms a 1048577\r\n".to_vec(),
+        "mg a v v v v v v v v v v v v v v v v v v v v v v v v v\r\n"
+            .repeat(50)
+            .into_bytes(),
+        b"a".repeat(3_000_000),
+        b"get a".to_vec(),
+        b"set a 0 0 100\r\nhalf of it".to_vec(),
+        b"set a 0 0 100000\r\nhalf of it".to_vec(),
+    ];
+    for bytes in &junk {
+        let mut bad = Client::connect(&server);
+        bad.stream
+            .set_read_timeout(Some(Duration::from_millis(20)))
+            .unwrap();
+        // The server may close while we are still sending.
+        let _ = bad.stream.write_all(bytes);
+        bad.take(1);
+        drop(bad);
+        good.ask("get good\r\n", "VALUE good 0 4\r\nkept\r\nEND\r\n");
+    }
+    eventually("all of them are gone", || {
+        good.stat("", "curr_connections") == 1
+    });
+    assert_eq!(good.stat("", "read_buf_count"), 0);
+}
+
+#[test]
+fn a_value_above_the_limit_is_refused_and_swallowed() {
+    let mut config = config();
+    config.item_bytes_max = 10_000;
+    let server = start(config);
+    let mut client = Client::connect(&server);
+    client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    let value = "v".repeat(10_001);
+    client.ask(
+        format!("set a 0 0 10001\r\n{value}\r\nget a\r\n"),
+        "SERVER_ERROR object too large for cache\r\nEND\r\n",
+    );
+    client.ask(
+        format!("ms a 10001\r\n{value}\r\nmn\r\n"),
+        "SERVER_ERROR object too large for cache\r\nMN\r\n",
+    );
+    assert_eq!(client.stat("", "store_too_large"), 2);
+    client.ask(
+        format!("set a 0 0 10000\r\n{}\r\n", &value[1..]),
+        "STORED\r\n",
+    );
+}
+
+/// Goal: a client that never reads costs a bounded amount, whatever it asks for. Method: it asks
+/// for a 1 KiB value again and again until the server stops reading from it; then the memory held
+/// is looked at, and another client is served.
+#[test]
+fn a_client_that_never_reads_is_bounded() {
+    let server = start(config());
+    let mut good = Client::connect(&server);
+    let value = "v".repeat(1000);
+    good.ask(format!("set a 0 0 1000\r\n{value}\r\n"), "STORED\r\n");
+    let mut bad = Client::connect(&server);
+    bad.stream.set_nonblocking(true).unwrap();
+    let requests = "get a a a a a a a a\r\n".repeat(1000);
+    let mut stuck = 0;
+    let mut sent = 0;
+    while stuck < 20 {
+        match bad.stream.write(requests.as_bytes()) {
+            Ok(bytes) => (sent, stuck) = (sent + bytes, 0),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                stuck += 1;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(sent > 10_000);
+    let held = good.stat("", "read_buf_bytes") - good.stat("", "read_buf_bytes_free");
+    assert!(held < 1 << 20, "holds {held} bytes");
+    good.ask(
+        "get a\r\n",
+        &format!("VALUE a 0 1000\r\n{value}\r\nEND\r\n"),
+    );
+    drop(bad);
+    eventually("it is gone", || good.stat("", "curr_connections") == 1);
+}
+
+/// Goal: what was asked before the client began to read arrives whole and in order. Method: a slow
+/// reader of replies that are far larger than the kernel's buffers.
+#[test]
+fn a_slow_reader_gets_everything() {
+    let server = start(config());
+    let mut client = Client::connect(&server);
+    let small = "s".repeat(900);
+    let large = "L".repeat(300_000);
+    client.ask(format!("set s 7 0 900\r\n{small}\r\n"), "STORED\r\n");
+    client.ask(format!("set l 9 0 300000\r\n{large}\r\n"), "STORED\r\n");
+    let mut sender = client.stream.try_clone().unwrap();
+    let rounds = 100;
+    let sending = std::thread::spawn(move || {
+        for _ in 0..rounds {
+            sender.write_all(b"get s l s\r\nmg s v\r\n").unwrap();
+        }
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    let replies = format!(
+        "VALUE s 7 900\r\n{small}\r\nVALUE l 9 300000\r\n{large}\r\nVALUE s 7 900\r\n{small}\r\n\
+         END\r\nVA 900\r\n{small}\r\n"
+    );
+    for _ in 0..rounds {
+        client.expect(&replies);
+    }
+    sending.join().unwrap();
+    eventually("nothing is held", || client.stat("", "read_buf_count") == 0);
+    assert_eq!(client.stat("memory", "leased"), 0);
+}

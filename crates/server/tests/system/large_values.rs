@@ -1,0 +1,142 @@
+//! Values that are received straight into the store and sent from where they lie.
+
+use std::io::Write;
+
+use crate::support::{Client, config, start};
+
+fn pattern(bytes: usize, salt: usize) -> Vec<u8> {
+    (0..bytes)
+        .map(|i| b'a' + ((i * 7 + i / 251 + salt) % 26) as u8)
+        .collect()
+}
+
+fn set(key: &str, value: &[u8]) -> Vec<u8> {
+    let mut request = format!("set {key} 3 0 {}\r\n", value.len()).into_bytes();
+    request.extend_from_slice(value);
+    request.extend_from_slice(b"\r\n");
+    request
+}
+
+fn hit(key: &str, value: &[u8]) -> Vec<u8> {
+    let mut reply = format!("VALUE {key} 3 {}\r\n", value.len()).into_bytes();
+    reply.extend_from_slice(value);
+    reply.extend_from_slice(b"\r\nEND\r\n");
+    reply
+}
+
+/// Goal: every length comes back as it was sent, around each border between the ways of handling
+/// it. Method: set and get, alone and in a pipeline.
+#[test]
+fn values_of_every_size_come_back() {
+    let mut config = config();
+    config.memory_bytes_max = 256 << 20;
+    config.item_bytes_max = 16 << 20;
+    let server = start(config);
+    let mut client = Client::connect(&server);
+    let borders = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 1 << 20];
+    let sizes = borders.iter().flat_map(|&size| [size - 1, size, size + 1]);
+    for size in sizes.chain([0, 1, 5 << 20, 16 << 20]) {
+        let value = pattern(size, size);
+        client.ask(set("k", &value), "STORED\r\n");
+        client.send("get k\r\n");
+        client.expect(hit("k", &value));
+        let mut both = set("k", &value);
+        both.extend_from_slice(b"get k\r\nmn\r\n");
+        let mut sender = client.stream.try_clone().unwrap();
+        let sending = std::thread::spawn(move || sender.write_all(&both).unwrap());
+        client.expect("STORED\r\n");
+        client.expect(hit("k", &value));
+        client.expect("MN\r\n");
+        sending.join().unwrap();
+    }
+}
+
+/// Goal: a large value may come in any pieces. Method: cut near its header, its end and the line
+/// end behind it; the meta form, with the flags it asked for.
+#[test]
+fn a_large_value_may_come_in_pieces() {
+    let server = start(config());
+    let mut client = Client::connect(&server);
+    let value = pattern(20_000, 1);
+    let mut request = b"ms a2V5 20000 b k Oabc\r\n".to_vec();
+    let header = request.len();
+    request.extend_from_slice(&value);
+    request.extend_from_slice(b"\r\n");
+    let length = request.len();
+    for cuts in [
+        [1, header],
+        [header - 1, header + 1],
+        [header + 5000, length - 2],
+        [header, length - 1],
+        [length - 3, length - 1],
+    ] {
+        client.send(&request[..cuts[0]]);
+        pause();
+        client.send(&request[cuts[0]..cuts[1]]);
+        pause();
+        client.send(&request[cuts[1]..]);
+        client.expect("HD ka2V5 b Oabc\r\n");
+        client.send("get key\r\n");
+        let mut reply = b"VALUE key 0 20000\r\n".to_vec();
+        reply.extend_from_slice(&value);
+        reply.extend_from_slice(b"\r\nEND\r\n");
+        client.expect(reply);
+    }
+}
+
+#[test]
+fn a_large_value_with_a_wrong_end_is_refused() {
+    let server = start(config());
+    let mut client = Client::connect(&server);
+    let mut request = set("k", &pattern(20_000, 2));
+    let end = request.len() - 2;
+    request[end] = b'x';
+    client.ask(&request, "CLIENT_ERROR bad data chunk\r\n");
+    client.ask("get k\r\n", "END\r\n");
+}
+
+/// Goal: a client that leaves in the middle of a large value leaves nothing behind.
+#[test]
+fn half_a_large_value_is_forgotten() {
+    let server = start(config());
+    let mut observer = Client::connect(&server);
+    observer.ask("set k 0 0 3\r\nold\r\n", "STORED\r\n");
+    for _ in 0..200 {
+        let mut client = Client::connect(&server);
+        client.send("set k 0 0 1000000\r\n");
+        client.send(pattern(400_000, 3));
+    }
+    crate::support::eventually("they are gone", || {
+        observer.stat("", "curr_connections") == 1
+    });
+    observer.ask("get k\r\n", "VALUE k 0 3\r\nold\r\nEND\r\n");
+    // 200 halves are 80 MB: more than the whole limit, had they stayed.
+    observer.ask(set("l", &pattern(1_000_000, 4)), "STORED\r\n");
+}
+
+/// Goal: a value that is being sent survives being replaced. Method: one client reads half of a
+/// reply, another replaces the item and fills the memory, the first reads on.
+#[test]
+fn a_value_on_its_way_is_not_overwritten() {
+    let server = start(config());
+    let (mut reader, mut writer) = (Client::connect(&server), Client::connect(&server));
+    let old = pattern(1_000_000, 5);
+    reader.ask(set("big", &old), "STORED\r\n");
+    reader.send("get big\r\n".repeat(4));
+    let first = reader.take(500_000);
+    for round in 0..200 {
+        writer.ask(
+            set(&format!("fill{round}"), &pattern(900_000, round)),
+            "STORED\r\n",
+        );
+    }
+    writer.ask(set("big", &pattern(1_000_000, 6)), "STORED\r\n");
+    let mut whole = first;
+    let reply = hit("big", &old);
+    whole.append(&mut reader.take(reply.len() - whole.len()));
+    assert!(whole == reply, "the first reply is the old value");
+}
+
+fn pause() {
+    std::thread::sleep(std::time::Duration::from_millis(10));
+}

@@ -1,0 +1,144 @@
+//! Many requests at once, cut anywhere, from several clients.
+
+use std::thread;
+
+use crate::support::{Client, config, start};
+
+/// A conversation that touches text and meta commands, values, misses, errors and silence.
+const REQUESTS: &str = "set a 5 0 3\r\nabc\r\nget a b a\r\nmg a v f k Oxy\r\nmg none v\r\nmn\r\n\
+    ms b 4 T0 c\r\nwxyz\r\nincr a 1\r\nset n 0 0 2\r\n41\r\nincr n 1\r\nbogus\r\n\
+    set q 0 0 1 noreply\r\nz\r\nget q\r\nset bad 0 0 3\r\nabcd\r\ndelete a\r\ndelete a\r\n\
+    append n 0 0 1\r\n0\r\ntouch n 100\r\ngets none\r\nmd n q\r\nversion\r\n";
+
+/// What comes back, up to the version of `b`.
+const REPLIES_1: &str = "STORED\r\nVALUE a 5 3\r\nabc\r\nVALUE a 5 3\r\nabc\r\nEND\r\n\
+    VA 3 f5 ka Oxy\r\nabc\r\nEN\r\nMN\r\nHD c";
+
+const REPLIES_2: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\nSTORED\r\n\
+    42\r\nERROR\r\nVALUE q 0 1\r\nz\r\nEND\r\nCLIENT_ERROR bad data chunk\r\nERROR\r\nDELETED\r\n\
+    NOT_FOUND\r\nSTORED\r\nTOUCHED\r\nEND\r\nVERSION ";
+
+#[track_caller]
+fn check_replies(client: &mut Client) {
+    client.expect(REPLIES_1);
+    let version = client.line();
+    assert!(version.parse::<u64>().unwrap() > 0);
+    client.expect(REPLIES_2);
+    assert!(client.line().starts_with("1.6"));
+}
+
+#[test]
+fn a_pipeline_is_answered_in_order() {
+    let server = start(config());
+    let mut client = Client::connect(&server);
+    for _ in 0..3 {
+        client.send(REQUESTS);
+        check_replies(&mut client);
+        client.ask("flush_all\r\n", "OK\r\n");
+    }
+}
+
+/// Goal: what is answered does not depend on how the bytes were cut. Method: the conversation in
+/// two packets, cut at every place; the second waits until the server has seen the first.
+#[test]
+fn a_request_may_be_cut_at_every_byte() {
+    let server = start(config());
+    let mut observer = Client::connect(&server);
+    let mut client = Client::connect(&server);
+    for cut in 1..REQUESTS.len() {
+        let before = observer.stat("", "bytes_read");
+        client.send(&REQUESTS[..cut]);
+        // The observer's own question counts too; the worker answers it after the first part or
+        // together with it.
+        let _ = observer.stat("", "bytes_read") > before;
+        client.send(&REQUESTS[cut..]);
+        check_replies(&mut client);
+        client.ask("flush_all\r\n", "OK\r\n");
+    }
+}
+
+#[test]
+fn a_request_may_come_byte_by_byte() {
+    let server = start(config());
+    let mut client = Client::connect(&server);
+    for byte in REQUESTS.as_bytes() {
+        client.send([*byte]);
+    }
+    check_replies(&mut client);
+}
+
+/// Goal: requests beyond one turn's share are answered in later turns, in order. Method: one packet
+/// train of 20,000 counted requests with a share of 7.
+#[test]
+fn a_deep_pipeline_takes_many_turns() {
+    let mut config = config();
+    config.requests_per_turn_max = 7;
+    let server = start(config);
+    let mut client = Client::connect(&server);
+    client.ask("set n 0 0 1\r\n0\r\n", "STORED\r\n");
+    let count = 20_000;
+    let requests = "incr n 1\r\n".repeat(count);
+    let replies: String = (1..=count).map(|n| format!("{n}\r\n")).collect();
+    let mut sender = client.stream.try_clone().unwrap();
+    let sending = thread::spawn(move || {
+        std::io::Write::write_all(&mut sender, requests.as_bytes()).unwrap();
+    });
+    client.expect(replies);
+    sending.join().unwrap();
+    assert!(client.stat("", "conn_yields") > 100);
+}
+
+/// Goal: two workers and many clients never mix up replies. Method: each of 16 clients writes and
+/// reads keys of its own, pipelined, and checks every byte.
+#[test]
+fn two_workers_serve_many_clients() {
+    let mut config = config();
+    config.workers = 2;
+    let server = start(config);
+    let address = server.addresses()[0];
+    let clients: Vec<_> = (0..16)
+        .map(|number| {
+            thread::spawn(move || {
+                let mut client = Client::connect_to(address);
+                for round in 0..50 {
+                    let mut requests = String::new();
+                    let mut replies = String::new();
+                    for key in 0..20 {
+                        let value = format!("{number}/{round}/{key}");
+                        let length = value.len();
+                        requests += &format!("set k{number}.{key} 0 0 {length}\r\n{value}\r\n");
+                        requests += &format!("get k{number}.{key}\r\n");
+                        replies += &format!(
+                            "STORED\r\nVALUE k{number}.{key} 0 {length}\r\n{value}\r\nEND\r\n"
+                        );
+                    }
+                    client.ask(requests, &replies);
+                }
+            })
+        })
+        .collect();
+    clients
+        .into_iter()
+        .for_each(|client| client.join().unwrap());
+    let mut client = Client::connect(&server);
+    assert_eq!(client.stat("", "cmd_get"), 16 * 50 * 20);
+    assert_eq!(client.stat("", "get_hits"), 16 * 50 * 20);
+    assert_eq!(client.stat("", "cmd_set"), 16 * 50 * 20);
+    assert!(client.stat("curtail", "worker:1:connections") < 10);
+}
+
+#[test]
+fn stats_has_memcacheds_83_names() {
+    let server = start(config());
+    let mut client = Client::connect(&server);
+    client.send("stats\r\n");
+    let mut names = std::collections::BTreeSet::new();
+    loop {
+        let line = client.line();
+        if line == "END" {
+            break;
+        }
+        names.insert(line.split(' ').nth(1).unwrap().to_owned());
+    }
+    assert_eq!(names.len(), 83, "{names:?}");
+}

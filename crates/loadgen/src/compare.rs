@@ -1,11 +1,187 @@
-//! To come in this file.
-use crate::LoadError;
-use clap::Args;
-use std::process::ExitCode;
-/// x
+//! `curtail bench compare`: ours and its peers, alternately, in one run.
+//!
+//! Hosts drift by a third between one minute and the next, so that a rate by itself says little.
+//! All servers are up at once on one core, the idle ones asleep; every round measures each of them
+//! once, in rotating order, and ratios are taken within a round. Counted work (processor time per
+//! request) is printed beside rates: it drifts far less.
+//!
+//! ```text
+//!   core 0:  ours | memcached -t 1 | redis      core 1:  the driver
+//!   round 1:  ours, memcached, redis   round 2:  memcached, redis, ours   ...
+//! ```
+
+mod memory;
+mod servers;
+mod start;
+mod table;
+mod tail;
+mod throughput;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use self::servers::{Kind, Setting};
+use crate::{error::LoadError, measure::rank};
+
+/// Starts servers, alternates between them and prints medians and paired ratios.
 #[derive(Clone, Debug, Args)]
-pub struct CompareArgs {}
-/// x
-pub fn run(_args: &CompareArgs) -> Result<ExitCode, LoadError> {
-    Ok(ExitCode::SUCCESS)
+pub struct CompareArgs {
+    /// Our binary; without it only the peers are measured.
+    #[arg(long, value_name = "PATH")]
+    pub ours: Option<PathBuf>,
+    /// A further argument for our `serve`; may be given several times.
+    #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
+    pub ours_argument: Vec<String>,
+    /// Peers to measure; installed with apt-get when missing and allowed.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "memcached,redis"
+    )]
+    pub peers: Vec<Peer>,
+    /// Parts to run; all unless named.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub only: Vec<Part>,
+    /// Times that each server is measured in each cell.
+    #[arg(long, default_value_t = 5)]
+    pub rounds: usize,
+    /// Seconds measured each time.
+    #[arg(long, default_value_t = 1.0)]
+    pub duration: f64,
+    /// Seconds before measuring starts.
+    #[arg(long, default_value_t = 0.3)]
+    pub warm_up: f64,
+    /// Keys of the throughput and latency parts.
+    #[arg(long, default_value_t = 1_000_000)]
+    pub keys: u64,
+    /// Items of the memory part.
+    #[arg(long, default_value_t = 10_000_000)]
+    pub memory_items: u64,
+    /// Core of the servers.
+    #[arg(long, default_value_t = 0)]
+    pub server_core: usize,
+    /// Core of the driver.
+    #[arg(long, default_value_t = 1)]
+    pub driver_core: usize,
+    /// Prints one JSON object instead of Markdown tables.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A server to compare with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Peer {
+    /// memcached with one thread.
+    Memcached,
+    /// redis-server without persistence.
+    Redis,
+}
+
+/// A part of the comparison.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Part {
+    /// 50 connections, one request at a time each.
+    Unpipelined,
+    /// 50 connections, 16 requests at a time each.
+    Pipelined,
+    /// Windows' p99 at half of memcached's peak rate.
+    Tail,
+    /// Resident memory per item, and whether the items are there.
+    Memory,
+    /// From start to the first answer.
+    Start,
+}
+
+/// Everything that was measured.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Comparison {
+    pub(crate) cells: Vec<throughput::Cell>,
+    pub(crate) tail: Option<tail::Tail>,
+    pub(crate) memory: Vec<memory::Memory>,
+    pub(crate) start: Vec<start::Start>,
+    /// Whether servers and driver could be given high priority.
+    pub(crate) prioritized: bool,
+}
+
+/// Median and extremes of some values.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    pub(crate) fn of(values: &[f64]) -> Self {
+        Self {
+            median: rank(values, 0.5),
+            min: rank(values, 0.0),
+            max: rank(values, 1.0),
+        }
+    }
+}
+
+/// Runs the comparison and prints it. Fails when a server answered with errors.
+pub fn run(args: &CompareArgs) -> Result<ExitCode, LoadError> {
+    if args.rounds == 0 {
+        return Err(LoadError::Arguments("at least one round".into()));
+    }
+    let settings = settings(args)?;
+    let wants = |part| args.only.is_empty() || args.only.contains(&part);
+    let mut comparison = Comparison {
+        prioritized: crate::cpu::prioritize(),
+        ..Comparison::default()
+    };
+    if wants(Part::Start) {
+        comparison.start = start::compare(args, &settings)?;
+    }
+    if wants(Part::Unpipelined) || wants(Part::Pipelined) || wants(Part::Tail) {
+        let servers = servers::start_all(&settings, args)?;
+        let cells = throughput::CELLS.iter().filter(|cell| wants(cell.part()));
+        comparison.cells = throughput::compare(args, &servers, cells)?;
+        if wants(Part::Tail) {
+            comparison.tail = Some(tail::compare(args, &servers)?);
+        }
+    }
+    if wants(Part::Memory) {
+        comparison.memory = memory::compare(args, &settings)?;
+    }
+    if args.json {
+        let json = serde_json::to_string(&comparison);
+        println!(
+            "{}",
+            json.map_err(|error| LoadError::Arguments(error.to_string()))?
+        );
+    } else {
+        print!("{}", table::markdown(&comparison));
+    }
+    let faults: u64 = comparison.cells.iter().map(throughput::Cell::faults).sum();
+    Ok(if faults == 0 {
+        ExitCode::SUCCESS
+    } else {
+        eprintln!("{faults} replies were errors, misses or of a wrong length");
+        ExitCode::FAILURE
+    })
+}
+
+/// Ours first, so that ratios are to the first server.
+fn settings(args: &CompareArgs) -> Result<Vec<Setting>, LoadError> {
+    let mut settings = Vec::new();
+    if let Some(path) = &args.ours {
+        settings.push(Setting {
+            kind: Kind::Ours,
+            binary: path.clone(),
+            arguments: args.ours_argument.clone(),
+        });
+    }
+    for peer in &args.peers {
+        settings.push(servers::peer(*peer)?);
+    }
+    if settings.is_empty() {
+        return Err(LoadError::Arguments("no server to measure".into()));
+    }
+    Ok(settings)
 }

@@ -293,13 +293,17 @@ impl Windows {
     }
 }
 
-/// The value at a share of the sorted values; 0 when there is none.
+/// The value at a share of the sorted values, between two neighbours in proportion; 0 when there is
+/// none.
 pub(crate) fn rank(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let last = sorted.len().saturating_sub(1);
-    let index = (last as f64 * share).round() as usize;
-    sorted.get(index).copied().unwrap_or(0.0)
+    let Some(last) = sorted.len().checked_sub(1) else {
+        return 0.0;
+    };
+    let position = last as f64 * share.clamp(0.0, 1.0);
+    let (below, above) = (position.floor() as usize, position.ceil() as usize);
+    sorted[below] + (sorted[above] - sorted[below]) * position.fract()
 }
 
 impl Window {
@@ -414,6 +418,14 @@ mod tests {
         assert_eq!((all.count, get.count, set.count), (5, 4, 1));
         assert_eq!(recorder.counts.unfinished, 1);
         assert!(all.max_us > 99_000.0);
+    }
+
+    #[test]
+    fn ranks_lie_between_their_neighbours() {
+        assert_eq!(rank(&[], 0.5), 0.0);
+        assert_eq!(rank(&[3.0, 1.0], 0.5), 2.0);
+        assert_eq!(rank(&[5.0, 1.0, 3.0], 0.25), 2.0);
+        assert_eq!(rank(&[5.0, 1.0, 3.0], 1.0), 5.0);
     }
 
     #[test]

@@ -1,0 +1,136 @@
+//! The tail: p99 by windows at half of memcached's peak rate, in open loop.
+//!
+//! The rate is the same for every server: half of what memcached reached just before (the first
+//! server's, where memcached is not measured). Servers alternate; the windows of all rounds are
+//! pooled, and beside their median stands their lower quartile, which the machine's own stalls
+//! reach least.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{
+    CompareArgs, Spread,
+    servers::{Kind, Server},
+    throughput::{self, CellPlan},
+};
+use crate::{
+    drive::{Plan, measure},
+    error::LoadError,
+    measure::rank,
+    workload::Popularity,
+};
+
+/// The tails of all servers at one rate.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Tail {
+    pub(crate) rate: f64,
+    pub(crate) servers: Vec<Figures>,
+}
+
+/// One server's tail.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Figures {
+    pub(crate) server: Kind,
+    pub(crate) windows: usize,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) p99_lower_quartile_us: f64,
+    pub(crate) p99_upper_quartile_us: f64,
+    /// Median over rounds of the whole run's p99.
+    pub(crate) run_p99_us: f64,
+    /// The first server's median window p99 over this one's, within rounds.
+    pub(crate) ratio: Spread,
+    /// The same of the lower quartiles.
+    pub(crate) lower_quartile_ratio: Spread,
+    pub(crate) unfinished: u64,
+}
+
+const CELL: CellPlan = CellPlan {
+    pipeline: 1,
+    get_ratio: 0.95,
+    value_bytes: 64,
+    popularity: Popularity::Zipf(0.99),
+};
+
+/// Each open-loop run is this much longer than a closed one: windows are what counts.
+const LONGER: f64 = 2.0;
+
+/// One server in one round.
+struct Run {
+    p50_us: f64,
+    p99s_us: Vec<f64>,
+    run_p99_us: f64,
+    unfinished: u64,
+}
+
+pub(crate) fn compare(args: &CompareArgs, servers: &[Server]) -> Result<Tail, LoadError> {
+    throughput::store_all(args, &CELL, servers)?;
+    let rate = peak(args, servers)? / 2.0;
+    let mut runs: Vec<Vec<Run>> = servers.iter().map(|_| Vec::new()).collect();
+    for round in 0..args.rounds {
+        for index in throughput::rotated(servers.len(), round) {
+            runs[index].push(run(args, &servers[index], rate, round)?);
+        }
+    }
+    let figures = servers.iter().zip(&runs);
+    Ok(Tail {
+        rate,
+        servers: figures
+            .map(|(server, own)| figures_of(server.kind, &runs[0], own))
+            .collect(),
+    })
+}
+
+/// The median of three closed-loop rates of memcached.
+fn peak(args: &CompareArgs, servers: &[Server]) -> Result<f64, LoadError> {
+    let memcached = servers.iter().find(|server| server.kind == Kind::Memcached);
+    let Some(server) = memcached.or(servers.first()) else {
+        return Err(LoadError::Arguments("no server to measure".into()));
+    };
+    let rates: Result<Vec<f64>, LoadError> = (0..3)
+        .map(|round| Ok(measure(&throughput::plan(args, &CELL, server, round))?.rate))
+        .collect();
+    Ok(rank(&rates?, 0.5))
+}
+
+fn run(args: &CompareArgs, server: &Server, rate: f64, round: usize) -> Result<Run, LoadError> {
+    let report = measure(&Plan {
+        rate: Some(rate),
+        pregenerated: None,
+        spin: true,
+        duration: Duration::from_secs_f64(args.duration * LONGER),
+        ..throughput::plan(args, &CELL, server, round)
+    })?;
+    Ok(Run {
+        p50_us: report.windows.p50_us,
+        p99s_us: report.windows.p99s_us,
+        run_p99_us: report.all.p99_us,
+        unfinished: report.counts.unfinished,
+    })
+}
+
+fn figures_of(server: Kind, first: &[Run], own: &[Run]) -> Figures {
+    let pooled: Vec<f64> = own
+        .iter()
+        .flat_map(|run| run.p99s_us.iter().copied())
+        .collect();
+    let of = |value: &dyn Fn(&Run) -> f64| own.iter().map(value).collect::<Vec<f64>>();
+    let ratio = |share: f64| {
+        let pairs = first.iter().zip(own);
+        let ratios = pairs.map(|(a, b)| rank(&a.p99s_us, share) / rank(&b.p99s_us, share));
+        Spread::of(&ratios.collect::<Vec<f64>>())
+    };
+    Figures {
+        server,
+        windows: pooled.len(),
+        p50_us: rank(&of(&|run| run.p50_us), 0.5),
+        p99_us: rank(&pooled, 0.5),
+        p99_lower_quartile_us: rank(&pooled, 0.25),
+        p99_upper_quartile_us: rank(&pooled, 0.75),
+        run_p99_us: rank(&of(&|run| run.run_p99_us), 0.5),
+        ratio: ratio(0.5),
+        lower_quartile_ratio: ratio(0.25),
+        unfinished: own.iter().map(|run| run.unfinished).sum(),
+    }
+}

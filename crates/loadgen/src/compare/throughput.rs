@@ -1,0 +1,208 @@
+//! The closed-loop cells: rate and the server's processor time per request.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{
+    CompareArgs, Part, Spread,
+    servers::{Kind, Server},
+};
+use crate::{
+    drive::{Plan, measure},
+    error::LoadError,
+    preload,
+    report::Report,
+    workload::{Popularity, Sizes, Workload},
+};
+
+/// What a cell asks for.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct CellPlan {
+    pub(crate) pipeline: usize,
+    pub(crate) get_ratio: f64,
+    pub(crate) value_bytes: u32,
+    pub(crate) popularity: Popularity,
+}
+
+/// What a cell gave.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Cell {
+    pub(crate) plan: CellPlan,
+    pub(crate) servers: Vec<Figures>,
+}
+
+/// One server's figures in a cell.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Figures {
+    pub(crate) server: Kind,
+    pub(crate) rate: Spread,
+    pub(crate) server_ns: Spread,
+    pub(crate) server_cores: Spread,
+    pub(crate) driver_cores: Spread,
+    /// The first server's rate over this one's, within rounds.
+    pub(crate) rate_ratio: Spread,
+    /// The first server's processor time per request over this one's, within rounds.
+    pub(crate) server_ns_ratio: Spread,
+    /// Errors, misses and wrong lengths: all keys were stored before.
+    pub(crate) faults: u64,
+}
+
+const ZIPF: Popularity = Popularity::Zipf(0.99);
+
+/// Sorted by value length, because keys are stored anew when it changes.
+pub(crate) const CELLS: [CellPlan; 8] = [
+    CellPlan::new(1, 0.95, 64, ZIPF),
+    CellPlan::new(1, 0.5, 64, ZIPF),
+    CellPlan::new(16, 0.95, 64, ZIPF),
+    CellPlan::new(16, 0.95, 64, Popularity::Uniform),
+    CellPlan::new(16, 0.5, 64, Popularity::Uniform),
+    CellPlan::new(1, 0.95, 512, ZIPF),
+    CellPlan::new(1, 0.5, 512, ZIPF),
+    CellPlan::new(16, 0.5, 512, Popularity::Uniform),
+];
+
+/// Connections of every cell.
+pub(crate) const CONNECTIONS: usize = 50;
+
+/// Requests made in advance; a stream longer than any cache.
+const PREGENERATED: usize = 1_000_000;
+
+impl CellPlan {
+    const fn new(
+        pipeline: usize,
+        get_ratio: f64,
+        value_bytes: u32,
+        popularity: Popularity,
+    ) -> Self {
+        Self {
+            pipeline,
+            get_ratio,
+            value_bytes,
+            popularity,
+        }
+    }
+
+    pub(crate) const fn part(&self) -> Part {
+        if self.pipeline == 1 {
+            Part::Unpipelined
+        } else {
+            Part::Pipelined
+        }
+    }
+
+    pub(crate) fn workload(&self, kind: Kind, keys: u64) -> Workload {
+        Workload {
+            protocol: kind.protocol(self.pipeline),
+            keys,
+            key_bytes: 16,
+            sizes: Sizes::fixed(self.value_bytes),
+            get_ratio: self.get_ratio,
+            popularity: self.popularity,
+        }
+    }
+}
+
+impl Cell {
+    pub(crate) fn faults(&self) -> u64 {
+        self.servers.iter().map(|figures| figures.faults).sum()
+    }
+}
+
+/// A closed-loop plan for one cell on one server.
+pub(crate) fn plan(args: &CompareArgs, cell: &CellPlan, server: &Server, round: usize) -> Plan {
+    Plan {
+        target: server.target.clone(),
+        workload: cell.workload(server.kind, args.keys),
+        connections: CONNECTIONS,
+        threads: 1,
+        pipeline: cell.pipeline,
+        rate: None,
+        warm_up: Duration::from_secs_f64(args.warm_up),
+        duration: Duration::from_secs_f64(args.duration),
+        window: Duration::from_millis(20),
+        pregenerated: Some(PREGENERATED),
+        cores: vec![args.driver_core],
+        spin: false,
+        seed: 1 + round as u64,
+        server_pid: Some(server.pid()),
+    }
+}
+
+/// Stores all keys with values of one length in every server.
+pub(crate) fn store_all(
+    args: &CompareArgs,
+    cell: &CellPlan,
+    servers: &[Server],
+) -> Result<(), LoadError> {
+    for server in servers {
+        let workload = cell.workload(server.kind, args.keys);
+        let preloaded = preload::preload(&server.target, &workload, 1)?;
+        if preloaded.refused > 0 {
+            let (name, refused) = (server.kind.name(), preloaded.refused);
+            return Err(LoadError::Server(format!("{name} refused {refused} keys")));
+        }
+    }
+    Ok(())
+}
+
+/// Servers in an order that rotates with the round.
+pub(crate) fn rotated(count: usize, round: usize) -> impl Iterator<Item = usize> {
+    (0..count).map(move |index| (index + round) % count)
+}
+
+pub(crate) fn compare<'a>(
+    args: &CompareArgs,
+    servers: &[Server],
+    cells: impl Iterator<Item = &'a CellPlan>,
+) -> Result<Vec<Cell>, LoadError> {
+    let mut stored = None;
+    let mut results = Vec::new();
+    for cell in cells {
+        if stored != Some(cell.value_bytes) {
+            store_all(args, cell, servers)?;
+            stored = Some(cell.value_bytes);
+        }
+        let mut reports: Vec<Vec<Report>> = servers.iter().map(|_| Vec::new()).collect();
+        for round in 0..args.rounds {
+            for index in rotated(servers.len(), round) {
+                reports[index].push(measure(&plan(args, cell, &servers[index], round))?);
+            }
+        }
+        let figures = servers.iter().zip(&reports);
+        results.push(Cell {
+            plan: *cell,
+            servers: figures
+                .map(|(server, own)| figures_of(server.kind, &reports[0], own))
+                .collect(),
+        });
+    }
+    Ok(results)
+}
+
+fn figures_of(server: Kind, first: &[Report], own: &[Report]) -> Figures {
+    let spread =
+        |value: &dyn Fn(&Report) -> f64| Spread::of(&own.iter().map(value).collect::<Vec<f64>>());
+    let ratio = |value: &dyn Fn(&Report) -> f64| {
+        let pairs = first.iter().zip(own);
+        Spread::of(
+            &pairs
+                .map(|(a, b)| value(a) / value(b))
+                .collect::<Vec<f64>>(),
+        )
+    };
+    let server_ns = |report: &Report| report.server_ns_per_request.unwrap_or(0.0);
+    Figures {
+        server,
+        rate: spread(&|report| report.rate),
+        server_ns: spread(&server_ns),
+        server_cores: spread(&|report| report.server_cores.unwrap_or(0.0)),
+        driver_cores: spread(&|report| report.driver_cores),
+        rate_ratio: ratio(&|report| report.rate),
+        server_ns_ratio: ratio(&server_ns),
+        faults: own
+            .iter()
+            .map(|report| report.faults() + report.counts.misses)
+            .sum(),
+    }
+}

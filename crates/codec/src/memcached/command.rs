@@ -17,9 +17,7 @@ use super::{
 pub(super) fn decode<'a>(decoder: &mut Decoder, line: Line<'a>, limits: &Limits) -> Decoded<'a> {
     match line.text {
         [b'm', b'g', b' ', words @ ..] => meta::get(line, words),
-        [b'g', b'e', b't', b' ', words @ ..] if !words.is_empty() => {
-            keys::begin(decoder, line, words, Keys::default())
-        }
+        [b'g', b'e', b't', b' ', words @ ..] => keys::begin(decoder, line, words, Keys::default()),
         [b'm', b's', b' ', words @ ..] => meta::set(decoder, line, words, limits),
         [b's', b'e', b't', b' ', words @ ..] => text::set(decoder, line, words, limits),
         _ => other(decoder, line, limits),

@@ -4,7 +4,7 @@
 //! at a time: the scan stops at the first byte up to the space, and only then asks which one it
 //! was, so that the check costs nothing.
 
-use curtail_types::Key;
+use curtail_types::{Key, KeyError};
 
 use super::{LINE_BYTES_MAX, encode::Refusal};
 
@@ -40,16 +40,15 @@ pub(super) fn split_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// The first word as a key, and what follows it. `Err` when it cannot be one, or is not there.
+/// The first word as a key, and what follows it. Without a word this is no command, with one that
+/// cannot be a key it is a bad line.
 #[inline]
 pub(super) fn split_key(text: &[u8]) -> Result<(Key<'_>, &[u8]), Refusal> {
     let from = skip_spaces(text);
-    let end = token_end(from);
-    let (Some(word), Some(rest)) = (from.get(..end), from.get(end..)) else {
-        return Err(Refusal::BadFormat);
-    };
+    let (word, rest) = from.split_at_checked(token_end(from)).unwrap_or_default();
     match (Key::new(word), rest) {
         (Ok(key), [] | [b' ', ..]) => Ok((key, rest)),
+        (Err(KeyError::Empty), []) => Err(Refusal::Error),
         _ => Err(Refusal::BadFormat),
     }
 }

@@ -7,7 +7,7 @@ use super::{
     decode::{Decoder, Header, LINE_END_BYTES, complete, refused},
     encode::Refusal,
     flags::{BadFlags, Flags},
-    line::{Line, skip_spaces, split_key, split_word},
+    line::{Line, split_key, split_word},
     number,
 };
 
@@ -16,7 +16,7 @@ use super::{
 pub(super) fn get<'a>(line: Line<'a>, words: &'a [u8]) -> Decoded<'a> {
     let (key, rest) = match split_key(words) {
         Ok(split) => split,
-        Err(refusal) => return refused(line.bytes, false, bad_key(words, refusal)),
+        Err(refusal) => return refused(line.bytes, false, refusal),
     };
     let flags = match Flags::parse(key, rest, FLAGS_MAX) {
         Ok((flags, _)) if flags.opaque_is_too_long() => {
@@ -55,7 +55,7 @@ pub(super) fn set<'a>(
 ) -> Decoded<'a> {
     let (key, rest) = match split_key(words) {
         Ok(split) => split,
-        Err(refusal) => return refused(line.bytes, false, bad_key(words, refusal)),
+        Err(refusal) => return refused(line.bytes, false, refusal),
     };
     let Some((bytes, rest)) = split_word(rest) else {
         return refused(line.bytes, false, Refusal::BadFormat);
@@ -176,7 +176,7 @@ pub(super) fn set_header<'a>(
 
 /// What `md` and `ma` have in common: they tell little about bad flags.
 fn key_and_flags(words: &[u8]) -> Result<Flags<'_>, Refusal> {
-    let (key, rest) = split_key(words).map_err(|refusal| bad_key(words, refusal))?;
+    let (key, rest) = split_key(words)?;
     match Flags::parse(key, rest, FLAGS_MAX) {
         Ok((flags, _)) if flags.opaque_is_too_long() => Err(Refusal::OpaqueTooLong),
         Ok((flags, _)) => Ok(flags),
@@ -192,16 +192,6 @@ fn item<'a>(flags: &Flags<'a>, operation: Operation) -> Request<'a> {
         operation,
         value: &[],
         form: Form::Meta(flags.meta),
-    }
-}
-
-/// No key at all is not a command; a bad one is a bad line.
-#[cold]
-fn bad_key(words: &[u8], refusal: Refusal) -> Refusal {
-    if skip_spaces(words).is_empty() {
-        Refusal::Error
-    } else {
-        refusal
     }
 }
 

@@ -143,8 +143,8 @@ pub struct Meta<'a> {
     pub opaque: &'a [u8],
     /// Send the value or the number: `v`.
     pub value: bool,
-    /// Leave the nominal reply out: `q`. That is `EN` for `mg` and `HD` for the others; of `ma` also
-    /// `VA`. Errors are always sent.
+    /// Leave the nominal reply out: `q`. That is `EN` for `mg` and `HD` for the others; for `ma`
+    /// also `VA`. Errors are always sent.
     pub quiet: bool,
 }
 

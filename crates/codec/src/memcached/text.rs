@@ -13,7 +13,7 @@ use super::{
     decode::{Decoder, Header, complete, refused},
     encode::Refusal,
     keys::{self, Keys},
-    line::{Line, skip_spaces, split_key, split_word},
+    line::{Line, split_key, split_word},
     number,
 };
 
@@ -57,9 +57,6 @@ pub(super) fn set<'a>(
 
 /// `get <key>*`
 fn get<'a>(decoder: &mut Decoder, line: Line<'a>, words: &'a [u8], with_cas: bool) -> Decoded<'a> {
-    if skip_spaces(words).is_empty() {
-        return refused(line.bytes, false, Refusal::Error);
-    }
     let touch = None;
     keys::begin(decoder, line, words, Keys { with_cas, touch })
 }
@@ -77,9 +74,6 @@ fn get_and_touch<'a>(
     let Some(exptime) = number::signed(exptime) else {
         return refused(line.bytes, false, Refusal::BadExptime);
     };
-    if skip_spaces(words).is_empty() {
-        return refused(line.bytes, false, Refusal::Error);
-    }
     let touch = Some(Exptime(exptime));
     keys::begin(decoder, line, words, Keys { with_cas, touch })
 }

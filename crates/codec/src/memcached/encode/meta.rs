@@ -20,8 +20,8 @@ pub(super) fn hit(
     } else {
         sink.push(b"HD");
     }
-    if !meta.returns.is_empty() {
-        item_flags(sink, key, meta, status);
+    for what in meta.returns {
+        item_flag(sink, key, meta, status, what);
     }
     if status.won | status.stale | status.contended {
         recache_flags(sink, status);
@@ -108,6 +108,7 @@ pub(super) fn debug(sink: &mut Sink<'_>, key: &WireKey<'_>, status: &ItemStatus)
     false
 }
 
+/// Like a hit, but of the item's own flags only time to live and version are known to `ma`.
 fn counted(
     sink: &mut Sink<'_>,
     key: &WireKey<'_>,
@@ -117,11 +118,19 @@ fn counted(
 ) {
     let mut digits = itoa::Buffer::new();
     let digits = digits.format(number).as_bytes();
-    let status = ItemStatus {
-        value_bytes: digits.len() as u32,
-        ..*status
-    };
-    if hit(sink, key, meta, &status) {
+    if meta.value {
+        sink.push(b"VA ");
+        sink.push_number(digits.len() as u64);
+    } else {
+        sink.push(b"HD");
+    }
+    for what in meta.returns {
+        if let Return::Ttl | Return::Cas | Return::Opaque | Return::Key = what {
+            item_flag(sink, key, meta, status, what);
+        }
+    }
+    sink.push(b"\r\n");
+    if meta.value {
         sink.push(digits);
         sink.push(b"\r\n");
     }
@@ -147,21 +156,26 @@ fn status_line(
     sink.push(b"\r\n");
 }
 
-fn item_flags(sink: &mut Sink<'_>, key: &WireKey<'_>, meta: &Meta<'_>, status: &ItemStatus) {
-    for what in meta.returns {
-        match what {
-            Return::Size => flag_number(sink, b" s", status.value_bytes.into()),
-            Return::Ttl => {
-                sink.push(b" t");
-                ttl(sink, status);
-            }
-            Return::Cas => flag_number(sink, b" c", status.cas.0),
-            Return::Flags => flag_number(sink, b" f", status.flags.into()),
-            Return::Idle => flag_number(sink, b" l", status.idle_seconds.into()),
-            Return::Fetched => flag_number(sink, b" h", status.fetched.into()),
-            Return::Opaque => opaque(sink, meta),
-            Return::Key => echo_key(sink, key),
+#[inline]
+fn item_flag(
+    sink: &mut Sink<'_>,
+    key: &WireKey<'_>,
+    meta: &Meta<'_>,
+    status: &ItemStatus,
+    what: Return,
+) {
+    match what {
+        Return::Size => flag_number(sink, b" s", status.value_bytes.into()),
+        Return::Ttl => {
+            sink.push(b" t");
+            ttl(sink, status);
         }
+        Return::Cas => flag_number(sink, b" c", status.cas.0),
+        Return::Flags => flag_number(sink, b" f", status.flags.into()),
+        Return::Idle => flag_number(sink, b" l", status.idle_seconds.into()),
+        Return::Fetched => flag_number(sink, b" h", status.fetched.into()),
+        Return::Opaque => opaque(sink, meta),
+        Return::Key => echo_key(sink, key),
     }
 }
 

@@ -129,21 +129,20 @@ impl Store {
         {
             self.start(id, Purpose::Compact);
         }
-        match self.reclaim(writer, now, items_max) {
+        match self.reclaim(writer, now, items_max, 0) {
             Progress::Worked(items) => items,
             Progress::Busy | Progress::Nothing => 0,
         }
     }
 
-    fn follow_budget(&self) {
-        self.budget();
-        let (_, _, allowed) = self.segments().resident();
-        if self
-            .reclaim
-            .segments_allowed
-            .swap(allowed, Ordering::Relaxed)
-            != allowed
-        {
+    /// Follows what the rest of the process and the index take of the limit.
+    pub(crate) fn follow_budget(&self) {
+        let allowed = self.segments_allowed();
+        if self.reclaim.segments_allowed.load(Ordering::Relaxed) != allowed {
+            self.reclaim
+                .segments_allowed
+                .store(allowed, Ordering::Relaxed);
+            self.segments().set_resident_max(allowed);
             let low_water = RESERVE + (allowed / 64).clamp(2, 64);
             self.reclaim.low_water.store(low_water, Ordering::Relaxed);
         }
@@ -152,11 +151,16 @@ impl Store {
     /// A little work after a write, when less is free than should be.
     #[inline]
     pub(crate) fn assist(&self, writer: &mut Writer, now: Now) {
+        if self.index.is_over_target() {
+            // One bucket has room for more items than one write adds.
+            self.index.grow(1);
+            self.follow_budget();
+        }
         let available = self.segments().available();
         let low_water = self.reclaim.low_water.load(Ordering::Relaxed);
         if available * 2 < low_water + RESERVE {
             let urgent = usize::from(available <= RESERVE + 1);
-            self.reclaim(writer, now, ASSIST_ITEMS[urgent]);
+            self.reclaim(writer, now, ASSIST_ITEMS[urgent], 0);
         }
     }
 
@@ -167,10 +171,11 @@ impl Store {
         writer.count(Count::DirectReclaims);
         self.follow_budget();
         for _ in 0..DIRECT_TURNS_MAX {
-            if self.segments().available() >= RESERVE + needed {
+            let wanted = RESERVE + needed;
+            if self.segments().available() >= wanted {
                 return true;
             }
-            match self.reclaim(writer, now, ITEMS_A_TURN) {
+            match self.reclaim(writer, now, ITEMS_A_TURN, wanted) {
                 Progress::Worked(_) => {}
                 Progress::Busy => std::thread::yield_now(),
                 Progress::Nothing => {
@@ -185,8 +190,15 @@ impl Store {
         false
     }
 
-    /// Handles up to `items_max` items of the drain under way, or of the next one worth starting.
-    pub(crate) fn reclaim(&self, writer: &mut Writer, now: Now, items_max: usize) -> Progress {
+    /// Handles up to `items_max` items of the drain under way, or else of the next one, if fewer
+    /// than `wanted` segments are available, or fewer than there should always be.
+    pub(crate) fn reclaim(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        items_max: usize,
+        wanted: usize,
+    ) -> Progress {
         for turn in 0..DRAINS {
             let index = (writer.group() + turn) % DRAINS;
             let Some(mut drain) = try_lock(&self.reclaim.drains[index]) else {
@@ -201,7 +213,7 @@ impl Store {
                 }
             }
             if drain.is_none() {
-                *drain = self.choose(now);
+                *drain = self.choose(now, wanted);
             }
             return self.advance(writer, now, &mut drain, items_max);
         }
@@ -236,8 +248,9 @@ impl Store {
     // ---- choosing ----
 
     /// The next segment to drain, taken out of its queue, if less is available than should be.
-    fn choose(&self, now: Now) -> Option<Drain> {
-        if self.segments().available() >= self.reclaim.low_water.load(Ordering::Relaxed) {
+    fn choose(&self, now: Now, wanted: usize) -> Option<Drain> {
+        let wanted = wanted.max(self.reclaim.low_water.load(Ordering::Relaxed));
+        if self.segments().available() >= wanted {
             return None;
         }
         if let Some(id) = self.scan_for_gone(now)

@@ -446,7 +446,7 @@ impl Store {
         self.limit.store(limit, Ordering::Relaxed);
         self.index.set_slots_max(limit / INDEX_SHARE / 8);
         self.gate.set_max(limit / 4);
-        self.budget();
+        self.follow_budget();
     }
 
     /// Reports memory taken (positive) or given back (negative) outside the store that the limit
@@ -455,14 +455,15 @@ impl Store {
         self.accounted.fetch_add(bytes as i64, Ordering::Relaxed);
     }
 
-    /// Works out how many segments the limit leaves to items.
-    pub(crate) fn budget(&self) {
+    /// How many segments the limit leaves to items. One is left out, so that the limit holds while
+    /// the index grows and a segment is not given back yet.
+    pub(crate) fn segments_allowed(&self) -> usize {
         let limit = self.limit.load(Ordering::Relaxed);
         let accounted = self.accounted.load(Ordering::Relaxed).max(0) as usize;
         let others =
             self.index.memory_bytes() + self.ghosts.memory_bytes() + accounted + self.fixed_bytes();
         let segments = limit.saturating_sub(others) / self.segments().segment_bytes();
-        self.segments().set_resident_max(segments.max(SEGMENTS_MIN));
+        segments.saturating_sub(1).max(SEGMENTS_MIN)
     }
 
     fn fixed_bytes(&self) -> usize {

@@ -14,6 +14,7 @@ use crate::{
     eviction::Queue,
     item::{Extension, Kind, Meta},
     large::{Chain, Plan, Value, give_up},
+    reclaim::ITEMS_A_TURN,
     room::{NoSegment, RESERVE},
     store::{Found, Items},
     ttl::expiry_note,
@@ -151,7 +152,7 @@ impl Store {
                 Err(_) if is_last => return None,
                 // An index that is full has room only when an item goes, wherever segments are.
                 Err(Need::Room) if needs_slot => {
-                    self.reclaim(writer, now, crate::reclaim::ITEMS_A_TURN);
+                    self.reclaim(writer, now, ITEMS_A_TURN, usize::MAX);
                     need = Need::Room;
                 }
                 Err(next) => need = next,
@@ -285,6 +286,9 @@ impl Store {
             locked.changed();
             writer.count(Count::InPlace);
             return Ok(old.reference);
+        }
+        if old.is_none() && !locked.has_room() {
+            return Err(Need::Slot);
         }
         let expiry = fresh.extension.expiry;
         let queue = self.queue_for(old, hash);

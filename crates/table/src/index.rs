@@ -283,6 +283,13 @@ impl<R: Resolver> Index<R> {
         self.table.grow(buckets)
     }
 
+    /// Whether the table is fuller than its target and may grow: a cheap estimate, for callers that
+    /// insert under [`Index::lock`] and grow by themselves.
+    #[inline]
+    pub fn is_over_target(&self) -> bool {
+        self.table.is_over_target()
+    }
+
     /// Sets how far the table may grow, up to what was reserved. It does not shrink.
     pub fn set_slots_max(&self, slots: usize) {
         let buckets = (slots / SLOTS).min(self.table.layout.buckets_max());
@@ -413,6 +420,12 @@ impl<'a, R: Resolver> Locked<'a, R> {
     #[inline]
     pub fn remove(&mut self, position: Position) {
         self.table.remove(&mut self.held, position.0);
+    }
+
+    /// Whether one of the two buckets has a free slot, so that [`Locked::insert`] succeeds.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.table.free_slot(self.pair).is_some()
     }
 
     /// Adds an item, with mark 0. The caller has made sure, by `find`, that its key is not there.

@@ -1,0 +1,305 @@
+//! A store that is full: what it keeps, what it refuses, and that its limit holds.
+
+use curtail_store::{Store, StoreConfig, Writer};
+use curtail_types::{
+    Delete, DeleteOutcome, Exptime, Get, HashSeed, Key, Now, Set, SetOutcome, WriterId,
+};
+
+const START: u64 = 1_800_000_000;
+
+fn at(seconds: u64) -> Now {
+    Now {
+        unix_ns: (START + seconds) * 1_000_000_000,
+        ..Now::default()
+    }
+}
+
+struct Bench {
+    store: Store,
+    writer: Writer,
+    now: Now,
+}
+
+impl Bench {
+    fn new(memory_mib: usize, evict: bool) -> Self {
+        let store = Store::new(StoreConfig {
+            memory_bytes_max: memory_mib << 20,
+            evict,
+            hash_seed: HashSeed([3, 4]),
+            ..StoreConfig::default()
+        })
+        .expect("a store");
+        Self {
+            writer: store.writer(WriterId(0)),
+            store,
+            now: at(0),
+        }
+    }
+
+    fn set(&mut self, key: &str, value: &[u8], exptime: i64) -> SetOutcome {
+        let hash = self.store.hash(key.as_bytes());
+        let key = Key::new(key.as_bytes()).expect("a key");
+        let set = Set {
+            exptime: Exptime(exptime),
+            ..Set::default()
+        };
+        self.store
+            .set(&mut self.writer, self.now, key, hash, &set, value)
+    }
+
+    fn get(&mut self, key: &str) -> Option<Vec<u8>> {
+        let hash = self.store.hash(key.as_bytes());
+        let key = Key::new(key.as_bytes()).expect("a key");
+        let get = Get::default();
+        self.store
+            .get(&mut self.writer, self.now, key, hash, &get, |view| {
+                let mut value = vec![0; view.value_bytes()];
+                view.copy_value(0, &mut value);
+                value
+            })
+    }
+
+    fn delete(&mut self, key: &str) -> DeleteOutcome {
+        let hash = self.store.hash(key.as_bytes());
+        let key = Key::new(key.as_bytes()).expect("a key");
+        let delete = Delete::default();
+        self.store
+            .delete(&mut self.writer, self.now, key, hash, &delete)
+    }
+
+    fn maintain(&mut self, turns: usize) {
+        for _ in 0..turns {
+            self.store.maintain(&mut self.writer, self.now, 64);
+        }
+    }
+
+    fn assert_within_limit(&self) {
+        let report = self.store.memory();
+        let used = report.index
+            + report.segments
+            + report.free
+            + report.ghost
+            + report.accounted
+            + report.fixed;
+        assert!(
+            used <= report.limit,
+            "{report:?} {}",
+            self.store.debug_segments()
+        );
+        assert!(report.live <= report.segments, "{report:?}");
+    }
+}
+
+fn value_for(number: u64, length: usize) -> Vec<u8> {
+    let seed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (0..length)
+        .map(|i| (seed >> (i % 57)) as u8 ^ i as u8)
+        .collect()
+}
+
+/// Goal: a full store evicts within its limit, never refuses, and keeps what is read. Method: write
+/// five times what fits, reading a small hot set now and then.
+#[test]
+fn a_full_store_keeps_what_is_read() {
+    let mut bench = Bench::new(4, true);
+    let mut hot_misses = 0;
+    for n in 0..100_000_u64 {
+        let outcome = bench.set(&format!("cold-{n}"), &value_for(n, 60), 0);
+        assert!(matches!(outcome, SetOutcome::Stored(_)), "{n}: {outcome:?}");
+        if n % 50 == 0 {
+            let hot = format!("hot-{}", n / 50 % 50);
+            if bench.get(&hot).is_none() {
+                hot_misses += 1;
+                bench.set(&hot, b"hot", 0);
+            }
+        }
+        if n % 1000 == 0 {
+            bench.assert_within_limit();
+        }
+    }
+    let counters = bench.store.counters();
+    assert!(counters.evictions > 40_000, "{counters:?}");
+    assert!(counters.moved > 0);
+    assert_eq!(counters.no_memory, 0);
+    assert!(hot_misses < 200, "{hot_misses} of 2000 hot reads missed");
+    // Most of the memory holds live items.
+    let memory = bench.store.memory();
+    assert!(memory.live * 10 > memory.limit * 6, "{memory:?}");
+}
+
+/// Goal: values of every size up to the limit are stored and evicted whole. Method: verification
+/// values of growing sizes in a small memory; whatever is still there must be right.
+#[test]
+fn large_values_come_and_go_whole() {
+    for memory_mib in [4, 64] {
+        let mut bench = Bench::new(memory_mib, true);
+        let mut found = 0;
+        for n in 0..600_u64 {
+            let length = (n * n * 2503 % 1_000_000) as usize;
+            let outcome = bench.set(&format!("key-{n}"), &value_for(n, length), 0);
+            assert!(
+                matches!(outcome, SetOutcome::Stored(_)),
+                "{n} of {length}: {outcome:?} {:?}",
+                bench.store.memory()
+            );
+            bench.assert_within_limit();
+            let back = n.saturating_sub(n % 7);
+            if let Some(value) = bench.get(&format!("key-{back}")) {
+                found += 1;
+                let length = (back * back * 2503 % 1_000_000) as usize;
+                assert!(value == value_for(back, length), "{back} of {length}");
+            }
+        }
+        assert!(found > 200, "{found}");
+        assert!(memory_mib == 64 || bench.store.counters().evictions > 0);
+    }
+}
+
+/// Goal: without eviction a full store refuses, and what is deleted can be used again.
+#[test]
+fn without_eviction_space_comes_back_from_deletes() {
+    let mut bench = Bench::new(2, false);
+    let mut stored = 0_u64;
+    while let SetOutcome::Stored(_) = bench.set(&format!("k{stored}"), &value_for(stored, 100), 0) {
+        stored += 1;
+    }
+    assert!(stored > 8_000, "{stored}");
+    for n in 0..stored {
+        assert_eq!(bench.get(&format!("k{n}")), Some(value_for(n, 100)));
+    }
+    // Every other one goes: half of the space must come back, scattered as it is.
+    for n in (0..stored).step_by(2) {
+        assert_eq!(bench.delete(&format!("k{n}")), DeleteOutcome::Deleted);
+    }
+    bench.maintain(200);
+    let mut again = 0_u64;
+    while let SetOutcome::Stored(_) = bench.set(&format!("n{again}"), &value_for(again, 100), 0) {
+        again += 1;
+    }
+    assert!(
+        again * 10 > stored * 4,
+        "{again} after deleting half of {stored}"
+    );
+    for n in (1..stored).step_by(2) {
+        assert_eq!(bench.get(&format!("k{n}")), Some(value_for(n, 100)));
+    }
+    assert_eq!(bench.store.counters().evictions, 0);
+    bench.assert_within_limit();
+}
+
+/// Goal: expired items are misses at once and free their segments without being asked for.
+#[test]
+fn expired_segments_come_back_by_themselves() {
+    let mut bench = Bench::new(16, true);
+    for n in 0..50_000_u64 {
+        bench.set(&format!("k{n}"), &value_for(n, 40), 30);
+    }
+    bench.set("stays", b"here", 0);
+    let before = bench.store.memory();
+    bench.now = at(30);
+    assert_eq!(bench.get("k777"), None);
+    assert_eq!(bench.store.counters().get_expired, 1);
+    bench.maintain(3000);
+    let (after, counters) = (bench.store.memory(), bench.store.counters());
+    assert!(after.segments * 4 < before.segments, "{before:?} {after:?}");
+    assert!(counters.reclaimed > 45_000, "{counters:?}");
+    assert_eq!(counters.expired_unfetched, counters.reclaimed);
+    assert_eq!(counters.evictions, 0);
+    assert_eq!(bench.get("stays").as_deref(), Some(&b"here"[..]));
+}
+
+/// Goal: a flush takes everything written before it and nothing after it, also a planned one, and
+/// the memory comes back.
+#[test]
+fn a_flush_is_exact_to_the_item() {
+    let mut bench = Bench::new(8, true);
+    for round in 0..70 {
+        for n in 0..200_u64 {
+            bench.set(&format!("k{n}"), &value_for(round, 30), 0);
+        }
+        bench.store.flush_all(bench.now, Exptime(0));
+        for n in 0..200 {
+            assert_eq!(bench.get(&format!("k{n}")), None, "round {round}");
+        }
+    }
+    bench.set("a", b"before", 0);
+    bench.store.flush_all(bench.now, Exptime(5));
+    bench.now = at(4);
+    assert!(bench.get("a").is_some());
+    bench.now = at(5);
+    assert_eq!(bench.get("a"), None);
+    bench.set("a", b"after", 0);
+    bench.now = at(50);
+    assert_eq!(bench.get("a").as_deref(), Some(&b"after"[..]));
+    bench.maintain(500);
+    assert!(bench.store.memory().segments <= 4 * bench.store.memory().segment_bytes);
+    assert_eq!(bench.get("a").as_deref(), Some(&b"after"[..]));
+}
+
+/// Goal: the least memory that is allowed works with eight writers and the default item limit.
+#[test]
+fn one_mebibyte_is_enough_to_start() {
+    let store = Store::new(StoreConfig {
+        memory_bytes_max: 1 << 20,
+        writers_max: 8,
+        ..StoreConfig::default()
+    })
+    .expect("a store");
+    let mut writers: Vec<_> = (0..8).map(|id| store.writer(WriterId(id))).collect();
+    for n in 0..40_000_u64 {
+        let key = n.to_string();
+        let hash = store.hash(key.as_bytes());
+        let handle = Key::new(key.as_bytes()).expect("a key");
+        let set = Set {
+            exptime: Exptime((n % 3 * 50) as i64),
+            ..Set::default()
+        };
+        let writer = &mut writers[n as usize % 8];
+        let outcome = store.set(writer, at(0), handle, hash, &set, &[7; 100]);
+        assert!(matches!(outcome, SetOutcome::Stored(_)), "{n}: {outcome:?}");
+    }
+    let set = Set::default();
+    let outcome = store.set(
+        &mut writers[0],
+        at(0),
+        Key::new(b"big").expect("a key"),
+        store.hash(b"big"),
+        &set,
+        &vec![1; 1 << 20],
+    );
+    assert_eq!(outcome, SetOutcome::OutOfMemory);
+}
+
+/// Goal: the limit can be lowered and raised while the store runs. Method: fill, lower, see memory
+/// shrink below, raise, fill again.
+#[test]
+fn the_limit_can_be_changed() {
+    let mut bench = Bench::new(8, true);
+    for n in 0..80_000_u64 {
+        bench.set(&format!("k{n}"), &value_for(n, 60), 0);
+    }
+    bench.store.set_memory_bytes_max(4 << 20);
+    bench.maintain(5_000);
+    bench.assert_within_limit();
+    assert_eq!(bench.store.memory().limit, 4 << 20);
+    bench.store.set_memory_bytes_max(16 << 20);
+    for n in 0..150_000_u64 {
+        bench.set(&format!("n{n}"), &value_for(n, 60), 0);
+    }
+    bench.assert_within_limit();
+    assert!(bench.store.memory().live > 10 << 20);
+}
+
+/// Goal: connection memory counts against the limit.
+#[test]
+fn accounted_memory_displaces_items() {
+    let mut bench = Bench::new(16, true);
+    bench.store.account(8 << 20);
+    for n in 0..100_000_u64 {
+        bench.set(&format!("k{n}"), &value_for(n, 60), 0);
+    }
+    bench.maintain(100);
+    bench.assert_within_limit();
+    bench.store.account(-(8 << 20));
+    assert_eq!(bench.store.memory().accounted, 0);
+}

@@ -4,7 +4,7 @@
 //! A batch borrows from the memory that the turn received into; its own list is used again in the
 //! next turn, so that collecting allocates nothing.
 
-use curtail_codec::memcached::Request;
+use curtail_codec::memcached::{Decoder, Request};
 use curtail_types::KeyHash;
 
 /// What a turn carries out, in order of arrival per connection.
@@ -22,6 +22,17 @@ pub(crate) struct Entry<'a> {
     pub(crate) hash: KeyHash,
     /// What to do.
     pub(crate) work: Work<'a>,
+    /// Where it was decoded, so that it can be put off to a later turn.
+    pub(crate) origin: Origin<'a>,
+}
+
+/// Where a request was decoded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin<'a> {
+    /// The state of the connection's decoder before it.
+    pub(crate) decoder: Decoder,
+    /// The connection's input from it on, to the end of what was received.
+    pub(crate) input: &'a [u8],
 }
 
 /// What to do for a connection.
@@ -103,6 +114,10 @@ mod tests {
                 work: Work::Malformed {
                     reply: b"",
                     close: false,
+                },
+                origin: Origin {
+                    decoder: Decoder::new(false),
+                    input: b"",
                 },
             });
         }

@@ -11,7 +11,7 @@ use curtail_runtime::Received;
 use curtail_types::KeyHash;
 
 use crate::{
-    batch::{Batch, Entry, Work},
+    batch::{Batch, Entry, Origin, Work},
     connection::Connection,
     counts::Count,
     kit::{INLINE_VALUE_BYTES_MAX, Kit},
@@ -181,6 +181,11 @@ fn end_body<'a>(
             work: Work::LargeSetEnd {
                 right: state == BodyEndState::Right,
             },
+            // The first entry of its connection is never put off.
+            origin: Origin {
+                decoder: connection.decoder,
+                input: b"",
+            },
         });
     }
     input.get(taken..).unwrap_or_default()
@@ -198,16 +203,20 @@ fn decode<'a>(
     let share = share.clamp(1, batch.room().max(1));
     let mut decoded = 0;
     while decoded < share && !input.is_empty() {
-        let (entry, consumed) = match connection.decoder.decode(input, &kit.limits) {
+        let origin = Origin {
+            decoder: connection.decoder,
+            input,
+        };
+        let ((hash, work), consumed) = match connection.decoder.decode(input, &kit.limits) {
             Decoded::Complete { request, consumed } => {
                 let rest = input.get(consumed..).unwrap_or_default();
-                (to_entry(connection, slot, request, rest, kit), consumed)
+                (to_work(connection, request, rest, kit), consumed)
             }
             Decoded::Malformed {
                 reply,
                 consumed,
                 close,
-            } => (malformed(slot, reply, close), consumed),
+            } => ((KeyHash(0), Work::Malformed { reply, close }), consumed),
             Decoded::Incomplete { consumed, .. } => {
                 let rest = input.get(consumed..).unwrap_or_default();
                 connection.hold(&mut kit.pool, rest, false);
@@ -215,10 +224,15 @@ fn decode<'a>(
                 return;
             }
         };
-        batch.push(entry);
+        batch.push(Entry {
+            slot,
+            hash,
+            work,
+            origin,
+        });
         input = input.get(consumed..).unwrap_or_default();
         decoded += 1;
-        if ends_decoding(&entry.work) {
+        if ends_decoding(&work) {
             note_commands(connection, decoded, kit);
             return;
         }
@@ -248,22 +262,13 @@ fn ends_decoding(work: &Work<'_>) -> bool {
     )
 }
 
-fn malformed<'a>(slot: usize, reply: &'static [u8], close: bool) -> Entry<'a> {
-    Entry {
-        slot,
-        hash: KeyHash(0),
-        work: Work::Malformed { reply, close },
-    }
-}
-
 #[inline]
-fn to_entry<'a>(
+fn to_work<'a>(
     connection: &mut Connection,
-    slot: usize,
     request: Request<'a>,
     rest: &'a [u8],
     kit: &mut Kit,
-) -> Entry<'a> {
+) -> (KeyHash, Work<'a>) {
     let mut hash = KeyHash(0);
     let work = match &request {
         Request::Item { key, .. } | Request::SetTooLarge { key, .. } => {
@@ -285,5 +290,5 @@ fn to_entry<'a>(
         }
         Request::Noop | Request::Admin(_) => Work::Request(request),
     };
-    Entry { slot, hash, work }
+    (hash, work)
 }

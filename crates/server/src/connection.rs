@@ -47,6 +47,8 @@ pub(crate) struct Connection {
     pub(crate) ending: bool,
     /// Close when everything is sent.
     pub(crate) closing: bool,
+    /// The rest of its requests in this turn were put off.
+    pub(crate) put_off: bool,
     /// It waits for its turn.
     pub(crate) queued: bool,
     /// What `stats conns` shows.
@@ -99,6 +101,7 @@ impl Connection {
             writable: true,
             ending: false,
             closing: false,
+            put_off: false,
             queued: false,
             visible,
         }

@@ -23,6 +23,10 @@ use crate::{
 /// Room that the reply to one request may need in the turn's memory.
 const ROOM_BYTES: usize = REPLY_BYTES_MAX + COPY_BYTES_MAX;
 
+/// What one connection is answered in one turn before its other requests have to wait: so much (and
+/// one more reply) is the most that a client which does not read can make us hold.
+const OUTPUT_BYTES_MAX: usize = 256 << 10;
+
 /// An item operation and how to answer it.
 #[derive(Clone, Copy)]
 struct Item<'a> {
@@ -46,10 +50,16 @@ impl Worker {
     /// Carries out one entry of the batch.
     #[inline]
     pub(crate) fn carry_out(&mut self, entry: &Entry<'_>) {
+        let Entry {
+            slot, hash, work, ..
+        } = *entry;
+        if self.replies.bytes_for(slot) > OUTPUT_BYTES_MAX {
+            self.put_off(entry);
+            return;
+        }
         if self.replies.remaining() < ROOM_BYTES {
             self.reply();
         }
-        let Entry { slot, hash, work } = *entry;
         match work {
             Work::Request(Request::Item {
                 key,
@@ -77,6 +87,25 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// Leaves a request, and with it all that follow on its connection, to a later turn: this turn
+    /// has answered enough there. Its input is kept as if it had not been decoded.
+    #[cold]
+    fn put_off(&mut self, entry: &Entry<'_>) {
+        let Some(connection) = self.slots.get_mut(entry.slot) else {
+            return;
+        };
+        if connection.put_off {
+            return;
+        }
+        connection.put_off = true;
+        connection.decoder = entry.origin.decoder;
+        if let Some(held) = connection.held.take() {
+            self.kit.pool.release(held);
+        }
+        connection.hold(&mut self.kit.pool, entry.origin.input, true);
+        self.kit.counts.add(Count::ConnYields, 1);
     }
 
     fn run_other(&mut self, slot: usize, hash: KeyHash, request: &Request<'_>) {

@@ -39,6 +39,7 @@ impl Worker {
     }
 
     fn execute(&mut self, batch: &Batch<'_>) {
+        self.replies.begin_turn();
         for entry in batch.entries() {
             self.kit.prefetch_item(entry);
         }

@@ -21,6 +21,8 @@ pub(crate) struct Replies {
     area: Box<[u8]>,
     used: usize,
     pieces: Vec<Piece>,
+    /// The connection that was answered last, and how many bytes it got in this turn.
+    current: (usize, usize),
 }
 
 /// A part of a connection's reply.
@@ -60,6 +62,7 @@ impl Replies {
             area: vec![0; AREA_BYTES].into_boxed_slice(),
             used: 0,
             pieces: Vec::with_capacity(PIECES_EXPECTED),
+            current: (usize::MAX, 0),
         }
     }
 
@@ -79,6 +82,7 @@ impl Replies {
         assert!(!sink.overflowed(), "a reply is longer than its bound");
         let end = start + sink.len();
         self.used = end;
+        self.count(slot, end - start);
         if end > start {
             self.note(slot, start, end);
         }
@@ -87,14 +91,28 @@ impl Replies {
 
     /// Adds a value that lies in the store.
     pub(crate) fn lease(&mut self, slot: usize, lease: ValueLease) {
+        self.count(slot, lease.value_bytes());
         let content = Content::Lease(lease);
         self.pieces.push(Piece { slot, content });
     }
 
     /// Adds bytes in memory of their own.
     pub(crate) fn owned(&mut self, slot: usize, bytes: Vec<u8>) {
+        self.count(slot, bytes.len());
         let content = Content::Owned(bytes.into_boxed_slice());
         self.pieces.push(Piece { slot, content });
+    }
+
+    /// Bytes that the connection in `slot` got in this turn, if it was the last to be answered.
+    #[inline]
+    pub(crate) fn bytes_for(&self, slot: usize) -> usize {
+        let (current, bytes) = self.current;
+        if current == slot { bytes } else { 0 }
+    }
+
+    /// Forgets who was answered last: a new turn begins.
+    pub(crate) fn begin_turn(&mut self) {
+        self.current = (usize::MAX, 0);
     }
 
     /// Everything gathered so far: the area and the pieces. Call [`Replies::clear`] afterwards.
@@ -109,6 +127,12 @@ impl Replies {
     pub(crate) fn clear(&mut self) {
         self.pieces.clear();
         self.used = 0;
+    }
+
+    #[inline]
+    fn count(&mut self, slot: usize, bytes: usize) {
+        let before = self.bytes_for(slot);
+        self.current = (slot, before + bytes);
     }
 
     #[inline]

@@ -60,6 +60,7 @@ impl Worker {
                 self.close(slot);
                 continue;
             }
+            connection.put_off = false;
             connection.show_waiting();
             self.slots.queue(slot);
         }

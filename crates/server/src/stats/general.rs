@@ -1,4 +1,5 @@
-//! Plain `stats`: memcached's 83 names, in its order.
+//! Plain `stats`: memcached's names, in its order: 83, and up to 10 more that come and go with the
+//! options they belong to.
 
 use curtail_runtime::ProcessUsage;
 use curtail_store::{MemoryReport, StoreCounters};
@@ -23,10 +24,9 @@ const REASSIGN: [&str; 8] = [
     "slabs_moved",
 ];
 
-const LOGGING: [&str; 11] = [
-    "lru_crawler_running",
-    "lru_crawler_starts",
-    "lru_maintainer_juggles",
+const CRAWLER: [&str; 2] = ["lru_crawler_running", "lru_crawler_starts"];
+
+const LOGGING: [&str; 8] = [
     "malloc_fails",
     "log_worker_dropped",
     "log_worker_written",
@@ -37,8 +37,8 @@ const LOGGING: [&str; 11] = [
     "round_robin_fallback",
 ];
 
-/// Counters that stand in a row in the report, under these names.
-const COMMANDS: [(&str, Count); 9] = [
+/// Counters of the workers; two of the store stand behind them.
+const COMMANDS: [(&str, Count); 7] = [
     ("cmd_get", Count::CmdGet),
     ("cmd_set", Count::CmdSet),
     ("cmd_flush", Count::CmdFlush),
@@ -46,13 +46,11 @@ const COMMANDS: [(&str, Count); 9] = [
     ("cmd_meta", Count::CmdMeta),
     ("get_hits", Count::GetHits),
     ("get_misses", Count::GetMisses),
-    // `get_expired` and `get_flushed` come from the store and stand behind these.
-    ("", Count::GetHits),
-    ("delete_misses", Count::DeleteMisses),
 ];
 
 /// More counters in a row.
 const OUTCOMES: [(&str, Count); 15] = [
+    ("delete_misses", Count::DeleteMisses),
     ("delete_hits", Count::DeleteHits),
     ("incr_misses", Count::IncrMisses),
     ("incr_hits", Count::IncrHits),
@@ -67,7 +65,6 @@ const OUTCOMES: [(&str, Count); 15] = [
     ("store_no_memory", Count::StoreNoMemory),
     ("auth_cmds", Count::AuthCmds),
     ("auth_errors", Count::AuthErrors),
-    ("idle_kicks", Count::IdleKicks),
 ];
 
 /// Plain `stats`.
@@ -79,11 +76,24 @@ pub(crate) fn general(shared: &Shared, now: Now) -> Vec<u8> {
     process(&mut report, shared, now);
     connections(&mut report, shared, &counts);
     commands(&mut report, &counts, &items);
-    traffic(&mut report, shared, &counts, &memory);
-    for name in REASSIGN.iter().chain(&LOGGING) {
-        report.stat(name, 0);
+    if shared.config.idle_timeout_seconds > 0 {
+        report.stat("idle_kicks", counts.get(Count::IdleKicks));
     }
-    contents(&mut report, &items);
+    traffic(&mut report, shared, &counts, &memory);
+    // Two groups of names come and go with the options that switch memcached's threads on.
+    let echoed = &shared.config.echoed;
+    let zero = |report: &mut Report, names: &[&str]| {
+        names.iter().for_each(|name| report.stat(name, 0));
+    };
+    zero(&mut report, &REASSIGN);
+    if echoed.lru_crawler {
+        zero(&mut report, &CRAWLER);
+    }
+    if echoed.lru_maintainer {
+        zero(&mut report, &["lru_maintainer_juggles"]);
+    }
+    zero(&mut report, &LOGGING);
+    contents(&mut report, &items, echoed.lru_maintainer);
     report.end()
 }
 
@@ -117,7 +127,9 @@ fn connections(report: &mut Report, shared: &Shared, counts: &Counts) {
     report.stat("max_connections", shared.config.connections_max);
     report.stat("curr_connections", doors.connections_now.load(Relaxed));
     report.stat("total_connections", doors.connections_total.load(Relaxed));
-    report.stat("rejected_connections", doors.rejected.load(Relaxed));
+    if shared.config.refuse_connections_fast {
+        report.stat("rejected_connections", doors.rejected.load(Relaxed));
+    }
     report.stat(
         "connection_structures",
         doors.connections_most.load(Relaxed),
@@ -144,17 +156,15 @@ const RESERVED_PER_WORKER: usize = 2;
 const RESERVED: usize = 8;
 
 fn commands(report: &mut Report, counts: &Counts, items: &StoreCounters) {
-    for (name, count) in COMMANDS {
-        if name.is_empty() {
-            report.stat("get_expired", items.get_expired);
-            report.stat("get_flushed", items.get_flushed);
-        } else {
+    let rows = |report: &mut Report, names: &[(&str, Count)]| {
+        for &(name, count) in names {
             report.stat(name, counts.get(count));
         }
-    }
-    for (name, count) in OUTCOMES {
-        report.stat(name, counts.get(count));
-    }
+    };
+    rows(report, &COMMANDS);
+    report.stat("get_expired", items.get_expired);
+    report.stat("get_flushed", items.get_flushed);
+    rows(report, &OUTCOMES);
 }
 
 fn traffic(report: &mut Report, shared: &Shared, counts: &Counts, memory: &MemoryReport) {
@@ -175,22 +185,26 @@ fn traffic(report: &mut Report, shared: &Shared, counts: &Counts, memory: &Memor
     report.stat("hash_is_expanding", 0);
 }
 
-fn contents(report: &mut Report, items: &StoreCounters) {
+fn contents(report: &mut Report, items: &StoreCounters, maintainer: bool) {
     report.stat("bytes", items.item_bytes_now);
     report.stat("curr_items", items.items_now);
     report.stat("total_items", items.items_total);
     report.stat("slab_global_page_pool", 0);
     report.stat("expired_unfetched", items.expired_unfetched);
     report.stat("evicted_unfetched", items.evicted_unfetched);
-    report.stat("evicted_active", 0);
+    if maintainer {
+        report.stat("evicted_active", 0);
+    }
     report.stat("evictions", items.evictions);
     report.stat("reclaimed", items.reclaimed);
     report.stat("crawler_reclaimed", 0);
     report.stat("crawler_items_checked", 0);
     report.stat("lrutail_reflocked", 0);
-    report.stat("moves_to_cold", 0);
-    report.stat("moves_to_warm", 0);
-    report.stat("moves_within_lru", items.moved);
-    report.stat("direct_reclaims", items.direct_reclaims);
-    report.stat("lru_bumps_dropped", 0);
+    if maintainer {
+        report.stat("moves_to_cold", 0);
+        report.stat("moves_to_warm", 0);
+        report.stat("moves_within_lru", items.moved);
+        report.stat("direct_reclaims", items.direct_reclaims);
+        report.stat("lru_bumps_dropped", 0);
+    }
 }

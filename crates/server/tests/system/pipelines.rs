@@ -129,7 +129,10 @@ fn two_workers_serve_many_clients() {
 
 #[test]
 fn stats_has_memcacheds_83_names() {
-    let server = start(config());
+    let mut config = config();
+    config.echoed.lru_crawler = false;
+    config.echoed.lru_maintainer = false;
+    let server = start(config);
     let mut client = Client::connect(&server);
     client.send("stats\r\n");
     let mut names = std::collections::BTreeSet::new();

@@ -71,7 +71,7 @@ pub(crate) fn policies() -> Vec<Contender> {
         Contender::new("ARC", "32 (ghosts)", Kind::Arc),
         Contender::new("W-TinyLFU", "24", Kind::TinyLfu),
         Contender::new("Segcache merge", "1", Kind::Merge(256)),
-        Contender::new(OURS, "0.3 + 2.4 (ghost)", Kind::Filtered(CHOSEN)),
+        Contender::new(OURS, "0.3 + 2.6 (ghosts)", Kind::Filtered(CHOSEN)),
         Contender::new("OPT", "the future", Kind::Optimum),
     ]
 }
@@ -80,19 +80,26 @@ pub(crate) fn policies() -> Vec<Contender> {
 pub(crate) fn variations() -> Vec<Contender> {
     let plans = [
         ("chosen", CHOSEN),
+        ("share fixed at 10 %", FIXED),
         (
-            "no grace, promote at 1",
+            "share fixed at 5 %",
             Plan {
-                young: 0.0,
-                ..CHOSEN
+                small: 0.05,
+                ..FIXED
             },
         ),
         (
-            "no grace, promote at 2",
+            "share fixed at 20 %",
             Plan {
-                young: 0.0,
-                promote_at: 2,
-                ..CHOSEN
+                small: 0.2,
+                ..FIXED
+            },
+        ),
+        (
+            "share fixed at 50 %",
+            Plan {
+                small: 0.5,
+                ..FIXED
             },
         ),
         (
@@ -102,34 +109,47 @@ pub(crate) fn variations() -> Vec<Contender> {
                 ..CHOSEN
             },
         ),
-        ("neither (S3-FIFO in segments)", plain(2)),
-        ("neither, promote at 1", plain(1)),
         (
-            "small share adapts",
+            "hits count from the start",
             Plan {
-                adapts: true,
-                lives: f64::INFINITY,
+                young: 0.0,
                 ..CHOSEN
             },
         ),
         (
-            "small 5 %",
+            "hits never count while young",
             Plan {
-                small: 0.05,
+                enough: 200,
+                ..CHOSEN
+            },
+        ),
+        ("none of the three (S3-FIFO in segments)", plain(2)),
+        ("none of the three, promote at 1", plain(1)),
+        (
+            "balance 5 %",
+            Plan {
+                balance: 0.05,
                 ..CHOSEN
             },
         ),
         (
-            "small 15 %",
+            "balance 20 %",
             Plan {
-                small: 0.15,
+                balance: 0.2,
                 ..CHOSEN
             },
         ),
         (
-            "small 20 %",
+            "balance 50 %",
             Plan {
-                small: 0.2,
+                balance: 0.5,
+                ..CHOSEN
+            },
+        ),
+        (
+            "balance 120 % (as ARC)",
+            Plan {
+                balance: 1.2,
                 ..CHOSEN
             },
         ),
@@ -137,10 +157,10 @@ pub(crate) fn variations() -> Vec<Contender> {
             "no small (CLOCK in segments)",
             Plan {
                 small: 0.0,
-                ..CHOSEN
+                ..FIXED
             },
         ),
-        ("no small, in place (SIEVE)", sieve()),
+        ("no small, in place (SIEVE in segments)", sieve()),
         (
             "main in place",
             Plan {
@@ -166,6 +186,20 @@ pub(crate) fn variations() -> Vec<Contender> {
             "young 100 %",
             Plan {
                 young: 1.0,
+                ..CHOSEN
+            },
+        ),
+        (
+            "two young hits are enough",
+            Plan {
+                enough: 2,
+                ..CHOSEN
+            },
+        ),
+        (
+            "five young hits are enough",
+            Plan {
+                enough: 5,
                 ..CHOSEN
             },
         ),
@@ -307,12 +341,19 @@ pub(crate) fn variations() -> Vec<Contender> {
     plans.into_iter().map(row).collect()
 }
 
-fn plain(promote_at: u8) -> Plan {
+/// The chosen plan before its share learned to adapt.
+const FIXED: Plan = Plan {
+    balance: 0.0,
+    ..CHOSEN
+};
+
+/// Every hit counts one, and so many move an object to main.
+fn plain(enough: u8) -> Plan {
     Plan {
-        young: 0.0,
+        young: 1.0,
+        enough,
         lives: f64::INFINITY,
-        promote_at,
-        ..CHOSEN
+        ..FIXED
     }
 }
 
@@ -321,6 +362,6 @@ fn sieve() -> Plan {
         small: 0.0,
         mark_max: 1,
         stays: true,
-        ..CHOSEN
+        ..FIXED
     }
 }

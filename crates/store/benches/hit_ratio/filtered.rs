@@ -1,19 +1,24 @@
-//! The eviction of the store, simulated: S3-FIFO's queues made of whole segments, with a grace
-//! period before hits count and a ghost that forgets what the main queue could not keep either.
+//! The eviction of the store, simulated: S3-FIFO's queues made of whole segments, where early hits
+//! count for little, ghosts fade as fast as main turns over, and the small queue's share adapts.
 //!
 //! ```text
-//! miss --> small, young half: hits do not count
-//!   |        | old half: a hit marks
-//!   |        v oldest segment: marked -> copied to main, unmarked; else -> ghost
+//! miss --> small, young half: a hit marks, three are enough
+//!   |        | old half: one hit is enough
+//!   |        v oldest segment: enough -> copied to main, unmarked; else -> ghost
 //!   |      main: a hit marks (0..3)
-//!   |        | oldest segment: marked -> copied to main's tail, mark - 1; else dropped
+//!   |        | oldest segment: marked -> copied to main's tail, mark - 1; else -> main's ghost
 //!   |        v
 //!   +-- in the ghost, and dropped less than 0.4 lives of a main segment ago --> main
+//!   +-- in main's ghost --> main
 //! ```
 //!
-//! `Plan` holds the parameters, also those that lost, so that the tables of variations can be made
-//! again. Space is counted as the store counts it: an open segment costs a whole one, and one
-//! segment is always kept free.
+//! Main's ghost is short, a tenth of what fits. A hit there says that main could use more room, a
+//! hit among the equally many youngest of the other ghost says that small could (Cliffhanger, Cidon
+//! et al., NSDI'16, section 4: shadow queues of equal length compare marginal gains).
+//!
+//! `Plan` holds the parameters, so that the table of variations that lost can be made again. Space
+//! is counted as the store counts it: an open segment costs a whole one, and one segment is always
+//! kept free.
 
 use std::collections::VecDeque;
 
@@ -28,10 +33,10 @@ pub(crate) struct Plan {
     pub(crate) segments: u64,
     /// The share of the cache that the small queue has; at 0 there is only main.
     pub(crate) small: f64,
-    /// The share of the small queue in which hits do not count yet.
+    /// The share of the small queue in which a hit is likely to be of the same burst.
     pub(crate) young: f64,
-    /// The mark from which an object moves from small to main.
-    pub(crate) promote_at: u8,
+    /// So many hits while young are as good as one later: the object moves to main.
+    pub(crate) enough: u8,
     /// Marks saturate here.
     pub(crate) mark_max: u8,
     /// Whether main halves a mark when it copies an object, instead of taking 1.
@@ -42,8 +47,8 @@ pub(crate) struct Plan {
     pub(crate) lives: f64,
     /// After so many main segments without a gain, a main segment keeps half of itself at most.
     pub(crate) scans_max: u32,
-    /// Whether the small queue's share follows the hits in the ghosts of either queue, as in ARC.
-    pub(crate) adapts: bool,
+    /// Entries of main's ghost per object that fits; at 0 the small queue's share stays.
+    pub(crate) balance: f64,
     /// Whether survivors of main stay in their place, as in SIEVE, instead of going to the tail.
     pub(crate) stays: bool,
 }
@@ -53,13 +58,13 @@ pub(crate) const CHOSEN: Plan = Plan {
     segments: 256,
     small: 0.1,
     young: 0.5,
-    promote_at: 1,
+    enough: 3,
     mark_max: 3,
     halves: false,
     ghost: 1.2,
     lives: 0.4,
     scans_max: 8,
-    adapts: false,
+    balance: 0.1,
     stays: false,
 };
 
@@ -100,6 +105,8 @@ pub(crate) struct Filtered<'t> {
     within: Vec<u64>,
     ghost: Ghost,
     main_ghost: Ghost,
+    /// How far back in either ghost a hit moves the small queue's share.
+    balance_drops: u64,
     small_target: u64,
     /// Small segments from this number on are young.
     young_from: u64,
@@ -129,7 +136,8 @@ impl<'t> Filtered<'t> {
             marks: vec![0; objects],
             within: vec![0; objects],
             ghost: Ghost::new((fitting * plan.ghost) as u64),
-            main_ghost: Ghost::new((fitting * plan.ghost) as u64),
+            main_ghost: Ghost::new((fitting * plan.balance) as u64),
+            balance_drops: (fitting * plan.balance) as u64,
             small_target: (plan.small * capacity as f64) as u64,
             young_from: 0,
             life: f64::INFINITY,
@@ -146,35 +154,34 @@ impl<'t> Filtered<'t> {
 
     fn hit(&mut self, object: ObjectId) {
         let index = object as usize;
-        let young = self.places[index] == Place::Small && self.within[index] >= self.young_from;
-        if !young {
-            self.marks[index] = (self.marks[index] + 1).min(self.plan.mark_max);
-        }
+        let young = self.within[index] >= self.young_from;
+        let mark = &mut self.marks[index];
+        *mark = match self.places[index] {
+            Place::Small if young => (*mark + 1).min(self.plan.enough),
+            Place::Small => self.plan.enough,
+            _ => (*mark + 1).min(self.plan.mark_max),
+        };
     }
 
     /// Whether `object` was dropped so lately that main would have kept it until now.
     fn was_dropped_too_early(&mut self, object: ObjectId) -> bool {
+        let size = self.size(object);
         if let Some(distance) = self.ghost.take(object) {
-            self.adapt(object, true);
+            if distance <= self.balance_drops {
+                self.aim_at(self.small_target + size);
+            }
             return distance as f64 <= self.life * self.plan.lives;
         }
-        if self.plan.adapts && self.main_ghost.take(object).is_some() {
-            self.adapt(object, false);
-            return true;
+        let main_was_short = self.balance_drops > 0 && self.main_ghost.take(object).is_some();
+        if main_was_short {
+            self.aim_at(self.small_target.saturating_sub(size));
         }
-        false
+        main_was_short
     }
 
-    fn adapt(&mut self, object: ObjectId, grows: bool) {
-        if self.plan.adapts {
-            let (size, target) = (self.size(object), self.small_target);
-            let moved = if grows {
-                target + size
-            } else {
-                target.saturating_sub(size)
-            };
-            self.small_target = moved.clamp(self.budget / 100, self.budget * 99 / 100);
-        }
+    /// Moves the share of the small queue, within 1 and 90 percent.
+    fn aim_at(&mut self, small_target: u64) {
+        self.small_target = small_target.clamp(self.budget / 100, self.budget / 10 * 9);
     }
 
     fn append(&mut self, object: ObjectId, place: Place) {
@@ -240,7 +247,7 @@ impl<'t> Filtered<'t> {
 
     fn evict_small(&mut self) {
         for object in self.small.pop(0).objects {
-            if self.marks[object as usize] >= self.plan.promote_at {
+            if self.marks[object as usize] >= self.plan.enough {
                 self.marks[object as usize] = 0;
                 self.copied += self.size(object);
                 self.append(object, Place::Main);
@@ -264,7 +271,7 @@ impl<'t> Filtered<'t> {
             let mark = self.marks[object as usize];
             if !least.keeps(mark, self.size(object)) {
                 self.places[object as usize] = Place::Nowhere;
-                if self.plan.adapts {
+                if self.balance_drops > 0 {
                     self.main_ghost.insert(object);
                 }
                 continue;

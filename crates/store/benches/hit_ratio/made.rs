@@ -2,13 +2,16 @@
 
 use crate::trace::Trace;
 
-/// Zipf's law that stays, Zipf's law whose popular objects change, and one between which scans and
-/// objects that are asked for once pass by.
+/// Zipf's law that stays, whose objects become popular slowly and then vanish, whose newest object
+/// is always the most popular, and one between which loops and objects asked for once pass by.
 pub(crate) fn traces() -> Vec<Trace> {
     vec![
         made("Zipf 0.9", |random, _| random.zipf()),
-        made("Zipf 0.9, drifting", |random, time| {
+        made("Zipf 0.9, rising to the top, then gone", |random, time| {
             (random.zipf() + time / 10) % OBJECTS
+        }),
+        made("Zipf 0.9, the newest at the top", |random, time| {
+            OBJECTS + time / 10 - random.zipf()
         }),
         made("Zipf 0.9 between loops", |random, time| match time % 3 {
             0 => OBJECTS + time / 3 % (OBJECTS / 2),

@@ -83,23 +83,22 @@ fn read(folder: &Path) -> Result<Vec<Trace>, String> {
 }
 
 fn print(traces: &[Trace], with_variations: bool) {
+    let made = made::traces();
     let results = Results::measure(traces, contenders::policies());
+    let results_made = Results::measure(&made, contenders::policies());
     results.print_per_trace(traces);
-    let yardstick = results.yardstick();
     println!("\nOver all cells; `as good` and `worst`: against the best of LRU, S3-FIFO and SIEVE");
-    results.print_summary(&yardstick);
+    results.print_summary(&results.yardstick());
     results.check(traces);
-    print_made();
+    results_made.print_per_trace(&made);
+    println!("\nOver the cells of the made-up traces");
+    results_made.print_summary(&results_made.yardstick());
     if with_variations {
         println!("\nVariations of ours");
-        Results::measure(traces, contenders::variations()).print_summary(&yardstick);
+        let variations = Results::measure(traces, contenders::variations());
+        variations.print_summary(&results.yardstick());
+        println!("\nVariations of ours on the made-up traces");
+        let variations = Results::measure(&made, contenders::variations());
+        variations.print_summary(&results_made.yardstick());
     }
-}
-
-fn print_made() {
-    let traces = made::traces();
-    let results = Results::measure(&traces, contenders::policies());
-    results.print_per_trace(&traces);
-    println!("\nOver the cells of the made-up traces");
-    results.print_summary(&results.yardstick());
 }

@@ -79,6 +79,9 @@ pub(super) fn delete<'a>(line: Line<'a>, words: &'a [u8]) -> Decoded<'a> {
         Ok(flags) => flags,
         Err(refusal) => return refused(line.bytes, false, refusal),
     };
+    if flags.opaque_is_too_long() {
+        return refused(line.bytes, false, Refusal::OpaqueTooLong);
+    }
     let operation = Operation::Delete(Delete {
         compare: flags.compare,
         invalidate: flags.invalidate,
@@ -100,6 +103,9 @@ pub(super) fn arithmetic<'a>(line: Line<'a>, words: &'a [u8]) -> Decoded<'a> {
         b'D' | b'-' => Direction::Decrement,
         _ => return refused(line.bytes, false, Refusal::BadArithmeticMode),
     };
+    if flags.opaque_is_too_long() {
+        return refused(line.bytes, false, Refusal::OpaqueTooLong);
+    }
     let operation = Operation::Arithmetic(Arithmetic {
         direction,
         delta: flags.delta,
@@ -178,7 +184,6 @@ pub(super) fn set_header<'a>(
 fn key_and_flags(words: &[u8]) -> Result<Flags<'_>, Refusal> {
     let (key, rest) = split_key(words)?;
     match Flags::parse(key, rest, FLAGS_MAX) {
-        Ok((flags, _)) if flags.opaque_is_too_long() => Err(Refusal::OpaqueTooLong),
         Ok((flags, _)) => Ok(flags),
         Err(BadFlags::TooMany) => Err(Refusal::TooManyFlagsOther),
         Err(BadFlags::Bad(_)) => Err(Refusal::InvalidOrDuplicateFlag),

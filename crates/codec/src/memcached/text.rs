@@ -13,7 +13,7 @@ use super::{
     decode::{Decoder, Header, complete, refused},
     encode::Refusal,
     keys::{self, Keys},
-    line::{Line, split_key, split_word},
+    line::{Line, skip_spaces, split_key, split_word},
     number,
 };
 
@@ -74,6 +74,14 @@ fn get_and_touch<'a>(
     let Some(exptime) = number::signed(exptime) else {
         return refused(line.bytes, false, Refusal::BadExptime);
     };
+    if skip_spaces(words).is_empty() {
+        // Unlike `get`, memcached answers for no key at all.
+        return Decoded::Malformed {
+            reply: b"END\r\n",
+            consumed: line.bytes,
+            close: false,
+        };
+    }
     let touch = Some(Exptime(exptime));
     keys::begin(decoder, line, words, Keys { with_cas, touch })
 }

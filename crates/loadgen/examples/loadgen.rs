@@ -3,18 +3,21 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use curtail_loadgen::bench;
+use curtail_loadgen::{bench, soak};
 
 #[derive(Parser)]
 #[command(about = "Drives load at memcached-protocol and RESP servers")]
 enum Command {
     /// Measures rates and latencies.
-    Bench(bench::BenchArgs),
+    Bench(Box<bench::BenchArgs>),
+    /// Finds lost, torn, stale and foreign values.
+    Soak(soak::SoakArgs),
 }
 
 fn main() -> ExitCode {
     let result = match Command::parse() {
         Command::Bench(args) => bench::run(&args),
+        Command::Soak(args) => soak::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("loadgen: {error}");

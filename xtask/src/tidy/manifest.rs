@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("codec", &[]),
     ("history", &[]),
+    ("workload", &[]),
     ("table", &[]),
     ("segments", &[]),
     ("store", &["table", "segments"]),

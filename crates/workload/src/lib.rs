@@ -1,0 +1,61 @@
+//! Workloads: which key is asked for, how long its value is, what is asked, and when.
+//!
+//! The simulator and the load generator draw the same requests from here, so that a figure of one
+//! can be laid over a figure of the other. Everything is a function of a seed and of virtual time:
+//! the crate opens no file, looks at no clock and starts no thread. It uses the standard library
+//! only for floating-point mathematics and collections.
+//!
+//! ```
+//! use curtail_workload::{Phases, Poisson, Stream, Workload};
+//!
+//! let workload: Workload = "etc:p-large=0.25,keys=1m".parse()?;
+//! let mut generator = workload.generator(42, Stream::ONLY);
+//! let mut key = Vec::new();
+//! for now_ns in Poisson::new(Phases::fixed(1e6), 42).take(3) {
+//!     let request = generator.draw(now_ns);
+//!     key.clear();
+//!     generator.items().key_text().put(request.key, &mut key);
+//!     assert_eq!(key.len(), 8);
+//! }
+//! # Ok::<(), curtail_workload::WorkloadError>(())
+//! ```
+//!
+//! From the whole to its parts: [`Catalogue`] knows workloads by name, [`Workload`] is one as plain
+//! data, [`Generator`] draws its [`Request`]s, [`Items`] is its data set; [`trace`] reads recorded
+//! requests; the rest are the distributions.
+#![forbid(unsafe_code)]
+
+mod alias;
+mod arrivals;
+mod catalogue;
+mod change;
+mod generator;
+mod items;
+mod keys;
+mod mix;
+mod phases;
+mod random;
+mod ranks;
+mod scramble;
+mod sizes;
+mod text;
+pub mod trace;
+mod twitter;
+mod workload;
+pub mod zipf;
+
+pub use alias::Alias;
+pub use arrivals::{Arrivals, ClosedLoop, Constant, Poisson};
+pub use catalogue::{Catalogue, Named};
+pub use change::{Change, HotSet, Pattern, Period};
+pub use generator::{Generator, Request, Stream};
+pub use items::{Item, Items, Ttls};
+pub use keys::KeyText;
+pub use mix::{Kind, Mix};
+pub use phases::Phases;
+pub use random::{Chance, Random, mix};
+pub use ranks::{Popularity, Ranks};
+pub use scramble::Scramble;
+pub use sizes::{BYTES_MAX, SizeClass, SizeTable, Sizes};
+pub use twitter::{Cluster, ClusterError, clusters};
+pub use workload::{Large, Workload, WorkloadError};

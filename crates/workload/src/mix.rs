@@ -1,0 +1,263 @@
+//! What is asked: the mix of commands.
+//!
+//! Commands are memcached's, which every trace of caches speaks, and the two that benchmarks add:
+//! read-modify-write and the insertion of a key that did not exist.
+
+use std::{fmt, str::FromStr};
+
+use crate::{
+    random::{Random, scaled},
+    text,
+};
+
+/// A command.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Kind {
+    /// Read a value.
+    Get,
+    /// Read a value and its version.
+    Gets,
+    /// Store a value whether there was one or not.
+    Set,
+    /// Store a value if there was none.
+    Add,
+    /// Store a value if there was one.
+    Replace,
+    /// Lengthen a value at its end.
+    Append,
+    /// Lengthen a value at its start.
+    Prepend,
+    /// Store a value if the version is still the one that was read.
+    Cas,
+    /// Remove a value.
+    Delete,
+    /// Add to a number.
+    Increment,
+    /// Subtract from a number.
+    Decrement,
+    /// Read a value, then store a new one under the same key: two requests, one operation.
+    ReadModifyWrite,
+    /// Store a value under a key that has not been used before.
+    Insert,
+}
+
+/// Commands with their shares, which sum to 1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mix(Vec<(Kind, f64)>);
+
+/// A mix made ready to draw from.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct MixTable {
+    first: Kind,
+    /// The first command is drawn below this, of 2^63.
+    first_end: u64,
+    others: Box<[(u64, Kind)]>,
+}
+
+impl Mix {
+    /// Reads with this share, sets otherwise; `None` outside 0..=1.
+    pub fn get_share(share: f64) -> Option<Self> {
+        let kinds = vec![(Kind::Get, share), (Kind::Set, 1.0 - share)];
+        (0.0..=1.0).contains(&share).then_some(Self(kinds))
+    }
+
+    /// Commands with weights in any unit (a table's rounded shares); `None` if they are negative or
+    /// nothing.
+    pub fn new(weights: &[(Kind, f64)]) -> Option<Self> {
+        let total: f64 = weights.iter().map(|(_, weight)| weight).sum();
+        let fine = weights.iter().all(|(_, weight)| *weight >= 0.0);
+        let scale = |(kind, weight): &(Kind, f64)| (*kind, weight / total);
+        (fine && total > 0.0 && total.is_finite())
+            .then(|| Self(weights.iter().map(scale).collect()))
+    }
+
+    /// The commands and their shares.
+    pub fn shares(&self) -> &[(Kind, f64)] {
+        &self.0
+    }
+
+    /// Share of the commands that change something.
+    pub fn write_share(&self) -> f64 {
+        let writes = self.0.iter().filter(|(kind, _)| kind.is_write());
+        writes.map(|(_, share)| share).sum::<f64>() + 0.0
+    }
+
+    pub(crate) fn table(&self) -> MixTable {
+        let mut kinds: Vec<(Kind, f64)> = self.0.clone();
+        kinds.retain(|(_, share)| *share > 0.0);
+        kinds.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        let mut end = 0.0;
+        let mut ends: Vec<(u64, Kind)> = Vec::new();
+        for (kind, share) in kinds {
+            end += share;
+            ends.push(((end * ONE) as u64, kind));
+        }
+        if let Some(last) = ends.last_mut() {
+            last.0 = u64::MAX;
+        }
+        let (first_end, first) = ends.first().copied().unwrap_or((u64::MAX, Kind::Get));
+        MixTable {
+            first,
+            first_end,
+            others: ends.into_iter().skip(1).collect(),
+        }
+    }
+}
+
+impl MixTable {
+    pub(crate) fn draw(&self, random: &mut Random) -> Kind {
+        // 63 bits, so that a share of 1 fits beside a share of 0.
+        let word = scaled(random.next(), 1 << 63);
+        if word < self.first_end {
+            return self.first;
+        }
+        let found = self.others.iter().find(|(end, _)| word < *end);
+        found.map_or(self.first, |(_, kind)| *kind)
+    }
+}
+
+impl Kind {
+    /// Whether the command may change what a later one reads.
+    pub fn is_write(self) -> bool {
+        !matches!(self, Self::Get | Self::Gets)
+    }
+
+    /// Whether the command carries a value.
+    pub fn has_value(self) -> bool {
+        let without = [
+            Self::Get,
+            Self::Gets,
+            Self::Delete,
+            Self::Increment,
+            Self::Decrement,
+        ];
+        !without.contains(&self)
+    }
+
+    /// The name that text forms and traces use: `get`, `incr`, `rmw`.
+    pub fn name(self) -> &'static str {
+        let named = NAMES.iter().find(|(_, kind)| *kind == self);
+        named.map_or("", |(name, _)| name)
+    }
+}
+
+/// memcached's names, `rmw` and `insert`.
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = NAMES.iter().find(|(name, _)| *name == text);
+        named.map(|(_, kind)| *kind).ok_or_else(|| {
+            let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+            format!("{text:?} is not a command: {}", names.join(" "))
+        })
+    }
+}
+
+/// `get@0.95+set@0.05`.
+impl FromStr for Mix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text::weighted(text, Kind::from_str).map(Self)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_weighted(f, &self.0)
+    }
+}
+
+/// The form that `text::weighted` reads.
+pub(crate) fn write_weighted<T: fmt::Display>(
+    f: &mut fmt::Formatter<'_>,
+    items: &[(T, f64)],
+) -> fmt::Result {
+    for (index, (item, share)) in items.iter().enumerate() {
+        let between = if index == 0 { "" } else { "+" };
+        write!(f, "{between}{item}")?;
+        if items.len() > 1 {
+            write!(f, "@{share}")?;
+        }
+    }
+    Ok(())
+}
+
+const NAMES: &[(&str, Kind)] = &[
+    ("get", Kind::Get),
+    ("gets", Kind::Gets),
+    ("set", Kind::Set),
+    ("add", Kind::Add),
+    ("replace", Kind::Replace),
+    ("append", Kind::Append),
+    ("prepend", Kind::Prepend),
+    ("cas", Kind::Cas),
+    ("delete", Kind::Delete),
+    ("incr", Kind::Increment),
+    ("decr", Kind::Decrement),
+    ("rmw", Kind::ReadModifyWrite),
+    ("insert", Kind::Insert),
+];
+
+/// Shares are kept in parts of 2^63.
+const ONE: f64 = 9_223_372_036_854_775_808.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_have_their_shares() {
+        let mix: Mix = "get@0.72+incr@0.18+set@0.1+delete@0".parse().unwrap();
+        let table = mix.table();
+        let mut random = Random::new(6);
+        let draws: Vec<Kind> = (0..40_000).map(|_| table.draw(&mut random)).collect();
+        for (kind, share) in mix.shares() {
+            let seen = draws.iter().filter(|drawn| *drawn == kind).count() as f64;
+            let spread = (4e4 * share * (1.0 - share)).sqrt();
+            assert!((seen - 4e4 * share).abs() <= 5.0 * spread, "{kind}: {seen}");
+        }
+        assert!((mix.write_share() - 0.28).abs() < 1e-9);
+    }
+
+    #[test]
+    fn certain_commands_are_certain() {
+        let mut random = Random::new(6);
+        for (share, kind) in [(1.0, Kind::Get), (0.0, Kind::Set)] {
+            let table = Mix::get_share(share).unwrap().table();
+            assert!((0..1000).all(|_| table.draw(&mut random) == kind));
+        }
+        assert_eq!(Mix::get_share(1.1), None);
+        assert_eq!(Mix::get_share(f64::NAN), None);
+    }
+
+    #[test]
+    fn names_read_back_and_nonsense_is_refused() {
+        for (name, kind) in NAMES {
+            assert_eq!(name.parse(), Ok(*kind));
+            assert_eq!(kind.to_string(), *name);
+        }
+        let text = "get@0.95+set@0.05";
+        assert_eq!(text.parse::<Mix>().unwrap().to_string(), text);
+        for text in ["", "scan", "get@0.5", "get@0.9+put@0.1"] {
+            assert!(text.parse::<Mix>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn rounded_shares_are_made_whole() {
+        let mix = Mix::new(&[(Kind::Get, 0.93), (Kind::Set, 0.04), (Kind::Add, 0.01)]).unwrap();
+        let total: f64 = mix.shares().iter().map(|(_, share)| share).sum();
+        assert!((total - 1.0).abs() < 1e-12);
+        assert_eq!(Mix::new(&[]), None);
+        assert_eq!(Mix::new(&[(Kind::Get, 0.0)]), None);
+        assert_eq!(Mix::new(&[(Kind::Get, 1.0), (Kind::Set, -0.5)]), None);
+    }
+}

@@ -78,290 +78,77 @@ pub(crate) fn policies() -> Vec<Contender> {
 
 /// What else ours could be: each differs from the chosen plan in what its name says.
 pub(crate) fn variations() -> Vec<Contender> {
-    let plans = [
-        ("chosen", CHOSEN),
-        ("share fixed at 10 %", FIXED),
-        (
-            "share fixed at 5 %",
-            Plan {
-                small: 0.05,
-                ..FIXED
-            },
-        ),
-        (
-            "share fixed at 20 %",
-            Plan {
-                small: 0.2,
-                ..FIXED
-            },
-        ),
-        (
-            "share fixed at 50 %",
-            Plan {
-                small: 0.5,
-                ..FIXED
-            },
-        ),
-        (
-            "ghosts count however old",
-            Plan {
-                lives: f64::INFINITY,
-                ..CHOSEN
-            },
-        ),
-        (
-            "hits count from the start",
-            Plan {
-                young: 0.0,
-                ..CHOSEN
-            },
-        ),
-        (
-            "hits never count while young",
-            Plan {
-                enough: 200,
-                ..CHOSEN
-            },
-        ),
-        ("none of the three (S3-FIFO in segments)", plain(2)),
-        ("none of the three, promote at 1", plain(1)),
-        (
-            "balance 5 %",
-            Plan {
-                balance: 0.05,
-                ..CHOSEN
-            },
-        ),
-        (
-            "balance 20 %",
-            Plan {
-                balance: 0.2,
-                ..CHOSEN
-            },
-        ),
-        (
-            "balance 50 %",
-            Plan {
-                balance: 0.5,
-                ..CHOSEN
-            },
-        ),
-        (
-            "balance 120 % (as ARC)",
-            Plan {
-                balance: 1.2,
-                ..CHOSEN
-            },
-        ),
-        (
-            "no small (CLOCK in segments)",
-            Plan {
-                small: 0.0,
-                ..FIXED
-            },
-        ),
-        ("no small, in place (SIEVE in segments)", sieve()),
-        (
-            "main in place",
-            Plan {
-                stays: true,
-                ..CHOSEN
-            },
-        ),
-        (
-            "young 25 %",
-            Plan {
-                young: 0.25,
-                ..CHOSEN
-            },
-        ),
-        (
-            "young 75 %",
-            Plan {
-                young: 0.75,
-                ..CHOSEN
-            },
-        ),
-        (
-            "young 100 %",
-            Plan {
-                young: 1.0,
-                ..CHOSEN
-            },
-        ),
-        (
-            "two young hits are enough",
-            Plan {
-                enough: 2,
-                ..CHOSEN
-            },
-        ),
-        (
-            "five young hits are enough",
-            Plan {
-                enough: 5,
-                ..CHOSEN
-            },
-        ),
-        (
-            "lives 0.25",
-            Plan {
-                lives: 0.25,
-                ..CHOSEN
-            },
-        ),
-        (
-            "lives 0.6",
-            Plan {
-                lives: 0.6,
-                ..CHOSEN
-            },
-        ),
-        (
-            "lives 1.0",
-            Plan {
-                lives: 1.0,
-                ..CHOSEN
-            },
-        ),
-        (
-            "ghost 0.6",
-            Plan {
-                ghost: 0.6,
-                ..CHOSEN
-            },
-        ),
-        (
-            "ghost 0.9",
-            Plan {
-                ghost: 0.9,
-                ..CHOSEN
-            },
-        ),
-        (
-            "ghost 1.5",
-            Plan {
-                ghost: 1.5,
-                ..CHOSEN
-            },
-        ),
-        (
-            "ghost 2.0",
-            Plan {
-                ghost: 2.0,
-                ..CHOSEN
-            },
-        ),
-        (
-            "mark 0..1",
-            Plan {
-                mark_max: 1,
-                ..CHOSEN
-            },
-        ),
-        (
-            "mark 0..7",
-            Plan {
-                mark_max: 7,
-                ..CHOSEN
-            },
-        ),
-        (
-            "mark halves",
-            Plan {
-                halves: true,
-                ..CHOSEN
-            },
-        ),
-        (
-            "keeps half always",
-            Plan {
-                scans_max: 0,
-                ..CHOSEN
-            },
-        ),
-        (
-            "keeps half after 2",
-            Plan {
-                scans_max: 2,
-                ..CHOSEN
-            },
-        ),
-        (
-            "never has to give",
-            Plan {
-                scans_max: u32::MAX,
-                ..CHOSEN
-            },
-        ),
-        (
-            "16 segments",
-            Plan {
-                segments: 16,
-                ..CHOSEN
-            },
-        ),
-        (
-            "32 segments",
-            Plan {
-                segments: 32,
-                ..CHOSEN
-            },
-        ),
-        (
-            "64 segments",
-            Plan {
-                segments: 64,
-                ..CHOSEN
-            },
-        ),
-        (
-            "128 segments",
-            Plan {
-                segments: 128,
-                ..CHOSEN
-            },
-        ),
-        (
-            "1024 segments",
-            Plan {
-                segments: 1024,
-                ..CHOSEN
-            },
-        ),
-        (
-            "4096 segments",
-            Plan {
-                segments: 4096,
-                ..CHOSEN
-            },
-        ),
-    ];
-    let row = |(name, plan)| Contender::new(name, "", Kind::Filtered(plan));
-    plans.into_iter().map(row).collect()
+    let row = |&(name, change): &(&str, Change)| {
+        let mut plan = CHOSEN;
+        change(&mut plan);
+        Contender::new(name, "", Kind::Filtered(plan))
+    };
+    VARIATIONS.iter().map(row).collect()
 }
 
-/// The chosen plan before its share learned to adapt.
-const FIXED: Plan = Plan {
-    balance: 0.0,
-    ..CHOSEN
-};
+type Change = fn(&mut Plan);
 
-/// Every hit counts one, and so many move an object to main.
-fn plain(enough: u8) -> Plan {
-    Plan {
-        young: 1.0,
-        enough,
-        lives: f64::INFINITY,
-        ..FIXED
+const VARIATIONS: &[(&str, Change)] = &[
+    ("chosen", |_| {}),
+    ("share fixed at 10 %", |plan| plan.fix_share(0.1)),
+    ("share fixed at 5 %", |plan| plan.fix_share(0.05)),
+    ("share fixed at 20 %", |plan| plan.fix_share(0.2)),
+    ("share fixed at 50 %", |plan| plan.fix_share(0.5)),
+    ("ghosts count however old", |plan| plan.lives = NEVER_OLD),
+    ("hits count from the start", |plan| plan.young = 0.0),
+    ("hits never count while young", |plan| plan.enough = 200),
+    ("S3-FIFO in segments", |plan| plan.simplify(2)),
+    ("S3-FIFO in segments, promote at 1", |plan| plan.simplify(1)),
+    ("CLOCK in segments", |plan| plan.fix_share(0.0)),
+    ("SIEVE in segments", |plan| {
+        plan.fix_share(0.0);
+        plan.mark_max = 1;
+        plan.stays = true;
+    }),
+    ("main in place", |plan| plan.stays = true),
+    ("balance 5 %", |plan| plan.balance = 0.05),
+    ("balance 20 %", |plan| plan.balance = 0.2),
+    ("balance 50 %", |plan| plan.balance = 0.5),
+    ("balance 120 %, as ARC", |plan| plan.balance = 1.2),
+    ("young 25 %", |plan| plan.young = 0.25),
+    ("young 75 %", |plan| plan.young = 0.75),
+    ("young 100 %", |plan| plan.young = 1.0),
+    ("two young hits are enough", |plan| plan.enough = 2),
+    ("five young hits are enough", |plan| plan.enough = 5),
+    ("lives 0.25", |plan| plan.lives = 0.25),
+    ("lives 0.6", |plan| plan.lives = 0.6),
+    ("lives 1.0", |plan| plan.lives = 1.0),
+    ("ghost 0.6", |plan| plan.ghost = 0.6),
+    ("ghost 0.9", |plan| plan.ghost = 0.9),
+    ("ghost 1.5", |plan| plan.ghost = 1.5),
+    ("ghost 2.0", |plan| plan.ghost = 2.0),
+    ("mark 0..1", |plan| plan.mark_max = 1),
+    ("mark 0..7", |plan| plan.mark_max = 7),
+    ("mark halves", |plan| plan.halves = true),
+    ("keeps half always", |plan| plan.scans_max = 0),
+    ("keeps half after 2", |plan| plan.scans_max = 2),
+    ("never has to give", |plan| plan.scans_max = u32::MAX),
+    ("16 segments", |plan| plan.segments = 16),
+    ("32 segments", |plan| plan.segments = 32),
+    ("64 segments", |plan| plan.segments = 64),
+    ("128 segments", |plan| plan.segments = 128),
+    ("1024 segments", |plan| plan.segments = 1024),
+    ("4096 segments", |plan| plan.segments = 4096),
+];
+
+const NEVER_OLD: f64 = f64::INFINITY;
+
+impl Plan {
+    fn fix_share(&mut self, share: f64) {
+        self.balance = 0.0;
+        self.small = share;
     }
-}
 
-fn sieve() -> Plan {
-    Plan {
-        small: 0.0,
-        mark_max: 1,
-        stays: true,
-        ..FIXED
+    /// Every hit counts one, and so many move an object to main; ghosts do not fade.
+    fn simplify(&mut self, enough: u8) {
+        self.fix_share(0.1);
+        self.young = 1.0;
+        self.enough = enough;
+        self.lives = NEVER_OLD;
     }
 }

@@ -7,7 +7,8 @@
 //!
 //! The traces are not part of the repository. A relative path is taken from the repository's root.
 //! Without the traces, the simulators are checked on small examples and the tables are skipped;
-//! the same when the bench is run as a test. `--variations` adds the table of what was tried.
+//! the same when the bench is run as a test. `--variations` adds the table of what was tried,
+//! `--store-only` prints nothing but how the store does beside its simulator.
 #![forbid(unsafe_code)]
 
 mod arc;
@@ -22,6 +23,7 @@ mod optimum;
 mod policy;
 mod recency;
 mod s3_fifo;
+mod stored;
 mod tables;
 mod tiny_lfu;
 mod trace;
@@ -29,7 +31,7 @@ mod trace;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tables::Results;
+use tables::{Results, print_store};
 use trace::Trace;
 
 fn main() -> ExitCode {
@@ -54,7 +56,10 @@ fn main() -> ExitCode {
     }
     match read(&folder) {
         Ok(traces) => {
-            print(&traces, has("--variations"));
+            match has("--store-only") {
+                true => print_store(&traces),
+                false => print(&traces, has("--variations")),
+            }
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -90,6 +95,9 @@ fn print(traces: &[Trace], with_variations: bool) {
     println!("\nOver all cells; `as good` and `worst`: against the best of LRU, S3-FIFO and SIEVE");
     results.print_summary(&results.yardstick());
     results.check(traces);
+    println!("\nThe store itself");
+    print_store(traces);
+    print_store(&made);
     results_made.print_per_trace(&made);
     println!("\nOver the cells of the made-up traces");
     results_made.print_summary(&results_made.yardstick());

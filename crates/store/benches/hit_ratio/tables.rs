@@ -1,7 +1,9 @@
 //! Replays everyone at every size and prints Markdown tables, as `docs/decisions` shows them.
 
 use crate::contenders::{Contender, OURS};
+use crate::filtered::{CHOSEN, Filtered, Plan};
 use crate::policy::{Outcome, replay};
+use crate::stored::Stored;
 use crate::trace::Trace;
 
 /// Cache sizes, in percent of the footprint.
@@ -143,6 +145,31 @@ impl Results {
             .iter()
             .position(|contender| contender.name == name);
         row.map_or(&[], |row| &self.outcomes[row])
+    }
+}
+
+/// Prints the real store beside its simulator with as many segments.
+pub(crate) fn print_store(traces: &[Trace]) {
+    println!("\n| trace | size | segments | simulated | the store | difference | moved |");
+    println!("|---|---:|---:|---:|---:|---:|---:|");
+    for (trace, percent) in cells(traces) {
+        let capacity = trace.footprint() * percent / 100;
+        let Some(mut store) = Stored::new(trace, capacity) else {
+            println!("| {} | {percent} % | too few | | | | |", trace.name);
+            continue;
+        };
+        let real = replay(trace, &mut store);
+        let segments = store.segments();
+        let plan = Plan { segments, ..CHOSEN };
+        let simulated = replay(trace, &mut Filtered::new(trace, capacity, plan));
+        println!(
+            "| {} | {percent} % | {segments} | {:.2} | {:.2} | {:+.2} | {:.2} |",
+            trace.name,
+            simulated.hit_ratio * 100.0,
+            real.hit_ratio * 100.0,
+            (real.hit_ratio - simulated.hit_ratio) * 100.0,
+            real.write_amplification,
+        );
     }
 }
 

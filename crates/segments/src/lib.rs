@@ -350,6 +350,11 @@ impl Segments {
         lock(&self.directory).count(queue) as usize
     }
 
+    /// The segments of `queue`, oldest first: for saving them in their order.
+    pub fn queue_order(&self, queue: usize) -> Vec<SegmentId> {
+        lock(&self.directory).iter(queue).map(SegmentId).collect()
+    }
+
     /// Takes the first of the `look_max` oldest segments of `queue` that `suits` (given live words)
     /// and whose allocations are all published. The caller drains it.
     pub fn take_oldest(

@@ -44,6 +44,8 @@ pub enum StoreError {
     Config(&'static str),
     /// The system gave no address space or memory; the operator's limits are too tight.
     Memory(std::io::Error),
+    /// A value is still being received into the store; finish or drop its reservation first.
+    Busy,
     /// The file could not be written or read: disk full, no permission, not there.
     File(std::io::Error),
     /// The file is not a saved store, is damaged, or is of another version; start cold.
@@ -57,6 +59,7 @@ impl std::fmt::Display for StoreError {
         match self {
             Self::Config(what) => write!(f, "memory limits: {what}"),
             Self::Memory(error) => write!(f, "cannot get memory: {error}"),
+            Self::Busy => write!(f, "a value is still being received"),
             Self::File(error) => write!(f, "saved store: {error}"),
             Self::Corrupt(what) => write!(f, "saved store is not usable: {what}"),
             Self::Mismatch(what) => {

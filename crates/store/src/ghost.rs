@@ -33,7 +33,7 @@ impl Ghosts {
     fn line(&self, hash: KeyHash) -> &[AtomicU16] {
         let lines = (self.fingerprints.len() / LINE) as u128;
         let mixed = hash.0.wrapping_mul(0xd6e8_feb8_6659_fd93);
-        let line = (u128::from(mixed) * lines >> 64) as usize;
+        let line = ((u128::from(mixed) * lines) >> 64) as usize;
         &self.fingerprints[line * LINE..][..LINE.min(self.fingerprints.len())]
     }
 

@@ -59,7 +59,7 @@ impl Meta {
         Self(
             key_bytes as u64
                 | (value_bytes as u64) << VALUE_SHIFT
-                | u64::from(extended) * EXTENDED
+                | if extended { EXTENDED } else { 0 }
                 | (kind as u64) << KIND_SHIFT,
         )
     }
@@ -113,11 +113,11 @@ impl Meta {
     }
 
     pub(crate) fn with_stale(self, stale: bool) -> Self {
-        Self(self.0 & !STALE | u64::from(stale) * STALE)
+        Self(self.0 & !STALE | if stale { STALE } else { 0 })
     }
 
     pub(crate) fn with_won(self, won: bool) -> Self {
-        Self(self.0 & !WON | u64::from(won) * WON)
+        Self(self.0 & !WON | if won { WON } else { 0 })
     }
 
     /// Notes `now` as the last access, in seconds since the start of 2026; wraps in 2060, after
@@ -351,10 +351,8 @@ pub(crate) fn copy_out(words: &[AtomicU64], from: usize, into: &mut [u8]) -> usi
 #[inline]
 fn copy_out_shifted(words: &[AtomicU64], shift: u32, into: &mut [u8]) {
     let mut low = words.first().map_or(0, |w| w.load(Ordering::Relaxed));
-    let mut next = 1;
-    for chunk in into.chunks_mut(8) {
+    for (next, chunk) in (1..).zip(into.chunks_mut(8)) {
         let high = words.get(next).map_or(0, |w| w.load(Ordering::Relaxed));
-        next += 1;
         let bytes = (low >> shift | high << (64 - shift)).to_le_bytes();
         chunk.copy_from_slice(&bytes[..chunk.len()]);
         low = high;

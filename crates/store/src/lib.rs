@@ -11,6 +11,7 @@ mod eviction;
 mod ghost;
 mod item;
 mod large;
+mod list;
 mod read;
 mod reclaim;
 mod reservation;

@@ -27,7 +27,7 @@ use crate::{
     large::{copy_head, give_up, owner_of_tail},
     room::{NoSegment, RESERVE},
     store::{Found, Items, Presence},
-    sync::{AtomicUsize, Mutex, Ordering, try_lock},
+    sync::{AtomicUsize, Mutex, Ordering, lock, try_lock},
 };
 
 /// Items that one call handles at most (design: bounded work per turn).
@@ -245,6 +245,15 @@ impl Store {
         }
     }
 
+    /// Puts the segments that are being drained back into their queues.
+    pub(crate) fn park_drains(&self) {
+        for place in &self.reclaim.drains {
+            if let Some(drain) = lock(place).take() {
+                self.segments().enqueue(drain.id, drain.queue as usize);
+            }
+        }
+    }
+
     // ---- choosing ----
 
     /// The next segment to drain, taken out of its queue, if less is available than should be.
@@ -321,9 +330,7 @@ impl Store {
                     saw_old: false,
                 };
             }
-            let Some(id) = self.segments().segment(scan.cursor).filter(|_| last > 0) else {
-                return None;
-            };
+            let id = self.segments().segment(scan.cursor).filter(|_| last > 0)?;
             scan.cursor += 1;
             let is_old = self.room.is_in_use(id) && self.room.is_old(id);
             scan.saw_old |= is_old;

@@ -164,9 +164,17 @@ impl Store {
     /// [`StoreError::Config`] when the limits contradict each other, [`StoreError::Memory`] when
     /// the system gives no address space.
     pub fn new(config: StoreConfig) -> Result<Self, StoreError> {
+        let segment_bytes = segment_bytes_for(config.memory_bytes_max);
+        Self::with_segments_of(config, segment_bytes)
+    }
+
+    /// The same with segments of a given size.
+    pub(crate) fn with_segments_of(
+        config: StoreConfig,
+        segment_bytes: usize,
+    ) -> Result<Self, StoreError> {
         check(&config)?;
         let limit = config.memory_bytes_max;
-        let segment_bytes = segment_bytes_for(limit);
         let segments_now = limit / segment_bytes;
         let segments = Segments::new(SegmentsConfig {
             segment_bytes,
@@ -281,6 +289,15 @@ impl Store {
         if won.is_ok() {
             self.room.flush();
         }
+    }
+
+    /// When everything is to be flushed, in Unix seconds; 0 for no such plan.
+    pub(crate) fn flush_at(&self) -> u32 {
+        self.flush_at.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_flush_at(&self, unix_seconds: u32) {
+        self.flush_at.store(unix_seconds, Ordering::Relaxed);
     }
 
     // ---- finding and removing under the key's lock ----

@@ -1,4 +1,5 @@
 //! Every command against a model: a `HashMap` that does what memcached's documentation says.
+#![allow(clippy::expect_used, clippy::unwrap_used)] // in a test a panic is the report
 
 use std::collections::HashMap;
 
@@ -473,15 +474,13 @@ impl Run {
     fn arithmetic(&mut self) {
         let key = self.key();
         let arithmetic = Arithmetic {
-            direction: if self.random.one_in(2) {
-                Direction::Decrement
-            } else {
-                Direction::Increment
+            direction: match self.random.one_in(2) {
+                true => Direction::Decrement,
+                false => Direction::Increment,
             },
-            delta: if self.random.one_in(9) {
-                u64::MAX
-            } else {
-                self.random.below(100_000)
+            delta: match self.random.one_in(9) {
+                true => u64::MAX,
+                false => self.random.below(100_000),
             },
             vivify: self.maybe_exptime(3),
             initial: self.random.below(1000),
@@ -495,61 +494,55 @@ impl Run {
         let outcome = self
             .store
             .arithmetic(&mut self.writer, now, handle, hash, &arithmetic);
+        match self.model_arithmetic(&key, &arithmetic) {
+            Ok(number) => {
+                let ArithmeticOutcome::Counted {
+                    number: counted,
+                    status,
+                } = outcome
+                else {
+                    panic!("{outcome:?} instead of {number}");
+                };
+                assert_eq!(counted, number);
+                let entry = self.model.entries.get_mut(&key).expect("just counted");
+                entry.cas = status.cas;
+            }
+            Err(expected) => assert_eq!(outcome, expected),
+        }
+    }
+
+    /// The number, if it is counted.
+    fn model_arithmetic(
+        &mut self,
+        key: &[u8],
+        arithmetic: &Arithmetic,
+    ) -> Result<u64, ArithmeticOutcome> {
         let touched = arithmetic.touch.map(|touch| self.model.expiry(touch));
         let vivified = arithmetic.vivify.map(|vivify| self.model.expiry(vivify));
-        let Some(entry) = self.model.present(&key) else {
-            let Some(expiry) = vivified else {
-                assert_eq!(outcome, ArithmeticOutcome::NotFound);
-                return;
-            };
-            let ArithmeticOutcome::Counted { number, status } = outcome else {
-                panic!("{outcome:?} instead of a new number");
-            };
-            assert_eq!(number, arithmetic.initial);
+        let Some(entry) = self.model.present(key) else {
             let entry = Entry {
-                value: number.to_string().into_bytes(),
+                value: arithmetic.initial.to_string().into_bytes(),
                 flags: 0,
-                cas: status.cas,
-                expiry,
+                cas: Cas(0),
+                expiry: vivified.ok_or(ArithmeticOutcome::NotFound)?,
                 stale: false,
                 won: false,
                 fetched: false,
             };
-            self.model.entries.insert(key, entry);
-            return;
+            self.model.entries.insert(key.to_vec(), entry);
+            return Ok(arithmetic.initial);
         };
-        let text = String::from_utf8_lossy(&entry.value).into_owned();
-        let is_space = |c: char| c.is_ascii_whitespace() || c == '\x0b';
-        let text = text.trim_start_matches(is_space);
-        let old = text
-            .split(is_space)
-            .next()
-            .and_then(|word| word.parse::<u64>().ok());
-        if !entry.value.is_empty()
-            && entry.value.len() <= 1024
-            && arithmetic
-                .compare
-                .is_some_and(|compare| compare != entry.cas)
-        {
-            assert_eq!(outcome, ArithmeticOutcome::Exists);
-            return;
+        let differs = arithmetic
+            .compare
+            .is_some_and(|compare| compare != entry.cas);
+        if differs && (1..=1024).contains(&entry.value.len()) {
+            return Err(ArithmeticOutcome::Exists);
         }
-        let Some(old) = old else {
-            assert_eq!(outcome, ArithmeticOutcome::NotANumber, "{text:?}");
-            return;
-        };
+        let old = number_at_start(&entry.value).ok_or(ArithmeticOutcome::NotANumber)?;
         let number = match arithmetic.direction {
             Direction::Increment => old.wrapping_add(arithmetic.delta),
             Direction::Decrement => old.saturating_sub(arithmetic.delta),
         };
-        let ArithmeticOutcome::Counted {
-            number: counted,
-            status,
-        } = outcome
-        else {
-            panic!("{outcome:?} instead of {number}");
-        };
-        assert_eq!(counted, number);
         let mut digits = number.to_string().into_bytes();
         if digits.len() > entry.value.len() {
             entry.fetched = false;
@@ -558,11 +551,17 @@ impl Run {
         }
         digits.resize(digits.len().max(entry.value.len()), b' ');
         entry.value = digits;
-        entry.cas = status.cas;
-        if let Some(expiry) = touched {
-            entry.expiry = expiry;
-        }
+        entry.expiry = touched.unwrap_or(entry.expiry);
+        Ok(number)
     }
+}
+
+/// The number that a value starts with: up to white space, as memcached reads it.
+fn number_at_start(value: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(value);
+    let is_space = |c: char| c.is_ascii_whitespace() || c == '\x0b';
+    let word = text.trim_start_matches(is_space).split(is_space).next()?;
+    word.parse().ok()
 }
 
 /// Goal: each command does what memcached's does, whatever came before it. Method: random commands

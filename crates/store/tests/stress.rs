@@ -1,0 +1,335 @@
+//! Several threads at once: no value that was never written, none of another key, none torn, and
+//! none from before what was already read.
+#![allow(clippy::expect_used, clippy::unwrap_used)] // in a test a panic is the report
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use curtail_store::{Store, StoreConfig, ValueLease, Writer};
+use curtail_types::{
+    Arithmetic, ArithmeticOutcome, Cas, Delete, Exptime, Get, HashSeed, Key, Now, Set, SetOutcome,
+    WriterId,
+};
+
+const START: u64 = 1_800_000_000;
+const THREADS: u16 = 4;
+
+fn now() -> Now {
+    Now {
+        unix_ns: START * 1_000_000_000,
+        ..Now::default()
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// A value that tells whose it is: key number, stamp, then bytes that follow from both.
+fn fill(value: &mut Vec<u8>, key: u64, stamp: u64, length: usize) {
+    value.clear();
+    value.extend_from_slice(&key.to_le_bytes());
+    value.extend_from_slice(&stamp.to_le_bytes());
+    let mut state = key.wrapping_mul(31) ^ stamp;
+    while value.len() < length {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        value.extend_from_slice(&state.to_le_bytes());
+    }
+    value.truncate(length.max(16));
+}
+
+/// Checks a value and returns its stamp.
+fn check(value: &[u8], key: u64, scratch: &mut Vec<u8>) -> u64 {
+    assert!(value.len() >= 16, "a value of {} bytes", value.len());
+    let number = |at: usize| u64::from_le_bytes(value[at..at + 8].try_into().expect("eight"));
+    assert_eq!(number(0), key, "a value of another key");
+    let stamp = number(8);
+    fill(scratch, key, stamp, value.len());
+    assert!(
+        value == scratch,
+        "a torn value of key {key}, {} bytes",
+        value.len()
+    );
+    stamp
+}
+
+struct Worker {
+    store: Arc<Store>,
+    writer: Writer,
+    random: Random,
+    value: Vec<u8>,
+    scratch: Vec<u8>,
+    leases: Vec<(u64, ValueLease)>,
+}
+
+impl Worker {
+    fn new(store: &Arc<Store>, id: u16) -> Self {
+        Self {
+            store: Arc::clone(store),
+            writer: store.writer(WriterId(id)),
+            random: Random(u64::from(id) * 77 + 1),
+            value: Vec::new(),
+            scratch: Vec::new(),
+            leases: Vec::new(),
+        }
+    }
+
+    fn length(&mut self, large: u64) -> usize {
+        match self.random.below(large) {
+            0 => 1025 + self.random.below(200_000) as usize,
+            n => 16 + n as usize * 3 % 300,
+        }
+    }
+
+    fn set(&mut self, key: u64, stamp: u64, length: usize) {
+        fill(&mut self.value, key, stamp, length);
+        let name = key_name(key);
+        let hash = self.store.hash(&name);
+        let handle = Key::new(&name).expect("a key");
+        let set = Set {
+            exptime: Exptime((stamp % 3 * 1000) as i64),
+            flags: stamp as u32,
+            ..Set::default()
+        };
+        let outcome = self
+            .store
+            .set(&mut self.writer, now(), handle, hash, &set, &self.value);
+        assert!(
+            matches!(outcome, SetOutcome::Stored(_) | SetOutcome::OutOfMemory),
+            "{outcome:?}"
+        );
+    }
+
+    /// The stamp and version of what is there.
+    fn get(&mut self, key: u64) -> Option<(u64, Cas)> {
+        let name = key_name(key);
+        let hash = self.store.hash(&name);
+        let handle = Key::new(&name).expect("a key");
+        let wants_lease = self.random.below(2) == 0;
+        let value = &mut self.value;
+        let get = Get::default();
+        let (status, lease) =
+            self.store
+                .get(&mut self.writer, now(), handle, hash, &get, |view| {
+                    let lease = wants_lease.then(|| view.lease_value()).flatten();
+                    value.clear();
+                    if lease.is_none() {
+                        value.resize(view.value_bytes().min(1 << 20), 0);
+                        let copied = view.copy_value(0, value);
+                        value.truncate(copied);
+                    }
+                    (*view.status(), lease)
+                })?;
+        if let Some(lease) = &lease {
+            read_lease(lease, &mut self.value);
+        }
+        assert_eq!(self.value.len(), status.value_bytes as usize);
+        let stamp = check(&self.value, key, &mut self.scratch);
+        assert_eq!(status.flags, stamp as u32, "flags of another write");
+        if let Some(lease) = lease {
+            self.keep(key, lease);
+        }
+        Some((stamp, status.cas))
+    }
+
+    /// Holds a lease for a while: its value must stay readable whatever happens to the item.
+    fn keep(&mut self, key: u64, lease: ValueLease) {
+        if self.leases.len() >= 3 {
+            let oldest = self.random.below(3) as usize;
+            let (key, lease) = self.leases.swap_remove(oldest);
+            read_lease(&lease, &mut self.value);
+            check(&self.value, key, &mut self.scratch);
+        }
+        self.leases.push((key, lease));
+    }
+
+    fn delete(&mut self, key: u64) {
+        let name = key_name(key);
+        let hash = self.store.hash(&name);
+        let handle = Key::new(&name).expect("a key");
+        let delete = Delete::default();
+        self.store
+            .delete(&mut self.writer, now(), handle, hash, &delete);
+    }
+
+    fn maintain(&mut self) {
+        self.store.maintain(&mut self.writer, now(), 64);
+    }
+}
+
+fn read_lease(lease: &ValueLease, value: &mut Vec<u8>) {
+    value.clear();
+    while value.len() < lease.value_bytes() {
+        let part = lease.part(value.len());
+        assert!(!part.is_empty(), "a lease without bytes");
+        value.extend_from_slice(part);
+    }
+}
+
+fn key_name(key: u64) -> Vec<u8> {
+    format!("key-{key:0width$}", width = (key % 23) as usize).into_bytes()
+}
+
+fn store(memory_mib: usize, evict: bool) -> Arc<Store> {
+    let store = Store::new(StoreConfig {
+        memory_bytes_max: memory_mib << 20,
+        evict,
+        writers_max: usize::from(THREADS),
+        hash_seed: HashSeed([5, 6]),
+        ..StoreConfig::default()
+    });
+    Arc::new(store.expect("a store"))
+}
+
+fn run(threads: u16, work: impl Fn(u16) + Sync) {
+    std::thread::scope(|scope| {
+        for id in 0..threads {
+            let work = &work;
+            scope.spawn(move || work(id));
+        }
+    });
+}
+
+/// Goal: under eviction, compaction and large values every value read is one that was written under
+/// its key, whole. Method: all threads write, read, lease and delete the same keys in a memory that
+/// holds a part of them; values verify themselves.
+fn mixed(memory_mib: usize, evict: bool, keys: u64, large: u64, steps: u64) -> Arc<Store> {
+    let store = store(memory_mib, evict);
+    run(THREADS, |id| {
+        let mut worker = Worker::new(&store, id);
+        let mut found = 0_u64;
+        for step in 0..steps {
+            let key = worker.random.below(keys).min(worker.random.below(keys));
+            match worker.random.below(10) {
+                0..=3 => {
+                    let length = worker.length(large);
+                    worker.set(key, step << 2 | u64::from(id), length);
+                }
+                4..=8 => found += u64::from(worker.get(key).is_some()),
+                _ => worker.delete(key),
+            }
+            if step % 16 == 0 {
+                worker.maintain();
+            }
+        }
+        assert!(found > steps / 20, "{found}");
+    });
+    store
+}
+
+#[test]
+fn small_values_under_eviction() {
+    let store = mixed(2, true, 40_000, 1 << 40, 40_000);
+    assert!(store.counters().evictions > 1000, "{:?}", store.counters());
+}
+
+#[test]
+fn large_values_under_eviction_and_leases() {
+    let store = mixed(8, true, 2_000, 20, 8_000);
+    assert!(store.counters().evictions > 100, "{:?}", store.counters());
+    assert_eq!(store.memory().leased, 0);
+}
+
+#[test]
+fn compaction_without_eviction() {
+    let store = mixed(2, false, 3_000, 1 << 40, 40_000);
+    let counters = store.counters();
+    assert_eq!(counters.evictions, 0);
+    assert!(counters.moved > 0, "{counters:?}");
+}
+
+/// Goal: a key's versions and stamps never go back for any reader, and nothing written is lost while
+/// memory suffices. Method: one writer per key raises its stamp; all others watch.
+#[test]
+fn readers_never_go_back_in_time() {
+    let store = store(32, true);
+    let done = AtomicBool::new(false);
+    run(THREADS, |id| {
+        let mut worker = Worker::new(&store, id);
+        if id == 0 {
+            for stamp in 1..15_000_u64 {
+                let key = stamp % 10;
+                let length = 16 + (stamp * 7 % 60) as usize;
+                worker.set(key, stamp, length);
+                let (seen, _) = worker.get(key).expect("it was just written");
+                assert_eq!(seen, stamp);
+                if stamp % 32 == 0 {
+                    worker.maintain();
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+            return;
+        }
+        let mut last = [(0, Cas(0)); 10];
+        while !done.load(Ordering::Relaxed) {
+            let key = worker.random.below(10);
+            if let Some(seen) = worker.get(key) {
+                let before = &mut last[key as usize];
+                assert!(before.0 <= seen.0, "stamp {} after {}", seen.0, before.0);
+                assert!(
+                    before.1 <= seen.1,
+                    "version {:?} after {:?}",
+                    seen.1,
+                    before.1
+                );
+                *before = seen;
+            }
+        }
+    });
+    assert_eq!(store.counters().evictions, 0);
+}
+
+/// Goal: concurrent counting loses nothing. Method: all threads add to the same few numbers while
+/// they are compacted and the index grows.
+#[test]
+fn concurrent_counting_is_exact() {
+    const EACH: u64 = 8_000;
+    let store = store(4, true);
+    run(THREADS, |id| {
+        let mut worker = Worker::new(&store, id);
+        let count = Arithmetic {
+            delta: 1,
+            vivify: Some(Exptime::NEVER),
+            initial: 1,
+            ..Arithmetic::default()
+        };
+        for step in 0..EACH {
+            let name = format!("counter-{}", step % 4).into_bytes();
+            let hash = store.hash(&name);
+            let handle = Key::new(&name).expect("a key");
+            let outcome = store.arithmetic(&mut worker.writer, now(), handle, hash, &count);
+            assert!(matches!(outcome, ArithmeticOutcome::Counted { .. }));
+            worker.set(1_000 + step % 2000, step, 40);
+            if step % 16 == 0 {
+                worker.maintain();
+            }
+        }
+    });
+    let mut worker = Worker::new(&store, THREADS);
+    for number in 0..4 {
+        let name = format!("counter-{number}").into_bytes();
+        let hash = store.hash(&name);
+        let handle = Key::new(&name).expect("a key");
+        let mut text = Vec::new();
+        let get = Get::default();
+        store.get(&mut worker.writer, now(), handle, hash, &get, |view| {
+            text.resize(view.value_bytes(), 0);
+            view.copy_value(0, &mut text);
+        });
+        let text = String::from_utf8(text).expect("digits");
+        assert_eq!(text, (EACH / 4 * u64::from(THREADS)).to_string());
+    }
+}

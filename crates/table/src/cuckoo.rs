@@ -81,8 +81,8 @@ pub(crate) struct Cuckoo<L: Layout, C: Locks> {
     pub(crate) layout: L,
     pub(crate) locks: C,
     pub(crate) tuning: Tuning,
-    /// `n`: see the head of this file. Read by everybody, written by splits.
-    pub(crate) buckets: OwnLine<AtomicUsize>,
+    /// A `Size`: see the head of this file. Read by everybody, written by splits.
+    size: OwnLine<AtomicU64>,
     pub(crate) buckets_max: AtomicUsize,
     /// Roughly the number of items: the sum of the stripes' counts as last reported.
     published: OwnLine<AtomicU64>,
@@ -93,25 +93,40 @@ pub(crate) struct Cuckoo<L: Layout, C: Locks> {
     pub(crate) walk: Mutex<()>,
 }
 
-/// The bucket of half a hash in a table of `buckets` buckets (linear hashing).
-#[inline(always)]
-pub(crate) fn linear(half: u32, buckets: usize) -> usize {
-    let mask = buckets.next_power_of_two() - 1;
-    let bucket = half as usize & mask;
-    if bucket < buckets {
-        bucket
-    } else {
-        bucket & mask >> 1
-    }
-}
+/// The number of buckets `n` and the mask of the next power of two, in one word.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Size(u64);
 
-/// A key's two buckets; they may be the same one (CK-11).
-#[inline(always)]
-pub(crate) fn pair_of(hash: u64, buckets: usize) -> [usize; 2] {
-    [
-        linear(hash as u32, buckets),
-        linear((hash >> 32) as u32, buckets),
-    ]
+impl Size {
+    #[inline]
+    pub(crate) fn of(buckets: usize) -> Self {
+        let mask = buckets.next_power_of_two() as u64 - 1;
+        Self(mask << 32 | buckets as u64)
+    }
+
+    #[inline(always)]
+    pub(crate) fn buckets(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    /// The bucket of half a hash (linear hashing).
+    #[inline(always)]
+    pub(crate) fn linear(self, half: u32) -> usize {
+        let mask = (self.0 >> 32) as u32;
+        let bucket = half & mask;
+        let unsplit = bucket & mask >> 1;
+        (if bucket < self.0 as u32 {
+            bucket
+        } else {
+            unsplit
+        }) as usize
+    }
+
+    /// A key's two buckets; they may be the same one (CK-11).
+    #[inline(always)]
+    pub(crate) fn pair(self, hash: u64) -> [usize; 2] {
+        [self.linear(hash as u32), self.linear((hash >> 32) as u32)]
+    }
 }
 
 impl<L: Layout, C: Locks> Cuckoo<L, C> {
@@ -130,7 +145,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
             layout,
             locks: C::new(Stripes::new(stripes)),
             tuning,
-            buckets: OwnLine(AtomicUsize::new(buckets)),
+            size: OwnLine(AtomicU64::new(Size::of(buckets).0)),
             published: OwnLine(AtomicU64::new(0)),
             tallies: Tallies::default(),
             walkers: AtomicUsize::new(0),
@@ -152,7 +167,18 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     /// The key's buckets now. A hint, unless the key's stripes are held or validated.
     #[inline(always)]
     pub(crate) fn pair(&self, hash: u64) -> [usize; 2] {
-        pair_of(hash, self.buckets.0.load(Ordering::Relaxed))
+        self.size().pair(hash)
+    }
+
+    /// The size now. A hint, except for the place of keys whose stripes are held or validated.
+    #[inline(always)]
+    pub(crate) fn size(&self) -> Size {
+        Size(self.size.0.load(Ordering::Relaxed))
+    }
+
+    /// Sets the size, under the lock of the stripe whose bucket was split.
+    pub(crate) fn set_buckets(&self, buckets: usize) {
+        self.size.0.store(Size::of(buckets).0, Ordering::Relaxed);
     }
 
     /// Asks for the lines a lookup of `hash` will read.
@@ -163,20 +189,31 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
         }
     }
 
-    /// Runs `scan` on the key's buckets until no writer came between, and returns its result
-    /// (CK-17, CK-52). `scan` may see torn data; what it returns then is thrown away.
-    #[inline]
-    pub(crate) fn read<T>(&self, hash: u64, mut scan: impl FnMut([usize; 2]) -> T) -> T {
-        let stripes = self.stripes_of(hash);
-        for attempt in 0..READ_ATTEMPTS_MAX {
-            if let Some(stamp) = self.locks.stripes().stamp(stripes) {
+    /// Runs `scan` on the key's buckets and returns its result, if no writer came between (CK-17,
+    /// CK-52). `scan` may see torn data; what it returns then is thrown away.
+    #[inline(always)]
+    pub(crate) fn try_read<T>(&self, hash: u64, scan: impl FnOnce([usize; 2]) -> T) -> Option<T> {
+        let pair = self.locks.stripes().pair(self.stripes_of(hash));
+        let stamp = pair.stamp()?;
+        let result = scan(self.pair(hash));
+        pair.validate(stamp).then_some(result)
+    }
+
+    /// The read after `try_read` failed: again until no writer comes between, or with the locks.
+    /// Apart, because it is rare and the code of both at once would be in the way.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn read_again<T>(&self, hash: u64, mut scan: impl FnMut([usize; 2]) -> T) -> T {
+        let pair = self.locks.stripes().pair(self.stripes_of(hash));
+        for attempt in 1..READ_ATTEMPTS_MAX {
+            self.tallies.count(hash, Event::ReadRetry);
+            pause(attempt - 1);
+            if let Some(stamp) = pair.stamp() {
                 let result = scan(self.pair(hash));
-                if self.locks.stripes().validate(stripes, stamp) {
+                if pair.validate(stamp) {
                     return result;
                 }
             }
-            self.tallies.count(hash, Event::ReadRetry);
-            pause(attempt);
         }
         self.tallies.count(hash, Event::ReadLocked);
         let _held = self.hold(hash);
@@ -385,7 +422,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
         let unreported = (self.locks.stripes().count() * PUBLISH_STEP as usize / 2) as u64;
         let reported = self.published.0.load(Ordering::Relaxed);
         let items = reported + unreported.min(reported);
-        let buckets = self.buckets.0.load(Ordering::Relaxed);
+        let buckets = self.size().buckets();
         items * 1024 > (buckets * L::SLOTS) as u64 * self.tuning.fill_per_1024
             && buckets < self.buckets_max.load(Ordering::Relaxed)
     }
@@ -400,15 +437,13 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.layout.bytes(self.buckets.0.load(Ordering::Relaxed))
-            + self.locks.stripes().bytes()
-            + size_of::<Self>()
+        self.layout.bytes(self.size().buckets()) + self.locks.stripes().bytes() + size_of::<Self>()
     }
 
     /// Removes everything, under all locks.
     pub(crate) fn clear(&self) {
         let all = AllHeld::new(&self.locks);
-        for bucket in 0..self.buckets.0.load(Ordering::Relaxed) {
+        for bucket in 0..self.size().buckets() {
             let occupied = self.layout.occupied(bucket);
             for slot in (0..L::SLOTS).filter(|slot| occupied >> slot & 1 == 1) {
                 self.layout.clear(Place::new(bucket, slot));

@@ -10,7 +10,7 @@
 
 use crate::{
     counters::Event,
-    cuckoo::{Bug, Cuckoo, linear},
+    cuckoo::{Bug, Cuckoo, Size},
     layout::{Layout, Place},
     locks::{Held, Locks},
     sync::Ordering,
@@ -29,7 +29,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
         let mut done = 0;
         while done < count {
             let round = (count - done).min(SPLITS_PER_INSERT);
-            let first = self.buckets.0.load(Ordering::Relaxed);
+            let first = self.size().buckets();
             for buckets in first..first + round {
                 self.layout.prefetch(split_source(buckets));
             }
@@ -54,7 +54,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     /// Grows after a failed search; `false` if the table may not grow, or if it is less than half
     /// full, when more buckets would only help somebody who crafts keys (CK-39).
     pub(crate) fn grow_after_failure(&self) -> bool {
-        let buckets = self.buckets.0.load(Ordering::Relaxed);
+        let buckets = self.size().buckets();
         if self.len() * 2 < (buckets * L::SLOTS) as u64 {
             return false;
         }
@@ -64,7 +64,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
 
     /// Adds one bucket, unless the limit is reached. If another thread adds it first that counts.
     fn split(&self) -> bool {
-        let buckets = self.buckets.0.load(Ordering::Relaxed);
+        let buckets = self.size().buckets();
         if buckets >= self.buckets_max.load(Ordering::Relaxed) {
             return false;
         }
@@ -73,7 +73,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
         let stripe = self.locks.stripes().of_bucket(source);
         let mut held = Held::pair(&self.locks, [stripe, stripe]);
         // Whoever adds bucket `buckets` holds this lock, so this check settles who it is.
-        if self.buckets.0.load(Ordering::Relaxed) != buckets {
+        if self.size().buckets() != buckets {
             return true;
         }
         if !self.tuning.planted(Bug::SilentSplit) {
@@ -87,7 +87,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
             }
         }
         // Inside the lock: a data word like any other (see the head of `cuckoo.rs`).
-        self.buckets.0.store(buckets + 1, Ordering::Relaxed);
+        self.set_buckets(buckets + 1);
         drop(held);
         self.tallies.count(buckets as u64, Event::Split);
         true
@@ -103,7 +103,7 @@ fn split_source(buckets: usize) -> usize {
 /// Whether an item of bucket `bucket` may stay there once there are `buckets` buckets.
 #[inline]
 fn stays(hash: u64, bucket: usize, buckets: usize) -> bool {
-    linear(hash as u32, buckets) == bucket || linear((hash >> 32) as u32, buckets) == bucket
+    Size::of(buckets).pair(hash).contains(&bucket)
 }
 
 #[cfg(test)]
@@ -118,7 +118,10 @@ mod tests {
             let source = split_source(buckets);
             assert!(source < buckets);
             for half in 0..1024_u32 {
-                let (old, new) = (linear(half, buckets), linear(half, buckets + 1));
+                let (old, new) = (
+                    Size::of(buckets).linear(half),
+                    Size::of(buckets + 1).linear(half),
+                );
                 assert!(old < buckets);
                 assert!(
                     new == old || (old == source && new == buckets),
@@ -134,7 +137,7 @@ mod tests {
         for stripes in [1_usize, 2, 8, 32] {
             for buckets in stripes..200 {
                 for half in 0..512_u32 {
-                    let stripe = linear(half, buckets) & (stripes - 1);
+                    let stripe = Size::of(buckets).linear(half) & (stripes - 1);
                     assert_eq!(stripe, half as usize & (stripes - 1));
                 }
             }

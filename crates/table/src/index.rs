@@ -194,17 +194,13 @@ impl<R: Resolver> Index<R> {
         mut probe: impl FnMut(Reference) -> Option<T>,
     ) -> Option<T> {
         let tag = tag_of(hash);
-        self.table.read(hash.0, |pair| {
-            for bucket in pair {
-                for slot in self.table.layout.line(bucket) {
-                    if let Some(reference) = matching(slot.load(Ordering::Relaxed), tag)
-                        && let Some(result) = probe(reference)
-                    {
-                        return Some(result);
-                    }
-                }
-            }
-            None
+        let lines = &self.table.layout;
+        let read = self
+            .table
+            .try_read(hash.0, |pair| lines.scan(pair, tag, &mut probe));
+        read.unwrap_or_else(|| {
+            self.table
+                .read_again(hash.0, |pair| lines.scan(pair, tag, &mut probe))
         })
     }
 
@@ -303,6 +299,20 @@ impl<R: Resolver> Index<R> {
             .for_each(|word| visit(Reference(word & REFERENCE_MASK)));
     }
 
+    /// Visits the references in `buckets_max` buckets from `from` on: bounded work for listings.
+    /// Returns where to go on, or nothing at the end. An item that moves between two calls may be
+    /// missed or seen twice.
+    pub fn for_some(
+        &self,
+        from: usize,
+        buckets_max: usize,
+        mut visit: impl FnMut(Reference),
+    ) -> Option<usize> {
+        self.table.for_some(from, buckets_max, |word| {
+            visit(Reference(word & REFERENCE_MASK));
+        })
+    }
+
     /// Removes all items, with every lock held meanwhile.
     pub fn clear(&self) {
         self.table.clear();
@@ -320,7 +330,7 @@ impl<R: Resolver> Index<R> {
 
     /// Slots now.
     pub fn slots(&self) -> usize {
-        self.table.buckets.0.load(Ordering::Relaxed) * SLOTS
+        self.table.size().buckets() * SLOTS
     }
 
     /// Bytes of memory in use for buckets and locks.
@@ -460,6 +470,28 @@ impl<R> Lines<R> {
     #[inline(always)]
     fn line(&self, bucket: usize) -> &[AtomicU64; SLOTS] {
         &self.memory.words().as_chunks::<SLOTS>().0[bucket]
+    }
+}
+
+impl<R> Lines<R> {
+    /// The first answer of `probe` to the references of a pair of buckets whose tag matches.
+    #[inline(always)]
+    fn scan<T>(
+        &self,
+        pair: [usize; 2],
+        tag: u64,
+        probe: &mut impl FnMut(Reference) -> Option<T>,
+    ) -> Option<T> {
+        for bucket in pair {
+            for slot in self.line(bucket) {
+                if let Some(reference) = matching(slot.load(Ordering::Relaxed), tag)
+                    && let Some(result) = probe(reference)
+                {
+                    return Some(result);
+                }
+            }
+        }
+        None
     }
 }
 

@@ -64,23 +64,10 @@ impl Stripes {
         size_of_val::<[Stripe]>(&self.stripes)
     }
 
-    /// The versions of two stripes before a read; `None` while one of them is locked.
+    /// Two stripes, for a read.
     #[inline(always)]
-    pub(crate) fn stamp(&self, pair: [usize; 2]) -> Option<Stamp> {
-        // Acquire: pairs with the Release in `unlock`, whose data stores must be visible.
-        let first = self.stripes[pair[0]].version.load(Ordering::Acquire);
-        let second = self.stripes[pair[1]].version.load(Ordering::Acquire);
-        ((first | second) & LOCKED == 0).then_some(Stamp([first, second]))
-    }
-
-    /// Whether no writer changed either stripe since `stamp` was taken.
-    #[inline(always)]
-    pub(crate) fn validate(&self, pair: [usize; 2], stamp: Stamp) -> bool {
-        // Pairs with the fence(Release) in `mark_locked`: whoever read a word stored after that
-        // fence sees, after this one, a version that is locked or newer.
-        fence(Ordering::Acquire);
-        self.stripes[pair[0]].version.load(Ordering::Relaxed) == stamp.0[0]
-            && self.stripes[pair[1]].version.load(Ordering::Relaxed) == stamp.0[1]
+    pub(crate) fn pair(&self, pair: [usize; 2]) -> StripePair<'_> {
+        StripePair([&self.stripes[pair[0]], &self.stripes[pair[1]]])
     }
 
     /// Whether two stripes, held by this thread, have not changed since `stamp` was taken.
@@ -173,6 +160,30 @@ impl Stripes {
 /// The versions of a key's two stripes at one moment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stamp([u64; 2]);
+
+/// The stripes of a key that is being read.
+#[derive(Clone, Copy)]
+pub(crate) struct StripePair<'a>([&'a Stripe; 2]);
+
+impl StripePair<'_> {
+    /// The versions before a read; `None` while one of the stripes is locked.
+    #[inline(always)]
+    pub(crate) fn stamp(self) -> Option<Stamp> {
+        // Acquire: pairs with the Release in `unlock`, whose data stores must be visible.
+        let versions = self.0.map(|stripe| stripe.version.load(Ordering::Acquire));
+        ((versions[0] | versions[1]) & LOCKED == 0).then_some(Stamp(versions))
+    }
+
+    /// Whether no writer changed either stripe since `stamp` was taken.
+    #[inline(always)]
+    pub(crate) fn validate(self, stamp: Stamp) -> bool {
+        // Pairs with the fence(Release) in `mark_locked` and `spin_lock`: whoever read a word
+        // stored after that fence sees, after this one, a version that is locked or newer.
+        fence(Ordering::Acquire);
+        let versions = self.0.map(|stripe| stripe.version.load(Ordering::Relaxed));
+        (versions[0] ^ stamp.0[0]) | (versions[1] ^ stamp.0[1]) == 0
+    }
+}
 
 /// How writers exclude each other (CK-35). Every kind that excludes anybody keeps the stripes'
 /// versions right, so the readers are the same for all. Kinds other than [`VersionedSpin`] are in

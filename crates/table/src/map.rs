@@ -14,7 +14,6 @@ use crate::{
     plain::Plain,
     search::Search,
     slots::{Beside4, Shape, Slots},
-    sync::Ordering,
 };
 
 /// Keys that `get_many` has under way at once: enough to keep every miss buffer of a core busy.
@@ -145,9 +144,19 @@ impl<K: Plain, V: Plain, S: Shape, C: Locks, H: KeyHasher<K>> CuckooMap<K, V, S,
 
     #[inline(always)]
     fn get_hashed(&self, key: &K, hash: u64) -> Option<V> {
-        self.table.read(hash, |pair| {
-            let place = self.table.layout.find(pair, key, hash)?;
-            Some(self.table.layout.value(place))
+        let layout = &self.table.layout;
+        // Two closures of the same text: one called from one place only is inlined there.
+        let read = self.table.try_read(hash, |pair| {
+            layout
+                .find(pair, key, hash)
+                .map(|place| layout.value(place))
+        });
+        read.unwrap_or_else(|| {
+            self.table.read_again(hash, |pair| {
+                layout
+                    .find(pair, key, hash)
+                    .map(|place| layout.value(place))
+            })
         })
     }
 
@@ -155,9 +164,9 @@ impl<K: Plain, V: Plain, S: Shape, C: Locks, H: KeyHasher<K>> CuckooMap<K, V, S,
     #[inline]
     pub fn contains(&self, key: &K) -> bool {
         let hash = self.hash(key);
-        self.table.read(hash, |pair| {
-            self.table.layout.find(pair, key, hash).is_some()
-        })
+        let is_there = |pair| self.table.layout.find(pair, key, hash).is_some();
+        let read = self.table.try_read(hash, is_there);
+        read.unwrap_or_else(|| self.table.read_again(hash, is_there))
     }
 
     /// The values of many keys, into the front of `values`, which is at least as long. The misses
@@ -192,13 +201,13 @@ impl<K: Plain, V: Plain, S: Shape, C: Locks, H: KeyHasher<K>> CuckooMap<K, V, S,
     /// The value of a key and a stamp for [`set_if_unchanged`](Self::set_if_unchanged).
     pub fn get_stamped(&self, key: &K) -> Option<(V, Stamp)> {
         let hash = self.hash(key);
-        let stripes = self.table.stripes_of(hash);
+        let pair = self.table.locks.stripes().pair(self.table.stripes_of(hash));
         loop {
-            let stamp = self.table.locks.stripes().stamp(stripes);
+            let stamp = pair.stamp();
             let value = self.get_hashed(key, hash)?;
             // The versions are those before the read and after it, so the value is theirs.
             if let Some(stamp) = stamp
-                && self.table.locks.stripes().validate(stripes, stamp)
+                && pair.validate(stamp)
             {
                 return Some((value, stamp));
             }
@@ -347,7 +356,7 @@ impl<K: Plain, V: Plain, S: Shape, C: Locks, H: KeyHasher<K>> CuckooMap<K, V, S,
 
     /// Slots now.
     pub fn capacity(&self) -> usize {
-        self.table.buckets.0.load(Ordering::Relaxed) * S::SLOTS
+        self.table.size().buckets() * S::SLOTS
     }
 
     /// Bytes in use for buckets, what is beside them, and locks.

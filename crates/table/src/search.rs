@@ -18,10 +18,9 @@
 use std::mem::MaybeUninit;
 
 use crate::{
-    cuckoo::{Cuckoo, pair_of},
+    cuckoo::{Cuckoo, Size},
     layout::{Layout, Place},
     locks::Locks,
-    sync::Ordering,
 };
 
 /// M of the paper: slots examined before the table is called too full (section 3.3.2.2).
@@ -119,9 +118,9 @@ fn breadth_first<L: Layout, C: Locks, T>(
     hash: u64,
     carry_out: impl FnOnce(&[Place]) -> T,
 ) -> Option<T> {
-    let buckets = table.buckets.0.load(Ordering::Relaxed);
+    let size = table.size();
     let mut queue = Queue::new();
-    let [first, second] = pair_of(hash, buckets);
+    let [first, second] = size.pair(hash);
     queue.push(Node {
         bucket: first as u32,
         parent: 0,
@@ -144,7 +143,7 @@ fn breadth_first<L: Layout, C: Locks, T>(
         if table.tuning.prefetch {
             prefetch_ahead(table, &queue, head);
         }
-        if let Some((node, last)) = expand(table, &mut queue, head, buckets) {
+        if let Some((node, last)) = expand(table, &mut queue, head, size) {
             let (places, first) = queue.path(node, last);
             return Some(carry_out(&places[first..]));
         }
@@ -175,7 +174,7 @@ fn expand<L: Layout, C: Locks>(
     table: &Cuckoo<L, C>,
     queue: &mut Queue,
     head: usize,
-    buckets: usize,
+    size: Size,
 ) -> Option<(usize, Place)> {
     let bucket = queue.get(head).bucket as usize;
     // Another start in each bucket, so that searches that run at once part ways.
@@ -186,7 +185,7 @@ fn expand<L: Layout, C: Locks>(
         }
         let slot = (start + turn) % L::SLOTS;
         let hash = table.layout.hash_at(Place::new(bucket, slot));
-        let Some(other) = other_bucket(pair_of(hash, buckets), bucket) else {
+        let Some(other) = other_bucket(size.pair(hash), bucket) else {
             continue;
         };
         let node = Node {
@@ -213,9 +212,9 @@ fn depth_first<L: Layout, C: Locks, T>(
     hash: u64,
     carry_out: impl FnOnce(&[Place]) -> T,
 ) -> Option<T> {
-    let buckets = table.buckets.0.load(Ordering::Relaxed);
+    let size = table.size();
     let mut walks = [[Place::default(); WALK_MOVES_MAX + 1]; 2];
-    let mut at = pair_of(hash, buckets);
+    let mut at = size.pair(hash);
     let mut random = hash | 1;
     for step in 0..=WALK_MOVES_MAX {
         for (walk, bucket) in walks.iter_mut().zip(&mut at) {
@@ -227,7 +226,7 @@ fn depth_first<L: Layout, C: Locks, T>(
             let start = (random >> 33) as usize;
             let victim = (0..L::SLOTS).find_map(|turn| {
                 let place = Place::new(*bucket, (start + turn) % L::SLOTS);
-                let pair = pair_of(table.layout.hash_at(place), buckets);
+                let pair = size.pair(table.layout.hash_at(place));
                 other_bucket(pair, *bucket).map(|other| (place, other))
             });
             let (place, other) = victim?;

@@ -121,7 +121,13 @@ impl<K: Plain, V: Plain, S: Shape, H: KeyHasher<K>> Slots<K, V, S, H> {
 
     #[inline(always)]
     fn bucket(&self, bucket: usize) -> &[AtomicU64] {
-        &self.pairs.words()[bucket * Self::STRIDE..][..Self::STRIDE]
+        let lines = self.pairs.words().as_chunks::<LINE_WORDS>().0;
+        if Self::STRIDE == LINE_WORDS {
+            // One check of bounds instead of two.
+            return &lines[bucket];
+        }
+        let count = Self::STRIDE / LINE_WORDS;
+        lines[bucket * count..][..count].as_flattened()
     }
 
     #[inline(always)]
@@ -176,17 +182,33 @@ impl<K: Plain, V: Plain, S: Shape, H: KeyHasher<K>> Slots<K, V, S, H> {
         self.occupy(place, tag_of(hash));
     }
 
-    /// The slot of a pair of buckets that holds `key`. Without a branch that depends on which slot
-    /// it is, so that the processor can run ahead into the next lookup.
+    /// The slot of a pair of buckets that holds `key`.
     #[inline(always)]
     pub(crate) fn find(&self, pair: [usize; 2], key: &K, hash: u64) -> Option<Place> {
-        let [first, second] = pair.map(|bucket| self.matches(bucket, key, hash));
-        let both = first | second << S::SLOTS;
-        if both == 0 {
-            return None;
+        if S::TAGS || (0..K::WORDS).all(|index| key.word(index) == 0) {
+            let [first, second] = pair.map(|bucket| self.matches(bucket, key, hash));
+            let both = first | second << S::SLOTS;
+            let index = both.trailing_zeros() as usize;
+            return (both != 0)
+                .then(|| Place::new(pair[usize::from(first == 0)], index % S::SLOTS));
         }
-        let index = both.trailing_zeros() as usize;
-        Some(Place::new(pair[index / S::SLOTS], index % S::SLOTS))
+        // Selections, not branches: which slot it is cannot be foreseen, and a branch on it would
+        // keep the processor from running ahead into the next lookup's misses.
+        let mut found = usize::MAX;
+        let mut bucket = pair[0];
+        for slot in 0..S::SLOTS {
+            found = if self.key(Place::new(pair[0], slot)) == *key {
+                slot
+            } else {
+                found
+            };
+        }
+        for slot in 0..S::SLOTS {
+            let here = self.key(Place::new(pair[1], slot)) == *key;
+            found = if here { slot } else { found };
+            bucket = if here { pair[1] } else { bucket };
+        }
+        (found != usize::MAX).then(|| Place::new(bucket, found))
     }
 
     /// One bit for each slot of the bucket that holds `key`.

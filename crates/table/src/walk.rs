@@ -23,7 +23,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
         let announced = Announced::new(&self.walkers);
         let mut entries = Vec::with_capacity(L::SLOTS);
         let mut bucket = 0;
-        while bucket < self.buckets.0.load(Ordering::Relaxed) {
+        while bucket < self.size().buckets() {
             self.copy_bucket(bucket, &mut entries);
             entries.drain(..).for_each(&mut visit);
             bucket += 1;
@@ -31,6 +31,24 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
         drop(announced);
         let moved = std::mem::take(&mut *lock(&self.moved));
         moved.into_iter().for_each(visit);
+    }
+
+    /// Calls `visit` for what is in `buckets_max` buckets from `from` on; returns where to go on, or
+    /// nothing at the end. An item that moves between two calls may be missed or seen twice.
+    pub(crate) fn for_some(
+        &self,
+        from: usize,
+        buckets_max: usize,
+        mut visit: impl FnMut(L::Entry),
+    ) -> Option<usize> {
+        let mut entries = Vec::with_capacity(L::SLOTS);
+        let buckets = self.size().buckets();
+        let end = buckets.min(from.saturating_add(buckets_max));
+        for bucket in from..end {
+            self.copy_bucket(bucket, &mut entries);
+            entries.drain(..).for_each(&mut visit);
+        }
+        (end < buckets).then_some(end)
     }
 
     fn copy_bucket(&self, bucket: usize, entries: &mut Vec<L::Entry>) {

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::atomic::AtomicBool, thread};
 
 use super::*;
+use crate::sync::Ordering;
 use crate::{
     Apart4, Apart8, Apart8Tagged, Apart16, Beside8Tagged, Global, GlobalMutex, GlobalSpin, NoLock,
     SpinWord, cuckoo::Bug,

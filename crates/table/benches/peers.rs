@@ -1,0 +1,328 @@
+//! The map beside other concurrent maps: fill, lookups at 95 % load, memory.
+//!
+//! `cargo bench -p curtail-table --bench peers -- [--slots N] [--rounds N] [--lookups N] [--only NAME]`
+//!
+//! 8 B keys and values, the same hash function for all, tables made for the number of items in
+//! advance, thread t on core t. Each round fills a fresh table of every kind and looks up in it.
+
+mod measure;
+
+use std::{hint::black_box, sync::Mutex};
+
+use curtail_table::{
+    Apart8, Beside4, Beside8Tagged, CuckooMap, KeyHasher, MapConfig, SeededHash, Shape,
+};
+use measure::{Dice, Report, key, number, option, rate, resident_bytes, timed};
+
+const BATCH: usize = 32;
+const COLUMNS: [&str; 14] = [
+    "fill 1",
+    "fill 2",
+    "0-75 %",
+    "75-95 %",
+    "hit 1",
+    "hit 2",
+    "miss 1",
+    "miss 2",
+    "batch hit 1",
+    "batch hit 2",
+    "batch miss 2",
+    "mixed 50/50",
+    "mixed 10/90",
+    "B/item",
+];
+
+/// What every table is asked to do.
+trait Peer: Sync {
+    fn new(items: usize, slots: usize, hash: SeededHash) -> Self;
+    fn insert(&self, key: u64, value: u64);
+    fn get(&self, key: u64) -> Option<u64>;
+    /// Sums the values of a batch, so that nothing is optimised away.
+    fn get_batch(&self, keys: &[u64; BATCH]) -> u64 {
+        keys.iter()
+            .filter_map(|&key| self.get(key))
+            .fold(0, u64::wrapping_add)
+    }
+}
+
+impl<S: Shape + Sync> Peer for CuckooMap<u64, u64, S> {
+    fn new(_items: usize, slots: usize, hash: SeededHash) -> Self {
+        let config = MapConfig {
+            slots,
+            ..MapConfig::default()
+        };
+        Self::with_hasher(config, hash).unwrap_or_else(|error| panic!("{error}"))
+    }
+    #[inline]
+    fn insert(&self, key: u64, value: u64) {
+        assert!(CuckooMap::insert(self, key, value).is_ok());
+    }
+    #[inline]
+    fn get(&self, key: u64) -> Option<u64> {
+        CuckooMap::get(self, &key)
+    }
+    #[inline]
+    fn get_batch(&self, keys: &[u64; BATCH]) -> u64 {
+        let mut values = [None; BATCH];
+        self.get_many(keys, &mut values);
+        values
+            .iter()
+            .filter_map(|it| *it)
+            .fold(0, u64::wrapping_add)
+    }
+}
+
+type Shard = hashbrown::HashTable<(u64, u64)>;
+
+/// 256 hashbrown tables, each behind a mutex.
+struct Sharded {
+    shards: Vec<Mutex<Shard>>,
+    hash: SeededHash,
+}
+
+impl Sharded {
+    #[inline]
+    fn shard(&self, hash: u64) -> std::sync::MutexGuard<'_, Shard> {
+        // Bits that neither hashbrown's index (low) nor its tag (top seven) uses.
+        let shard = &self.shards[(hash >> 40 & 255) as usize];
+        shard.lock().unwrap_or_else(|_| panic!("a thread died"))
+    }
+}
+
+impl Peer for Sharded {
+    fn new(items: usize, _slots: usize, hash: SeededHash) -> Self {
+        let each = items / 256 + items / 2048;
+        Self {
+            shards: (0..256)
+                .map(|_| Mutex::new(Shard::with_capacity(each)))
+                .collect(),
+            hash,
+        }
+    }
+    #[inline]
+    fn insert(&self, key: u64, value: u64) {
+        let hash = self.hash.hash(&key);
+        let mut shard = self.shard(hash);
+        let entry = shard.entry(hash, |it| it.0 == key, |it| self.hash.hash(&it.0));
+        entry.or_insert((key, value));
+    }
+    #[inline]
+    fn get(&self, key: u64) -> Option<u64> {
+        let hash = self.hash.hash(&key);
+        self.shard(hash).find(hash, |it| it.0 == key).map(|it| it.1)
+    }
+}
+
+impl Peer for papaya::HashMap<u64, u64, SeededHash> {
+    fn new(items: usize, _slots: usize, hash: SeededHash) -> Self {
+        Self::with_capacity_and_hasher(items, hash)
+    }
+    #[inline]
+    fn insert(&self, key: u64, value: u64) {
+        self.pin().insert(key, value);
+    }
+    #[inline]
+    fn get(&self, key: u64) -> Option<u64> {
+        self.pin().get(&key).copied()
+    }
+}
+
+impl Peer for scc::HashMap<u64, u64, SeededHash> {
+    fn new(items: usize, _slots: usize, hash: SeededHash) -> Self {
+        Self::with_capacity_and_hasher(items, hash)
+    }
+    #[inline]
+    fn insert(&self, key: u64, value: u64) {
+        let _ = self.insert_sync(key, value);
+    }
+    #[inline]
+    fn get(&self, key: u64) -> Option<u64> {
+        self.read_sync(&key, |_, value| *value)
+    }
+}
+
+impl Peer for dashmap::DashMap<u64, u64, SeededHash> {
+    fn new(items: usize, _slots: usize, hash: SeededHash) -> Self {
+        Self::with_capacity_and_hasher(items, hash)
+    }
+    #[inline]
+    fn insert(&self, key: u64, value: u64) {
+        dashmap::DashMap::insert(self, key, value);
+    }
+    #[inline]
+    fn get(&self, key: u64) -> Option<u64> {
+        dashmap::DashMap::get(self, &key).map(|it| *it.value())
+    }
+}
+
+/// The sizes of a run.
+#[derive(Clone, Copy)]
+struct Plan {
+    slots: usize,
+    items: u64,
+    lookups: u64,
+}
+
+fn run<P: Peer>(name: &str, plan: Plan, report: &mut Report) {
+    if option("--only").is_some_and(|only| !only.split(',').any(|it| it == name)) {
+        return;
+    }
+    let before = resident_bytes();
+    let mut peer = None;
+    for threads in [1, 2] {
+        drop(peer.take());
+        let fresh = P::new(plan.items as usize, plan.slots, hash());
+        fill(name, &fresh, plan, threads, report);
+        peer = Some(fresh);
+    }
+    let Some(peer) = peer else { return };
+    let bytes = resident_bytes().saturating_sub(before) as f64;
+    report.add(name, "B/item", bytes / plan.items as f64);
+    for threads in [1, 2] {
+        let column = |what: &str| format!("{what} {threads}");
+        report.add(name, &column("hit"), lookups(&peer, plan, threads, 0));
+        report.add(
+            name,
+            &column("miss"),
+            lookups(&peer, plan, threads, plan.items),
+        );
+        report.add(name, &column("batch hit"), batches(&peer, plan, threads, 0));
+        if threads == 2 {
+            report.add(
+                name,
+                &column("batch miss"),
+                batches(&peer, plan, threads, plan.items),
+            );
+        }
+    }
+}
+
+fn hash() -> SeededHash {
+    SeededHash::from_secret(
+        0x9d5c_71a3_0e41_b6f7_52c8_44be_93a1_670d | 1,
+        0x1234_5678_9abc_def1,
+    )
+}
+
+fn fill<P: Peer>(name: &str, peer: &P, plan: Plan, threads: usize, report: &mut Report) {
+    let step = |from: u64, to: u64| {
+        timed(threads, |thread| {
+            for index in (from..to).skip(thread).step_by(threads) {
+                peer.insert(key(index), index);
+            }
+        })
+    };
+    let middle = plan.items * 75 / 95;
+    let low = step(0, middle);
+    let high = step(middle, plan.items);
+    report.add(
+        name,
+        &format!("fill {threads}"),
+        rate(plan.items, low + high),
+    );
+    if threads == 2 {
+        report.add(name, "0-75 %", rate(middle, low));
+        report.add(name, "75-95 %", rate(plan.items - middle, high));
+    }
+}
+
+fn lookups<P: Peer>(peer: &P, plan: Plan, threads: usize, offset: u64) -> f64 {
+    let each = plan.lookups / threads as u64;
+    let time = timed(threads, |thread| {
+        let mut dice = Dice(thread as u64 + 7);
+        let mut found = 0_u64;
+        for _ in 0..each {
+            let index = dice.below(plan.items);
+            let value = peer.get(key(index + offset));
+            found += u64::from(value == Some(index));
+        }
+        assert_eq!(
+            found,
+            if offset == 0 { each } else { 0 },
+            "every hit right, no false one"
+        );
+    });
+    rate(each * threads as u64, time)
+}
+
+fn batches<P: Peer>(peer: &P, plan: Plan, threads: usize, offset: u64) -> f64 {
+    let each = 2 * plan.lookups / threads as u64 / BATCH as u64;
+    let time = timed(threads, |thread| {
+        let mut dice = Dice(thread as u64 + 9);
+        let mut sum = 0_u64;
+        let mut expected = 0_u64;
+        for _ in 0..each {
+            let keys = std::array::from_fn(|_| {
+                let index = dice.below(plan.items);
+                expected = expected.wrapping_add(index);
+                key(index + offset)
+            });
+            sum = sum.wrapping_add(peer.get_batch(&keys));
+        }
+        assert_eq!(black_box(sum), if offset == 0 { expected } else { 0 });
+    });
+    rate(each * BATCH as u64 * threads as u64, time)
+}
+
+/// Inserts and lookups of what is there, while the table goes from 75 to 85 % (half inserts) and
+/// to 95 % (a tenth inserts); two threads.
+fn mixed<P: Peer>(name: &str, plan: Plan, report: &mut Report) {
+    if option("--only").is_some_and(|only| !only.split(',').any(|it| it == name)) {
+        return;
+    }
+    let peer = P::new(plan.items as usize, plan.slots, hash());
+    let at = |percent: u64| plan.slots as u64 * percent / 100;
+    timed(2, |thread| {
+        for index in (0..at(75)).skip(thread).step_by(2) {
+            peer.insert(key(index), index);
+        }
+    });
+    for (column, from, to, lookups) in [
+        ("mixed 50/50", at(75), at(85), 1),
+        ("mixed 10/90", at(85), at(95), 9),
+    ] {
+        let time = timed(2, |thread| {
+            let mut dice = Dice(thread as u64 + 3);
+            for index in (from..to).skip(thread).step_by(2) {
+                peer.insert(key(index), index);
+                for _ in 0..lookups {
+                    let there = dice.below(at(75));
+                    assert_eq!(peer.get(key(there)), Some(there));
+                }
+            }
+        });
+        report.add(name, column, rate((to - from) * (1 + lookups), time));
+    }
+}
+
+fn main() {
+    let slots = number("--slots", 1 << 25) as usize;
+    let plan = Plan {
+        slots,
+        items: slots as u64 * 95 / 100,
+        lookups: number("--lookups", 10_000_000),
+    };
+    let mut report = Report::new(&COLUMNS);
+    for round in 0..number("--rounds", 3) {
+        eprintln!("round {round}");
+        run::<CuckooMap<u64, u64, Beside4>>("curtail", plan, &mut report);
+        run::<Sharded>("256 x Mutex<hashbrown>", plan, &mut report);
+        run::<CuckooMap<u64, u64, Beside8Tagged>>("curtail 8 tagged", plan, &mut report);
+        run::<papaya::HashMap<u64, u64, SeededHash>>("papaya", plan, &mut report);
+        run::<CuckooMap<u64, u64, Apart8>>("curtail 8 apart", plan, &mut report);
+        run::<scc::HashMap<u64, u64, SeededHash>>("scc", plan, &mut report);
+        run::<dashmap::DashMap<u64, u64, SeededHash>>("dashmap", plan, &mut report);
+        if option("--mixed").is_some() {
+            mixed::<CuckooMap<u64, u64, Beside4>>("curtail", plan, &mut report);
+            mixed::<Sharded>("256 x Mutex<hashbrown>", plan, &mut report);
+            mixed::<papaya::HashMap<u64, u64, SeededHash>>("papaya", plan, &mut report);
+            mixed::<scc::HashMap<u64, u64, SeededHash>>("scc", plan, &mut report);
+            mixed::<dashmap::DashMap<u64, u64, SeededHash>>("dashmap", plan, &mut report);
+        }
+    }
+    report.print(&format!(
+        "M operations/s; {slots} slots, {} items",
+        plan.items
+    ));
+    report.print_ratios("curtail");
+}

@@ -122,8 +122,8 @@ impl Random {
 }
 
 const NAMES: &str = "get gets gat gats set add replace append prepend cas incr decr touch \
-    delete mg ms md ma me mn stats flush_all version verbosity cache_memlimit shutdown lru bget quit GET mz \
-    mg";
+    delete mg ms md ma me mn stats flush_all version verbosity cache_memlimit shutdown lru bget \
+    quit GET mz mg";
 
 const WORDS: &str = "k canary key:1234 0 1 3 10 -1 +4 noreply v k q t s f c h l u Oabc O T0 T30 \
     Tx N5 R9 C7 E8 D2 J3 MA ME MI M F5 I x b QUJD HTTP/1.1 4294967296 99999999999999999999";

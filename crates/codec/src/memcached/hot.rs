@@ -67,6 +67,9 @@ fn meta_set<'a>(
 ) -> Option<Decoded<'a>> {
     let (key, rest) = split_key_unended(words)?;
     let (value_bytes, rest) = number::leading_value_bytes(rest.strip_prefix(b" ")?)?;
+    if !matches!(rest, [b' ' | b'\r', ..]) {
+        return None;
+    }
     let (header, rest) = meta::set_header(key, value_bytes, rest).ok()?;
     let line = end(input, rest)?;
     Some(decoder.store(line, header, limits))

@@ -20,8 +20,8 @@ pub(super) fn hit(
     } else {
         sink.push(b"HD");
     }
-    for what in meta.returns {
-        item_flag(sink, key, meta, status, what);
+    if !meta.returns.is_empty() {
+        item_flags(sink, key, meta, status, meta.returns);
     }
     if status.won | status.stale | status.contended {
         recache_flags(sink, status);
@@ -124,11 +124,13 @@ fn counted(
     } else {
         sink.push(b"HD");
     }
-    for what in meta.returns {
-        if let Return::Ttl | Return::Cas | Return::Opaque | Return::Key = what {
-            item_flag(sink, key, meta, status, what);
-        }
-    }
+    let returns = meta.returns.filter(|what| {
+        matches!(
+            what,
+            Return::Ttl | Return::Cas | Return::Opaque | Return::Key
+        )
+    });
+    item_flags(sink, key, meta, status, returns);
     sink.push(b"\r\n");
     if meta.value {
         sink.push(digits);
@@ -156,26 +158,28 @@ fn status_line(
     sink.push(b"\r\n");
 }
 
-#[inline]
-fn item_flag(
+#[inline(never)]
+fn item_flags(
     sink: &mut Sink<'_>,
     key: &WireKey<'_>,
     meta: &Meta<'_>,
     status: &ItemStatus,
-    what: Return,
+    returns: impl Iterator<Item = Return>,
 ) {
-    match what {
-        Return::Size => flag_number(sink, b" s", status.value_bytes.into()),
-        Return::Ttl => {
-            sink.push(b" t");
-            ttl(sink, status);
+    for what in returns {
+        match what {
+            Return::Size => flag_number(sink, b" s", status.value_bytes.into()),
+            Return::Ttl => {
+                sink.push(b" t");
+                ttl(sink, status);
+            }
+            Return::Cas => flag_number(sink, b" c", status.cas.0),
+            Return::Flags => flag_number(sink, b" f", status.flags.into()),
+            Return::Idle => flag_number(sink, b" l", status.idle_seconds.into()),
+            Return::Fetched => flag_number(sink, b" h", status.fetched.into()),
+            Return::Opaque => opaque(sink, meta),
+            Return::Key => echo_key(sink, key),
         }
-        Return::Cas => flag_number(sink, b" c", status.cas.0),
-        Return::Flags => flag_number(sink, b" f", status.flags.into()),
-        Return::Idle => flag_number(sink, b" l", status.idle_seconds.into()),
-        Return::Fetched => flag_number(sink, b" h", status.fetched.into()),
-        Return::Opaque => opaque(sink, meta),
-        Return::Key => echo_key(sink, key),
     }
 }
 

@@ -89,7 +89,7 @@ impl Connection {
         mut is_expected: impl FnMut(&str) -> bool,
     ) -> Result<Option<(Found, bool)>, LoadError> {
         let line = self.line()?;
-        if line == "END" || line == "EN" {
+        if line == "END" || line == "EN" || line.starts_with("EN ") {
             return Ok(None);
         }
         let is_text = line.starts_with("VALUE ");

@@ -231,9 +231,12 @@ impl<'a> Owner<'a> {
 
     fn store_number(&mut self, slot: usize) -> Ask {
         self.slots[slot].version += 1;
+        // Not above 2^62: memcached looks for a sign behind the end of greater numbers, in whatever
+        // memory is there, and refuses them when it finds one.
+        let shift = 2 + self.random.below(62);
         Ask::Store {
             verb: Verb::Set,
-            content: Content::Number(self.random.next() >> self.random.below(64)),
+            content: Content::Number(self.random.next() >> shift),
             flags: self.random.below(1 << 16) as u32,
             seconds: self.seconds(),
         }

@@ -130,6 +130,9 @@ pub(crate) struct Flags {
     /// Address for /metrics and /healthz (off by default)
     #[arg(long, value_name = "ADDR:PORT")]
     admin_port: Option<String>,
+    /// Enable the "debugtime" command, which shifts the clock: for test suites
+    #[arg(long, hide = true)]
+    debug_time: bool,
     /// Let the system move worker threads between processors
     #[arg(long)]
     no_pin: bool,
@@ -164,6 +167,7 @@ impl Flags {
             shutdown_allowed: self.enable_shutdown,
             dump_allowed: !self.disable_dumping,
             watch_allowed: !self.disable_watch,
+            debug_time: self.debug_time,
             auth_file: self.auth_file.clone(),
             memory_file: self.memory_file.clone(),
             ..Config::default()

@@ -34,6 +34,10 @@ enum Command {
     Serve(Box<flags::Flags>),
     /// Look at this machine and say what it costs a server
     Doctor(doctor::Options),
+    /// Drive load at a server, ours or another, and measure it
+    Bench(Box<curtail_loadgen::bench::BenchArgs>),
+    /// Drive a server with values that prove themselves, and look for lost, torn and stale ones
+    Soak(Box<curtail_loadgen::soak::SoakArgs>),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +48,8 @@ fn main() -> ExitCode {
     let answer = match Cli::parse_from(arguments).command {
         Command::Serve(flags) => serve::run(&flags),
         Command::Doctor(options) => doctor::run(&options),
+        Command::Bench(options) => curtail_loadgen::bench::run(&options).map_err(Into::into),
+        Command::Soak(options) => curtail_loadgen::soak::run(&options).map_err(Into::into),
     };
     answer.unwrap_or_else(|error| fail(&error))
 }

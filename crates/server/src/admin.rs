@@ -5,22 +5,29 @@
 //! LRU, its crawler) are answered as memcached does where that promises nothing, and with an error
 //! where it would.
 
-use std::path::Path;
+use std::{io::Write, path::Path, sync::Arc};
 
 use curtail_codec::memcached::{
     Admin, Words,
     encode::{self, Refusal},
 };
 use curtail_runtime::ControlEvent;
-use curtail_types::Exptime;
+use curtail_types::{Exptime, ItemStatus, Key};
 
-use crate::{counts::Count, registry::ConnectionState, stats, sync::Relaxed, worker::Worker};
+use crate::{
+    counts::Count, kit::Kit, registry::ConnectionState, stats, sync::Relaxed, worker::Worker,
+};
 
 /// The smallest limit that `cache_memlimit` accepts, in MiB; memcached's.
 const MEMLIMIT_MEGABYTES_MIN: u32 = 8;
 
 /// More megabytes than this must have been meant as bytes; memcached's.
 const MEMLIMIT_MEGABYTES_MAX: u32 = 1_000_000_000;
+
+/// Items that `stats cachedump` lists at most, and buckets of the index that it looks into: what
+/// fits into half a turn.
+const DUMP_ITEMS_MAX: usize = 2000;
+const DUMP_BUCKETS_MAX: usize = 2048;
 
 impl Worker {
     /// Carries out an administration command of the connection in `slot`.
@@ -47,6 +54,9 @@ impl Worker {
             Admin::LruCrawler(words) => self.lru_crawler(slot, words),
             Admin::Watch(_) if !self.kit.shared.config.watch_allowed => {
                 self.refuse(slot, Refusal::WatchNotAllowed);
+            }
+            Admin::DebugTime(words) if self.kit.shared.config.debug_time => {
+                self.debug_time(slot, words);
             }
             Admin::Watch(_)
             | Admin::Extstore(_)
@@ -155,13 +165,76 @@ impl Worker {
         }
     }
 
+    /// Shifts the clock that items see; memcached's debug builds have this for their tests. Time
+    /// cannot be stopped here, so `p` and `r` (pause and resume) are no commands.
+    fn debug_time(&mut self, slot: usize, mut words: Words<'_>) {
+        match words.next().and_then(number) {
+            None => self.refuse(slot, Refusal::Error),
+            Some(seconds) => {
+                self.kit
+                    .shared
+                    .time_shift_seconds
+                    .fetch_add(seconds, Relaxed);
+                self.kit.now = self.kit.shared.now();
+                self.ok(slot, false);
+            }
+        }
+    }
+
+    /// `stats cachedump <class> <items>`: some keys, as people ask for who look into a cache. There
+    /// are no classes, so class 1 has them all; the work and the length of the list are bounded.
+    fn cachedump(&mut self, mut words: Words<'_>) -> Option<Vec<u8>> {
+        let (class, items) = (
+            words.next().and_then(number)?,
+            words.next().and_then(number)?,
+        );
+        let items = usize::try_from(items).ok()?;
+        let items_max = if items == 0 {
+            DUMP_ITEMS_MAX
+        } else {
+            items.min(DUMP_ITEMS_MAX)
+        };
+        let mut list = Vec::new();
+        let mut listed = 0;
+        let seconds = u64::from(self.kit.now.unix_seconds());
+        let each = |key: Key<'_>, status: &ItemStatus| {
+            if listed < items_max && class == 1 {
+                listed += 1;
+                let end = status.ttl_seconds.map_or(0, |ttl| u64::from(ttl) + seconds);
+                list.extend_from_slice(b"ITEM ");
+                list.extend_from_slice(key.bytes());
+                // Writing to a vector cannot fail.
+                let _ = write!(list, " [{} b; {end} s]\r\n", status.value_bytes);
+            }
+        };
+        let Kit {
+            store, writer, now, ..
+        } = &mut self.kit;
+        let _ = store.list(writer, *now, 0, DUMP_BUCKETS_MAX, each);
+        list.extend_from_slice(b"END\r\n");
+        Some(list)
+    }
+
     fn stats(&mut self, slot: usize, mut words: Words<'_>) {
         // The numbers include everything that was answered before in this turn.
         if let Some(face) = self.kit.shared.workers.get(self.index) {
             face.counts.publish(&self.kit.counts);
         }
-        let shared = &self.kit.shared;
+        let shared = &Arc::clone(&self.kit.shared);
+        let mut rest = words;
         let report = match (words.next(), words.next()) {
+            (Some(b"cachedump"), _) => {
+                if !shared.config.dump_allowed {
+                    let text = b"CLIENT_ERROR stats cachedump not allowed\r\n";
+                    self.replies.write(slot, |sink| sink.push(text));
+                    return;
+                }
+                rest.next();
+                match self.cachedump(rest) {
+                    Some(list) => list,
+                    None => return self.refuse(slot, Refusal::BadFormat),
+                }
+            }
             (None, _) => stats::general(shared, self.kit.now),
             (Some(b"settings"), _) => stats::settings(shared),
             (Some(b"items"), _) => stats::items(),

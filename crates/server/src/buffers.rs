@@ -134,6 +134,11 @@ impl Buffer {
         self.bytes.get(self.start..self.end).unwrap_or_default()
     }
 
+    /// Bytes of memory that it takes.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Forgets the first `bytes`.
     pub(crate) fn consume(&mut self, bytes: usize) {
         self.start = (self.start + bytes).min(self.end);

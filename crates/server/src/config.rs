@@ -38,8 +38,8 @@ pub struct Config {
     pub idle_timeout_seconds: u32,
     /// Requests one connection may have carried out in one turn: `-R`.
     pub requests_per_turn_max: usize,
-    /// Bytes that all connection buffers of the server may take; 0 for what `-m` leaves:
-    /// `-o read_buf_mem_limit`.
+    /// Bytes that all connection buffers of the server may take; 0 for a quarter of `-m`:
+    /// `-o read_buf_mem_limit`. Beyond it the connection that holds most is closed.
     pub buffer_bytes_max: usize,
     /// How much to tell on standard error: `-v`.
     pub verbosity: u8,
@@ -61,6 +61,9 @@ pub struct Config {
     pub detail: bool,
     /// Where `/metrics` and `/healthz` are served.
     pub admin: Option<SocketAddr>,
+    /// Whether `debugtime` may shift the clock that items see: for test suites that do not want to
+    /// wait.
+    pub debug_time: bool,
     /// Only repeated by `stats settings`.
     pub echoed: Echoed,
 }
@@ -147,6 +150,7 @@ impl Default for Config {
             prefix_delimiter: b':',
             detail: false,
             admin: None,
+            debug_time: false,
             echoed: Echoed::default(),
         }
     }

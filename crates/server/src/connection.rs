@@ -125,6 +125,12 @@ impl Connection {
         }
     }
 
+    /// Bytes of buffers that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let held = self.held.as_ref().map_or(0, Buffer::capacity);
+        held + self.unsent.held_bytes()
+    }
+
     /// Shows in `stats conns` what it waits for.
     pub(crate) fn show_waiting(&self) {
         let receives = self.body.is_some()

@@ -1,6 +1,7 @@
 //! Reply: one send per connection, and what follows from how far it came.
 
 use crate::{
+    connection::Connection,
     counts::Count,
     replies::{Content, Piece},
     sync::Relaxed,
@@ -64,21 +65,28 @@ impl Worker {
             connection.show_waiting();
             self.slots.queue(slot);
         }
+        self.relieve();
+    }
+
+    /// Leases and buffers are capped, so one client that does not read could keep all others from
+    /// large values, or from being served at all: the one that holds most has to go.
+    fn relieve(&mut self) {
         if std::mem::take(&mut self.kit.lease_refused) {
-            self.close_slowest_reader();
+            self.close_heaviest(Count::SlowReadersClosed, |connection| {
+                connection.unsent.leased_bytes()
+            });
+        }
+        let (_, bytes) = self.kit.pool.bytes();
+        if bytes > self.kit.shared.buffer_bytes_max() {
+            self.close_heaviest(Count::ReadNoMemory, Connection::held_bytes);
         }
     }
 
-    /// Leases are capped, so one client that does not read could keep all others from large values:
-    /// the one that holds most has to go.
-    fn close_slowest_reader(&mut self) {
-        let slowest = self
-            .slots
-            .used()
-            .map(|(slot, connection)| (connection.unsent.leased_bytes(), slot))
-            .max();
-        if let Some((1.., slot)) = slowest {
-            self.kit.counts.add(Count::SlowReadersClosed, 1);
+    #[cold]
+    fn close_heaviest(&mut self, count: Count, weight: impl Fn(&Connection) -> usize) {
+        let weighed = |(slot, connection)| (weight(connection), slot);
+        if let Some((1.., slot)) = self.slots.used().map(weighed).max() {
+            self.kit.counts.add(count, 1);
             self.close(slot);
         }
     }

@@ -29,7 +29,7 @@ use crate::{
     prefixes::Prefixes,
     registry::Registry,
     shared::{Doors, Shared, WorkerFace},
-    sync::{AtomicBool, AtomicU8, Relaxed, lock},
+    sync::{AtomicBool, AtomicI64, AtomicU8, Relaxed, lock},
     worker::{self, Worker},
 };
 
@@ -108,6 +108,7 @@ impl Server {
             baseline: Mutex::new(Counts::new()),
             verbosity: AtomicU8::new(config.verbosity),
             stopping: AtomicBool::new(false),
+            time_shift_seconds: AtomicI64::new(0),
             ask: Box::new(ask),
             config,
         });

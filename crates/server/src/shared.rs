@@ -15,7 +15,7 @@ use crate::{
     logins::Logins,
     prefixes::Prefixes,
     registry::Registry,
-    sync::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Relaxed, lock},
+    sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Relaxed, lock},
     turns::TurnTimes,
 };
 
@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) verbosity: AtomicU8,
     /// No new connection is taken and the workers finish.
     pub(crate) stopping: AtomicBool,
+    /// How far `debugtime` has shifted the clock that items see, in seconds.
+    pub(crate) time_shift_seconds: AtomicI64,
     /// Whom to ask when a client sends `shutdown`.
     pub(crate) ask: Box<dyn Fn(ControlEvent) + Send + Sync>,
 }
@@ -80,6 +82,8 @@ pub(crate) struct Doors {
     pub(crate) waker: Waker,
 }
 
+const SECOND_NS: i64 = 1_000_000_000;
+
 impl Doors {
     pub(crate) fn new(waker: Waker) -> Self {
         Self {
@@ -117,6 +121,25 @@ impl WorkerFace {
 }
 
 impl Shared {
+    /// The time, as items see it.
+    pub(crate) fn now(&self) -> Now {
+        let mut now = self.clock.now();
+        let shift_seconds = self.time_shift_seconds.load(Relaxed);
+        now.unix_ns = now
+            .unix_ns
+            .saturating_add_signed(shift_seconds.saturating_mul(SECOND_NS));
+        now
+    }
+
+    /// Bytes that the connection buffers of one worker may take.
+    pub(crate) fn buffer_bytes_max(&self) -> usize {
+        let all = match self.config.buffer_bytes_max {
+            0 => self.config.memory_bytes_max / 4,
+            told => told,
+        };
+        all / self.workers.len().max(1)
+    }
+
     /// The counts of all workers since the start.
     pub(crate) fn counts_total(&self) -> Counts {
         let mut total = Counts::new();

@@ -4,7 +4,7 @@
 //! through a mutex or a waker. So every use in this crate is `Relaxed`.
 
 pub(crate) use std::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
+    AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -124,6 +124,16 @@ impl Unsent {
         self.pieces.is_empty()
     }
 
+    /// Bytes of buffers that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let held = |piece: &UnsentPiece| match piece {
+            UnsentPiece::Held(buffer) => buffer.capacity(),
+            UnsentPiece::Owned { bytes, .. } => bytes.len(),
+            UnsentPiece::Lease { .. } => 0,
+        };
+        self.pieces.iter().map(held).sum()
+    }
+
     /// Bytes of store memory that cannot be reused while this waits.
     pub(crate) fn leased_bytes(&self) -> usize {
         let leased = |piece: &UnsentPiece| match piece {

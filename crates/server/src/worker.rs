@@ -89,7 +89,7 @@ impl Worker {
             index,
             kit: Kit {
                 writer,
-                now: shared.clock.now(),
+                now: shared.now(),
                 limits,
                 pool: BufferPool::new(Arc::clone(&store)),
                 counts: Counts::new(),
@@ -119,7 +119,7 @@ impl Worker {
         loop {
             let happened = self.wait();
             self.turn_clock.begin();
-            self.kit.now = self.kit.shared.clock.now();
+            self.kit.now = self.kit.shared.now();
             self.kit.detail = self.kit.shared.prefixes.is_on();
             self.turn(&mut area);
             self.maintain();

@@ -81,7 +81,7 @@ impl Decoder {
         if !matches!(self.stage, Stage::Command) {
             return self.resume(input, limits);
         }
-        match hot::decode(self, input, limits) {
+        match hot::decode(input, limits) {
             Some(decoded) => {
                 self.scanned = 0;
                 decoded

@@ -12,8 +12,8 @@ use curtail_types::{Exptime, Get, Operation, Set};
 
 use super::{
     Decoded, Form, Limits, OPAQUE_BYTES_MAX, Request, WireKey,
-    decode::{Decoder, Header, complete},
-    flags,
+    decode::complete,
+    flags::{self, Flags},
     keys::Keys,
     line::{Line, WINDOW_BYTES, split_key_unended},
     meta, number,
@@ -21,17 +21,13 @@ use super::{
 
 /// The request at the front of `input`, if it has one of the usual forms and is whole.
 #[inline]
-pub(super) fn decode<'a>(
-    decoder: &mut Decoder,
-    input: &'a [u8],
-    limits: &Limits,
-) -> Option<Decoded<'a>> {
+pub(super) fn decode<'a>(input: &'a [u8], limits: &Limits) -> Option<Decoded<'a>> {
     match input {
         [b'm', b'g', b' ', words @ ..] => meta_get(input, words),
         [b'g', b'e', b't', b' ', words @ ..] => get(input, words, false),
         [b'g', b'e', b't', b's', b' ', words @ ..] => get(input, words, true),
-        [b'm', b's', b' ', words @ ..] => meta_set(decoder, input, words, limits),
-        [b's', b'e', b't', b' ', words @ ..] => set(decoder, input, words, limits),
+        [b'm', b's', b' ', words @ ..] => meta_set(input, words, limits),
+        [b's', b'e', b't', b' ', words @ ..] => set(input, words, limits),
         _ => None,
     }
 }
@@ -59,29 +55,27 @@ fn meta_get<'a>(input: &'a [u8], words: &'a [u8]) -> Option<Decoded<'a>> {
 }
 
 #[inline]
-fn meta_set<'a>(
-    decoder: &mut Decoder,
-    input: &'a [u8],
-    words: &'a [u8],
-    limits: &Limits,
-) -> Option<Decoded<'a>> {
+fn meta_set<'a>(input: &'a [u8], words: &'a [u8], limits: &Limits) -> Option<Decoded<'a>> {
     let (key, rest) = split_key_unended(words)?;
     let (value_bytes, rest) = number::leading_value_bytes(rest.strip_prefix(b" ")?)?;
     if !matches!(rest, [b' ' | b'\r', ..]) {
         return None;
     }
-    let (header, rest) = meta::set_header(key, value_bytes, rest).ok()?;
-    let line = end(input, rest)?;
-    Some(decoder.store(line, header, limits))
+    let (flags, rest) = Flags::parse(key, rest, meta::SET_FLAGS_MAX).ok()?;
+    let (value, consumed) = short_value(input, rest, value_bytes, limits)?;
+    Some(Decoded::Complete {
+        request: Request::Item {
+            key: flags.key,
+            operation: Operation::Set(meta::set_operation(&flags).ok()?),
+            value,
+            form: Form::Meta(flags.meta),
+        },
+        consumed,
+    })
 }
 
 #[inline]
-fn set<'a>(
-    decoder: &mut Decoder,
-    input: &'a [u8],
-    words: &'a [u8],
-    limits: &Limits,
-) -> Option<Decoded<'a>> {
+fn set<'a>(input: &'a [u8], words: &'a [u8], limits: &Limits) -> Option<Decoded<'a>> {
     let (key, rest) = split_key_unended(words)?;
     let (flags, rest) = number::leading(rest.strip_prefix(b" ")?)?;
     let (exptime, rest) = number::leading(rest.strip_prefix(b" ")?)?;
@@ -90,18 +84,38 @@ fn set<'a>(
         Some(rest) => (true, rest),
         None => (false, rest),
     };
-    let line = end(input, rest)?;
-    let header = Header {
-        key: WireKey::plain(key),
-        set: Set {
-            flags: flags.try_into().ok()?,
-            exptime: Exptime(exptime.try_into().ok()?),
-            ..Set::default()
+    let (value, consumed) = short_value(input, rest, value_bytes, limits)?;
+    Some(Decoded::Complete {
+        request: Request::Item {
+            key: WireKey::plain(key),
+            operation: Operation::Set(Set {
+                flags: flags.try_into().ok()?,
+                exptime: Exptime(exptime.try_into().ok()?),
+                ..Set::default()
+            }),
+            value,
+            form: Form::Line { noreply },
         },
-        value_bytes,
-        form: Form::Line { noreply },
-    };
-    Some(decoder.store(line, header, limits))
+        consumed,
+    })
+}
+
+/// The value behind the line that ends where `rest` begins, if it is short, whole and well ended,
+/// and how many bytes all of it has.
+#[inline]
+fn short_value<'a>(
+    input: &'a [u8],
+    rest: &'a [u8],
+    value_bytes: u32,
+    limits: &Limits,
+) -> Option<(&'a [u8], usize)> {
+    if value_bytes > limits.inline_value_bytes_max || value_bytes > limits.value_bytes_max {
+        return None;
+    }
+    let line = end(input, rest)?;
+    let (value, after) = line.after.split_at_checked(value_bytes as usize)?;
+    let after = after.strip_prefix(b"\r\n")?;
+    Some((value, input.len() - after.len()))
 }
 
 /// The line that ends where `rest` begins.

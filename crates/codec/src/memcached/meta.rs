@@ -64,7 +64,7 @@ pub(super) fn set<'a>(
         return bad_set_length(line, rest);
     };
     match set_header(key, value_bytes, rest) {
-        Ok((header, _)) => decoder.store(line, header, limits),
+        Ok(header) => decoder.store(line, header, limits),
         Err(BadFlags::TooMany) => refused(line.bytes, false, Refusal::TooManyFlagsOther),
         Err(BadFlags::Bad(refusal)) => {
             decoder.swallow(u64::from(value_bytes) + LINE_END_BYTES as u64);
@@ -144,40 +144,39 @@ pub(super) fn debug<'a>(line: Line<'a>, words: &'a [u8]) -> Decoded<'a> {
     complete(line, request)
 }
 
-/// What `ms` asks for, and what remains of `words` where its line ends.
+fn set_header<'a>(key: Key<'a>, value_bytes: u32, words: &'a [u8]) -> Result<Header<'a>, BadFlags> {
+    let (flags, _) = Flags::parse(key, words, SET_FLAGS_MAX)?;
+    Ok(Header {
+        key: flags.key,
+        set: set_operation(&flags).map_err(BadFlags::Bad)?,
+        value_bytes,
+        form: Form::Meta(flags.meta),
+    })
+}
+
+/// What the flags of `ms` ask for.
 #[inline]
-pub(super) fn set_header<'a>(
-    key: Key<'a>,
-    value_bytes: u32,
-    words: &'a [u8],
-) -> Result<(Header<'a>, &'a [u8]), BadFlags> {
-    let (flags, rest) = Flags::parse(key, words, SET_FLAGS_MAX)?;
+pub(super) fn set_operation(flags: &Flags<'_>) -> Result<Set, Refusal> {
     let mode = match flags.mode {
         0 | b'S' => SetMode::Set,
         b'E' => SetMode::Add,
         b'A' => SetMode::Append,
         b'P' => SetMode::Prepend,
         b'R' => SetMode::Replace,
-        _ => return Err(BadFlags::Bad(Refusal::BadSetMode)),
+        _ => return Err(Refusal::BadSetMode),
     };
     if flags.opaque_is_too_long() {
-        return Err(BadFlags::Bad(Refusal::OpaqueTooLong));
+        return Err(Refusal::OpaqueTooLong);
     }
-    let header = Header {
-        key: flags.key,
-        set: Set {
-            mode,
-            flags: flags.client_flags,
-            exptime: flags.touch.unwrap_or(Exptime::NEVER),
-            compare: flags.compare,
-            invalidate: flags.invalidate,
-            vivify: flags.vivify,
-            new_cas: flags.new_cas,
-        },
-        value_bytes,
-        form: Form::Meta(flags.meta),
-    };
-    Ok((header, rest))
+    Ok(Set {
+        mode,
+        flags: flags.client_flags,
+        exptime: flags.touch.unwrap_or(Exptime::NEVER),
+        compare: flags.compare,
+        invalidate: flags.invalidate,
+        vivify: flags.vivify,
+        new_cas: flags.new_cas,
+    })
 }
 
 /// What `md` and `ma` have in common: they tell little about bad flags.
@@ -215,4 +214,4 @@ fn bad_set_length<'a>(line: Line<'a>, words: &[u8]) -> Decoded<'a> {
 pub(super) const FLAGS_MAX: usize = 17;
 
 /// `ms` has its length among them.
-const SET_FLAGS_MAX: usize = FLAGS_MAX - 1;
+pub(super) const SET_FLAGS_MAX: usize = FLAGS_MAX - 1;

@@ -73,6 +73,12 @@ impl Ends {
 }
 
 impl Slot {
+    /// Whether the item ends by itself before long.
+    pub(crate) fn ends_soon(&self, now: Instant) -> bool {
+        const SOON: Duration = Duration::from_secs(15);
+        self.ends.is_some_and(|ends| ends.latest < now + SOON)
+    }
+
     /// A reply said whether the item was there when the request was carried out. Returns the fault
     /// that this is, if it is one, and forgets what is not there.
     pub(crate) fn settle(&mut self, was_there: bool, when: When, mode: Mode) -> Option<Fault> {

@@ -124,7 +124,7 @@ impl Store {
         self.follow_budget();
         self.segments().release(2);
         let items_max = items_max.clamp(1, ITEMS_A_TURN);
-        if let Some(id) = self.scan_for_gone(now)
+        if let Some(id) = self.scan_for_gone(now, self.room.is_flush_settled(now))
             && self.segments().take_sealed(id)
         {
             self.start(id, Purpose::Compact);
@@ -262,7 +262,7 @@ impl Store {
         if self.segments().available() >= wanted {
             return None;
         }
-        if let Some(id) = self.scan_for_gone(now)
+        if let Some(id) = self.scan_for_gone(now, true)
             && self.segments().take_sealed(id)
         {
             return Some(self.drain_of(id, Purpose::Compact));
@@ -315,8 +315,9 @@ impl Store {
         }
     }
 
-    /// Looks at the next headers for a segment whose items are all expired or flushed.
-    fn scan_for_gone(&self, now: Now) -> Option<SegmentId> {
+    /// Looks at the next headers for a segment whose items are all expired or, where these are
+    /// wanted, flushed.
+    fn scan_for_gone(&self, now: Now, flushed_too: bool) -> Option<SegmentId> {
         let mut scan = try_lock(&self.reclaim.scan)?;
         let last = self.segments().used_max();
         for _ in 0..SCAN_HEADERS {
@@ -336,7 +337,7 @@ impl Store {
             scan.saw_old |= is_old;
             if self.segments().state(id) == State::Sealed
                 && self.segments().pending(id) == 0
-                && (is_old || self.segments().expiry_max(id) <= now.unix_seconds())
+                && ((is_old && flushed_too) || self.segments().expiry_max(id) <= now.unix_seconds())
             {
                 return Some(id);
             }

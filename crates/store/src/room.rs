@@ -32,7 +32,12 @@ pub(crate) struct Room {
     generation: AtomicU32,
     /// Whether there may be segments of an older generation.
     flushed_some: AtomicBool,
+    /// When the last flush was, in Unix seconds.
+    flushed_seconds: AtomicU32,
 }
+
+/// How long what a flush left lies untouched, if its room is not needed before.
+const FLUSH_SETTLES_SECONDS: u32 = 2;
 
 /// Segments that only eviction and compaction may take, so that they can always finish.
 pub(crate) const RESERVE: usize = 3;
@@ -54,6 +59,7 @@ impl Room {
             opening: Mutex::new(()),
             generation: AtomicU32::new(1),
             flushed_some: AtomicBool::new(false),
+            flushed_seconds: AtomicU32::new(0),
         }
     }
 
@@ -165,13 +171,22 @@ impl Room {
     // ---- generations ----
 
     /// Makes everything that is stored now old.
-    pub(crate) fn flush(&self) {
+    pub(crate) fn flush(&self, now: Now) {
         let _opening = lock(&self.opening);
+        self.flushed_seconds
+            .store(now.unix_seconds(), Ordering::Relaxed);
         self.flushed_some.store(true, Ordering::Relaxed);
         // Release: pairs with the Acquire in `is_flushed`, so that who is answered after the flush
         // sees it.
         self.generation.fetch_add(1, Ordering::Release);
         self.seal_all_held(|_| true);
+    }
+
+    /// Whether the last flush is some time ago, so that what it left is taken back without being
+    /// asked for. Until then whoever asks for such an item finds it flushed, and is counted so.
+    pub(crate) fn is_flush_settled(&self, now: Now) -> bool {
+        let flushed = self.flushed_seconds.load(Ordering::Relaxed);
+        now.unix_seconds().abs_diff(flushed) >= FLUSH_SETTLES_SECONDS
     }
 
     /// Whether what lies at `reference` was written before the last flush.

@@ -266,7 +266,7 @@ impl Store {
         let expiry = at.expiry(now);
         if expiry.is_never() || expiry.is_past(now) {
             self.flush_at.store(0, Ordering::Relaxed);
-            self.room.flush();
+            self.room.flush(now);
         } else {
             self.flush_at.store(expiry.to_bits(), Ordering::Relaxed);
         }
@@ -277,17 +277,17 @@ impl Store {
     pub(crate) fn tick(&self, now: Now) {
         let at = self.flush_at.load(Ordering::Relaxed);
         if at != 0 && at <= now.unix_seconds() {
-            self.flush_as_planned(at);
+            self.flush_as_planned(at, now);
         }
     }
 
     #[cold]
-    fn flush_as_planned(&self, at: u32) {
+    fn flush_as_planned(&self, at: u32, now: Now) {
         let won = self
             .flush_at
             .compare_exchange(at, 0, Ordering::Relaxed, Ordering::Relaxed);
         if won.is_ok() {
-            self.room.flush();
+            self.room.flush(now);
         }
     }
 
@@ -352,11 +352,9 @@ impl Store {
         found: Found,
         gone: Presence,
     ) {
-        if gone == Presence::Expired {
-            writer.count(Count::Reclaimed);
-            if !found.meta.fetched() {
-                writer.count(Count::ExpiredUnfetched);
-            }
+        writer.count(Count::Reclaimed);
+        if gone == Presence::Expired && !found.meta.fetched() {
+            writer.count(Count::ExpiredUnfetched);
         }
         self.unlink(writer, locked, found);
     }

@@ -1,6 +1,6 @@
 //! Processors: which one a thread runs on, and how much of one a process has used.
 
-use std::{fs, time::Duration};
+use std::{collections::BTreeMap, ffi::OsString, fs, time::Duration};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -25,23 +25,54 @@ pub(crate) fn prioritize() -> bool {
     rustix::process::setpriority_process(None, -20).is_ok()
 }
 
-/// Processor time used so far by all threads of a process: to the nanosecond where the kernel
-/// keeps scheduler statistics, else in ticks of 10 ms.
-pub(crate) fn process_time(pid: u32) -> Result<Duration, LoadError> {
-    let tasks = format!("/proc/{pid}/task");
-    let list = fs::read_dir(&tasks).map_err(LoadError::machine(format!("reading {tasks}")))?;
-    let mut total_ns = 0;
-    for task in list.flatten() {
-        let statistics = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-        let first = statistics.split_whitespace().next();
-        total_ns += first.and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
+/// Processor time that a process has used so far.
+#[derive(Clone, Debug)]
+pub(crate) struct ProcessTime {
+    /// By living thread, in nanoseconds; empty where the kernel keeps no scheduler statistics.
+    threads: BTreeMap<OsString, u64>,
+    /// Of all threads, ended ones too, in ticks of 10 ms.
+    coarse: Duration,
+}
+
+impl ProcessTime {
+    pub(crate) fn of(pid: u32) -> Result<Self, LoadError> {
+        let path = format!("/proc/{pid}/stat");
+        let stat =
+            fs::read_to_string(&path).map_err(LoadError::machine(format!("reading {path}")))?;
+        let mut threads = BTreeMap::new();
+        for task in fs::read_dir(format!("/proc/{pid}/task"))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let statistics = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            let first = statistics.split_whitespace().next();
+            if let Some(ns) = first.and_then(|ns| ns.parse().ok()) {
+                threads.insert(task.file_name(), ns);
+            }
+        }
+        Ok(Self {
+            threads,
+            coarse: ticks(&stat),
+        })
     }
-    if total_ns > 0 {
-        return Ok(Duration::from_nanos(total_ns));
+
+    /// Time used since an earlier look: to the nanosecond, unless a thread ended in between and
+    /// took its statistics with it.
+    pub(crate) fn since(&self, before: &Self) -> Duration {
+        let all_live = before
+            .threads
+            .keys()
+            .all(|thread| self.threads.contains_key(thread));
+        if before.threads.is_empty() || !all_live {
+            return self.coarse.saturating_sub(before.coarse);
+        }
+        let used = self.threads.iter().map(|(thread, ns)| {
+            let ns_before = before.threads.get(thread).copied().unwrap_or(0);
+            ns.saturating_sub(ns_before)
+        });
+        Duration::from_nanos(used.sum())
     }
-    let path = format!("/proc/{pid}/stat");
-    let text = fs::read_to_string(&path).map_err(LoadError::machine(format!("reading {path}")))?;
-    Ok(ticks(&text))
 }
 
 /// User and system time of a `stat` line: fields 14 and 15, behind the parenthesised name.
@@ -75,13 +106,29 @@ mod tests {
     #[test]
     fn a_busy_process_uses_time() {
         let pid = std::process::id();
-        let before = process_time(pid).unwrap();
+        let before = ProcessTime::of(pid).unwrap();
         let start = std::time::Instant::now();
         while start.elapsed() < Duration::from_millis(50) {
             std::hint::black_box(start);
         }
-        let used = process_time(pid).unwrap() - before;
+        let used = ProcessTime::of(pid).unwrap().since(&before);
         assert!(used > Duration::from_millis(5), "{used:?}");
         assert!(resident_bytes(pid).is_some_and(|bytes| bytes > 100_000));
+    }
+
+    #[test]
+    fn a_thread_that_ended_makes_the_measure_coarse() {
+        let at = |threads: &[(&str, u64)], coarse_ms| ProcessTime {
+            threads: threads
+                .iter()
+                .map(|&(name, ns)| (name.into(), ns))
+                .collect(),
+            coarse: Duration::from_millis(coarse_ms),
+        };
+        let before = at(&[("1", 5), ("2", 7)], 10);
+        let more = at(&[("1", 6), ("2", 17), ("3", 100)], 20);
+        assert_eq!(more.since(&before), Duration::from_nanos(111));
+        let fewer = at(&[("1", 6)], 40);
+        assert_eq!(fewer.since(&before), Duration::from_millis(30));
     }
 }

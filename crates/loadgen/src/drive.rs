@@ -14,7 +14,11 @@ mod socket;
 use std::time::{Duration, Instant};
 
 use crate::{
-    cpu, error::LoadError, measure::Recorder, report::Report, terminal::Progress,
+    cpu::{self, ProcessTime},
+    error::LoadError,
+    measure::Recorder,
+    report::Report,
+    terminal::Progress,
     workload::Workload,
 };
 
@@ -171,8 +175,8 @@ fn watch(plan: &Plan, clock: Clock) -> Result<Usage, LoadError> {
         }
     };
     let times = || -> Result<_, LoadError> {
-        let server = plan.server_pid.map(cpu::process_time).transpose()?;
-        let driver = cpu::process_time(std::process::id())?;
+        let server = plan.server_pid.map(ProcessTime::of).transpose()?;
+        let driver = ProcessTime::of(std::process::id())?;
         Ok((server, driver, Instant::now()))
     };
     sleep_to(plan.warm_up, "warming up");
@@ -181,11 +185,11 @@ fn watch(plan: &Plan, clock: Clock) -> Result<Usage, LoadError> {
     let after = times()?;
     progress.finish();
     Ok(Usage {
-        server: after
-            .0
-            .zip(before.0)
-            .map(|(after, before)| after.saturating_sub(before)),
-        driver: after.1.saturating_sub(before.1),
+        server: match (&after.0, &before.0) {
+            (Some(after), Some(before)) => Some(after.since(before)),
+            _ => None,
+        },
+        driver: after.1.since(&before.1),
         wall: after.2 - before.2,
     })
 }

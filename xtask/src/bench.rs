@@ -1,9 +1,13 @@
 //! `cargo xtask bench`: finds the benches of our crates and runs them.
 //!
+//! `server` is not one of them: it builds the server as it is released and measures it alternately
+//! with its peers (`curtail bench compare`).
+//!
 //! A bench prints its tables; what it printed is kept under target/xtask/bench. The figures that
 //! the documents show, with the command that made each, are in docs/benchmarks.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -23,10 +27,15 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
         for (member, bench) in &benches {
             println!("{:12} {bench}", member.short);
         }
+        println!("{:12} compare", "server");
         return Ok(Outcome::default());
     }
     let folder = workspace.scratch("bench")?;
     for name in arguments {
+        if name == "server" {
+            run(&folder.join("server-compare.txt"), &mut compare(workspace)?)?;
+            continue;
+        }
         let chosen = benches
             .iter()
             .filter(|(member, bench)| member.short == *name || bench == name);
@@ -35,13 +44,6 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
             bail!("no bench is called `{name}`; `cargo xtask bench` lists them");
         }
         for (member, bench) in chosen {
-            let path = folder.join(format!("{}-{bench}.txt", member.short));
-            println!(
-                "{} {bench}: running; its tables go to {}",
-                member.short,
-                path.display()
-            );
-            let log = Log::file(path.clone())?;
             let mut command = Command::new(cargo());
             command.args([
                 "bench",
@@ -51,16 +53,38 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
                 "--bench",
                 bench,
             ]);
-            let result = log.run(command.current_dir(&workspace.root));
-            print!(
-                "{}",
-                fs::read_to_string(&path).context("the bench's tables")?
-            );
-            result?;
+            command.current_dir(&workspace.root);
+            run(
+                &folder.join(format!("{}-{bench}.txt", member.short)),
+                &mut command,
+            )?;
         }
     }
     println!("the tables that the documents show are in docs/benchmarks");
     Ok(Outcome::passed())
+}
+
+/// Runs it, shows its tables and keeps them.
+fn run(path: &Path, command: &mut Command) -> Result<()> {
+    println!("running; the tables go to {}", path.display());
+    let log = Log::file(path.to_path_buf())?;
+    let result = log.run(command);
+    print!(
+        "{}",
+        fs::read_to_string(path).context("the bench's tables")?
+    );
+    result.map(drop)
+}
+
+/// The server against memcached and redis, each on one core, alternately.
+fn compare(workspace: &Workspace) -> Result<Command> {
+    let mut build = Command::new(cargo());
+    build.args(["build", "--release", "--package", "curtail-cli"]);
+    Log::terminal().run(build.current_dir(&workspace.root))?;
+    let binary = workspace.target.join("release/curtail");
+    let mut command = Command::new(&binary);
+    command.args(["bench", "compare", "--ours"]).arg(&binary);
+    Ok(command)
 }
 
 fn benches(member: &Member) -> impl Iterator<Item = &str> {

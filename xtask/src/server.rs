@@ -63,6 +63,11 @@ impl Server {
         Ok(server)
     }
 
+    /// The id of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.running.id()
+    }
+
     fn wait_until_it_accepts(&mut self) -> Result<()> {
         let start = Instant::now();
         while start.elapsed() < START_LIMIT {

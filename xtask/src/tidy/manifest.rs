@@ -19,8 +19,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store", &["table", "segments"]),
     ("runtime", &[]),
     ("server", &["runtime", "codec", "store"]),
-    ("loadgen", &["codec", "history"]),
-    ("cli", &["server", "loadgen"]),
+    ("loadgen", &["codec", "workload", "history"]),
+    ("cli", &["server", "loadgen", "runtime"]),
     ("xtask", &[]),
 ];
 

@@ -8,7 +8,10 @@
 //! The best of five rounds counts, since other work on the machine only ever adds. With `--once N`
 //! exactly one case runs, N draws and no clock, for counting instructions; run it with two N and
 //! take the difference.
-#![expect(clippy::expect_used, reason = "a bench that cannot start says so and stops")]
+#![expect(
+    clippy::expect_used,
+    reason = "a bench that cannot start says so and stops"
+)]
 
 use std::{env, hint::black_box, time::Instant};
 

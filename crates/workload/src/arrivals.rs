@@ -4,7 +4,7 @@
 //! sent; a driver that is late measures from these times and hides no delay. A closed loop sends
 //! the next request after the reply to the last one. None looks at a clock.
 
-use crate::{phases::Phases, random::Random};
+use crate::{exponential::Exponential, phases::Phases, random::Random};
 
 /// How requests arrive.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -26,12 +26,12 @@ pub enum Arrivals {
 pub struct Poisson {
     rate: Phases,
     random: Random,
-    /// Mean gap of the current phase in nanoseconds, and when the phase ends.
-    gap_ns: f64,
+    exponential: Exponential,
+    /// Mean gap of the current phase in 2^-20 ns, `None` without arrivals; when the phase ends.
+    gap: Option<u64>,
     until_ns: u64,
-    /// The last arrival: whole nanoseconds, and the fraction, so that fast rates do not drift.
-    now_ns: u64,
-    fraction: f64,
+    /// The last arrival in 2^-20 ns: the rates of tens of millions a second do not drift.
+    now: u128,
 }
 
 /// Times at equal distances, ascending, without drift over any length of run.
@@ -50,7 +50,8 @@ pub struct Constant {
 #[derive(Clone, Debug)]
 pub struct ClosedLoop {
     random: Random,
-    think_ns: f64,
+    exponential: Exponential,
+    think_ns: u64,
 }
 
 impl Poisson {
@@ -59,19 +60,20 @@ impl Poisson {
         let mut poisson = Self {
             rate,
             random: Random::new(seed),
-            gap_ns: 0.0,
+            exponential: Exponential::new(),
+            gap: None,
             until_ns: 0,
-            now_ns: 0,
-            fraction: 0.0,
+            now: 0,
         };
         poisson.enter(0);
         poisson
     }
 
+    #[cold]
     fn enter(&mut self, now_ns: u64) {
-        self.now_ns = now_ns;
-        self.fraction = 0.0;
-        self.gap_ns = gap_ns(&self.rate, now_ns);
+        self.now = u128::from(now_ns) << FRACTION_BITS;
+        let gap = gap_ns(&self.rate, now_ns) * f64::from(1 << FRACTION_BITS);
+        self.gap = gap.is_finite().then_some(gap as u64);
         self.until_ns = self.rate.until(now_ns).unwrap_or(u64::MAX);
     }
 }
@@ -82,13 +84,12 @@ impl Iterator for Poisson {
 
     fn next(&mut self) -> Option<u64> {
         loop {
-            let way = self.fraction + self.random.exponential(self.gap_ns);
-            let whole = way as u64;
-            let at = self.now_ns.saturating_add(whole);
-            if at < self.until_ns {
-                self.now_ns = at;
-                self.fraction = way - whole as f64;
-                return Some(at);
+            if let Some(gap) = self.gap {
+                self.now += u128::from(self.exponential.draw(&mut self.random, gap));
+                let at = u64::try_from(self.now >> FRACTION_BITS).unwrap_or(u64::MAX);
+                if at < self.until_ns {
+                    return Some(at);
+                }
             }
             if self.until_ns == u64::MAX {
                 return None;
@@ -125,6 +126,7 @@ impl Constant {
     }
 
     /// A phase begins, and its first arrival is this part of a gap away.
+    #[cold]
     fn enter(&mut self, now_ns: u64, wait: f64) {
         self.phase_start_ns = now_ns;
         self.gap_ns = gap_ns(&self.rate, now_ns);
@@ -174,18 +176,20 @@ impl ClosedLoop {
     pub fn new(think_ns: u64, seed: u64) -> Self {
         Self {
             random: Random::new(seed),
-            think_ns: think_ns as f64,
+            exponential: Exponential::new(),
+            think_ns,
         }
     }
 
     /// When the client whose reply came at `completed_ns` sends its next request.
     pub fn after(&mut self, completed_ns: u64) -> u64 {
-        if self.think_ns == 0.0 {
-            return completed_ns;
-        }
-        completed_ns.saturating_add(self.random.exponential(self.think_ns) as u64)
+        let think_ns = self.exponential.draw(&mut self.random, self.think_ns);
+        completed_ns.saturating_add(think_ns)
     }
 }
+
+/// Poisson arrivals are kept in parts of a nanosecond.
+const FRACTION_BITS: u32 = 20;
 
 /// The mean gap in nanoseconds; infinite without a rate.
 fn gap_ns(rate: &Phases, now_ns: u64) -> f64 {

@@ -170,12 +170,9 @@ impl HotSet {
     pub fn place(&self, rank: u64) -> u64 {
         match &self.places {
             Places::Rotated { offset, .. } => {
-                let left = self.count - offset;
-                if rank < left {
-                    rank + offset
-                } else {
-                    rank - left
-                }
+                let turned = rank + offset;
+                let wrapped = turned.wrapping_sub(self.count);
+                if turned < self.count { turned } else { wrapped }
             }
             Places::Replaced(replaced) => replaced.place(rank, self.count),
         }

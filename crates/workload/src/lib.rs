@@ -27,8 +27,10 @@
 
 mod alias;
 mod arrivals;
+mod bins;
 mod catalogue;
 mod change;
+mod exponential;
 mod generator;
 mod items;
 mod keys;

@@ -5,10 +5,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::{
-    random::{Random, scaled},
-    text,
-};
+use crate::{random::Random, text};
 
 /// A command.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -45,20 +42,21 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix(Vec<(Kind, f64)>);
 
-/// A mix made ready to draw from.
+/// A mix made ready to draw from, without a branch that would be guessed wrong.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct MixTable {
-    first: Kind,
-    /// The first command is drawn below this, of 2^63.
-    first_end: u64,
-    others: Box<[(u64, Kind)]>,
+    /// Command i is drawn below `ends[i]`, of 2^63, and not below the ends before it.
+    ends: Box<[u64]>,
+    kinds: Box<[Kind]>,
 }
 
 impl Mix {
     /// Reads with this share, sets otherwise; `None` outside 0..=1.
     pub fn get_share(share: f64) -> Option<Self> {
-        let kinds = vec![(Kind::Get, share), (Kind::Set, 1.0 - share)];
-        (0.0..=1.0).contains(&share).then_some(Self(kinds))
+        // Twelve decimals: 1 - 0.95 is to read 0.05 in a report.
+        let other = ((1.0 - share) * 1e12).round() / 1e12;
+        let within = (0.0..=1.0).contains(&share);
+        within.then(|| Self::new(&[(Kind::Get, share), (Kind::Set, other)]))?
     }
 
     /// Commands with weights in any unit (a table's rounded shares); `None` if they are negative or
@@ -66,9 +64,9 @@ impl Mix {
     pub fn new(weights: &[(Kind, f64)]) -> Option<Self> {
         let total: f64 = weights.iter().map(|(_, weight)| weight).sum();
         let fine = weights.iter().all(|(_, weight)| *weight >= 0.0);
-        let scale = |(kind, weight): &(Kind, f64)| (*kind, weight / total);
-        (fine && total > 0.0 && total.is_finite())
-            .then(|| Self(weights.iter().map(scale).collect()))
+        let some = weights.iter().filter(|(_, weight)| *weight > 0.0);
+        let scaled = some.map(|(kind, weight)| (*kind, weight / total));
+        (fine && total > 0.0 && total.is_finite()).then(|| Self(scaled.collect()))
     }
 
     /// The commands and their shares.
@@ -87,19 +85,16 @@ impl Mix {
         kinds.retain(|(_, share)| *share > 0.0);
         kinds.sort_by(|(_, one), (_, other)| other.total_cmp(one));
         let mut end = 0.0;
-        let mut ends: Vec<(u64, Kind)> = Vec::new();
-        for (kind, share) in kinds {
+        let mut ends: Vec<u64> = Vec::new();
+        for (_, share) in &kinds {
             end += share;
-            ends.push(((end * ONE) as u64, kind));
+            ends.push((end * ONE) as u64);
         }
-        if let Some(last) = ends.last_mut() {
-            last.0 = u64::MAX;
-        }
-        let (first_end, first) = ends.first().copied().unwrap_or((u64::MAX, Kind::Get));
+        // The last command needs no end: what is not below another's is its own.
+        ends.pop();
         MixTable {
-            first,
-            first_end,
-            others: ends.into_iter().skip(1).collect(),
+            ends: ends.into(),
+            kinds: kinds.into_iter().map(|(kind, _)| kind).collect(),
         }
     }
 }
@@ -107,12 +102,9 @@ impl Mix {
 impl MixTable {
     pub(crate) fn draw(&self, random: &mut Random) -> Kind {
         // 63 bits, so that a share of 1 fits beside a share of 0.
-        let word = scaled(random.next(), 1 << 63);
-        if word < self.first_end {
-            return self.first;
-        }
-        let found = self.others.iter().find(|(end, _)| word < *end);
-        found.map_or(self.first, |(_, kind)| *kind)
+        let word = random.next() >> 1;
+        let index: usize = self.ends.iter().map(|end| usize::from(word >= *end)).sum();
+        self.kinds.get(index).copied().unwrap_or(Kind::Get)
     }
 }
 

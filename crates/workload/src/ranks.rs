@@ -1,20 +1,11 @@
 //! How often each key is asked for: which rank the next request is for, as fast as can be.
 //!
-//! A look into a small table beats computing a power, and a computed power beats a look into a
-//! large table that no cache holds. So the default is both: the few ranks that most requests are
-//! for, and "some other rank", stand in an alias table that fits the first cache; for the rest a
-//! rank is drawn by rejection-inversion.
-//!
-//! ```text
-//!   word -> alias table of the head -> rank 0..2046
-//!                                  \-> the tail: Zipf::rank among the others
-//! ```
+//! Three ways to draw from Zipf's law, all exact. From bins, the default: a small table that stays
+//! in the first cache and rarely a power to compute. By rejection-inversion: a power every time, no
+//! memory. From a table of all ranks: one look, but one that misses the cache when ranks are many.
+//! `benches/draw.rs` measures them beside each other.
 
-use crate::{
-    alias::Alias,
-    random::Random,
-    zipf::{Zipf, harmonic},
-};
+use crate::{alias::Alias, bins::Bins, random::Random, zipf::Zipf};
 
 /// How often each key is asked for, by rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,7 +37,7 @@ enum Method {
     Uniform,
     Drawn(Zipf),
     Table(Alias),
-    Headed { head: Alias, tail: Zipf },
+    Bins(Bins),
 }
 
 impl Ranks {
@@ -54,7 +45,7 @@ impl Ranks {
     pub fn new(count: u64, popularity: Popularity) -> Self {
         match popularity {
             Popularity::Zipf { exponent } | Popularity::Latest { exponent } if exponent > 0.0 => {
-                Self::headed(count, exponent, HEAD)
+                Self::by(count, Method::Bins(Bins::new(count, exponent)))
             }
             _ => Self::by(count, Method::Uniform),
         }
@@ -65,26 +56,10 @@ impl Ranks {
         Self::by(count, Method::Drawn(Zipf::new(count, exponent)))
     }
 
-    /// Zipf from a table of all ranks: 8 bytes a rank, at most 2^31 ranks. The fastest as long as
-    /// the table stays in the processor's cache.
+    /// Zipf from a table of all ranks: 8 bytes a rank, at most 2^31 ranks.
     pub fn table(count: u64, exponent: f64) -> Self {
         let weights: Vec<f64> = (1..=count).map(|r| (r as f64).powf(-exponent)).collect();
         Self::by(count, Method::Table(Alias::new(&weights)))
-    }
-
-    /// Zipf from a table of the first `head` ranks, by rejection-inversion beyond.
-    pub fn headed(count: u64, exponent: f64, head: u32) -> Self {
-        let head = u64::from(head);
-        if count <= head {
-            return Self::table(count, exponent);
-        }
-        let mut weights: Vec<f64> = (1..=head).map(|r| (r as f64).powf(-exponent)).collect();
-        weights.push(harmonic(count, exponent) - harmonic(head, exponent));
-        let method = Method::Headed {
-            head: Alias::new(&weights),
-            tail: Zipf::tail(head, count, exponent),
-        };
-        Self::by(count, method)
     }
 
     fn by(count: u64, method: Method) -> Self {
@@ -93,19 +68,13 @@ impl Ranks {
     }
 
     /// A rank, below `count`.
+    #[inline]
     pub fn rank(&self, random: &mut Random) -> u64 {
         match &self.method {
+            Method::Bins(bins) => bins.rank(random),
             Method::Uniform => random.below(self.count),
-            Method::Drawn(zipf) => zipf.rank(random),
             Method::Table(table) => u64::from(table.draw(random)),
-            Method::Headed { head, tail } => {
-                let rank = u64::from(head.draw(random));
-                if rank < tail.first_rank() {
-                    rank
-                } else {
-                    tail.rank(random)
-                }
-            }
+            Method::Drawn(zipf) => zipf.rank(random),
         }
     }
 
@@ -114,10 +83,6 @@ impl Ranks {
         self.count
     }
 }
-
-/// Ranks in the table of the default method: with the tail 2048 columns of 8 bytes, half of a first
-/// cache.
-const HEAD: u32 = 2047;
 
 #[cfg(test)]
 mod tests {
@@ -129,12 +94,11 @@ mod tests {
     fn all_methods_have_the_exact_probabilities() {
         const DRAWS: f64 = 40_000.0;
         for exponent in [0.3, 0.99, 1.0, 1.4, 2.7] {
-            for count in [5, 2047, 2048, 20_000] {
+            for count in [5, 256, 300, 20_000] {
                 let ways = [
                     Ranks::new(count, Popularity::Zipf { exponent }),
                     Ranks::drawn(count, exponent),
                     Ranks::table(count, exponent),
-                    Ranks::headed(count, exponent, 7),
                 ];
                 for (way, ranks) in ways.iter().enumerate() {
                     let mut random = Random::new(way as u64);
@@ -142,7 +106,7 @@ mod tests {
                         (0..DRAWS as u64).map(|_| ranks.rank(&mut random)).collect();
                     drawn.sort_unstable();
                     assert!(drawn.last().is_some_and(|&rank| rank < count));
-                    for top in [1, 2, 3, 5, 7, 8, 1000, 2047, 2048] {
+                    for top in [1, 2, 3, 5, 7, 8, 256, 257, 2048] {
                         let share = crate::zipf::top_share(top, count, exponent);
                         let seen = drawn.partition_point(|&rank| rank < top) as f64;
                         let spread = (DRAWS * share * (1.0 - share)).max(0.0).sqrt();

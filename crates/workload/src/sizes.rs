@@ -42,16 +42,19 @@ pub enum SizeClass {
 /// Sizes made ready to be looked up. Copies share their tables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeTable {
-    classes: Arc<[(u64, Prepared)]>,
+    /// Class i is chosen below `ends[i]`, of 2^32, and not below the ends before it.
+    ends: Arc<[u64]>,
+    classes: Arc<[Prepared]>,
     mean: f64,
     bytes_max: u32,
 }
 
+/// One of `span` lengths from `first` on, or, if there are any, of the quantiles.
 #[derive(Clone, Debug, PartialEq)]
-enum Prepared {
-    Constant(u32),
-    Uniform { first: u32, span: u64 },
-    Quantiles(Box<[u32]>),
+struct Prepared {
+    first: u32,
+    span: u64,
+    quantiles: Box<[u32]>,
 }
 
 impl Sizes {
@@ -81,23 +84,21 @@ impl Sizes {
     /// Ready to be looked up.
     pub fn table(&self) -> SizeTable {
         let mut end = 0.0;
-        let mut classes: Vec<(u64, Prepared)> = Vec::new();
+        let mut ends = Vec::new();
         let mut mean = 0.0;
-        let mut bytes_max = 0;
-        for (class, share) in &self.0 {
+        let classes: Arc<[Prepared]> = self.0.iter().map(|(class, _)| class.prepare()).collect();
+        for ((_, share), class) in self.0.iter().zip(classes.iter()) {
             end += share;
-            let prepared = class.prepare();
-            mean += share * prepared.mean();
-            bytes_max = bytes_max.max(prepared.bytes_max());
-            classes.push(((end * ONE) as u64, prepared));
+            ends.push((end * ONE) as u64);
+            mean += share * class.mean();
         }
-        if let Some((last, _)) = classes.last_mut() {
-            *last = u64::MAX;
-        }
+        // The last class needs no end: what is not below another's is its own.
+        ends.pop();
         SizeTable {
-            classes: classes.into(),
+            ends: ends.into(),
+            bytes_max: classes.iter().map(Prepared::bytes_max).max().unwrap_or(0),
+            classes,
             mean,
-            bytes_max,
         }
     }
 }
@@ -106,12 +107,10 @@ impl SizeTable {
     /// Length of the value whose key has this hash.
     pub fn bytes(&self, hash: u64) -> u32 {
         let word = mix(hash ^ LENGTH);
-        if let [(_, only)] = &*self.classes {
-            return only.bytes(word);
-        }
+        // Counted, not searched: no branch depends on the key.
         let class = mix(hash ^ CLASS) >> 32;
-        let found = self.classes.iter().find(|(end, _)| class < *end);
-        found.map_or(0, |(_, prepared)| prepared.bytes(word))
+        let index: usize = self.ends.iter().map(|end| usize::from(class >= *end)).sum();
+        self.classes.get(index).map_or(0, |class| class.bytes(word))
     }
 
     /// The mean length over all keys.
@@ -143,50 +142,59 @@ impl SizeClass {
 
     fn prepare(self) -> Prepared {
         match self {
-            Self::Constant(bytes) => Prepared::Constant(bytes),
-            Self::Uniform(first, last) => Prepared::Uniform {
-                first,
-                span: u64::from(last - first) + 1,
-            },
+            Self::Constant(bytes) => Prepared::lengths(bytes, bytes),
+            Self::Uniform(first, last) => Prepared::lengths(first, last),
             Self::LogNormal { mean, sigma } => {
                 let curve: Vec<f64> = normal_quantiles().map(|z| (sigma * z).exp()).collect();
                 let scale = mean / (curve.iter().sum::<f64>() / curve.len() as f64);
-                Prepared::Quantiles(curve.iter().map(|x| length(x * scale)).collect())
+                Prepared::quantiles(curve.iter().map(|x| x * scale))
             }
             Self::Pareto { smallest, shape } => {
                 let above = |index| 1.0 - (index as f64 + 0.5) / QUANTILES as f64;
-                let curve = (0..QUANTILES).map(|i| smallest * f64::powf(above(i), -1.0 / shape));
-                Prepared::Quantiles(curve.map(length).collect())
+                let quantile = |index| smallest * f64::powf(above(index), -1.0 / shape);
+                Prepared::quantiles((0..QUANTILES).map(quantile))
             }
         }
     }
 }
 
 impl Prepared {
+    fn lengths(first: u32, last: u32) -> Self {
+        Self {
+            first,
+            span: u64::from(last - first) + 1,
+            quantiles: Box::new([]),
+        }
+    }
+
+    fn quantiles(curve: impl Iterator<Item = f64>) -> Self {
+        let quantiles: Box<[u32]> = curve.map(length).collect();
+        Self {
+            first: 0,
+            span: quantiles.len() as u64,
+            quantiles,
+        }
+    }
+
     fn bytes(&self, word: u64) -> u32 {
-        match self {
-            Self::Constant(bytes) => *bytes,
-            Self::Uniform { first, span } => first + scaled(word, *span) as u32,
-            Self::Quantiles(lengths) => lengths[scaled(word, lengths.len() as u64) as usize],
+        let offset = scaled(word, self.span);
+        match self.quantiles.get(offset as usize) {
+            Some(&bytes) => bytes,
+            None => self.first + offset as u32,
         }
     }
 
     fn mean(&self) -> f64 {
-        match self {
-            Self::Constant(bytes) => f64::from(*bytes),
-            Self::Uniform { first, span } => f64::from(*first) + (*span - 1) as f64 / 2.0,
-            Self::Quantiles(lengths) => {
-                lengths.iter().map(|&bytes| f64::from(bytes)).sum::<f64>() / lengths.len() as f64
-            }
+        if self.quantiles.is_empty() {
+            return f64::from(self.first) + (self.span - 1) as f64 / 2.0;
         }
+        let sum: f64 = self.quantiles.iter().map(|&bytes| f64::from(bytes)).sum();
+        sum / self.quantiles.len() as f64
     }
 
     fn bytes_max(&self) -> u32 {
-        match self {
-            Self::Constant(bytes) => *bytes,
-            Self::Uniform { first, span } => first + (span - 1) as u32,
-            Self::Quantiles(lengths) => lengths.last().copied().unwrap_or(0),
-        }
+        let longest = self.quantiles.last().copied();
+        longest.unwrap_or(self.first + (self.span - 1) as u32)
     }
 }
 

@@ -23,9 +23,7 @@ use crate::random::Random;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Zipf {
     law: Law,
-    /// First and last rank that is drawn, counted from one.
-    first: u64,
-    last: u64,
+    count: u64,
     /// The hat's integral where the first rank's step begins, and where the last one's ends.
     left: f64,
     right: f64,
@@ -46,42 +44,25 @@ struct Law {
 impl Zipf {
     /// Ranks 0..`count`, at least one, at most 2^52; `exponent` of 0 (all alike) or more.
     pub fn new(count: u64, exponent: f64) -> Self {
-        Self::between(1, count, exponent)
-    }
-
-    /// The ranks from `skipped` on, with the same ratios as among all: the tail that is left when a
-    /// table holds the head.
-    pub(crate) fn tail(skipped: u64, count: u64, exponent: f64) -> Self {
-        Self::between(skipped + 1, count, exponent)
-    }
-
-    fn between(first: u64, last: u64, exponent: f64) -> Self {
-        assert!(first <= last && last <= COUNT_MAX, "{last} ranks");
+        assert!((1..=COUNT_MAX).contains(&count), "{count} ranks");
         assert!((0.0..=EXPONENT_MAX).contains(&exponent), "{exponent}");
         let law = Law::new(exponent);
-        let next = first as f64 + 1.0;
-        let nearest = law.inverse(law.lowered(next));
         Self {
             law,
-            first,
-            last,
-            left: law.lowered(first as f64),
-            right: law.integral(last as f64 + 0.5),
-            squeeze: next - nearest,
+            count,
+            left: law.lowered(1.0),
+            right: law.integral(count as f64 + 0.5),
+            squeeze: 2.0 - law.inverse(law.lowered(2.0)),
         }
     }
 
-    /// The most popular rank that is drawn, counted from 0.
-    pub(crate) fn first_rank(&self) -> u64 {
-        self.first - 1
-    }
-
     /// A rank, counted from 0.
+    #[inline(never)]
     pub fn rank(&self, random: &mut Random) -> u64 {
         loop {
             let area = self.right + random.unit() * (self.left - self.right);
             let x = self.law.inverse(area);
-            let rank = ((x + 0.5) as u64).clamp(self.first, self.last);
+            let rank = ((x + 0.5) as u64).clamp(1, self.count);
             if rank as f64 - x <= self.squeeze || self.law.is_under(area, rank as f64) {
                 return rank - 1;
             }
@@ -151,13 +132,19 @@ pub fn harmonic(count: u64, exponent: f64) -> f64 {
     if count <= SUMMED {
         return head;
     }
-    let (from, to) = (SUMMED as f64, count as f64);
+    head + sum_past(SUMMED, count, exponent)
+}
+
+/// The same sum over the ranks past `from` up to `to`, by the Euler-Maclaurin formula, with the
+/// relative error of `harmonic` however small the sum; `from` is at least `SUMMED`.
+pub(crate) fn sum_past(from: u64, to: u64, exponent: f64) -> f64 {
+    let (from, to) = (from as f64, to as f64);
     let third = exponent * (exponent + 1.0) * (exponent + 2.0);
     let edge = |x: f64| {
         x.powf(-exponent) / 2.0 - exponent * x.powf(-exponent - 1.0) / 12.0
             + third * x.powf(-exponent - 3.0) / 720.0
     };
-    head + stretch(from, to, 1.0 - exponent) + edge(to) - edge(from)
+    stretch(from, to, 1.0 - exponent) + edge(to) - edge(from)
 }
 
 /// The integral of x^(power - 1) between two points.
@@ -206,7 +193,7 @@ pub(crate) const COUNT_MAX: u64 = 1 << 51;
 /// 10^10 ranks apart: its steps of 2^-53 are 10^-13 of a rank's logarithm.
 const NEAR_ONE: f64 = 1e-3;
 /// Terms that `harmonic` adds one by one.
-const SUMMED: u64 = 100;
+pub(crate) const SUMMED: u64 = 100;
 
 #[cfg(test)]
 mod tests;

@@ -110,8 +110,8 @@ fn quota() -> Finding {
         None => good("cpu quota", "none"),
         Some(cpus) => good("cpu quota", format!("{cpus:.2} processors")).warn(
             true,
-            "when the quota is used up every thread stops for the rest of the period, up to 100 ms: \
-             the 99th percentile shows it. Give whole processors (cpuset) instead",
+            "when the quota is used up every thread stops for the rest of the period, up to 100 \
+             ms: the 99th percentile shows it. Give whole processors (cpuset) instead",
         ),
     }
 }
@@ -164,7 +164,8 @@ fn open_files() -> Finding {
     let (now, most) = curtail_runtime::open_files_limit().unwrap_or((0, 0));
     good("open files", format!("{now}, at most {most}")).warn(
         most < 1024 + 64 && !curtail_runtime::is_root(),
-        "fewer than the default -c 1024 needs: clients will be refused. Raise LimitNOFILE or ulimit -n",
+        "fewer than the default -c 1024 needs: clients will be refused. Raise LimitNOFILE or \
+         ulimit -n",
     )
 }
 

@@ -1,8 +1,8 @@
 //! Collect: receive once from each ready connection, and decode every complete request.
 //!
 //! Input lands side by side in one piece of memory that the worker uses again every turn, so fifty
-//! short requests touch a few pages and not fifty buffers. What is left of a connection's input (the
-//! first half of a request, or requests beyond its share of the turn) is copied out to the
+//! short requests touch a few pages and not fifty buffers. What is left of a connection's input
+//! (the first half of a request, or requests beyond its share of the turn) is copied out to the
 //! connection. The body of a large write never comes through here: it is received straight into the
 //! store.
 

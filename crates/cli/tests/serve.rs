@@ -1,0 +1,328 @@
+//! The binary as an operator meets it: start, signals, errors, files, `doctor`.
+#![expect(clippy::unwrap_used, reason = "a failure here is a test's failure")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn curtail(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_curtail"));
+    command.args(arguments).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn temporary_path(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("curtail-cli-{}-{name}", std::process::id()))
+}
+
+/// A server on a port that the system chose, killed when the test is over.
+struct Running {
+    child: Child,
+    port: u16,
+    ports: PathBuf,
+}
+
+impl Running {
+    fn start(name: &str, arguments: &[&str]) -> Self {
+        let ports = temporary_path(&format!("{name}.ports"));
+        let all: Vec<&str> = ["serve", "-p", "-1", "-t", "1"]
+            .into_iter()
+            .chain(arguments.iter().copied())
+            .collect();
+        let child = curtail(&all)
+            .env("MEMCACHED_PORT_FILENAME", &ports)
+            .spawn()
+            .unwrap();
+        let start = Instant::now();
+        let text = loop {
+            assert!(start.elapsed() < PATIENCE, "no port file");
+            match fs::read_to_string(&ports) {
+                Ok(text) => break text,
+                Err(_) => std::thread::sleep(Duration::from_millis(2)),
+            }
+        };
+        let port = text
+            .strip_prefix("TCP INET: ")
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
+        Self { child, port, ports }
+    }
+
+    fn ask(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-s", name, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    fn wait(mut self) -> (ExitStatus, String) {
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(start.elapsed() < PATIENCE, "did not end");
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        let mut told = String::new();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut told)
+            .unwrap();
+        (status, told)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_file(&self.ports);
+    }
+}
+
+#[test]
+fn a_server_greets_serves_and_stops_on_either_signal() {
+    for signal in ["TERM", "INT"] {
+        let server = Running::start(signal, &["-m32"]);
+        assert_eq!(
+            server.ask("set a 0 0 1\r\nx\r\nget a\r\n"),
+            "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n"
+        );
+        let port = server.port;
+        server.signal(signal);
+        let (status, told) = server.wait();
+        assert!(status.success(), "{status}");
+        let greeting: Vec<&str> = told.lines().collect();
+        assert!(
+            greeting[0].contains(&format!("listens on tcp:127.0.0.1:{port}")),
+            "{told}"
+        );
+        assert!(greeting[1].starts_with("32 MiB, 1 worker."), "{told}");
+        assert_eq!(greeting.len(), 2, "{told}");
+    }
+}
+
+#[test]
+fn contents_survive_sigusr1() {
+    let file = temporary_path("contents");
+    let path = file.to_str().unwrap();
+    let server = Running::start("save", &["-e", path]);
+    assert_eq!(server.ask("set a 7 0 5\r\nhello\r\n"), "STORED\r\n");
+    server.signal("USR1");
+    assert!(server.wait().0.success());
+    assert!(file.exists());
+    let server = Running::start("restore", &["-e", path]);
+    assert_eq!(server.ask("get a\r\n"), "VALUE a 7 5\r\nhello\r\nEND\r\n");
+    assert!(
+        !file.exists(),
+        "old contents must not come back after a crash"
+    );
+    server.signal("TERM");
+    let (status, told) = server.wait();
+    assert!(
+        status.success() && told.contains("Restored 1 items."),
+        "{told}"
+    );
+}
+
+/// Goal: a full disk is told, with a status that says so, and leaves no half-written file. Method:
+/// a limit on the size of files, which the kernel enforces like a full disk.
+#[test]
+fn a_full_disk_fails_the_save() {
+    let file = temporary_path("full");
+    let ports = temporary_path("ports-of-full");
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 8; exec {} serve -p -1 -t 1 -m 64 -e {}",
+        env!("CARGO_BIN_EXE_curtail"),
+        file.display()
+    );
+    let child = Command::new("bash")
+        .args(["-c", &script])
+        .env("MEMCACHED_PORT_FILENAME", &ports)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let start = Instant::now();
+    while !ports.exists() {
+        assert!(start.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let text = fs::read_to_string(&ports).unwrap();
+    let port = text
+        .strip_prefix("TCP INET: ")
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let server = Running { child, port, ports };
+    let value = "v".repeat(100_000);
+    assert_eq!(
+        server.ask(&format!("set a 0 0 100000\r\n{value}\r\n")),
+        "STORED\r\n"
+    );
+    server.signal("USR1");
+    let (status, told) = server.wait();
+    assert_eq!(status.code(), Some(1), "{told}");
+    assert!(told.contains("saved store"), "{told}");
+    assert!(!file.exists());
+    let name = file.file_name().unwrap().to_str().unwrap().to_owned();
+    let mut beside = fs::read_dir(file.parent().unwrap()).unwrap().flatten();
+    let begins = |entry: &fs::DirEntry| {
+        let found = entry.file_name();
+        found.to_string_lossy().starts_with(&name)
+    };
+    assert!(
+        !beside.any(|entry| begins(&entry)),
+        "something is left beside it"
+    );
+}
+
+#[test]
+fn logins_are_read_again_on_sighup() {
+    let file = temporary_path("logins");
+    fs::write(&file, "a:b\n").unwrap();
+    let server = Running::start("logins", &["-Y", file.to_str().unwrap()]);
+    let login = |text: &str| server.ask(&format!("set x 0 0 {}\r\n{text}\r\n", text.len()));
+    assert_eq!(login("a b"), "STORED\r\n");
+    fs::write(&file, "c:d\n").unwrap();
+    server.signal("HUP");
+    let start = Instant::now();
+    while login("c d") != "STORED\r\n" {
+        assert!(start.elapsed() < PATIENCE);
+    }
+    assert_eq!(login("a b"), "CLIENT_ERROR authentication failure\r\n");
+    fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn what_cannot_be_done_is_said_and_fails() {
+    let taken = Running::start("taken", &[]);
+    let port = taken.port.to_string();
+    for (arguments, words) in [
+        (vec!["serve", "-p", &port], "already in use"),
+        (vec!["serve", "-l", "0.0.0.0"], "without a login"),
+        (vec!["serve", "-c", "0"], "at least one connection"),
+        (
+            vec!["serve", "-Y", "/no/such/file", "-p", "-1"],
+            "authentication file",
+        ),
+        (
+            vec!["serve", "--config", "/no/such/file"],
+            "configuration file",
+        ),
+        (vec!["serve", "--no-such-flag"], "unexpected argument"),
+        (vec!["nothing"], "unrecognized subcommand"),
+    ] {
+        let output = curtail(&arguments).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(told.contains(words), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
+fn a_configuration_file_counts_less_than_the_command_line() {
+    let file = temporary_path("config.toml");
+    fs::write(&file, "memory-limit = 77\nconn-limit = 5\n").unwrap();
+    let server = Running::start("config", &["--config", file.to_str().unwrap(), "-c", "9"]);
+    let settings = server.ask("stats settings\r\n");
+    assert!(
+        settings.contains(&format!("STAT maxbytes {}\r\n", 77 << 20)),
+        "{settings}"
+    );
+    assert!(settings.contains("STAT maxconns 9\r\n"), "{settings}");
+    fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn a_daemon_comes_up_and_leaves_a_pid_file() {
+    let file = temporary_path("daemon.pid");
+    let ports = temporary_path("daemon.ports");
+    let path = file.to_str().unwrap();
+    let started = curtail(&["serve", "-d", "-P", path, "-p", "-1", "-t", "1"])
+        .env("MEMCACHED_PORT_FILENAME", &ports)
+        .output()
+        .unwrap();
+    assert!(started.status.success(), "{started:?}");
+    // The parent waits for the child, so both files are there now.
+    let pid = fs::read_to_string(&file).unwrap();
+    let port = fs::read_to_string(&ports).unwrap();
+    let port: u16 = port
+        .strip_prefix("TCP INET: ")
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(b"mn\r\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    assert_eq!(line, "MN\r\n");
+    assert!(
+        Command::new("kill")
+            .arg(pid.trim())
+            .status()
+            .unwrap()
+            .success()
+    );
+    let start = Instant::now();
+    while file.exists() {
+        assert!(start.elapsed() < PATIENCE, "the pid file stays");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    fs::remove_file(&ports).unwrap();
+    let taken = Running::start("beside", &[]);
+    let port = taken.port.to_string();
+    let failed = curtail(&["serve", "-d", "-p", &port]).output().unwrap();
+    assert!(
+        !failed.status.success(),
+        "a daemon that cannot start says so"
+    );
+}
+
+#[test]
+fn help_version_and_doctor_answer() {
+    for (arguments, words) in [
+        (vec!["--help"], "serve"),
+        (vec!["serve", "-h"], "-m, --memory-limit <NUM>"),
+        (vec!["serve", "--help"], "--unix-socket"),
+        (vec!["serve", "-V"], "curtail "),
+        (vec!["--version"], "curtail "),
+        (vec!["doctor"], "processors"),
+        (vec!["doctor", "--format", "json"], "\"verdict\""),
+        (vec!["bench", "--help"], "--pipeline"),
+        (vec!["soak", "--help"], "--target"),
+    ] {
+        let output = curtail(&arguments).output().unwrap();
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{arguments:?}");
+        assert!(told.contains(words), "{arguments:?}: {told}");
+    }
+}

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! cargo bench -p curtail-workload --bench draw [-- FILTER]
-//! perf stat -e instructions:u <the bench's binary> --once 10000000 'request zipf:0.99'
+//! valgrind --tool=callgrind <the bench's binary> --once 220000 'request zipf:0.99'
 //! ```
 //!
 //! The best of five rounds counts, since other work on the machine only ever adds. With `--once N`
-//! exactly one case runs, N draws and no clock, for counting instructions; run it with two N and
-//! take the difference.
+//! exactly one case runs, N draws and no clock, for counting instructions (perf stat does as well);
+//! run it with two N and take the difference.
 #![expect(
     clippy::expect_used,
     reason = "a bench that cannot start says so and stops"

@@ -100,6 +100,25 @@ mod tests {
         );
     }
 
+    /// Goal: within a bin the density falls too. Method: the mean place in a bin of 400,000 draws;
+    /// a flat density would be 11 standard errors off.
+    #[test]
+    fn points_within_a_bin_are_exponentially_distributed() {
+        let exponential = Exponential::new();
+        let mut random = Random::new(12);
+        let bin = 1 << 30;
+        let places = (0..400_000).map(|_| exponential.draw(&mut random, 16 * bin) % bin);
+        let mean = places.sum::<u64>() as f64 / 400_000.0 / bin as f64;
+        // The mean of e^-x/16 over 0..1.
+        let expected = PARTS - 1.0 / (1.0 / PARTS).exp_m1();
+        let error = 1.0 / 12_f64.sqrt() / 400_000_f64.sqrt();
+        assert!(
+            (mean - expected).abs() < 4.0 * error,
+            "{mean}, not {expected}"
+        );
+        assert!((0.5 - expected) > 8.0 * error);
+    }
+
     /// Goal: the far tail is there. Method: 40 million draws would see 4.5 past 16 means; here the
     /// table is entered with the word on which the last outcome's column begins.
     #[test]

@@ -28,6 +28,12 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let mut controls = Controls::new()?;
     let service = Service::from_environment();
     let server = start(config.clone(), controls.handle())?;
+    // After the store has its address space, so that a low limit is a warning and not an end.
+    if flags.lock_memory
+        && let Err(error) = curtail_runtime::lock_memory()
+    {
+        eprintln!("curtail: warning: -k: {error}; raise the limit of locked memory");
+    }
     if let Some(path) = &flags.pidfile {
         write_pid(path)?;
     }
@@ -76,11 +82,6 @@ fn prepare_process(flags: &Flags, config: &Config) -> anyhow::Result<()> {
     }
     if flags.daemon {
         curtail_runtime::daemonize().context("-d")?;
-    }
-    if flags.lock_memory
-        && let Err(error) = curtail_runtime::lock_memory()
-    {
-        eprintln!("curtail: warning: -k: {error}");
     }
     Ok(())
 }

@@ -326,3 +326,17 @@ fn help_version_and_doctor_answer() {
         assert!(told.contains(words), "{arguments:?}: {told}");
     }
 }
+
+/// Goal: locking memory locks what is in use, not what is reserved for growth. Method: `-k` where
+/// the rights allow it; where they do not, the server warns and serves.
+#[test]
+fn locked_memory_is_not_touched_beforehand() {
+    let server = Running::start("locked", &["-k", "-m", "64"]);
+    assert_eq!(server.ask("set a 0 0 1\r\nx\r\n"), "STORED\r\n");
+    let resident: u64 = server
+        .ask("stats memory\r\n")
+        .lines()
+        .find_map(|line| line.strip_prefix("STAT resident ")?.parse().ok())
+        .unwrap();
+    assert!(resident < 96 << 20, "{resident} bytes are resident");
+}

@@ -57,10 +57,12 @@ pub fn drop_privileges(user: &str) -> Result<(), ProcessError> {
     checked("become the user", unsafe { libc::setuid(uid) })
 }
 
-/// Keeps all memory of the process, now and later, out of swap.
+/// Keeps all memory of the process, now and later, out of swap once it is touched. Untouched
+/// memory stays untouched: address space that is only reserved for growth costs nothing.
 pub fn lock_memory() -> Result<(), ProcessError> {
+    let flags = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
     // SAFETY: mlockall takes flags only.
-    let answer = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) };
+    let answer = unsafe { libc::mlockall(flags) };
     checked("lock memory", answer)
 }
 

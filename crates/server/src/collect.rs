@@ -6,7 +6,7 @@
 //! connection. The body of a large write never comes through here: it is received straight into the
 //! store.
 
-use curtail_codec::memcached::{Admin, BodyEndState, Decoded, Request};
+use curtail_codec::memcached::{Admin, BodyEndState, Decoded, Limits, Request};
 use curtail_runtime::Received;
 use curtail_types::KeyHash;
 
@@ -35,6 +35,13 @@ const NEEDED_BYTES: usize = 2 * RECEIVE_BYTES_MAX + HELD_BYTES_MAX;
 const HELD_BYTES_MAX: usize = 4096 + INLINE_VALUE_BYTES_MAX as usize;
 
 const _: () = assert!(AREA_BYTES >= 2 * NEEDED_BYTES);
+const _: () = {
+    let limits = Limits {
+        value_bytes_max: 0,
+        inline_value_bytes_max: INLINE_VALUE_BYTES_MAX,
+    };
+    assert!(limits.input_bytes_max() <= HELD_BYTES_MAX);
+};
 
 /// What became of a connection's turn.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -121,8 +121,12 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Counters for a new writer.
+    /// Counters for a new writer: those of one that is gone, which then count on, or new ones.
     pub(crate) fn register(&self) -> Arc<WriterCounters> {
+        let unused = |counters: &&Arc<WriterCounters>| Arc::strong_count(counters) == 1;
+        if let Some(counters) = lock(&self.writers).iter().find(unused) {
+            return Arc::clone(counters);
+        }
         let counters = Arc::new(WriterCounters::default());
         lock(&self.writers).push(Arc::clone(&counters));
         counters

@@ -254,10 +254,11 @@ impl<'a> Item<'a> {
             && equals(self.body(meta), key)
     }
 
-    /// Copies the key out; returns its length.
+    /// Copies the key out, as much as fits; returns how much that is.
     #[inline]
-    pub(crate) fn copy_key(&self, meta: Meta, into: &mut [u8; 256]) -> usize {
-        copy_out(self.body(meta), 0, &mut into[..meta.key_bytes()])
+    pub(crate) fn copy_key(&self, meta: Meta, into: &mut [u8]) -> usize {
+        let length = meta.key_bytes().min(into.len());
+        copy_out(self.body(meta), 0, &mut into[..length])
     }
 
     /// Writes a whole item; `bytes` is what `meta` calls the value.

@@ -143,7 +143,7 @@ impl Store {
                 .segments_allowed
                 .store(allowed, Ordering::Relaxed);
             self.segments().set_resident_max(allowed);
-            let low_water = RESERVE + (allowed / 64).clamp(2, 64);
+            let low_water = RESERVE + (allowed / 128).clamp(2, 64);
             self.reclaim.low_water.store(low_water, Ordering::Relaxed);
         }
     }

@@ -104,9 +104,17 @@ impl Items {
     /// The hash of the key at `reference`.
     pub(crate) fn key_hash(&self, reference: u64) -> KeyHash {
         let item = self.item(reference);
-        let mut key = [0; 256];
-        let length = item.copy_key(item.meta(), &mut key);
-        self.seed.hash(&key[..length])
+        let meta = item.meta();
+        // The index asks for this while it looks for room: most keys need no long buffer.
+        if meta.key_bytes() <= SHORT_KEY {
+            let mut key = [0; SHORT_KEY];
+            let length = item.copy_key(meta, &mut key);
+            self.seed.hash(&key[..length])
+        } else {
+            let mut key = [0; 256];
+            let length = item.copy_key(meta, &mut key);
+            self.seed.hash(&key[..length])
+        }
     }
 }
 
@@ -137,6 +145,9 @@ pub(crate) enum Presence {
     Flushed,
 }
 
+/// Keys up to this length are hashed out of a small buffer.
+const SHORT_KEY: usize = 32;
+
 /// Segments that a memory is cut into, where segment sizes allow.
 const SEGMENTS_WANTED: usize = 1024;
 const SEGMENT_BYTES_MIN: usize = 16 << 10;
@@ -153,6 +164,10 @@ const GHOST_SHARE: usize = 128;
 
 /// The index may take this share of the limit.
 const INDEX_SHARE: usize = 3;
+
+/// How full the index is kept. A search for room grows steeply above 0.9 (an insert into a growing
+/// store takes 1.1 us at 0.88, 1.4 at 0.90, 1.8 at 0.92), while each hundredth is 0.1 byte an item.
+const FILL_TARGET: f64 = 0.905;
 
 /// Segments that are left to items whatever else takes memory.
 const SEGMENTS_MIN: usize = 8;
@@ -193,6 +208,7 @@ impl Store {
                 slots_initial: (slots_max / 256).clamp(1 << 10, 1 << 16),
                 slots_max,
                 slots_reserved: slots_max * GROWTH_MAX,
+                fill_target: FILL_TARGET,
                 huge_pages: config.huge_pages,
                 ..IndexConfig::default()
             },

@@ -144,7 +144,7 @@ fn contents_survive_a_restart() {
     let newest = set(&restored, at(100), "new", b"after", 0, 0);
     assert!(versions.iter().all(|&old| old < newest));
     let mut writer = restored.writer(WriterId(4));
-    for n in 0..30_000 {
+    for n in 0..30_000_u64 {
         set(&restored, at(150), &format!("more-{n}"), &[1; 500], 0, 0);
         if n % 50 == 0 {
             restored.maintain(&mut writer, at(150), 64);
@@ -179,7 +179,7 @@ fn contents_survive_a_restart() {
 fn damaged_files_are_refused() {
     let scratch = Scratch::new();
     let store = Store::new(config()).expect("a store");
-    for n in 0..300 {
+    for n in 0..100 {
         set(&store, at(0), &format!("key-{n}"), &value(n), 0, 0);
     }
     store.save(&scratch.0, at(0)).expect("saved");
@@ -192,10 +192,10 @@ fn damaged_files_are_refused() {
             Err(StoreError::Corrupt(_) | StoreError::Mismatch(_))
         )
     };
-    for length in (0..good.len()).step_by(good.len() / 40) {
+    for length in (0..good.len()).step_by(good.len() / 15) {
         assert!(refused(&good[..length]), "cut to {length}");
     }
-    for position in (0..good.len()).step_by(good.len() / 97) {
+    for position in (0..good.len()).step_by(good.len() / 37) {
         let mut bad = good.clone();
         bad[position] ^= 1 << (position % 8);
         assert!(refused(&bad), "bit flipped in byte {position}");

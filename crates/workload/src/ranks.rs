@@ -4,9 +4,9 @@
 //! in the first cache and rarely a power to compute. By rejection-inversion: a power every time, no
 //! memory. From a table of all ranks: one look, but one that misses the cache when ranks are many.
 //!
-//! Measured by `benches/draw.rs` on a busy two-core machine, 1.6 M keys, exponent 0.99, nanoseconds
-//! a rank: bins 4.4, rejection-inversion 17, a table of 13 MB 5 to 40. In a whole request (zipf 1.25)
-//! the table makes 100 of 26, because its misses no longer overlap.
+//! Measured by `benches/draw.rs` on a busy two-core machine, 1.6 M keys, exponent 0.99: bins 4.4 ns
+//! a rank, rejection-inversion 17, a table of 13 MB 5 to 40. In a whole request (zipf 1.25) the
+//! table makes 100 ns of 26, because its misses no longer overlap.
 
 use crate::{alias::Alias, bins::Bins, random::Random, zipf::Zipf};
 

@@ -27,7 +27,7 @@ use crate::{
     large::{copy_head, give_up, owner_of_tail},
     room::{NoSegment, RESERVE},
     store::{Found, Items, Presence},
-    sync::{AtomicUsize, Mutex, Ordering, lock, try_lock},
+    sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock, try_lock},
 };
 
 /// Items that one call handles at most (design: bounded work per turn).
@@ -63,6 +63,8 @@ pub(crate) struct Reclaim {
     drains: [Mutex<Option<Drain>>; DRAINS],
     scan: Mutex<Scan>,
     sparse_cursor: AtomicUsize,
+    /// Whether the last segment chosen was a sparse one.
+    was_gathered: AtomicBool,
     /// Below this many available segments, more are made.
     low_water: AtomicUsize,
     segments_allowed: AtomicUsize,
@@ -267,9 +269,14 @@ impl Store {
         {
             return Some(self.drain_of(id, Purpose::Compact));
         }
-        if let Some(id) = self.sparsest()
+        // Gathering one sparse segment fills another: it gains nothing by itself, and a store that
+        // prefers it always might never evict. So the two take turns.
+        let was_gathered = self.reclaim.was_gathered.swap(false, Ordering::Relaxed);
+        if (!was_gathered || !self.config().evict)
+            && let Some(id) = self.sparsest()
             && self.segments().take_sealed(id)
         {
+            self.reclaim.was_gathered.store(true, Ordering::Relaxed);
             return Some(self.drain_of(id, Purpose::Compact));
         }
         if !self.config().evict {

@@ -88,10 +88,10 @@ impl Bench {
 }
 
 fn value_for(number: u64, length: usize) -> Vec<u8> {
-    let seed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (0..length)
-        .map(|i| (seed >> (i % 57)) as u8 ^ i as u8)
-        .collect()
+    let seed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+    let mut value = seed.repeat(length / 8 + 1);
+    value.truncate(length);
+    value
 }
 
 /// Goal: a full store evicts within its limit, never refuses, and keeps what is read. Method: write
@@ -150,6 +150,33 @@ fn large_values_come_and_go_whole() {
         assert!(found > 100, "{found}");
         assert!(memory_mib == 64 || bench.store.counters().evictions > 0);
     }
+}
+
+/// Goal: a store full of large values goes on taking them. Method: many times what fits, of mixed
+/// sizes, so that open segments hold little but heads and tails; none may be refused.
+#[test]
+fn large_values_are_never_refused_while_eviction_is_allowed() {
+    let mut bench = Bench::new(8, true);
+    let mut state = 9_u64;
+    for n in 0..4_000_u64 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let length = match state % 10 {
+            0..=3 => 4096,
+            4..=6 => 1_024 * (1 + state / 16 % 60),
+            7..=8 => 65_536,
+            _ => 4_096 * (1 + state / 16 % 120),
+        };
+        let key = format!("key-{}", state / 1024 % 1500);
+        if bench.get(&key).is_none() {
+            let outcome = bench.set(&key, &value_for(1, length as usize), 0);
+            assert!(matches!(outcome, SetOutcome::Stored(_)), "{n}: {outcome:?}");
+        }
+        bench.maintain(1);
+    }
+    let memory = bench.store.memory();
+    assert!(memory.live * 10 > memory.limit * 7, "{memory:?}");
 }
 
 /// Goal: without eviction a full store refuses, and what is deleted can be used again.

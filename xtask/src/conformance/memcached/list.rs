@@ -16,6 +16,8 @@ pub(super) enum Decision {
 /// The decisions, by file name.
 pub(super) struct List {
     decisions: BTreeMap<String, Decision>,
+    /// Assertions (from one) that fail for the reason written beside them; all others must pass.
+    may_fail: BTreeMap<String, Vec<u32>>,
 }
 
 /// The files of one run.
@@ -54,7 +56,38 @@ impl List {
                 bail!("{name} is both run and skipped");
             }
         }
-        Ok(List { decisions })
+        let mut may_fail = BTreeMap::new();
+        for (name, entry) in table["partly"].as_table().context("partly is a table")? {
+            let why = entry
+                .get("why")
+                .and_then(|why| why.as_str())
+                .unwrap_or_default();
+            let numbers = entry.get("fails").and_then(|fails| fails.as_array());
+            let numbers: Vec<u32> = numbers
+                .into_iter()
+                .flatten()
+                .filter_map(|number| u32::try_from(number.as_integer()?).ok())
+                .collect();
+            if why.is_empty() || numbers.is_empty() {
+                bail!("partly.{name} needs `fails` and `why`");
+            }
+            if decisions.insert(name.clone(), Decision::Run).is_some() {
+                bail!("{name} is decided twice");
+            }
+            may_fail.insert(name.clone(), numbers);
+        }
+        Ok(List {
+            decisions,
+            may_fail,
+        })
+    }
+
+    /// The assertions of a file that fail, and are known to.
+    pub(super) fn may_fail(&self, name: &str) -> &[u32] {
+        self.may_fail
+            .get(name)
+            .map(Vec::as_slice)
+            .unwrap_or_default()
     }
 
     /// The files to run: all that the list runs, or those chosen by name whatever the list says.
@@ -88,7 +121,7 @@ impl List {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "run = [\"cas.t\"]\n[skip]\n\"lru.t\" = \"slab classes\"\n";
+    const TEXT: &str = "run = [\"cas.t\"]\n[partly]\n[skip]\n\"lru.t\" = \"slab classes\"\n";
 
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| name.to_string()).collect()
@@ -123,8 +156,18 @@ mod tests {
     }
 
     #[test]
+    fn what_may_fail_is_named() {
+        let text = "run = []\n[partly.\"a.t\"]\nfails = [2, 3]\nwhy = \"UDP\"\n[skip]\n";
+        let list = List::parse(text).unwrap();
+        assert_eq!(list.may_fail("a.t"), [2, 3]);
+        assert!(list.may_fail("b.t").is_empty());
+        assert_eq!(list.choose(&names(&["a.t"]), &[]).unwrap().run, ["a.t"]);
+        assert!(List::parse(&text.replace("UDP", "")).is_err());
+    }
+
+    #[test]
     fn a_skip_needs_its_reason() {
-        assert!(List::parse("run = []\n[skip]\n\"a.t\" = \"\"\n").is_err());
-        assert!(List::parse("run = [\"a.t\"]\n[skip]\n\"a.t\" = \"x\"\n").is_err());
+        assert!(List::parse("run = []\n[partly]\n[skip]\n\"a.t\" = \"\"\n").is_err());
+        assert!(List::parse("run = [\"a.t\"]\n[partly]\n[skip]\n\"a.t\" = \"x\"\n").is_err());
     }
 }

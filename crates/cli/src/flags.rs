@@ -16,10 +16,9 @@ use crate::{extended, sizes};
 #[command(args_override_self = true, disable_version_flag = true)]
 #[command(after_help = extended::HELP)]
 pub(crate) struct Flags {
-    /// TCP port to listen on; 0 for none, -1 for one that the system chooses
-    #[arg(short = 'p', long, value_name = "NUM", default_value_t = 11211)]
-    #[arg(allow_negative_numbers = true)]
-    port: i32,
+    /// TCP port to listen on; 0 for none, -1 for one that the system chooses (default: 11211)
+    #[arg(short = 'p', long, value_name = "NUM", allow_negative_numbers = true)]
+    port: Option<i32>,
     /// UDP port; only 0 (off) is offered
     #[arg(short = 'U', long, value_name = "NUM", default_value_t = 0)]
     #[arg(allow_negative_numbers = true)]
@@ -224,8 +223,17 @@ impl Flags {
         Ok(())
     }
 
+    /// The TCP port asked for. As with memcached, it follows `-U` when only that is given.
+    fn tcp_port(&self) -> i32 {
+        match (self.port, self.udp_port) {
+            (Some(port), _) => port,
+            (None, 0) => i32::from(Config::PORT),
+            (None, udp_port) => udp_port,
+        }
+    }
+
     fn settle_echoes(&self, config: &mut Config) -> anyhow::Result<()> {
-        config.echoed.tcp_port = self.port;
+        config.echoed.tcp_port = self.tcp_port();
         config.echoed.growth_factor = self.slab_growth_factor;
         config.echoed.chunk_bytes = self.slab_min_size;
         config.echoed.protocol = match self.protocol.as_str() {
@@ -265,7 +273,7 @@ impl Flags {
             });
             return Ok(());
         }
-        let port = match self.port {
+        let port = match self.tcp_port() {
             0 => None,
             -1 => Some(0),
             port => Some(u16::try_from(port).with_context(|| format!("-p {port}"))?),

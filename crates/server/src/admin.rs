@@ -127,6 +127,8 @@ impl Worker {
             (Some(b"automove"), Some(level), _) if number(level).is_some() => {
                 self.ok(slot, noreply);
             }
+            (Some(b"automove"), Some(b"ratio"), Some(_)) => self.ok(slot, noreply),
+            (Some(b"automove"), Some(_), _) => self.refuse(slot, Refusal::BadFormat),
             (Some(b"reassign"), Some(from), Some(to)) => {
                 let classes = number(from).zip(number(to));
                 let text: &[u8] = match classes {

@@ -63,6 +63,8 @@ fn the_default_is_loopback() {
     assert_eq!(addresses, ["127.0.0.1:11211", "[::1]:11211"]);
     assert!(config("-p 0").listen.is_empty());
     assert_eq!(config("-p -1").listen[0].address.port(), 0);
+    assert_eq!(config("-U 11222").listen[0].address.port(), 11222);
+    assert_eq!(config("-U 11222 -p 5").listen[0].address.port(), 5);
     let both = config("-s /tmp/x -a 770");
     assert!(both.listen.is_empty());
     assert_eq!(both.unix.unwrap().mode, 0o770);

@@ -251,8 +251,8 @@ enum Bug {
 }
 
 /// Operations that take effect at one instant between invocation and return, each client one at a
-/// time: 100 ns apart, with up to `spread_ns` before and after. The register's value before the last
-/// change is kept for the bugs to show.
+/// time: 100 ns apart, with up to `spread_ns` before and after. The value before the last change is
+/// kept for the bugs to show.
 fn simulate(seed: u64, clients: u32, spread_ns: u64, bug: Bug) -> (History, bool) {
     let mut random = Random(seed * 2 + 1);
     let (mut register, mut before) = (None, None);

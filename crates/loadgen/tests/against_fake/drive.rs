@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::fake::{self, Lie};
 use curtail_loadgen::{Plan, Popularity, Protocol, Report, Sizes, Workload, measure};
+
+use crate::fake::{self, Lie};
 
 fn plan(target: String, protocol: Protocol) -> Plan {
     Plan {

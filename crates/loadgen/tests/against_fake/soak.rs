@@ -3,9 +3,10 @@
 
 use std::process::ExitCode;
 
-use crate::fake::{self, Lie};
 use clap::Parser;
 use curtail_loadgen::soak::{self, SoakArgs};
+
+use crate::fake::{self, Lie};
 
 /// A command line with nothing but a soak's arguments.
 #[derive(Parser)]

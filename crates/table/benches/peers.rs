@@ -15,11 +15,12 @@ use curtail_table::{
 use measure::{Dice, Report, key, number, option, rate, resident_bytes, timed};
 
 const BATCH: usize = 32;
-const COLUMNS: [&str; 14] = [
+const COLUMNS: [&str; 15] = [
     "fill 1",
     "fill 2",
     "0-75 %",
     "75-95 %",
+    "fill batched",
     "hit 1",
     "hit 2",
     "miss 1",
@@ -37,6 +38,10 @@ trait Peer: Sync {
     fn new(items: usize, slots: usize, hash: SeededHash) -> Self;
     fn insert(&self, key: u64, value: u64);
     fn get(&self, key: u64) -> Option<u64>;
+    /// Inserts a batch, if the table has a way to; `false` if not.
+    fn insert_batch(&self, _pairs: &[(u64, u64)]) -> bool {
+        false
+    }
     /// Sums the values of a batch, so that nothing is optimised away.
     fn get_batch(&self, keys: &[u64; BATCH]) -> u64 {
         keys.iter()
@@ -56,6 +61,13 @@ impl<S: Shape + Sync> Peer for CuckooMap<u64, u64, S> {
     #[inline]
     fn insert(&self, key: u64, value: u64) {
         assert!(CuckooMap::insert(self, key, value).is_ok());
+    }
+    #[inline]
+    fn insert_batch(&self, pairs: &[(u64, u64)]) -> bool {
+        let mut results = [Ok(()); BATCH];
+        self.insert_many(pairs, &mut results);
+        assert!(results.iter().all(Result::is_ok));
+        true
     }
     #[inline]
     fn get(&self, key: u64) -> Option<u64> {
@@ -178,6 +190,7 @@ fn run<P: Peer>(name: &str, plan: Plan, report: &mut Report) {
     let Some(peer) = peer else { return };
     let bytes = resident_bytes().saturating_sub(before) as f64;
     report.add(name, "B/item", bytes / plan.items as f64);
+    fill_batched::<P>(name, plan, report);
     for threads in [1, 2] {
         let column = |what: &str| format!("{what} {threads}");
         report.add(name, &column("hit"), lookups(&peer, plan, threads, 0));
@@ -224,6 +237,29 @@ fn fill<P: Peer>(name: &str, peer: &P, plan: Plan, threads: usize, report: &mut 
         report.add(name, "0-75 %", rate(middle, low));
         report.add(name, "75-95 %", rate(plan.items - middle, high));
     }
+}
+
+/// The whole fill by 2 threads in batches, where there is such a thing.
+fn fill_batched<P: Peer>(name: &str, plan: Plan, report: &mut Report) {
+    let peer = P::new(plan.items as usize, plan.slots, hash());
+    if !peer.insert_batch(&[]) {
+        return;
+    }
+    let time = timed(2, |thread| {
+        let batches = plan.items / BATCH as u64;
+        for batch in (0..batches).skip(thread).step_by(2) {
+            let pairs: [(u64, u64); BATCH] = std::array::from_fn(|i| {
+                let index = batch * BATCH as u64 + i as u64;
+                (key(index), index)
+            });
+            peer.insert_batch(&pairs);
+        }
+    });
+    report.add(
+        name,
+        "fill batched",
+        rate(plan.items / BATCH as u64 * BATCH as u64, time),
+    );
 }
 
 fn lookups<P: Peer>(peer: &P, plan: Plan, threads: usize, offset: u64) -> f64 {

@@ -2,7 +2,7 @@
 //!
 //! Items and inserts are counted in the cache line of the stripe that a writer holds anyway
 //! (`locks.rs`). What remains is rare: displacements, restarts, retries of readers, splits. Those
-//! go to one of a few lines chosen by the key's hash, and are summed when somebody asks (cuckoo
+//! go to one of a few lines that the thread keeps to, and are summed when somebody asks (cuckoo
 //! paper, section 3.3.1, principle P1).
 
 use crate::sync::{AtomicU64, Ordering, OwnLine};
@@ -34,6 +34,24 @@ pub(crate) struct Tallies {
     shards: [OwnLine<[AtomicU64; EVENTS]>; SHARDS],
 }
 
+/// The shard of the calling thread: threads take turns in the order in which they first count.
+fn own_shard() -> usize {
+    #[cfg(loom)]
+    return 0;
+    #[cfg(not(loom))]
+    {
+        use std::cell::Cell;
+        static NEXT: crate::sync::AtomicUsize = crate::sync::AtomicUsize::new(0);
+        thread_local! {
+            static OWN: Cell<usize> = const { Cell::new(usize::MAX) };
+        }
+        if OWN.get() == usize::MAX {
+            OWN.set(NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);
+        }
+        OWN.get()
+    }
+}
+
 /// What a table has done since it was made.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
@@ -60,7 +78,7 @@ pub struct Counters {
 
 impl Tallies {
     #[cold]
-    pub(crate) fn count(&self, hash: u64, event: Event) {
+    pub(crate) fn count(&self, event: Event) {
         let index = match event {
             Event::Path(moves) => moves.min(PATH_MOVES_MAX),
             Event::Restart => PATH_MOVES_MAX + 1,
@@ -71,7 +89,7 @@ impl Tallies {
             Event::Split => PATH_MOVES_MAX + 6,
             Event::Full => PATH_MOVES_MAX + 7,
         };
-        self.shards[hash as usize % SHARDS].0[index].fetch_add(1, Ordering::Relaxed);
+        self.shards[own_shard()].0[index].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn sum(&self, inserts: u64) -> Counters {

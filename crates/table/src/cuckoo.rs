@@ -62,6 +62,8 @@ pub(crate) enum Bug {
     SilentDisplacement,
     /// A split does not change the version of its stripe.
     SilentSplit,
+    /// An update does not change the version of its stripe.
+    UnversionedUpdate,
 }
 
 impl Tuning {
@@ -206,7 +208,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     pub(crate) fn read_again<T>(&self, hash: u64, mut scan: impl FnMut([usize; 2]) -> T) -> T {
         let pair = self.locks.stripes().pair(self.stripes_of(hash));
         for attempt in 1..READ_ATTEMPTS_MAX {
-            self.tallies.count(hash, Event::ReadRetry);
+            self.tallies.count(Event::ReadRetry);
             pause(attempt - 1);
             if let Some(stamp) = pair.stamp() {
                 let result = scan(self.pair(hash));
@@ -215,7 +217,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
                 }
             }
         }
-        self.tallies.count(hash, Event::ReadLocked);
+        self.tallies.count(Event::ReadLocked);
         let _held = self.hold(hash);
         scan(self.pair(hash))
     }
@@ -268,12 +270,12 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
                 Some(Some(held)) => return Ok(held),
                 Some(None) => {
                     restarts += 1;
-                    self.tallies.count(hash, Event::Restart);
+                    self.tallies.count(Event::Restart);
                 }
                 None => {
                     growths += 1;
                     if growths > GROWTH_ROUNDS_MAX || !self.grow_after_failure() {
-                        self.tallies.count(hash, Event::Full);
+                        self.tallies.count(Event::Full);
                         return Err(Full);
                     }
                 }
@@ -286,13 +288,20 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     /// take the hole. `None`: somebody changed the path; what was moved may stay where it is.
     fn execute(&self, hash: u64, path: &[Place]) -> Option<Held<'_, C>> {
         let (&root, moves) = path.split_first()?;
+        if self.tuning.prefetch {
+            for place in moves {
+                let stripes = self.locks.stripes();
+                stripes.prefetch_to_lock(stripes.of_bucket(place.bucket()));
+                self.layout.prefetch(place.bucket());
+            }
+        }
         let key_stripes = self.stripes_of(hash);
         for step in (1..moves.len()).rev() {
             let (from, to) = (moves[step - 1], moves[step]);
             let stripes = [from, to].map(|place| self.locks.stripes().of_bucket(place.bucket()));
             let mut held = Held::pair(&self.locks, stripes);
             if !self.displace(from, to, &mut held) {
-                self.tallies.count(hash, Event::Invalid);
+                self.tallies.count(Event::Invalid);
                 return None;
             }
         }
@@ -306,12 +315,12 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
                 pair.contains(&root.bucket()) && self.displace(root, to, &mut held)
             });
             if !valid {
-                self.tallies.count(hash, Event::Invalid);
+                self.tallies.count(Event::Invalid);
                 return None;
             }
         }
         held.keep(key_stripes);
-        self.tallies.count(hash, Event::Path(moves.len()));
+        self.tallies.count(Event::Path(moves.len()));
         Some(held)
     }
 
@@ -357,7 +366,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     /// With every lock held nobody can invalidate a path (CK-15).
     #[cold]
     pub(crate) fn make_room_alone(&self, hash: u64) -> Option<Held<'_, C>> {
-        self.tallies.count(hash, Event::AllLocked);
+        self.tallies.count(Event::AllLocked);
         let all = AllHeld::new(&self.locks);
         if self.free_slot(self.pair(hash)).is_none() {
             search::find(self, hash, |path| {
@@ -419,12 +428,14 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     /// average half a step that it has not reported, once it has reported at all.
     #[inline]
     pub(crate) fn is_over_target(&self) -> bool {
+        let buckets = self.size().buckets();
+        if buckets >= self.buckets_max.load(Ordering::Relaxed) {
+            return false;
+        }
         let unreported = (self.locks.stripes().count() * PUBLISH_STEP as usize / 2) as u64;
         let reported = self.published.0.load(Ordering::Relaxed);
         let items = reported + unreported.min(reported);
-        let buckets = self.size().buckets();
         items * 1024 > (buckets * L::SLOTS) as u64 * self.tuning.fill_per_1024
-            && buckets < self.buckets_max.load(Ordering::Relaxed)
     }
 
     /// Items; exact when nobody writes.

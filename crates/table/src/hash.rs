@@ -125,6 +125,7 @@ mod tests {
     /// Goal: both halves of the hash spread structured keys evenly. Method: sequences with several
     /// strides, and keys with a few bits set; the fullest of 256 cells must not stand out.
     #[test]
+    #[cfg_attr(miri, ignore = "arithmetic alone, and slow")]
     fn structured_keys_spread() {
         let hash = SeededHash::random();
         for stride_bits in [0, 3, 12, 32, 48] {

@@ -25,7 +25,7 @@ use crate::{
     error::{Full, NoRoom, TableError},
     layout::{Layout, Place},
     locks::{Held, Locks, VersionedSpin},
-    prefetch::prefetch,
+    prefetch::{prefetch, prefetch_to_write},
     region::Region,
     search::Search,
     sync::{AtomicU64, Ordering},
@@ -168,6 +168,17 @@ impl<R: Resolver> Index<R> {
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         self.table.prefetch(hash.0);
+    }
+
+    /// Asks for what a write of `hash` begins with: its locks and both bucket lines, to own them.
+    #[inline]
+    pub fn prefetch_for_write(&self, hash: KeyHash) {
+        for stripe in self.table.stripes_of(hash.0) {
+            self.table.locks.stripes().prefetch_to_lock(stripe);
+        }
+        for bucket in self.table.pair(hash.0) {
+            prefetch_to_write(self.table.layout.line(bucket));
+        }
     }
 
     /// Asks for the items that `hash` may belong to (by their tags): the second stage of a batch.

@@ -22,7 +22,10 @@
 //! stripes. With linear hashing (`cuckoo.rs`) a key's two stripes therefore depend on its hash
 //! alone, not on the table's size: a split happens under the one stripe that both halves share.
 
-use crate::sync::{AtomicU64, Ordering, fence, pause};
+use crate::{
+    prefetch::prefetch_to_write,
+    sync::{AtomicU64, Ordering, fence, pause},
+};
 
 const LOCKED: u64 = 1 << 63;
 
@@ -62,6 +65,12 @@ impl Stripes {
 
     pub(crate) fn bytes(&self) -> usize {
         size_of_val::<[Stripe]>(&self.stripes)
+    }
+
+    /// Asks for a stripe's line, to lock it.
+    #[inline(always)]
+    pub(crate) fn prefetch_to_lock(&self, stripe: usize) {
+        prefetch_to_write(&self.stripes[stripe]);
     }
 
     /// Two stripes, for a read.

@@ -6,7 +6,7 @@
 
 use crate::{
     counters::Counters,
-    cuckoo::{Cuckoo, Tuning},
+    cuckoo::{Bug, Cuckoo, Tuning},
     error::{Full, InsertError, TableError},
     hash::{KeyHasher, SeededHash},
     layout::Place,
@@ -127,7 +127,7 @@ impl<K: Plain, V: Plain, S: Shape, C: Locks, H: KeyHasher<K>> CuckooMap<K, V, S,
     }
 
     #[cfg(all(test, loom))]
-    pub(crate) fn set_bug(&mut self, bug: Option<crate::cuckoo::Bug>) {
+    pub(crate) fn set_bug(&mut self, bug: Option<Bug>) {
         self.table.tuning.bug = bug;
     }
 
@@ -256,15 +256,50 @@ impl<K: Plain, V: Plain, S: Shape, C: Locks, H: KeyHasher<K>> CuckooMap<K, V, S,
     /// If it is there, or if the table is full.
     #[inline]
     pub fn insert(&self, key: K, value: V) -> Result<(), InsertError> {
-        let mut writer = Writer::for_insert(self, &key, self.hash(&key));
+        self.insert_hashed(&key, &value, self.hash(&key))
+    }
+
+    #[inline(always)]
+    fn insert_hashed(&self, key: &K, value: &V, hash: u64) -> Result<(), InsertError> {
+        let mut writer = Writer::for_insert(self, key, hash);
         loop {
             if writer.find().is_some() {
                 return Err(InsertError::Exists);
             }
-            if writer.add(&value) {
+            if writer.add(value) {
                 return Ok(());
             }
             writer = writer.with_room().map_err(|Full| InsertError::Full)?;
+        }
+    }
+
+    /// Adds many keys, in order, as [`insert`](Self::insert) does each; the results go into the
+    /// front of `results`, which is at least as long. The misses of 32 keys at a time overlap.
+    ///
+    /// # Panics
+    /// If `results` is shorter than `pairs`.
+    pub fn insert_many(&self, pairs: &[(K, V)], results: &mut [Result<(), InsertError>]) {
+        assert!(results.len() >= pairs.len(), "a place for every answer");
+        for (pairs, results) in pairs.chunks(BATCH).zip(results.chunks_mut(BATCH)) {
+            let mut hashes = [0; BATCH];
+            for ((key, _), hash) in pairs.iter().zip(&mut hashes) {
+                *hash = self.hash(key);
+                self.prefetch_for_write(*hash);
+            }
+            for (((key, value), result), &hash) in pairs.iter().zip(results).zip(&hashes) {
+                *result = self.insert_hashed(key, value, hash);
+            }
+        }
+    }
+
+    /// Asks for all lines that a write of the key begins with.
+    #[inline(always)]
+    fn prefetch_for_write(&self, hash: u64) {
+        for stripe in self.table.stripes_of(hash) {
+            self.table.locks.stripes().prefetch_to_lock(stripe);
+        }
+        for bucket in self.table.pair(hash) {
+            self.table.layout.prefetch_for_write(bucket);
         }
     }
 
@@ -385,9 +420,7 @@ impl<'a, K: Plain, V: Plain, S: Shape, C: Locks, H: KeyHasher<K>> Writer<'a, K, 
     #[inline(always)]
     fn new(map: &'a CuckooMap<K, V, S, C, H>, key: &K, hash: u64) -> Self {
         // A locked instruction keeps later loads waiting, so the misses must be under way before.
-        for bucket in map.table.pair(hash) {
-            map.table.layout.prefetch_for_write(bucket);
-        }
+        map.prefetch_for_write(hash);
         let whole = map.table.locks.begin();
         let held = map.table.hold(hash);
         let pair = map.table.pair(hash);
@@ -455,6 +488,9 @@ impl<'a, K: Plain, V: Plain, S: Shape, C: Locks, H: KeyHasher<K>> Writer<'a, K, 
     #[inline(always)]
     fn set(&mut self, place: Place, value: &V) {
         self.table.layout.set_value(place, value);
+        if self.table.tuning.planted(Bug::UnversionedUpdate) {
+            return;
+        }
         self.held
             .changed(self.table.locks.stripes().of_bucket(place.bucket()));
     }

@@ -25,3 +25,22 @@ pub(crate) fn prefetch<T>(target: &T) {
     #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri, loom))]
     let _ = target;
 }
+
+/// Asks for the cache line that holds `target`, to write it: nobody else may keep a copy. A line
+/// that another core wrote last then arrives while this one still has other things to do, and is
+/// not asked for twice, first to read it and then to own it.
+#[inline(always)]
+pub(crate) fn prefetch_to_write<T>(target: &T) {
+    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+    {
+        let address = std::ptr::from_ref(target);
+        // SAFETY: `prefetchw` has no effect but on the cache, whatever the address; processors
+        // that do not have it take it for a no-op.
+        unsafe {
+            std::arch::asm!("prefetchw [{0}]", in(reg) address,
+                options(nostack, preserves_flags, readonly));
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
+    prefetch(target);
+}

@@ -71,7 +71,7 @@ const ITEMS: u64 = if cfg!(miri) { 150 } else { 20_000 };
 /// look everything up now and then, and compare the size with the items.
 #[test]
 fn grows_in_place_and_stays_near_its_target() {
-    let index = index(8, 1 << 20, ITEMS as usize + 1, 0.92);
+    let index = index(8, 2 * ITEMS as usize, ITEMS as usize + 1, 0.92);
     for number in 1..=ITEMS {
         insert(&index, mix(number), reference(number)).unwrap();
         if number.is_power_of_two() || number == ITEMS {
@@ -120,7 +120,7 @@ fn a_fixed_table_fills_up_and_refuses() {
 /// among many.
 #[test]
 fn marks_count_and_travel() {
-    let index = index(64, 1 << 16, ITEMS as usize + 3, 0.92);
+    let index = index(64, 2 * ITEMS as usize, ITEMS as usize + 3, 0.92);
     let (hash, first, second) = (mix(1), reference(1), reference(ITEMS + 1));
     insert(&index, hash, first).unwrap();
     for before in 0..20 {
@@ -142,7 +142,7 @@ fn marks_count_and_travel() {
 #[test]
 fn agrees_with_a_model() {
     let keys = if cfg!(miri) { 40 } else { 3000 };
-    let index = index(8, 1 << 16, 2 * keys as usize + 2, 0.92);
+    let index = index(8, 2 * keys as usize + 64, 2 * keys as usize + 2, 0.92);
     let mut model: HashMap<u64, Reference> = HashMap::new();
     for turn in 0..keys * 20 {
         let random = mix(turn ^ 0x5eed_0000).0;
@@ -182,9 +182,9 @@ fn residents_are_never_missed() {
     let (residents, items) = if cfg!(miri) {
         (20, 120)
     } else {
-        (2000, 60_000)
+        (2000, 25_000)
     };
-    let index = Arc::new(index(64, 1 << 17, items as usize + 1, 0.95));
+    let index = Arc::new(index(64, 2 * items as usize, items as usize + 1, 0.95));
     for number in 1..=residents {
         insert(&index, mix(number), reference(number)).unwrap();
     }

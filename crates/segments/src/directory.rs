@@ -74,6 +74,18 @@ impl Directory {
         self.lists[queue].count += 1;
     }
 
+    pub(crate) fn push_first(&mut self, queue: usize, id: u32) {
+        let next = self.lists[queue].first;
+        self.links[id as usize] = Link { next, previous: 0 };
+        if next == 0 {
+            self.lists[queue].last = id;
+        } else {
+            self.links[next as usize].previous = id;
+        }
+        self.lists[queue].first = id;
+        self.lists[queue].count += 1;
+    }
+
     pub(crate) fn remove(&mut self, queue: usize, id: u32) {
         let Link { next, previous } = std::mem::take(&mut self.links[id as usize]);
         if previous == 0 {

@@ -56,10 +56,14 @@ pub struct Header {
     pub(crate) generation: AtomicU32,
     /// Which of the store's queues the segment belongs to.
     pub(crate) queue: AtomicU32,
-    /// Of a whole piece or a drain: the hash of the owning item's key.
+    /// Of a whole piece: the hash of the owning item's key.
     pub(crate) owner_hash: AtomicU64,
     /// Of a whole piece: the reference of the owning item's head.
     pub(crate) owner: AtomicU64,
+    /// When the segment was opened, among all segments.
+    pub(crate) order: AtomicU64,
+    /// What the store's clock for the queue said then.
+    pub(crate) clock: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Header>() == 64 || cfg!(loom));

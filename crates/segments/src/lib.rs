@@ -84,6 +84,35 @@ pub enum NoRoom {
     Full(usize),
 }
 
+/// Words that cost memory only where they were written to: for tables whose size is not known when
+/// they are made.
+#[derive(Debug)]
+pub struct Reserve {
+    region: Region,
+}
+
+impl Reserve {
+    /// Reserves address space for so many words, all zero.
+    ///
+    /// # Errors
+    /// What the operating system says when it gives none.
+    pub fn new(words: usize) -> io::Result<Self> {
+        let region = Region::new(words.max(1), false)?;
+        Ok(Self { region })
+    }
+
+    /// All of them.
+    #[inline]
+    pub fn words(&self) -> &[AtomicU64] {
+        self.region.words()
+    }
+
+    /// Makes all words zero again and gives their memory back.
+    pub fn clear(&self) {
+        self.region.release(0, self.region.words().len());
+    }
+}
+
 /// Words of 8 bytes in a segment of the greatest size.
 const SEGMENT_BYTES_MAX: usize = 1 << 20;
 
@@ -336,6 +365,21 @@ impl Segments {
         self.enqueue(id, queue);
     }
 
+    /// Ends allocations in an open segment and puts it before all others of `queue`.
+    pub fn seal_first(&self, id: SegmentId, queue: usize) {
+        let header = self.header(id);
+        header.seal();
+        let mut directory = lock(&self.directory);
+        header.queue.store(queue as u32, Ordering::Relaxed);
+        directory.push_first(queue, id.0);
+        header.set_state(State::Sealed);
+    }
+
+    /// The oldest segment of `queue`.
+    pub fn oldest(&self, queue: usize) -> Option<SegmentId> {
+        lock(&self.directory).iter(queue).next().map(SegmentId)
+    }
+
     /// Appends a segment that was drained only in part, or restored, to `queue`.
     pub fn enqueue(&self, id: SegmentId, queue: usize) {
         let header = self.header(id);
@@ -442,6 +486,21 @@ impl Segments {
         self.header(id).generation.load(Ordering::Relaxed)
     }
 
+    /// When the segment was opened: its place among all, and the clock of its queue.
+    #[inline]
+    pub fn opened(&self, id: SegmentId) -> (u64, u64) {
+        let header = self.header(id);
+        let order = header.order.load(Ordering::Relaxed);
+        (order, header.clock.load(Ordering::Relaxed))
+    }
+
+    /// Notes when a segment was opened.
+    pub fn set_opened(&self, id: SegmentId, order: u64, clock: u64) {
+        let header = self.header(id);
+        header.order.store(order, Ordering::Relaxed);
+        header.clock.store(clock, Ordering::Relaxed);
+    }
+
     /// Who owns a whole piece: the hash of the key and the reference of the head (0 for nobody).
     pub fn owner(&self, id: SegmentId) -> (u64, u64) {
         let header = self.header(id);
@@ -474,8 +533,9 @@ impl Segments {
     }
 
     /// Sets the notes of a restored segment.
-    pub fn restore_notes(&self, id: SegmentId, generation: u32, expiry_max: u32) {
+    pub fn restore_notes(&self, id: SegmentId, queue: usize, generation: u32, expiry_max: u32) {
         let header = self.header(id);
+        header.queue.store(queue as u32, Ordering::Relaxed);
         header.generation.store(generation, Ordering::Relaxed);
         header.expiry_max.store(expiry_max, Ordering::Relaxed);
     }

@@ -22,7 +22,7 @@ fn main() {
             .unwrap_or(default)
     };
     let items = number(10_000_000) as u64;
-    let memory_mib = number((items as usize * 77) >> 20);
+    let memory_mib = number((items as usize * 80) >> 20);
     let before = resident_bytes();
     let store = match Store::new(StoreConfig {
         memory_bytes_max: memory_mib << 20,

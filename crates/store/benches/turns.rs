@@ -52,7 +52,7 @@ fn main() {
 
 /// The times of all turns of the three phases.
 fn run(items: u64) -> [Vec<u64>; 3] {
-    let memory_mib = (items as usize * 77) >> 20;
+    let memory_mib = (items as usize * 80) >> 20;
     let config = StoreConfig {
         memory_bytes_max: memory_mib << 20,
         hash_seed: HashSeed([0x1234, 0x5678]),

@@ -194,6 +194,7 @@ impl Store {
             }
             item.set_word(0, cas.0);
             locked.changed();
+            self.mark_hit(locked, found);
             writer.count(Count::InPlace);
             return Ok(found);
         }

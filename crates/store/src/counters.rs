@@ -147,6 +147,19 @@ impl Ledger {
         Cas(writers.iter().map(of).max().unwrap_or(0))
     }
 
+    /// Items that are there now.
+    pub(crate) fn items_now(&self) -> usize {
+        let writers = lock(&self.writers);
+        let sum = |count: Count| -> u64 {
+            let of = |writer: &Arc<WriterCounters>| {
+                writer.counts[count as usize].load(Ordering::Relaxed)
+            };
+            writers.iter().map(of).sum()
+        };
+        let removed = sum(Count::ItemsRemoved);
+        sum(Count::ItemsAdded).saturating_sub(removed) as usize
+    }
+
     pub(crate) fn reset(&self) {
         let mut sums = self.sums();
         sums[..NEVER_RESET].fill(0);

@@ -88,9 +88,20 @@ impl Store {
     /// Tells eviction, and now and then the item itself, that it was read.
     #[inline]
     fn note_access(&self, now: Now, hash: KeyHash, reference: Reference, meta: Meta) {
-        self.index.mark(hash, reference);
+        self.note_hit(hash, reference);
         if !meta.fetched() || meta.idle_seconds(now) >= ACCESS_NOTE_SECONDS {
             self.write_access(now, hash, reference);
+        }
+    }
+
+    /// Raises the mark that eviction looks at. A hot item's has come to its end, and then nothing is
+    /// written; of two threads at once one may be lost.
+    #[inline]
+    fn note_hit(&self, hash: KeyHash, reference: Reference) {
+        if let Some(mark) = self.index.mark_of(hash, reference) {
+            for _ in mark..self.mark_after_hit(reference.get(), mark) {
+                self.index.mark(hash, reference);
+            }
         }
     }
 
@@ -189,8 +200,7 @@ impl Store {
         let mut changed = meta.with_won(meta.won() || won);
         if !get.quiet_access {
             changed = changed.with_fetched().with_access(now);
-            let mark = locked.mark(found.position);
-            locked.set_mark(found.position, mark.saturating_add(1));
+            self.mark_hit(locked, found);
         }
         item.set_meta(changed);
         if won {

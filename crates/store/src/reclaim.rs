@@ -22,7 +22,7 @@ use curtail_types::{KeyHash, Now};
 use crate::{
     Store, Writer,
     counters::Count,
-    eviction::{self, Fate, Queue},
+    eviction::{self, Fate, Queue, Scans},
     item::{Kind, Meta},
     large::{copy_head, give_up, owner_of_tail},
     room::{NoSegment, RESERVE},
@@ -63,6 +63,7 @@ pub(crate) struct Reclaim {
     drains: [Mutex<Option<Drain>>; DRAINS],
     scan: Mutex<Scan>,
     sparse_cursor: AtomicUsize,
+    scans: Mutex<Scans>,
     /// Whether the last segment chosen was a sparse one.
     was_gathered: AtomicBool,
     /// Below this many available segments, more are made.
@@ -87,6 +88,10 @@ struct Drain {
     purpose: Purpose,
     offset: usize,
     end: usize,
+    /// Words of items that were moved elsewhere.
+    kept_words: usize,
+    /// Whether at least half must go, whatever was read.
+    must_give: bool,
 }
 
 /// A walk over all headers, a few at a time.
@@ -145,6 +150,8 @@ impl Store {
                 .segments_allowed
                 .store(allowed, Ordering::Relaxed);
             self.segments().set_resident_max(allowed);
+            let bytes = allowed * self.segments().segment_bytes();
+            self.room.eviction.set_item_bytes(bytes as u64);
             let low_water = RESERVE + (allowed / 128).clamp(2, 64);
             self.reclaim.low_water.store(low_water, Ordering::Relaxed);
         }
@@ -236,6 +243,10 @@ impl Store {
             Walked::Partly(items) => Progress::Worked(items),
             Walked::Whole(items) => {
                 self.segments().retire(drain.id);
+                if drain.purpose == Purpose::Evict && drain.queue == Queue::Main {
+                    let words = self.segments().segment_words();
+                    lock(&self.reclaim.scans).note(words, drain.kept_words);
+                }
                 *slot = None;
                 Progress::Worked(items)
             }
@@ -282,21 +293,33 @@ impl Store {
         if !self.config().evict {
             return None;
         }
+        self.choose_victim()
+    }
+
+    /// The next segment that the policy gives up.
+    fn choose_victim(&self) -> Option<Drain> {
+        let policy = &self.room.eviction;
         let (small, main) = (
-            self.segments().queued(Queue::Small as usize),
-            self.segments().queued(Queue::Main as usize),
+            self.room.queue_bytes(Queue::Small),
+            self.room.queue_bytes(Queue::Main),
         );
-        let first = eviction::victim_queue(small, main);
+        let first = policy.victim_queue(small, main);
         let second = match first {
             Queue::Small => Queue::Main,
             Queue::Main => Queue::Small,
         };
+        self.room.seal_if_oldest(first);
         let oldest = |queue: Queue| {
             self.segments()
                 .take_oldest(queue as usize, OLDEST_LOOK_MAX, |_| true)
         };
         let id = oldest(first).or_else(|| oldest(second))?;
-        Some(self.drain_of(id, Purpose::Evict))
+        let mut drain = self.drain_of(id, Purpose::Evict);
+        let (_, clock) = self.segments().opened(id);
+        policy.evicting(drain.queue, clock, self.ledger.items_now());
+        self.follow_budget();
+        drain.must_give = drain.queue == Queue::Main && lock(&self.reclaim.scans).must_give();
+        Some(drain)
     }
 
     /// Begins a drain if there is a free place for one, else puts the segment back.
@@ -319,6 +342,8 @@ impl Store {
             purpose,
             offset: 0,
             end: self.segments().filled_words(id),
+            kept_words: 0,
+            must_give: false,
         }
     }
 
@@ -431,7 +456,7 @@ impl Store {
         &self,
         writer: &mut Writer,
         now: Now,
-        drain: &Drain,
+        drain: &mut Drain,
         hash: KeyHash,
     ) -> Result<(), NoSegment> {
         let here = self.segments().start(drain.id) + drain.offset as u64;
@@ -459,6 +484,11 @@ impl Store {
         }
         let mark = locked.mark(position);
         let fate = match drain.purpose {
+            Purpose::Evict
+                if drain.must_give && !eviction::may_keep(mark, drain.offset, drain.kept_words) =>
+            {
+                Fate::Drop
+            }
             Purpose::Evict => eviction::fate(drain.queue, mark),
             Purpose::Compact => Fate::Keep {
                 queue: drain.queue,
@@ -466,15 +496,14 @@ impl Store {
             },
         };
         match fate {
-            Fate::Drop { ghost } => {
+            Fate::Drop => {
                 self.evict(writer, &mut locked, found);
-                if ghost {
-                    self.ghosts.insert(hash);
-                }
+                self.room.eviction.dropped(drain.queue, hash);
                 Ok(())
             }
             Fate::Keep { queue, mark } => {
                 let tail = is_tail.then_some(here);
+                drain.kept_words += found.meta.words();
                 let moved = self.relocate(writer, now, &mut locked, found, queue, mark, tail);
                 match (moved, drain.purpose) {
                     (Err(NoSegment), Purpose::Evict) => {
@@ -543,7 +572,9 @@ impl Store {
             // Its segment may be drained from now on; that drain waits for the key's lock.
             self.segments().finish(allocation);
         }
+        self.count_wholes(found.reference, found.meta, -1);
         self.copy_item(found.reference, new.reference(), found.meta, exchange);
+        self.count_wholes(new.reference(), found.meta, 1);
         if let Some(handle) = Reference::new(new.reference()) {
             locked.replace(found.position, handle);
             locked.set_mark(found.position, mark);

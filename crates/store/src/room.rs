@@ -8,8 +8,8 @@ use curtail_segments::{Allocation, NoRoom, SegmentId, Segments, State};
 use curtail_types::{Expiry, Now};
 
 use crate::{
-    eviction::Queue,
-    sync::{Arc, AtomicBool, AtomicU32, Mutex, Ordering, lock},
+    eviction::{Eviction, Queue},
+    sync::{Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, lock},
     ttl::{TtlBuckets, expiry_note},
 };
 
@@ -30,6 +30,11 @@ pub(crate) struct Room {
     open: Box<[AtomicU32]>,
     opening: Mutex<()>,
     generation: AtomicU32,
+    pub(crate) eviction: Eviction,
+    /// Segments opened so far.
+    opened: AtomicU64,
+    /// Whole segments that belong to large values of each queue.
+    wholes: [AtomicI64; 2],
     /// Whether there may be segments of an older generation.
     flushed_some: AtomicBool,
     /// When the last flush was, in Unix seconds.
@@ -46,7 +51,12 @@ pub(crate) const RESERVE: usize = 3;
 const OPEN_SHARE: usize = 8;
 
 impl Room {
-    pub(crate) fn new(segments: Arc<Segments>, segments_now: usize, writers: usize) -> Self {
+    pub(crate) fn new(
+        segments: Arc<Segments>,
+        eviction: Eviction,
+        segments_now: usize,
+        writers: usize,
+    ) -> Self {
         let ttl = TtlBuckets::for_segments(segments_now);
         let groups = (segments_now / OPEN_SHARE / (2 * ttl.count)).clamp(1, writers.clamp(1, 64));
         Self {
@@ -58,6 +68,9 @@ impl Room {
                 .collect(),
             opening: Mutex::new(()),
             generation: AtomicU32::new(1),
+            eviction,
+            opened: AtomicU64::new(0),
+            wholes: [const { AtomicI64::new(0) }; 2],
             flushed_some: AtomicBool::new(false),
             flushed_seconds: AtomicU32::new(0),
         }
@@ -139,12 +152,60 @@ impl Room {
             .segments
             .open(slot.0, queue, generation, reserve)
             .ok_or(NoSegment)?;
+        self.note_opened(id, Queue::from_index(queue));
         // Release: pairs with the Acquire in `allocate`: the header is ready.
         place.store(id.get(), Ordering::Release);
         if let Some(old) = self.segments.segment(old) {
             self.segments.seal(old, queue);
         }
         Ok(())
+    }
+
+    /// Notes when a segment was opened (or restored), for the policy.
+    pub(crate) fn note_opened(&self, id: SegmentId, queue: Queue) {
+        let order = self.opened.fetch_add(1, Ordering::Relaxed);
+        self.segments
+            .set_opened(id, order, self.eviction.clock(queue));
+    }
+
+    /// Seals the open segment of `queue` that was opened before all sealed ones, if there is one:
+    /// a queue is in the order of opening, and a segment that nobody fills must not stay for ever.
+    pub(crate) fn seal_if_oldest(&self, queue: Queue) {
+        let _opening = lock(&self.opening);
+        let oldest = self.segments.oldest(queue as usize);
+        let sealed = oldest.map_or(u64::MAX, |id| self.segments.opened(id).0);
+        let open = (0..self.open.len())
+            .filter(|&index| self.queue_of(Slot(index as u16)) == queue as usize)
+            .filter_map(|index| {
+                let id = self
+                    .segments
+                    .segment(self.open[index].load(Ordering::Relaxed))?;
+                (self.segments.filled_words(id) > 0).then_some((
+                    self.segments.opened(id).0,
+                    index,
+                    id,
+                ))
+            })
+            .min_by_key(|&(order, ..)| order);
+        if let Some((order, index, id)) = open
+            && order < sealed
+        {
+            // Release: pairs with the Acquire in `allocate`.
+            self.open[index].store(0, Ordering::Release);
+            self.segments.seal_first(id, queue as usize);
+        }
+    }
+
+    /// Counts whole segments of a large value in or out of a queue.
+    pub(crate) fn count_wholes(&self, queue: Queue, wholes: i64) {
+        self.wholes[queue as usize].fetch_add(wholes, Ordering::Relaxed);
+    }
+
+    /// The bytes of a queue: its sealed segments, and the whole segments of its large values.
+    pub(crate) fn queue_bytes(&self, queue: Queue) -> u64 {
+        let wholes = self.wholes[queue as usize].load(Ordering::Relaxed).max(0) as u64;
+        let sealed = self.segments.queued(queue as usize) as u64;
+        (sealed + wholes) * self.segments.segment_bytes() as u64
     }
 
     /// Seals open segments that hold something, so that they can be evicted; returns how many.

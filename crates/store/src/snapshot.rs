@@ -224,7 +224,7 @@ impl Store {
             .restore(record.id, record.words, record.is_whole)
             .ok_or(StoreError::Mismatch("a segment lies beyond the memory"))?;
         let segments = self.segments();
-        segments.restore_notes(id, record.generation, record.expiry_max);
+        segments.restore_notes(id, record.queue, record.generation, record.expiry_max);
         if record.is_whole {
             segments.set_owner(id, record.owner_hash, record.owner);
         }
@@ -255,6 +255,7 @@ impl Store {
         records.sort_unstable_by_key(|record| record.place);
         for record in records.iter().filter(|record| !record.is_whole) {
             if let Some(id) = self.segments().segment(record.id) {
+                self.room.note_opened(id, Queue::from_index(record.queue));
                 self.segments().enqueue(id, record.queue);
             }
         }
@@ -309,6 +310,7 @@ impl Store {
                 "its index does not fit the memory limit",
             ));
         }
+        self.count_wholes(reference, meta, 1);
         writer.count(Count::ItemsAdded);
         let bytes = self.footprint_words(reference, meta) * 8;
         writer.counters.add(Count::BytesAdded, bytes as u64);

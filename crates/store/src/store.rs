@@ -11,8 +11,7 @@ use curtail_types::{Cas, Exptime, HashSeed, HybridClock, Key, KeyHash, Now, Writ
 use crate::{
     MemoryReport, StoreConfig, StoreCounters, StoreError,
     counters::{Count, Ledger, WriterCounters},
-    eviction::{self, Queue},
-    ghost::Ghosts,
+    eviction::{self, Eviction, MARK_ENOUGH, Queue},
     item::{Extension, Item, Kind, Meta},
     large::Value,
     reclaim::Reclaim,
@@ -27,7 +26,6 @@ pub struct Store {
     pub(crate) index: Index<Items>,
     pub(crate) room: Room,
     pub(crate) gate: Arc<LeaseGate>,
-    pub(crate) ghosts: Ghosts,
     pub(crate) reclaim: Reclaim,
     pub(crate) ledger: Ledger,
     limit: AtomicUsize,
@@ -159,8 +157,8 @@ const ITEM_BYTES_LIMIT: usize = 128 << 20;
 /// How far the limit may be raised later: address space is taken for that.
 const GROWTH_MAX: usize = 8;
 
-/// The ghost table's share of the limit.
-const GHOST_SHARE: usize = 128;
+/// Few items take less: address space for ghosts is taken accordingly.
+const ITEM_BYTES_LEAST: usize = 40;
 
 /// The index may take this share of the limit.
 const INDEX_SHARE: usize = 3;
@@ -215,13 +213,16 @@ impl Store {
             items,
         )
         .map_err(index_error)?;
-        let room = Room::new(segments, segments_now, config.writers_max);
-        let ghost_bytes = if config.evict { limit / GHOST_SHARE } else { 0 };
+        let ghosts_max = match config.evict {
+            true => limit * GROWTH_MAX / ITEM_BYTES_LEAST,
+            false => 0,
+        };
+        let eviction = Eviction::new(segment_bytes, ghosts_max).map_err(StoreError::Memory)?;
+        let room = Room::new(segments, eviction, segments_now, config.writers_max);
         let store = Self {
             index,
             room,
             gate: Arc::new(LeaseGate::default()),
-            ghosts: Ghosts::new(ghost_bytes),
             reclaim: Reclaim::default(),
             ledger: Ledger::default(),
             limit: AtomicUsize::new(limit),
@@ -388,6 +389,7 @@ impl Store {
         let bytes = self.footprint_words(reference, meta) * 8;
         writer.counters.add(Count::BytesRemoved, bytes as u64);
         if meta.kind() == Kind::Head {
+            self.count_wholes(reference, meta, -1);
             self.bury_pieces(Value::of(reference, item, meta));
         }
         self.bury_words(reference, meta);
@@ -446,6 +448,7 @@ impl Store {
                 locked.insert(handle)?;
             }
         }
+        self.count_wholes(reference, meta, 1);
         writer.count(Count::ItemsAdded);
         let bytes = self.footprint_words(reference, meta) * 8;
         writer.counters.add(Count::BytesAdded, bytes as u64);
@@ -453,10 +456,50 @@ impl Store {
     }
 
     /// The queue for a new item of `hash`: that of the item it replaces, or as the policy says.
-    pub(crate) fn queue_for(&self, old: Option<Found>, hash: KeyHash) -> Queue {
-        match old.and_then(|old| self.segments().segment_of(old.reference)) {
+    pub(crate) fn queue_for(&self, old: Option<Found>, hash: KeyHash, bytes: usize) -> Queue {
+        match old {
+            Some(old) => self.queue_of(old.reference),
+            None => self.room.eviction.admit(hash, bytes as u64),
+        }
+    }
+
+    /// The queue that an item is in.
+    pub(crate) fn queue_of(&self, reference: u64) -> Queue {
+        match self.segments().segment_of(reference) {
             Some(id) => Queue::from_index(self.segments().queue(id)),
-            None => eviction::admit(self.ghosts.take(hash)),
+            None => Queue::Small,
+        }
+    }
+
+    /// The mark of an item after a hit.
+    #[inline]
+    pub(crate) fn mark_after_hit(&self, reference: u64, mark: u8) -> u8 {
+        match self.segments().segment_of(reference) {
+            Some(id) if mark < MARK_ENOUGH => {
+                let queue = Queue::from_index(self.segments().queue(id));
+                let (_, clock) = self.segments().opened(id);
+                self.room.eviction.hit(queue, clock, mark)
+            }
+            _ => mark,
+        }
+    }
+
+    /// Notes a hit on a locked item.
+    pub(crate) fn mark_hit(&self, locked: &mut Locked<'_, Items>, found: Found) {
+        let mark = locked.mark(found.position);
+        if mark < MARK_ENOUGH {
+            let reference = locked.reference(found.position).get();
+            locked.set_mark(found.position, self.mark_after_hit(reference, mark));
+        }
+    }
+
+    /// Counts the whole segments of a large item in (`1`) or out (`-1`) of its queue.
+    pub(crate) fn count_wholes(&self, reference: u64, meta: Meta, sign: i64) {
+        if meta.kind() == Kind::Head {
+            let value = Value::of(reference, self.item(reference), meta);
+            let wholes = value.pieces().filter(|(_, is_tail)| !is_tail).count() as i64;
+            self.room
+                .count_wholes(self.queue_of(reference), sign * wholes);
         }
     }
 
@@ -491,8 +534,15 @@ impl Store {
     pub(crate) fn segments_allowed(&self) -> usize {
         let limit = self.limit.load(Ordering::Relaxed);
         let accounted = self.accounted.load(Ordering::Relaxed).max(0) as usize;
-        let others =
-            self.index.memory_bytes() + self.ghosts.memory_bytes() + accounted + self.fixed_bytes();
+        // The ghosts' room is kept from the start, so that eviction does not begin by needing it.
+        let ghosts = match self.config.evict {
+            true => eviction::ghost_bytes(self.ledger.items_now()),
+            false => 0,
+        };
+        let others = self.index.memory_bytes()
+            + ghosts.max(self.room.eviction.memory_bytes())
+            + accounted
+            + self.fixed_bytes();
         let segments = limit.saturating_sub(others) / self.segments().segment_bytes();
         segments.saturating_sub(1).max(SEGMENTS_MIN)
     }
@@ -525,7 +575,7 @@ impl Store {
             live: counters.item_bytes_now,
             free: free as u64 * segment_bytes,
             leased: self.gate.pinned() as u64,
-            ghost: self.ghosts.memory_bytes() as u64,
+            ghost: self.room.eviction.memory_bytes() as u64,
             accounted: self.accounted.load(Ordering::Relaxed).max(0) as u64,
             fixed: self.fixed_bytes() as u64,
             segment_bytes,

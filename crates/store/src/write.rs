@@ -284,6 +284,7 @@ impl Store {
             self.item(old.reference)
                 .write(fresh.cas, meta, fresh.extension, key.bytes(), value);
             locked.changed();
+            self.mark_hit(locked, old);
             writer.count(Count::InPlace);
             return Ok(old.reference);
         }
@@ -291,7 +292,7 @@ impl Store {
             return Err(Need::Slot);
         }
         let expiry = fresh.extension.expiry;
-        let queue = self.queue_for(old, hash);
+        let queue = self.queue_for(old, hash, meta.words() * 8);
         let slot = self.room.slot(writer.group(), queue, expiry, now);
         let allocation = self
             .room
@@ -503,7 +504,7 @@ impl Store {
         }
         let plan = Plan::new(key, value_bytes, self.segments());
         let expiry = set.exptime.expiry(now);
-        let queue = self.queue_for(None, hash);
+        let queue = self.queue_for(None, hash, value_bytes);
         for _ in 0..ATTEMPTS_MAX {
             if let Ok(chain) = self.allocate_chain(writer, now, &plan, expiry, queue) {
                 return Ok(Reservation::new(chain, key, hash, *set));

@@ -94,8 +94,8 @@ impl Store {
         }
     }
 
-    /// Raises the mark that eviction looks at. A hot item's has come to its end, and then nothing is
-    /// written; of two threads at once one may be lost.
+    /// Raises the mark that eviction looks at. A hot item's has come to its end, and then nothing
+    /// is written; of two threads at once one may be lost.
     #[inline]
     fn note_hit(&self, hash: KeyHash, reference: Reference) {
         if let Some(mark) = self.index.mark_of(hash, reference) {

@@ -96,6 +96,10 @@ fn collect_one<'a>(
     if connection.closing {
         return Turn::Close;
     }
+    if connection.errand.is_some() {
+        connection.go_on(kit);
+        return Turn::Done;
+    }
     if connection.body.is_some() && !receive_body(connection, kit) {
         return if connection.closing {
             Turn::Close
@@ -243,6 +247,9 @@ fn decode<'a>(
             note_commands(connection, decoded, kit);
             return;
         }
+        if begins_errand(&work) {
+            break;
+        }
     }
     if !input.is_empty() {
         kit.counts.add(Count::ConnYields, 1);
@@ -267,6 +274,11 @@ fn ends_decoding(work: &Work<'_>) -> bool {
             | Work::Malformed { close: true, .. }
             | Work::Request(Request::Admin(Admin::Quit))
     )
+}
+
+/// Whether what follows has to wait for something that takes more than this turn.
+fn begins_errand(work: &Work<'_>) -> bool {
+    matches!(work, Work::Request(Request::Admin(Admin::LruCrawler(_))))
 }
 
 #[inline]

@@ -27,6 +27,8 @@ pub(crate) struct Kit {
     pub(crate) scratch: KeyScratch,
     /// Whether `stats detail` counts in this turn.
     pub(crate) detail: bool,
+    /// Buckets of the index that dumps may still look at in this turn.
+    pub(crate) dump_buckets: usize,
     /// A large value could not be leased in this turn: slow readers hold too much.
     pub(crate) lease_refused: bool,
 }

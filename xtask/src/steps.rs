@@ -58,7 +58,11 @@ const STEPS: &[Step] = &[
         "every interleaving of the publication protocols",
         build::loom,
     ),
-    quick("fuzz", "every fuzz target on its fixed seed", build::fuzz),
+    quick(
+        "fuzz",
+        "every fuzz target compiles (its properties run in `test`)",
+        build::fuzz,
+    ),
     quick(
         "doc",
         "the documentation builds without a warning",

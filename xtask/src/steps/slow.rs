@@ -80,7 +80,8 @@ pub(super) fn fuzz(workspace: &Workspace, log: &Log) -> Result<Outcome> {
             .env_remove("CARGO")
             .env_remove("RUSTC");
         let finished = log.finish(&mut run)?;
-        if finished.status.success() {
+        // The canary has a bug: a fuzzer that does not find it finds nothing.
+        if finished.status.success() != (target == "canary") {
             tally += Tally::ONE_PASSED;
         } else {
             tally += Tally::ONE_FAILED;

@@ -7,6 +7,7 @@
 mod change;
 mod config;
 mod counters;
+mod evicted;
 mod eviction;
 mod ghost;
 mod item;
@@ -25,6 +26,7 @@ mod write;
 
 pub use config::{StoreConfig, StoreError};
 pub use counters::{MemoryReport, StoreCounters};
+pub use evicted::Evicted;
 pub use reservation::Reservation;
 pub use store::{Store, Writer};
 pub use view::{ItemView, ValueLease};

@@ -497,7 +497,7 @@ impl Store {
         };
         match fate {
             Fate::Drop => {
-                self.evict(writer, &mut locked, found);
+                self.evict(writer, now, &mut locked, found);
                 self.room.eviction.dropped(drain.queue, hash);
                 Ok(())
             }
@@ -507,7 +507,7 @@ impl Store {
                 let moved = self.relocate(writer, now, &mut locked, found, queue, mark, tail);
                 match (moved, drain.purpose) {
                     (Err(NoSegment), Purpose::Evict) => {
-                        self.evict(writer, &mut locked, found);
+                        self.evict(writer, now, &mut locked, found);
                         Ok(())
                     }
                     (moved, _) => moved,
@@ -516,7 +516,8 @@ impl Store {
         }
     }
 
-    fn evict(&self, writer: &Writer, locked: &mut Locked<'_, Items>, found: Found) {
+    fn evict(&self, writer: &mut Writer, now: Now, locked: &mut Locked<'_, Items>, found: Found) {
+        self.note_evicted(writer, now, &found);
         writer.count(Count::Evictions);
         if !found.meta.fetched() {
             writer.count(Count::EvictedUnfetched);

@@ -11,6 +11,7 @@ use curtail_types::{Cas, Exptime, HashSeed, HybridClock, Key, KeyHash, Now, Writ
 use crate::{
     MemoryReport, StoreConfig, StoreCounters, StoreError,
     counters::{Count, Ledger, WriterCounters},
+    evicted::EvictionRecord,
     eviction::{self, Eviction, MARK_ENOUGH, Queue},
     item::{Extension, Item, Kind, Meta},
     large::Value,
@@ -40,6 +41,7 @@ pub struct Writer {
     id: WriterId,
     clock: HybridClock,
     pub(crate) counters: Arc<WriterCounters>,
+    pub(crate) evicted: EvictionRecord,
 }
 
 impl Writer {
@@ -245,6 +247,7 @@ impl Store {
             id,
             clock: HybridClock::new(id, self.config.cas_floor.max(self.ledger.last_cas())),
             counters: self.ledger.register(),
+            evicted: EvictionRecord::default(),
         }
     }
 

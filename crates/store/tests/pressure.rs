@@ -359,3 +359,33 @@ fn resident_memory_stays_within_the_limit() {
     assert!(bench.store.counters().evictions > 0);
     assert_eq!(bench.store.counters().no_memory, 0);
 }
+
+/// Goal: who asks for it learns of every eviction, and nothing is noted otherwise. Method: write
+/// four times what fits and compare what was noted with the counter.
+#[test]
+fn evictions_are_noted_while_somebody_wants_them() {
+    let mut bench = Bench::new(8, true);
+    let mut noted = Vec::new();
+    let mut fill = |bench: &mut Bench, on: bool| {
+        let before = bench.store.counters().evictions;
+        bench.writer.note_evicted(on);
+        let mut left_out = 0;
+        for number in 0..4000_u64 {
+            bench.set(&format!("key{number}"), &value_for(number, 8000), 60);
+            bench.maintain(1);
+            left_out += bench.writer.drain_evicted(|evicted| noted.push(evicted));
+        }
+        let evicted = bench.store.counters().evictions - before;
+        (evicted, noted.len() as u64 + left_out)
+    };
+    let (evicted, noted_all) = fill(&mut bench, true);
+    assert!(evicted > 1000, "{evicted}");
+    assert_eq!(noted_all, evicted);
+    let (evicted, noted_still) = fill(&mut bench, false);
+    assert!(evicted > 1000, "{evicted}");
+    assert_eq!(noted_still, noted_all);
+    let first = &noted[0];
+    assert!(first.key.starts_with(b"key"));
+    assert_eq!(first.status.value_bytes, 8000);
+    assert_eq!(first.status.ttl_seconds, Some(60));
+}

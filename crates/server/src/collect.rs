@@ -214,32 +214,39 @@ fn decode<'a>(
             decoder: connection.decoder,
             input,
         };
-        let ((hash, work), consumed) = match connection.decoder.decode(input, &kit.limits) {
+        let decoded_one = connection.decoder.decode(input, &kit.limits);
+        let (ends, consumed) = match &decoded_one {
             Decoded::Complete { request, consumed } => {
-                let rest = input.get(consumed..).unwrap_or_default();
-                (to_work(connection, request, rest, kit), consumed)
+                let rest = input.get(*consumed..).unwrap_or_default();
+                (
+                    push_request(connection, slot, request, rest, origin, batch, kit),
+                    *consumed,
+                )
             }
-            Decoded::Malformed {
+            &Decoded::Malformed {
                 reply,
                 consumed,
                 close,
-            } => ((KeyHash(0), Work::Malformed { reply, close }), consumed),
-            Decoded::Incomplete { consumed, .. } => {
+            } => {
+                let work = Work::Malformed { reply, close };
+                batch.push(Entry {
+                    slot,
+                    hash: KeyHash(0),
+                    work,
+                    origin,
+                });
+                (close, consumed)
+            }
+            &Decoded::Incomplete { consumed, .. } => {
                 let rest = input.get(consumed..).unwrap_or_default();
                 connection.hold(&mut kit.pool, rest, false);
                 note_commands(connection, decoded, kit);
                 return;
             }
         };
-        batch.push(Entry {
-            slot,
-            hash,
-            work,
-            origin,
-        });
         input = input.get(consumed..).unwrap_or_default();
         decoded += 1;
-        if ends_decoding(&work) {
+        if ends {
             note_commands(connection, decoded, kit);
             return;
         }
@@ -258,34 +265,54 @@ fn note_commands(connection: &Connection, decoded: usize, kit: &mut Kit) {
     }
 }
 
-/// Whether what follows in the input is not to be decoded: it belongs to a large value, or will
-/// never be looked at.
-fn ends_decoding(work: &Work<'_>) -> bool {
-    matches!(
+/// Adds a request to the batch. Returns whether what follows in the input is not to be decoded: it
+/// belongs to a large value, or will never be looked at.
+#[inline(always)] // a request is copied once, from the decoder into the batch
+fn push_request<'a>(
+    connection: &mut Connection,
+    slot: usize,
+    request: &Request<'a>,
+    rest: &'a [u8],
+    origin: Origin<'a>,
+    batch: &mut Batch<'a>,
+    kit: &mut Kit,
+) -> bool {
+    if let Request::Item { key, .. } = request {
+        let hash = kit.hash(key);
+        batch.push(Entry {
+            slot,
+            hash,
+            work: Work::Request(*request),
+            origin,
+        });
+        return false;
+    }
+    let (hash, work) = to_work(connection, request, rest, kit);
+    batch.push(Entry {
+        slot,
+        hash,
         work,
-        Work::LargeSet { .. }
-            | Work::Malformed { close: true, .. }
-            | Work::Request(Request::Admin(Admin::Quit))
+        origin,
+    });
+    matches!(
+        request,
+        Request::SetHeader { .. } | Request::Admin(Admin::Quit)
     )
 }
 
-#[inline]
+/// The less usual requests.
 fn to_work<'a>(
     connection: &mut Connection,
-    request: Request<'a>,
+    request: &Request<'a>,
     rest: &'a [u8],
     kit: &mut Kit,
 ) -> (KeyHash, Work<'a>) {
-    let mut hash = KeyHash(0);
-    let work = match &request {
+    let request = *request;
+    match &request {
         Request::Item { key, .. } | Request::SetTooLarge { key, .. } => {
-            hash = kit.hash(key);
-            Work::Request(request)
+            (kit.hash(key), Work::Request(request))
         }
-        Request::SetHeader { key, .. } => {
-            hash = kit.hash(key);
-            Work::LargeSet { request, rest }
-        }
+        Request::SetHeader { key, .. } => (kit.hash(key), Work::LargeSet { request, rest }),
         Request::Authenticate { user, password } => {
             // Decided at once: what follows may only be decoded after a right login.
             let logins = kit.shared.logins();
@@ -293,9 +320,8 @@ fn to_work<'a>(
             if accepted {
                 connection.decoder.authenticated();
             }
-            Work::Login { accepted }
+            (KeyHash(0), Work::Login { accepted })
         }
-        Request::Noop | Request::Admin(_) => Work::Request(request),
-    };
-    (hash, work)
+        Request::Noop | Request::Admin(_) => (KeyHash(0), Work::Request(request)),
+    }
 }

@@ -1,7 +1,7 @@
 //! Asking the processor for memory before it is needed.
 //!
-//! Items are found by random references, so each is a miss; a batch of prefetches has them under way
-//! at once. A prefetch never faults and never changes what a program computes.
+//! Items are found by random references, so each is a miss; a batch of prefetches has them under
+//! way at once. A prefetch never faults and never changes what a program computes.
 
 use crate::sync::AtomicU64;
 

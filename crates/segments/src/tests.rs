@@ -1,3 +1,5 @@
+//! The parts together: allocations, leases, queues and limits, without the store.
+
 use std::sync::Arc;
 
 use super::*;

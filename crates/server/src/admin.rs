@@ -2,8 +2,8 @@
 //!
 //! They run where they arrive, in their place in the batch, and may allocate: nobody sends them by
 //! the thousand. Commands that steer parts of memcached which do not exist here (slab classes, the
-//! LRU, its crawler) are answered as memcached does where that promises nothing, and with an error
-//! where it would.
+//! LRU) are answered as memcached does where that promises nothing, and with an error where it
+//! would.
 
 use std::{io::Write, path::Path, sync::Arc};
 
@@ -66,11 +66,11 @@ impl Worker {
         }
     }
 
-    fn ok(&mut self, slot: usize, noreply: bool) {
+    pub(crate) fn ok(&mut self, slot: usize, noreply: bool) {
         self.replies.write(slot, |sink| encode::ok(sink, noreply));
     }
 
-    fn refuse(&mut self, slot: usize, refusal: Refusal) {
+    pub(crate) fn refuse(&mut self, slot: usize, refusal: Refusal) {
         self.replies
             .write(slot, |sink| encode::error(sink, refusal));
     }
@@ -149,20 +149,6 @@ impl Worker {
             (Some(b"mode"), Some(b"flat" | b"segmented"))
             | (Some(b"tune"), Some(_))
             | (Some(b"temp_ttl"), Some(_)) => self.ok(slot, noreply),
-            _ => self.refuse(slot, Refusal::Error),
-        }
-    }
-
-    /// Expired items go without a crawler. Listing keys is not offered.
-    fn lru_crawler(&mut self, slot: usize, mut words: Words<'_>) {
-        let noreply = words.noreply();
-        match (words.next(), words.next()) {
-            (Some(b"enable" | b"disable"), _)
-            | (Some(b"sleep" | b"tocrawl" | b"crawl"), Some(_)) => self.ok(slot, noreply),
-            (Some(b"metadump" | b"mgdump"), _) if !self.kit.shared.config.dump_allowed => {
-                let text = b"ERROR metadump not allowed\r\n";
-                self.replies.write(slot, |sink| sink.push(text));
-            }
             _ => self.refuse(slot, Refusal::Error),
         }
     }
@@ -267,7 +253,7 @@ impl Worker {
     }
 }
 
-fn number(word: &[u8]) -> Option<i64> {
+pub(crate) fn number(word: &[u8]) -> Option<i64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 

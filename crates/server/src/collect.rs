@@ -8,6 +8,7 @@
 
 use curtail_codec::memcached::{Admin, BodyEndState, Decoded, Limits, Request};
 use curtail_runtime::Received;
+use curtail_store::Hint;
 use curtail_types::KeyHash;
 
 use crate::{
@@ -48,6 +49,16 @@ const _: () = {
 enum Turn {
     Done,
     Close,
+}
+
+/// What to do with the input behind a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum After {
+    Decode,
+    /// It has to wait for something that takes more than this turn.
+    Keep,
+    /// It belongs to a large value, or will never be looked at.
+    Drop,
 }
 
 impl Worker {
@@ -95,6 +106,10 @@ fn collect_one<'a>(
     }
     if connection.closing {
         return Turn::Close;
+    }
+    if connection.errand.is_some() {
+        connection.go_on(kit);
+        return Turn::Done;
     }
     if connection.body.is_some() && !receive_body(connection, kit) {
         return if connection.closing {
@@ -193,6 +208,7 @@ fn end_body<'a>(
                 decoder: connection.decoder,
                 input: b"",
             },
+            hint: Hint::default(),
         });
     }
     input.get(taken..).unwrap_or_default()
@@ -215,7 +231,7 @@ fn decode<'a>(
             input,
         };
         let decoded_one = connection.decoder.decode(input, &kit.limits);
-        let (ends, consumed) = match &decoded_one {
+        let (after, consumed) = match &decoded_one {
             Decoded::Complete { request, consumed } => {
                 let rest = input.get(*consumed..).unwrap_or_default();
                 (
@@ -234,8 +250,9 @@ fn decode<'a>(
                     hash: KeyHash(0),
                     work,
                     origin,
+                    hint: Hint::default(),
                 });
-                (close, consumed)
+                (if close { After::Drop } else { After::Decode }, consumed)
             }
             &Decoded::Incomplete { consumed, .. } => {
                 let rest = input.get(consumed..).unwrap_or_default();
@@ -246,9 +263,13 @@ fn decode<'a>(
         };
         input = input.get(consumed..).unwrap_or_default();
         decoded += 1;
-        if ends {
-            note_commands(connection, decoded, kit);
-            return;
+        match after {
+            After::Decode => {}
+            After::Keep => break,
+            After::Drop => {
+                note_commands(connection, decoded, kit);
+                return;
+            }
         }
     }
     if !input.is_empty() {
@@ -265,8 +286,7 @@ fn note_commands(connection: &Connection, decoded: usize, kit: &mut Kit) {
     }
 }
 
-/// Adds a request to the batch. Returns whether what follows in the input is not to be decoded: it
-/// belongs to a large value, or will never be looked at.
+/// Adds a request to the batch; tells what is to be done with the input behind it.
 #[inline(always)] // a request is copied once, from the decoder into the batch
 fn push_request<'a>(
     connection: &mut Connection,
@@ -276,16 +296,17 @@ fn push_request<'a>(
     origin: Origin<'a>,
     batch: &mut Batch<'a>,
     kit: &mut Kit,
-) -> bool {
+) -> After {
+    let hint = Hint::default();
     if let Request::Item { key, .. } = request {
-        let hash = kit.hash(key);
         batch.push(Entry {
             slot,
-            hash,
+            hash: kit.hash(key),
             work: Work::Request(*request),
             origin,
+            hint,
         });
-        return false;
+        return After::Decode;
     }
     let (hash, work) = to_work(connection, request, rest, kit);
     batch.push(Entry {
@@ -293,11 +314,13 @@ fn push_request<'a>(
         hash,
         work,
         origin,
+        hint,
     });
-    matches!(
-        request,
-        Request::SetHeader { .. } | Request::Admin(Admin::Quit)
-    )
+    match request {
+        Request::SetHeader { .. } | Request::Admin(Admin::Quit) => After::Drop,
+        Request::Admin(Admin::LruCrawler(_)) => After::Keep,
+        _ => After::Decode,
+    }
 }
 
 /// The less usual requests.

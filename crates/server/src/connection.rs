@@ -22,6 +22,7 @@ use curtail_types::Key;
 
 use crate::{
     buffers::{Buffer, BufferPool},
+    errand::Errand,
     registry::{ConnectionState, Visible},
     unsent::Unsent,
 };
@@ -37,6 +38,8 @@ pub(crate) struct Connection {
     pub(crate) held_whole: bool,
     /// A large value on its way.
     pub(crate) body: Option<Box<Body>>,
+    /// What it is busy with before anything else is decoded.
+    pub(crate) errand: Option<Box<Errand>>,
     /// Replies that the kernel has not taken.
     pub(crate) unsent: Unsent,
     /// The kernel may have bytes for us.
@@ -96,6 +99,7 @@ impl Connection {
             held: None,
             held_whole: false,
             body: None,
+            errand: None,
             unsent: Unsent::default(),
             readable: true,
             writable: true,
@@ -111,7 +115,7 @@ impl Connection {
     #[inline]
     pub(crate) fn wants_turn(&self) -> bool {
         if self.unsent.is_empty() {
-            self.readable || self.held_whole || self.closing
+            self.readable || self.held_whole || self.closing || self.errand.is_some()
         } else {
             self.writable
         }

@@ -4,7 +4,7 @@ use curtail_codec::memcached::{
     BodyEnd, BodyEndState, Form, Request, WireKey,
     encode::{self, REPLY_BYTES_MAX, Refusal},
 };
-use curtail_store::{COPY_BYTES_MAX, ItemView};
+use curtail_store::{COPY_BYTES_MAX, Hint, ItemView};
 use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Direction, Get, ItemStatus, KeyHash,
     Operation, Set, SetOutcome,
@@ -35,6 +35,7 @@ struct Item<'b, 'a> {
     key: &'b WireKey<'a>,
     hash: KeyHash,
     form: &'b Form<'a>,
+    hint: Hint,
 }
 
 /// How a read ended.
@@ -53,9 +54,13 @@ impl Worker {
     #[inline]
     pub(crate) fn carry_out(&mut self, entry: &Entry<'_>) {
         let Entry {
-            slot, hash, work, ..
+            slot,
+            hash,
+            work,
+            hint,
+            ..
         } = entry;
-        let (slot, hash) = (*slot, *hash);
+        let (slot, hash, hint) = (*slot, *hash, *hint);
         if self.replies.bytes_for(slot) > OUTPUT_BYTES_MAX {
             self.put_off(entry);
             return;
@@ -75,6 +80,7 @@ impl Worker {
                     key,
                     hash,
                     form,
+                    hint,
                 };
                 self.kit
                     .run_item(&mut self.replies, &item, operation, value);
@@ -119,6 +125,7 @@ impl Worker {
                     key,
                     hash,
                     form,
+                    hint: Hint::default(),
                 };
                 self.kit.refuse_too_large(&mut self.replies, &item, set);
             }
@@ -167,6 +174,7 @@ impl Worker {
             key,
             hash,
             form,
+            hint: Hint::default(),
         };
         match kit.reserve(&item, set, *value_bytes) {
             Err(outcome) => {
@@ -277,9 +285,15 @@ impl Kit {
                 encode::value_end(sink, item.form);
                 Found::Whole
             };
-            let found = self
-                .store
-                .get(&mut self.writer, self.now, key, item.hash, get, view);
+            let found = self.store.get_hinted(
+                &mut self.writer,
+                self.now,
+                key,
+                item.hash,
+                item.hint,
+                get,
+                view,
+            );
             match found {
                 None => {
                     sink.truncate(0);
@@ -418,12 +432,17 @@ impl Kit {
         });
     }
 
-    #[inline]
+    #[inline(always)]
     fn note_key(&mut self, item: &Item<'_, '_>, event: KeyEvent) {
         if self.detail {
-            let key = item.key.resolve(&mut self.scratch);
-            self.shared.prefixes.count(key.bytes(), event);
+            self.note_key_in_detail(item, event);
         }
+    }
+
+    #[cold]
+    fn note_key_in_detail(&mut self, item: &Item<'_, '_>, event: KeyEvent) {
+        let key = item.key.resolve(&mut self.scratch);
+        self.shared.prefixes.count(key.bytes(), event);
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct Kit {
     pub(crate) scratch: KeyScratch,
     /// Whether `stats detail` counts in this turn.
     pub(crate) detail: bool,
+    /// Buckets of the index that dumps may still look at in this turn.
+    pub(crate) dump_buckets: usize,
     /// A large value could not be leased in this turn: slow readers hold too much.
     pub(crate) lease_refused: bool,
 }
@@ -45,11 +47,11 @@ impl Kit {
         hash
     }
 
-    /// Asks the memory for the item that a request is about.
+    /// Asks the memory for the item that a request is about, and notes where that is.
     #[inline]
-    pub(crate) fn prefetch_item(&self, entry: &Entry<'_>) {
+    pub(crate) fn prefetch_item(&self, entry: &mut Entry<'_>) {
         if let Work::Request(Request::Item { .. }) = entry.work {
-            self.store.prefetch_item(entry.hash);
+            entry.hint = self.store.prefetch_item(entry.hash);
         }
     }
 }

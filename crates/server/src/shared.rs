@@ -12,6 +12,7 @@ use curtail_types::Now;
 use crate::{
     config::Config,
     counts::{Counts, PublishedCounts},
+    crawler::Crawler,
     logins::Logins,
     prefixes::Prefixes,
     registry::Registry,
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     /// Where each `stats` number stood at the last `stats reset`.
     pub(crate) baseline: Mutex<Counts>,
     pub(crate) verbosity: AtomicU8,
+    pub(crate) crawler: Crawler,
     /// No new connection is taken and the workers finish.
     pub(crate) stopping: AtomicBool,
     /// How far `debugtime` has shifted the clock that items see, in seconds.

@@ -23,7 +23,6 @@ pub(crate) struct Unsent {
 enum UnsentPiece {
     Held(Buffer),
     Lease { lease: ValueLease, from: usize },
-    Owned { bytes: Box<[u8]>, from: usize },
 }
 
 /// How far sending came.
@@ -128,7 +127,6 @@ impl Unsent {
     pub(crate) fn held_bytes(&self) -> usize {
         let held = |piece: &UnsentPiece| match piece {
             UnsentPiece::Held(buffer) => buffer.capacity(),
-            UnsentPiece::Owned { bytes, .. } => bytes.len(),
             UnsentPiece::Lease { .. } => 0,
         };
         self.pieces.iter().map(held).sum()
@@ -138,7 +136,7 @@ impl Unsent {
     pub(crate) fn leased_bytes(&self) -> usize {
         let leased = |piece: &UnsentPiece| match piece {
             UnsentPiece::Lease { lease, .. } => lease.pinned_bytes(),
-            UnsentPiece::Held(_) | UnsentPiece::Owned { .. } => 0,
+            UnsentPiece::Held(_) => 0,
         };
         self.pieces.iter().map(leased).sum()
     }
@@ -167,8 +165,15 @@ impl Unsent {
                     self.hold(pool, area.get(start + from..end).unwrap_or_default());
                 }
                 Content::Lease(lease) => self.pieces.push_back(UnsentPiece::Lease { lease, from }),
-                Content::Owned(bytes) => self.pieces.push_back(UnsentPiece::Owned { bytes, from }),
+                Content::Owned(bytes) => self.hold(pool, bytes.get(from..).unwrap_or_default()),
             }
+        }
+    }
+
+    /// Adds `bytes` behind everything else.
+    pub(crate) fn push(&mut self, pool: &mut BufferPool, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.hold(pool, bytes);
         }
     }
 
@@ -178,9 +183,6 @@ impl Unsent {
         let complete = self.pieces.iter().all(|piece| match piece {
             UnsentPiece::Held(buffer) => gather.add(buffer.content()),
             UnsentPiece::Lease { lease, from } => gather.add_lease(lease, *from),
-            UnsentPiece::Owned { bytes, from } => {
-                gather.add(bytes.get(*from..).unwrap_or_default())
-            }
         });
         let (taken, progress) = judge(gather.send(stream), gather.bytes, complete);
         self.consume(pool, taken);
@@ -225,14 +227,13 @@ impl UnsentPiece {
         match self {
             Self::Held(buffer) => buffer.content().len(),
             Self::Lease { lease, from } => lease.value_bytes() - from,
-            Self::Owned { bytes, from } => bytes.len() - from,
         }
     }
 
     fn skip(&mut self, bytes: usize) {
         match self {
             Self::Held(buffer) => buffer.consume(bytes),
-            Self::Lease { from, .. } | Self::Owned { from, .. } => *from += bytes,
+            Self::Lease { from, .. } => *from += bytes,
         }
     }
 }

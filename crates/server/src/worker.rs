@@ -21,6 +21,7 @@ use crate::{
     collect::AREA_BYTES,
     connection::Connection,
     counts::{Count, Counts},
+    dump::BUCKETS_A_TURN,
     kit::{INLINE_VALUE_BYTES_MAX, Kit},
     registry::Visible,
     replies::Replies,
@@ -95,6 +96,7 @@ impl Worker {
                 counts: Counts::new(),
                 scratch: KeyScratch::default(),
                 detail: false,
+                dump_buckets: 0,
                 lease_refused: false,
                 store,
                 shared,
@@ -121,6 +123,7 @@ impl Worker {
             self.turn_clock.begin();
             self.kit.now = self.kit.shared.now();
             self.kit.detail = self.kit.shared.prefixes.is_on();
+            self.kit.dump_buckets = BUCKETS_A_TURN;
             self.turn(&mut area);
             self.maintain();
             self.sweep_idle();

@@ -5,11 +5,11 @@
 //! cargo bench -p curtail-store --bench turns -- 2000000
 //! ```
 //!
-//! First the store grows from empty, then it is full and every write evicts, at last with a skewed mix
-//! of reads. The bar: no turn above 1 ms of CPU time. Time that other threads take does not count; the
-//! page faults of fresh memory do. A virtual machine's CPU clock also counts what the host takes away,
-//! so the whole runs twice and each turn counts with its shorter time: the turns do the same work in
-//! both runs, to the item. Both maxima are shown.
+//! First the store grows from empty, then it is full and every write evicts, at last with a skewed
+//! mix of reads. The bar: no turn above 1 ms of CPU time. Time that other threads take does not
+//! count; the page faults of fresh memory do. A virtual machine's CPU clock also counts what the
+//! host takes away, so the whole runs twice and each turn counts with its shorter time: the turns
+//! do the same work in both runs, to the item. Both maxima are shown.
 
 use curtail_runtime::ThreadCpuClock;
 use curtail_store::{Store, StoreConfig, Writer};

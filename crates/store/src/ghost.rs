@@ -1,9 +1,10 @@
 //! Ghosts: fingerprints of items that were evicted, whose place in their line tells their age.
 //!
-//! A line is one cache line of 32 fingerprints of 16 bits, the newest first. Every line receives the
-//! same share of the drops, so a fingerprint at rank r was dropped about `(r + 1/2) * lines` drops
-//! ago, and no time stamp is needed. Memory is reserved but not touched until something is evicted;
-//! the number of lines follows the number of items. Two threads at once in a line may lose a ghost.
+//! A line is one cache line of 32 fingerprints of 16 bits, the newest first. Every line receives
+//! the same share of the drops, so a fingerprint at rank r was dropped about `(r + 1/2) * lines`
+//! drops ago, and no time stamp is needed. Memory is reserved but not touched until something is
+//! evicted; the number of lines follows the number of items. Two threads at once in a line may lose
+//! a ghost.
 
 use curtail_segments::Reserve;
 use curtail_types::KeyHash;

@@ -12,8 +12,8 @@
 //! hold no lock and validate through the index. All lengths read from memory may be garbage until
 //! then; the slices that they are applied to end with the segment, so garbage cannot reach further.
 //!
-//! A *head* is an item whose value continues in other segments (`large.rs`), a *piece* the last part
-//! of such a value; a *dead* item only keeps its place until the segment is drained.
+//! A *head* is an item whose value continues in other segments (`large.rs`), a *piece* the last
+//! part of such a value; a *dead* item only keeps its place until the segment is drained.
 
 use curtail_types::{Cas, Expiry, HybridClock, Now};
 
@@ -360,8 +360,8 @@ fn copy_out_shifted(words: &[AtomicU64], shift: u32, into: &mut [u8]) {
     }
 }
 
-/// Copies `bytes` to byte `from` of `words` on; the caller has made sure that they fit. Bytes around
-/// them stay.
+/// Copies `bytes` to byte `from` of `words` on; the caller has made sure that they fit. Bytes
+/// around them stay.
 #[inline]
 pub(crate) fn copy_in(words: &[AtomicU64], from: usize, bytes: &[u8]) {
     let Some(mut words) = words.get(from / 8..) else {

@@ -1,8 +1,9 @@
 //! Where new items go: open segments, one per queue, TTL bucket and group of writers.
 //!
 //! A writer bumps the cursor of its group's open segment; when that is full, one thread seals it
-//! and opens another. Groups keep writers off each other's cache lines where memory allows that many
-//! open segments. All segments of one generation are older than a flush or younger, never both.
+//! and opens another. Groups keep writers off each other's cache lines where memory allows that
+//! many open segments. All segments of one generation are older than a flush or younger, never
+//! both.
 
 use curtail_segments::{Allocation, NoRoom, SegmentId, Segments, State};
 use curtail_types::{Expiry, Now};

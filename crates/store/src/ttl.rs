@@ -1,9 +1,9 @@
 //! TTL buckets: items that end at about the same time share segments.
 //!
-//! After Segcache (Yang, Yue, Vinayak, "Segcache: a memory-efficient and scalable in-memory key-value
-//! cache for small objects", NSDI 2021, section 3.2): a segment whose last item has expired is taken
-//! back whole. Widths grow with the TTL, here by four from bucket to bucket; a small memory has one
-//! bucket for everything that ends, so that open segments do not take it all.
+//! After Segcache (Yang, Yue, Vinayak, "Segcache: a memory-efficient and scalable in-memory
+//! key-value cache for small objects", NSDI 2021, section 3.2): a segment whose last item has
+//! expired is taken back whole. Widths grow with the TTL, here by four from bucket to bucket; a
+//! small memory has one bucket for everything that ends, so that open segments do not take it all.
 
 use curtail_types::{Expiry, Now};
 

@@ -360,7 +360,8 @@ impl Store {
         Some(joined)
     }
 
-    /// Joins a value that is large, or becomes it: reads, joins, and writes if nothing came between.
+    /// Joins a value that is large, or becomes it: reads, joins, and writes if nothing came
+    /// between.
     fn join_large(
         &self,
         writer: &mut Writer,

@@ -327,3 +327,35 @@ fn accounted_memory_displaces_items() {
     bench.store.account(-(4 << 20));
     assert_eq!(bench.store.memory().accounted, 0);
 }
+
+/// Goal: the process's resident memory stays within the limit and 32 MiB, whatever is written.
+/// Method: items of mixed sizes and TTLs, many times what fits, by the kernel's own count.
+#[test]
+#[ignore = "writes a gigabyte: a minute in debug builds"]
+fn resident_memory_stays_within_the_limit() {
+    let resident = || {
+        let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+        kib.expect("a number") * 1024
+    };
+    let mut bench = Bench::new(128, true);
+    for n in 0..3_000_000_u64 {
+        let length = match n % 1000 {
+            0 => 100_000,
+            _ => n * 7 % 600,
+        };
+        bench.now = at(n / 10_000);
+        let value = value_for(n, length as usize);
+        bench.set(&format!("key-{n}"), &value, (n % 5 * 40) as i64);
+        if n % 64 == 0 {
+            bench.maintain(1);
+        }
+        if n % 100_000 == 0 {
+            bench.assert_within_limit();
+            assert!(resident() < (128 + 32) << 20, "{} after {n}", resident());
+        }
+    }
+    assert!(bench.store.counters().evictions > 0);
+    assert_eq!(bench.store.counters().no_memory, 0);
+}

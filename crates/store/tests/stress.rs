@@ -251,8 +251,8 @@ fn compaction_without_eviction() {
     assert!(counters.moved > 0, "{counters:?}");
 }
 
-/// Goal: a key's versions and stamps never go back for any reader, and nothing written is lost while
-/// memory suffices. Method: one writer per key raises its stamp; all others watch.
+/// Goal: a key's versions and stamps never go back for any reader, and nothing written is lost
+/// while memory suffices. Method: one writer per key raises its stamp; all others watch.
 #[test]
 fn readers_never_go_back_in_time() {
     let store = store(32, true);

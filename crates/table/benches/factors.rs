@@ -50,8 +50,13 @@ fn work<C: Locks>(map: &Map<C>, range: (u64, u64), lane: (usize, usize), lookups
             "below 95 % there is room"
         );
         for _ in 0..lookups {
-            let there = dice.below(range.0.max(1));
-            assert!(range.0 == 0 || map.get(&key(there)) == Some(there));
+            let there = if range.0 > 0 {
+                dice.below(range.0)
+            } else {
+                let own = (index - lane.0 as u64) / lane.1 as u64 + 1;
+                lane.0 as u64 + dice.below(own) * lane.1 as u64
+            };
+            assert_eq!(map.get(&key(there)), Some(there));
         }
     }
 }

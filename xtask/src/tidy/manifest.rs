@@ -14,6 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("codec", &[]),
     ("history", &[]),
     ("workload", &[]),
+    ("dispatch", &[]),
     ("table", &[]),
     ("segments", &[]),
     ("store", &["table", "segments"]),

@@ -371,11 +371,11 @@ const PARTNER_LINES_MAX: usize = 10;
 const BANNED_NAMES: &[&str] = &[
     "util", "utils", "common", "core", "helper", "helpers", "misc", "manager", "base",
 ];
-pub(super) const PURE_CRATES: &[&str] = &["types", "codec", "history", "workload"];
+pub(super) const PURE_CRATES: &[&str] = &["types", "codec", "history", "workload", "dispatch"];
 /// The pure crate whose mathematics needs std.
 const FLOATING_POINT: &str = "workload";
 const UNSAFE_CRATES: &[&str] = &["table", "segments", "runtime"];
-const ATOMIC_CRATES: &[&str] = &["table", "segments"];
+const ATOMIC_CRATES: &[&str] = &["table", "segments", "dispatch"];
 const ORDERED_CRATES: &[&str] = &["table", "segments", "dispatch"];
 const TEST_FOLDERS: &[&str] = &["tests", "benches", "examples", "fuzz", "fuzz_targets"];
 const TEST_FILES: &[&str] = &["tests.rs", "loom.rs", "loom_tests.rs"];

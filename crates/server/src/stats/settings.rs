@@ -1,12 +1,7 @@
 //! `stats settings`: memcached's names for what the server was started with.
 
 use super::Report;
-use crate::{
-    admin::shown_path,
-    config::{Config, Echoed},
-    shared::Shared,
-    sync::Relaxed,
-};
+use crate::{admin::shown_path, config::Config, shared::Shared, sync::Relaxed};
 
 /// `stats settings`.
 pub(crate) fn settings(shared: &Shared) -> Vec<u8> {
@@ -16,7 +11,7 @@ pub(crate) fn settings(shared: &Shared) -> Vec<u8> {
     report.stat("maxconns", config.connections_max);
     addresses(&mut report, shared);
     limits(&mut report, config, shared);
-    memory(&mut report, config, &config.echoed);
+    memory(&mut report, config, shared);
     report.stat("idle_timeout", config.idle_timeout_seconds);
     report.stat("watcher_logbuf_size", 0);
     report.stat("worker_logbuf_size", 0);
@@ -70,16 +65,20 @@ fn limits(report: &mut Report, config: &Config, shared: &Shared) {
     report.stat("maxconns_fast", yes(config.refuse_connections_fast));
 }
 
-fn memory(report: &mut Report, config: &Config, echoed: &Echoed) {
+fn memory(report: &mut Report, config: &Config, shared: &Shared) {
+    let echoed = &config.echoed;
     report.stat("hashpower_init", echoed.hash_power_initial);
     report.stat("slab_reassign", "no");
     report.stat("slab_automove", 0);
     report.stat("slab_automove_ratio", "0.80");
     report.stat("slab_automove_window", 30);
     report.stat("slab_chunk_max", echoed.slab_chunk_bytes_max);
-    report.stat("lru_crawler", yes(echoed.lru_crawler));
-    report.stat("lru_crawler_sleep", 100);
-    report.stat("lru_crawler_tocrawl", 0);
+    report.stat("lru_crawler", yes(shared.crawler.enabled.load(Relaxed)));
+    report.stat("lru_crawler_sleep", shared.crawler.sleep_us.load(Relaxed));
+    report.stat(
+        "lru_crawler_tocrawl",
+        shared.crawler.crawl_items_max.load(Relaxed),
+    );
     report.stat("tail_repair_time", echoed.tail_repair_seconds);
     report.stat("flush_enabled", yes(config.flush_allowed));
     report.stat("dump_enabled", yes(config.dump_allowed));

@@ -4,6 +4,7 @@
 //! end, so a hang is a failure and not a stuck build.
 #![expect(clippy::unwrap_used, reason = "a failure here is a test's failure")]
 
+mod dumps;
 mod hostile;
 mod large_values;
 mod lifecycle;

@@ -1,0 +1,277 @@
+//! The exclusive-writer table: which worker writes a partition, as long as a write to it is
+//! outstanding.
+//!
+//! d-CREW (Sutherland, Falsafi, Daglis, ASPLOS 2023, sections 4.1 and 5.1): a write to a partition
+//! that nobody writes may go to any worker, which then owns the partition; later writes to it
+//! follow, and with the answer to the last one it is free again. The paper's table is a memory of
+//! the network card that is searched by content; this one is a small hash table with linear
+//! probing, owned by one dispatching thread. [`crate::SharedWriters`] is the form for several.
+//!
+//! Invariants: an entry exists exactly while its count is above 0; at most `entries_max` exist;
+//! a full table or a full count is an error that the caller must turn into back-pressure, never an
+//! eviction.
+
+use alloc::{boxed::Box, vec};
+
+use crate::request::{Partition, Worker};
+
+/// Owners and outstanding writes of the partitions that are being written.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct ExclusiveWriters {
+    /// Linear probing; a power of two, at least four slots for an entry.
+    slots: Box<[Slot]>,
+    entries: u32,
+    entries_max: u32,
+    writes_max: u32,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct Slot {
+    partition: Partition,
+    owner: Worker,
+    /// 0: the slot is free.
+    writes: u32,
+}
+
+/// Why a write cannot be admitted; the caller throttles (the paper's section 5.1: a full table
+/// means that far more arrives than is processed).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum ClaimError {
+    /// As many partitions are being written as the table holds.
+    TableFull,
+    /// As many writes to this partition are outstanding as are counted.
+    PartitionFull,
+}
+
+/// A release that has no claim: a bug of the caller, which must not bring the server down.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// Nobody writes the partition.
+    NotOwned,
+}
+
+impl ExclusiveWriters {
+    /// An empty table for `entries_max` partitions at once with `writes_max` writes each. With a
+    /// queue bound of d for each of W workers no more than d x W entries can exist: a worker that
+    /// is given new partitions has fewer than d requests outstanding.
+    pub fn new(entries_max: u32, writes_max: u32) -> Self {
+        assert!(entries_max > 0 && writes_max > 0);
+        assert!(entries_max <= 1 << 24);
+        let slots = (entries_max * 4).next_power_of_two();
+        Self {
+            slots: vec![Slot::FREE; slots as usize].into(),
+            entries: 0,
+            entries_max,
+            writes_max,
+        }
+    }
+
+    /// Who writes `partition` now.
+    #[inline]
+    pub fn owner(&self, partition: Partition) -> Option<Worker> {
+        let slot = self.slots[self.find(partition)];
+        (slot.writes > 0).then_some(slot.owner)
+    }
+
+    /// One more write to a partition that has an owner; its owner. `Ok(None)` if nobody owns it.
+    #[inline]
+    pub fn join(&mut self, partition: Partition) -> Result<Option<Worker>, ClaimError> {
+        let at = self.find(partition);
+        let slot = &mut self.slots[at];
+        if slot.writes == 0 {
+            return Ok(None);
+        }
+        if slot.writes == self.writes_max {
+            return Err(ClaimError::PartitionFull);
+        }
+        slot.writes += 1;
+        Ok(Some(slot.owner))
+    }
+
+    /// `worker` becomes the owner of a partition that nobody owns, with one write outstanding.
+    /// Claiming an owned partition would break the single-writer invariant and panics.
+    #[inline]
+    pub fn claim(&mut self, partition: Partition, worker: Worker) -> Result<(), ClaimError> {
+        if self.entries == self.entries_max {
+            return Err(ClaimError::TableFull);
+        }
+        let at = self.find(partition);
+        assert!(self.slots[at].writes == 0, "a partition with two owners");
+        self.slots[at] = Slot {
+            partition,
+            owner: worker,
+            writes: 1,
+        };
+        self.entries += 1;
+        Ok(())
+    }
+
+    /// One write to `partition` has been answered; true if that was the last one and the
+    /// partition is free.
+    #[inline]
+    pub fn release(&mut self, partition: Partition) -> Result<bool, ReleaseError> {
+        let at = self.find(partition);
+        let slot = &mut self.slots[at];
+        if slot.writes == 0 {
+            return Err(ReleaseError::NotOwned);
+        }
+        slot.writes -= 1;
+        if slot.writes > 0 {
+            return Ok(false);
+        }
+        self.close_gap(at);
+        self.entries -= 1;
+        Ok(true)
+    }
+
+    /// Partitions with an owner.
+    #[inline]
+    pub fn entries(&self) -> u32 {
+        self.entries
+    }
+
+    /// Whether a new partition could not be claimed now.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.entries == self.entries_max
+    }
+
+    /// Outstanding writes of a partition.
+    pub fn writes(&self, partition: Partition) -> u32 {
+        self.slots[self.find(partition)].writes
+    }
+
+    /// The slot that holds `partition`, or the free one where it belongs.
+    #[inline]
+    fn find(&self, partition: Partition) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut at = self.first(partition);
+        loop {
+            let slot = &self.slots[at & mask];
+            if slot.writes == 0 || slot.partition == partition {
+                return at & mask;
+            }
+            at += 1;
+        }
+    }
+
+    #[inline]
+    fn first(&self, partition: Partition) -> usize {
+        // Multiplicative hashing (Knuth): neighbouring partitions are spread.
+        let hash = partition.0.wrapping_mul(0x9e37_79b9);
+        (hash >> (32 - self.slots.len().trailing_zeros())) as usize
+    }
+
+    /// Moves later entries of the probe sequence back, so that no gap hides them.
+    fn close_gap(&mut self, gap: usize) {
+        let mask = self.slots.len() - 1;
+        let (mut gap, mut at) = (gap, gap);
+        loop {
+            at = (at + 1) & mask;
+            let slot = self.slots[at];
+            if slot.writes == 0 {
+                break;
+            }
+            let way = at.wrapping_sub(self.first(slot.partition)) & mask;
+            if way >= (at.wrapping_sub(gap) & mask) {
+                self.slots[gap] = slot;
+                gap = at;
+            }
+        }
+        self.slots[gap] = Slot::FREE;
+    }
+}
+
+impl Slot {
+    const FREE: Self = Self {
+        partition: Partition(0),
+        owner: Worker(0),
+        writes: 0,
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeMap;
+
+    use super::*;
+
+    /// The flow of the paper's Fig. 5: two writes to one partition, two answers.
+    #[test]
+    fn a_partition_is_owned_from_its_first_write_to_its_last_answer() {
+        let mut table = ExclusiveWriters::new(128, 63);
+        let partition = Partition(7);
+        assert_eq!(table.join(partition), Ok(None));
+        assert_eq!(table.claim(partition, Worker(1)), Ok(()));
+        assert_eq!(table.join(partition), Ok(Some(Worker(1))));
+        assert_eq!(table.release(partition), Ok(false));
+        assert_eq!(table.owner(partition), Some(Worker(1)));
+        assert_eq!(table.release(partition), Ok(true));
+        assert_eq!(table.owner(partition), None);
+        assert_eq!(table.release(partition), Err(ReleaseError::NotOwned));
+    }
+
+    #[test]
+    fn full_is_an_error_and_not_an_eviction() {
+        let mut table = ExclusiveWriters::new(2, 2);
+        for partition in [1, 2] {
+            table.claim(Partition(partition), Worker(0)).unwrap();
+        }
+        assert_eq!(
+            table.claim(Partition(3), Worker(0)),
+            Err(ClaimError::TableFull)
+        );
+        table.join(Partition(1)).unwrap();
+        assert_eq!(table.join(Partition(1)), Err(ClaimError::PartitionFull));
+        assert_eq!((table.writes(Partition(1)), table.entries()), (2, 2));
+    }
+
+    #[test]
+    #[should_panic(expected = "two owners")]
+    fn a_second_owner_is_a_bug() {
+        let mut table = ExclusiveWriters::new(2, 2);
+        table.claim(Partition(1), Worker(0)).unwrap();
+        let _ = table.claim(Partition(1), Worker(1));
+    }
+
+    /// Goal: probing loses nothing when entries leave in any order. Method: random claims, joins
+    /// and releases in a crowded table, against a map.
+    #[test]
+    fn agrees_with_a_map() {
+        let mut table = ExclusiveWriters::new(64, 5);
+        let mut model: BTreeMap<u32, (u16, u32)> = BTreeMap::new();
+        let mut word = 5_u64;
+        for _ in 0..50_000 {
+            word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let number = (word >> 33) as u32 % 90;
+            let (partition, worker) = (Partition(number), (word >> 50) as u16 % 8);
+            if word >> 63 == 0 {
+                let expected = match model.get_mut(&number) {
+                    None => Err(ReleaseError::NotOwned),
+                    Some((_, writes)) => {
+                        *writes -= 1;
+                        Ok(*writes == 0)
+                    }
+                };
+                model.retain(|_, (_, writes)| *writes > 0);
+                assert_eq!(table.release(partition), expected);
+            } else if let Some((owner, writes)) = model.get_mut(&number) {
+                let joined = table.join(partition);
+                if *writes == 5 {
+                    assert_eq!(joined, Err(ClaimError::PartitionFull));
+                } else {
+                    *writes += 1;
+                    assert_eq!(joined, Ok(Some(Worker(*owner))));
+                }
+            } else if model.len() < 64 {
+                table.claim(partition, Worker(worker)).unwrap();
+                model.insert(number, (worker, 1));
+            }
+            assert_eq!(table.entries() as usize, model.len());
+            let owner = model.get(&number).map(|(owner, _)| Worker(*owner));
+            assert_eq!(table.owner(partition), owner);
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The exclusive-writer table and the workers' credits for several dispatching threads: safe
+//! atomics, one word for each decision.
+//!
+//! [`SharedWriters`] has one word for each partition, so that no entry is ever searched for, moved
+//! or evicted, and the table cannot overflow:
+//!
+//! ```text
+//! | generation 40 | owner 12 | writes 12 |     writes = 0: nobody owns the partition
+//! ```
+//!
+//! A claim compares and swaps the whole word; the generation moves with every new owner, so that a
+//! release which comes too late is found (C-4 counts releases; a bug there would give a partition
+//! two writers).
+//!
+//! **Hand-over.** When a partition goes from one worker to another without a lock, the second must
+//! see what the first wrote: the last [`SharedWriters::release`] is a Release and the next
+//! [`SharedWriters::claim`] an Acquire of the same word.
+
+use alloc::boxed::Box;
+
+use crate::{
+    request::{Partition, Worker},
+    sync::{AtomicU32, AtomicU64, Ordering, OwnLine},
+};
+
+/// Who writes each partition, for several threads.
+#[derive(Debug)]
+pub struct SharedWriters {
+    words: Box<[AtomicU64]>,
+    writes_max: u64,
+}
+
+/// What came of a claim.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Claim {
+    /// The write goes to this worker: the claimant itself if nobody owned the partition, else its
+    /// owner. The ticket is handed back with the answer.
+    Granted(Worker, Ticket),
+    /// The partition has as many outstanding writes as are counted.
+    Full(Worker),
+}
+
+/// The right to write a partition, to be given back exactly once.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[must_use]
+pub struct Ticket {
+    partition: Partition,
+    generation: u64,
+}
+
+/// How many more requests each worker takes: JBSQ's bound for several dispatching threads.
+#[derive(Debug)]
+pub struct SharedCredits {
+    outstanding: Box<[OwnLine<AtomicU32>]>,
+    depth: u32,
+}
+
+impl SharedWriters {
+    /// `partitions` that nobody owns, with at most `writes_max` (up to [`Self::WRITES_MAX`])
+    /// outstanding writes to each. Takes 8 bytes for a partition.
+    pub fn new(partitions: u32, writes_max: u16) -> Self {
+        assert!(partitions > 0);
+        assert!((1..=Self::WRITES_MAX).contains(&writes_max));
+        Self {
+            words: (0..partitions).map(|_| AtomicU64::new(0)).collect(),
+            writes_max: u64::from(writes_max),
+        }
+    }
+
+    /// The greatest count of outstanding writes: what 12 bits hold.
+    pub const WRITES_MAX: u16 = (1 << WRITES_BITS) - 1;
+
+    /// One more write to `partition`, for its owner, or for `worker`, who becomes the owner if
+    /// there is none.
+    #[inline]
+    pub fn claim(&self, partition: Partition, worker: Worker) -> Claim {
+        let word = self.word(partition);
+        let mut seen = word.load(Ordering::Relaxed);
+        loop {
+            let (owner, writes) = (owner_of(seen), writes_of(seen));
+            if writes == self.writes_max {
+                return Claim::Full(owner);
+            }
+            let next = match writes {
+                0 => pack(generation_of(seen) + 1, worker, 1),
+                _ => seen + 1,
+            };
+            // Acquire pairs with the Release in `release`: a new owner sees what the last one
+            // wrote.
+            match word.compare_exchange_weak(seen, next, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => {
+                    let ticket = Ticket {
+                        partition,
+                        generation: generation_of(next),
+                    };
+                    return Claim::Granted(owner_of(next), ticket);
+                }
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// A write has been answered. True if it was the last one and the partition is free; `Err` if
+    /// the ticket is not of the present owner's time: a bug of the caller, which is survived.
+    #[inline]
+    pub fn release(&self, ticket: Ticket) -> Result<bool, Ticket> {
+        let word = self.word(ticket.partition);
+        let mut seen = word.load(Ordering::Relaxed);
+        loop {
+            if writes_of(seen) == 0 || generation_of(seen) != ticket.generation {
+                return Err(ticket);
+            }
+            let next = seen - 1;
+            // Release pairs with the Acquire in `claim`; all writes to the word between the two are
+            // read-modify-writes, so that they stay in this one's release sequence.
+            match word.compare_exchange_weak(seen, next, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return Ok(writes_of(next) == 0),
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// Who owns `partition`, a moment ago.
+    #[inline]
+    pub fn owner(&self, partition: Partition) -> Option<Worker> {
+        let seen = self.word(partition).load(Ordering::Relaxed);
+        (writes_of(seen) > 0).then(|| owner_of(seen))
+    }
+
+    /// Outstanding writes of `partition`, a moment ago: with 2 or more it is worth looking for
+    /// writes that can be compacted.
+    #[inline]
+    pub fn writes(&self, partition: Partition) -> u16 {
+        writes_of(self.word(partition).load(Ordering::Relaxed)) as u16
+    }
+
+    #[inline]
+    fn word(&self, partition: Partition) -> &AtomicU64 {
+        &self.words[partition.0 as usize]
+    }
+}
+
+impl SharedCredits {
+    /// `workers` that each take up to `depth` balanced requests.
+    pub fn new(workers: u16, depth: u16) -> Self {
+        assert!(workers > 0 && depth > 0);
+        let idle = |_| OwnLine(AtomicU32::new(0));
+        Self {
+            outstanding: (0..workers).map(idle).collect(),
+            depth: u32::from(depth),
+        }
+    }
+
+    /// Takes a credit of the least loaded worker, looking from `start` on; `None` if nobody has
+    /// one. Others may take credits meanwhile, so the choice is the shortest queue of a moment ago,
+    /// and the bound is exact.
+    #[inline]
+    pub fn take_shortest(&self, start: u16) -> Option<Worker> {
+        let workers = self.outstanding.len();
+        let start = usize::from(start) % workers;
+        for bound in 0..self.depth {
+            for index in (start..workers).chain(0..start) {
+                // Its holder's next request synchronizes through the queue, not through this.
+                let line = &self.outstanding[index].0;
+                let taken = line.load(Ordering::Relaxed) == bound
+                    && line
+                        .compare_exchange(bound, bound + 1, Ordering::Relaxed, Ordering::Relaxed)
+                        .is_ok();
+                if taken {
+                    return Some(Worker(index as u16));
+                }
+            }
+        }
+        None
+    }
+
+    /// Counts a request that is bound to `worker`, whatever its bound.
+    #[inline]
+    pub fn place(&self, worker: Worker) {
+        self.outstanding[worker.index()]
+            .0
+            .fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// `worker` has answered a request.
+    #[inline]
+    pub fn give_back(&self, worker: Worker) {
+        let before = self.outstanding[worker.index()]
+            .0
+            .fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "a credit that nobody took");
+    }
+
+    /// Outstanding requests of `worker`, a moment ago.
+    #[inline]
+    pub fn outstanding(&self, worker: Worker) -> u32 {
+        self.outstanding[worker.index()].0.load(Ordering::Relaxed)
+    }
+}
+
+#[inline]
+const fn pack(generation: u64, owner: Worker, writes: u64) -> u64 {
+    generation << (WRITES_BITS + OWNER_BITS) | (owner.0 as u64) << WRITES_BITS | writes
+}
+
+#[inline]
+const fn writes_of(word: u64) -> u64 {
+    word & ((1 << WRITES_BITS) - 1)
+}
+
+#[inline]
+const fn owner_of(word: u64) -> Worker {
+    Worker((word >> WRITES_BITS & ((1 << OWNER_BITS) - 1)) as u16)
+}
+
+#[inline]
+const fn generation_of(word: u64) -> u64 {
+    word >> (WRITES_BITS + OWNER_BITS)
+}
+
+const WRITES_BITS: u32 = 12;
+const OWNER_BITS: u32 = 12;
+
+const _: () = assert!(crate::request::WORKERS_MAX <= 1 << OWNER_BITS);
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    fn granted(claim: Claim) -> (Worker, Ticket) {
+        match claim {
+            Claim::Granted(worker, ticket) => (worker, ticket),
+            Claim::Full(_) => panic!("full"),
+        }
+    }
+
+    #[test]
+    fn a_partition_is_owned_from_its_first_claim_to_its_last_release() {
+        let writers = SharedWriters::new(4, 2);
+        let (owner, first) = granted(writers.claim(Partition(3), Worker(7)));
+        assert_eq!(owner, Worker(7));
+        let (owner, second) = granted(writers.claim(Partition(3), Worker(9)));
+        assert_eq!((owner, writers.writes(Partition(3))), (Worker(7), 2));
+        let third = writers.claim(Partition(3), Worker(9));
+        assert_eq!(third, Claim::Full(Worker(7)));
+        assert_eq!(writers.release(first), Ok(false));
+        assert_eq!(writers.owner(Partition(3)), Some(Worker(7)));
+        assert_eq!(writers.release(second), Ok(true));
+        assert_eq!(writers.owner(Partition(3)), None);
+        // A late release does not touch the next owner's claim.
+        let (owner, _ticket) = granted(writers.claim(Partition(3), Worker(9)));
+        assert_eq!(owner, Worker(9));
+        assert_eq!(writers.release(second), Err(second));
+        assert_eq!(writers.writes(Partition(3)), 1);
+    }
+
+    #[test]
+    fn credits_stop_at_the_bound_and_go_to_the_shortest() {
+        let credits = SharedCredits::new(3, 2);
+        credits.place(Worker(1));
+        let taken: Vec<u16> = core::iter::from_fn(|| credits.take_shortest(1))
+            .map(|worker| worker.0)
+            .collect();
+        assert_eq!(taken, [2, 0, 1, 2, 0]);
+        credits.give_back(Worker(2));
+        assert_eq!(credits.take_shortest(0), Some(Worker(2)));
+        credits.place(Worker(0));
+        assert_eq!(credits.outstanding(Worker(0)), 3);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -1,0 +1,264 @@
+//! The control loop of size-aware sharding: once an epoch, from what was measured to a plan.
+//!
+//! Minos, section 3.3 and 3.4: the histograms of all cores are added up and smoothed, the class
+//! that holds the Nth percentile is the last small one, small cores are as many as their share of
+//! the cost asks for (rounded up), and the large sizes are divided among the other cores. All
+//! arithmetic is in whole numbers, so that a plan is the same on every machine.
+//!
+//! Invariants: at least one core is small; an epoch with too few samples changes nothing; nothing
+//! is divided by zero.
+
+use alloc::boxed::Box;
+
+use curtail_types::Instant;
+
+use crate::size_aware::{
+    histogram::{CLASSES_MAX, SizeClasses, SizeHistogram},
+    plan::SizePlan,
+};
+
+/// The machine; one for a node.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct SizeControl {
+    config: ControlConfig,
+    /// Of this epoch.
+    measured: Box<SizeHistogram>,
+    /// Smoothed over epochs, in parts of [`ONE`].
+    smooth: Box<SizeHistogram>,
+    plan: SizePlan,
+    /// What the last epoch's costs asked for, if not what the plan has.
+    asked: Option<u16>,
+    small_busy_millicores: Option<u32>,
+    epoch_end: Instant,
+}
+
+/// What a control is built from.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct ControlConfig {
+    /// Cores of the node.
+    pub cores: u16,
+    /// How sizes are grouped.
+    pub classes: SizeClasses,
+    /// The percentile that must be small, in thousandths of a per cent: 99,000 is the paper's.
+    pub percentile_milli: u32,
+    /// Weight of the newest epoch in thousandths: 900 is the paper's.
+    pub newest_weight_milli: u32,
+    /// Length of an epoch in nanoseconds: one second in the paper.
+    pub epoch_ns: u64,
+    /// An epoch with fewer requests keeps the plan.
+    pub samples_min: u64,
+    /// A threshold set by hand, in bytes; nothing is then learned about it (section 6.3).
+    pub threshold: Option<u32>,
+    /// A number of small cores set by hand.
+    pub small: Option<u16>,
+    /// Whether a class may be shared by neighbouring large cores.
+    pub split: bool,
+    /// Whether a new number of small cores must be asked for by two epochs, or by an imbalance of
+    /// more than 10 %, before it is taken.
+    pub damped: bool,
+    /// Whether there may be a large core more than asked for, which steals from small ones; taken
+    /// only while the small cores left would be less than 80 % busy.
+    pub extra_large: bool,
+}
+
+/// What a control is told.
+#[derive(Clone, Copy, Debug)]
+pub enum ControlInput<'a> {
+    /// A core's histogram since it was last handed over.
+    Measured(&'a SizeHistogram),
+    /// Work on small requests in this epoch, in thousandths of a core.
+    SmallBusy {
+        /// Thousandths of a core.
+        millicores: u32,
+    },
+    /// Time has passed.
+    Tick,
+}
+
+impl ControlConfig {
+    /// The paper's settings, with the finer classes and split ranges.
+    pub fn new(cores: u16) -> Self {
+        Self {
+            cores,
+            classes: SizeClasses::LogLinear,
+            percentile_milli: 99_000,
+            newest_weight_milli: 900,
+            epoch_ns: 1_000_000_000,
+            samples_min: 10_000,
+            threshold: None,
+            small: None,
+            split: true,
+            damped: false,
+            extra_large: false,
+        }
+    }
+}
+
+impl SizeControl {
+    /// A control whose first epoch begins at `now`; everything is small until it ends.
+    pub fn new(config: ControlConfig, now: Instant) -> Self {
+        assert!(config.cores > 0 && config.percentile_milli <= 100_000);
+        assert!(config.newest_weight_milli <= 1_000);
+        assert!(
+            config
+                .small
+                .is_none_or(|small| (1..=config.cores).contains(&small))
+        );
+        let mut plan = SizePlan::all_small(config.cores, config.classes);
+        plan.threshold = config.threshold.unwrap_or(u32::MAX);
+        plan.small = config.small.unwrap_or(config.cores);
+        Self {
+            config,
+            measured: Box::new(SizeHistogram::new(config.classes)),
+            smooth: Box::new(SizeHistogram::new(config.classes)),
+            plan,
+            asked: None,
+            small_busy_millicores: None,
+            epoch_end: Instant {
+                ns: now.ns + config.epoch_ns,
+            },
+        }
+    }
+
+    /// Takes one input; emits a plan when an epoch has ended that had enough samples.
+    pub fn step(&mut self, now: Instant, input: ControlInput<'_>, mut emit: impl FnMut(&SizePlan)) {
+        match input {
+            ControlInput::Measured(histogram) => self.measured.add(histogram),
+            ControlInput::SmallBusy { millicores } => {
+                self.small_busy_millicores = Some(millicores);
+            }
+            ControlInput::Tick if now >= self.epoch_end => {
+                if self.measured.count() >= self.config.samples_min.max(1) {
+                    self.end_epoch();
+                    emit(&self.plan);
+                }
+                self.epoch_end.ns = now.ns + self.config.epoch_ns;
+            }
+            ControlInput::Tick => {}
+        }
+    }
+
+    /// When the epoch ends.
+    pub fn deadline(&self) -> Option<Instant> {
+        Some(self.epoch_end)
+    }
+
+    /// The plan in force.
+    pub fn plan(&self) -> &SizePlan {
+        &self.plan
+    }
+
+    fn end_epoch(&mut self) {
+        self.smooth();
+        self.measured.clear();
+        let learned = || self.smooth.percentile_edge(self.config.percentile_milli);
+        let threshold = self.config.threshold.unwrap_or_else(learned);
+        let wanted = self.config.small.unwrap_or_else(|| {
+            let (small, total) = self.smooth.cost_below(threshold);
+            small_cores(self.config.cores, small, total)
+        });
+        let small = self.damped(wanted, threshold);
+        let (small, extra_large) = self.with_extra_large(small);
+        self.plan = SizePlan::new(
+            self.plan.epoch + 1,
+            threshold,
+            (self.config.cores, small),
+            &self.smooth,
+            self.config.split,
+        );
+        self.plan.extra_large = extra_large;
+    }
+
+    /// H = (1 - a) H + a h, where h is this epoch's and a is its weight: the newest counts most.
+    fn smooth(&mut self) {
+        let newest = u64::from(self.config.newest_weight_milli);
+        // The first epoch has nothing before it.
+        let newest = match self.plan.epoch {
+            0 => 1_000,
+            _ => newest,
+        };
+        let mix = |old: &mut u64, new: u64| {
+            let sum = u128::from(*old) * u128::from(1_000 - newest)
+                + u128::from(new) * u128::from(ONE) * u128::from(newest);
+            *old = u64::try_from(sum / 1_000).unwrap_or(u64::MAX);
+        };
+        for class in 0..CLASSES_MAX {
+            mix(&mut self.smooth.counts[class], self.measured.counts[class]);
+            mix(&mut self.smooth.costs[class], self.measured.costs[class]);
+        }
+    }
+
+    fn damped(&mut self, wanted: u16, threshold: u32) -> u16 {
+        let now = self.plan.small + u16::from(self.plan.extra_large);
+        if !self.config.damped || wanted == now || self.plan.epoch == 0 {
+            self.asked = None;
+            return wanted;
+        }
+        let again = self.asked.replace(wanted) == Some(wanted);
+        if again || self.is_unbalanced(now, threshold) {
+            self.asked = None;
+            return wanted;
+        }
+        now
+    }
+
+    /// Whether under `small` small cores some core would have 10 % more than its share.
+    fn is_unbalanced(&self, small: u16, threshold: u32) -> bool {
+        let (below, total) = self.smooth.cost_below(threshold);
+        let cores = u128::from(self.config.cores);
+        let over = |cost: u128, of: u128| cost * cores * 10 > total * of * 11;
+        // Without a large core the standby takes them, beside its small ones.
+        let large = (cores - u128::from(small)).max(1);
+        over(below, u128::from(small)) || over(total - below, large)
+    }
+
+    fn with_extra_large(&self, small: u16) -> (u16, bool) {
+        let left = u64::from(small.saturating_sub(1));
+        let busy = self.small_busy_millicores.map(u64::from);
+        let room = busy.is_some_and(|busy| busy < left * 800);
+        match self.config.extra_large && room && small > 1 {
+            true => (small - 1, true),
+            false => (small, false),
+        }
+    }
+}
+
+impl SizeHistogram {
+    /// The smallest size that is above the class with this percentile of the counts.
+    fn percentile_edge(&self, percentile_milli: u32) -> u32 {
+        let total: u128 = self.counts.iter().map(|count| u128::from(*count)).sum();
+        let mut below = 0_u128;
+        let holds = |count: &u64| {
+            below += u128::from(*count);
+            below * 100_000 >= total * u128::from(percentile_milli)
+        };
+        let class = self.counts.iter().position(holds);
+        self.classes().upper_edge(class.unwrap_or(CLASSES_MAX - 1))
+    }
+
+    /// The cost of the classes below `threshold`, and of all.
+    fn cost_below(&self, threshold: u32) -> (u128, u128) {
+        let classes = self.classes();
+        let sum = |costs: &[u64]| costs.iter().map(|cost| u128::from(*cost)).sum::<u128>();
+        let first_large = match threshold {
+            u32::MAX => CLASSES_MAX,
+            threshold => classes.class(threshold),
+        };
+        (sum(&self.costs[..first_large]), sum(&self.costs))
+    }
+}
+
+/// Small cores for a share of the cost, rounded up; at least one.
+fn small_cores(cores: u16, cost_small: u128, cost_total: u128) -> u16 {
+    if cost_total == 0 {
+        return cores;
+    }
+    let small = (u128::from(cores) * cost_small).div_ceil(cost_total);
+    (small as u16).clamp(1, cores)
+}
+
+/// Smoothed numbers are kept in parts of this, so that small ones do not round away.
+const ONE: u64 = 1 << 10;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! The arithmetic of plans: smoothing, percentile, cores, ranges.
+
+use alloc::vec;
+
+use super::*;
+use crate::{request::Worker, size_aware::plan::Route};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn control(config: ControlConfig) -> SizeControl {
+    SizeControl::new(config, Instant::default())
+}
+
+fn small_epochs(cores: u16) -> ControlConfig {
+    ControlConfig {
+        samples_min: 1,
+        ..ControlConfig::new(cores)
+    }
+}
+
+/// Requests as (bytes, cost, times).
+fn histogram(requests: &[(u32, u32, u64)]) -> SizeHistogram {
+    let mut histogram = SizeHistogram::new(SizeClasses::LogLinear);
+    for (bytes, cost, times) in requests {
+        for _ in 0..*times {
+            histogram.record(*bytes, *cost);
+        }
+    }
+    histogram
+}
+
+fn epoch(control: &mut SizeControl, number: u64, requests: &[(u32, u32, u64)]) -> Option<SizePlan> {
+    let now = Instant {
+        ns: number * SECOND,
+    };
+    let measured = histogram(requests);
+    control.step(now, ControlInput::Measured(&measured), |_| ());
+    let mut plan = None;
+    control.step(now, ControlInput::Tick, |new| plan = Some(new.clone()));
+    plan
+}
+
+/// From 100 before and 0 now comes 10: the weight of 0.9 is the newest epoch's.
+#[test]
+fn the_newest_epoch_weighs_most() {
+    let mut control = control(small_epochs(8));
+    epoch(&mut control, 1, &[(64, 1, 100)]);
+    let class = SizeClasses::LogLinear.class(64);
+    assert_eq!(control.smooth.counts[class], 100 * ONE);
+    epoch(&mut control, 2, &[(9, 1, 1)]);
+    assert_eq!(control.smooth.counts[class], 10 * ONE);
+    assert_eq!(control.smooth.costs[class], 10 * ONE);
+}
+
+#[test]
+fn the_class_of_the_percentile_is_small() {
+    let mut control = control(small_epochs(8));
+    let plan = epoch(&mut control, 1, &[(100, 1, 990), (10_000, 7, 10)]).unwrap();
+    // 100 lies in 96..104.
+    assert_eq!(plan.threshold, 104);
+    let plan = epoch(&mut control, 2, &[(100, 1, 9_800), (10_000, 7, 200)]).unwrap();
+    assert_eq!(plan.threshold, 10_240);
+}
+
+/// Shares of large requests and their greatest sizes for 8 cores and 1,472 bytes a packet, and the
+/// small cores that follow; none large means a standby core.
+#[test]
+fn cores_follow_the_share_of_packets() {
+    for (large_milli, kilobytes, small) in [
+        (625, 500, 8),
+        (1_250, 250, 8),
+        (1_250, 500, 7),
+        (1_250, 1_000, 6),
+        (2_500, 500, 6),
+        (5_000, 500, 5),
+        (7_500, 500, 4),
+    ] {
+        let mut control = control(small_epochs(8));
+        let largest = kilobytes * 1_000;
+        let mut measured = SizeHistogram::new(SizeClasses::LogLinear);
+        for part in 0..1_000_u32 {
+            // 100 times a request for each thousandth of the large requests' range.
+            let bytes = 1_500 + (largest - 1_500) / 1_000 * part;
+            let packets = bytes.div_ceil(1_472);
+            let class = SizeClasses::LogLinear.class(bytes);
+            measured.counts[class] += large_milli;
+            measured.costs[class] += large_milli * u64::from(packets);
+        }
+        let others = 1_000 * (1_000_000 - large_milli);
+        let class = SizeClasses::LogLinear.class(700);
+        measured.counts[class] += others;
+        measured.costs[class] += others;
+        let now = Instant { ns: SECOND };
+        control.step(now, ControlInput::Measured(&measured), |_| ());
+        control.step(now, ControlInput::Tick, |_| ());
+        let plan = control.plan();
+        assert_eq!(plan.small, small, "{large_milli} {kilobytes}");
+        assert_eq!(plan.standby().is_some(), small == 8);
+    }
+}
+
+#[test]
+fn every_number_of_cores_has_a_small_one() {
+    for cores in [1, 2, 8, 64] {
+        for requests in [
+            &[(64, 1, 100)][..],
+            &[(1_000_000, 680, 100)],
+            &[(64, 0, 100)],
+            &[(64, 1, 99), (1_000_000, 1_000_000, 1)],
+        ] {
+            let mut control = control(small_epochs(cores));
+            let plan = epoch(&mut control, 1, requests).unwrap();
+            assert!((1..=cores).contains(&plan.small), "{plan:?}");
+            let Route::Ring(worker) = plan.route(u32::MAX, 77) else {
+                panic!("the largest size is large");
+            };
+            assert!(worker.0 < cores);
+            assert_eq!(plan.is_small(worker), plan.standby().is_some());
+        }
+    }
+}
+
+#[test]
+fn exact_shares_are_not_rounded_up() {
+    assert_eq!(small_cores(8, 1, 2), 4);
+    assert_eq!(small_cores(8, 500_000_001, 1_000_000_000), 5);
+    assert_eq!(small_cores(8, 0, 7), 1);
+    assert_eq!(small_cores(8, 0, 0), 8);
+}
+
+#[test]
+fn an_epoch_with_too_few_samples_changes_nothing() {
+    let mut control = control(ControlConfig::new(8));
+    assert_eq!(epoch(&mut control, 1, &[(64, 1, 9_999)]), None);
+    assert_eq!(control.plan().threshold, u32::MAX);
+    assert_eq!(control.deadline(), Some(Instant { ns: 2 * SECOND }));
+    assert!(epoch(&mut control, 2, &[(64, 1, 1)]).is_some());
+}
+
+/// Goal: every large core gets an equal cost, also if one size has all of it, and smaller sizes go
+/// to lower cores. Method: costs per core over all classes and hashes.
+#[test]
+fn large_cores_get_ranges_of_equal_cost() {
+    let loads: [&[(u32, u32, u64)]; 3] = [
+        &[(64, 1, 9_900), (500_000, 300, 100)],
+        &[(64, 1, 9_900), (10_000, 30, 50), (500_000, 300, 50)],
+        &[
+            (64, 1, 9_900),
+            (2_000, 20, 40),
+            (9_000, 90, 30),
+            (90_000, 900, 30),
+        ],
+    ];
+    for requests in loads {
+        let mut control = control(small_epochs(8));
+        let plan = epoch(&mut control, 1, requests).unwrap();
+        let large = plan.large_cores();
+        assert!(large > 1, "{plan:?}");
+        let mut costs = vec![0.0; usize::from(large)];
+        let mut last = 0;
+        for (bytes, cost, times) in &requests[1..] {
+            for part in 0..1_000_u64 {
+                let hash = part * (u64::MAX / 1_000);
+                let Route::Ring(worker) = plan.route(*bytes, hash) else {
+                    panic!("{bytes} is large");
+                };
+                assert!(worker.0 >= last, "ranges are in order");
+                last = worker.0;
+                let share = f64::from(*cost) * *times as f64 / 1_000.0;
+                costs[usize::from(worker.0 - plan.small)] += share;
+            }
+        }
+        let mean = costs.iter().sum::<f64>() / costs.len() as f64;
+        assert!(
+            costs.iter().all(|cost| (cost / mean - 1.0).abs() < 0.02),
+            "{costs:?}"
+        );
+        assert_eq!(plan.route(64, 0), Route::Here);
+    }
+}
+
+#[test]
+fn unsplit_classes_go_to_one_core_each() {
+    let config = ControlConfig {
+        split: false,
+        ..small_epochs(8)
+    };
+    let mut control = control(config);
+    let plan = epoch(&mut control, 1, &[(64, 1, 9_900), (500_000, 300, 100)]).unwrap();
+    let first = plan.route(500_000, 0);
+    assert_eq!(plan.route(500_000, u64::MAX), first);
+    assert_ne!(first, Route::Here);
+}
+
+#[test]
+fn a_set_threshold_and_set_cores_are_kept() {
+    let config = ControlConfig {
+        threshold: Some(1_500),
+        small: Some(6),
+        ..small_epochs(8)
+    };
+    let mut control = control(config);
+    assert_eq!((control.plan().threshold, control.plan().small), (1_500, 6));
+    let plan = epoch(&mut control, 1, &[(64, 1, 100)]).unwrap();
+    assert_eq!((plan.threshold, plan.small), (1_500, 6));
+    assert_eq!(plan.route(1_500, 0), Route::Ring(Worker(6)));
+    assert_eq!(plan.route(1_499, 0), Route::Here);
+}
+
+/// Goal: damping holds a plan for one epoch, and not against a real imbalance. Method: costs that
+/// ask for 7 small cores, then hardly for 8, twice; then for 3.
+#[test]
+fn damped_plans_change_when_asked_twice_or_in_need() {
+    let config = ControlConfig {
+        damped: true,
+        ..small_epochs(8)
+    };
+    let mut control = control(config);
+    let mut small = |number, large_cost| {
+        let requests = [(64, 1, 9_900), (500_000, large_cost, 100)];
+        epoch(&mut control, number, &requests).unwrap().small
+    };
+    assert_eq!(small(1, 15), 7);
+    assert_eq!(small(2, 13), 7);
+    assert_eq!(small(3, 13), 8);
+    assert_eq!(small(4, 200), 3);
+}
+
+#[test]
+fn an_extra_large_core_is_taken_while_small_ones_have_room() {
+    let config = ControlConfig {
+        extra_large: true,
+        ..small_epochs(8)
+    };
+    let mut control = control(config);
+    let mut plan = |number, millicores| {
+        let busy = ControlInput::SmallBusy { millicores };
+        control.step(Instant::default(), busy, |_| ());
+        let requests = [(64, 1, 9_900), (500_000, 99, 100)];
+        let plan = epoch(&mut control, number, &requests).unwrap();
+        (plan.small, plan.extra_large)
+    };
+    // Four small cores by cost; three would be 80 % busy at 2,400.
+    assert_eq!(plan(1, 2_399), (3, true));
+    assert_eq!(plan(2, 2_400), (4, false));
+}

@@ -1,0 +1,133 @@
+//! `lru_crawler`: its dumps list every item, in pieces, at the pace of whoever reads them.
+
+use std::{collections::BTreeSet, fmt::Write};
+
+use crate::support::{Client, config, start};
+
+/// Stores `count` items with keys `item-0` and so on.
+fn fill(client: &mut Client, count: usize) {
+    let mut text = String::new();
+    for item in 0..count {
+        write!(text, "set item-{item} 0 0 4 noreply\r\nabcd\r\n").unwrap();
+    }
+    client.send(text);
+    client.ask("mn\r\n", "MN\r\n");
+}
+
+/// Lines up to `end`, which is taken too.
+fn lines_until(client: &mut Client, end: &str) -> Vec<String> {
+    std::iter::repeat_with(|| client.line())
+        .take_while(|line| line != end)
+        .collect()
+}
+
+#[test]
+fn a_dump_lists_every_item_once_and_what_follows_it_waits() {
+    let server = start(config());
+    let mut client = Client::connect(&server);
+    fill(&mut client, 5000);
+    client.send("mn\r\nlru_crawler metadump all\r\nversion\r\nget item-1\r\n");
+    client.expect("MN\r\n");
+    let lines = lines_until(&mut client, "END");
+    assert_eq!(lines.len(), 5000);
+    let keys: BTreeSet<&str> = lines
+        .iter()
+        .map(|line| line.split(' ').next().unwrap())
+        .collect();
+    assert_eq!(keys.len(), 5000);
+    assert!(keys.contains("key=item-4999"));
+    assert!(lines.iter().all(|line| line.contains(" exp=-1 la=")));
+    assert!(client.line().starts_with("VERSION "));
+    client.expect("VALUE item-1 0 4\r\nabcd\r\nEND\r\n");
+}
+
+/// Goal: every line of `mgdump` reads an item. Method: send the lines back as they came.
+#[test]
+fn a_dump_of_requests_can_be_sent_back() {
+    let server = start(config());
+    let mut client = Client::connect(&server);
+    client.ask("ms plain 2\r\nhi\r\n", "HD\r\n");
+    client.ask("ms AAEgAg== 2 b\r\nyo\r\n", "HD\r\n");
+    client.send("lru_crawler mgdump hash\r\n");
+    let lines = lines_until(&mut client, "EN");
+    let requests: BTreeSet<&str> = lines.iter().map(String::as_str).collect();
+    assert_eq!(requests, BTreeSet::from(["mg AAEgAg== b", "mg plain"]));
+    for request in requests {
+        client.ask(format!("{request}\r\n"), "HD\r\n");
+    }
+}
+
+/// Goal: a client that does not read its dump costs a piece, and nobody else waits. Method: dump
+/// far more than the kernel takes (12 MB: the keys triple when they are encoded) to ten such
+/// clients, look at the memory of connections, then read one of the dumps to its end.
+#[test]
+fn a_dump_that_nobody_reads_stands_still() {
+    const ITEMS: usize = 20_000;
+    let server = start(config());
+    let mut other = Client::connect(&server);
+    let mut text = String::new();
+    for item in 0..ITEMS {
+        write!(text, "set {item:/>200} 0 0 1 noreply\r\na\r\n").unwrap();
+    }
+    other.send(text);
+    other.ask("mn\r\n", "MN\r\n");
+    let mut slow: Vec<Client> = (0..10).map(|_| Client::connect(&server)).collect();
+    let empty = other.stat("memory", "connections");
+    for client in &mut slow {
+        client.send("lru_crawler metadump all\r\n");
+    }
+    let mut held = 0;
+    for _ in 0..500 {
+        held = held.max(other.stat("memory", "connections"));
+    }
+    held -= empty;
+    assert!(held > 0, "the kernel took everything");
+    assert!(held < 8 << 20, "ten dumps hold {held} bytes");
+    assert_eq!(lines_until(&mut slow[3], "END").len(), ITEMS);
+}
+
+#[test]
+fn the_crawlers_switches_are_kept_and_its_errors_are_memcacheds() {
+    let server = start(config());
+    let mut client = Client::connect(&server);
+    client.ask("lru_crawler metadump all\r\n", "END\r\n");
+    client.ask("lru_crawler metadump 2,3\r\n", "END\r\n");
+    client.ask(
+        "lru_crawler metadump 0\r\n",
+        "BADCLASS invalid class id\r\n",
+    );
+    client.ask(
+        "lru_crawler crawl hash\r\n",
+        "BADCLASS invalid class id\r\n",
+    );
+    client.ask("lru_crawler crawl all\r\n", "OK\r\n");
+    client.ask("lru_crawler\r\n", "ERROR\r\n");
+    client.ask("lru_crawler tocrawl 7\r\n", "OK\r\n");
+    client.ask("lru_crawler sleep 1000000\r\n", "OK\r\n");
+    client.ask(
+        "lru_crawler sleep 1000001\r\n",
+        "CLIENT_ERROR sleep must be one second or less\r\n",
+    );
+    client.ask(
+        "lru_crawler sleep x\r\n",
+        "CLIENT_ERROR bad command line format\r\n",
+    );
+    assert_eq!(client.stat("settings", "lru_crawler_tocrawl"), 7);
+    assert_eq!(client.stat("settings", "lru_crawler_sleep"), 1_000_000);
+    client.ask("lru_crawler disable\r\n", "OK\r\n");
+    client.ask(
+        "lru_crawler metadump all\r\n",
+        "CLIENT_ERROR lru crawler disabled\r\n",
+    );
+    client.ask("lru_crawler enable\r\n", "OK\r\n");
+    drop(client);
+
+    let mut quiet = config();
+    quiet.dump_allowed = false;
+    let server = start(quiet);
+    let mut client = Client::connect(&server);
+    client.ask(
+        "lru_crawler mgdump all\r\n",
+        "ERROR metadump not allowed\r\n",
+    );
+}

@@ -5,6 +5,7 @@
 //! next turn, so that collecting allocates nothing.
 
 use curtail_codec::memcached::{Decoder, Request};
+use curtail_store::Hint;
 use curtail_types::KeyHash;
 
 /// What a turn carries out, in order of arrival per connection.
@@ -24,6 +25,8 @@ pub(crate) struct Entry<'a> {
     pub(crate) work: Work<'a>,
     /// Where it was decoded, so that it can be put off to a later turn.
     pub(crate) origin: Origin<'a>,
+    /// Where its item was when memory was asked for it.
+    pub(crate) hint: Hint,
 }
 
 /// Where a request was decoded.
@@ -81,6 +84,12 @@ impl<'a> Batch<'a> {
         self.entries.push(entry);
     }
 
+    /// The entries, to note hints in.
+    #[inline]
+    pub(crate) fn entries_mut(&mut self) -> &mut [Entry<'a>] {
+        &mut self.entries
+    }
+
     #[inline]
     pub(crate) fn entries(&self) -> &[Entry<'a>] {
         &self.entries
@@ -119,6 +128,7 @@ mod tests {
                     decoder: Decoder::new(false),
                     input: b"",
                 },
+                hint: Hint::default(),
             });
         }
         let capacity = batch.entries.capacity();

@@ -8,6 +8,7 @@
 
 use curtail_codec::memcached::{Admin, BodyEndState, Decoded, Limits, Request};
 use curtail_runtime::Received;
+use curtail_store::Hint;
 use curtail_types::KeyHash;
 
 use crate::{
@@ -48,6 +49,16 @@ const _: () = {
 enum Turn {
     Done,
     Close,
+}
+
+/// What to do with the input behind a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum After {
+    Decode,
+    /// It has to wait for something that takes more than this turn.
+    Keep,
+    /// It belongs to a large value, or will never be looked at.
+    Drop,
 }
 
 impl Worker {
@@ -197,6 +208,7 @@ fn end_body<'a>(
                 decoder: connection.decoder,
                 input: b"",
             },
+            hint: Hint::default(),
         });
     }
     input.get(taken..).unwrap_or_default()
@@ -218,37 +230,46 @@ fn decode<'a>(
             decoder: connection.decoder,
             input,
         };
-        let ((hash, work), consumed) = match connection.decoder.decode(input, &kit.limits) {
+        let decoded_one = connection.decoder.decode(input, &kit.limits);
+        let (after, consumed) = match &decoded_one {
             Decoded::Complete { request, consumed } => {
-                let rest = input.get(consumed..).unwrap_or_default();
-                (to_work(connection, request, rest, kit), consumed)
+                let rest = input.get(*consumed..).unwrap_or_default();
+                (
+                    push_request(connection, slot, request, rest, origin, batch, kit),
+                    *consumed,
+                )
             }
-            Decoded::Malformed {
+            &Decoded::Malformed {
                 reply,
                 consumed,
                 close,
-            } => ((KeyHash(0), Work::Malformed { reply, close }), consumed),
-            Decoded::Incomplete { consumed, .. } => {
+            } => {
+                let work = Work::Malformed { reply, close };
+                batch.push(Entry {
+                    slot,
+                    hash: KeyHash(0),
+                    work,
+                    origin,
+                    hint: Hint::default(),
+                });
+                (if close { After::Drop } else { After::Decode }, consumed)
+            }
+            &Decoded::Incomplete { consumed, .. } => {
                 let rest = input.get(consumed..).unwrap_or_default();
                 connection.hold(&mut kit.pool, rest, false);
                 note_commands(connection, decoded, kit);
                 return;
             }
         };
-        batch.push(Entry {
-            slot,
-            hash,
-            work,
-            origin,
-        });
         input = input.get(consumed..).unwrap_or_default();
         decoded += 1;
-        if ends_decoding(&work) {
-            note_commands(connection, decoded, kit);
-            return;
-        }
-        if begins_errand(&work) {
-            break;
+        match after {
+            After::Decode => {}
+            After::Keep => break,
+            After::Drop => {
+                note_commands(connection, decoded, kit);
+                return;
+            }
         }
     }
     if !input.is_empty() {
@@ -265,39 +286,56 @@ fn note_commands(connection: &Connection, decoded: usize, kit: &mut Kit) {
     }
 }
 
-/// Whether what follows in the input is not to be decoded: it belongs to a large value, or will
-/// never be looked at.
-fn ends_decoding(work: &Work<'_>) -> bool {
-    matches!(
+/// Adds a request to the batch; tells what is to be done with the input behind it.
+#[inline(always)] // a request is copied once, from the decoder into the batch
+fn push_request<'a>(
+    connection: &mut Connection,
+    slot: usize,
+    request: &Request<'a>,
+    rest: &'a [u8],
+    origin: Origin<'a>,
+    batch: &mut Batch<'a>,
+    kit: &mut Kit,
+) -> After {
+    let hint = Hint::default();
+    if let Request::Item { key, .. } = request {
+        batch.push(Entry {
+            slot,
+            hash: kit.hash(key),
+            work: Work::Request(*request),
+            origin,
+            hint,
+        });
+        return After::Decode;
+    }
+    let (hash, work) = to_work(connection, request, rest, kit);
+    batch.push(Entry {
+        slot,
+        hash,
         work,
-        Work::LargeSet { .. }
-            | Work::Malformed { close: true, .. }
-            | Work::Request(Request::Admin(Admin::Quit))
-    )
+        origin,
+        hint,
+    });
+    match request {
+        Request::SetHeader { .. } | Request::Admin(Admin::Quit) => After::Drop,
+        Request::Admin(Admin::LruCrawler(_)) => After::Keep,
+        _ => After::Decode,
+    }
 }
 
-/// Whether what follows has to wait for something that takes more than this turn.
-fn begins_errand(work: &Work<'_>) -> bool {
-    matches!(work, Work::Request(Request::Admin(Admin::LruCrawler(_))))
-}
-
-#[inline]
+/// The less usual requests.
 fn to_work<'a>(
     connection: &mut Connection,
-    request: Request<'a>,
+    request: &Request<'a>,
     rest: &'a [u8],
     kit: &mut Kit,
 ) -> (KeyHash, Work<'a>) {
-    let mut hash = KeyHash(0);
-    let work = match &request {
+    let request = *request;
+    match &request {
         Request::Item { key, .. } | Request::SetTooLarge { key, .. } => {
-            hash = kit.hash(key);
-            Work::Request(request)
+            (kit.hash(key), Work::Request(request))
         }
-        Request::SetHeader { key, .. } => {
-            hash = kit.hash(key);
-            Work::LargeSet { request, rest }
-        }
+        Request::SetHeader { key, .. } => (kit.hash(key), Work::LargeSet { request, rest }),
         Request::Authenticate { user, password } => {
             // Decided at once: what follows may only be decoded after a right login.
             let logins = kit.shared.logins();
@@ -305,9 +343,8 @@ fn to_work<'a>(
             if accepted {
                 connection.decoder.authenticated();
             }
-            Work::Login { accepted }
+            (KeyHash(0), Work::Login { accepted })
         }
-        Request::Noop | Request::Admin(_) => Work::Request(request),
-    };
-    (hash, work)
+        Request::Noop | Request::Admin(_) => (KeyHash(0), Work::Request(request)),
+    }
 }

@@ -4,10 +4,10 @@ use curtail_codec::memcached::{
     BodyEnd, BodyEndState, Form, Request, WireKey,
     encode::{self, REPLY_BYTES_MAX, Refusal},
 };
-use curtail_store::{COPY_BYTES_MAX, ItemView, ValueLease};
+use curtail_store::{COPY_BYTES_MAX, Hint, ItemView};
 use curtail_types::{
-    Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Direction, Get, KeyHash, Operation,
-    Set, SetOutcome,
+    Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Direction, Get, ItemStatus, KeyHash,
+    Operation, Set, SetOutcome,
 };
 
 use crate::{
@@ -27,21 +27,24 @@ const ROOM_BYTES: usize = REPLY_BYTES_MAX + COPY_BYTES_MAX;
 /// one more reply) is the most that a client which does not read can make us hold.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
 
-/// An item operation and how to answer it.
+/// Whose item an operation is about and how to answer it: borrowed from the batch, because copying
+/// requests about would cost more than carrying them out.
 #[derive(Clone, Copy)]
-struct Item<'a> {
+struct Item<'b, 'a> {
     slot: usize,
-    key: WireKey<'a>,
+    key: &'b WireKey<'a>,
     hash: KeyHash,
-    form: Form<'a>,
+    form: &'b Form<'a>,
+    hint: Hint,
 }
 
 /// How a read ended.
+#[derive(Clone, Copy)]
 enum Found {
     /// All of the reply is written.
     Whole,
     /// The value is to be sent from where it lies.
-    Leased(ValueLease),
+    Leased,
     /// The value is too long to copy, and nothing more may be leased.
     Refused,
 }
@@ -51,8 +54,13 @@ impl Worker {
     #[inline]
     pub(crate) fn carry_out(&mut self, entry: &Entry<'_>) {
         let Entry {
-            slot, hash, work, ..
-        } = *entry;
+            slot,
+            hash,
+            work,
+            hint,
+            ..
+        } = entry;
+        let (slot, hash, hint) = (*slot, *hash, *hint);
         if self.replies.bytes_for(slot) > OUTPUT_BYTES_MAX {
             self.put_off(entry);
             return;
@@ -72,17 +80,18 @@ impl Worker {
                     key,
                     hash,
                     form,
+                    hint,
                 };
                 self.kit
-                    .run_item(&mut self.replies, &item, &operation, value);
+                    .run_item(&mut self.replies, &item, operation, value);
             }
-            Work::Request(request) => self.run_other(slot, hash, &request),
-            Work::LargeSet { request, rest } => self.begin_large_set(slot, hash, &request, rest),
-            Work::LargeSetEnd { right } => self.end_large_set(slot, right),
-            Work::Login { accepted } => self.answer_login(slot, accepted),
+            Work::Request(request) => self.run_other(slot, hash, request),
+            Work::LargeSet { request, rest } => self.begin_large_set(slot, hash, request, rest),
+            Work::LargeSetEnd { right } => self.end_large_set(slot, *right),
+            Work::Login { accepted } => self.answer_login(slot, *accepted),
             Work::Malformed { reply, close } => {
                 self.replies.write(slot, |sink| sink.push(reply));
-                if close {
+                if *close {
                     self.close_after_replies(slot);
                 }
             }
@@ -113,9 +122,10 @@ impl Worker {
             Request::SetTooLarge { key, set, form, .. } => {
                 let item = Item {
                     slot,
-                    key: *key,
+                    key,
                     hash,
-                    form: *form,
+                    form,
+                    hint: Hint::default(),
                 };
                 self.kit.refuse_too_large(&mut self.replies, &item, set);
             }
@@ -161,9 +171,10 @@ impl Worker {
         };
         let item = Item {
             slot,
-            key: *key,
+            key,
             hash,
-            form: *form,
+            form,
+            hint: Hint::default(),
         };
         match kit.reserve(&item, set, *value_bytes) {
             Err(outcome) => {
@@ -225,7 +236,7 @@ impl Kit {
     fn run_item(
         &mut self,
         replies: &mut Replies,
-        item: &Item<'_>,
+        item: &Item<'_, '_>,
         operation: &Operation,
         value: &[u8],
     ) {
@@ -241,21 +252,29 @@ impl Kit {
     }
 
     #[inline]
-    fn get(&mut self, replies: &mut Replies, item: &Item<'_>, get: &Get) {
+    fn get(&mut self, replies: &mut Replies, item: &Item<'_, '_>, get: &Get) {
         let key = item.key.resolve(&mut self.scratch);
         let hide_cas = !self.shared.config.cas;
+        // Beside the result: a lease is large, and few reads take one.
+        let mut lease = None;
         let found = replies.write(item.slot, |sink| {
             let view = |view: &ItemView<'_>| {
                 sink.truncate(0);
-                let mut status = *view.status();
-                if hide_cas {
-                    status.cas = Cas(0);
-                }
-                if !encode::hit(sink, &item.key, &item.form, &status) {
+                let hit = if hide_cas {
+                    let status = ItemStatus {
+                        cas: Cas(0),
+                        ..*view.status()
+                    };
+                    encode::hit(sink, item.key, item.form, &status)
+                } else {
+                    encode::hit(sink, item.key, item.form, view.status())
+                };
+                if !hit {
                     return Found::Whole;
                 }
                 if view.value_bytes() > COPY_BYTES_MAX {
-                    return view.lease_value().map_or(Found::Refused, Found::Leased);
+                    lease = view.lease_value();
+                    return lease.as_ref().map_or(Found::Refused, |_| Found::Leased);
                 }
                 let room = sink
                     .spare()
@@ -263,41 +282,47 @@ impl Kit {
                     .unwrap_or_default();
                 let copied = view.copy_value(0, room);
                 sink.advance(copied);
-                encode::value_end(sink, &item.form);
+                encode::value_end(sink, item.form);
                 Found::Whole
             };
-            let found = self
-                .store
-                .get(&mut self.writer, self.now, key, item.hash, get, view);
+            let found = self.store.get_hinted(
+                &mut self.writer,
+                self.now,
+                key,
+                item.hash,
+                item.hint,
+                get,
+                view,
+            );
             match found {
                 None => {
                     sink.truncate(0);
-                    encode::miss(sink, &item.key, &item.form);
+                    encode::miss(sink, item.key, item.form);
                 }
                 Some(Found::Refused) => {
                     sink.truncate(0);
                     encode::error(sink, Refusal::OutOfMemoryGet);
                 }
-                Some(Found::Whole | Found::Leased(_)) => {}
+                Some(Found::Whole | Found::Leased) => {}
             }
             found
         });
         self.count_get(item, get, found.is_some());
-        match found {
-            Some(Found::Leased(lease)) => {
+        match (found, lease) {
+            (Some(Found::Leased), Some(lease)) => {
                 replies.lease(item.slot, lease);
-                replies.write(item.slot, |sink| encode::value_end(sink, &item.form));
+                replies.write(item.slot, |sink| encode::value_end(sink, item.form));
             }
-            Some(Found::Refused) => {
+            (Some(Found::Refused), _) => {
                 self.counts.add(Count::ReplyNoMemory, 1);
                 self.lease_refused = true;
             }
-            Some(Found::Whole) | None => {}
+            _ => {}
         }
     }
 
     #[inline]
-    fn count_get(&mut self, item: &Item<'_>, get: &Get, hit: bool) {
+    fn count_get(&mut self, item: &Item<'_, '_>, get: &Get, hit: bool) {
         // `touch` is a read that shows nothing; the other reads that touch count as both.
         let touches = get.touch.is_some();
         if !matches!(item.form, Form::Line { .. }) {
@@ -314,7 +339,7 @@ impl Kit {
         self.note_key(item, KeyEvent::Get { hit });
     }
 
-    fn set(&mut self, replies: &mut Replies, item: &Item<'_>, set: &Set, value: &[u8]) {
+    fn set(&mut self, replies: &mut Replies, item: &Item<'_, '_>, set: &Set, value: &[u8]) {
         self.note_key(item, KeyEvent::Set);
         let key = item.key.resolve(&mut self.scratch);
         let outcome = self
@@ -325,7 +350,7 @@ impl Kit {
 
     fn reserve(
         &mut self,
-        item: &Item<'_>,
+        item: &Item<'_, '_>,
         set: &Set,
         value_bytes: u32,
     ) -> Result<curtail_store::Reservation, SetOutcome> {
@@ -342,18 +367,18 @@ impl Kit {
     fn answer_set(
         &mut self,
         replies: &mut Replies,
-        item: &Item<'_>,
+        item: &Item<'_, '_>,
         compares: bool,
         outcome: SetOutcome,
     ) {
         count_set(&mut self.counts, compares, outcome);
         replies.write(item.slot, |sink| {
-            encode::set(sink, &item.key, &item.form, outcome)
+            encode::set(sink, item.key, item.form, outcome)
         });
     }
 
     /// A write above the limit also removes what is there: the client wanted it gone.
-    fn refuse_too_large(&mut self, replies: &mut Replies, item: &Item<'_>, set: &Set) {
+    fn refuse_too_large(&mut self, replies: &mut Replies, item: &Item<'_, '_>, set: &Set) {
         if set.mode == curtail_types::SetMode::Set && set.compare.is_none() {
             let key = item.key.resolve(&mut self.scratch);
             let delete = Delete::default();
@@ -363,11 +388,11 @@ impl Kit {
         self.counts.add(Count::StoreTooLarge, 1);
         let outcome = SetOutcome::TooLarge;
         replies.write(item.slot, |sink| {
-            encode::set(sink, &item.key, &item.form, outcome)
+            encode::set(sink, item.key, item.form, outcome)
         });
     }
 
-    fn delete(&mut self, replies: &mut Replies, item: &Item<'_>, delete: &Delete) {
+    fn delete(&mut self, replies: &mut Replies, item: &Item<'_, '_>, delete: &Delete) {
         let key = item.key.resolve(&mut self.scratch);
         let outcome = self
             .store
@@ -379,11 +404,11 @@ impl Kit {
         }
         self.note_key(item, KeyEvent::Delete);
         replies.write(item.slot, |sink| {
-            encode::delete(sink, &item.key, &item.form, outcome)
+            encode::delete(sink, item.key, item.form, outcome)
         });
     }
 
-    fn arithmetic(&mut self, replies: &mut Replies, item: &Item<'_>, arithmetic: &Arithmetic) {
+    fn arithmetic(&mut self, replies: &mut Replies, item: &Item<'_, '_>, arithmetic: &Arithmetic) {
         let key = item.key.resolve(&mut self.scratch);
         let mut outcome =
             self.store
@@ -403,16 +428,21 @@ impl Kit {
             _ => {}
         }
         replies.write(item.slot, |sink| {
-            encode::arithmetic(sink, &item.key, &item.form, &outcome);
+            encode::arithmetic(sink, item.key, item.form, &outcome);
         });
     }
 
-    #[inline]
-    fn note_key(&mut self, item: &Item<'_>, event: KeyEvent) {
+    #[inline(always)]
+    fn note_key(&mut self, item: &Item<'_, '_>, event: KeyEvent) {
         if self.detail {
-            let key = item.key.resolve(&mut self.scratch);
-            self.shared.prefixes.count(key.bytes(), event);
+            self.note_key_in_detail(item, event);
         }
+    }
+
+    #[cold]
+    fn note_key_in_detail(&mut self, item: &Item<'_, '_>, event: KeyEvent) {
+        let key = item.key.resolve(&mut self.scratch);
+        self.shared.prefixes.count(key.bytes(), event);
     }
 }
 

@@ -47,11 +47,11 @@ impl Kit {
         hash
     }
 
-    /// Asks the memory for the item that a request is about.
+    /// Asks the memory for the item that a request is about, and notes where that is.
     #[inline]
-    pub(crate) fn prefetch_item(&self, entry: &Entry<'_>) {
+    pub(crate) fn prefetch_item(&self, entry: &mut Entry<'_>) {
         if let Work::Request(Request::Item { .. }) = entry.work {
-            self.store.prefetch_item(entry.hash);
+            entry.hint = self.store.prefetch_item(entry.hash);
         }
     }
 }

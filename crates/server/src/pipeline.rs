@@ -32,15 +32,15 @@ impl Worker {
     pub(crate) fn turn(&mut self, area: &mut [u8]) {
         let mut batch = std::mem::take(&mut self.batch).recycle();
         self.collect(area, &mut batch);
-        self.execute(&batch);
+        self.execute(&mut batch);
         self.reply();
         self.finish_turn();
         self.batch = batch.recycle();
     }
 
-    fn execute(&mut self, batch: &Batch<'_>) {
+    fn execute(&mut self, batch: &mut Batch<'_>) {
         self.replies.begin_turn();
-        for entry in batch.entries() {
+        for entry in batch.entries_mut() {
             self.kit.prefetch_item(entry);
         }
         for entry in batch.entries() {

@@ -31,6 +31,8 @@ pub use reservation::Reservation;
 pub use store::{Store, Writer};
 pub use view::{ItemView, ValueLease};
 
+pub use curtail_table::Hint;
+
 /// Values up to this length are copied out and may be overwritten in place; longer ones are
 /// immutable once stored and can be leased while they are sent.
 pub const COPY_BYTES_MAX: usize = 1024;

@@ -1,6 +1,6 @@
 //! Reading: optimistic where nothing changes, under the key's lock where something does.
 
-use curtail_table::{Locked, Reference};
+use curtail_table::{Hint, Locked, Reference};
 use curtail_types::{Expiry, Exptime, Get, Key, KeyHash, Now};
 
 use crate::{
@@ -20,7 +20,7 @@ const ACCESS_NOTE_SECONDS: u32 = 60;
 /// What an optimistic read came upon.
 enum Seen<T> {
     /// The item, its meta word as seen.
-    Item(T, Reference, Meta),
+    Item(T, Reference, Hint, Meta),
     /// An item that may not be shown.
     Gone,
     /// A stale item whose right to recache is free.
@@ -38,13 +38,29 @@ impl Store {
         key: Key<'_>,
         hash: KeyHash,
         get: &Get,
+        view: impl FnMut(&ItemView<'_>) -> T,
+    ) -> Option<T> {
+        self.get_hinted(writer, now, key, hash, Hint::default(), get, view)
+    }
+
+    /// The same with what [`Store::prefetch_item`] returned, which saves a search.
+    #[inline]
+    #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
+    pub fn get_hinted<T>(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+        hint: Hint,
+        get: &Get,
         mut view: impl FnMut(&ItemView<'_>) -> T,
     ) -> Option<T> {
         self.tick(now);
         if get.touch.is_some() || get.vivify.is_some() || get.recache.is_some() {
             return self.get_changing(writer, now, key, hash, get, view);
         }
-        let seen = self.index.read(hash, |reference| {
+        let seen = self.index.read_hinted(hash, hint, |reference, place| {
             let item = self.item(reference.get());
             let meta = item.meta();
             if !item.is_of(meta, key.bytes()) {
@@ -57,12 +73,12 @@ impl Store {
                 return Some(Seen::Winnable);
             }
             let shown = self.view(reference.get(), item, meta, now);
-            Some(Seen::Item(view(&shown), reference, meta))
+            Some(Seen::Item(view(&shown), reference, place, meta))
         })?;
         match seen {
-            Seen::Item(result, reference, meta) => {
+            Seen::Item(result, reference, place, meta) => {
                 if !get.quiet_access {
-                    self.note_access(now, hash, reference, meta);
+                    self.note_access(now, hash, reference, place, meta);
                 }
                 Some(result)
             }
@@ -85,23 +101,15 @@ impl Store {
         ItemView::new(self.segments(), &self.gate, reference, item, meta, now)
     }
 
-    /// Tells eviction, and now and then the item itself, that it was read.
+    /// Tells eviction, and now and then the item itself, that it was read. A hot item's mark has
+    /// come to its end, and then nothing is written.
     #[inline]
-    fn note_access(&self, now: Now, hash: KeyHash, reference: Reference, meta: Meta) {
-        self.note_hit(hash, reference);
+    fn note_access(&self, now: Now, hash: KeyHash, reference: Reference, place: Hint, meta: Meta) {
+        self.index.raise_mark(place, reference, |mark| {
+            self.mark_after_hit(reference.get(), mark)
+        });
         if !meta.fetched() || meta.idle_seconds(now) >= ACCESS_NOTE_SECONDS {
             self.write_access(now, hash, reference);
-        }
-    }
-
-    /// Raises the mark that eviction looks at. A hot item's has come to its end, and then nothing
-    /// is written; of two threads at once one may be lost.
-    #[inline]
-    fn note_hit(&self, hash: KeyHash, reference: Reference) {
-        if let Some(mark) = self.index.mark_of(hash, reference) {
-            for _ in mark..self.mark_after_hit(reference.get(), mark) {
-                self.index.mark(hash, reference);
-            }
         }
     }
 

@@ -5,7 +5,7 @@
 //! `reclaim.rs`.
 
 use curtail_segments::{Segments, SegmentsConfig};
-use curtail_table::{Index, IndexConfig, Locked, Position, Reference, Resolver, TableError};
+use curtail_table::{Hint, Index, IndexConfig, Locked, Position, Reference, Resolver, TableError};
 use curtail_types::{Cas, Exptime, HashSeed, HybridClock, Key, KeyHash, Now, WriterId};
 
 use crate::{
@@ -263,10 +263,11 @@ impl Store {
         self.index.prefetch(hash);
     }
 
-    /// Second stage of a batch: asks the memory for the items that may be the one of `hash`.
+    /// Second stage of a batch: asks the memory for the items that may be the one of `hash`; what
+    /// it returns makes [`Store::get_hinted`] find the item at once.
     #[inline]
-    pub fn prefetch_item(&self, hash: KeyHash) {
-        self.index.prefetch_candidates(hash);
+    pub fn prefetch_item(&self, hash: KeyHash) -> Hint {
+        self.index.prefetch_candidates(hash)
     }
 
     pub(crate) fn segments(&self) -> &Arc<Segments> {

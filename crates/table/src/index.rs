@@ -182,16 +182,20 @@ impl<R: Resolver> Index<R> {
     }
 
     /// Asks for the items that `hash` may belong to (by their tags): the second stage of a batch.
+    /// Returns where the last of them is, for [`Index::read_hinted`].
     #[inline]
-    pub fn prefetch_candidates(&self, hash: KeyHash) {
+    pub fn prefetch_candidates(&self, hash: KeyHash) -> Hint {
+        let tag = tag_of(hash);
+        let mut hint = Hint::default();
         for bucket in self.table.pair(hash.0) {
-            for slot in self.table.layout.line(bucket) {
-                let word = slot.load(Ordering::Relaxed);
-                if let Some(reference) = matching(word, tag_of(hash)) {
+            for (slot, word) in self.table.layout.line(bucket).iter().enumerate() {
+                if let Some(reference) = matching(word.load(Ordering::Relaxed), tag) {
                     self.resolver().prefetch(reference);
+                    hint = Hint(Place::new(bucket, slot));
                 }
             }
         }
+        hint
     }
 
     /// An optimistic read. `probe` is called for every reference whose tag matches; `Some` ends the
@@ -213,6 +217,62 @@ impl<R: Resolver> Index<R> {
             self.table
                 .read_again(hash.0, |pair| lines.scan(pair, tag, &mut probe))
         })
+    }
+
+    /// As [`Index::read`], looking first at the place of `hint`: nearly always the item is there,
+    /// and the other slots need no look. `probe` is told where the item is, for
+    /// [`Index::raise_mark`].
+    ///
+    /// The place is one that the key's stripes cover, whatever was split since the hint was given:
+    /// a bucket's stripe never changes.
+    #[inline]
+    pub fn read_hinted<T>(
+        &self,
+        hash: KeyHash,
+        hint: Hint,
+        mut probe: impl FnMut(Reference, Hint) -> Option<T>,
+    ) -> Option<T> {
+        let tag = tag_of(hash);
+        if self.covers(hash, hint) {
+            let at_hint = self.table.try_read(hash.0, |_| {
+                let reference = matching(self.table.layout.entry(hint.0), tag)?;
+                probe(reference, hint)
+            });
+            if let Some(Some(result)) = at_hint {
+                return Some(result);
+            }
+        }
+        let mut scan = |pair| self.table.layout.scan_placed(pair, tag, &mut probe);
+        let read = self.table.try_read(hash.0, &mut scan);
+        read.unwrap_or_else(|| self.table.read_again(hash.0, scan))
+    }
+
+    /// Whether the key's stripes cover the hint's place, so that what is read there is validated.
+    #[inline]
+    fn covers(&self, hash: KeyHash, hint: Hint) -> bool {
+        let stripe = self.table.locks.stripes().of_bucket(hint.0.bucket());
+        hint.0.slot() < SLOTS && self.table.stripes_of(hash.0).contains(&stripe)
+    }
+
+    /// Raises the mark of the item that a read found at `hint`: `raise` is given the mark and says
+    /// what it should be, at most [`MARK_MAX`]. Lockless; of two at once one may be lost, and if the
+    /// item has moved nothing happens.
+    #[inline]
+    pub fn raise_mark(&self, hint: Hint, reference: Reference, raise: impl FnOnce(u8) -> u8) {
+        let line = self.table.layout.line(hint.0.bucket());
+        let Some(slot) = line.get(hint.0.slot()) else {
+            return;
+        };
+        let word = slot.load(Ordering::Relaxed);
+        if word & REFERENCE_MASK != reference.0 {
+            return;
+        }
+        let (mark, raised) = (mark_in(word), raise(mark_in(word)).min(MARK_MAX));
+        if raised > mark {
+            let marked = word & (TAG_MASK | REFERENCE_MASK) | u64::from(raised) << MARK_SHIFT;
+            // Losing to a writer or to another reader is fine: the mark is a rough measure.
+            let _ = slot.compare_exchange(word, marked, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
     /// Raises the item's mark by one, up to [`MARK_MAX`], without a lock; of two at once one may
@@ -352,6 +412,16 @@ impl<R: Resolver> Index<R> {
     /// What the table has done so far.
     pub fn counters(&self) -> Counters {
         self.table.counters()
+    }
+}
+
+/// Where an item was when it was last seen, and most of the time still is; or, by default, nowhere.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Hint(Place);
+
+impl Default for Hint {
+    fn default() -> Self {
+        Self(Place::new(0, SLOTS))
     }
 }
 
@@ -503,6 +573,27 @@ impl<R> Lines<R> {
             }
         }
         None
+    }
+}
+
+impl<R> Lines<R> {
+    /// The same, telling `probe` where each reference is.
+    #[inline]
+    fn scan_placed<T>(
+        &self,
+        pair: [usize; 2],
+        tag: u64,
+        probe: &mut impl FnMut(Reference, Hint) -> Option<T>,
+    ) -> Option<T> {
+        pair.into_iter().find_map(|bucket| {
+            self.line(bucket)
+                .iter()
+                .enumerate()
+                .find_map(|(slot, word)| {
+                    let reference = matching(word.load(Ordering::Relaxed), tag)?;
+                    probe(reference, Hint(Place::new(bucket, slot)))
+                })
+        })
     }
 }
 

@@ -37,7 +37,7 @@ pub use baselines::{
 pub use counters::Counters;
 pub use error::{Full, InsertError, NoRoom, TableError};
 pub use hash::{KeyHasher, SeededHash, SeededHasher};
-pub use index::{Index, IndexConfig, Locked, MARK_MAX, Position, Reference, Resolver};
+pub use index::{Hint, Index, IndexConfig, Locked, MARK_MAX, Position, Reference, Resolver};
 pub use locks::{Locks, Stamp, Stripes, VersionedSpin};
 pub use map::{CuckooMap, MapConfig};
 pub use plain::Plain;

@@ -20,12 +20,12 @@ impl HashSeed {
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
         let mut state = State::new(self);
-        let mut words = key.chunks_exact(8);
-        for word in &mut words {
-            state.absorb(little_endian(word));
+        let (words, rest) = key.as_chunks::<8>();
+        for word in words {
+            state.absorb(u64::from_le_bytes(*word));
         }
         let length_byte = (key.len() as u64) << 56;
-        state.absorb(little_endian(words.remainder()) | length_byte);
+        state.absorb(little_endian(rest) | length_byte);
         KeyHash(state.finish())
     }
 }
@@ -81,11 +81,11 @@ impl State {
     }
 }
 
-/// Up to eight bytes as a little-endian number; missing bytes are zero.
+/// Fewer than eight bytes as a little-endian number; missing bytes are zero.
 #[inline]
 fn little_endian(bytes: &[u8]) -> u64 {
-    if let Some(word) = bytes.first_chunk::<8>() {
-        return u64::from_le_bytes(*word);
+    if bytes.is_empty() {
+        return 0;
     }
     if let (Some(low), Some(high)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
         let overlap = 8 * (bytes.len() - 4) as u32;

@@ -240,3 +240,33 @@ fn many_threads_fill_a_table() {
         assert!((1..=items).all(|number| holds(&index, mix(number), reference(number))));
     }
 }
+
+/// Goal: a hint saves a search and never changes the answer, even if it is stale or another key's.
+/// Method: hints taken early are used after the table has grown and items have moved or gone.
+#[test]
+fn a_hint_never_changes_the_answer() {
+    let index = index(64, 2 * ITEMS as usize, ITEMS as usize + 1, 0.92);
+    let hints: Vec<Hint> = (1..=ITEMS)
+        .map(|number| {
+            insert(&index, mix(number), reference(number)).unwrap();
+            index.prefetch_candidates(mix(number))
+        })
+        .collect();
+    for number in 1..=ITEMS {
+        let (hash, wanted) = (mix(number), reference(number));
+        let [own, other] = [number - 1, number % ITEMS].map(|at| hints[at as usize]);
+        let read = |hint| {
+            index.read_hinted(hash, hint, |found, place| {
+                (found == wanted).then_some(place)
+            })
+        };
+        for hint in [own, other, Hint::default()] {
+            let place = read(hint).unwrap();
+            index.raise_mark(place, wanted, |mark| mark + 1);
+        }
+        assert_eq!(index.mark_of(hash, wanted), Some(3));
+        assert_eq!(index.remove_if(hash, wanted), Some(3));
+        assert_eq!(read(own), None);
+        assert_eq!(read(other), None);
+    }
+}

@@ -25,6 +25,7 @@ use crate::{
 pub struct Lease {
     segments: Arc<Segments>,
     id: SegmentId,
+    is_first: bool,
 }
 
 impl Lease {
@@ -32,13 +33,27 @@ impl Lease {
     /// validated *after* this call; `None` for a reference to no segment.
     pub fn new(segments: &Arc<Segments>, reference: u64) -> Option<Self> {
         let id = segments.segment_of(reference)?;
-        segments.header(id).leases().fetch_add(1, Ordering::Relaxed);
+        let before = segments.header(id).leases().fetch_add(1, Ordering::Relaxed);
+        if before == 0 {
+            segments.leased.fetch_add(1, Ordering::Relaxed);
+        }
         // SeqCst: pairs with the fence in `Segments::retire`, see the head of this file.
         fence(Ordering::SeqCst);
         Some(Self {
             segments: Arc::clone(segments),
             id,
+            is_first: before == 0,
         })
+    }
+
+    /// The length of a segment in bytes.
+    pub fn segment_bytes(&self) -> usize {
+        self.segments.segment_bytes()
+    }
+
+    /// Whether the segment had no other lease when this one was made.
+    pub fn is_first(&self) -> bool {
+        self.is_first
     }
 
     /// The segment it keeps.
@@ -78,6 +93,9 @@ impl Drop for Lease {
         // SeqCst: pairs with the fence in `Segments::retire`: either this thread sees the
         // retirement, or the retiring one sees the count at 0.
         fence(Ordering::SeqCst);
+        if before == 1 {
+            self.segments.leased.fetch_sub(1, Ordering::Relaxed);
+        }
         if before == 1 && header.state() == State::Retired {
             self.segments.try_free(self.id);
         }

@@ -52,6 +52,8 @@ pub struct Segments {
     /// A copy of [`Directory::available`], to be looked at without the mutex.
     available: AtomicUsize,
     used_max: AtomicUsize,
+    /// Segments with a lease; for an instant it may be one less than none.
+    leased: AtomicUsize,
     segment_words_log2: u32,
 }
 
@@ -132,6 +134,7 @@ impl Segments {
             directory: Mutex::new(Directory::new(config.segments_max)),
             available: AtomicUsize::new(0),
             used_max: AtomicUsize::new(0),
+            leased: AtomicUsize::new(0),
             segment_words_log2: words.trailing_zeros(),
         })
     }
@@ -239,6 +242,13 @@ impl Segments {
     #[inline]
     pub fn available(&self) -> usize {
         self.available.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of segments that leases keep from being reused, each segment counted once.
+    pub fn leased_bytes(&self) -> usize {
+        // Who leaves first may be counted before who came first.
+        let leased = self.leased.load(Ordering::Relaxed).cast_signed().max(0);
+        leased.unsigned_abs() * self.segment_bytes()
     }
 
     /// Says that nothing in the index refers to the segment any more. It is free once no lease is

@@ -19,14 +19,14 @@ pub struct ItemView<'a> {
     status: ItemStatus,
     value: Value<'a>,
     segments: &'a Arc<Segments>,
-    gate: &'a Arc<LeaseGate>,
+    gate: &'a LeaseGate,
 }
 
 impl<'a> ItemView<'a> {
     #[inline]
     pub(crate) fn new(
         segments: &'a Arc<Segments>,
-        gate: &'a Arc<LeaseGate>,
+        gate: &'a LeaseGate,
         reference: u64,
         item: Item<'a>,
         meta: Meta,
@@ -71,26 +71,26 @@ impl<'a> ItemView<'a> {
             return None;
         }
         let mut lease = ValueLease {
-            parts: Vec::new(),
+            first: None,
+            others: Vec::new(),
             value_bytes: self.value.bytes,
-            pinned_bytes: 0,
-            gate: Arc::clone(self.gate),
         };
-        let segment_bytes = self.segments.segment_bytes();
         let mut from = 0;
         while from < self.value.bytes {
             // The head itself is leased first: its list then stays what it is.
             let part = self.value.part(self.segments, from);
-            let pinned = if lease.parts.is_empty() {
-                Lease::new(self.segments, self.value.reference())?
-            } else {
-                Lease::new(self.segments, part.reference)?
+            let reference = match lease.first {
+                None => self.value.reference(),
+                Some(_) => part.reference,
             };
-            if part.bytes == 0 || !lease.gate.enter(segment_bytes) {
+            let pinned = Lease::new(self.segments, reference)?;
+            // The first bounds a length that is garbage.
+            let too_much = lease.pinned_bytes() > self.gate.bytes_max()
+                || (pinned.is_first() && self.segments.leased_bytes() > self.gate.bytes_max());
+            if part.bytes == 0 || too_much {
                 return None;
             }
-            lease.pinned_bytes += segment_bytes;
-            lease.parts.push((pinned, from, part));
+            lease.add(LeasedPart { pinned, from, part });
             from += part.bytes;
         }
         Some(lease)
@@ -119,46 +119,48 @@ pub(crate) fn status_of(
     }
 }
 
-/// How many bytes leases may keep from being reused, and how many they do.
+/// How many bytes leases may keep from being reused. A segment with several leases counts once:
+/// what the limit protects is memory that can be reused.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseGate {
-    pinned: AtomicUsize,
-    max: AtomicUsize,
+    bytes_max: AtomicUsize,
 }
 
 impl LeaseGate {
     pub(crate) fn set_max(&self, bytes: usize) {
-        self.max.store(bytes, Ordering::Relaxed);
+        self.bytes_max.store(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn pinned(&self) -> usize {
-        self.pinned.load(Ordering::Relaxed)
-    }
-
-    fn enter(&self, bytes: usize) -> bool {
-        let before = self.pinned.fetch_add(bytes, Ordering::Relaxed);
-        if before + bytes > self.max.load(Ordering::Relaxed) {
-            self.leave(bytes);
-            return false;
-        }
-        true
-    }
-
-    fn leave(&self, bytes: usize) {
-        self.pinned.fetch_sub(bytes, Ordering::Relaxed);
+    fn bytes_max(&self) -> usize {
+        self.bytes_max.load(Ordering::Relaxed)
     }
 }
 
 /// A large value that stays readable while this lives.
 #[derive(Debug)]
 pub struct ValueLease {
-    parts: Vec<(Lease, usize, Part)>,
+    /// Most values lie in one piece, and then nothing is allocated.
+    first: Option<LeasedPart>,
+    others: Vec<LeasedPart>,
     value_bytes: usize,
-    pinned_bytes: usize,
-    gate: Arc<LeaseGate>,
+}
+
+/// A contiguous part of a value, from its byte `from` on.
+#[derive(Debug)]
+struct LeasedPart {
+    pinned: Lease,
+    from: usize,
+    part: Part,
 }
 
 impl ValueLease {
+    fn add(&mut self, part: LeasedPart) {
+        match self.first {
+            None => self.first = Some(part),
+            Some(_) => self.others.push(part),
+        }
+    }
+
     /// The length of the whole value in bytes.
     pub fn value_bytes(&self) -> usize {
         self.value_bytes
@@ -166,8 +168,16 @@ impl ValueLease {
 
     /// The longest contiguous part of the value that starts at byte `from`; empty at the end.
     pub fn part(&self, from: usize) -> &[u8] {
-        let after = self.parts.partition_point(|(_, start, _)| *start <= from);
-        let Some((lease, start, part)) = after.checked_sub(1).and_then(|i| self.parts.get(i))
+        let others_before = self.others.partition_point(|other| other.from <= from);
+        let holds = match others_before.checked_sub(1) {
+            None => self.first.as_ref(),
+            Some(index) => self.others.get(index),
+        };
+        let Some(LeasedPart {
+            pinned,
+            from: start,
+            part,
+        }) = holds
         else {
             return &[];
         };
@@ -175,17 +185,14 @@ impl ValueLease {
         if skip >= part.bytes {
             return &[];
         }
-        lease.bytes(part.reference, part.skip + skip, part.bytes - skip)
+        pinned.bytes(part.reference, part.skip + skip, part.bytes - skip)
     }
 
-    /// Bytes of memory that the lease keeps from being reused.
+    /// Bytes of memory that the lease keeps from being reused, alone or together with others.
     pub fn pinned_bytes(&self) -> usize {
-        self.pinned_bytes
-    }
-}
-
-impl Drop for ValueLease {
-    fn drop(&mut self) {
-        self.gate.leave(self.pinned_bytes);
+        let first = self.first.as_ref();
+        first.map_or(0, |first| {
+            (1 + self.others.len()) * first.pinned.segment_bytes()
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! A store that is full: what it keeps, what it refuses, and that its limit holds.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // in a test a panic is the report
 
-use curtail_store::{Store, StoreConfig, Writer};
+use curtail_store::{Store, StoreConfig, ValueLease, Writer};
 use curtail_types::{
     Delete, DeleteOutcome, Exptime, Get, HashSeed, Key, Now, Set, SetOutcome, WriterId,
 };
@@ -58,6 +58,18 @@ impl Bench {
                 view.copy_value(0, &mut value);
                 value
             })
+    }
+
+    /// A lease on the value of `key`, which is there; `None` when it is refused.
+    fn lease(&mut self, key: &str) -> Option<ValueLease> {
+        let hash = self.store.hash(key.as_bytes());
+        let key = Key::new(key.as_bytes()).expect("a key");
+        let get = Get::default();
+        self.store
+            .get(&mut self.writer, self.now, key, hash, &get, |view| {
+                view.lease_value()
+            })
+            .expect("an item")
     }
 
     fn delete(&mut self, key: &str) -> DeleteOutcome {
@@ -388,4 +400,34 @@ fn evictions_are_noted_while_somebody_wants_them() {
     assert!(first.key.starts_with(b"key"));
     assert_eq!(first.status.value_bytes, 8000);
     assert_eq!(first.status.ttl_seconds, Some(60));
+}
+
+/// Goal: what leases keep from being reused is capped, and a segment counts once however many
+/// leases are on it: many clients that read one large value at once are all served. Method: lease
+/// one value a thousand times, then values until one is refused.
+#[test]
+fn a_leased_segment_counts_once() {
+    let mut bench = Bench::new(16, true);
+    for number in 0..12 {
+        let stored = bench.set(&format!("key{number}"), &value_for(number, 800_000), 0);
+        assert!(matches!(stored, SetOutcome::Stored(_)), "{stored:?}");
+    }
+    let first = bench.lease("key0").expect("a lease");
+    let once = bench.store.memory().leased;
+    assert_eq!(once, first.pinned_bytes() as u64);
+    let same: Vec<ValueLease> = (0..1000)
+        .map(|_| bench.lease("key0").expect("another lease"))
+        .collect();
+    assert_eq!(bench.store.memory().leased, once);
+    drop(first);
+    assert_eq!(bench.store.memory().leased, once);
+    let others: Vec<ValueLease> = (1..12)
+        .map_while(|number| bench.lease(&format!("key{number}")))
+        .collect();
+    assert!((2..8).contains(&others.len()), "{} leases", others.len());
+    assert!(bench.store.memory().leased <= 4 << 20);
+    assert!(bench.lease("key0").is_some(), "it costs nothing more");
+    drop((same, others));
+    assert_eq!(bench.store.memory().leased, 0);
+    assert!(bench.lease("key11").is_some());
 }

@@ -38,6 +38,8 @@ enum Command {
     Bench(Box<curtail_loadgen::bench::BenchArgs>),
     /// Drive a server with values that prove themselves, and look for lost, torn and stale ones
     Soak(Box<curtail_loadgen::soak::SoakArgs>),
+    /// Simulate a figure of a paper with the decision-makers of the server; `simulate list`
+    Simulate(Box<curtail_simulator::command::Args>),
 }
 
 fn main() -> ExitCode {
@@ -50,6 +52,9 @@ fn main() -> ExitCode {
         Command::Doctor(options) => doctor::run(&options),
         Command::Bench(options) => curtail_loadgen::bench::run(&options).map_err(Into::into),
         Command::Soak(options) => curtail_loadgen::soak::run(&options).map_err(Into::into),
+        Command::Simulate(options) => {
+            curtail_simulator::command::run(&options).map_err(|error| anyhow::anyhow!(error))
+        }
     };
     answer.unwrap_or_else(|error| fail(&error))
 }

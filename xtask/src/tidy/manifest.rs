@@ -21,7 +21,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("runtime", &[]),
     ("server", &["runtime", "codec", "store"]),
     ("loadgen", &["codec", "workload", "history"]),
-    ("cli", &["server", "loadgen", "runtime"]),
+    ("simulator", &["dispatch", "workload"]),
+    ("cli", &["server", "loadgen", "simulator", "runtime"]),
     ("xtask", &[]),
 ];
 

@@ -1,0 +1,281 @@
+//! C-4's model: a balancer, workers with private queues, versions that optimistic readers check,
+//! and write compaction (Sutherland, Falsafi, Daglis, ASPLOS 2023, section 3).
+//!
+//! The decisions are those of `curtail-dispatch`; here is only time. A request comes to the
+//! balancer, which takes no time, goes to a worker's queue, is served, is answered (its latency
+//! ends), and is reported back to the balancer:
+//!
+//! ```text
+//! generated --1 ns--> balancer --30 ns--> queue .. service 400..800 + 100 --> answered
+//!                        ^                                          |
+//!                        +---------------- report, 30 ns -----------+
+//! ```
+//!
+//! The model has no caches and no coherence (the paper warns of it in section 3): it shows what
+//! queues and locks do, not what a contended line costs. Memory depends on how many requests are
+//! under way, not on how many there are in all.
+
+mod placement;
+mod run;
+mod versions;
+mod workers;
+
+use curtail_dispatch::{
+    Answers, Closing, CompactionConfig, Deadline, DispatchConfig, Overflow, Policy, Sticky,
+    TieBreak,
+};
+use curtail_workload::{Popularity, Ranks};
+
+use crate::histogram::Histogram;
+
+/// One point of the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Balanced {
+    /// Who may read and write where.
+    pub policy: Policy,
+    /// Workers, 1 to 256.
+    pub workers: u16,
+    /// Outstanding requests of a worker that takes no more balanced ones.
+    pub depth: u16,
+    /// Offered load as a share of what all workers can serve.
+    pub load: f64,
+    /// Writes, per cent of the requests.
+    pub write_percent: f64,
+    /// Exponent of Zipf's law of popularity; 0 is uniform.
+    pub gamma: f64,
+    /// Whether workers compact writes, and when windows close.
+    pub compaction: Option<Closing>,
+    /// Requests in all.
+    pub requests: u64,
+    /// Of all randomness.
+    pub seed: u64,
+    /// Whose rules are followed where the paper and its authors' simulator differ.
+    pub rules: Rules,
+    /// Whether all workers draw the same service times in the same order, as they do in the
+    /// authors' simulator. It lets workers fall into step, which lengthens the tail of short runs.
+    pub same_services: bool,
+    /// What takes how long.
+    pub costs: Costs,
+}
+
+/// Whose rules are followed.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Rules {
+    /// The authors' simulator: reports are seen only with the next arrival, ties go to the lowest
+    /// worker, sticky writes wait while all workers are full, a reader retries once, a window
+    /// closes when no further write to its key is queued and answers before it applies, the whole
+    /// queue is searched, nothing is cut off as warm-up.
+    Reference,
+    /// The paper: reports are seen at once, ties rotate, a reader retries until it is clean, a
+    /// window closes as asked for and applies first, 8 queue slots are searched, the first tenth is
+    /// warm-up. A worker under d-CREW that puts a write aside takes other work meanwhile.
+    Paper,
+}
+
+/// Times in nanoseconds.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Costs {
+    /// The shortest time in the store.
+    pub service_min: u64,
+    /// The longest; uniform in between.
+    pub service_max: u64,
+    /// Network stack and balancer, on the worker.
+    pub fixed: u64,
+    /// Putting a write aside.
+    pub put_aside: u64,
+    /// From the balancer to a worker, and back.
+    pub channel: u64,
+    /// From the client's stamp to the balancer.
+    pub input: u64,
+    /// From the beginning of a write until its version is odd, and from its end until even.
+    pub version_lag: u64,
+}
+
+/// What a run measured. Latencies are of requests after the warm-up.
+#[derive(Clone, Debug)]
+pub struct BalancedOutcome {
+    /// Latencies of all requests.
+    pub all: Histogram,
+    /// Latencies of writes.
+    pub writes: Histogram,
+    /// Requests answered until the last one arrived, and that time.
+    pub answered: u64,
+    /// See `answered`.
+    pub elapsed_ns: u64,
+    /// Reads, and those of them that waited for a writer or retried.
+    pub reads: u64,
+    /// See `reads`.
+    pub disturbed_reads: u64,
+    /// Entries of the exclusive-writer table, summed over all placements.
+    pub entries_sum: u64,
+    /// See `entries_sum`.
+    pub placements: u64,
+    /// The most entries there were.
+    pub entries_max: u32,
+    /// Compaction windows, and the writes in them.
+    pub windows: u64,
+    /// See `windows`.
+    pub window_writes: u64,
+    /// The most writes in one window.
+    pub window_writes_max: u64,
+    /// More requests than [`IN_FLIGHT_MAX`] were under way: the load is far above what can be
+    /// served, and the run ended early.
+    pub saturated: bool,
+}
+
+impl Balanced {
+    /// The paper's model for 64 workers at a load of 0.9, half of it writes.
+    pub fn new(policy: Policy, rules: Rules) -> Self {
+        Self {
+            policy,
+            workers: 64,
+            depth: 2,
+            load: 0.9,
+            write_percent: 50.0,
+            gamma: 0.0,
+            compaction: None,
+            requests: 200_000,
+            seed: 1,
+            rules,
+            same_services: false,
+            costs: Costs::PAPER,
+        }
+    }
+
+    /// The popularity of its keys, ready to be drawn from; to be shared by runs of one `gamma`.
+    pub fn ranks(gamma: f64) -> Ranks {
+        Ranks::new(KEYS, Popularity::Zipf { exponent: gamma })
+    }
+
+    /// Runs it. `ranks` are [`Balanced::ranks`] of its `gamma`.
+    pub fn run(&self, ranks: &Ranks) -> BalancedOutcome {
+        run::run(self, ranks)
+    }
+
+    /// Requests a second that load 1 stands for.
+    pub fn capacity(&self) -> f64 {
+        f64::from(self.workers) * 1e9 / self.costs.mean()
+    }
+
+    fn dispatch(&self) -> DispatchConfig {
+        let reference = self.rules == Rules::Reference;
+        // Neither EREW nor shortest-queue CRCW of the authors' simulator knows a bound.
+        let unbound = reference && matches!(self.policy, Policy::Erew | Policy::Crcw);
+        let entries = match self.compaction {
+            None => 2 * u32::from(self.workers).max(1) * u32::from(self.depth).max(1),
+            // Deferred writes keep their entries and not their credits.
+            Some(_) => 64 * u32::from(self.workers),
+        };
+        DispatchConfig {
+            depth: (!unbound).then_some(self.depth),
+            tie_break: match reference {
+                true => TieBreak::Lowest,
+                false => TieBreak::Rotating,
+            },
+            sticky: match reference {
+                true => Sticky::WhileAllFull,
+                false => Sticky::BehindHead,
+            },
+            overflow: Overflow::Wait,
+            waiting_max: IN_FLIGHT_MAX,
+            entries_max: entries,
+            writes_max: match reference {
+                true => u32::MAX,
+                false => 63,
+            },
+            ..DispatchConfig::new(self.policy, self.workers)
+        }
+    }
+
+    fn compactor(&self, closing: Closing) -> CompactionConfig {
+        let service = self.costs.service_mean();
+        let after = |ns| Deadline::AfterOpening { ns };
+        match self.rules {
+            // A window of ten service times, of which one and a half are left for closing.
+            Rules::Reference => CompactionConfig {
+                closing: Closing::Reference,
+                deadline: after(10 * service - service * 3 / 2),
+                answers: Answers::Early,
+                windows_max: 16,
+                writes_max: curtail_dispatch::WRITES_MAX,
+            },
+            Rules::Paper => CompactionConfig {
+                closing,
+                // S x (m - 1) for the limit of ten times S.
+                deadline: after(9 * (service + self.costs.fixed)),
+                answers: Answers::AfterApply,
+                windows_max: 4,
+                writes_max: 62,
+            },
+        }
+    }
+
+    /// The limit on p99: ten times the mean service time (section 3).
+    pub fn limit_ns(&self) -> u64 {
+        10 * (self.costs.service_mean() + self.costs.fixed)
+    }
+
+    /// Queue slots that are searched for another write to a key.
+    fn scan_depth(&self) -> usize {
+        match self.rules {
+            Rules::Reference => usize::MAX,
+            Rules::Paper => 8,
+        }
+    }
+
+    /// Requests before the first that is measured.
+    fn warm_up(&self) -> u64 {
+        match self.rules {
+            Rules::Reference => 0,
+            Rules::Paper => self.requests / 10,
+        }
+    }
+
+    /// Whether reads and writes look at versions.
+    fn has_conflicts(&self) -> bool {
+        !matches!(self.policy, Policy::Erew | Policy::Ideal)
+    }
+}
+
+impl Costs {
+    /// The paper's: T_kvs uniform in 400 to 800 ns, T_fixed and T_comp 100 ns (section 3).
+    pub const PAPER: Self = Self {
+        service_min: 400,
+        service_max: 800,
+        fixed: 100,
+        put_aside: 100,
+        channel: 30,
+        input: 1,
+        version_lag: 50,
+    };
+
+    fn service_mean(self) -> u64 {
+        (self.service_min + self.service_max) / 2
+    }
+
+    fn mean(self) -> f64 {
+        (self.service_min + self.service_max) as f64 / 2.0 + self.fixed as f64
+    }
+}
+
+impl BalancedOutcome {
+    /// Millions of requests answered a second while requests arrived.
+    pub fn throughput_mrps(&self) -> f64 {
+        self.answered as f64 * 1e3 / self.elapsed_ns.max(1) as f64
+    }
+
+    /// The 99th percentile of all requests' latencies; beyond any limit if the run was saturated.
+    pub fn p99_ns(&self) -> u64 {
+        self.all.quantile(0.99).unwrap_or(0)
+    }
+
+    /// Whether 99 of 100 requests were answered within `limit_ns`.
+    pub fn meets(&self, limit_ns: u64) -> bool {
+        !self.saturated && self.p99_ns() <= limit_ns
+    }
+}
+
+/// Keys of the model (section 3 uses the evaluation's 1.6 million).
+pub const KEYS: u64 = 1_600_000;
+/// Requests that may be under way at once: 4 M at 91 MRPS are 46 ms of latency.
+pub const IN_FLIGHT_MAX: usize = 1 << 22;

@@ -1,0 +1,308 @@
+//! `curtail simulate`: figures by name, with every parameter open.
+
+use std::{
+    error::Error,
+    io::{self, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::ValueEnum;
+
+use crate::{
+    balanced::Rules,
+    figures::{Figure, Options, figure, figures},
+    report,
+    rows::{csv, table},
+    spread::Threads,
+};
+
+/// Simulates a figure of a paper, in virtual time, with the decision-makers that the server runs.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The figure; `list` names them all.
+    pub figure: String,
+    /// Workers, as 8 or 4,8,64.
+    #[arg(long, value_delimiter = ',')]
+    pub cores: Vec<u16>,
+    /// Offered loads as shares of the capacity, as 0.5 or 0.1,0.5,0.9.
+    #[arg(long, value_delimiter = ',')]
+    pub load: Vec<f64>,
+    /// Writes, per cent.
+    #[arg(long, value_delimiter = ',')]
+    pub writes: Vec<f64>,
+    /// Exponents of the keys' popularity (Zipf's law); 0 is uniform.
+    #[arg(long, value_delimiter = ',')]
+    pub gamma: Vec<f64>,
+    /// What a large request costs, in small ones.
+    #[arg(long, value_delimiter = ',')]
+    pub k: Vec<u32>,
+    /// Large requests as a share of all: 0.00125 is the paper's 0.125 %.
+    #[arg(long, value_delimiter = ',')]
+    pub large_fraction: Vec<f64>,
+    /// Curves; `list` names every figure's.
+    #[arg(long, value_delimiter = ',')]
+    pub series: Vec<String>,
+    /// Requests a point, as 200000, 200k or 5m.
+    #[arg(long, value_parser = count)]
+    pub requests: Option<u64>,
+    /// Replays a run.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Threads over which points are spread; 0 is all processors.
+    #[arg(long, default_value_t = 0)]
+    pub threads: usize,
+    /// C-4: whose rules, where the paper and its authors' simulator differ.
+    #[arg(long, value_enum)]
+    pub rules: Option<RulesArg>,
+    /// C-4: outstanding requests of a worker that takes no more balanced ones.
+    #[arg(long)]
+    pub depth: Option<u16>,
+    /// What goes to standard output.
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: Format,
+    /// A folder for NAME.csv, NAME.json and NAME.html (with charts; readable offline).
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+}
+
+/// Forms of output.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// `figure,series,params,x,metric,value,paper`.
+    Csv,
+    /// A list of objects with these fields.
+    Json,
+}
+
+/// As [`Rules`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum RulesArg {
+    /// The authors' simulator.
+    Reference,
+    /// The paper's text.
+    Paper,
+}
+
+/// Runs the command; `Err` is for a person to read.
+pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
+    if args.figure == "list" {
+        print(&list())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let figure = figure(&args.figure)?;
+    let rows = figure.rows(&args.options(), &Threads::new(args.threads))?;
+    let json = || serde_json::to_string_pretty(&rows);
+    if let Some(folder) = &args.out {
+        let write = |ending: &str, text: String| {
+            let path = folder.join(format!("{}.{ending}", figure.name));
+            std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        std::fs::create_dir_all(folder)
+            .map_err(|error| format!("{}: {error}", folder.display()))?;
+        write("csv", csv(&rows))?;
+        write("json", json()?)?;
+        write("html", report::html(figure, &args.command(), &rows))?;
+    }
+    match args.format {
+        Format::Table => print(&format!("{}\n\n{}", heading(figure, args), table(&rows)))?,
+        Format::Csv => print(&csv(&rows))?,
+        Format::Json => print(&(json()? + "\n"))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn options(&self) -> Options {
+        Options {
+            cores: self.cores.clone(),
+            loads: self.load.clone(),
+            writes: self.writes.clone(),
+            gammas: self.gamma.clone(),
+            ks: self.k.clone(),
+            large_percents: self.large_fraction.iter().map(|f| f * 100.0).collect(),
+            series: self.series.clone(),
+            requests: self.requests,
+            seed: self.seed,
+            rules: self.rules.map(|rules| match rules {
+                RulesArg::Reference => Rules::Reference,
+                RulesArg::Paper => Rules::Paper,
+            }),
+            depth: self.depth,
+        }
+    }
+
+    /// The command line that gives these rows again.
+    fn command(&self) -> String {
+        let mut words = vec![format!(
+            "curtail simulate {} --seed {}",
+            self.figure, self.seed
+        )];
+        let mut list = |name: &str, values: Vec<String>| {
+            if !values.is_empty() {
+                words.push(format!("--{name} {}", values.join(",")));
+            }
+        };
+        let texts = |values: &[f64]| values.iter().map(f64::to_string).collect();
+        list("cores", self.cores.iter().map(u16::to_string).collect());
+        list("load", texts(&self.load));
+        list("writes", texts(&self.writes));
+        list("gamma", texts(&self.gamma));
+        list("k", self.k.iter().map(u32::to_string).collect());
+        list("large-fraction", texts(&self.large_fraction));
+        list("series", self.series.clone());
+        list(
+            "requests",
+            self.requests.iter().map(u64::to_string).collect(),
+        );
+        list("depth", self.depth.iter().map(u16::to_string).collect());
+        let rules = |rules: RulesArg| {
+            rules
+                .to_possible_value()
+                .map(|value| value.get_name().into())
+        };
+        list("rules", self.rules.and_then(rules).into_iter().collect());
+        words.join(" ")
+    }
+}
+
+fn heading(figure: &Figure, args: &Args) -> String {
+    let Figure { title, about, .. } = figure;
+    format!("{title}\n{about}\nx: {}. {}", figure.x, args.command())
+}
+
+fn list() -> String {
+    let mut text = String::new();
+    for figure in figures() {
+        let series = figure.series.join(" ");
+        text += &format!(
+            "{:18}{}\n{:18}series: {series}\n",
+            figure.name, figure.title, ""
+        );
+    }
+    text
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+fn print(text: &str) -> io::Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// `200000`, `200k`, `5m`.
+fn count(text: &str) -> Result<u64, String> {
+    let lower = text.to_ascii_lowercase();
+    let (digits, unit) = match lower.strip_suffix(['k', 'm', 'g']) {
+        Some(digits) => (digits, lower.len() - digits.len()),
+        None => (lower.as_str(), 0),
+    };
+    let scale = match lower.as_bytes().last() {
+        Some(b'k') if unit == 1 => 1e3,
+        Some(b'm') if unit == 1 => 1e6,
+        Some(b'g') if unit == 1 => 1e9,
+        _ => 1.0,
+    };
+    let number: f64 = digits
+        .replace('_', "")
+        .parse()
+        .map_err(|_| format!("{text:?} is no count"))?;
+    let count = number * scale;
+    let whole = (1.0..=1e12).contains(&count) && count.fract() == 0.0;
+    whole
+        .then_some(count as u64)
+        .ok_or_else(|| format!("{text:?} is not 1 to 10^12"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn args(line: &str) -> Args {
+        Line::try_parse_from(line.split(' ')).unwrap().args
+    }
+
+    #[test]
+    fn lists_are_lists_and_the_command_says_them_again() {
+        let args = args("x c4-fig3 --writes 50,75 --cores 4,8 --requests 20k --rules paper");
+        let options = args.options();
+        assert_eq!(
+            (options.writes, options.cores),
+            (vec![50.0, 75.0], vec![4, 8])
+        );
+        let again = "curtail simulate c4-fig3 --seed 1 --cores 4,8 --writes 50,75 \
+                     --requests 20000 --rules paper";
+        assert_eq!(args.command(), again);
+    }
+
+    #[test]
+    fn counts_have_units() {
+        for (text, number) in [
+            ("7", 7),
+            ("200k", 200_000),
+            ("0.5M", 500_000),
+            ("2g", 2_000_000_000),
+        ] {
+            assert_eq!(count(text), Ok(number));
+        }
+        for text in ["", "0", "-1", "1.5", "k", "1kk", "nan", "9999g"] {
+            assert!(count(text).is_err(), "{text:?}");
+        }
+    }
+
+    /// Goal: every figure runs from the command line and gives its series. Method: one small point
+    /// of each.
+    #[test]
+    fn every_figure_answers() {
+        let threads = Threads::new(2);
+        for figure in figures()
+            .iter()
+            .filter(|figure| figure.name != "reference-points")
+        {
+            let line = format!(
+                "x {} --load 0.3 --writes 50 --gamma 0.99 --k 10 --requests 2k --cores 4",
+                figure.name
+            );
+            let options = args(&line).options();
+            let rows = figure.rows(&options, &threads).unwrap();
+            for series in &figure.series[..figure.series_default] {
+                let has = |row: &crate::Row| row.series == *series && row.value.is_some();
+                assert!(rows.iter().any(has), "{} {series}", figure.name);
+            }
+            assert_eq!(rows, figure.rows(&options, &Threads::new(1)).unwrap());
+        }
+    }
+
+    #[test]
+    fn what_does_not_exist_is_told() {
+        let threads = Threads::new(1);
+        assert!(
+            figure("c4-fig5")
+                .unwrap_err()
+                .to_string()
+                .contains("c4-fig3")
+        );
+        let fig3 = figure("c4-fig3").unwrap();
+        for line in [
+            "--series none",
+            "--load 0",
+            "--writes 101",
+            "--cores 0",
+            "--cores 300",
+        ] {
+            let options = args(&format!("x c4-fig3 {line}")).options();
+            assert!(fig3.rows(&options, &threads).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The figures: what is swept, what is measured, and what the paper has.
+//!
+//! Every figure is a function from [`Options`] to rows. An option that is not set has the figure's
+//! own default, so that a figure's name alone reproduces the paper's, and any point that nobody
+//! listed can be asked for.
+
+mod c4;
+mod minos;
+mod reference;
+
+use crate::{balanced::Rules, rows::Row, spread::Threads};
+
+/// A reproduced figure.
+#[derive(Clone, Copy, Debug)]
+pub struct Figure {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// What the x axis is.
+    pub x: &'static str,
+    /// What the model includes, what not, and what the paper's numbers are.
+    pub about: &'static str,
+    /// The series that it knows; the first ones are drawn if none are asked for.
+    pub series: &'static [&'static str],
+    /// How many of `series` are drawn by default.
+    pub series_default: usize,
+    run: fn(&Request<'_>) -> Vec<Row>,
+}
+
+/// What can be asked of a figure. An empty list, or `None`, is the figure's default.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options {
+    /// Workers of the model.
+    pub cores: Vec<u16>,
+    /// Offered loads as shares of the capacity.
+    pub loads: Vec<f64>,
+    /// Writes, per cent.
+    pub writes: Vec<f64>,
+    /// Exponents of popularity.
+    pub gammas: Vec<f64>,
+    /// Costs of a large request in small ones.
+    pub ks: Vec<u32>,
+    /// Large requests, per cent.
+    pub large_percents: Vec<f64>,
+    /// Curves.
+    pub series: Vec<String>,
+    /// Requests a point.
+    pub requests: Option<u64>,
+    /// Of all randomness.
+    pub seed: u64,
+    /// Whose rules the model of C-4 follows.
+    pub rules: Option<Rules>,
+    /// The bound of JBSQ.
+    pub depth: Option<u16>,
+}
+
+/// A figure being drawn.
+struct Request<'a> {
+    figure: &'a Figure,
+    options: &'a Options,
+    series: Vec<&'static str>,
+    threads: &'a Threads,
+}
+
+/// What was asked for does not exist.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum FigureError {
+    /// No figure has this name.
+    Name(String),
+    /// The figure has no such series.
+    Series(&'static Figure, String),
+    /// A number that the model cannot take.
+    Number(String),
+}
+
+/// All figures.
+pub fn figures() -> &'static [Figure] {
+    FIGURES
+}
+
+/// The figure of this name.
+pub fn figure(name: &str) -> Result<&'static Figure, FigureError> {
+    let found = FIGURES.iter().find(|figure| figure.name == name);
+    found.ok_or_else(|| FigureError::Name(name.into()))
+}
+
+impl Figure {
+    /// Draws it: simulates every point, on these threads.
+    pub fn rows(
+        &'static self,
+        options: &Options,
+        threads: &Threads,
+    ) -> Result<Vec<Row>, FigureError> {
+        options.check().map_err(FigureError::Number)?;
+        let mut series = Vec::new();
+        for name in &options.series {
+            let known = self.series.iter().find(|known| *known == name);
+            let known = known.ok_or_else(|| FigureError::Series(self, name.clone()))?;
+            series.push(*known);
+        }
+        if series.is_empty() {
+            series.extend_from_slice(&self.series[..self.series_default]);
+        }
+        Ok((self.run)(&Request {
+            figure: self,
+            options,
+            series,
+            threads,
+        }))
+    }
+}
+
+impl PartialEq for Figure {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Figure {}
+
+impl Options {
+    /// Says which number is none that a model can take.
+    fn check(&self) -> Result<(), String> {
+        let all = |values: &[f64], low: f64, high: f64, what: &str| {
+            let wrong = values.iter().find(|value| !(low..=high).contains(*value));
+            wrong.map_or(Ok(()), |value| {
+                Err(format!("{what} is {low} to {high}, not {value}"))
+            })
+        };
+        all(&self.loads, 0.001, 10.0, "a load")?;
+        all(&self.writes, 0.0, 100.0, "a percentage of writes")?;
+        all(&self.gammas, 0.0, 20.0, "gamma")?;
+        all(
+            &self.large_percents,
+            0.0,
+            100.0,
+            "a percentage of large requests",
+        )?;
+        let cores: Vec<f64> = self.cores.iter().copied().map(f64::from).collect();
+        all(&cores, 1.0, 256.0, "a number of cores")?;
+        let ks: Vec<f64> = self.ks.iter().copied().map(f64::from).collect();
+        all(&ks, 1.0, 1e6, "k")?;
+        let depth: Vec<f64> = self.depth.iter().copied().map(f64::from).collect();
+        all(
+            &depth,
+            1.0,
+            f64::from(curtail_dispatch::DEPTH_MAX),
+            "the depth",
+        )?;
+        let requests: Vec<f64> = self.requests.iter().map(|n| *n as f64).collect();
+        all(&requests, 1.0, 1e12, "the number of requests")
+    }
+}
+
+impl std::fmt::Display for FigureError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Name(name) => {
+                let names: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
+                let names = names.join(", ");
+                write!(f, "no figure is called {name:?}; there are {names}")
+            }
+            Self::Series(figure, name) => {
+                let known = figure.series.join(", ");
+                write!(f, "{} has no series {name:?}; it has {known}", figure.name)
+            }
+            Self::Number(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for FigureError {}
+
+/// `values`, or the default if there are none.
+fn or<T: Clone>(values: &[T], default: &[T]) -> Vec<T> {
+    match values.is_empty() {
+        true => default.to_vec(),
+        false => values.to_vec(),
+    }
+}
+
+const FIGURES: &[Figure] = &[
+    c4::FIG3,
+    c4::FIG4,
+    c4::FIG13,
+    c4::CURVE,
+    minos::FIG2,
+    reference::POINTS,
+];

@@ -1,0 +1,101 @@
+//! Minos's Fig. 2, with the size-aware modes beside the paper's baselines.
+
+use curtail_dispatch::{pull::Binding, size_aware::Stealing};
+
+use crate::{
+    figures::{Figure, Request, or},
+    rows::Row,
+    sized::{Sharding, Sized, UNIT},
+};
+
+pub(super) const FIG2: Figure = Figure {
+    name: "minos-fig2",
+    title: "Minos, Fig. 2: the 99th percentile when a few requests take K times as long",
+    x: "offered load, share of capacity",
+    about: "8 cores; 0.125 % of the requests take K units of time, the others one; Poisson \
+            arrivals. Early binding, late binding and early binding with stealing are the paper's; \
+            the size-aware modes run the plan and the core behaviour that the server runs. \
+            Dispatch, synchronisation and locality cost nothing. The paper prints no numbers for \
+            this figure; the figure reference-points checks values known from elsewhere.",
+    series: &[
+        "early",
+        "late",
+        "steal",
+        "minos",
+        "minos-steal",
+        "minos-extra",
+        "minos-naive",
+    ],
+    series_default: 5,
+    run: fig2,
+};
+
+/// The sharding that a series is about.
+pub(super) fn sharding(series: &str) -> Sharding {
+    let aware = |stealing, extra_large| Sharding::SizeAware {
+        stealing,
+        extra_large,
+    };
+    match series {
+        "early" => Sharding::Bound(Binding::Early),
+        "late" => Sharding::Bound(Binding::Late { hand_off: 0 }),
+        "steal" => Sharding::Bound(Binding::EarlyStealing),
+        "minos-steal" => aware(Stealing::SmallCores, false),
+        "minos-extra" => aware(Stealing::Off, true),
+        "minos-naive" => aware(Stealing::NaiveStandby, false),
+        _ => aware(Stealing::Off, false),
+    }
+}
+
+fn fig2(request: &Request<'_>) -> Vec<Row> {
+    let options = request.options;
+    let mut points = Vec::new();
+    for k in or(&options.ks, &[1, 10, 100, 1000]) {
+        for cores in or(&options.cores, &[8]) {
+            for large_percent in or(&options.large_percents, &[0.125]) {
+                for series in &request.series {
+                    for load in or(&options.loads, &LOADS) {
+                        let model = Sized {
+                            cores,
+                            large_percent,
+                            requests: options.requests.unwrap_or(3_000_000),
+                            seed: options.seed,
+                            ..Sized::new(sharding(series), k, load)
+                        };
+                        points.push((*series, model));
+                    }
+                }
+            }
+        }
+    }
+    let measured = request
+        .threads
+        .map(request.figure.name, &points, |(_, model)| model.run());
+    let mut rows = Vec::new();
+    for ((series, model), outcome) in points.iter().zip(measured) {
+        let params = format!(
+            "k={};cores={};large={}",
+            model.large_cost, model.cores, model.large_percent
+        );
+        let all = [
+            ("p99", &outcome.all),
+            ("small_p99", &outcome.small),
+            ("large_p99", &outcome.large),
+        ];
+        for (metric, histogram) in all {
+            let p99 = histogram.quantile(0.99);
+            rows.push(Row {
+                figure: request.figure.name,
+                series: (*series).into(),
+                params: params.clone(),
+                x: model.load,
+                metric,
+                value: p99.map(|p99| p99 as f64 / UNIT as f64),
+                paper: None,
+            });
+        }
+    }
+    rows
+}
+
+const LOADS: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];

@@ -1,0 +1,29 @@
+//! Discrete-event simulation of what cores, queues and locks do to latency, in virtual time.
+//!
+//! It drives the machines of `curtail-dispatch`, the same code that a server runs, at any number of
+//! cores, and reproduces the figures of the papers that the machines come from: the paper's number
+//! stands beside ours in every output. One point is one thread; the points of a figure are spread
+//! over all threads. A seed replays a run, whatever the number of threads.
+//!
+//! [`Balanced`] is the model of C-4, [`Sized`] that of Minos; [`figure`] sweeps them, and
+//! [`command`] is the command line, `curtail simulate`.
+#![forbid(unsafe_code)]
+
+mod balanced;
+pub mod command;
+mod earliest;
+mod figures;
+mod histogram;
+mod plot;
+mod report;
+mod rows;
+mod sized;
+mod spread;
+
+pub use balanced::{Balanced, BalancedOutcome, Costs, IN_FLIGHT_MAX, KEYS, Rules};
+pub use figures::{Figure, FigureError, Options, figure, figures};
+pub use histogram::Histogram;
+pub use report::html;
+pub use rows::{Row, csv, table};
+pub use sized::{QUEUED_MAX, Sharding, Sized, SizedOutcome, UNIT};
+pub use spread::Threads;

@@ -1,0 +1,109 @@
+//! Points spread over threads; the answers come back in the order of the points, so that output
+//! does not depend on how many threads there were.
+
+use std::{
+    io::{IsTerminal as _, Write as _},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Instant,
+};
+
+/// How many threads, and what they are busy with.
+#[derive(Debug)]
+pub struct Threads {
+    count: usize,
+    /// Whether progress is shown; on a terminal only.
+    shows: bool,
+}
+
+impl Threads {
+    /// `count` of them; 0 is as many as there are processors.
+    pub fn new(count: usize) -> Self {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            count: if count == 0 { processors } else { count },
+            shows: std::io::stderr().is_terminal(),
+        }
+    }
+
+    /// `run` of every point. A panic of a point ends the whole.
+    pub fn map<P: Sync, A: Send>(
+        &self,
+        what: &str,
+        points: &[P],
+        run: impl Fn(&P) -> A + Sync,
+    ) -> Vec<A> {
+        let start = Instant::now();
+        let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let answers: Mutex<Vec<(usize, A)>> = Mutex::new(Vec::with_capacity(points.len()));
+        thread::scope(|scope| {
+            for _ in 0..self.count.min(points.len()) {
+                scope.spawn(|| {
+                    loop {
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(point) = points.get(index) else {
+                            return;
+                        };
+                        let answer = run(point);
+                        if let Ok(mut answers) = answers.lock() {
+                            answers.push((index, answer));
+                        }
+                        let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                        self.show(what, done, points.len(), start);
+                    }
+                });
+            }
+        });
+        let mut answers = answers
+            .into_inner()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        answers.sort_by_key(|(index, _)| *index);
+        answers.into_iter().map(|(_, answer)| answer).collect()
+    }
+
+    fn show(&self, what: &str, done: usize, all: usize, start: Instant) {
+        if !self.shows {
+            return;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        let left = seconds / done as f64 * (all - done) as f64;
+        let bar: String = (0..20)
+            .map(|n| if n * all < done * 20 { '#' } else { '.' })
+            .collect();
+        let mut terminal = std::io::stderr().lock();
+        // A terminal that is gone takes the progress with it, not the run.
+        let _ = match done == all {
+            true => write!(terminal, "\r\x1b[K"),
+            false => write!(
+                terminal,
+                "\r{what} [{bar}] {done}/{all}, {left:.0} s left\x1b[K"
+            ),
+        };
+        let _ = terminal.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_in_order_whatever_the_threads() {
+        let points: Vec<u64> = (0..100).collect();
+        for count in [1, 2, 7, 200] {
+            let threads = Threads::new(count);
+            let answers = threads.map("squares", &points, |point| point * point);
+            assert!(
+                answers
+                    .iter()
+                    .zip(&points)
+                    .all(|(answer, point)| *answer == point * point)
+            );
+        }
+        let none: Vec<u64> = Threads::new(2).map("none", &[], |point: &u64| *point);
+        assert!(none.is_empty());
+    }
+}

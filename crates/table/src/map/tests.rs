@@ -37,7 +37,7 @@ fn agrees_with_a_model<K, V, S: Shape, C: Locks>(
     let map: CuckooMap<K, V, S, C> = CuckooMap::new(config).unwrap();
     let mut model: HashMap<K, V> = HashMap::new();
     let keys = if cfg!(miri) { 40 } else { 700 };
-    for turn in 0..keys * 20 {
+    for turn in 0..keys * if cfg!(miri) { 4 } else { 20 } {
         let dice = random(turn);
         let (key, value) = (key(dice % keys), value(random(dice)));
         let present = model.get(&key).copied();
@@ -97,7 +97,7 @@ fn agrees_with_a_model<K, V, S: Shape, C: Locks>(
 
 /// Whether a very small table may refuse a key: chance can leave no path there.
 fn is_nearly_full<K: Plain, V: Plain, S: Shape, C: Locks>(map: &CuckooMap<K, V, S, C>) -> bool {
-    map.capacity() < 1000 && map.len() * 100 > map.capacity() * 75
+    map.capacity() < 100 || map.capacity() < 1000 && map.len() * 100 > map.capacity() * 75
 }
 
 /// Goal: every layout does what a map does. Method: the model test with each, growing from one
@@ -418,7 +418,7 @@ fn colliding_keys_are_refused_and_harm_nobody() {
         CuckooMap::with_hasher(config, Crafted).unwrap();
     // The low bits of both halves are those of 5 and 6 in tables of up to 2^20 buckets.
     let crafted = |number: u64| number << 20 | number << 54 | 6 << 32 | 5;
-    let accepted = (0..100)
+    let accepted = (0..if cfg!(miri) { 10 } else { 100 })
         .filter(|&number| map.insert(crafted(number), number).is_ok())
         .count();
     assert_eq!(accepted, 8);

@@ -13,12 +13,14 @@ Extended options (-o), comma separated; most have a 'no_' form to switch them of
   maxconns_fast          close new connections at once above the limit (default: on)
   idle_timeout=SECONDS   close idle connections (default: 0, never)
   read_buf_mem_limit=MB  limit for connection buffers within -m (default: 0, no own limit)
+  watcher_logbuf_size=KB lines that wait for one watcher (default: 256)
+  worker_logbuf_size=KB  lines a worker writes for watchers in a turn (default: 64)
 Other options of memcached are accepted and change nothing; unknown ones are warned about.
 
 Signals: SIGTERM, SIGINT stop; SIGUSR1 saves to the -e file and stops; SIGHUP reads -Y again.";
 
 /// Options of memcached that change nothing here.
-const IGNORED: [&str; 31] = [
+const IGNORED: [&str; 29] = [
     "hash_algorithm",
     "hashpower_init",
     "hot_lru_pct",
@@ -33,8 +35,6 @@ const IGNORED: [&str; 31] = [
     "slab_automove_window",
     "slab_automove_freeratio",
     "slab_sizes",
-    "watcher_logbuf_size",
-    "worker_logbuf_size",
     "no_hashexpand",
     "hashexpand",
     "modern",
@@ -86,6 +86,8 @@ fn apply_one(
             let megabytes: usize = number(value)?;
             config.buffer_bytes_max = megabytes.checked_mul(1 << 20).context("too large")?;
         }
+        "watcher_logbuf_size" => config.watcher_bytes_max = kilobytes(value)?,
+        "worker_logbuf_size" => config.journal_bytes_max = kilobytes(value)?,
         "hashpower" => echoed.hash_power_initial = number(value)?,
         "tail_repair_time" => echoed.tail_repair_seconds = number(value)?,
         "slab_chunk_max" => {
@@ -106,6 +108,11 @@ fn apply_one(
     Ok(())
 }
 
+fn kilobytes(value: Option<&str>) -> anyhow::Result<usize> {
+    let kilobytes: usize = number(value)?;
+    kilobytes.checked_mul(1 << 10).context("too large")
+}
+
 fn number<T: std::str::FromStr>(value: Option<&str>) -> anyhow::Result<T> {
     let text = value.context("a value is missing")?;
     text.parse()
@@ -121,10 +128,12 @@ mod tests {
     fn options_are_honoured_swallowed_warned_about_or_refused() {
         let mut config = Config::default();
         let mut warnings = Vec::new();
-        let list = "idle_timeout=7,,no_maxconns_fast,modern,slab_automove=1,what";
+        let list =
+            "idle_timeout=7,,no_maxconns_fast,modern,slab_automove=1,what,watcher_logbuf_size=8";
         apply(&mut config, list, &mut warnings).unwrap();
         assert_eq!(config.idle_timeout_seconds, 7);
         assert!(!config.refuse_connections_fast);
+        assert_eq!(config.watcher_bytes_max, 8 << 10);
         assert_eq!(warnings.len(), 1);
         for bad in [
             "idle_timeout",

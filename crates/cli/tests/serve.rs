@@ -340,3 +340,29 @@ fn locked_memory_is_not_touched_beforehand() {
         .unwrap();
     assert!(resident < 96 << 20, "{resident} bytes are resident");
 }
+
+/// Goal: `-vv` shows connections and commands, never values, and a plain start shows none. Method:
+/// the same requests to both.
+#[test]
+fn very_verbose_shows_connections_and_commands() {
+    for (name, flags, shows) in [("loud", &["-vv"][..], true), ("still", &[], false)] {
+        let server = Running::start(name, flags);
+        server.ask("set a 0 0 6\r\nsecret\r\nget a b\r\nquit\r\n");
+        server.signal("TERM");
+        let (_, told) = server.wait();
+        let lines = |end: &str| {
+            let ends = told.lines().filter(|line| line.ends_with(end));
+            ends.count()
+        };
+        for wanted in [
+            " new ascii client connection.",
+            " set a 0 0 6",
+            " get a b",
+            " quit",
+            " connection closed.",
+        ] {
+            assert_eq!(lines(wanted), usize::from(shows), "{wanted} in {told}");
+        }
+        assert!(!told.contains("secret"), "{told}");
+    }
+}

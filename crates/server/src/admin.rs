@@ -15,7 +15,8 @@ use curtail_runtime::ControlEvent;
 use curtail_types::{Exptime, ItemStatus, Key};
 
 use crate::{
-    counts::Count, kit::Kit, registry::ConnectionState, stats, sync::Relaxed, worker::Worker,
+    counts::Count, errand::Errand, kit::Kit, registry::ConnectionState, stats, sync::Relaxed,
+    watch::Interests, worker::Worker,
 };
 
 /// The smallest limit that `cache_memlimit` accepts, in MiB; memcached's.
@@ -55,14 +56,13 @@ impl Worker {
             Admin::Watch(_) if !self.kit.shared.config.watch_allowed => {
                 self.refuse(slot, Refusal::WatchNotAllowed);
             }
+            Admin::Watch(words) => self.watch(slot, words),
             Admin::DebugTime(words) if self.kit.shared.config.debug_time => {
                 self.debug_time(slot, words);
             }
-            Admin::Watch(_)
-            | Admin::Extstore(_)
-            | Admin::Misbehave
-            | Admin::DebugTime(_)
-            | Admin::RefreshCerts => self.refuse(slot, Refusal::Error),
+            Admin::Extstore(_) | Admin::Misbehave | Admin::DebugTime(_) | Admin::RefreshCerts => {
+                self.refuse(slot, Refusal::Error)
+            }
         }
     }
 
@@ -151,6 +151,23 @@ impl Worker {
             | (Some(b"temp_ttl"), Some(_)) => self.ok(slot, noreply),
             _ => self.refuse(slot, Refusal::Error),
         }
+    }
+
+    /// From now on the connection is sent a line for every event of the kinds named.
+    fn watch(&mut self, slot: usize, words: Words<'_>) {
+        let Some(interests) = Interests::parse(words) else {
+            return self.refuse(slot, Refusal::Error);
+        };
+        let Some(watcher) = self.kit.shared.watchers.add(interests, self.index) else {
+            let text = b"WATCHER_TOO_MANY log watcher limit reached\r\n";
+            self.replies.write(slot, |sink| sink.push(text));
+            return;
+        };
+        if let Some(connection) = self.slots.get_mut(slot) {
+            connection.errand = Some(Box::new(Errand::Watch(watcher)));
+            self.watching.push(slot);
+        }
+        self.ok(slot, false);
     }
 
     /// Shifts the clock that items see; memcached's debug builds have this for their tests. Time

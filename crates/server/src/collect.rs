@@ -108,8 +108,11 @@ fn collect_one<'a>(
         return Turn::Close;
     }
     if connection.errand.is_some() {
-        connection.go_on(kit);
-        return Turn::Done;
+        return if connection.go_on(kit) {
+            Turn::Done
+        } else {
+            Turn::Close
+        };
     }
     if connection.body.is_some() && !receive_body(connection, kit) {
         return if connection.closing {
@@ -318,7 +321,7 @@ fn push_request<'a>(
     });
     match request {
         Request::SetHeader { .. } | Request::Admin(Admin::Quit) => After::Drop,
-        Request::Admin(Admin::LruCrawler(_)) => After::Keep,
+        Request::Admin(Admin::LruCrawler(_) | Admin::Watch(_)) => After::Keep,
         _ => After::Decode,
     }
 }

@@ -51,6 +51,10 @@ pub struct Config {
     pub dump_allowed: bool,
     /// Whether `watch` is allowed; not with `-W`.
     pub watch_allowed: bool,
+    /// Bytes of lines that may wait for one watcher: `-o watcher_logbuf_size`.
+    pub watcher_bytes_max: usize,
+    /// Bytes of lines that one worker may write for watchers in one turn: `-o worker_logbuf_size`.
+    pub journal_bytes_max: usize,
     /// Names and passwords, one `name:password` a line: `-Y`.
     pub auth_file: Option<PathBuf>,
     /// Where contents are saved on SIGUSR1 and restored from at the start: `-e`.
@@ -145,6 +149,8 @@ impl Default for Config {
             shutdown_allowed: false,
             dump_allowed: true,
             watch_allowed: true,
+            watcher_bytes_max: 256 << 10,
+            journal_bytes_max: 64 << 10,
             auth_file: None,
             memory_file: None,
             prefix_delimiter: b':',

@@ -18,11 +18,12 @@ use std::sync::Arc;
 use curtail_codec::memcached::{BodyEnd, Decoder, Form, Meta, Request, Returns, WireKey};
 use curtail_runtime::Stream;
 use curtail_store::Reservation;
-use curtail_types::Key;
+use curtail_types::{Key, Set};
 
 use crate::{
     buffers::{Buffer, BufferPool},
     errand::Errand,
+    notice::CloseReason,
     registry::{ConnectionState, Visible},
     unsent::Unsent,
 };
@@ -50,6 +51,8 @@ pub(crate) struct Connection {
     pub(crate) ending: bool,
     /// Close when everything is sent.
     pub(crate) closing: bool,
+    /// Why, when it comes to that.
+    pub(crate) close_reason: CloseReason,
     /// The rest of its requests in this turn were put off.
     pub(crate) put_off: bool,
     /// It waits for its turn.
@@ -75,7 +78,8 @@ struct Header {
     bytes: Buffer,
     key_bytes: usize,
     base64: bool,
-    compare: bool,
+    set: Set,
+    value_bytes: u32,
     spelling: Spelling,
 }
 
@@ -105,6 +109,7 @@ impl Connection {
             writable: true,
             ending: false,
             closing: false,
+            close_reason: CloseReason::default(),
             put_off: false,
             queued: false,
             visible,
@@ -115,7 +120,11 @@ impl Connection {
     #[inline]
     pub(crate) fn wants_turn(&self) -> bool {
         if self.unsent.is_empty() {
-            self.readable || self.held_whole || self.closing || self.errand.is_some()
+            self.closing
+                || match &self.errand {
+                    None => self.readable || self.held_whole,
+                    Some(errand) => errand.wants_turn(self.readable),
+                }
         } else {
             self.writable
         }
@@ -168,7 +177,13 @@ impl Body {
         request: &Request<'_>,
         reservation: Reservation,
     ) -> Option<Box<Self>> {
-        let Request::SetHeader { key, set, form, .. } = request else {
+        let Request::SetHeader {
+            key,
+            set,
+            value_bytes,
+            form,
+        } = request
+        else {
             return None;
         };
         let (opaque, spelling): (&[u8], _) = match form {
@@ -192,10 +207,17 @@ impl Body {
                 bytes,
                 key_bytes: key.text().len(),
                 base64: key.is_base64(),
-                compare: set.compare.is_some(),
+                set: *set,
+                value_bytes: *value_bytes,
                 spelling,
             },
         }))
+    }
+
+    /// What is written, and how many bytes.
+    pub(crate) fn write(&self) -> Option<(WireKey<'_>, Set, usize)> {
+        let (key, _) = self.header.restore()?;
+        Some((key, self.header.set, self.header.value_bytes as usize))
     }
 
     /// Hands the reservation and everything that the reply needs to `answer`, and gives the buffer
@@ -212,7 +234,7 @@ impl Body {
         } = self;
         let result = header
             .restore()
-            .map(|(key, form)| answer(reservation, key, form, header.compare));
+            .map(|(key, form)| answer(reservation, key, form, header.set.compare.is_some()));
         pool.release(header.bytes);
         result
     }

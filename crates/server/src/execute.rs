@@ -92,7 +92,7 @@ impl Worker {
             Work::Malformed { reply, close } => {
                 self.replies.write(slot, |sink| sink.push(reply));
                 if *close {
-                    self.close_after_replies(slot);
+                    self.close_in_error(slot);
                 }
             }
         }
@@ -218,16 +218,21 @@ impl Worker {
             ..
         } = kit;
         let replies = &mut self.replies;
+        let mut stored = None;
         body.finish(pool, |reservation, key, form, compares| {
             if right {
                 let outcome = store.commit(writer, *now, reservation);
                 count_set(counts, compares, outcome);
+                stored = Some(outcome);
                 replies.write(slot, |sink| encode::set(sink, &key, &form, outcome));
             } else {
                 counts.add(Count::CmdSet, 1);
                 replies.write(slot, |sink| encode::bad_data_chunk(sink, &form));
             }
         });
+        if let Some(outcome) = stored.filter(|_| kit.notice.on) {
+            kit.notice_outcome(outcome);
+        }
     }
 }
 
@@ -372,6 +377,9 @@ impl Kit {
         outcome: SetOutcome,
     ) {
         count_set(&mut self.counts, compares, outcome);
+        if self.notice.on {
+            self.notice_outcome(outcome);
+        }
         replies.write(item.slot, |sink| {
             encode::set(sink, item.key, item.form, outcome)
         });
@@ -387,6 +395,9 @@ impl Kit {
         }
         self.counts.add(Count::StoreTooLarge, 1);
         let outcome = SetOutcome::TooLarge;
+        if self.notice.on {
+            self.notice_outcome(outcome);
+        }
         replies.write(item.slot, |sink| {
             encode::set(sink, item.key, item.form, outcome)
         });

@@ -11,6 +11,7 @@ use crate::{
     batch::{Entry, Work},
     buffers::BufferPool,
     counts::Counts,
+    notice::Notice,
     shared::Shared,
 };
 
@@ -27,6 +28,8 @@ pub(crate) struct Kit {
     pub(crate) scratch: KeyScratch,
     /// Whether `stats detail` counts in this turn.
     pub(crate) detail: bool,
+    /// What those who look on are told.
+    pub(crate) notice: Notice,
     /// Buckets of the index that dumps may still look at in this turn.
     pub(crate) dump_buckets: usize,
     /// A large value could not be leased in this turn: slow readers hold too much.

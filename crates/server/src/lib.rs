@@ -25,6 +25,7 @@ mod execute;
 mod kit;
 mod logins;
 mod metrics;
+mod notice;
 mod pipeline;
 mod prefixes;
 mod registry;
@@ -38,6 +39,7 @@ mod stats;
 mod sync;
 mod turns;
 mod unsent;
+mod watch;
 mod worker;
 
 pub use config::{Config, Echoed, Listen, UnixSocket};

@@ -44,6 +44,9 @@ impl Worker {
             self.kit.prefetch_item(entry);
         }
         for entry in batch.entries() {
+            if self.kit.notice.on {
+                self.notice(entry);
+            }
             match decide(entry) {
                 Placement::Here => self.carry_out(entry),
             }

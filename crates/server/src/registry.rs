@@ -79,6 +79,15 @@ impl Visible {
         }
     }
 
+    /// The peer's address and port, and the transport, as log lines name them.
+    pub(crate) fn endpoint(&self) -> (&str, &str, &'static str) {
+        let tcp = self.address.strip_prefix("tcp:");
+        match tcp.and_then(|address| address.rsplit_once(':')) {
+            Some((address, port)) => (address.trim_matches(['[', ']']), port, "tcp"),
+            None => ("unix", "0", "local"),
+        }
+    }
+
     pub(crate) fn show(&self, state: ConnectionState) {
         self.state.store(state as u8, Relaxed);
     }

@@ -31,6 +31,7 @@ use crate::{
     registry::Registry,
     shared::{Doors, Shared, WorkerFace},
     sync::{AtomicBool, AtomicI64, AtomicU8, Relaxed, lock},
+    watch::Watchers,
     worker::{self, Worker},
 };
 
@@ -109,6 +110,7 @@ impl Server {
             baseline: Mutex::new(Counts::new()),
             verbosity: AtomicU8::new(config.verbosity),
             crawler: Crawler::new(config.echoed.lru_crawler),
+            watchers: Watchers::new(config.watcher_bytes_max),
             stopping: AtomicBool::new(false),
             time_shift_seconds: AtomicI64::new(0),
             ask: Box::new(ask),

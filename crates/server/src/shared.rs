@@ -18,6 +18,7 @@ use crate::{
     registry::Registry,
     sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Relaxed, lock},
     turns::TurnTimes,
+    watch::Watchers,
 };
 
 /// What all threads of a server share.
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) baseline: Mutex<Counts>,
     pub(crate) verbosity: AtomicU8,
     pub(crate) crawler: Crawler,
+    pub(crate) watchers: Watchers,
     /// No new connection is taken and the workers finish.
     pub(crate) stopping: AtomicBool,
     /// How far `debugtime` has shifted the clock that items see, in seconds.
@@ -163,6 +165,7 @@ impl Shared {
         self.prefixes.clear();
         self.doors.connections_total.store(0, Relaxed);
         self.doors.rejected.store(0, Relaxed);
+        self.watchers.counts.reset();
         self.doors.disabled_count.store(0, Relaxed);
         self.workers.iter().for_each(|worker| worker.turns.reset());
     }

@@ -22,7 +22,9 @@ use crate::{
     connection::Connection,
     counts::{Count, Counts},
     dump::BUCKETS_A_TURN,
+    errand::Errand,
     kit::{INLINE_VALUE_BYTES_MAX, Kit},
+    notice::{CloseReason, Notice},
     registry::Visible,
     replies::Replies,
     shared::{Newcomer, Shared},
@@ -43,6 +45,8 @@ pub(crate) struct Worker {
     pub(crate) served: Vec<usize>,
     /// Slots whose sockets broke while replying.
     pub(crate) broken: Vec<usize>,
+    /// Slots of connections that watch.
+    pub(crate) watching: Vec<usize>,
     poller: Poller,
     events: Events,
     turn_clock: TurnClock,
@@ -96,6 +100,7 @@ impl Worker {
                 counts: Counts::new(),
                 scratch: KeyScratch::default(),
                 detail: false,
+                notice: Notice::new(shared.config.journal_bytes_max),
                 dump_buckets: 0,
                 lease_refused: false,
                 store,
@@ -106,6 +111,7 @@ impl Worker {
             replies: Replies::new(),
             served: Vec::new(),
             broken: Vec::new(),
+            watching: Vec::new(),
             poller,
             events: Events::with_capacity(EVENTS_MAX),
             turn_clock: TurnClock::default(),
@@ -120,19 +126,21 @@ impl Worker {
         let mut area = vec![0; AREA_BYTES];
         loop {
             let happened = self.wait();
-            self.turn_clock.begin();
-            self.kit.now = self.kit.shared.now();
-            self.kit.detail = self.kit.shared.prefixes.is_on();
-            self.kit.dump_buckets = BUCKETS_A_TURN;
             self.turn(&mut area);
             self.maintain();
             self.sweep_idle();
+            if self.kit.notice.on {
+                self.publish_notices();
+            }
             self.end_turn();
             if self.kit.shared.stopping.load(Relaxed) && self.may_stop(happened) {
                 break;
             }
         }
         for slot in 0..self.slots.end() {
+            if let Some(connection) = self.slots.get_mut(slot) {
+                connection.close_reason = CloseReason::Shutdown;
+            }
             self.close(slot);
         }
     }
@@ -146,7 +154,9 @@ impl Worker {
             (false, Some(_)) => QUIET,
             (false, None) => TICK,
         };
-        if self.poller.wait(&mut self.events, Some(timeout)).is_err() {
+        let waited = self.poller.wait(&mut self.events, Some(timeout));
+        self.begin_turn();
+        if waited.is_err() {
             return false;
         }
         let (mut woken, mut happened) = (false, false);
@@ -161,8 +171,24 @@ impl Worker {
         });
         if woken {
             self.take_newcomers();
+            for &slot in &self.watching {
+                self.slots.queue(slot);
+            }
         }
         happened
+    }
+
+    /// Looks once at everything that may differ from turn to turn.
+    fn begin_turn(&mut self) {
+        self.turn_clock.begin();
+        let kit = &mut self.kit;
+        kit.now = kit.shared.now();
+        kit.detail = kit.shared.prefixes.is_on();
+        kit.dump_buckets = BUCKETS_A_TURN;
+        let verbosity = kit.shared.verbosity.load(Relaxed);
+        kit.notice
+            .begin_turn(kit.shared.watchers.interests(), verbosity);
+        kit.writer.note_evicted(kit.notice.watches_evictions());
     }
 
     fn take_newcomers(&mut self) {
@@ -191,6 +217,10 @@ impl Worker {
         let visible = Visible::connection(stream.number(), peer, listener, seconds);
         let visible = Arc::new(visible);
         self.kit.shared.registry.add(&visible);
+        let kit = &mut self.kit;
+        if kit.notice.on {
+            kit.notice.opened(&kit.shared.watchers, kit.now, &visible);
+        }
         let authenticate = self.kit.shared.logins().is_some();
         let connection = Connection::new(stream, authenticate, visible);
         self.kit.store.account(CONNECTION_BYTES);
@@ -201,12 +231,35 @@ impl Worker {
     /// Closes the connection in `slot`, if there is one.
     pub(crate) fn close(&mut self, slot: usize) {
         if let Some(connection) = self.slots.remove(slot) {
+            self.see_off(slot, &connection);
             // Off the list before the descriptor's number is free for another.
             self.kit.shared.registry.remove(&connection.visible);
             connection.dissolve(&mut self.kit.pool);
             self.kit.store.account(-CONNECTION_BYTES);
             self.leave();
         }
+    }
+
+    /// Tells of the end of a connection, and ends its watching.
+    fn see_off(&mut self, slot: usize, connection: &Connection) {
+        let kit = &mut self.kit;
+        if let Some(Errand::Watch(watcher)) = connection.errand.as_deref() {
+            kit.shared.watchers.remove(watcher);
+            self.watching.retain(|&watching| watching != slot);
+        }
+        if kit.notice.on {
+            let (watchers, reason) = (&kit.shared.watchers, connection.close_reason);
+            kit.notice
+                .closed(watchers, kit.now, &connection.visible, reason);
+        }
+    }
+
+    /// The same as [`Worker::close_after_replies`] for a client that does not speak the protocol.
+    pub(crate) fn close_in_error(&mut self, slot: usize) {
+        if let Some(connection) = self.slots.get_mut(slot) {
+            connection.close_reason = CloseReason::Error;
+        }
+        self.close_after_replies(slot);
     }
 
     /// Has the connection in `slot` closed when its replies are sent.
@@ -253,10 +306,13 @@ impl Worker {
         let end = self.slots.end().min(from + SWEEP_SLOTS_MAX);
         self.sweep.next_slot = if end == self.slots.end() { 0 } else { end };
         for slot in from..end {
-            let idle = self.slots.get_mut(slot).is_some_and(|connection| {
-                seconds.saturating_sub(connection.visible.last_command_seconds()) > limit
+            let idle = self.slots.get_mut(slot).filter(|connection| {
+                // A watcher is not expected to say anything.
+                !matches!(connection.errand.as_deref(), Some(Errand::Watch(_)))
+                    && seconds.saturating_sub(connection.visible.last_command_seconds()) > limit
             });
-            if idle {
+            if let Some(connection) = idle {
+                connection.close_reason = CloseReason::Idle;
                 self.kit.counts.add(Count::IdleKicks, 1);
                 self.close(slot);
             }

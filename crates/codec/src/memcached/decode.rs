@@ -121,6 +121,11 @@ impl Decoder {
         }
     }
 
+    /// Whether the next byte begins a command.
+    pub const fn is_between_commands(&self) -> bool {
+        matches!(self.stage, Stage::Command | Stage::Unauthenticated)
+    }
+
     /// Goes on to `stage` with the next byte.
     pub(super) const fn enter(&mut self, stage: Stage) {
         self.stage = stage;

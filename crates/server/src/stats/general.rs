@@ -26,17 +26,6 @@ const REASSIGN: [&str; 8] = [
 
 const CRAWLER: [&str; 2] = ["lru_crawler_running", "lru_crawler_starts"];
 
-const LOGGING: [&str; 8] = [
-    "malloc_fails",
-    "log_worker_dropped",
-    "log_worker_written",
-    "log_watcher_skipped",
-    "log_watcher_sent",
-    "log_watchers",
-    "unexpected_napi_ids",
-    "round_robin_fallback",
-];
-
 /// Counters of the workers; two of the store stand behind them.
 const COMMANDS: [(&str, Count); 7] = [
     ("cmd_get", Count::CmdGet),
@@ -92,7 +81,12 @@ pub(crate) fn general(shared: &Shared, now: Now) -> Vec<u8> {
     if echoed.lru_maintainer {
         zero(&mut report, &["lru_maintainer_juggles"]);
     }
-    zero(&mut report, &LOGGING);
+    zero(&mut report, &["malloc_fails"]);
+    watching(&mut report, shared);
+    zero(
+        &mut report,
+        &["unexpected_napi_ids", "round_robin_fallback"],
+    );
     contents(&mut report, &items, echoed.lru_maintainer);
     report.end()
 }
@@ -183,6 +177,20 @@ fn traffic(report: &mut Report, shared: &Shared, counts: &Counts, memory: &Memor
     report.stat("hash_power_level", memory.index_slots.max(1).ilog2());
     report.stat("hash_bytes", memory.index);
     report.stat("hash_is_expanding", 0);
+}
+
+fn watching(report: &mut Report, shared: &Shared) {
+    let counts = &shared.watchers.counts;
+    let rows = [
+        ("log_worker_dropped", &counts.worker_dropped),
+        ("log_worker_written", &counts.worker_written),
+        ("log_watcher_skipped", &counts.watcher_skipped),
+        ("log_watcher_sent", &counts.watcher_sent),
+    ];
+    for (name, count) in rows {
+        report.stat(name, count.load(Relaxed));
+    }
+    report.stat("log_watchers", shared.watchers.count());
 }
 
 fn contents(report: &mut Report, items: &StoreCounters, maintainer: bool) {

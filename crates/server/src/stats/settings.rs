@@ -13,8 +13,8 @@ pub(crate) fn settings(shared: &Shared) -> Vec<u8> {
     limits(&mut report, config, shared);
     memory(&mut report, config, shared);
     report.stat("idle_timeout", config.idle_timeout_seconds);
-    report.stat("watcher_logbuf_size", 0);
-    report.stat("worker_logbuf_size", 0);
+    report.stat("watcher_logbuf_size", config.watcher_bytes_max);
+    report.stat("worker_logbuf_size", config.journal_bytes_max);
     report.stat("read_buf_mem_limit", config.buffer_bytes_max);
     report.stat("track_sizes", yes(config.echoed.track_sizes));
     report.stat("inline_ascii_response", "no");

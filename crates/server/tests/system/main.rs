@@ -11,3 +11,4 @@ mod lifecycle;
 mod limits;
 mod pipelines;
 mod support;
+mod watching;

@@ -1,0 +1,167 @@
+//! `watch`: who watches is told what happens, and holds nobody up.
+
+use std::time::Duration;
+
+use crate::support::{Client, config, eventually, start};
+
+/// The fields of a line, without what differs from run to run.
+fn told(watcher: &mut Client) -> String {
+    let line = watcher.line();
+    let mut words = line.split(' ');
+    let time = words.next().unwrap();
+    assert!(time.starts_with("ts=") && time.contains('.'), "{line}");
+    assert!(words.next().unwrap().starts_with("gid="), "{line}");
+    let kept = words.filter(|word| !word.starts_with("cfd=") && !word.starts_with("rport="));
+    kept.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn fetches_and_writes_are_told_in_order() {
+    let server = start(config());
+    let mut client = Client::connect(&server);
+    let mut watcher = Client::connect(&server);
+    client.ask("mn\r\n", "MN\r\n");
+    watcher.ask("watch fetchers mutations\r\n", "OK\r\n");
+    client.ask("set a 0 50 4\r\nabcd\r\n", "STORED\r\n");
+    client.ask("get a b\r\n", "VALUE a 0 4\r\nabcd\r\nEND\r\n");
+    client.ask("add a 0 0 1\r\nx\r\n", "NOT_STORED\r\n");
+    client.ask("ms AAE= 2 b\r\nhi\r\n", "HD\r\n");
+    client.ask("cas c 0 0 1 7\r\nx\r\n", "NOT_FOUND\r\n");
+    for line in [
+        "type=item_get key=a status=not_found clsid=0 size=0",
+        "type=item_store key=a status=stored cmd=set ttl=50 clsid=1 size=4",
+        "type=item_get key=a status=found clsid=1 size=4",
+        "type=item_get key=b status=not_found clsid=0 size=0",
+        "type=item_get key=a status=found clsid=1 size=4",
+        "type=item_store key=a status=not_stored cmd=add ttl=0 clsid=1 size=1",
+        "type=item_get key=%00%01 status=not_found clsid=0 size=0",
+        "type=item_store key=%00%01 status=stored cmd=set ttl=0 clsid=1 size=2",
+        "type=item_get key=c status=not_found clsid=0 size=0",
+        "type=item_store key=c status=not_found cmd=cas ttl=0 clsid=1 size=1",
+    ] {
+        assert_eq!(told(&mut watcher), line);
+    }
+}
+
+/// Goal: a value that comes in pieces over several turns is told once, when it is stored. Method:
+/// send it with a pause inside, and one that is too large.
+#[test]
+fn large_writes_are_told_when_they_end() {
+    let server = start(config());
+    let mut client = Client::connect(&server);
+    let mut watcher = Client::connect(&server);
+    watcher.ask("watch mutations\r\n", "OK\r\n");
+    client.send("set big 0 0 100000\r\n");
+    client.send(vec![b'x'; 60_000]);
+    std::thread::sleep(Duration::from_millis(20));
+    client.send(vec![b'x'; 40_000]);
+    client.ask("\r\n", "STORED\r\n");
+    client.send("set huge 0 0 2000000\r\n");
+    client.send(vec![b'x'; 2_000_000]);
+    client.ask("\r\n", "SERVER_ERROR object too large for cache\r\n");
+    assert_eq!(
+        told(&mut watcher),
+        "type=item_store key=big status=stored cmd=set ttl=0 clsid=1 size=100000"
+    );
+    assert!(told(&mut watcher).contains("key=huge status=too_large"));
+}
+
+/// Goal: connections of every worker are told, with why they ended. Method: two workers, so that
+/// the watcher's is not the only one.
+#[test]
+fn connections_are_told_with_how_they_ended() {
+    let mut config = config();
+    config.workers = 2;
+    let server = start(config);
+    let mut watcher = Client::connect(&server);
+    watcher.ask("watch connevents\r\n", "OK\r\n");
+    for _ in 0..2 {
+        let mut client = Client::connect(&server);
+        client.ask("mn\r\n", "MN\r\n");
+        let opened = "type=conn_new rip=127.0.0.1 transport=tcp";
+        assert_eq!(told(&mut watcher), opened);
+        client.send("quit\r\n");
+        let closed = "type=conn_close rip=127.0.0.1 transport=tcp reason=normal";
+        assert_eq!(told(&mut watcher), closed);
+        let mut client = Client::connect(&server);
+        client.send("GET / HTTP/1.1\r\n");
+        assert_eq!(told(&mut watcher), opened);
+        let closed = "type=conn_close rip=127.0.0.1 transport=tcp reason=error";
+        assert_eq!(told(&mut watcher), closed);
+    }
+}
+
+#[test]
+fn evictions_are_told() {
+    let mut config = config();
+    config.memory_bytes_max = 8 << 20;
+    let server = start(config);
+    let mut client = Client::connect(&server);
+    let mut watcher = Client::connect(&server);
+    watcher.ask("watch evictions\r\n", "OK\r\n");
+    let value = "x".repeat(1000);
+    for item in 0..20_000 {
+        client.send(format!("set item-{item} 0 0 1000 noreply\r\n{value}\r\n"));
+    }
+    client.ask("mn\r\n", "MN\r\n");
+    let line = told(&mut watcher);
+    assert!(line.starts_with("type=eviction key=item-"), "{line}");
+    assert!(line.contains(" fetch=no ttl=-1 la="), "{line}");
+    assert!(line.ends_with(" clsid=1 size=1000"), "{line}");
+}
+
+/// Goal: a watcher that does not read loses lines, is told how many, and nobody waits for it.
+/// Method: a small buffer, and far more lines than it and the kernel hold.
+#[test]
+fn a_watcher_that_does_not_read_is_told_what_it_missed() {
+    let mut config = config();
+    config.watcher_bytes_max = 8 << 10;
+    let server = start(config);
+    let mut client = Client::connect(&server);
+    let mut watcher = Client::connect(&server);
+    watcher.ask("watch\r\n", "OK\r\n");
+    assert_eq!(client.stat("", "log_watchers"), 1);
+    let request = format!("get {}\r\n", "/".repeat(250)).repeat(100);
+    let reply = "END\r\n".repeat(100);
+    eventually("lines are skipped", || {
+        client.ask(&request, &reply);
+        client.stat("", "log_watcher_skipped") > 1000
+    });
+    let mut skipped = 0;
+    while skipped == 0 {
+        client.ask("get a\r\n", "END\r\n");
+        let line = watcher.line();
+        if let Some(number) = line.strip_prefix("skipped=") {
+            skipped = number.parse().unwrap();
+        }
+    }
+    assert!(told(&mut watcher).starts_with("type=item_get key="));
+    drop(watcher);
+    eventually("nobody watches", || client.stat("", "log_watchers") == 0);
+}
+
+#[test]
+fn watching_has_its_limits() {
+    let server = start(config());
+    let mut client = Client::connect(&server);
+    client.ask("watch what\r\n", "ERROR\r\n");
+    let watchers: Vec<Client> = (0..20)
+        .map(|_| {
+            let mut watcher = Client::connect(&server);
+            watcher.ask("watch mutations\r\n", "OK\r\n");
+            watcher
+        })
+        .collect();
+    client.ask(
+        "watch\r\n",
+        "WATCHER_TOO_MANY log watcher limit reached\r\n",
+    );
+    drop(watchers);
+    eventually("nobody watches", || client.stat("", "log_watchers") == 0);
+
+    let mut config = config();
+    config.watch_allowed = false;
+    let server = start(config);
+    let mut client = Client::connect(&server);
+    client.ask("watch\r\n", "CLIENT_ERROR watch commands not allowed\r\n");
+}

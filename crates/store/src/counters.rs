@@ -149,6 +149,15 @@ impl Ledger {
 
     /// Items that are there now.
     pub(crate) fn items_now(&self) -> usize {
+        self.difference(Count::ItemsAdded, Count::ItemsRemoved)
+    }
+
+    /// Bytes of items that are there now.
+    pub(crate) fn bytes_now(&self) -> usize {
+        self.difference(Count::BytesAdded, Count::BytesRemoved)
+    }
+
+    fn difference(&self, added: Count, removed: Count) -> usize {
         let writers = lock(&self.writers);
         let sum = |count: Count| -> u64 {
             let of = |writer: &Arc<WriterCounters>| {
@@ -156,8 +165,9 @@ impl Ledger {
             };
             writers.iter().map(of).sum()
         };
-        let removed = sum(Count::ItemsRemoved);
-        sum(Count::ItemsAdded).saturating_sub(removed) as usize
+        // In this order, so that a removal is never seen without its addition.
+        let removed = sum(removed);
+        sum(added).saturating_sub(removed) as usize
     }
 
     pub(crate) fn reset(&self) {

@@ -286,6 +286,11 @@ pub(crate) fn is_sparse(live_words: usize, segment_words: usize) -> bool {
     live_words * 2 <= segment_words
 }
 
+/// Whether so much is dead, a quarter or more, that gathering it comes before evicting anything.
+pub(crate) fn is_much_dead(live: usize, in_use: usize) -> bool {
+    live * 4 <= in_use * 3
+}
+
 /// The same for a store that may not evict: any gain counts.
 pub(crate) fn is_worth_compacting(dead_words: usize, segment_words: usize) -> bool {
     dead_words * 16 >= segment_words

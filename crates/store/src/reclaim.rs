@@ -48,6 +48,9 @@ const SCAN_HEADERS: usize = 64;
 /// Headers looked at for a sparse segment when nothing may be evicted.
 const SPARSE_HEADERS_MAX: usize = 4096;
 
+/// Gathering this often in a row without any gain, the store evicts all the same.
+const IDLE_GATHERS_MAX: usize = 64;
+
 /// Oldest segments of a queue that are looked at for one without unpublished items.
 const OLDEST_LOOK_MAX: usize = 8;
 
@@ -66,6 +69,9 @@ pub(crate) struct Reclaim {
     scans: Mutex<Scans>,
     /// Whether the last segment chosen was a sparse one.
     was_gathered: AtomicBool,
+    /// Choices in a row before which no more was available than before the last.
+    idle_gathers: AtomicUsize,
+    available_before: AtomicUsize,
     /// Below this many available segments, more are made.
     low_water: AtomicUsize,
     segments_allowed: AtomicUsize,
@@ -253,7 +259,16 @@ impl Store {
             Walked::Stuck => {
                 self.segments().enqueue(drain.id, drain.queue as usize);
                 *slot = None;
-                Progress::Nothing
+                if !self.config().evict {
+                    return Progress::Nothing;
+                }
+                // What cannot be gathered for want of room has to give way to eviction.
+                let idle = &self.reclaim.idle_gathers;
+                idle.store(IDLE_GATHERS_MAX, Ordering::Relaxed);
+                self.reclaim
+                    .available_before
+                    .store(usize::MAX, Ordering::Relaxed);
+                Progress::Worked(1)
             }
         }
     }
@@ -280,10 +295,7 @@ impl Store {
         {
             return Some(self.drain_of(id, Purpose::Compact));
         }
-        // Gathering one sparse segment fills another: it gains nothing by itself, and a store that
-        // prefers it always might never evict. So the two take turns.
-        let was_gathered = self.reclaim.was_gathered.swap(false, Ordering::Relaxed);
-        if (!was_gathered || !self.config().evict)
+        if self.should_gather()
             && let Some(id) = self.sparsest()
             && self.segments().take_sealed(id)
         {
@@ -294,6 +306,38 @@ impl Store {
             return None;
         }
         self.choose_victim()
+    }
+
+    /// Whether to gather a sparse segment rather than to evict. Gathering fills another segment: it
+    /// gains little by itself, and a store that preferred it always might never evict. So the two
+    /// take turns; but nothing live is evicted while much of the memory is dead, unless gathering
+    /// has not gained anything for a long time.
+    fn should_gather(&self) -> bool {
+        let was_gathered = self.reclaim.was_gathered.swap(false, Ordering::Relaxed);
+        if !self.config().evict {
+            return true;
+        }
+        let available = self.segments().available();
+        let before = self
+            .reclaim
+            .available_before
+            .swap(available, Ordering::Relaxed);
+        if available > before {
+            self.reclaim.idle_gathers.store(0, Ordering::Relaxed);
+        }
+        let idle = self.reclaim.idle_gathers.fetch_add(1, Ordering::Relaxed);
+        if idle >= IDLE_GATHERS_MAX {
+            self.reclaim.idle_gathers.store(0, Ordering::Relaxed);
+            return false;
+        }
+        !was_gathered || self.is_much_dead()
+    }
+
+    /// Whether a quarter of the memory of segments in use, or more, is dead.
+    fn is_much_dead(&self) -> bool {
+        let (resident, free, _) = self.segments().resident();
+        let in_use_bytes = (resident - free) * self.segments().segment_bytes();
+        eviction::is_much_dead(self.ledger.bytes_now(), in_use_bytes)
     }
 
     /// The next segment that the policy gives up.
@@ -380,9 +424,10 @@ impl Store {
     /// The sparsest of the next sealed segments that is worth gathering.
     fn sparsest(&self) -> Option<SegmentId> {
         let last = self.segments().used_max() as usize;
-        let looks = match self.config().evict {
-            true => SCAN_HEADERS,
-            false => SPARSE_HEADERS_MAX,
+        let is_thorough = !self.config().evict || self.is_much_dead();
+        let looks = match is_thorough {
+            true => SPARSE_HEADERS_MAX,
+            false => SCAN_HEADERS,
         };
         let looks = looks.min(last);
         let start = self
@@ -392,15 +437,16 @@ impl Store {
         (0..looks)
             .filter_map(|look| self.segments().segment(((start + look) % last + 1) as u32))
             .filter(|&id| self.segments().state(id) == State::Sealed)
-            .filter(|&id| self.is_worth_gathering(id))
+            .filter(|&id| self.is_worth_gathering(id, is_thorough))
             .min_by_key(|&id| self.segments().live_words(id))
     }
 
-    fn is_worth_gathering(&self, id: SegmentId) -> bool {
+    fn is_worth_gathering(&self, id: SegmentId, is_thorough: bool) -> bool {
         let capacity = self.segments().segment_words();
         let live = self.segments().live_words(id);
         let dead = self.segments().filled_words(id).saturating_sub(live);
         eviction::is_sparse(live, capacity)
+            || (is_thorough && eviction::is_much_dead(live, capacity))
             || (!self.config().evict && eviction::is_worth_compacting(dead, capacity))
     }
 

@@ -64,7 +64,7 @@ impl<'a> ItemView<'a> {
     }
 
     /// Keeps the value's memory from being reused, so that it can be sent without a copy; for
-    /// values longer than [`COPY_BYTES_MAX`](crate::COPY_BYTES_MAX), while leases hold less than a
+    /// values longer than [`COPY_BYTES_MAX`], while leases hold less than a
     /// quarter of the memory limit. The bytes may be looked at once `get` has returned the lease.
     pub fn lease_value(&self) -> Option<ValueLease> {
         if self.value.bytes <= COPY_BYTES_MAX {

@@ -1,6 +1,7 @@
 //! The map beside other concurrent maps: fill, lookups at 95 % load, memory.
 //!
-//! `cargo bench -p curtail-table --bench peers -- [--slots N] [--rounds N] [--lookups N] [--only NAME]`
+//! `cargo bench -p curtail-table --bench peers --
+//!  [--slots N] [--rounds N] [--lookups N] [--only NAME]`
 //!
 //! 8 B keys and values, the same hash function for all, tables made for the number of items in
 //! advance, thread t on core t. Each round fills a fresh table of every kind and looks up in it.

@@ -7,7 +7,7 @@
 //! | kind | writers hold |
 //! |---|---|
 //! | `Global<SpinWord, true>`, `Global<OsMutex, true>` | one lock, search included |
-//! | `Global<SpinWord, false>`, `Global<OsMutex, false>` | one lock, per validated step ("lock later") |
+//! | `Global<SpinWord, false>`, `Global<OsMutex, false>` | one lock per step ("lock later") |
 //! | `VersionedSpin` (in `locks.rs`) | the stripes they change |
 //! | `NoLock` | nothing; one thread only |
 //!

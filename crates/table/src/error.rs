@@ -59,6 +59,7 @@ impl error::Error for NoRoom {}
 
 /// Why a key was not added.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum InsertError {
     /// The key is there already, with its value unchanged.
     Exists,

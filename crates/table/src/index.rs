@@ -255,8 +255,8 @@ impl<R: Resolver> Index<R> {
     }
 
     /// Raises the mark of the item that a read found at `hint`: `raise` is given the mark and says
-    /// what it should be, at most [`MARK_MAX`]. Lockless; of two at once one may be lost, and if the
-    /// item has moved nothing happens.
+    /// what it should be, at most [`MARK_MAX`]. Lockless; of two at once one may be lost, and if
+    /// the item has moved nothing happens.
     #[inline]
     pub fn raise_mark(&self, hint: Hint, reference: Reference, raise: impl FnOnce(u8) -> u8) {
         let line = self.table.layout.line(hint.0.bucket());

@@ -3,9 +3,9 @@
 //! Both of a new key's buckets are full; somebody must move to his other bucket, or somebody else
 //! must make room for him there. The search is breadth-first (cuckoo paper, section 3.3.2.2): every
 //! slot of a bucket begins a path, so with B slots per bucket and M slots examined a path has about
-//! `log_B(M / 2)` moves, at most four for B = 4, where a depth-first walk as in MemC3 has up to 250.
-//! A short path is cheap to carry out and is rarely invalid by then. It also knows in advance which
-//! buckets it will look at, so it can prefetch them.
+//! `log_B(M / 2)` moves, at most four for B = 4, where a depth-first walk as in MemC3 has up to
+//! 250. A short path is cheap to carry out and is rarely invalid by then. It also knows in advance
+//! which buckets it will look at, so it can prefetch them.
 //!
 //! ```text
 //!   roots     b1            b2            queue: bucket, which node and slot it was reached from

@@ -1,8 +1,11 @@
 //! Where the map keeps keys and values: the bucket layouts.
 //!
 //! ```text
-//!   Beside4, 8 B keys and values: one line              Apart8: a key line, a value line
-//!   | k v | k v | k v | k v |   + 4 bits aside          | k k k k k k k k | v v v v v v v v | + 8 bits aside
+//!   Beside4, 8 B keys and values: one line
+//!   | k v | k v | k v | k v |                                  + 4 bits aside
+//!
+//!   Apart8: a key line, a value line
+//!   | k k k k k k k k | v v v v v v v v |                      + 8 bits aside
 //!
 //!   Beside8Tagged: two lines, and a word of eight 1-byte tags aside
 //! ```

@@ -33,8 +33,8 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
         moved.into_iter().for_each(visit);
     }
 
-    /// Calls `visit` for what is in `buckets_max` buckets from `from` on; returns where to go on, or
-    /// nothing at the end. An item that moves between two calls may be missed or seen twice.
+    /// Calls `visit` for what is in `buckets_max` buckets from `from` on; returns where to go on,
+    /// or nothing at the end. An item that moves between two calls may be missed or seen twice.
     pub(crate) fn for_some(
         &self,
         from: usize,

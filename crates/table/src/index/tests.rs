@@ -1,3 +1,5 @@
+//! The index: against a model, while it grows, under several threads, and with planted bugs.
+
 #![cfg(not(loom))]
 
 use std::{

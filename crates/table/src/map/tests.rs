@@ -1,3 +1,5 @@
+//! The map: against a model, in every shape, under several threads, and filled to the brim.
+
 #![cfg(not(loom))]
 
 use std::{collections::HashMap, sync::atomic::AtomicBool, thread};

@@ -74,6 +74,11 @@ impl Events {
         }
     }
 
+    /// Whether nothing has changed.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
     /// Calls `each` with the token, whether it can be read (or was closed), and whether it can be
     /// written.
     pub fn for_each(&self, mut each: impl FnMut(Token, Readiness)) {

@@ -43,6 +43,8 @@ pub(crate) enum Count {
     Receives,
     Sends,
     MaintainedItems,
+    SpinsFound,
+    SpinsInVain,
     Length,
 }
 

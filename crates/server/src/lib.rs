@@ -35,6 +35,7 @@ mod server;
 mod shared;
 mod slots;
 mod spelling;
+mod spin;
 mod stats;
 mod sync;
 mod turns;

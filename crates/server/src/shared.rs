@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) verbosity: AtomicU8,
     pub(crate) crawler: Crawler,
     pub(crate) watchers: Watchers,
+    /// Whether workers may look again before they sleep.
+    pub(crate) spins: bool,
     /// No new connection is taken and the workers finish.
     pub(crate) stopping: AtomicBool,
     /// How far `debugtime` has shifted the clock that items see, in seconds.

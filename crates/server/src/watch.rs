@@ -1,8 +1,8 @@
 //! `watch`: connections that are sent a line for every event they asked for.
 //!
 //! ```text
-//!   worker: event -> journal --- end of the turn ---> lines of each watcher --- wake ---> its worker
-//!           (bounded; more is dropped)                (bounded; more is skipped)           sends
+//!   event -> journal of the worker -- end of turn --> lines of each watcher -- wake --> sent
+//!            (bounded: more is dropped)               (bounded: more is skipped)
 //! ```
 //!
 //! Nobody waits for a watcher: a line that finds no room is counted and left out, and the watcher

@@ -8,7 +8,7 @@
 //! a turn is bounded: requests per connection and in all, bytes received and sent per connection,
 //! items that maintenance handles, slots that the sweep looks at.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use curtail_codec::memcached::{KeyScratch, Limits};
 use curtail_runtime::{Events, Poller, Readiness, Token};
@@ -29,6 +29,7 @@ use crate::{
     replies::Replies,
     shared::{Newcomer, Shared},
     slots::Slots,
+    spin::{SPIN_NS_MAX, Spin},
     sync::{Relaxed, lock},
     turns::TurnClock,
 };
@@ -51,6 +52,7 @@ pub(crate) struct Worker {
     events: Events,
     turn_clock: TurnClock,
     maintaining: bool,
+    spin: Spin,
     sweep: Sweep,
     stop_at: Option<Instant>,
 }
@@ -86,6 +88,7 @@ const QUIET: Duration = Duration::from_millis(10);
 impl Worker {
     pub(crate) fn new(index: usize, shared: Arc<Shared>, writer: Writer, poller: Poller) -> Self {
         let store = Arc::clone(&shared.store);
+        let spin = Spin::new(shared.spins);
         let limits = Limits {
             value_bytes_max: u32::try_from(shared.config.item_bytes_max).unwrap_or(u32::MAX),
             inline_value_bytes_max: INLINE_VALUE_BYTES_MAX,
@@ -116,6 +119,7 @@ impl Worker {
             events: Events::with_capacity(EVENTS_MAX),
             turn_clock: TurnClock::default(),
             maintaining: false,
+            spin,
             sweep: Sweep::default(),
             stop_at: None,
         }
@@ -154,7 +158,7 @@ impl Worker {
             (false, Some(_)) => QUIET,
             (false, None) => TICK,
         };
-        let waited = self.poller.wait(&mut self.events, Some(timeout));
+        let waited = self.sleep(timeout);
         self.begin_turn();
         if waited.is_err() {
             return false;
@@ -176,6 +180,31 @@ impl Worker {
             }
         }
         happened
+    }
+
+    /// Waits for events; before it sleeps it may look again for a while.
+    fn sleep(&mut self, timeout: Duration) -> io::Result<()> {
+        if timeout.is_zero() || !self.spin.is_allowed() {
+            return self.poller.wait(&mut self.events, Some(timeout));
+        }
+        let clock = self.kit.shared.clock;
+        let since_ns = clock.now().instant.ns;
+        let waited_ns = || clock.now().instant.ns.saturating_sub(since_ns);
+        if self.spin.pays() {
+            while waited_ns() < SPIN_NS_MAX {
+                self.poller.wait(&mut self.events, Some(Duration::ZERO))?;
+                if !self.events.is_empty() {
+                    self.kit.counts.add(Count::SpinsFound, 1);
+                    self.spin.spun(true);
+                    return Ok(());
+                }
+            }
+            self.kit.counts.add(Count::SpinsInVain, 1);
+            self.spin.spun(false);
+        }
+        self.poller.wait(&mut self.events, Some(timeout))?;
+        self.spin.slept(waited_ns());
+        Ok(())
     }
 
     /// Looks once at everything that may differ from turn to turn.

@@ -32,8 +32,11 @@ pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
         ("receives", Count::Receives),
         ("sends", Count::Sends),
         ("maintained_items", Count::MaintainedItems),
+        ("spins_found", Count::SpinsFound),
+        ("spins_in_vain", Count::SpinsInVain),
         ("slow_readers_closed", Count::SlowReadersClosed),
     ];
+    report.stat("spinning", u8::from(shared.spins));
     for (name, count) in named {
         report.stat(name, counts.get(count));
     }

@@ -139,3 +139,22 @@ fn a_full_server_refuses_where_it_may_not_evict() {
     }
     assert_eq!(client.stat("", "store_no_memory"), 1);
 }
+
+/// Goal: a worker never spins on a processor that another one needs, and does its work the same
+/// way when it may. Method: as many workers as processors, then one.
+#[test]
+fn spinning_needs_a_processor_to_spare() {
+    for workers in [curtail_runtime::cpus_usable(), 1] {
+        let mut config = config();
+        config.workers = workers;
+        let server = start(config);
+        let mut client = Client::connect(&server);
+        for _ in 0..1000 {
+            client.ask("mn\r\n", "MN\r\n");
+        }
+        let spins = client.stat("curtail", "spins_found") + client.stat("curtail", "spins_in_vain");
+        let may = client.stat("curtail", "spinning") == 1;
+        assert!(may || spins == 0);
+        assert!(!may || workers < curtail_runtime::cpus_usable());
+    }
+}

@@ -430,6 +430,7 @@ fn a_leased_segment_counts_once() {
     drop((same, others));
     assert_eq!(bench.store.memory().leased, 0);
     assert!(bench.lease("key11").is_some());
+}
 
 /// Goal: nothing live is evicted while most of the memory is dead. The story: a soak whose live
 /// items took 3 % of the limit lost values, because overwrites and deletes of many sizes left every
@@ -475,5 +476,4 @@ fn live_items_outlast_dead_memory() {
     }
     bench.assert_within_limit();
     assert_eq!(bench.store.counters().evictions, 0);
-
 }

@@ -43,7 +43,8 @@ pub struct Balanced {
     pub write_percent: f64,
     /// Exponent of Zipf's law of popularity; 0 is uniform.
     pub gamma: f64,
-    /// Whether workers compact writes, and when windows close.
+    /// Whether workers compact writes, and when windows close. Under the reference's rules
+    /// `DeadlineOnly` is what the authors' simulator does instead.
     pub compaction: Option<Closing>,
     /// Requests in all.
     pub requests: u64,
@@ -193,7 +194,10 @@ impl Balanced {
         match self.rules {
             // A window of ten service times, of which one and a half are left for closing.
             Rules::Reference => CompactionConfig {
-                closing: Closing::Reference,
+                closing: match closing {
+                    Closing::DeadlineOnly => Closing::Reference,
+                    other => other,
+                },
                 deadline: after(10 * service - service * 3 / 2),
                 answers: Answers::Early,
                 windows_max: 16,

@@ -73,7 +73,7 @@ pub(super) const CURVE: Figure = Figure {
         "comp-adaptive",
         "d-crew-comp-adaptive",
     ],
-    series_default: 5,
+    series_default: 7,
     run: curve,
 };
 

@@ -83,7 +83,8 @@ fn fig2(request: &Request<'_>) -> Vec<Row> {
             ("large_p99", &outcome.large),
         ];
         for (metric, histogram) in all {
-            let p99 = histogram.quantile(0.99);
+            // A queue that grew without end has no percentile.
+            let p99 = histogram.quantile(0.99).filter(|_| !outcome.saturated);
             rows.push(Row {
                 figure: request.figure.name,
                 series: (*series).into(),

@@ -169,6 +169,13 @@ impl Segments {
         prefetch::prefetch(self.words(reference));
     }
 
+    /// Asks for what [`Segments::prefetch`] leaves out of something `words` words long.
+    #[inline]
+    pub fn prefetch_rest(&self, reference: u64, words: usize) {
+        let all = self.words(reference);
+        prefetch::prefetch_rest(all.get(..words).unwrap_or(all));
+    }
+
     /// The segment that `reference` lies in.
     #[inline]
     pub fn segment_of(&self, reference: u64) -> Option<SegmentId> {

@@ -16,6 +16,14 @@ pub(crate) fn prefetch(words: &[AtomicU64]) {
     }
 }
 
+/// Asks for the lines after those that [`prefetch`] asked for.
+#[inline]
+pub(crate) fn prefetch_rest(words: &[AtomicU64]) {
+    for word in words.iter().step_by(LINE_WORDS).skip(2) {
+        prefetch_line(word);
+    }
+}
+
 #[inline(always)]
 fn prefetch_line(word: &AtomicU64) {
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]

@@ -26,6 +26,10 @@ pub(crate) enum Placement {
     Here,
 }
 
+/// How many requests ahead the rest of longer items is asked for: far enough to hide a miss, near
+/// enough to stay in the first-level cache.
+const VALUES_AHEAD: usize = 6;
+
 impl Worker {
     /// One turn: everything that arrived, up to a bound, is answered. `area` is the memory to
     /// receive into; the batch borrows from it.
@@ -43,7 +47,10 @@ impl Worker {
         for entry in batch.entries_mut() {
             self.kit.prefetch_item(entry);
         }
-        for entry in batch.entries() {
+        for (number, entry) in batch.entries().iter().enumerate() {
+            if let Some(ahead) = batch.entries().get(number + VALUES_AHEAD) {
+                self.kit.store.prefetch_value(ahead.hint);
+            }
             if self.kit.notice.on {
                 self.notice(entry);
             }

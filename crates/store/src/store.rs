@@ -129,6 +129,9 @@ impl Resolver for Items {
     }
 }
 
+/// The words of an item that are asked for ahead of use: of one that is copied, all.
+const PREFETCH_WORDS_MAX: usize = crate::COPY_BYTES_MAX / 8 + 40;
+
 /// An item that was found under the key's lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
@@ -268,6 +271,18 @@ impl Store {
     #[inline]
     pub fn prefetch_item(&self, hash: KeyHash) -> Hint {
         self.index.prefetch_candidates(hash)
+    }
+
+    /// Third stage, shortly before the item is used: asks for the rest of one that is longer than
+    /// the second stage takes it to be.
+    #[inline]
+    pub fn prefetch_value(&self, hint: Hint) {
+        if let Some(reference) = self.index.at(hint) {
+            let reference = reference.get();
+            let words = self.item(reference).meta().words();
+            self.segments()
+                .prefetch_rest(reference, words.min(PREFETCH_WORDS_MAX));
+        }
     }
 
     pub(crate) fn segments(&self) -> &Arc<Segments> {

@@ -198,6 +198,13 @@ impl<R: Resolver> Index<R> {
         hint
     }
 
+    /// What is at the hint's place now, if anything.
+    #[inline]
+    pub fn at(&self, hint: Hint) -> Option<Reference> {
+        let word = self.table.layout.line(hint.0.bucket()).get(hint.0.slot())?;
+        Reference::new(word.load(Ordering::Relaxed) & REFERENCE_MASK)
+    }
+
     /// An optimistic read. `probe` is called for every reference whose tag matches; `Some` ends the
     /// scan. The whole is repeated if a writer came between, and after 64 repeats runs under the
     /// key's locks; so `probe` must bear items that are being changed and must start over each time

@@ -51,6 +51,9 @@ const SPARSE_HEADERS_MAX: usize = 4096;
 /// Gathering this often in a row without any gain, the store evicts all the same.
 const IDLE_GATHERS_MAX: usize = 64;
 
+/// Turns without another look after all headers were looked at in vain.
+const REST_TURNS: usize = 256;
+
 /// Oldest segments of a queue that are looked at for one without unpublished items.
 const OLDEST_LOOK_MAX: usize = 8;
 
@@ -72,6 +75,7 @@ pub(crate) struct Reclaim {
     /// Choices in a row before which no more was available than before the last.
     idle_gathers: AtomicUsize,
     available_before: AtomicUsize,
+    rest_turns: AtomicUsize,
     /// Below this many available segments, more are made.
     low_water: AtomicUsize,
     segments_allowed: AtomicUsize,
@@ -286,8 +290,10 @@ impl Store {
 
     /// The next segment to drain, taken out of its queue, if less is available than should be.
     fn choose(&self, now: Now, wanted: usize) -> Option<Drain> {
+        let available = self.segments().available();
+        let is_urgent = available < wanted.max(RESERVE + 1);
         let wanted = wanted.max(self.reclaim.low_water.load(Ordering::Relaxed));
-        if self.segments().available() >= wanted {
+        if available >= wanted {
             return None;
         }
         if let Some(id) = self.scan_for_gone(now, true)
@@ -295,12 +301,24 @@ impl Store {
         {
             return Some(self.drain_of(id, Purpose::Compact));
         }
-        if self.should_gather()
+        // A look at every header that found nothing is not repeated in every turn.
+        let rests = &self.reclaim.rest_turns;
+        let resting = rests.load(Ordering::Relaxed);
+        if resting > 0 && !is_urgent {
+            rests.store(resting - 1, Ordering::Relaxed);
+            return None;
+        }
+        let is_much_dead = self.is_much_dead();
+        if self.should_gather(is_much_dead, is_urgent)
             && let Some(id) = self.sparsest()
             && self.segments().take_sealed(id)
         {
             self.reclaim.was_gathered.store(true, Ordering::Relaxed);
             return Some(self.drain_of(id, Purpose::Compact));
+        }
+        if is_much_dead && !is_urgent {
+            rests.store(REST_TURNS, Ordering::Relaxed);
+            return None;
         }
         if !self.config().evict {
             return None;
@@ -310,9 +328,9 @@ impl Store {
 
     /// Whether to gather a sparse segment rather than to evict. Gathering fills another segment: it
     /// gains little by itself, and a store that preferred it always might never evict. So the two
-    /// take turns; but nothing live is evicted while much of the memory is dead, unless gathering
-    /// has not gained anything for a long time.
-    fn should_gather(&self) -> bool {
+    /// take turns; but nothing live is evicted while much of the memory is dead, unless somebody
+    /// waits for room and gathering has not gained any for a long time.
+    fn should_gather(&self, is_much_dead: bool, is_urgent: bool) -> bool {
         let was_gathered = self.reclaim.was_gathered.swap(false, Ordering::Relaxed);
         if !self.config().evict {
             return true;
@@ -326,11 +344,11 @@ impl Store {
             self.reclaim.idle_gathers.store(0, Ordering::Relaxed);
         }
         let idle = self.reclaim.idle_gathers.fetch_add(1, Ordering::Relaxed);
-        if idle >= IDLE_GATHERS_MAX {
+        if idle >= IDLE_GATHERS_MAX && is_urgent {
             self.reclaim.idle_gathers.store(0, Ordering::Relaxed);
             return false;
         }
-        !was_gathered || self.is_much_dead()
+        !was_gathered || is_much_dead
     }
 
     /// Whether a quarter of the memory of segments in use, or more, is dead.

@@ -286,9 +286,10 @@ pub(crate) fn is_sparse(live_words: usize, segment_words: usize) -> bool {
     live_words * 2 <= segment_words
 }
 
-/// Whether so much is dead, a quarter or more, that gathering it comes before evicting anything.
+/// Whether so much is dead, half or more, that gathering it comes before evicting anything. Where
+/// large values take whole segments a quarter is always dead, and gathering would gain nothing.
 pub(crate) fn is_much_dead(live: usize, in_use: usize) -> bool {
-    live * 4 <= in_use * 3
+    live * 2 <= in_use
 }
 
 /// The same for a store that may not evict: any gain counts.

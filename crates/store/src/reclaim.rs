@@ -351,7 +351,7 @@ impl Store {
         !was_gathered || is_much_dead
     }
 
-    /// Whether a quarter of the memory of segments in use, or more, is dead.
+    /// Whether half of the memory of segments in use, or more, is dead.
     fn is_much_dead(&self) -> bool {
         let (resident, free, _) = self.segments().resident();
         let in_use_bytes = (resident - free) * self.segments().segment_bytes();
@@ -455,16 +455,15 @@ impl Store {
         (0..looks)
             .filter_map(|look| self.segments().segment(((start + look) % last + 1) as u32))
             .filter(|&id| self.segments().state(id) == State::Sealed)
-            .filter(|&id| self.is_worth_gathering(id, is_thorough))
+            .filter(|&id| self.is_worth_gathering(id))
             .min_by_key(|&id| self.segments().live_words(id))
     }
 
-    fn is_worth_gathering(&self, id: SegmentId, is_thorough: bool) -> bool {
+    fn is_worth_gathering(&self, id: SegmentId) -> bool {
         let capacity = self.segments().segment_words();
         let live = self.segments().live_words(id);
         let dead = self.segments().filled_words(id).saturating_sub(live);
         eviction::is_sparse(live, capacity)
-            || (is_thorough && eviction::is_much_dead(live, capacity))
             || (!self.config().evict && eviction::is_worth_compacting(dead, capacity))
     }
 

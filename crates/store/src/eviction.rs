@@ -287,7 +287,7 @@ pub(crate) fn is_sparse(live_words: usize, segment_words: usize) -> bool {
 }
 
 /// Whether so much is dead, half or more, that gathering it comes before evicting anything. Where
-/// large values take whole segments a quarter is always dead, and gathering would gain nothing.
+/// large values take whole segments up to a third is dead at any time, and gathering gains little.
 pub(crate) fn is_much_dead(live: usize, in_use: usize) -> bool {
     live * 2 <= in_use
 }

@@ -3,7 +3,7 @@
 use std::{
     error::Error,
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -11,6 +11,7 @@ use clap::ValueEnum;
 
 use crate::{
     balanced::Rules,
+    costs::FullCosts,
     figures::{Figure, Options, figure, figures},
     report,
     rows::{csv, table},
@@ -58,6 +59,10 @@ pub struct Args {
     /// C-4: outstanding requests of a worker that takes no more balanced ones.
     #[arg(long)]
     pub depth: Option<u16>,
+    /// Whole systems: a file of costs in place of the built-in one, which was measured on our own
+    /// store (see crates/simulator/costs.toml).
+    #[arg(long)]
+    pub costs: Option<PathBuf>,
     /// What goes to standard output.
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
@@ -93,7 +98,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
         return Ok(ExitCode::SUCCESS);
     }
     let figure = figure(&args.figure)?;
-    let rows = figure.rows(&args.options(), &Threads::new(args.threads))?;
+    let rows = figure.rows(&args.options()?, &Threads::new(args.threads))?;
     let json = || serde_json::to_string_pretty(&rows);
     if let Some(folder) = &args.out {
         let write = |ending: &str, text: String| {
@@ -115,8 +120,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
 }
 
 impl Args {
-    fn options(&self) -> Options {
-        Options {
+    fn options(&self) -> Result<Options, Box<dyn Error + Send + Sync>> {
+        Ok(Options {
             cores: self.cores.clone(),
             loads: self.load.clone(),
             writes: self.writes.clone(),
@@ -131,7 +136,8 @@ impl Args {
                 RulesArg::Paper => Rules::Paper,
             }),
             depth: self.depth,
-        }
+            costs: self.costs.as_deref().map(costs).transpose()?,
+        })
     }
 
     /// The command line that gives these rows again.
@@ -163,9 +169,18 @@ impl Args {
                 .to_possible_value()
                 .map(|value| value.get_name().into())
         };
+        let costs = self.costs.iter().map(|path| path.display().to_string());
+        list("costs", costs.collect());
         list("rules", self.rules.and_then(rules).into_iter().collect());
         words.join(" ")
     }
+}
+
+/// Reads a file of costs.
+fn costs(path: &Path) -> Result<FullCosts, String> {
+    let named = |error: &dyn Error| format!("{}: {error}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+    FullCosts::parse(&text).map_err(|error| named(&error))
 }
 
 fn heading(figure: &Figure, args: &Args) -> String {
@@ -236,7 +251,7 @@ mod tests {
     #[test]
     fn lists_are_lists_and_the_command_says_them_again() {
         let args = args("x c4-fig3 --writes 50,75 --cores 4,8 --requests 20k --rules paper");
-        let options = args.options();
+        let options = args.options().unwrap();
         assert_eq!(
             (options.writes, options.cores),
             (vec![50.0, 75.0], vec![4, 8])
@@ -274,7 +289,7 @@ mod tests {
                 "x {} --load 0.3 --writes 50 --gamma 0.99 --k 10 --requests 2k --cores 4",
                 figure.name
             );
-            let options = args(&line).options();
+            let options = args(&line).options().unwrap();
             let rows = figure.rows(&options, &threads).unwrap();
             for series in &figure.series[..figure.series_default] {
                 let has = |row: &crate::Row| row.series == *series && row.value.is_some();
@@ -301,7 +316,7 @@ mod tests {
             "--cores 0",
             "--cores 300",
         ] {
-            let options = args(&format!("x c4-fig3 {line}")).options();
+            let options = args(&format!("x c4-fig3 {line}")).options().unwrap();
             assert!(fig3.rows(&options, &threads).is_err(), "{line}");
         }
     }

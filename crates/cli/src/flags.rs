@@ -75,9 +75,12 @@ pub(crate) struct Flags {
     /// Accepted; there are no slabs with a smallest chunk
     #[arg(short = 'n', long, value_name = "BYTES", default_value_t = 48)]
     slab_min_size: u32,
-    /// Try to use large memory pages
-    #[arg(short = 'L', long)]
+    /// Try to use large memory pages: the default
+    #[arg(short = 'L', long, overrides_with = "no_largepages")]
     enable_largepages: bool,
+    /// Use small memory pages only
+    #[arg(long, overrides_with = "enable_largepages")]
+    no_largepages: bool,
     /// Character that ends the key prefix in "stats detail"; also turns that on
     #[arg(short = 'D', long, value_name = "CHAR")]
     prefix_delimiter: Option<char>,
@@ -158,7 +161,7 @@ impl Flags {
             backlog: self.listen_backlog,
             evict: !self.disable_evictions,
             cas: !self.disable_cas,
-            huge_pages: self.enable_largepages,
+            huge_pages: self.enable_largepages || !self.no_largepages,
             pin: !self.no_pin,
             requests_per_turn_max: usize::try_from(self.max_reqs_per_event)?.max(1),
             verbosity: self.verbose,

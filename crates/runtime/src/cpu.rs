@@ -49,6 +49,15 @@ pub fn pin_current_thread(cpu: usize) -> io::Result<()> {
     }
 }
 
+/// Makes the calling thread step back for others by `niceness`, 0 to 19.
+pub fn lower_priority(niceness: i32) -> io::Result<()> {
+    // SAFETY: takes and returns integers; 0 names the calling thread.
+    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, niceness) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 fn empty_set() -> libc::cpu_set_t {
     // SAFETY: a cpu_set_t is an array of integers, for which all zeroes is a valid value.
     unsafe { std::mem::zeroed() }

@@ -20,7 +20,7 @@ mod socket;
 mod sync;
 
 pub use clock::{Clock, ThreadCpuClock};
-pub use cpu::{cpus_allowed, cpus_usable, pin_current_thread, quota_cpus};
+pub use cpu::{cpus_allowed, cpus_usable, lower_priority, pin_current_thread, quota_cpus};
 pub use poll::{Events, Poller, Readiness, Token, Waker, WatchError};
 pub use process::{
     ProcessError, ProcessUsage, allow_core_dumps, daemonize, drop_privileges, is_root, lock_memory,

@@ -16,11 +16,13 @@ mod directory;
 mod header;
 mod lease;
 mod prefetch;
-mod region;
 mod sync;
 
 use std::io;
 
+use curtail_memory::Region;
+
+pub use curtail_memory::Pages;
 pub use directory::{QUEUES, SegmentId};
 pub use header::{Header, State};
 pub use lease::Lease;
@@ -28,7 +30,6 @@ pub use lease::Lease;
 use crate::{
     directory::Directory,
     header::Refused,
-    region::Region,
     sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock},
 };
 
@@ -39,8 +40,8 @@ pub struct SegmentsConfig {
     pub segment_bytes: usize,
     /// Segments there may ever be; address space is taken for all of them.
     pub segments_max: usize,
-    /// Whether to ask for huge pages.
-    pub huge_pages: bool,
+    /// What pages to ask for.
+    pub pages: Pages,
 }
 
 /// All item memory of a process.
@@ -99,7 +100,7 @@ impl Reserve {
     /// # Errors
     /// What the operating system says when it gives none.
     pub fn new(words: usize) -> io::Result<Self> {
-        let region = Region::new(words.max(1), false)?;
+        let region = Region::new(words, Pages::Small)?;
         Ok(Self { region })
     }
 
@@ -129,7 +130,7 @@ impl Segments {
         let words = config.segment_bytes / 8;
         let count = config.segments_max + 1;
         Ok(Self {
-            region: Region::new(count * words, config.huge_pages)?,
+            region: Region::new(count * words, config.pages)?,
             headers: (0..count).map(|_| Header::default()).collect(),
             directory: Mutex::new(Directory::new(config.segments_max)),
             available: AtomicUsize::new(0),
@@ -316,6 +317,30 @@ impl Segments {
         self.used_max.load(Ordering::Relaxed) as u32
     }
 
+    /// Whether [`Segments::supply`] has something to do.
+    #[inline]
+    pub fn is_short(&self, ahead_bytes: usize) -> bool {
+        self.region
+            .is_short(self.used_words(), self.ahead_words(ahead_bytes))
+    }
+
+    /// Has the next 2 MiB backed by a huge page if fewer than `ahead_bytes` are ready; whether
+    /// there is more to do. May take milliseconds; one thread at a time.
+    pub fn supply(&self, ahead_bytes: usize) -> bool {
+        self.region
+            .supply(self.used_words(), self.ahead_words(ahead_bytes))
+    }
+
+    /// Words that `ahead_bytes` hold, of those that may still be taken.
+    #[inline]
+    fn ahead_words(&self, ahead_bytes: usize) -> usize {
+        (ahead_bytes / 8).min(self.available() << self.segment_words_log2)
+    }
+
+    fn used_words(&self) -> usize {
+        (self.used_max() as usize + 1) << self.segment_words_log2
+    }
+
     /// Segments that hold memory: `(in use or free, of them free, allowed)`.
     pub fn resident(&self) -> (usize, usize, usize) {
         let directory = lock(&self.directory);
@@ -363,9 +388,9 @@ impl Segments {
     pub fn bytes_mut<'a>(&'a self, allocation: &'a mut Allocation, skip: usize) -> &'a mut [u8] {
         let room = allocation.words * 8;
         let skip = skip.min(room);
-        let start = self
-            .region
-            .bytes(allocation.reference as usize, allocation.words);
+        let first = allocation.reference as usize;
+        let words = &self.region.words()[first..first + allocation.words];
+        let start: *mut u8 = words.as_ptr().cast_mut().cast();
         // SAFETY: `skip` is within the words of the allocation.
         let start = unsafe { start.add(skip) };
         // SAFETY: the words were handed to this allocation alone, which is borrowed mutably, and

@@ -10,7 +10,7 @@ fn tiny() -> Arc<Segments> {
     let segments = Segments::new(SegmentsConfig {
         segment_bytes: 64,
         segments_max: 1,
-        huge_pages: false,
+        pages: Pages::Small,
     })
     .unwrap();
     segments.set_resident_max(1);

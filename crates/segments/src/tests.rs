@@ -8,7 +8,7 @@ fn small(segments: usize) -> Arc<Segments> {
     let config = SegmentsConfig {
         segment_bytes: 4096,
         segments_max: segments,
-        huge_pages: false,
+        pages: Pages::Small,
     };
     let made = Segments::new(config).unwrap();
     made.set_resident_max(segments);

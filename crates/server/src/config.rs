@@ -22,7 +22,7 @@ pub struct Config {
     pub evict: bool,
     /// Whether versions are shown and compared; not with `-C`.
     pub cas: bool,
-    /// Whether to ask for huge pages: `-L`.
+    /// Whether to ask for huge pages: `-L`, `--no-largepages`.
     pub huge_pages: bool,
     /// Worker threads: `-t`.
     pub workers: usize,
@@ -136,7 +136,7 @@ impl Default for Config {
             item_bytes_max: 1 << 20,
             evict: true,
             cas: true,
-            huge_pages: false,
+            huge_pages: true,
             workers: curtail_runtime::cpus_usable(),
             pin: true,
             connections_max: 1024,

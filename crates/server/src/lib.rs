@@ -26,6 +26,7 @@ mod kit;
 mod logins;
 mod metrics;
 mod notice;
+mod pages;
 mod pipeline;
 mod prefixes;
 mod registry;

@@ -27,6 +27,7 @@ use crate::{
     counts::Counts,
     crawler::Crawler,
     logins::{Logins, LoginsError},
+    pages::{self, PagesThread},
     prefixes::Prefixes,
     registry::Registry,
     shared::{Doors, Shared, WorkerFace},
@@ -106,6 +107,7 @@ impl Server {
             registry: Registry::default(),
             workers: faces.map_err(StartError::System)?,
             doors: Doors::new(wake_door.map_err(StartError::System)?),
+            pages: PagesThread::default(),
             prefixes: Prefixes::new(config.detail, config.prefix_delimiter),
             logins: Mutex::new(logins.map(Arc::new)),
             baseline: Mutex::new(Counts::new()),
@@ -146,6 +148,8 @@ impl Server {
         worker_pollers: Vec<Poller>,
         listeners: Vec<Listener>,
     ) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        self.spawn_thread("pages".to_owned(), move || pages::run(&shared))?;
         let cpus = cpus_to_pin(&self.shared.config);
         for (index, poller) in worker_pollers.into_iter().enumerate() {
             let writer_id = WriterId(u16::try_from(index).unwrap_or(u16::MAX));
@@ -220,6 +224,7 @@ impl Server {
     fn shut(&mut self) {
         self.shared.stopping.store(true, Relaxed);
         self.shared.doors.waker.wake();
+        self.shared.pages.wake();
         self.shared
             .workers
             .iter()

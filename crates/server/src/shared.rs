@@ -14,6 +14,7 @@ use crate::{
     counts::{Counts, PublishedCounts},
     crawler::Crawler,
     logins::Logins,
+    pages::PagesThread,
     prefixes::Prefixes,
     registry::Registry,
     sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Relaxed, lock},
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) workers: Vec<WorkerFace>,
     pub(crate) doors: Doors,
+    pub(crate) pages: PagesThread,
     pub(crate) prefixes: Prefixes,
     pub(crate) logins: Mutex<Option<Arc<Logins>>>,
     /// Where each `stats` number stood at the last `stats reset`.

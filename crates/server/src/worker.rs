@@ -316,6 +316,9 @@ impl Worker {
 
     fn end_turn(&mut self) {
         self.kit.counts.add(Count::Turns, 1);
+        if self.kit.store.wants_pages() {
+            self.kit.shared.pages.wake();
+        }
         if let Some(face) = self.kit.shared.workers.get(self.index) {
             self.turn_clock.end(&face.turns, self.maintaining);
         }

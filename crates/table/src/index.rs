@@ -17,6 +17,7 @@
 //! care: an item is reused only after `remove_if` changed the version of a stripe that the reader
 //! watches, and then the read is repeated.
 
+use curtail_memory::{Pages, Region};
 use curtail_types::KeyHash;
 
 use crate::{
@@ -26,7 +27,6 @@ use crate::{
     layout::{Layout, Place},
     locks::{Held, Locks, VersionedSpin},
     prefetch::{prefetch, prefetch_to_write},
-    region::Region,
     search::Search,
     sync::{AtomicU64, Ordering},
 };
@@ -91,8 +91,8 @@ pub struct IndexConfig {
     pub slots_reserved: usize,
     /// The share of occupied slots above which the table grows: 0.1 to 0.96.
     pub fill_target: f64,
-    /// Whether to ask for 2 MiB pages.
-    pub huge_pages: bool,
+    /// What pages to ask for.
+    pub pages: Pages,
     /// Stripes of locks, rounded to a power of two and to the initial buckets. 0 chooses: one
     /// for eight initial buckets, at most 8192.
     pub stripes: usize,
@@ -105,7 +105,7 @@ impl Default for IndexConfig {
             slots_max: 1 << 30,
             slots_reserved: 0,
             fill_target: 0.92,
-            huge_pages: true,
+            pages: Pages::Huge,
             stripes: 0,
         }
     }
@@ -140,7 +140,7 @@ impl<R: Resolver> Index<R> {
         let stripes =
             (chosen.max(1).next_power_of_two()).min((buckets + 1).next_power_of_two() / 2);
         let lines = Lines {
-            memory: Region::new(buckets_reserved * SLOTS, config.huge_pages)
+            memory: Region::new(buckets_reserved * SLOTS, config.pages)
                 .map_err(TableError::Memory)?,
             resolver,
         };
@@ -409,6 +409,31 @@ impl<R: Resolver> Index<R> {
     /// Slots now.
     pub fn slots(&self) -> usize {
         self.table.size().buckets() * SLOTS
+    }
+
+    /// Whether [`Index::supply`] has something to do.
+    #[inline]
+    pub fn is_short(&self, ahead_bytes: usize) -> bool {
+        self.table
+            .layout
+            .memory
+            .is_short(self.slots(), self.ahead(ahead_bytes))
+    }
+
+    /// Has the next 2 MiB of buckets backed by a huge page if fewer than `ahead_bytes` are ready;
+    /// whether there is more to do. May take milliseconds; one thread at a time.
+    pub fn supply(&self, ahead_bytes: usize) -> bool {
+        self.table
+            .layout
+            .memory
+            .supply(self.slots(), self.ahead(ahead_bytes))
+    }
+
+    /// Slots that `ahead_bytes` hold, of those that there may still be.
+    #[inline]
+    fn ahead(&self, ahead_bytes: usize) -> usize {
+        let slots_max = self.table.buckets_max.load(Ordering::Relaxed) * SLOTS;
+        (ahead_bytes / 8).min(slots_max.saturating_sub(self.slots()))
     }
 
     /// Bytes of memory in use for buckets and locks.

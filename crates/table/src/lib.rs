@@ -25,7 +25,6 @@ mod loom;
 mod map;
 mod plain;
 mod prefetch;
-mod region;
 mod search;
 mod slots;
 mod sync;

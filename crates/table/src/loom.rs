@@ -6,6 +6,8 @@
 
 use loom::{sync::Arc, thread};
 
+use curtail_memory::Pages;
+
 use crate::{CuckooMap, KeyHasher, MapConfig, Search, VersionedSpin, cuckoo::Bug, slots::Apart4};
 
 /// The hash is the key: the test chooses the buckets.
@@ -29,7 +31,7 @@ fn map(buckets: usize, buckets_max: usize, bug: Option<Bug>) -> Map {
         slots: buckets * 4,
         slots_max: buckets_max * 4,
         fill_target: 0.96,
-        huge_pages: false,
+        pages: Pages::Small,
         stripes: 4,
         search: Search::Breadth,
         prefetch: false,

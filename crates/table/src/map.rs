@@ -4,6 +4,8 @@
 //! locks ([`Locks`]) and the hash chosen by type parameters. A lookup copies the value out and
 //! writes nothing at all, so readers scale with cores even on one hot key.
 
+use curtail_memory::Pages;
+
 use crate::{
     counters::Counters,
     cuckoo::{Bug, Cuckoo, Tuning},
@@ -112,8 +114,11 @@ impl<K: Plain, V: Plain, S: Shape, C: Locks, H: KeyHasher<K>> CuckooMap<K, V, S,
         let stripes = chosen
             .next_power_of_two()
             .min((buckets + 1).next_power_of_two() / 2);
-        let slots =
-            Slots::new(buckets_max, config.huge_pages, hasher).map_err(TableError::Memory)?;
+        let pages = match config.huge_pages {
+            true => Pages::Huge,
+            false => Pages::Small,
+        };
+        let slots = Slots::new(buckets_max, pages, hasher).map_err(TableError::Memory)?;
         let tuning = Tuning {
             search: config.search,
             prefetch: config.prefetch,

@@ -20,12 +20,13 @@
 
 use std::marker::PhantomData;
 
+use curtail_memory::{Pages, Region};
+
 use crate::{
     hash::KeyHasher,
     layout::{Layout, Place},
     plain::Plain,
     prefetch::{prefetch, prefetch_to_write},
-    region::Region,
     sync::{AtomicU64, Ordering},
 };
 
@@ -99,7 +100,7 @@ impl<K: Plain, V: Plain, S: Shape, H: KeyHasher<K>> Slots<K, V, S, H> {
     const BUCKETS_PER_WORD: usize = 64 / S::SLOTS;
     const MASK: u64 = (1 << S::SLOTS) - 1;
 
-    pub(crate) fn new(buckets: usize, huge_pages: bool, hasher: H) -> std::io::Result<Self> {
+    pub(crate) fn new(buckets: usize, pages: Pages, hasher: H) -> std::io::Result<Self> {
         const {
             assert!(
                 S::SLOTS == 4 || S::SLOTS == 8 || S::SLOTS == 16,
@@ -114,8 +115,8 @@ impl<K: Plain, V: Plain, S: Shape, H: KeyHasher<K>> Slots<K, V, S, H> {
             buckets.div_ceil(Self::BUCKETS_PER_WORD)
         };
         Ok(Self {
-            pairs: Region::new(buckets * Self::STRIDE, huge_pages)?,
-            aside: Region::new(aside, huge_pages)?,
+            pairs: Region::new(buckets * Self::STRIDE, pages)?,
+            aside: Region::new(aside, pages)?,
             buckets,
             hasher,
             kind: PhantomData,

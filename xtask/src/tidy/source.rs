@@ -374,8 +374,8 @@ const BANNED_NAMES: &[&str] = &[
 pub(super) const PURE_CRATES: &[&str] = &["types", "codec", "history", "workload", "dispatch"];
 /// The pure crate whose mathematics needs std.
 const FLOATING_POINT: &str = "workload";
-const UNSAFE_CRATES: &[&str] = &["table", "segments", "runtime"];
-const ATOMIC_CRATES: &[&str] = &["table", "segments", "dispatch"];
+const UNSAFE_CRATES: &[&str] = &["memory", "table", "segments", "runtime"];
+const ATOMIC_CRATES: &[&str] = &["memory", "table", "segments", "dispatch"];
 const ORDERED_CRATES: &[&str] = &["table", "segments", "dispatch"];
 const TEST_FOLDERS: &[&str] = &["tests", "benches", "examples", "fuzz", "fuzz_targets"];
 const TEST_FILES: &[&str] = &["tests.rs", "loom.rs", "loom_tests.rs"];

@@ -11,6 +11,8 @@ use std::{
     thread,
 };
 
+use curtail_memory::Pages;
+
 use super::*;
 
 /// Items of the tests: reference r has the hash in word r.
@@ -36,7 +38,7 @@ fn index(slots_initial: usize, slots_max: usize, items: usize, fill_target: f64)
         slots_max,
         slots_reserved: 0,
         fill_target,
-        huge_pages: false,
+        pages: Pages::Small,
         stripes: 0,
     };
     Index::new(config, Hashes::new(items)).unwrap()

@@ -276,7 +276,7 @@ impl Store {
         self.index.prefetch(hash);
     }
 
-    /// Second stage of a batch: asks the memory for the items that may be the one of `hash`; what
+    /// Second stage of a batch: asks the memory for the item that may be the one of `hash`; what
     /// it returns makes [`Store::get_hinted`] find the item at once.
     #[inline]
     pub fn prefetch_item(&self, hash: KeyHash) -> Hint {

@@ -181,21 +181,21 @@ impl<R: Resolver> Index<R> {
         }
     }
 
-    /// Asks for the items that `hash` may belong to (by their tags): the second stage of a batch.
-    /// Returns where the last of them is, for [`Index::read_hinted`].
+    /// Asks for the item that `hash` may belong to (the first whose tag matches: one in some 60,000
+    /// is another's): the second stage of a batch. Returns where it is, for
+    /// [`Index::read_hinted`].
     #[inline]
     pub fn prefetch_candidates(&self, hash: KeyHash) -> Hint {
         let tag = tag_of(hash);
-        let mut hint = Hint::default();
         for bucket in self.table.pair(hash.0) {
             for (slot, word) in self.table.layout.line(bucket).iter().enumerate() {
                 if let Some(reference) = matching(word.load(Ordering::Relaxed), tag) {
                     self.resolver().prefetch(reference);
-                    hint = Hint(Place::new(bucket, slot));
+                    return Hint(Place::new(bucket, slot));
                 }
             }
         }
-        hint
+        Hint::default()
     }
 
     /// What is at the hint's place now, if anything.

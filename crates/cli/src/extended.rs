@@ -15,6 +15,9 @@ Extended options (-o), comma separated; most have a 'no_' form to switch them of
   read_buf_mem_limit=MB  limit for connection buffers within -m (default: 0, no own limit)
   watcher_logbuf_size=KB lines that wait for one watcher (default: 256)
   worker_logbuf_size=KB  lines a worker writes for watchers in a turn (default: 64)
+  size_threshold=BYTES   values so long are large for size-aware-static (default: 32768)
+  size_percentile=P      share of requests that are small for size-aware, per cent (default: 99)
+  size_epoch=MS          how often size-aware learns its threshold (default: 1000)
 Other options of memcached are accepted and change nothing; unknown ones are warned about.
 
 Signals: SIGTERM, SIGINT stop; SIGUSR1 saves to the -e file and stops; SIGHUP reads -Y again.";
@@ -88,6 +91,14 @@ fn apply_one(
         }
         "watcher_logbuf_size" => config.watcher_bytes_max = kilobytes(value)?,
         "worker_logbuf_size" => config.journal_bytes_max = kilobytes(value)?,
+        "size_threshold" => config.threshold = Some(number(value)?),
+        "size_percentile" => config.percentile_milli = percentile(value)?,
+        "size_epoch" => {
+            config.epoch_ms = number(value)?;
+            if config.epoch_ms == 0 {
+                bail!("at least 1 ms");
+            }
+        }
         "hashpower" => echoed.hash_power_initial = number(value)?,
         "tail_repair_time" => echoed.tail_repair_seconds = number(value)?,
         "slab_chunk_max" => {
@@ -106,6 +117,15 @@ fn apply_one(
         _ => warnings.push(format!("-o {name}: unknown option, ignored")),
     }
     Ok(())
+}
+
+/// Thousandths of a per cent.
+fn percentile(value: Option<&str>) -> anyhow::Result<u32> {
+    let percent: f64 = number(value)?;
+    if !(1.0..=100.0).contains(&percent) {
+        bail!("from 1 to 100");
+    }
+    Ok((percent * 1000.0).round() as u32)
 }
 
 fn kilobytes(value: Option<&str>) -> anyhow::Result<usize> {

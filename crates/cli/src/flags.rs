@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::{ArgAction, Args};
-use curtail_server::{Config, Listen, UnixSocket};
+use curtail_server::{Config, Listen, PolicyName, UnixSocket};
 
 use crate::{extended, sizes};
 
@@ -129,12 +129,19 @@ pub(crate) struct Flags {
     /// Not offered
     #[arg(short = 'Z', hide = true)]
     encrypted: bool,
-    /// Address for /metrics and /healthz (off by default)
+    /// Address for /metrics, /healthz and /policy (off by default)
     #[arg(long, value_name = "ADDR:PORT")]
     admin_port: Option<String>,
     /// Enable the "debugtime" command, which shifts the clock: for test suites
     #[arg(long, hide = true)]
     debug_time: bool,
+    /// Who may run a request, and whether large ones are served apart: erew, crew, crcw or d-crew,
+    /// with size-aware+ or size-aware-static+ in front if wanted
+    #[arg(long, value_name = "NAME", default_value = "size-aware+d-crew")]
+    policy: String,
+    /// Disable changing the policy while running
+    #[arg(long)]
+    fixed_policy: bool,
     /// Let the system move worker threads between processors
     #[arg(long)]
     no_pin: bool,
@@ -163,6 +170,8 @@ impl Flags {
             cas: !self.disable_cas,
             huge_pages: self.enable_largepages || !self.no_largepages,
             pin: !self.no_pin,
+            policy: self.policy.parse::<PolicyName>().context("--policy")?,
+            policy_change_allowed: !self.fixed_policy,
             requests_per_turn_max: usize::try_from(self.max_reqs_per_event)?.max(1),
             verbosity: self.verbose,
             flush_allowed: !self.disable_flush_all,

@@ -4,6 +4,7 @@
 //! others are our own.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod config_file;
 mod doctor;
 mod extended;
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
     let answer = match Cli::parse_from(arguments).command {
         Command::Serve(flags) => serve::run(&flags),
         Command::Doctor(options) => doctor::run(&options),
-        Command::Bench(options) => curtail_loadgen::bench::run(&options).map_err(Into::into),
+        Command::Bench(options) => bench::run(&options),
         Command::Soak(options) => curtail_loadgen::soak::run(&options).map_err(Into::into),
         Command::Simulate(options) => {
             curtail_simulator::command::run(&options).map_err(|error| anyhow::anyhow!(error))

@@ -21,6 +21,7 @@ use curtail_types::Instant;
 use crate::{
     exclusive::{ClaimError, ExclusiveWriters},
     jbsq::{Jbsq, TieBreak},
+    placement::static_owner,
     request::{Access, Partition, Request, Worker},
 };
 
@@ -362,7 +363,7 @@ impl Dispatcher {
     }
 
     fn static_owner(&self, partition: Partition) -> Worker {
-        Worker((partition.0 % u32::from(self.queues.workers())) as u16)
+        static_owner(partition, self.queues.workers())
     }
 }
 

@@ -4,7 +4,7 @@
 //! what it wants done it emits. A server's thread and the simulator's event queue drive the same
 //! code, so that the policy that was simulated is the policy that is shipped. What several threads
 //! touch at once is not a machine but a structure of safe atomics ([`SharedWriters`],
-//! [`SharedCredits`]), and loom tests it.
+//! [`SharedCredits`], [`Doorbell`]), and loom tests it.
 //!
 //! ```text
 //!            +-- Dispatcher ----------------+          +-- worker -------------------+
@@ -25,8 +25,10 @@ extern crate alloc;
 
 mod compaction;
 mod dispatcher;
+mod doorbell;
 mod exclusive;
 mod jbsq;
+mod placement;
 pub mod pull;
 mod request;
 mod shared;
@@ -40,7 +42,9 @@ pub use compaction::{
 pub use dispatcher::{
     Completion, DispatchConfig, Dispatcher, Input, Output, Overflow, Policy, Refusal, Sticky,
 };
+pub use doorbell::Doorbell;
 pub use exclusive::{ClaimError, ExclusiveWriters, ReleaseError};
 pub use jbsq::{DEPTH_MAX, Jbsq, TieBreak};
+pub use placement::Placement;
 pub use request::{Access, Partition, Request, RequestId, WORKERS_MAX, Worker};
 pub use shared::{Claim, SharedCredits, SharedWriters, Ticket};

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use curtail_loadgen::{bench, soak};
+use curtail_loadgen::{Stop, bench, soak};
 
 #[derive(Parser)]
 #[command(about = "Drives load at memcached-protocol and RESP servers")]
@@ -16,7 +16,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Command::parse() {
-        Command::Bench(args) => bench::run(&args),
+        Command::Bench(args) => bench::run(&args, &Stop::new()),
         Command::Soak(args) => soak::run(&args),
     };
     result.unwrap_or_else(|error| {

@@ -1,8 +1,11 @@
 //! Processors: which one a thread runs on, and how much of one a process has used.
 
-use std::{collections::BTreeMap, ffi::OsString, fs, time::Duration};
+use std::{collections::BTreeMap, ffi::OsString, fs, num::NonZeroU64, time::Duration};
 
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::{
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+    thread::{CpuSet, sched_setaffinity},
+};
 
 use crate::error::LoadError;
 
@@ -19,6 +22,30 @@ pub(crate) fn pin(core: usize) -> Result<(), LoadError> {
     set.set(core);
     sched_setaffinity(None, &set).map_err(|error| LoadError::machine(doing())(error.into()))
 }
+
+/// Lets the process have this many connections, as far as its hard limit allows; what the limit
+/// forbids shows when connecting.
+pub(crate) fn allow_connections(connections: usize) {
+    let limits = getrlimit(Resource::Nofile);
+    let wanted = connections as u64 + FILES_BESIDE;
+    if limits.current.is_some_and(|current| current < wanted) {
+        let current = limits.maximum.map_or(wanted, |maximum| wanted.min(maximum));
+        let raised = Rlimit {
+            current: Some(current),
+            ..limits
+        };
+        let _ = setrlimit(Resource::Nofile, raised);
+    }
+}
+
+/// Makes the calling thread's sleeps end when they are meant to: by default the kernel may lengthen
+/// them by 50 us to wake several threads at once.
+pub(crate) fn wake_on_time() {
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+}
+
+/// Files that a process has open beside its connections.
+const FILES_BESIDE: u64 = 64;
 
 /// Raises the calling thread's priority as far as it is allowed; whether it was.
 pub(crate) fn prioritize() -> bool {

@@ -6,20 +6,28 @@
 //!                  cheap that a fast server, not the driver, is the limit
 //! ```
 
+mod arrivals;
 mod framer;
 mod generated;
 mod pregenerated;
 mod socket;
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use curtail_workload::Phases;
 
 use crate::{
     cpu::{self, ProcessTime},
     error::LoadError,
-    measure::Recorder,
+    load::Load,
+    measure::{Recorder, SIZE_LIMITS_MAX, Shape, SizeClasses},
     report::Report,
+    stop::Stop,
     terminal::Progress,
-    workload::Workload,
+    verify::Versions,
 };
 
 /// One run against one server.
@@ -28,15 +36,17 @@ pub struct Plan {
     /// `HOST:PORT` of the server.
     pub target: String,
     /// What is asked for.
-    pub workload: Workload,
+    pub load: Load,
     /// Connections in all, spread over the threads.
     pub connections: usize,
     /// Driver threads.
     pub threads: usize,
     /// Requests under way on a connection at most.
     pub pipeline: usize,
-    /// Offered load in requests a second (open loop); `None` keeps every connection busy.
-    pub rate: Option<f64>,
+    /// When requests are sent.
+    pub pace: Pace,
+    /// Time over which connections are set up, one after the other.
+    pub ramp: Duration,
     /// Time before measuring starts.
     pub warm_up: Duration,
     /// Time measured.
@@ -53,13 +63,56 @@ pub struct Plan {
     pub seed: u64,
     /// The server's process, for its processor time.
     pub server_pid: Option<u32>,
+    /// A driver that sends a request later than this was late.
+    pub late: Duration,
+    /// Limits between size classes, in bytes of the value, ascending, at most 6.
+    pub size_limits: Vec<u32>,
+    /// A fault of the driver's own, to see that it notices.
+    pub stall: Option<Stall>,
+}
+
+/// When requests are sent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pace {
+    /// Closed loop: every connection sends its next request when the last one is answered, after
+    /// it has thought for this long on average.
+    Closed {
+        /// Nanoseconds; 0 sends at once.
+        think_ns: u64,
+    },
+    /// Open loop: requests are sent when they are due, whatever became of those before.
+    Open {
+        /// Requests a second, from the start of the warm-up on.
+        rate: Phases,
+        /// Whether gaps are equal instead of those of a Poisson process.
+        is_constant: bool,
+    },
+}
+
+/// The driver's threads stop once.
+#[derive(Clone, Copy, Debug)]
+pub struct Stall {
+    /// Since the start of the warm-up.
+    pub at: Duration,
+    /// For so long.
+    pub length: Duration,
+}
+
+/// What all runs at one server share.
+#[derive(Clone, Debug, Default)]
+pub struct Session {
+    stop: Stop,
+    versions: Option<Arc<Versions>>,
 }
 
 /// Time shared by the threads of a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Clock {
     origin: Instant,
+    /// Of the origin, in nanoseconds since 1970; versions of values count in it.
+    epoch_ns: u64,
     end_ns: u64,
+    stop: Stop,
 }
 
 /// A driver thread that is connected and ready.
@@ -68,39 +121,116 @@ enum Driver {
     Pregenerated(Box<pregenerated::Pregenerated>),
 }
 
+impl Session {
+    /// Runs end early once `stop` is asked for.
+    pub fn new(stop: Stop) -> Self {
+        Self {
+            stop,
+            versions: Some(Arc::new(Versions::new())),
+        }
+    }
+
+    /// Whether somebody asked to end early.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.is_asked()
+    }
+
+    /// The first values in words that were not what they should be.
+    pub fn faults(&self) -> Vec<String> {
+        self.versions
+            .as_ref()
+            .map_or(Vec::new(), |versions| versions.texts())
+    }
+}
+
 impl Clock {
     fn now_ns(&self) -> u64 {
         self.origin.elapsed().as_nanos() as u64
     }
 }
 
+/// Nanoseconds since 1970; 0 before.
+pub(crate) fn epoch_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos() as u64)
+}
+
+impl Pace {
+    /// A Poisson process of this rate.
+    pub fn poisson(rate: f64) -> Self {
+        Self::Open {
+            rate: Phases::fixed(rate),
+            is_constant: false,
+        }
+    }
+
+    /// Whether requests have an intended instant of their own.
+    fn is_timed(&self) -> bool {
+        !matches!(self, Self::Closed { think_ns: 0 })
+    }
+
+    /// Mean offered rate of the measured time.
+    pub(crate) fn rate(&self, from: Duration, duration: Duration) -> Option<f64> {
+        let Self::Open { rate, .. } = self else {
+            return None;
+        };
+        const STEPS: u32 = 1000;
+        let at = |step: u32| {
+            let time = from + duration.mul_f64((f64::from(step) + 0.5) / f64::from(STEPS));
+            rate.at(time.as_nanos() as u64)
+        };
+        Some((0..STEPS).map(at).sum::<f64>() / f64::from(STEPS))
+    }
+}
+
 impl Plan {
-    fn check(&self) -> Result<(), LoadError> {
-        self.workload.check()?;
+    pub(crate) fn check(&self) -> Result<(), LoadError> {
+        self.load.check()?;
         let refuse = |what: &str| Err(LoadError::Arguments(what.into()));
         if self.threads == 0 || self.connections < self.threads || self.pipeline == 0 {
-            return refuse("at least one thread, a connection for each, and a pipeline of 1");
+            return refuse("at least one thread, one connection a thread and a pipeline of one");
         }
-        if self.rate.is_some() && self.pregenerated.is_some() {
-            return refuse("an open loop cannot send requests made in advance in blocks");
+        if let Some(requests) = self.pregenerated {
+            if self.pace.is_timed() {
+                return refuse("only a closed loop can send requests made in advance in blocks");
+            }
+            if self.load.verify || self.load.depends_on_replies() {
+                return refuse(
+                    "requests made in advance cannot depend on replies (verify, fill, cas)",
+                );
+            }
+            if requests < self.pipeline {
+                return refuse("fewer requests made in advance than one block has");
+            }
         }
-        if self.rate.is_some_and(|rate| rate.is_nan() || rate <= 0.0) {
-            return refuse("a rate must be positive");
-        }
-        if self
-            .pregenerated
-            .is_some_and(|requests| requests < self.pipeline)
-        {
-            return refuse("fewer requests made in advance than one block has");
+        if let Pace::Open { rate, .. } = &self.pace {
+            let fine = |rate: &f64| rate.is_finite() && *rate >= 0.0;
+            if !rate.values().iter().all(fine) || rate.max() <= 0.0 {
+                return refuse("a rate must be positive");
+            }
         }
         if self.duration.is_zero() {
             return refuse("a duration must be positive");
+        }
+        if SizeClasses::new(&self.size_limits).is_none() {
+            return Err(LoadError::Arguments(format!(
+                "size classes are at most {SIZE_LIMITS_MAX} lengths in ascending order"
+            )));
         }
         Ok(())
     }
 
     fn recorder(&self) -> Result<Recorder, LoadError> {
-        Recorder::new(self.warm_up, self.warm_up + self.duration, self.window)
+        let sizes = SizeClasses::new(&self.size_limits)
+            .ok_or_else(|| LoadError::Arguments("size classes out of order".into()))?;
+        Recorder::new(&Shape {
+            from: self.warm_up,
+            to: self.warm_up + self.duration,
+            window: self.window,
+            sizes,
+            is_open: self.pace.is_timed(),
+            late: self.late,
+        })
     }
 
     /// Connections of one thread: an even share.
@@ -108,9 +238,32 @@ impl Plan {
         self.connections * (thread + 1) / self.threads - self.connections * thread / self.threads
     }
 
-    fn driver(&self, thread: usize) -> Result<Driver, LoadError> {
+    /// Sockets of one thread, connected one after the other over its share of the ramp.
+    fn connect(
+        &self,
+        poller: &socket::Poller,
+        thread: usize,
+    ) -> Result<Vec<socket::Socket>, LoadError> {
+        let count = self.connections_of(thread);
+        let gap = self.ramp.div_f64(self.connections as f64);
+        let connect = |index: usize| {
+            if index > 0 {
+                std::thread::sleep(gap);
+            }
+            poller.connect(&self.target, index).map_err(|error| {
+                let number = self.connections * thread / self.threads + index + 1;
+                error.while_doing(&format!("connection {number} of {}", self.connections))
+            })
+        };
+        (0..count).map(connect).collect()
+    }
+
+    fn driver(&self, session: &Session, thread: usize) -> Result<Driver, LoadError> {
         Ok(match self.pregenerated {
-            None => Driver::Generated(Box::new(generated::Generated::new(self, thread)?)),
+            None => {
+                let driver = generated::Generated::new(self, session, thread)?;
+                Driver::Generated(Box::new(driver))
+            }
             Some(requests) => {
                 let driver = pregenerated::Pregenerated::new(self, thread, requests)?;
                 Driver::Pregenerated(Box::new(driver))
@@ -120,41 +273,48 @@ impl Plan {
 }
 
 /// Runs the plan and reports what it measured. Reaching a server that answers wrongly is not an
-/// error here: errors, misses and wrong sizes are counted in the report.
-pub fn measure(plan: &Plan) -> Result<Report, LoadError> {
+/// error here: errors, misses and wrong values are counted in the report.
+pub fn measure(plan: &Plan, session: &Session) -> Result<Report, LoadError> {
     plan.check()?;
+    cpu::allow_connections(plan.connections);
     let drivers: Result<Vec<_>, _> = (0..plan.threads)
-        .map(|thread| plan.driver(thread))
+        .map(|thread| plan.driver(session, thread))
         .collect();
+    let drivers = drivers?;
     let clock = Clock {
         origin: Instant::now(),
+        epoch_ns: epoch_ns(),
         end_ns: (plan.warm_up + plan.duration).as_nanos() as u64,
+        stop: session.stop.clone(),
     };
     let (results, usage) = std::thread::scope(|scope| {
+        let clock = &clock;
         let start = |(thread, driver): (usize, Driver)| {
             let core = plan.cores.get(thread % plan.cores.len().max(1)).copied();
             scope.spawn(move || {
                 core.map_or(Ok(()), cpu::pin)?;
+                cpu::wake_on_time();
                 match driver {
                     Driver::Generated(driver) => driver.run(clock),
                     Driver::Pregenerated(driver) => driver.run(clock),
                 }
             })
         };
-        let running: Vec<_> = drivers?.into_iter().enumerate().map(start).collect();
-        let usage = watch(plan, clock);
+        let running: Vec<_> = drivers.into_iter().enumerate().map(start).collect();
+        let ended = || running.iter().any(|thread| thread.is_finished());
+        let usage = watch(plan, clock, ended);
         let join = |thread: std::thread::ScopedJoinHandle<'_, Result<Recorder, LoadError>>| {
             let panicked = |_| LoadError::Protocol("a driver thread panicked".into());
             thread.join().map_err(panicked)?
         };
-        let results: Result<Vec<Recorder>, LoadError> = running.into_iter().map(join).collect();
-        Ok((results, usage))
-    })?;
+        let results: Vec<Result<Recorder, LoadError>> = running.into_iter().map(join).collect();
+        (results, usage)
+    });
     let mut total = plan.recorder()?;
-    for recorder in &results? {
-        total.merge(recorder)?;
+    for recorder in results {
+        total.merge(&recorder?)?;
     }
-    Ok(Report::new(plan, &total, usage?))
+    Report::new(plan, total, usage?)
 }
 
 /// Processor time that server and driver used while measuring.
@@ -165,13 +325,18 @@ pub(crate) struct Usage {
     pub(crate) wall: Duration,
 }
 
-/// Sleeps through the run and reads processor times at both ends of the measured time.
-fn watch(plan: &Plan, clock: Clock) -> Result<Usage, LoadError> {
+/// Sleeps through the run and reads processor times at both ends of the measured time; returns
+/// early when a driver ended or somebody asked to stop.
+fn watch(plan: &Plan, clock: &Clock, ended: impl Fn() -> bool) -> Result<Usage, LoadError> {
+    const STEP: Duration = Duration::from_millis(100);
     let progress = Progress::new("measure", 0);
     let sleep_to = |goal: Duration, doing: &str| {
         while let Some(left) = goal.checked_sub(clock.origin.elapsed()) {
+            if clock.stop.is_asked() || ended() {
+                break;
+            }
             progress.text(&format!("{doing}, {:.0} s left", left.as_secs_f64()));
-            std::thread::sleep(left.min(Duration::from_millis(500)));
+            std::thread::sleep(left.min(STEP));
         }
     };
     let times = || -> Result<_, LoadError> {

@@ -35,6 +35,17 @@ impl LoadError {
         move |source| Self::Network { doing, source }
     }
 
+    /// The same with what was being done in front.
+    pub(crate) fn while_doing(self, more: &str) -> Self {
+        match self {
+            Self::Network { doing, source } => Self::Network {
+                doing: format!("{more}: {doing}"),
+                source,
+            },
+            other => other,
+        }
+    }
+
     pub(crate) fn machine(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Machine { doing, source }

@@ -11,8 +11,7 @@ use std::{
 
 use crate::{
     error::LoadError,
-    protocol::{Frame, Protocol, Reply},
-    workload::Kind,
+    protocol::{Frame, Protocol, Reply, Verb},
 };
 
 /// One blocking connection.
@@ -48,6 +47,26 @@ pub(crate) fn connect(target: &str) -> Result<TcpStream, LoadError> {
     Err(LoadError::network(doing())(last))
 }
 
+/// What a server of memcached's protocols calls itself; `None` if it does not say within a second.
+pub(crate) fn server_version(target: &str, protocol: Protocol) -> Option<String> {
+    const SHORT: Duration = Duration::from_secs(1);
+    if protocol == Protocol::Resp {
+        return None;
+    }
+    let mut stream = connect(target).ok()?;
+    stream.set_read_timeout(Some(SHORT)).ok()?;
+    stream.write_all(b"version\r\n").ok()?;
+    let mut line = Vec::new();
+    let mut buffer = [0; 256];
+    while !line.contains(&b'\n') && line.len() < buffer.len() {
+        let bytes = stream.read(&mut buffer).ok().filter(|bytes| *bytes > 0)?;
+        line.extend_from_slice(&buffer[..bytes]);
+    }
+    let text = String::from_utf8_lossy(&line);
+    let version = text.lines().next()?.strip_prefix("VERSION ")?;
+    Some(version.trim().to_string())
+}
+
 impl Exchange {
     pub(crate) fn open(target: &str, protocol: Protocol) -> Result<Self, LoadError> {
         let stream = connect(target)?;
@@ -69,13 +88,17 @@ impl Exchange {
             .map_err(LoadError::network("sending"))
     }
 
-    /// The next reply, to a request of this kind; its body is dropped.
-    pub(crate) fn receive(&mut self, kind: Kind) -> Result<Reply, LoadError> {
+    /// The next reply, to a request of this verb; its body is dropped.
+    pub(crate) fn receive(&mut self, verb: Verb) -> Result<Reply, LoadError> {
         loop {
-            match self.protocol.frame(kind, &self.buffer[..self.filled]) {
+            match self.protocol.frame(verb, &self.buffer[..self.filled]) {
                 Frame::Incomplete => self.fill()?,
-                Frame::Reply { reply, bytes } => {
-                    self.skip(bytes)?;
+                Frame::Reply {
+                    reply,
+                    line_bytes,
+                    body_bytes,
+                } => {
+                    self.skip(line_bytes + body_bytes)?;
                     return Ok(reply);
                 }
             }

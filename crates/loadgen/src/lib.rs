@@ -2,14 +2,16 @@
 //! that what it answers is true.
 //!
 //! The driver speaks memcached's text and meta protocols and RESP, so that the same load reaches
-//! us and our peers. It is plain threads, one epoll set each, and it is honest in two ways: in open
-//! loop a latency counts from the instant the request was *meant* to be sent (no coordinated
-//! omission), and beside whole-run quantiles it reports those of short windows, because a machine
+//! us and our peers. It is plain threads, one epoll set each, and it is honest in three ways: in
+//! open loop a latency counts from the instant the request was *meant* to be sent (no coordinated
+//! omission); it measures its own lateness and refuses to print a quantile that it could not
+//! measure; and beside whole-run quantiles it reports those of short windows, because a machine
 //! that stops threads for milliseconds spoils every run but few windows.
 //!
 //! ```text
-//!   args ──> workload ──> drive::{generated, pregenerated} ──> measure ──> report
-//!                              │ one thread, one epoll set, many connections
+//!   load ──> drive::{generated, pregenerated} ──> measure ──> report
+//!                  │ one thread, one epoll set, many connections
+//!   bench:   runs, sweeps and searches over one or several servers; JSON, HDR logs, HTML
 //!   compare: starts the servers, alternates bench runs between them, prints ratios
 //!   soak:    values that prove themselves; lost, torn, stale and foreign ones are found
 //! ```
@@ -21,18 +23,23 @@ mod cpu;
 mod drive;
 mod error;
 mod exchange;
+mod load;
 mod measure;
 mod preload;
 mod protocol;
-mod random;
+mod recording;
 mod report;
 pub mod soak;
+mod stamp;
+mod stop;
 mod terminal;
-mod workload;
+mod verify;
 
-pub use drive::{Plan, measure};
+pub use drive::{Pace, Plan, Session, Stall, measure};
 pub use error::LoadError;
-pub use measure::{Counts, Quantiles, WindowQuantiles};
+pub use load::{Load, Source};
+pub use measure::{Counts, Lateness, Quantiles, WindowQuantiles};
 pub use protocol::Protocol;
-pub use report::Report;
-pub use workload::{Popularity, Sizes, Workload};
+pub use recording::Recording;
+pub use report::{ClassReport, Report};
+pub use stop::Stop;

@@ -1,119 +1,129 @@
-//! What a run measured: counts, whole-run histograms and short windows.
+//! What a run measured: counts, a histogram for each class of request, and short windows.
 //!
-//! Whole-run quantiles come from HDR histograms (three digits, 1 ns to 100 s). Beside them each
-//! window of some milliseconds keeps a small histogram of its own; the median over windows of the
-//! windows' p99 repeats within a few percent on a machine whose whole-run p99 shows only how often
-//! the machine stopped its threads.
+//! Whole-run quantiles come from HDR histograms (three digits, 1 ns to 100 s), one for each
+//! operation and size class. In open loop there are two of each: the latency counts from the
+//! instant a request was meant to be sent, the service time from the instant it was.
+
+mod class;
+mod judge;
+mod windows;
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::{error::LoadError, protocol::Reply, workload::Kind};
+use self::{class::CLASSES, judge::us, windows::WINDOWS_MAX};
+pub(crate) use self::{
+    class::{Class, Operation, SIZE_LIMITS_MAX, SizeClasses},
+    judge::{Judge, QUANTILES},
+    windows::{Windows, rank},
+};
+pub use self::{judge::Quantiles, windows::WindowQuantiles};
+use crate::{error::LoadError, protocol::Reply, protocol::Verb};
 
-/// Quantiles of latencies, in microseconds.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Quantiles {
-    /// Number of latencies.
-    pub count: u64,
-    /// Mean.
-    pub mean_us: f64,
-    /// Median.
-    pub p50_us: f64,
-    /// 90th percentile.
-    pub p90_us: f64,
-    /// 99th percentile.
-    pub p99_us: f64,
-    /// 99.9th percentile.
-    pub p999_us: f64,
-    /// 99.99th percentile.
-    pub p9999_us: f64,
-    /// The longest.
-    pub max_us: f64,
-}
-
-/// Quantiles inside each window, then over windows, in microseconds.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct WindowQuantiles {
-    /// Length of a window in milliseconds.
-    pub window_ms: f64,
-    /// Windows with at least 100 latencies; others are left out.
-    pub count: usize,
-    /// Share of the windows that hold a latency above 1 ms.
-    pub stalled: f64,
-    /// Median over windows of the median.
-    pub p50_us: f64,
-    /// Median over windows of the 90th percentile.
-    pub p90_us: f64,
-    /// Median over windows of the 99th percentile.
-    pub p99_us: f64,
-    /// Lower quartile over windows of the 99th percentile.
-    pub p99_lower_quartile_us: f64,
-    /// Upper quartile over windows of the 99th percentile.
-    pub p99_upper_quartile_us: f64,
-    /// Median over windows of the longest.
-    pub max_us: f64,
-    /// Every window's 99th percentile, to pool over runs.
-    #[serde(skip)]
-    pub p99s_us: Vec<f64>,
-}
-
-/// Windows with fewer latencies say nothing about a 99th percentile.
-pub(crate) const SAMPLES_MIN: u64 = 100;
-
-/// The most windows that a run may have: each costs 8 KiB once it is used.
-pub(crate) const WINDOWS_MAX: u64 = 30_000;
-
-/// Requests that ended in the measured time, by how they ended.
+/// Requests of a whole run by how they ended; `done` counts the measured time alone.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Counts {
     /// Requests answered while measuring.
     pub done: u64,
-    /// Reads that found their key; whole run.
+    /// Reads that found their key.
     pub hits: u64,
-    /// Reads that did not; whole run.
+    /// Reads that did not.
     pub misses: u64,
-    /// Writes that were stored; whole run.
+    /// Writes that were stored.
     pub stored: u64,
-    /// Replies that were errors; whole run.
+    /// Keys removed and counters changed.
+    pub changed: u64,
+    /// Changes that were not made, as the protocol foresees: not found, exists already.
+    pub refused: u64,
+    /// Replies that were errors.
     pub errors: u64,
-    /// Hits whose value had another length than was written; whole run.
+    /// Hits whose value had another length than was written.
     pub wrong_sizes: u64,
     /// Requests without an answer when the run ended (open loop).
     pub unfinished: u64,
+    /// Values that were checked (`--verify`).
+    pub verified: u64,
+    /// Of these, values that were never written as a whole.
+    pub torn: u64,
+    /// Values of another key.
+    pub foreign: u64,
+    /// Values that had been overwritten or deleted before they were asked for.
+    pub stale: u64,
+}
+
+/// What a recorder is made for.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    /// The measured time since the run's origin.
+    pub(crate) from: Duration,
+    pub(crate) to: Duration,
+    pub(crate) window: Duration,
+    pub(crate) sizes: SizeClasses,
+    /// In open loop a request has an intended instant beside the one it is sent at.
+    pub(crate) is_open: bool,
+    /// A driver that is later than this was late.
+    pub(crate) late: Duration,
 }
 
 /// One thread's measurements. Times are nanoseconds since the run's origin.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Recorder {
     from_ns: u64,
     to_ns: u64,
+    late_limit_ns: u64,
+    is_open: bool,
+    sizes: SizeClasses,
     pub(crate) counts: Counts,
-    get: Histogram<u64>,
-    set: Histogram<u64>,
-    lag: Histogram<u64>,
+    classes: Vec<Option<Box<Pair>>>,
+    late: Histogram<u64>,
+    late_over: u64,
     windows: Windows,
+    late_windows: Windows,
 }
 
-#[derive(Debug)]
-struct Windows {
-    window_ns: u64,
-    windows: Vec<Option<Box<Window>>>,
-}
-
-/// A log-linear histogram: 64 steps an octave, so that a value is off by 1.6 % at most.
+/// The histograms of one class.
 #[derive(Clone, Debug)]
-struct Window {
-    counts: [u32; Window::BUCKETS],
-    total: u64,
-    max_ns: u64,
+struct Pair {
+    response: Histogram<u64>,
+    /// Only in open loop.
+    service: Option<Histogram<u64>>,
+}
+
+/// When a request was to be sent, was sent, and was answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) intended_ns: u64,
+    /// 0 if it never was.
+    pub(crate) sent_ns: u64,
+    pub(crate) now_ns: u64,
+}
+
+/// How late the driver itself was in open loop.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Lateness {
+    /// Requests whose sending was timed.
+    pub count: u64,
+    /// Median, in microseconds.
+    pub p50_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// 99.9th percentile.
+    pub p999_us: f64,
+    /// The longest.
+    pub max_us: f64,
+    /// Later than this counts as late.
+    pub limit_us: f64,
+    /// Share of the requests that were late.
+    pub late_share: f64,
 }
 
 impl Recorder {
-    pub(crate) fn new(from: Duration, to: Duration, window: Duration) -> Result<Self, LoadError> {
-        let (from_ns, to_ns) = (from.as_nanos() as u64, to.as_nanos() as u64);
-        let window_ns = (window.as_nanos() as u64).max(1);
+    pub(crate) fn new(shape: &Shape) -> Result<Self, LoadError> {
+        let ns = |time: Duration| time.as_nanos() as u64;
+        let (from_ns, to_ns) = (ns(shape.from), ns(shape.to));
+        let window_ns = ns(shape.window).max(1);
         let count = (to_ns - from_ns).div_ceil(window_ns);
         if count > WINDOWS_MAX {
             return Err(LoadError::Arguments(format!(
@@ -123,242 +133,237 @@ impl Recorder {
         Ok(Self {
             from_ns,
             to_ns,
+            late_limit_ns: ns(shape.late),
+            is_open: shape.is_open,
+            sizes: shape.sizes.clone(),
             counts: Counts::default(),
-            get: histogram()?,
-            set: histogram()?,
-            lag: histogram()?,
-            windows: Windows {
-                window_ns,
-                windows: vec![None; count as usize],
-            },
+            classes: vec![None; CLASSES],
+            late: histogram()?,
+            late_over: 0,
+            windows: Windows::new(window_ns, to_ns - from_ns),
+            late_windows: Windows::new(window_ns, to_ns - from_ns),
         })
     }
 
-    /// `requests` of one kind, meant for `intended_ns`, were answered at `now_ns`.
-    pub(crate) fn latency(&mut self, kind: Kind, intended_ns: u64, now_ns: u64, requests: u64) {
-        if (self.from_ns..self.to_ns).contains(&now_ns) {
+    /// The class of a request that ended like this.
+    #[inline]
+    pub(crate) fn class(&self, operation: Operation, value_bytes: u32) -> Class {
+        self.sizes.class(operation, value_bytes)
+    }
+
+    /// `requests` of one class were answered.
+    #[inline]
+    pub(crate) fn latency(&mut self, class: Class, times: Times, requests: u64) {
+        if (self.from_ns..self.to_ns).contains(&times.now_ns) {
             self.counts.done += requests;
         }
-        self.latency_only(kind, intended_ns, now_ns, requests);
+        self.latency_only(class, times, requests);
     }
 
     /// A request that was not answered when the run ended: its latency is at least this.
-    pub(crate) fn unfinished(&mut self, kind: Kind, intended_ns: u64, now_ns: u64) {
+    pub(crate) fn unfinished(&mut self, class: Class, times: Times) {
         self.counts.unfinished += 1;
-        self.latency_only(kind, intended_ns, now_ns, 1);
+        self.latency_only(class, times, 1);
     }
 
-    fn latency_only(&mut self, kind: Kind, intended_ns: u64, now_ns: u64, requests: u64) {
+    fn latency_only(&mut self, class: Class, times: Times, requests: u64) {
+        let intended_ns = times.intended_ns;
         if requests == 0 || !(self.from_ns..self.to_ns).contains(&intended_ns) {
             return;
         }
-        let latency_ns = now_ns.saturating_sub(intended_ns);
-        let histogram = match kind {
-            Kind::Get => &mut self.get,
-            Kind::Set => &mut self.set,
+        let latency_ns = times.now_ns.saturating_sub(intended_ns);
+        let is_open = self.is_open;
+        let Some(pair) = pair(&mut self.classes[class.index()], is_open) else {
+            return;
         };
-        histogram.saturating_record_n(latency_ns, requests);
-        let index = (intended_ns - self.from_ns) / self.windows.window_ns;
-        self.windows.record(index as usize, latency_ns, requests);
+        pair.response.saturating_record_n(latency_ns, requests);
+        if let Some(service) = &mut pair.service
+            && times.sent_ns > 0
+        {
+            let service_ns = times.now_ns.saturating_sub(times.sent_ns);
+            service.saturating_record_n(service_ns, requests);
+        }
+        let at_ns = intended_ns - self.from_ns;
+        self.windows.record(at_ns, latency_ns, requests);
     }
 
-    /// The driver itself was this late with a request.
-    pub(crate) fn lag(&mut self, intended_ns: u64, sent_ns: u64) {
-        self.lag
-            .saturating_record(sent_ns.saturating_sub(intended_ns));
+    /// The driver sent a request, or found it waiting for a connection, this long after it was
+    /// meant to be sent.
+    #[inline]
+    pub(crate) fn late(&mut self, intended_ns: u64, noticed_ns: u64) {
+        if !(self.from_ns..self.to_ns).contains(&intended_ns) {
+            return;
+        }
+        let late_ns = noticed_ns.saturating_sub(intended_ns);
+        self.late.saturating_record(late_ns);
+        self.late_over += u64::from(late_ns > self.late_limit_ns);
+        self.late_windows
+            .record(intended_ns - self.from_ns, late_ns, 1);
     }
 
-    /// What a reply's first line said, against the length that was written.
-    pub(crate) fn reply(&mut self, reply: Reply, value_bytes_written: u32) {
+    /// What a reply's first line said, against the length that was written, if it is known; returns
+    /// the operation's class.
+    #[inline]
+    pub(crate) fn reply(
+        &mut self,
+        verb: Verb,
+        reply: Reply,
+        value_bytes: u32,
+        known: bool,
+    ) -> Class {
+        let mut bytes = value_bytes;
         match reply {
-            Reply::Hit { value_bytes } => {
+            Reply::Hit {
+                value_bytes: found, ..
+            } => {
                 self.counts.hits += 1;
-                if value_bytes != value_bytes_written as usize {
-                    self.counts.wrong_sizes += 1;
-                }
+                bytes = u32::try_from(found).unwrap_or(u32::MAX);
+                self.counts.wrong_sizes += u64::from(known && bytes != value_bytes);
             }
             Reply::Miss => self.counts.misses += 1,
-            Reply::Stored => self.counts.stored += 1,
+            Reply::Done if verb.stores() => self.counts.stored += 1,
+            Reply::Done => self.counts.changed += 1,
+            Reply::Refused => self.counts.refused += 1,
             Reply::Error => self.counts.errors += 1,
         }
+        self.class(Operation::of(verb, reply), bytes)
     }
 
     pub(crate) fn merge(&mut self, other: &Self) -> Result<(), LoadError> {
         let odd = |_| LoadError::Arguments("histograms of different shape".into());
-        self.get.add(&other.get).map_err(odd)?;
-        self.set.add(&other.set).map_err(odd)?;
-        self.lag.add(&other.lag).map_err(odd)?;
+        for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
+            match (mine, theirs) {
+                (Some(mine), Some(theirs)) => mine.merge(theirs).map_err(odd)?,
+                (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
+                (_, None) => {}
+            }
+        }
+        self.late.add(&other.late).map_err(odd)?;
+        self.late_over += other.late_over;
         self.windows.merge(&other.windows);
-        let (counts, more) = (&mut self.counts, &other.counts);
-        counts.done += more.done;
-        counts.hits += more.hits;
-        counts.misses += more.misses;
-        counts.stored += more.stored;
-        counts.errors += more.errors;
-        counts.wrong_sizes += more.wrong_sizes;
-        counts.unfinished += more.unfinished;
+        self.late_windows.merge(&other.late_windows);
+        self.counts.merge(&other.counts);
         Ok(())
     }
 
-    /// Quantiles of all requests, reads, writes, and of the driver's own lateness.
-    pub(crate) fn quantiles(&self) -> [Quantiles; 4] {
-        let mut all = self.get.clone();
-        // Both were made by `histogram`, so that they fit.
-        let _ = all.add(&self.set);
-        [&all, &self.get, &self.set, &self.lag].map(quantiles)
+    /// Every class that occurred, with its name, size class, latencies and service times.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = Recorded<'_>> {
+        Class::all().filter_map(|class| {
+            let pair = self.classes[class.index()].as_deref()?;
+            Some(Recorded {
+                operation: class.operation(),
+                size: self.sizes.name(class),
+                response: &pair.response,
+                service: pair.service.as_ref(),
+            })
+        })
+    }
+
+    /// Latencies, or service times, of the classes for which `choose` says yes, as one histogram.
+    pub(crate) fn sum(
+        &self,
+        service: bool,
+        choose: impl Fn(Operation) -> bool,
+    ) -> Result<Histogram<u64>, LoadError> {
+        let mut sum = histogram()?;
+        for recorded in self.classes().filter(|class| choose(class.operation)) {
+            let own = match (service, recorded.service) {
+                (true, Some(service)) => service,
+                _ => recorded.response,
+            };
+            let odd = |_| LoadError::Arguments("histograms of different shape".into());
+            sum.add(own).map_err(odd)?;
+        }
+        Ok(sum)
+    }
+
+    /// What is known about the run's own faults.
+    pub(crate) fn judge(&self, contain_lateness: bool) -> Judge<'_> {
+        let responses = self.classes().map(|class| class.response.len());
+        let all: u64 = responses.sum();
+        Judge {
+            late: &self.late,
+            unanswered: self.counts.unfinished as f64 / all.max(1) as f64,
+            contain_lateness,
+        }
+    }
+
+    pub(crate) fn lateness(&self) -> Lateness {
+        if self.late.is_empty() {
+            return Lateness::default();
+        }
+        let at = |quantile| us(self.late.value_at_quantile(quantile));
+        Lateness {
+            count: self.late.len(),
+            p50_us: at(0.5),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            max_us: us(self.late.max()),
+            limit_us: us(self.late_limit_ns),
+            late_share: self.late_over as f64 / self.late.len() as f64,
+        }
     }
 
     pub(crate) fn window_quantiles(&self) -> WindowQuantiles {
-        self.windows.quantiles()
+        self.windows.quantiles(&self.late_windows)
     }
+
+    /// A quantile of every window, in microseconds, with the window's middle in seconds.
+    pub(crate) fn window_each(&self, quantile: f64) -> Vec<(f64, f64)> {
+        self.windows.each(quantile)
+    }
+}
+
+/// What was recorded of one class.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded<'a> {
+    pub(crate) operation: Operation,
+    pub(crate) size: String,
+    pub(crate) response: &'a Histogram<u64>,
+    pub(crate) service: Option<&'a Histogram<u64>>,
+}
+
+impl Counts {
+    fn merge(&mut self, more: &Self) {
+        self.done += more.done;
+        self.hits += more.hits;
+        self.misses += more.misses;
+        self.stored += more.stored;
+        self.changed += more.changed;
+        self.refused += more.refused;
+        self.errors += more.errors;
+        self.wrong_sizes += more.wrong_sizes;
+        self.unfinished += more.unfinished;
+        self.verified += more.verified;
+        self.torn += more.torn;
+        self.foreign += more.foreign;
+        self.stale += more.stale;
+    }
+}
+
+impl Pair {
+    fn merge(&mut self, other: &Self) -> Result<(), hdrhistogram::AdditionError> {
+        self.response.add(&other.response)?;
+        match (&mut self.service, &other.service) {
+            (Some(mine), Some(theirs)) => mine.add(theirs),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The histograms of a class, made when it first occurs.
+fn pair(slot: &mut Option<Box<Pair>>, is_open: bool) -> Option<&mut Pair> {
+    if slot.is_none() {
+        let response = histogram().ok()?;
+        let service = if is_open { histogram().ok() } else { None };
+        *slot = Some(Box::new(Pair { response, service }));
+    }
+    slot.as_deref_mut()
 }
 
 fn histogram() -> Result<Histogram<u64>, LoadError> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3)
         .map_err(|error| LoadError::Arguments(error.to_string()))
-}
-
-fn quantiles(histogram: &Histogram<u64>) -> Quantiles {
-    if histogram.is_empty() {
-        return Quantiles::default();
-    }
-    let at = |quantile| us(histogram.value_at_quantile(quantile));
-    Quantiles {
-        count: histogram.len(),
-        mean_us: histogram.mean() / 1000.0,
-        p50_us: at(0.5),
-        p90_us: at(0.9),
-        p99_us: at(0.99),
-        p999_us: at(0.999),
-        p9999_us: at(0.9999),
-        max_us: us(histogram.max()),
-    }
-}
-
-fn us(ns: u64) -> f64 {
-    ns as f64 / 1000.0
-}
-
-impl Windows {
-    fn record(&mut self, index: usize, latency_ns: u64, requests: u64) {
-        if let Some(window) = self.windows.get_mut(index) {
-            window
-                .get_or_insert_with(Window::empty)
-                .record(latency_ns, requests);
-        }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.windows.iter_mut().zip(&other.windows) {
-            match (mine, theirs) {
-                (Some(mine), Some(theirs)) => mine.merge(theirs),
-                (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
-                (_, None) => {}
-            }
-        }
-    }
-
-    fn quantiles(&self) -> WindowQuantiles {
-        let mut result = WindowQuantiles {
-            window_ms: self.window_ns as f64 / 1e6,
-            ..WindowQuantiles::default()
-        };
-        let used = |window: &&Window| window.total >= SAMPLES_MIN;
-        let windows: Vec<_> = self
-            .windows
-            .iter()
-            .flatten()
-            .map(Box::as_ref)
-            .filter(used)
-            .collect();
-        let each = |quantile: f64| -> Vec<f64> {
-            let at = |window: &&Window| us(window.at(quantile));
-            windows.iter().map(at).collect()
-        };
-        if windows.is_empty() {
-            return result;
-        }
-        let longest: Vec<f64> = windows.iter().map(|window| us(window.max_ns)).collect();
-        let stalled = longest.iter().filter(|&&max_us| max_us > 1000.0).count();
-        result.count = windows.len();
-        result.stalled = stalled as f64 / windows.len() as f64;
-        result.p50_us = rank(&each(0.5), 0.5);
-        result.p90_us = rank(&each(0.9), 0.5);
-        result.p99s_us = each(0.99);
-        result.p99_us = rank(&result.p99s_us, 0.5);
-        result.p99_lower_quartile_us = rank(&result.p99s_us, 0.25);
-        result.p99_upper_quartile_us = rank(&result.p99s_us, 0.75);
-        result.max_us = rank(&longest, 0.5);
-        result
-    }
-}
-
-/// The value at a share of the sorted values, between two neighbours in proportion; 0 when there is
-/// none.
-pub(crate) fn rank(values: &[f64], share: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let Some(last) = sorted.len().checked_sub(1) else {
-        return 0.0;
-    };
-    let position = last as f64 * share.clamp(0.0, 1.0);
-    let (below, above) = (position.floor() as usize, position.ceil() as usize);
-    sorted[below] + (sorted[above] - sorted[below]) * position.fract()
-}
-
-impl Window {
-    const STEP_BITS: u32 = 6;
-    const BUCKETS: usize = 32 << Self::STEP_BITS;
-
-    fn empty() -> Box<Self> {
-        Box::new(Self {
-            counts: [0; Self::BUCKETS],
-            total: 0,
-            max_ns: 0,
-        })
-    }
-
-    fn record(&mut self, latency_ns: u64, requests: u64) {
-        self.counts[Self::bucket(latency_ns)] += requests as u32;
-        self.total += requests;
-        self.max_ns = self.max_ns.max(latency_ns);
-    }
-
-    /// Below two octaves of steps the value itself; above, octave and leading bits.
-    fn bucket(latency_ns: u64) -> usize {
-        let octave = (latency_ns | 1).ilog2().saturating_sub(Self::STEP_BITS);
-        let bucket = ((octave as u64) << Self::STEP_BITS) + (latency_ns >> octave);
-        (bucket as usize).min(Self::BUCKETS - 1)
-    }
-
-    /// The greatest value of a bucket.
-    fn bucket_end_ns(bucket: usize) -> u64 {
-        let steps = 1_u64 << Self::STEP_BITS;
-        let octave = (bucket as u64 >> Self::STEP_BITS).saturating_sub(1);
-        let lead = bucket as u64 - (octave << Self::STEP_BITS);
-        debug_assert!(lead < 2 * steps);
-        ((lead + 1) << octave) - 1
-    }
-
-    fn at(&self, quantile: f64) -> u64 {
-        let wanted = (quantile * self.total as f64).ceil() as u64;
-        let mut seen = 0;
-        for (bucket, &count) in self.counts.iter().enumerate() {
-            seen += u64::from(count);
-            if seen >= wanted.max(1) {
-                return Self::bucket_end_ns(bucket).min(self.max_ns);
-            }
-        }
-        self.max_ns
-    }
-
-    fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
-            *mine += theirs;
-        }
-        self.total += other.total;
-        self.max_ns = self.max_ns.max(other.max_ns);
-    }
 }
 
 #[cfg(test)]
@@ -367,84 +372,93 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn recorder() -> Recorder {
+    fn shape() -> Shape {
         let ms = Duration::from_millis;
-        Recorder::new(ms(100), ms(200), ms(20)).unwrap()
-    }
-
-    /// Goal: a value read back from a window is at most one step off. Method: values over many
-    /// octaves, alone in a window.
-    #[test]
-    fn a_window_is_off_by_one_step_at_most() {
-        for shift in 0..34 {
-            for value in [
-                (1_u64 << shift) - 1,
-                1 << shift,
-                (1 << shift) + (1 << shift) / 3,
-            ] {
-                let end = Window::bucket_end_ns(Window::bucket(value));
-                assert!(end >= value && end - value <= value / 64, "{value} {end}");
-            }
+        Shape {
+            from: ms(100),
+            to: ms(200),
+            window: ms(20),
+            sizes: SizeClasses::new(&[1400]).unwrap(),
+            is_open: true,
+            late: ms(1),
         }
     }
 
-    /// Goal: the windows' median ignores one bad window that ruins the whole run's p99. Method:
-    /// four windows of 10 us and one where every request took 5 ms.
-    #[test]
-    fn one_stalled_window_does_not_move_the_windows_median() {
-        let mut recorder = recorder();
-        for window in 0..5 {
-            for request in 0..1000 {
-                let intended = 100 * MS + window * 20 * MS + request;
-                let latency = if window == 3 { 5 * MS } else { 10_000 };
-                recorder.latency(Kind::Get, intended, intended + latency, 1);
-            }
+    fn times(intended_ns: u64, now_ns: u64) -> Times {
+        Times {
+            intended_ns,
+            sent_ns: intended_ns + 1000,
+            now_ns,
         }
-        let windows = recorder.window_quantiles();
-        assert_eq!((windows.count, windows.stalled), (5, 0.2));
-        assert!((windows.p99_us - 10.0).abs() < 0.2, "{windows:?}");
-        assert!(recorder.quantiles()[0].p99_us > 4900.0);
     }
 
     #[test]
     fn only_what_falls_into_the_measured_time_counts() {
-        let mut recorder = recorder();
-        recorder.latency(Kind::Get, 99 * MS, 101 * MS, 1); // meant before, done within
-        recorder.latency(Kind::Get, 150 * MS, 150 * MS + 5000, 3);
-        recorder.latency(Kind::Set, 199 * MS, 201 * MS, 1); // meant within, done after
-        recorder.unfinished(Kind::Get, 180 * MS, 280 * MS);
-        let [all, get, set, _] = recorder.quantiles();
+        let mut recorder = Recorder::new(&shape()).unwrap();
+        let get = recorder.class(Operation::GetHit, 10);
+        let set = recorder.class(Operation::Set, 10);
+        recorder.latency(get, times(99 * MS, 101 * MS), 1); // meant before, done within
+        recorder.latency(get, times(150 * MS, 150 * MS + 5000), 3);
+        recorder.latency(set, times(199 * MS, 201 * MS), 1); // meant within, done after
+        recorder.unfinished(get, times(180 * MS, 280 * MS));
+        let all = recorder.sum(false, |_| true).unwrap();
+        let gets = recorder
+            .sum(false, |operation| operation == Operation::GetHit)
+            .unwrap();
         assert_eq!(recorder.counts.done, 4);
-        assert_eq!((all.count, get.count, set.count), (5, 4, 1));
+        assert_eq!((all.len(), gets.len()), (5, 4));
         assert_eq!(recorder.counts.unfinished, 1);
-        assert!(all.max_us > 99_000.0);
+        assert!(us(all.max()) > 99_000.0);
+        assert!((recorder.judge(true).unanswered - 0.2).abs() < 1e-9);
     }
 
     #[test]
-    fn ranks_lie_between_their_neighbours() {
-        assert_eq!(rank(&[], 0.5), 0.0);
-        assert_eq!(rank(&[3.0, 1.0], 0.5), 2.0);
-        assert_eq!(rank(&[5.0, 1.0, 3.0], 0.25), 2.0);
-        assert_eq!(rank(&[5.0, 1.0, 3.0], 1.0), 5.0);
+    fn service_time_counts_from_the_real_sending() {
+        let mut recorder = Recorder::new(&shape()).unwrap();
+        let class = recorder.class(Operation::Set, 5000);
+        recorder.latency(class, times(150 * MS, 150 * MS + 5000), 1);
+        let recorded: Vec<Recorded<'_>> = recorder.classes().collect();
+        let [only] = recorded.as_slice() else {
+            panic!("{recorded:?}");
+        };
+        assert_eq!(
+            (only.operation, only.size.as_str()),
+            (Operation::Set, "above 1400 B")
+        );
+        assert!(only.response.max() >= 5000 && only.response.max() < 5010);
+        let service = only.service.unwrap().max();
+        assert!((4000..4005).contains(&service), "{service}");
     }
 
     #[test]
     fn threads_add_up() {
-        let (mut one, mut two) = (recorder(), recorder());
-        one.latency(Kind::Get, 110 * MS, 111 * MS, 60);
-        two.latency(Kind::Get, 112 * MS, 114 * MS, 60);
-        two.latency(Kind::Get, 170 * MS, 171 * MS, 200);
-        two.reply(Reply::Hit { value_bytes: 3 }, 4);
+        let (mut one, mut two) = (
+            Recorder::new(&shape()).unwrap(),
+            Recorder::new(&shape()).unwrap(),
+        );
+        let (value_bytes, token) = (3, 0);
+        let hit = Reply::Hit { value_bytes, token };
+        let class = two.reply(Verb::Get, hit, 4, true);
+        one.latency(class, times(110 * MS, 111 * MS), 60);
+        two.latency(class, times(112 * MS, 114 * MS), 60);
+        two.latency(class, times(170 * MS, 171 * MS), 200);
+        two.late(170 * MS, 172 * MS);
+        two.late(170 * MS, 170 * MS);
+        two.late(90 * MS, 99 * MS); // while warming up
         one.merge(&two).unwrap();
-        assert_eq!(one.quantiles()[0].count, 320);
+        assert_eq!(one.sum(false, |_| true).unwrap().len(), 320);
         assert_eq!(one.window_quantiles().count, 2);
         assert_eq!((one.counts.hits, one.counts.wrong_sizes), (1, 1));
+        let lateness = one.lateness();
+        assert_eq!((lateness.count, lateness.late_share), (2, 0.5));
     }
 
     #[test]
     fn too_many_windows_are_refused() {
-        let seconds = Duration::from_secs;
-        let window = Duration::from_millis(20);
-        assert!(Recorder::new(seconds(0), seconds(10_000), window).is_err());
+        let shape = Shape {
+            to: Duration::from_secs(10_000),
+            ..shape()
+        };
+        assert!(Recorder::new(&shape).is_err());
     }
 }

@@ -1,16 +1,24 @@
 //! Stores every key once before a run, and samples afterwards how many are still there.
 
+use std::ops::Range;
+
+use curtail_workload::Random;
+
 use crate::{
+    drive::epoch_ns,
     error::LoadError,
     exchange::Exchange,
-    protocol::Reply,
-    random::Random,
+    load::{Load, Wording},
+    protocol::{Reply, Verb},
+    stop::Stop,
     terminal::Progress,
-    workload::{Kind, Workload},
 };
 
 /// Requests sent before their replies are read. Two blocks are under way at a time.
 const BLOCK: u64 = 64;
+
+/// Two blocks are under way, so that one has to fit into what the system buffers.
+const BLOCK_BYTES_MAX: usize = 128 << 10;
 
 /// What a preload met.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,23 +27,21 @@ pub(crate) struct Preloaded {
     pub(crate) refused: u64,
 }
 
-/// Stores keys 0..`workload.keys` over one connection a thread.
+/// Stores every key of a load over one connection a thread.
 pub(crate) fn preload(
     target: &str,
-    workload: &Workload,
+    load: &Load,
     threads: usize,
+    stop: &Stop,
 ) -> Result<Preloaded, LoadError> {
-    let threads = threads.max(1) as u64;
-    let progress = Progress::new("preload", workload.keys);
-    let parts = (0..threads).map(|part| {
-        let from = workload.keys * part / threads;
-        let to = workload.keys * (part + 1) / threads;
-        from..to
-    });
+    let (threads, keys) = (threads.max(1) as u64, load.keys());
+    let wording = load.wording();
+    let progress = Progress::new("preload", keys);
+    let parts = (0..threads).map(|part| keys * part / threads..keys * (part + 1) / threads);
     let results: Vec<_> = std::thread::scope(|scope| {
-        let progress = &progress;
+        let (progress, wording) = (&progress, &wording);
         let running: Vec<_> = parts
-            .map(|part| scope.spawn(move || store(target, workload, part, progress)))
+            .map(|part| scope.spawn(move || store(target, wording, part, progress, stop)))
             .collect();
         running.into_iter().map(|thread| thread.join()).collect()
     });
@@ -50,53 +56,57 @@ pub(crate) fn preload(
 
 fn store(
     target: &str,
-    workload: &Workload,
-    keys: std::ops::Range<u64>,
+    wording: &Wording,
+    keys: Range<u64>,
     progress: &Progress,
+    stop: &Stop,
 ) -> Result<u64, LoadError> {
-    let mut exchange = Exchange::open(target, workload.protocol)?;
-    let body = workload.body();
+    let mut exchange = Exchange::open(target, wording.protocol)?;
+    let version = epoch_ns();
     let mut block = Vec::new();
     let (mut refused, mut sent, mut received) = (0, keys.start, keys.start);
-    while received < keys.end {
-        let to = keys.end.min(sent + BLOCK);
-        if sent < to {
-            block.clear();
-            (sent..to).for_each(|key| workload.put_set(key, &body, &mut block));
-            exchange.send(&block)?;
-            sent = to;
+    let mut before = keys.start;
+    while received < keys.end && !stop.is_asked() {
+        let last_block = sent;
+        block.clear();
+        while sent < keys.end && sent - last_block < BLOCK && block.len() < BLOCK_BYTES_MAX {
+            wording.put(&wording.store(sent), version, 0, &mut block);
+            sent += 1;
         }
-        let due = if sent < keys.end {
-            sent.saturating_sub(BLOCK)
-        } else {
-            sent
-        };
+        exchange.send(&block)?;
+        let due = if sent < keys.end { before } else { sent };
         while received < due {
-            refused += u64::from(exchange.receive(Kind::Set)? != Reply::Stored);
+            refused += u64::from(exchange.receive(Verb::Set)? != Reply::Done);
             received += 1;
         }
+        before = sent;
         progress.part(&keys, received - keys.start);
     }
     Ok(refused)
 }
 
 /// Reads `samples` keys at random; the share that is there with the right length.
-pub(crate) fn sample(target: &str, workload: &Workload, samples: u64) -> Result<f64, LoadError> {
-    let mut exchange = Exchange::open(target, workload.protocol)?;
+pub(crate) fn sample(target: &str, load: &Load, samples: u64) -> Result<f64, LoadError> {
+    let mut exchange = Exchange::open(target, load.protocol)?;
     let mut random = Random::new(0x7361_6d70_6c65);
+    let (wording, keys) = (load.wording(), load.keys());
     let mut found = 0;
     let mut asked = 0;
     while asked < samples {
         let count = BLOCK.min(samples - asked);
-        let keys: Vec<u64> = (0..count).map(|_| random.below(workload.keys)).collect();
         let mut block = Vec::new();
-        keys.iter()
-            .for_each(|&key| workload.put_get(key, &mut block));
+        let read = |_| wording.read(random.below(keys));
+        let requests: Vec<_> = (0..count).map(read).collect();
+        for request in &requests {
+            wording.put(request, 0, 0, &mut block);
+        }
         exchange.send(&block)?;
-        for &key in &keys {
-            let value_bytes = workload.sizes.of(key) as usize;
-            let there = Reply::Hit { value_bytes };
-            found += u64::from(exchange.receive(Kind::Get)? == there);
+        for request in &requests {
+            let there = Reply::Hit {
+                value_bytes: request.value_bytes as usize,
+                token: 0,
+            };
+            found += u64::from(exchange.receive(Verb::Get)? == there);
         }
         asked += count;
     }

@@ -1,15 +1,11 @@
-//! The three wire protocols, as much of them as a load driver needs: bytes of a GET and a SET, and
-//! how long a reply is by its first line.
+//! The three wire protocols, as much of them as a load driver needs: the bytes of a request, and
+//! what a reply is and how long, by its first line.
 //!
-//! A reply's first line says everything that counts: hit or miss, stored or refused, and how many
+//! A reply's first line says everything that counts: hit or miss, done or refused, and how many
 //! bytes follow. So replies are framed without looking at bodies.
-
-use std::io::Write;
 
 use clap::ValueEnum;
 use serde::Serialize;
-
-use crate::workload::Kind;
 
 /// The protocol to speak.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, ValueEnum)]
@@ -23,12 +19,47 @@ pub enum Protocol {
     Resp,
 }
 
+/// A request on the wire.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Verb {
+    Get,
+    /// A read that also asks for the token that [`Verb::Cas`] needs.
+    Gets,
+    Set,
+    Add,
+    Replace,
+    Append,
+    Prepend,
+    Cas,
+    Delete,
+    Increment,
+    Decrement,
+}
+
+/// What is written of a request beside its key's and its value's bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) verb: Verb,
+    pub(crate) key_bytes: usize,
+    pub(crate) value_bytes: usize,
+    /// Seconds to live; 0 is for ever.
+    pub(crate) ttl_s: u32,
+    /// What a read with [`Verb::Gets`] gave, for [`Verb::Cas`].
+    pub(crate) token: u64,
+}
+
 /// What a reply's first line said.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Reply {
-    Hit { value_bytes: usize },
+    /// A read found its key; the token is 0 unless it was asked for.
+    Hit { value_bytes: usize, token: u64 },
+    /// A read did not.
     Miss,
-    Stored,
+    /// A change was made.
+    Done,
+    /// A change was not made, as the protocol foresees: not found, exists already.
+    Refused,
+    /// Anything that is not a good reply to the request.
     Error,
 }
 
@@ -37,102 +68,103 @@ pub(crate) enum Reply {
 pub(crate) enum Frame {
     /// The first line is not there yet.
     Incomplete,
-    /// The whole reply has this many bytes, which may be more than are there.
-    Reply { reply: Reply, bytes: usize },
+    /// The first line has `line_bytes`, and `body_bytes`, which may be more than are there, follow.
+    Reply {
+        reply: Reply,
+        line_bytes: usize,
+        body_bytes: usize,
+    },
+}
+
+/// memcached takes a longer time to live for a date, so the longest is 30 days.
+const TTL_S_MAX: u32 = 30 * 86_400;
+
+impl Verb {
+    /// Whether a value is read.
+    pub(crate) const fn is_read(self) -> bool {
+        matches!(self, Self::Get | Self::Gets)
+    }
+
+    /// Whether a value is sent.
+    pub(crate) const fn stores(self) -> bool {
+        matches!(
+            self,
+            Self::Set | Self::Add | Self::Replace | Self::Append | Self::Prepend | Self::Cas
+        )
+    }
+
+    /// Whether a number is changed.
+    pub(crate) const fn counts(self) -> bool {
+        matches!(self, Self::Increment | Self::Decrement)
+    }
 }
 
 impl Protocol {
-    /// Appends a read of the key that `key` appends.
-    pub(crate) fn put_get(
+    /// Whether the protocol has this request.
+    pub(crate) const fn has(self, verb: Verb) -> bool {
+        !(matches!(self, Self::Resp) && matches!(verb, Verb::Gets | Verb::Cas | Verb::Prepend))
+    }
+
+    /// Appends a request; `key` and `value` append exactly the bytes announced.
+    pub(crate) fn put(
         self,
-        key_bytes: usize,
+        asked: &Asked,
         key: impl FnOnce(&mut Vec<u8>),
+        value: impl FnOnce(&mut Vec<u8>),
         output: &mut Vec<u8>,
     ) {
         match self {
-            Self::Text => output.extend_from_slice(b"get "),
-            Self::Meta => output.extend_from_slice(b"mg "),
-            Self::Resp => {
-                output.extend_from_slice(b"*2\r\n$3\r\nGET\r\n$");
-                put_number(key_bytes, output);
-                output.extend_from_slice(b"\r\n");
-            }
+            Self::Text => put_text(asked, key, output),
+            Self::Meta => put_meta(asked, key, output),
+            Self::Resp => return put_resp(asked, key, value, output),
         }
-        key(output);
-        output.extend_from_slice(match self {
-            Self::Meta => b" v\r\n",
-            _ => b"\r\n",
-        });
-    }
-
-    /// Appends a write of `value` under the key that `key` appends.
-    pub(crate) fn put_set(
-        self,
-        key_bytes: usize,
-        key: impl FnOnce(&mut Vec<u8>),
-        value: &[u8],
-        output: &mut Vec<u8>,
-    ) {
-        match self {
-            Self::Text => output.extend_from_slice(b"set "),
-            Self::Meta => output.extend_from_slice(b"ms "),
-            Self::Resp => {
-                output.extend_from_slice(b"*3\r\n$3\r\nSET\r\n$");
-                put_number(key_bytes, output);
-                output.extend_from_slice(b"\r\n");
-            }
-        }
-        key(output);
-        output.extend_from_slice(match self {
-            Self::Text => b" 0 0 ",
-            Self::Meta => b" ",
-            Self::Resp => b"\r\n$",
-        });
-        put_number(value.len(), output);
         output.extend_from_slice(b"\r\n");
-        output.extend_from_slice(value);
-        output.extend_from_slice(b"\r\n");
-    }
-
-    /// Length of the reply to a read that hits.
-    pub(crate) fn hit_bytes(self, key_bytes: usize, value_bytes: usize) -> usize {
-        let digits = value_bytes.max(1).ilog10() as usize + 1;
-        match self {
-            Self::Text => "VALUE  0 \r\n\r\nEND\r\n".len() + key_bytes + digits + value_bytes,
-            Self::Meta => "VA \r\n\r\n".len() + digits + value_bytes,
-            Self::Resp => "$\r\n\r\n".len() + digits + value_bytes,
+        if asked.verb.stores() {
+            value(output);
+            output.extend_from_slice(b"\r\n");
         }
     }
 
-    /// Length of the reply to a write that is stored.
-    pub(crate) fn stored_bytes(self) -> usize {
-        match self {
-            Self::Text => "STORED\r\n".len(),
-            Self::Meta => "HD\r\n".len(),
-            Self::Resp => "+OK\r\n".len(),
-        }
+    /// Length of the reply if a read hits and a change is made; `None` where it cannot be known.
+    pub(crate) fn expected_bytes(self, asked: &Asked) -> Option<usize> {
+        let digits = asked.value_bytes.max(1).ilog10() as usize + 1;
+        let hit = |head: &str| head.len() + digits + asked.value_bytes;
+        Some(match (self, asked.verb) {
+            (Self::Text, Verb::Get) => hit("VALUE  0 \r\n\r\nEND\r\n") + asked.key_bytes,
+            (Self::Meta, Verb::Get) => hit("VA \r\n\r\n"),
+            (Self::Resp, Verb::Get) => hit("$\r\n\r\n"),
+            (_, Verb::Gets) => return None,
+            (Self::Text, Verb::Delete) => "DELETED\r\n".len(),
+            (Self::Resp, Verb::Delete) => ":1\r\n".len(),
+            (Self::Text | Self::Resp, Verb::Increment | Verb::Decrement) => return None,
+            (Self::Resp, Verb::Append) => return None,
+            (Self::Text, _) => "STORED\r\n".len(),
+            (Self::Meta, _) => "HD\r\n".len(),
+            (Self::Resp, _) => "+OK\r\n".len(),
+        })
     }
 
-    /// Frames the reply at the start of `input`. Anything that is not a good reply to `kind`
+    /// Frames the reply at the start of `input`. Anything that is not a good reply to `verb`
     /// counts as an error of one line.
-    pub(crate) fn frame(self, kind: Kind, input: &[u8]) -> Frame {
+    pub(crate) fn frame(self, verb: Verb, input: &[u8]) -> Frame {
         let Some(end) = memchr::memchr(b'\n', input) else {
             return Frame::Incomplete;
         };
-        let line_bytes = end + 1;
         let line = input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]);
-        let (reply, body_bytes) = match kind {
-            Kind::Get => self.get_reply(line),
-            Kind::Set => (self.set_reply(line), 0),
+        let (reply, body_bytes) = if verb.is_read() {
+            self.read_reply(verb, line)
+        } else {
+            (self.change_reply(verb, line), 0)
         };
         Frame::Reply {
             reply,
-            bytes: line_bytes + body_bytes,
+            line_bytes: end + 1,
+            body_bytes,
         }
     }
 
-    fn get_reply(self, line: &[u8]) -> (Reply, usize) {
-        let (head, tail, miss): (&[u8], usize, &[u8]) = match self {
+    fn read_reply(self, verb: Verb, line: &[u8]) -> (Reply, usize) {
+        let (head, tail_bytes, miss): (&[u8], usize, &[u8]) = match self {
             Self::Text => (b"VALUE ", "\r\nEND\r\n".len(), b"END"),
             Self::Meta => (b"VA ", "\r\n".len(), b"EN"),
             Self::Resp => (b"$", "\r\n".len(), b"$-1"),
@@ -140,117 +172,335 @@ impl Protocol {
         if line == miss {
             return (Reply::Miss, 0);
         }
-        let length = line.strip_prefix(head).and_then(|rest| match self {
-            // VALUE <key> <flags> <bytes>
-            Self::Text => rest.rsplit(|&byte| byte == b' ').next().and_then(number),
-            Self::Meta | Self::Resp => number(rest),
-        });
-        match length {
-            Some(value_bytes) => (Reply::Hit { value_bytes }, value_bytes + tail),
+        let rest = line.strip_prefix(head);
+        match rest.and_then(|rest| self.hit(verb == Verb::Gets, rest)) {
+            Some((value_bytes, token)) => {
+                let hit = Reply::Hit { value_bytes, token };
+                (hit, value_bytes + tail_bytes)
+            }
             None => (Reply::Error, 0),
         }
     }
 
-    fn set_reply(self, line: &[u8]) -> Reply {
-        let stored: &[u8] = match self {
-            Self::Text => b"STORED",
-            Self::Meta => b"HD",
-            Self::Resp => b"+OK",
+    /// Length and token of a hit, from what follows its first word.
+    fn hit(self, with_token: bool, rest: &[u8]) -> Option<(usize, u64)> {
+        let mut words = rest.rsplit(|&byte| byte == b' ');
+        match (self, with_token) {
+            // VALUE <key> <flags> <bytes> [<token>]
+            (Self::Text, true) => {
+                let token = number(words.next()?)? as u64;
+                Some((number(words.next()?)?, token))
+            }
+            (Self::Text, false) => Some((number(words.next()?)?, 0)),
+            // VA <bytes> [c<token>]
+            (Self::Meta, true) => {
+                let token = words.next()?.strip_prefix(b"c")?;
+                Some((number(words.next()?)?, number(token)? as u64))
+            }
+            (Self::Meta, false) | (Self::Resp, _) => Some((number(rest)?, 0)),
+        }
+    }
+
+    fn change_reply(self, verb: Verb, line: &[u8]) -> Reply {
+        let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+        let (done, refused): (bool, &[&[u8]]) = match self {
+            Self::Text => {
+                let done = match verb {
+                    Verb::Delete => line == b"DELETED",
+                    Verb::Increment | Verb::Decrement => is_number(line.trim_ascii_end()),
+                    _ => line == b"STORED",
+                };
+                (done, &[b"NOT_STORED", b"EXISTS", b"NOT_FOUND"])
+            }
+            Self::Meta => (line == b"HD", &[b"NS", b"EX", b"NF"]),
+            Self::Resp => {
+                let count = line.strip_prefix(b":").unwrap_or(b"");
+                let count = count.strip_prefix(b"-").unwrap_or(count);
+                let done = match verb {
+                    Verb::Delete => line == b":1",
+                    Verb::Increment | Verb::Decrement | Verb::Append => is_number(count),
+                    _ => line == b"+OK",
+                };
+                (done, &[b"$-1", b"_", b":0"])
+            }
         };
-        if line == stored {
-            Reply::Stored
-        } else {
-            Reply::Error
+        match (done, refused.contains(&line)) {
+            (true, _) => Reply::Done,
+            (false, true) => Reply::Refused,
+            (false, false) => Reply::Error,
         }
     }
 }
 
-fn put_number(number: usize, output: &mut Vec<u8>) {
-    // Writing to a Vec cannot fail.
-    let _ = write!(output, "{number}");
+fn put_text(asked: &Asked, key: impl FnOnce(&mut Vec<u8>), output: &mut Vec<u8>) {
+    let word: &[u8] = match asked.verb {
+        Verb::Get => b"get ",
+        Verb::Gets => b"gets ",
+        Verb::Set => b"set ",
+        Verb::Add => b"add ",
+        Verb::Replace => b"replace ",
+        Verb::Append => b"append ",
+        Verb::Prepend => b"prepend ",
+        Verb::Cas => b"cas ",
+        Verb::Delete => b"delete ",
+        Verb::Increment => b"incr ",
+        Verb::Decrement => b"decr ",
+    };
+    output.extend_from_slice(word);
+    key(output);
+    if asked.verb.stores() {
+        output.extend_from_slice(b" 0 ");
+        put_number(u64::from(asked.ttl_s.min(TTL_S_MAX)), output);
+        output.push(b' ');
+        put_number(asked.value_bytes as u64, output);
+    }
+    if asked.verb == Verb::Cas {
+        output.push(b' ');
+        put_number(asked.token, output);
+    }
+    if asked.verb.counts() {
+        output.extend_from_slice(b" 1");
+    }
 }
 
-/// A decimal number of at most nine digits, and nothing else.
+fn put_meta(asked: &Asked, key: impl FnOnce(&mut Vec<u8>), output: &mut Vec<u8>) {
+    output.extend_from_slice(match asked.verb {
+        Verb::Get | Verb::Gets => b"mg ",
+        Verb::Delete => b"md ",
+        Verb::Increment | Verb::Decrement => b"ma ",
+        _ => b"ms ",
+    });
+    key(output);
+    if asked.verb.stores() {
+        output.push(b' ');
+        put_number(asked.value_bytes as u64, output);
+        if asked.ttl_s > 0 {
+            output.extend_from_slice(b" T");
+            put_number(u64::from(asked.ttl_s.min(TTL_S_MAX)), output);
+        }
+    }
+    let flags: &[u8] = match asked.verb {
+        Verb::Get => b" v",
+        Verb::Gets => b" v c",
+        Verb::Add => b" ME",
+        Verb::Replace => b" MR",
+        Verb::Append => b" MA",
+        Verb::Prepend => b" MP",
+        Verb::Cas => b" C",
+        // A counter that is not there begins at 0 and lives for ever.
+        Verb::Increment => b" N0 J0",
+        Verb::Decrement => b" N0 J0 MD",
+        Verb::Set | Verb::Delete => b"",
+    };
+    output.extend_from_slice(flags);
+    if asked.verb == Verb::Cas {
+        put_number(asked.token, output);
+    }
+}
+
+fn put_resp(
+    asked: &Asked,
+    key: impl FnOnce(&mut Vec<u8>),
+    value: impl FnOnce(&mut Vec<u8>),
+    output: &mut Vec<u8>,
+) {
+    let (name, condition): (&[u8], &[u8]) = match asked.verb {
+        Verb::Get | Verb::Gets => (b"GET", b""),
+        Verb::Set | Verb::Cas | Verb::Prepend => (b"SET", b""),
+        Verb::Add => (b"SET", b"NX"),
+        Verb::Replace => (b"SET", b"XX"),
+        Verb::Append => (b"APPEND", b""),
+        Verb::Delete => (b"DEL", b""),
+        Verb::Increment => (b"INCR", b""),
+        Verb::Decrement => (b"DECR", b""),
+    };
+    let stores = asked.verb.stores();
+    let expires = stores && asked.ttl_s > 0 && asked.verb != Verb::Append;
+    let words = 2 + usize::from(stores) + 2 * usize::from(expires);
+    output.push(b'*');
+    put_number((words + usize::from(!condition.is_empty())) as u64, output);
+    output.extend_from_slice(b"\r\n");
+    put_bulk(name, output);
+    put_bulk_head(asked.key_bytes, output);
+    key(output);
+    output.extend_from_slice(b"\r\n");
+    if stores {
+        put_bulk_head(asked.value_bytes, output);
+        value(output);
+        output.extend_from_slice(b"\r\n");
+    }
+    if expires {
+        put_bulk(b"EX", output);
+        put_bulk(itoa::Buffer::new().format(asked.ttl_s).as_bytes(), output);
+    }
+    if !condition.is_empty() {
+        put_bulk(condition, output);
+    }
+}
+
+fn put_bulk(bytes: &[u8], output: &mut Vec<u8>) {
+    put_bulk_head(bytes.len(), output);
+    output.extend_from_slice(bytes);
+    output.extend_from_slice(b"\r\n");
+}
+
+fn put_bulk_head(bytes: usize, output: &mut Vec<u8>) {
+    output.push(b'$');
+    put_number(bytes as u64, output);
+    output.extend_from_slice(b"\r\n");
+}
+
+fn put_number(number: u64, output: &mut Vec<u8>) {
+    output.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// Decimal digits and nothing else; a number that no 64 bits hold is none.
 fn number(digits: &[u8]) -> Option<usize> {
-    if digits.is_empty() || digits.len() > 9 {
+    if digits.is_empty() {
         return None;
     }
-    digits.iter().try_fold(0, |number, &byte| {
-        byte.is_ascii_digit()
-            .then(|| number * 10 + usize::from(byte - b'0'))
+    digits.iter().try_fold(0_usize, |number, &byte| {
+        let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        number.checked_mul(10)?.checked_add(digit.into())
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Protocol::{Meta, Resp, Text};
 
-    fn request(protocol: Protocol, value: Option<&[u8]>) -> String {
+    fn request(protocol: Protocol, verb: Verb, ttl_s: u32) -> String {
+        let asked = Asked {
+            verb,
+            key_bytes: 3,
+            value_bytes: 2,
+            ttl_s,
+            token: 9,
+        };
         let mut output = Vec::new();
         let key = |output: &mut Vec<u8>| output.extend_from_slice(b"key");
-        match value {
-            None => protocol.put_get(3, key, &mut output),
-            Some(value) => protocol.put_set(3, key, value, &mut output),
-        }
+        let value = |output: &mut Vec<u8>| output.extend_from_slice(b"ab");
+        protocol.put(&asked, key, value, &mut output);
         String::from_utf8(output).unwrap()
     }
 
     #[test]
     fn requests_are_spelt_as_the_protocols_say() {
-        use Protocol::{Meta, Resp, Text};
-        assert_eq!(request(Text, None), "get key\r\n");
-        assert_eq!(request(Meta, None), "mg key v\r\n");
-        assert_eq!(request(Resp, None), "*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n");
-        assert_eq!(request(Text, Some(b"ab")), "set key 0 0 2\r\nab\r\n");
-        assert_eq!(request(Meta, Some(b"ab")), "ms key 2\r\nab\r\n");
+        let cases = [
+            (Text, Verb::Get, "get key\r\n"),
+            (Meta, Verb::Get, "mg key v\r\n"),
+            (Resp, Verb::Get, "*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n"),
+            (Text, Verb::Set, "set key 0 0 2\r\nab\r\n"),
+            (Meta, Verb::Set, "ms key 2\r\nab\r\n"),
+            (
+                Resp,
+                Verb::Set,
+                "*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$2\r\nab\r\n",
+            ),
+            (Text, Verb::Gets, "gets key\r\n"),
+            (Meta, Verb::Gets, "mg key v c\r\n"),
+            (Text, Verb::Cas, "cas key 0 0 2 9\r\nab\r\n"),
+            (Meta, Verb::Cas, "ms key 2 C9\r\nab\r\n"),
+            (Meta, Verb::Append, "ms key 2 MA\r\nab\r\n"),
+            (Text, Verb::Delete, "delete key\r\n"),
+            (Meta, Verb::Delete, "md key\r\n"),
+            (Resp, Verb::Delete, "*2\r\n$3\r\nDEL\r\n$3\r\nkey\r\n"),
+            (Text, Verb::Increment, "incr key 1\r\n"),
+            (Meta, Verb::Decrement, "ma key N0 J0 MD\r\n"),
+        ];
+        for (protocol, verb, expected) in cases {
+            assert_eq!(request(protocol, verb, 0), expected);
+        }
+        assert_eq!(request(Text, Verb::Add, 60), "add key 0 60 2\r\nab\r\n");
         assert_eq!(
-            request(Resp, Some(b"ab")),
-            "*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$2\r\nab\r\n"
+            request(Meta, Verb::Set, 99_999_999),
+            "ms key 2 T2592000\r\nab\r\n"
         );
+        let conditional =
+            "*6\r\n$3\r\nSET\r\n$3\r\nkey\r\n$2\r\nab\r\n$2\r\nEX\r\n$2\r\n60\r\n$2\r\nNX\r\n";
+        assert_eq!(request(Resp, Verb::Add, 60), conditional);
     }
 
     /// Goal: a hit's length is known in advance and framed alike. Method: real replies.
     #[test]
     fn replies_are_framed_by_their_first_line() {
         let hits: [(Protocol, &[u8]); 3] = [
-            (Protocol::Text, b"VALUE key 0 2\r\nab\r\nEND\r\n"),
-            (Protocol::Meta, b"VA 2\r\nab\r\n"),
-            (Protocol::Resp, b"$2\r\nab\r\n"),
+            (Text, b"VALUE key 0 2\r\nab\r\nEND\r\n"),
+            (Meta, b"VA 2\r\nab\r\n"),
+            (Resp, b"$2\r\nab\r\n"),
         ];
         for (protocol, bytes) in hits {
+            let (value_bytes, token) = (2, 0);
+            let line_bytes = bytes.iter().position(|&byte| byte == b'\n').unwrap() + 1;
             let whole = Frame::Reply {
-                reply: Reply::Hit { value_bytes: 2 },
-                bytes: bytes.len(),
+                reply: Reply::Hit { value_bytes, token },
+                line_bytes,
+                body_bytes: bytes.len() - line_bytes,
             };
-            assert_eq!(protocol.hit_bytes(3, 2), bytes.len());
-            assert_eq!(protocol.frame(Kind::Get, bytes), whole);
-            assert_eq!(protocol.frame(Kind::Get, &bytes[..bytes.len() - 3]), whole);
-            assert_eq!(protocol.frame(Kind::Get, &bytes[..2]), Frame::Incomplete);
+            let asked = Asked {
+                verb: Verb::Get,
+                key_bytes: 3,
+                value_bytes,
+                ttl_s: 0,
+                token,
+            };
+            assert_eq!(protocol.expected_bytes(&asked), Some(bytes.len()));
+            assert_eq!(protocol.frame(Verb::Get, bytes), whole);
+            assert_eq!(protocol.frame(Verb::Get, &bytes[..bytes.len() - 3]), whole);
+            assert_eq!(protocol.frame(Verb::Get, &bytes[..2]), Frame::Incomplete);
+        }
+    }
+
+    fn reply(protocol: Protocol, verb: Verb, bytes: &[u8]) -> (Reply, bool) {
+        match protocol.frame(verb, bytes) {
+            Frame::Reply {
+                reply,
+                line_bytes,
+                body_bytes,
+            } => (reply, line_bytes + body_bytes == bytes.len()),
+            Frame::Incomplete => panic!("{bytes:?}"),
         }
     }
 
     #[test]
     fn misses_and_refusals_are_told_apart() {
-        let frame = |protocol: Protocol, kind, bytes: &[u8]| match protocol.frame(kind, bytes) {
-            Frame::Reply { reply, bytes: all } => (reply, all == bytes.len()),
-            Frame::Incomplete => panic!("{bytes:?}"),
-        };
-        use Protocol::{Meta, Resp, Text};
-        assert_eq!(frame(Text, Kind::Get, b"END\r\n"), (Reply::Miss, true));
-        assert_eq!(frame(Meta, Kind::Get, b"EN\r\n"), (Reply::Miss, true));
-        assert_eq!(frame(Resp, Kind::Get, b"$-1\r\n"), (Reply::Miss, true));
-        assert_eq!(frame(Text, Kind::Set, b"STORED\r\n"), (Reply::Stored, true));
-        assert_eq!(frame(Meta, Kind::Set, b"HD\r\n"), (Reply::Stored, true));
-        assert_eq!(frame(Resp, Kind::Set, b"+OK\r\n"), (Reply::Stored, true));
+        let cases: [(Protocol, Verb, &[u8], Reply); 13] = [
+            (Text, Verb::Get, b"END\r\n", Reply::Miss),
+            (Meta, Verb::Get, b"EN\r\n", Reply::Miss),
+            (Resp, Verb::Get, b"$-1\r\n", Reply::Miss),
+            (Text, Verb::Set, b"STORED\r\n", Reply::Done),
+            (Meta, Verb::Set, b"HD\r\n", Reply::Done),
+            (Resp, Verb::Set, b"+OK\r\n", Reply::Done),
+            (Text, Verb::Add, b"NOT_STORED\r\n", Reply::Refused),
+            (Meta, Verb::Cas, b"EX\r\n", Reply::Refused),
+            (Text, Verb::Delete, b"DELETED\r\n", Reply::Done),
+            (Resp, Verb::Delete, b":0\r\n", Reply::Refused),
+            (Text, Verb::Increment, b"17\r\n", Reply::Done),
+            (Resp, Verb::Decrement, b":-3\r\n", Reply::Done),
+            (Text, Verb::Delete, b"17\r\n", Reply::Error),
+        ];
+        for (protocol, verb, bytes, expected) in cases {
+            assert_eq!(reply(protocol, verb, bytes), (expected, true), "{bytes:?}");
+        }
         for bytes in [
             &b"SERVER_ERROR out of memory\r\n"[..],
             b"-ERR x\r\n",
             b"\r\n",
         ] {
             for protocol in [Text, Meta, Resp] {
-                assert_eq!(frame(protocol, Kind::Get, bytes), (Reply::Error, true));
-                assert_eq!(frame(protocol, Kind::Set, bytes), (Reply::Error, true));
+                assert_eq!(reply(protocol, Verb::Get, bytes), (Reply::Error, true));
+                assert_eq!(reply(protocol, Verb::Set, bytes), (Reply::Error, true));
             }
         }
+    }
+
+    #[test]
+    fn tokens_are_read() {
+        let (value_bytes, token) = (2, 77);
+        let hit = (Reply::Hit { value_bytes, token }, true);
+        let text = b"VALUE key 0 2 77\r\nab\r\nEND\r\n";
+        assert_eq!(reply(Text, Verb::Gets, text), hit);
+        assert_eq!(reply(Meta, Verb::Gets, b"VA 2 c77\r\nab\r\n"), hit);
     }
 }

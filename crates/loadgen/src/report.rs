@@ -1,4 +1,4 @@
-//! What a run's outcome looks like, to programs (JSON) and to people (a table).
+//! What one run's outcome looks like, to programs (JSON) and to people (a table).
 
 use std::fmt::Write;
 
@@ -6,22 +6,16 @@ use serde::Serialize;
 
 use crate::{
     drive::{Plan, Usage},
-    measure::{Counts, Quantiles, Recorder, WindowQuantiles},
-    workload::Workload,
+    error::LoadError,
+    measure::{Counts, Lateness, Operation, QUANTILES, Quantiles, Recorder, WindowQuantiles},
 };
 
 /// The outcome of one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What was asked for.
-    pub workload: Workload,
-    /// Connections in all.
-    pub connections: usize,
-    /// Requests under way on a connection at most.
-    pub pipeline: usize,
     /// Offered load in requests a second; none in closed loop.
     pub rate_offered: Option<f64>,
-    /// Seconds measured.
+    /// Seconds measured; fewer than asked for if the run was ended early.
     pub seconds: f64,
     /// Requests answered a second.
     pub rate: f64,
@@ -31,54 +25,167 @@ pub struct Report {
     pub server_ns_per_request: Option<f64>,
     /// Cores that the server used.
     pub server_cores: Option<f64>,
-    /// Cores that the driver used; near its number of threads, the driver was the limit.
+    /// Cores that the driver used.
     pub driver_cores: f64,
-    /// Latency of all requests.
+    /// Latency of all requests: in open loop from the instant they were meant to be sent.
     pub all: Quantiles,
     /// Latency of reads.
     pub get: Quantiles,
-    /// Latency of writes.
+    /// Latency of everything else.
     pub set: Quantiles,
-    /// How late the driver itself was in open loop.
-    pub driver_lag: Quantiles,
+    /// Time from the real sending to the answer, in open loop.
+    pub service: Option<Quantiles>,
+    /// Latency of each operation and size class.
+    pub classes: Vec<ClassReport>,
+    /// How late the driver itself was, in open loop.
+    pub driver_lateness: Option<Lateness>,
     /// Latency by windows.
     pub windows: WindowQuantiles,
+    /// What casts doubt on the numbers.
+    pub warnings: Vec<String>,
+    #[serde(skip)]
+    recorder: Recorder,
+}
+
+/// One operation and size class.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClassReport {
+    /// `get hit`, `get miss`, `set`, `delete` and so on.
+    pub operation: &'static str,
+    /// Lengths of the values; empty where there is no value or one class.
+    pub size: String,
+    /// Latency.
+    pub latency: Quantiles,
+    /// Time from the real sending to the answer, in open loop.
+    pub service: Option<Quantiles>,
 }
 
 impl Report {
-    pub(crate) fn new(plan: &Plan, recorder: &Recorder, usage: Usage) -> Self {
-        let [all, get, set, driver_lag] = recorder.quantiles();
+    pub(crate) fn new(plan: &Plan, recorder: Recorder, usage: Usage) -> Result<Self, LoadError> {
         let counts = recorder.counts.clone();
-        let wall_s = usage.wall.as_secs_f64();
+        let seconds = usage.wall.min(plan.duration).as_secs_f64().max(1e-9);
         let per_request =
             |time: std::time::Duration| time.as_nanos() as f64 / counts.done.max(1) as f64;
-        Self {
-            workload: plan.workload.clone(),
-            connections: plan.connections,
-            pipeline: plan.pipeline,
-            rate_offered: plan.rate,
-            seconds: plan.duration.as_secs_f64(),
-            rate: counts.done as f64 / plan.duration.as_secs_f64(),
+        let is_read = |operation| matches!(operation, Operation::GetHit | Operation::GetMiss);
+        let rate_offered = plan.pace.rate(plan.warm_up, plan.duration);
+        let lateness = recorder.lateness();
+        let is_timed = lateness.count > 0;
+        let judge = recorder.judge(true);
+        let service_judge = recorder.judge(false);
+        let classes = recorder.classes().map(|class| ClassReport {
+            operation: class.operation.name(),
+            size: class.size,
+            latency: judge.quantiles(class.response),
+            service: class
+                .service
+                .map(|service| service_judge.quantiles(service)),
+        });
+        let mut report = Self {
+            rate_offered,
+            seconds,
+            rate: counts.done as f64 / seconds,
             server_ns_per_request: usage.server.map(per_request),
-            server_cores: usage.server.map(|time| time.as_secs_f64() / wall_s),
-            driver_cores: usage.driver.as_secs_f64() / wall_s,
+            server_cores: usage
+                .server
+                .map(|time| time.as_secs_f64() / usage.wall.as_secs_f64()),
+            driver_cores: usage.driver.as_secs_f64() / usage.wall.as_secs_f64(),
             counts,
-            all,
-            get,
-            set,
-            driver_lag,
+            all: judge.quantiles(&recorder.sum(false, |_| true)?),
+            get: judge.quantiles(&recorder.sum(false, is_read)?),
+            set: judge.quantiles(&recorder.sum(false, |operation| !is_read(operation))?),
+            service: match is_timed {
+                true => Some(service_judge.quantiles(&recorder.sum(true, |_| true)?)),
+                false => None,
+            },
+            classes: classes.collect(),
+            driver_lateness: is_timed.then_some(lateness),
             windows: recorder.window_quantiles(),
-        }
+            warnings: Vec::new(),
+            recorder,
+        };
+        report.warnings = report.doubts(plan);
+        Ok(report)
     }
 
     /// Replies that are not what a sound server gives to keys that were preloaded.
     pub fn faults(&self) -> u64 {
-        self.counts.errors + self.counts.wrong_sizes
+        let counts = &self.counts;
+        counts.errors + counts.wrong_sizes + counts.torn + counts.foreign + counts.stale
     }
 
     /// The report as one JSON object on one line.
-    pub fn json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
+    pub fn json(&self) -> Result<String, LoadError> {
+        serde_json::to_string(self).map_err(|error| LoadError::Arguments(error.to_string()))
+    }
+
+    /// Everything that was recorded.
+    pub(crate) fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// The offered load, or the rate that a closed loop reached.
+    pub(crate) fn load(&self) -> f64 {
+        self.rate_offered.unwrap_or(self.rate)
+    }
+
+    fn doubts(&self, plan: &Plan) -> Vec<String> {
+        let mut doubts = Vec::new();
+        let counts = &self.counts;
+        if let Some(late) = self
+            .driver_lateness
+            .as_ref()
+            .filter(|late| late.late_share > 0.01)
+        {
+            doubts.push(format!(
+                "the driver itself was late: {:.1} % of the requests by more than {:.0} us (p99 \
+                 {:.0}, longest {:.0} us)",
+                100.0 * late.late_share,
+                late.limit_us,
+                late.p99_us,
+                late.max_us
+            ));
+        }
+        let threads = plan.threads as f64;
+        let is_closed = self.rate_offered.is_none() && !plan.spin;
+        if is_closed && self.driver_cores > 0.95 * threads {
+            doubts.push(format!(
+                "the driver used {:.2} of its {threads:.0} cores: it, not the server, may be the \
+                 limit",
+                self.driver_cores
+            ));
+        }
+        if let Some(offered) = self
+            .rate_offered
+            .filter(|offered| self.rate < 0.98 * offered)
+        {
+            doubts.push(format!(
+                "{:.0} requests/s were offered and {:.0} answered",
+                offered, self.rate
+            ));
+        }
+        if counts.unfinished > 0 {
+            let unfinished = counts.unfinished;
+            doubts.push(format!("{unfinished} requests were not answered"));
+        }
+        for (number, what) in [
+            (counts.errors, "replies were errors"),
+            (counts.wrong_sizes, "values had a wrong length"),
+            (counts.torn, "values were torn"),
+            (counts.foreign, "values belonged to another key"),
+            (counts.stale, "values were stale"),
+        ] {
+            if number > 0 {
+                doubts.push(format!("{number} {what}"));
+            }
+        }
+        let reads = (counts.hits + counts.misses).max(1);
+        if counts.misses * 2 > reads {
+            doubts.push(format!(
+                "{:.0} % of the reads missed: were the keys stored (--preload)?",
+                100.0 * counts.misses as f64 / reads as f64
+            ));
+        }
+        doubts
     }
 
     /// The report as a table of some lines.
@@ -91,32 +198,28 @@ impl Report {
 
     fn write_table(&self, text: &mut String) -> std::fmt::Result {
         let counts = &self.counts;
-        let load = match self.rate_offered {
-            Some(rate) => format!("open loop, {rate:.0} requests/s offered"),
-            None => "closed loop".into(),
-        };
         writeln!(
             text,
-            "{load}; {} connections, pipeline {}, {} of {} keys, get ratio {}",
-            self.connections,
-            self.pipeline,
-            self.workload.popularity,
-            self.workload.keys,
-            self.workload.get_ratio
-        )?;
-        writeln!(
-            text,
-            "{:.0} requests/s over {:.1} s; hits {}, misses {}, stored {}, errors {}, wrong sizes \
-             {}, unfinished {}",
+            "{:.0} requests/s over {:.1} s; hits {}, misses {}, stored {}, changed {}, refused {}, \
+             errors {}, wrong sizes {}, unfinished {}",
             self.rate,
             self.seconds,
             counts.hits,
             counts.misses,
             counts.stored,
+            counts.changed,
+            counts.refused,
             counts.errors,
             counts.wrong_sizes,
             counts.unfinished
         )?;
+        if counts.verified > 0 {
+            writeln!(
+                text,
+                "{} values verified; torn {}, foreign {}, stale {}",
+                counts.verified, counts.torn, counts.foreign, counts.stale
+            )?;
+        }
         if let (Some(ns), Some(cores)) = (self.server_ns_per_request, self.server_cores) {
             writeln!(
                 text,
@@ -124,37 +227,101 @@ impl Report {
             )?;
         }
         writeln!(text, "driver {:.2} cores", self.driver_cores)?;
+        self.write_quantiles(text)?;
+        self.write_windows(text)?;
+        self.write_reasons(text)
+    }
+
+    fn write_quantiles(&self, text: &mut String) -> std::fmt::Result {
         writeln!(
             text,
-            "{:<16}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}",
+            "{:<28}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}{:>10}",
             "latency, us", "count", "mean", "p50", "p90", "p99", "p99.9", "max"
         )?;
-        let rows = [
-            ("all", &self.all),
-            ("get", &self.get),
-            ("set", &self.set),
-            ("driver late", &self.driver_lag),
-        ];
-        for (name, q) in rows.into_iter().filter(|(_, q)| q.count > 0) {
+        row(text, "all", &self.all)?;
+        if let Some(service) = &self.service {
+            row(text, "  service time", service)?;
+        }
+        if self.classes.len() > 1 {
+            for class in &self.classes {
+                let name = format!("  {} {}", class.operation, class.size);
+                row(text, name.trim_end(), &class.latency)?;
+            }
+        }
+        if let Some(late) = &self.driver_lateness {
             writeln!(
                 text,
-                "{name:<16}{:>10}{:>9.1}{:>9.1}{:>9.1}{:>9.1}{:>9.1}{:>9.1}",
-                q.count, q.mean_us, q.p50_us, q.p90_us, q.p99_us, q.p999_us, q.max_us
+                "{:<28}{:>10}{:>9}{:>9.1}{:>9}{:>9.1}{:>9.1}{:>10.1}",
+                "driver late",
+                late.count,
+                "",
+                late.p50_us,
+                "",
+                late.p99_us,
+                late.p999_us,
+                late.max_us
             )?;
         }
+        Ok(())
+    }
+
+    fn write_windows(&self, text: &mut String) -> std::fmt::Result {
         let w = &self.windows;
         let name = format!("{:.0} ms windows", w.window_ms);
+        if let Some(reason) = &w.not_measurable {
+            return writeln!(text, "{name}: not measurable: {reason}");
+        }
         writeln!(
             text,
-            "{name:<16}{:>10}{:>9}{:>9.1}{:>9.1}{:>9.1}{:>9}{:>9.1}",
-            w.count, "", w.p50_us, w.p90_us, w.p99_us, "", w.max_us
+            "{name:<28}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}{:>10.1}",
+            w.count,
+            "",
+            cell(w.p50_us),
+            cell(w.p90_us),
+            cell(w.p99_us),
+            "",
+            w.max_us
         )?;
         writeln!(
             text,
-            "windows' p99: quartiles {:.1} to {:.1} us; {:.1} % of windows stalled above 1 ms",
-            w.p99_lower_quartile_us,
-            w.p99_upper_quartile_us,
+            "windows' p99: quartiles {} to {} us; {:.1} % of windows stalled above 1 ms",
+            cell(w.p99_lower_quartile_us),
+            cell(w.p99_upper_quartile_us),
             100.0 * w.stalled
         )
     }
+
+    fn write_reasons(&self, text: &mut String) -> std::fmt::Result {
+        for (_, name) in QUANTILES.iter().filter(|(_, name)| *name != "p99.99") {
+            if let Some(reason) = self.all.not_measurable.get(name) {
+                writeln!(text, "{name} not measurable: {reason}")?;
+            }
+        }
+        for warning in &self.warnings {
+            writeln!(text, "warning: {warning}")?;
+        }
+        Ok(())
+    }
+}
+
+fn row(text: &mut String, name: &str, q: &Quantiles) -> std::fmt::Result {
+    if q.count == 0 {
+        return Ok(());
+    }
+    writeln!(
+        text,
+        "{name:<28}{:>10}{:>9.1}{:>9}{:>9}{:>9}{:>9}{:>10.1}",
+        q.count,
+        q.mean_us,
+        cell(q.p50_us),
+        cell(q.p90_us),
+        cell(q.p99_us),
+        cell(q.p999_us),
+        q.max_us
+    )
+}
+
+/// A number, or a mark that it could not be measured.
+pub(crate) fn cell(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".into(), |value| format!("{value:.1}"))
 }

@@ -16,7 +16,6 @@ mod owner;
 mod register;
 mod shared;
 mod tally;
-mod value;
 
 use std::{
     process::ExitCode,

@@ -146,6 +146,15 @@ impl Stream {
         .map_err(WatchError)
     }
 
+    /// Ends [`watch`](Self::watch), so that another poller can go on. It cannot fail for a socket
+    /// that is watched; for one that is not there is nothing to end.
+    pub fn unwatch(&mut self, poller: &Poller) {
+        let _ = match self {
+            Self::Tcp(stream) => poller.registry().deregister(stream),
+            Self::Unix(stream) => poller.registry().deregister(stream),
+        };
+    }
+
     /// The descriptor's number, as `stats conns` names connections.
     pub fn number(&self) -> RawFd {
         match self {

@@ -1,4 +1,5 @@
-//! The acceptor: one thread that takes connections and gives each to the worker that has fewest.
+//! The acceptor: one thread that takes connections and gives each to the worker that has fewest; of
+//! several, to the one that did least in the last epoch.
 //!
 //! It also keeps the connection limit. By default a client too many is told so and closed at once;
 //! without `maxconns_fast` it waits in the kernel's queue until another one leaves.
@@ -8,9 +9,10 @@ use std::{sync::Arc, time::Duration};
 use curtail_runtime::{Events, Listener, PeerAddress, Poller, Stream, Token};
 
 use crate::{
+    mailbox::{Arrival, Newcomer},
     registry::Visible,
-    shared::{Newcomer, Shared},
-    sync::{Relaxed, lock},
+    shared::Shared,
+    sync::Relaxed,
 };
 
 /// Takes connections until the server stops.
@@ -148,7 +150,7 @@ impl Acceptor {
         now < self.shared.config.connections_max
     }
 
-    /// Gives the connection to the worker that has fewest.
+    /// Gives the connection to the worker that has fewest, and least to do.
     fn place(&self, stream: Stream, peer: PeerAddress, listener: Arc<str>) {
         let doors = &self.shared.doors;
         let now = doors.connections_now.fetch_add(1, Relaxed) + 1;
@@ -156,17 +158,16 @@ impl Acceptor {
         doors.connections_total.fetch_add(1, Relaxed);
         let fewest = self
             .shared
-            .workers
+            .small_workers()
             .iter()
-            .min_by_key(|worker| worker.connections.load(Relaxed));
+            .min_by_key(|worker| (worker.connections.load(Relaxed), worker.load.load(Relaxed)));
         if let Some(worker) = fewest {
             worker.connections.fetch_add(1, Relaxed);
-            lock(&worker.inbox).push(Newcomer {
+            worker.mail.send(Arrival::Newcomer(Newcomer {
                 stream,
                 peer,
                 listener,
-            });
-            worker.waker.wake();
+            }));
         }
     }
 

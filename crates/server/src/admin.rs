@@ -60,6 +60,7 @@ impl Worker {
             Admin::DebugTime(words) if self.kit.shared.config.debug_time => {
                 self.debug_time(slot, words);
             }
+            Admin::Policy(words) => self.policy(slot, words),
             Admin::Extstore(_) | Admin::Misbehave | Admin::DebugTime(_) | Admin::RefreshCerts => {
                 self.refuse(slot, Refusal::Error)
             }
@@ -151,6 +152,26 @@ impl Worker {
             | (Some(b"temp_ttl"), Some(_)) => self.ok(slot, noreply),
             _ => self.refuse(slot, Refusal::Error),
         }
+    }
+
+    /// `policy` shows what is in force, `policy <name>` puts another one in force.
+    fn policy(&mut self, slot: usize, mut words: Words<'_>) {
+        let shared = &self.kit.shared;
+        let text: &[u8] = match (words.next(), words.next()) {
+            (None, _) => &format!("POLICY {}\r\n", shared.regimes.current().name).into_bytes(),
+            (Some(_), _) if !shared.config.policy_change_allowed => {
+                b"CLIENT_ERROR policy change not allowed\r\n"
+            }
+            (Some(name), None) => match std::str::from_utf8(name).map(str::parse) {
+                Ok(Ok(name)) => {
+                    shared.regimes.set_policy(name, shared.up_seconds());
+                    b"OK\r\n"
+                }
+                _ => b"CLIENT_ERROR no such policy\r\n",
+            },
+            _ => Refusal::Error.reply(),
+        };
+        self.replies.write(slot, |sink| sink.push(text));
     }
 
     /// From now on the connection is sent a line for every event of the kinds named.

@@ -1,4 +1,5 @@
-//! The admin port: `/metrics` for scrapers and `/healthz` for whoever restarts servers.
+//! The admin port: `/metrics` for scrapers, `/healthz` for whoever restarts servers, and `/policy`
+//! to see and change what workers decide by.
 //!
 //! It has a thread of its own, so that a slow scraper delays no request, and hyper on a
 //! single-threaded tokio below it, so that HTTP is not home-made. Nothing here runs unless the port
@@ -17,7 +18,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, runtime, task::LocalSet, time::timeout};
 
-use crate::{metrics, shared::Shared, sync::Relaxed};
+use crate::{metrics, policy::PolicyName, shared::Shared, sync::Relaxed};
 
 /// The longest that one connection may stay.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(30);
@@ -73,14 +74,23 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
 
 fn answer(request: &Request<Incoming>, shared: &Shared) -> Response<Full<Bytes>> {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    let (status, kind, body) = match request.uri().path() {
+    let path = request.uri().path();
+    let (status, kind, body) = match path {
+        "/policy" if reads => (
+            StatusCode::OK,
+            PLAIN,
+            format!("{}\n", shared.regimes.current().name),
+        ),
+        _ if *request.method() == Method::PUT && path.starts_with("/policy/") => {
+            set_policy(path.trim_start_matches("/policy/"), shared)
+        }
         _ if !reads => (StatusCode::METHOD_NOT_ALLOWED, PLAIN, String::new()),
         "/metrics" => (StatusCode::OK, METRICS, metrics::page(shared)),
         "/healthz" => (StatusCode::OK, PLAIN, "ok\n".to_owned()),
         _ => (
             StatusCode::NOT_FOUND,
             PLAIN,
-            "/metrics or /healthz\n".to_owned(),
+            "/metrics, /healthz or /policy\n".to_owned(),
         ),
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
@@ -88,6 +98,21 @@ fn answer(request: &Request<Incoming>, shared: &Shared) -> Response<Full<Bytes>>
     let kind = hyper::header::HeaderValue::from_static(kind);
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
+}
+
+/// `PUT /policy/NAME`.
+fn set_policy(name: &str, shared: &Shared) -> (StatusCode, &'static str, String) {
+    if !shared.config.policy_change_allowed {
+        let text = "policy change not allowed\n".to_owned();
+        return (StatusCode::FORBIDDEN, PLAIN, text);
+    }
+    match name.parse::<PolicyName>() {
+        Ok(name) => {
+            shared.regimes.set_policy(name, shared.up_seconds());
+            (StatusCode::OK, PLAIN, format!("{name}\n"))
+        }
+        Err(error) => (StatusCode::BAD_REQUEST, PLAIN, format!("{error}\n")),
+    }
 }
 
 const PLAIN: &str = "text/plain; charset=utf-8";

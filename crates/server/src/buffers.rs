@@ -6,7 +6,8 @@
 //! connection. All of them count against the one memory limit: the pool reports what it takes from
 //! the allocator and gives back.
 //!
-//! Invariant: `bytes_taken` is the sum of the lengths of all buffers of this pool, in use or kept.
+//! Invariant: `bytes_taken` is the sum of the lengths of all buffers of this pool, in use or kept;
+//! a buffer of a connection that moves to another worker changes pools with it.
 
 use std::sync::Arc;
 
@@ -95,6 +96,19 @@ impl BufferPool {
     /// How many buffers are in use.
     pub(crate) fn buffers_out(&self) -> usize {
         self.buffers_out
+    }
+
+    /// Lets buffers go with the connection that holds them to another worker's pool, which
+    /// [imports](Self::import) them.
+    pub(crate) fn export(&mut self, (count, bytes): (usize, usize)) {
+        self.buffers_out -= count;
+        self.bytes_taken -= bytes;
+    }
+
+    /// Takes over buffers that another worker's pool let go.
+    pub(crate) fn import(&mut self, (count, bytes): (usize, usize)) {
+        self.buffers_out += count;
+        self.bytes_taken += bytes;
     }
 
     fn take(&mut self, length: usize) -> Box<[u8]> {

@@ -12,7 +12,7 @@ use curtail_store::Hint;
 use curtail_types::KeyHash;
 
 use crate::{
-    batch::{Batch, Entry, Origin, Work},
+    batch::{Batch, Entry, Origin, REQUESTS_MAX, Work},
     connection::Connection,
     counts::Count,
     kit::{INLINE_VALUE_BYTES_MAX, Kit},
@@ -25,6 +25,10 @@ const RECEIVE_BYTES_MAX: usize = 16 << 10;
 
 /// Bytes of a large value received from one connection in one turn: half a turn's time or less.
 const BODY_BYTES_MAX: usize = 256 << 10;
+
+/// Requests of one connection in a turn at least, however many are ready: one that sends many at
+/// once takes no more of a turn than its share, and the others need not wait for it.
+const SHARE_MIN: usize = 32;
 
 /// What a turn can receive in all.
 pub(crate) const AREA_BYTES: usize = 256 << 10;
@@ -65,7 +69,11 @@ impl Worker {
     /// Fills `batch` from the connections that are ready, in their order, until it or `area` is
     /// full; the others stay in line.
     pub(crate) fn collect<'a>(&mut self, mut area: &'a mut [u8], batch: &mut Batch<'a>) {
-        for _ in 0..self.slots.ready_count() {
+        let ready = self.slots.ready_count();
+        let most = self.kit.shared.config.requests_per_turn_max;
+        self.kit.share = most.min((REQUESTS_MAX / ready.max(1)).max(SHARE_MIN));
+        self.kit.large_here = None;
+        for _ in 0..ready {
             if batch.room() == 0 || area.len() < NEEDED_BYTES {
                 return;
             }
@@ -90,7 +98,11 @@ fn collect_one<'a>(
     batch: &mut Batch<'a>,
     kit: &mut Kit,
 ) -> Turn {
+    if connection.departs.is_some() || connection.unsent.is_awaiting() {
+        return Turn::Done;
+    }
     if !connection.unsent.is_empty() {
+        kit.note_large_here(slot, connection.unsent.value_bytes_max());
         let (bytes, progress) = connection
             .unsent
             .send(&mut kit.pool, &mut connection.stream);
@@ -114,7 +126,14 @@ fn collect_one<'a>(
             Turn::Close
         };
     }
-    if connection.body.is_some() && !receive_body(connection, kit) {
+    // A large worker does nothing for a connection but what it came for.
+    if let Some(visit) = &mut connection.visit
+        && connection.body.is_none()
+        && !std::mem::take(&mut visit.decodes)
+    {
+        return Turn::Done;
+    }
+    if connection.body.is_some() && !receive_body(connection, slot, kit) {
         return if connection.closing {
             Turn::Close
         } else {
@@ -124,19 +143,25 @@ fn collect_one<'a>(
     let Some(input) = receive(connection, area, kit) else {
         return Turn::Close;
     };
+    let receives = connection.body.is_some();
     let input = end_body(connection, slot, input, batch);
-    decode(connection, slot, input, batch, kit);
+    match receives && connection.visit.is_some() {
+        true => connection.hold(&mut kit.pool, input, true),
+        false => decode(connection, slot, input, batch, kit),
+    }
     Turn::Done
 }
 
 /// Receives into a large value; true when it is complete and something else may follow.
-fn receive_body(connection: &mut Connection, kit: &mut Kit) -> bool {
+fn receive_body(connection: &mut Connection, slot: usize, kit: &mut Kit) -> bool {
     let Some(body) = &mut connection.body else {
         return true;
     };
     if body.reservation.is_full() {
         return true;
     }
+    let value_bytes = body.value_bytes();
+    kit.note_large_here(slot, value_bytes);
     let spare = body.reservation.spare();
     let room = spare.len().min(BODY_BYTES_MAX);
     let spare = spare.get_mut(..room).unwrap_or_default();
@@ -225,7 +250,10 @@ fn decode<'a>(
     batch: &mut Batch<'a>,
     kit: &mut Kit,
 ) {
-    let share = kit.shared.config.requests_per_turn_max;
+    let share = match connection.visit {
+        None => kit.share,
+        Some(_) => 1,
+    };
     let share = share.clamp(1, batch.room().max(1));
     let mut decoded = 0;
     while decoded < share && !input.is_empty() {

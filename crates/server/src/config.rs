@@ -5,6 +5,8 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
+use crate::policy::PolicyName;
+
 /// What a server is started with.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -26,6 +28,17 @@ pub struct Config {
     pub huge_pages: bool,
     /// Worker threads: `-t`.
     pub workers: usize,
+    /// Which worker may run a request, and whether large ones are served apart: `--policy`.
+    pub policy: PolicyName,
+    /// Whether clients may change the policy.
+    pub policy_change_allowed: bool,
+    /// From how many bytes on a value is large under `size-aware-static`: `-o size_threshold`.
+    pub threshold: Option<u32>,
+    /// The percentile of requests that are small when the threshold is learned, in thousandths of a
+    /// per cent: `-o size_percentile`.
+    pub percentile_milli: u32,
+    /// How often the threshold is learned anew, in milliseconds: `-o size_epoch`.
+    pub epoch_ms: u32,
     /// Whether each worker keeps to one processor, when there are enough of them.
     pub pin: bool,
     /// Open connections at most: `-c`.
@@ -123,6 +136,15 @@ pub struct Echoed {
 impl Config {
     /// memcached's default port.
     pub const PORT: u16 = 11211;
+
+    /// No smaller value is large unless told: handing a connection on costs about as much as
+    /// sending this many bytes.
+    pub const THRESHOLD_MIN: u32 = 32 << 10;
+
+    /// From where on values are large before anything was learned.
+    pub(crate) fn threshold_first(&self) -> u32 {
+        self.threshold.unwrap_or(Self::THRESHOLD_MIN)
+    }
 }
 
 impl Default for Config {
@@ -138,6 +160,11 @@ impl Default for Config {
             cas: true,
             huge_pages: true,
             workers: curtail_runtime::cpus_usable(),
+            policy: PolicyName::default(),
+            policy_change_allowed: true,
+            threshold: None,
+            percentile_milli: 99_000,
+            epoch_ms: 1000,
             pin: true,
             connections_max: 1024,
             refuse_connections_fast: true,

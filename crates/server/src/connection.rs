@@ -10,20 +10,23 @@
 //!                           +------------> unsent replies: nothing is read until they are gone
 //! ```
 //!
-//! Invariants: a connection belongs to one worker. While `unsent` is not empty, nothing is received
+//! Invariants: a connection belongs to one worker at a time; a large worker that has it gives it
+//! back when the large request is done. While `unsent` is not empty, nothing is received
 //! or carried out for it. An idle connection holds no buffer.
 
 use std::sync::Arc;
 
-use curtail_codec::memcached::{BodyEnd, Decoder, Form, Meta, Request, Returns, WireKey};
+use curtail_codec::memcached::{BodyEnd, Decoder, Form, Request, WireKey};
 use curtail_runtime::Stream;
 use curtail_store::Reservation;
-use curtail_types::{Key, Set};
+use curtail_types::Set;
 
 use crate::{
     buffers::{Buffer, BufferPool},
     errand::Errand,
+    form::{KeptForm, restore_key},
     notice::CloseReason,
+    regime::Regime,
     registry::{ConnectionState, Visible},
     unsent::Unsent,
 };
@@ -57,8 +60,34 @@ pub(crate) struct Connection {
     pub(crate) put_off: bool,
     /// It waits for its turn.
     pub(crate) queued: bool,
+    /// Which connection of its worker this is: slots are used again, serials are not.
+    pub(crate) serial: u64,
+    /// The large worker that it is to be handed to at the end of the turn.
+    pub(crate) departs: Option<Departure>,
+    /// Where it belongs while a large worker has it.
+    pub(crate) visit: Option<Visit>,
     /// What `stats conns` shows.
     pub(crate) visible: Arc<Visible>,
+}
+
+/// A connection is to be handed to a large worker.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Departure {
+    /// Which of the large workers.
+    pub(crate) number: u16,
+    /// There is a large write to be decoded there; else there are replies to be sent.
+    pub(crate) receives: bool,
+}
+
+/// A connection that a large worker has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Visit {
+    /// The worker it belongs to.
+    pub(crate) home: usize,
+    /// Its slot there.
+    pub(crate) slot: usize,
+    /// The large write that it came with is still to be decoded.
+    pub(crate) decodes: bool,
 }
 
 /// A large value that is received straight into the store.
@@ -80,23 +109,16 @@ struct Header {
     base64: bool,
     set: Set,
     value_bytes: u32,
-    spelling: Spelling,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Spelling {
-    Line {
-        noreply: bool,
-    },
-    Meta {
-        returns: Returns,
-        value: bool,
-        quiet: bool,
-    },
+    form: KeptForm,
 }
 
 impl Connection {
-    pub(crate) fn new(stream: Stream, authenticate: bool, visible: Arc<Visible>) -> Self {
+    pub(crate) fn new(
+        stream: Stream,
+        authenticate: bool,
+        visible: Arc<Visible>,
+        serial: u64,
+    ) -> Self {
         Self {
             stream,
             decoder: Decoder::new(authenticate),
@@ -112,6 +134,9 @@ impl Connection {
             close_reason: CloseReason::default(),
             put_off: false,
             queued: false,
+            serial,
+            departs: None,
+            visit: None,
             visible,
         }
     }
@@ -126,7 +151,7 @@ impl Connection {
                     Some(errand) => errand.wants_turn(self.readable),
                 }
         } else {
-            self.writable
+            self.writable && !self.unsent.is_awaiting()
         }
     }
 
@@ -142,6 +167,36 @@ impl Connection {
     pub(crate) fn held_bytes(&self) -> usize {
         let held = self.held.as_ref().map_or(0, Buffer::capacity);
         held + self.unsent.held_bytes()
+    }
+
+    /// Has it handed to the large worker of a value of so many bytes, at the end of the turn.
+    pub(crate) fn departs_with(&mut self, regime: &Regime, value_bytes: usize) {
+        let bytes = u32::try_from(value_bytes).unwrap_or(u32::MAX);
+        // Any number that differs from connection to connection divides a size that two share.
+        let hash = self.serial.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        if let Some(number) = regime.large_number(bytes, hash) {
+            self.departs.get_or_insert(Departure {
+                number,
+                receives: false,
+            });
+        }
+    }
+
+    /// The large worker that it is to be handed to now: not while others still owe it answers, nor
+    /// when it is gone meanwhile.
+    pub(crate) fn departure(&self) -> Option<Departure> {
+        let ready = !self.unsent.is_awaiting() && self.errand.is_none();
+        self.departs.filter(|_| ready)
+    }
+
+    /// How many buffers it holds, and their bytes, whatever they are for.
+    pub(crate) fn buffers(&self) -> (usize, usize) {
+        let of_body = self.body.as_ref().map(|body| &body.header.bytes);
+        let own = self.held.iter().chain(of_body);
+        let (count, bytes) = self.unsent.buffers();
+        own.fold((count, bytes), |(count, bytes), buffer| {
+            (count + 1, bytes + buffer.capacity())
+        })
     }
 
     /// Shows in `stats conns` what it waits for.
@@ -186,18 +241,7 @@ impl Body {
         else {
             return None;
         };
-        let (opaque, spelling): (&[u8], _) = match form {
-            Form::Meta(meta) => (
-                meta.opaque,
-                Spelling::Meta {
-                    returns: meta.returns,
-                    value: meta.value,
-                    quiet: meta.quiet,
-                },
-            ),
-            Form::Line { noreply } => (b"", Spelling::Line { noreply: *noreply }),
-            Form::Value { .. } | Form::Debug => (b"", Spelling::Line { noreply: false }),
-        };
+        let (form, opaque) = KeptForm::of(form);
         let mut bytes = pool.hold(key.text());
         pool.append(&mut bytes, opaque);
         Some(Box::new(Self {
@@ -209,9 +253,14 @@ impl Body {
                 base64: key.is_base64(),
                 set: *set,
                 value_bytes: *value_bytes,
-                spelling,
+                form,
             },
         }))
+    }
+
+    /// Bytes of the value.
+    pub(crate) fn value_bytes(&self) -> usize {
+        self.header.value_bytes as usize
     }
 
     /// What is written, and how many bytes.
@@ -243,25 +292,7 @@ impl Body {
 impl Header {
     fn restore(&self) -> Option<(WireKey<'_>, Form<'_>)> {
         let (text, opaque) = self.bytes.content().split_at_checked(self.key_bytes)?;
-        let text = Key::new(text).ok()?;
-        let key = if self.base64 {
-            WireKey::plain(text).as_base64()?
-        } else {
-            WireKey::plain(text)
-        };
-        let form = match self.spelling {
-            Spelling::Line { noreply } => Form::Line { noreply },
-            Spelling::Meta {
-                returns,
-                value,
-                quiet,
-            } => Form::Meta(Meta {
-                returns,
-                opaque,
-                value,
-                quiet,
-            }),
-        };
+        let (key, form) = (restore_key(text, self.base64)?, self.form.restore(opaque));
         Some((key, form))
     }
 }

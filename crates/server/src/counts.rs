@@ -45,6 +45,16 @@ pub(crate) enum Count {
     MaintainedItems,
     SpinsFound,
     SpinsInVain,
+    Delegations,
+    DelegationsRefused,
+    ParcelsSent,
+    ParcelsTakenBack,
+    LateReleases,
+    HandOffs,
+    HandOffsRelieved,
+    LargeRefused,
+    SmallBehindLarge,
+    Compacted,
     Length,
 }
 

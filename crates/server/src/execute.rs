@@ -1,7 +1,7 @@
 //! Execute: carry out one request and write its reply into the turn's memory.
 
 use curtail_codec::memcached::{
-    BodyEnd, BodyEndState, Form, Request, WireKey,
+    BodyEnd, BodyEndState, Form, Request, Sink, WireKey,
     encode::{self, REPLY_BYTES_MAX, Refusal},
 };
 use curtail_store::{COPY_BYTES_MAX, Hint, ItemView};
@@ -12,7 +12,8 @@ use curtail_types::{
 
 use crate::{
     batch::{Entry, Work},
-    connection::Body,
+    connection::{Body, Departure},
+    control::SAMPLED_EVERY,
     counts::Count,
     kit::Kit,
     prefixes::KeyEvent,
@@ -21,21 +22,24 @@ use crate::{
 };
 
 /// Room that the reply to one request may need in the turn's memory.
-const ROOM_BYTES: usize = REPLY_BYTES_MAX + COPY_BYTES_MAX;
+pub(crate) const ROOM_BYTES: usize = REPLY_BYTES_MAX + COPY_BYTES_MAX;
 
 /// What one connection is answered in one turn before its other requests have to wait: so much (and
 /// one more reply) is the most that a client which does not read can make us hold.
-const OUTPUT_BYTES_MAX: usize = 256 << 10;
+pub(crate) const OUTPUT_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes of a value in one packet, about.
+const PACKET_BYTES: usize = 1400;
 
 /// Whose item an operation is about and how to answer it: borrowed from the batch, because copying
 /// requests about would cost more than carrying them out.
 #[derive(Clone, Copy)]
-struct Item<'b, 'a> {
-    slot: usize,
-    key: &'b WireKey<'a>,
-    hash: KeyHash,
-    form: &'b Form<'a>,
-    hint: Hint,
+pub(crate) struct Item<'b, 'a> {
+    pub(crate) slot: usize,
+    pub(crate) key: &'b WireKey<'a>,
+    pub(crate) hash: KeyHash,
+    pub(crate) form: &'b Form<'a>,
+    pub(crate) hint: Hint,
 }
 
 /// How a read ended.
@@ -47,7 +51,12 @@ enum Found {
     Leased,
     /// The value is too long to copy, and nothing more may be leased.
     Refused,
+    /// The value is large, and no large worker takes another connection.
+    Busy,
 }
+
+/// The answer to a large request when no large worker takes another one.
+const BUSY: &[u8] = b"SERVER_ERROR busy\r\n";
 
 impl Worker {
     /// Carries out one entry of the batch.
@@ -86,7 +95,7 @@ impl Worker {
                     .run_item(&mut self.replies, &item, operation, value);
             }
             Work::Request(request) => self.run_other(slot, hash, request),
-            Work::LargeSet { request, rest } => self.begin_large_set(slot, hash, request, rest),
+            Work::LargeSet { request, rest } => self.begin_large_set(entry, request, rest),
             Work::LargeSetEnd { right } => self.end_large_set(slot, *right),
             Work::Login { accepted } => self.answer_login(slot, *accepted),
             Work::Malformed { reply, close } => {
@@ -101,7 +110,8 @@ impl Worker {
     /// Leaves a request, and with it all that follow on its connection, to a later turn: this turn
     /// has answered enough there. Its input is kept as if it had not been decoded.
     #[cold]
-    fn put_off(&mut self, entry: &Entry<'_>) {
+    pub(crate) fn put_off(&mut self, entry: &Entry<'_>) {
+        self.replies.close_off(entry.slot);
         let Some(connection) = self.slots.get_mut(entry.slot) else {
             return;
         };
@@ -150,13 +160,8 @@ impl Worker {
     }
 
     /// Makes room for a large value and takes in what has come of it.
-    fn begin_large_set(
-        &mut self,
-        slot: usize,
-        hash: KeyHash,
-        request: &Request<'_>,
-        mut rest: &[u8],
-    ) {
+    fn begin_large_set(&mut self, entry: &Entry<'_>, request: &Request<'_>, mut rest: &[u8]) {
+        let (slot, hash) = (entry.slot, entry.hash);
         let Request::SetHeader {
             key,
             set,
@@ -176,7 +181,31 @@ impl Worker {
             form,
             hint: Hint::default(),
         };
-        match kit.reserve(&item, set, *value_bytes) {
+        let is_large = kit.is_large(*value_bytes as usize);
+        if is_large && !kit.large_full {
+            // Not decoded here after all: a large worker starts over with the command.
+            connection.departs = Some(Departure {
+                number: self
+                    .regime
+                    .plan
+                    .large_number(*value_bytes, hash.0)
+                    .unwrap_or(0),
+                receives: true,
+            });
+            self.put_off(entry);
+            return;
+        }
+        let reserved = match is_large {
+            false => kit.reserve(&item, set, *value_bytes),
+            true => Err(SetOutcome::OutOfMemory),
+        };
+        match reserved {
+            Err(_) if is_large => {
+                kit.counts.add(Count::LargeRefused, 1);
+                self.replies.write(slot, |sink| sink.push(BUSY));
+                let unread = u64::from(*value_bytes) + BodyEnd::BYTES as u64;
+                connection.decoder.swallow(unread);
+            }
             Err(outcome) => {
                 kit.answer_set(&mut self.replies, &item, set.compare.is_some(), outcome);
                 let unread = u64::from(*value_bytes) + BodyEnd::BYTES as u64;
@@ -238,7 +267,7 @@ impl Worker {
 
 impl Kit {
     #[inline]
-    fn run_item(
+    pub(crate) fn run_item(
         &mut self,
         replies: &mut Replies,
         item: &Item<'_, '_>,
@@ -262,6 +291,7 @@ impl Kit {
         let hide_cas = !self.shared.config.cas;
         // Beside the result: a lease is large, and few reads take one.
         let mut lease = None;
+        let mut bytes = 0;
         let found = replies.write(item.slot, |sink| {
             let view = |view: &ItemView<'_>| {
                 sink.truncate(0);
@@ -274,17 +304,18 @@ impl Kit {
                 } else {
                     encode::hit(sink, item.key, item.form, view.status())
                 };
+                bytes = view.value_bytes();
                 if !hit {
                     return Found::Whole;
                 }
-                if view.value_bytes() > COPY_BYTES_MAX {
+                if bytes > COPY_BYTES_MAX {
+                    if self.large_full && bytes >= self.large_from {
+                        return Found::Busy;
+                    }
                     lease = view.lease_value();
                     return lease.as_ref().map_or(Found::Refused, |_| Found::Leased);
                 }
-                let room = sink
-                    .spare()
-                    .get_mut(..view.value_bytes())
-                    .unwrap_or_default();
+                let room = sink.spare().get_mut(..bytes).unwrap_or_default();
                 let copied = view.copy_value(0, room);
                 sink.advance(copied);
                 encode::value_end(sink, item.form);
@@ -299,20 +330,13 @@ impl Kit {
                 get,
                 view,
             );
-            match found {
-                None => {
-                    sink.truncate(0);
-                    encode::miss(sink, item.key, item.form);
-                }
-                Some(Found::Refused) => {
-                    sink.truncate(0);
-                    encode::error(sink, Refusal::OutOfMemoryGet);
-                }
-                Some(Found::Whole | Found::Leased) => {}
-            }
+            refuse_read(sink, item, found);
             found
         });
         self.count_get(item, get, found.is_some());
+        if self.samples || bytes > COPY_BYTES_MAX {
+            self.note_size(bytes);
+        }
         match (found, lease) {
             (Some(Found::Leased), Some(lease)) => {
                 replies.lease(item.slot, lease);
@@ -322,6 +346,7 @@ impl Kit {
                 self.counts.add(Count::ReplyNoMemory, 1);
                 self.lease_refused = true;
             }
+            (Some(Found::Busy), _) => self.counts.add(Count::LargeRefused, 1),
             _ => {}
         }
     }
@@ -350,7 +375,24 @@ impl Kit {
         let outcome = self
             .store
             .set(&mut self.writer, self.now, key, item.hash, set, value);
+        if self.samples {
+            self.note_size(value.len());
+        }
         self.answer_set(replies, item, set.compare.is_some(), outcome);
+    }
+
+    /// Counts a request for the control by the size of its item: a long one always, of short ones
+    /// some that stand for the others. The cost is in packets, as Minos counts it.
+    #[cold]
+    fn note_size(&mut self, bytes: usize) {
+        let stands_for = match bytes > COPY_BYTES_MAX {
+            true => 1,
+            false => SAMPLED_EVERY,
+        };
+        let packets = 1 + (bytes / PACKET_BYTES) as u64;
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.sizes
+            .record_many(bytes, packets * stands_for, stands_for);
     }
 
     fn reserve(
@@ -363,6 +405,7 @@ impl Kit {
             self.counts.add(Count::CmdMeta, 1);
         }
         self.note_key(item, KeyEvent::Set);
+        self.note_size(value_bytes as usize);
         let key = item.key.resolve(&mut self.scratch);
         let (writer, bytes) = (&mut self.writer, value_bytes as usize);
         self.store
@@ -454,6 +497,20 @@ impl Kit {
     fn note_key_in_detail(&mut self, item: &Item<'_, '_>, event: KeyEvent) {
         let key = item.key.resolve(&mut self.scratch);
         self.shared.prefixes.count(key.bytes(), event);
+    }
+}
+
+/// Puts the answer of a read that shows no value into the place of what was written so far.
+#[inline(always)]
+fn refuse_read(sink: &mut Sink<'_>, item: &Item<'_, '_>, found: Option<Found>) {
+    if !matches!(found, Some(Found::Whole | Found::Leased)) {
+        sink.truncate(0);
+    }
+    match found {
+        None => encode::miss(sink, item.key, item.form),
+        Some(Found::Refused) => encode::error(sink, Refusal::OutOfMemoryGet),
+        Some(Found::Busy) => sink.push(BUSY),
+        Some(Found::Whole | Found::Leased) => {}
     }
 }
 

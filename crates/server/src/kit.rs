@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use curtail_codec::memcached::{KeyScratch, Limits, Request, WireKey};
+use curtail_dispatch::size_aware::SizeHistogram;
 use curtail_store::{Store, Writer};
 use curtail_types::{KeyHash, Now};
 
@@ -13,6 +14,7 @@ use crate::{
     counts::Counts,
     notice::Notice,
     shared::Shared,
+    stages::Stages,
 };
 
 /// What a worker works with.
@@ -34,6 +36,21 @@ pub(crate) struct Kit {
     pub(crate) dump_buckets: usize,
     /// A large value could not be leased in this turn: slow readers hold too much.
     pub(crate) lease_refused: bool,
+    /// Values of so many bytes and more are for a large worker.
+    pub(crate) large_from: usize,
+    /// No large worker takes another connection in this turn.
+    pub(crate) large_full: bool,
+    /// The same, however it is served: for counting what waits for it here.
+    pub(crate) large_counts_from: usize,
+    /// The connection for which something large was done in this turn where small requests wait.
+    pub(crate) large_here: Option<usize>,
+    /// Requests of one connection in this turn.
+    pub(crate) share: usize,
+    /// What was asked for since the control took it.
+    pub(crate) sizes: Box<SizeHistogram>,
+    /// Whether small requests are looked at in this turn.
+    pub(crate) samples: bool,
+    pub(crate) stages: Stages,
 }
 
 /// The longest value that is received together with its command; a longer one goes straight into
@@ -48,6 +65,14 @@ impl Kit {
         let hash = self.store.hash(key.resolve(&mut self.scratch).bytes());
         self.store.prefetch(hash);
         hash
+    }
+
+    /// Notes that a part of a value of `bytes` is moved for the connection in `slot`.
+    #[inline]
+    pub(crate) fn note_large_here(&mut self, slot: usize, bytes: usize) {
+        if bytes >= self.large_counts_from {
+            self.large_here = Some(slot);
+        }
     }
 
     /// Asks the memory for the item that a request is about, and notes where that is.

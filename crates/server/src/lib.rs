@@ -1,12 +1,13 @@
 //! The server: threads, connections, and the way of a request through them.
 //!
 //! Start reading at [`pipeline`]: it is the turn of a worker on one screen. The other files are its
-//! stages (`collect`, `execute`, `reply`), what they work with (`batch`, `replies`, `connection`,
-//! `kit`), the thread roles (`worker`, `acceptor`, `server`), and the administration commands
-//! (`admin`, `stats`).
+//! stages (`collect`, `delegate`, `execute`, `reply`), what they work with (`batch`, `replies`,
+//! `connection`, `parcel`, `kit`), the thread roles (`worker`, `large`, `control`, `acceptor`,
+//! `server`), and the administration commands (`admin`, `stats`).
 //!
 //! Absent on purpose: decisions of a protocol (they are in `codec`), decisions about items (they
-//! are in `store`), and anything shared between workers on the path of a request but the store.
+//! are in `store`), and anything shared between workers on the path of a request but the store and,
+//! for a write, the word that says who writes its partition.
 #![forbid(unsafe_code)]
 
 mod acceptor;
@@ -17,18 +18,26 @@ mod buffers;
 mod collect;
 mod config;
 mod connection;
+mod control;
 mod counts;
 mod crawler;
+mod delegate;
 mod dump;
 mod errand;
 mod execute;
+mod form;
 mod kit;
+mod large;
 mod logins;
+mod mailbox;
 mod metrics;
 mod notice;
 mod pages;
+mod parcel;
 mod pipeline;
+mod policy;
 mod prefixes;
+mod regime;
 mod registry;
 mod replies;
 mod reply;
@@ -37,6 +46,7 @@ mod shared;
 mod slots;
 mod spelling;
 mod spin;
+mod stages;
 mod stats;
 mod sync;
 mod turns;
@@ -46,4 +56,5 @@ mod worker;
 
 pub use config::{Config, Echoed, Listen, UnixSocket};
 pub use logins::LoginsError;
+pub use policy::{PolicyName, Sizes, UnknownPolicy};
 pub use server::{Restored, Server, StartError, Stopped};

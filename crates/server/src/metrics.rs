@@ -5,7 +5,14 @@
 
 use std::fmt::{Display, Write};
 
-use crate::{counts::Count, shared::Shared, stats::VERSION, sync::Relaxed, turns::BOUNDS_US};
+use crate::{
+    counts::Count,
+    shared::Shared,
+    stages::bound_of,
+    stats::{POLICY_COUNTS, VERSION},
+    sync::Relaxed,
+    turns::BOUNDS_US,
+};
 
 /// The whole page.
 pub(crate) fn page(shared: &Shared) -> String {
@@ -21,6 +28,8 @@ pub(crate) fn page(shared: &Shared) -> String {
     memory(&mut page, shared);
     process(&mut page, shared);
     turns(&mut page, shared);
+    policies(&mut page, shared);
+    stages(&mut page, shared);
     page.0
 }
 
@@ -201,6 +210,71 @@ fn process(page: &mut Page, shared: &Shared) {
     }
     let up = shared.clock.now().instant.ns / 1_000_000_000;
     page.gauge("curtail_uptime_seconds", "Since the start.", &[("", up)]);
+}
+
+/// The policy, the plan of sizes, and what they did.
+fn policies(page: &mut Page, shared: &Shared) {
+    let regime = shared.regimes.current();
+    let plan = &regime.plan;
+    let name = format!("name=\"{}\"", regime.name);
+    page.gauge("curtail_policy", "The policy in force.", &[(&name, 1)]);
+    page.gauge(
+        "curtail_size_threshold_bytes",
+        "From here on values are large.",
+        &[("", u64::from(plan.threshold))],
+    );
+    let cores = [
+        ("role=\"small\"", u64::from(plan.small)),
+        ("role=\"large\"", u64::from(plan.cores - plan.small)),
+    ];
+    page.gauge("curtail_plan_cores", "Cores by role in the plan.", &cores);
+    page.counter(
+        "curtail_regimes_total",
+        "Policies and plans put in force.",
+        &[("", regime.generation)],
+    );
+    let counts = shared.counts_total();
+    for (name, count) in POLICY_COUNTS {
+        let name = format!("curtail_{name}_total");
+        page.counter(&name, "What policies did.", &[("", counts.get(count))]);
+    }
+    page.head(
+        "curtail_large_connections",
+        "gauge",
+        "Connections with large workers.",
+    );
+    for (index, worker) in shared.large_workers().iter().enumerate() {
+        let labels = format!("worker=\"{index}\"");
+        let visitors = worker.visitors.load(Relaxed);
+        page.row("curtail_large_connections", &labels, visitors);
+    }
+    page.head("curtail_mailbox", "gauge", "What waits for a worker.");
+    for (index, worker) in shared.workers.iter().enumerate() {
+        let labels = format!("worker=\"{index}\"");
+        page.row("curtail_mailbox", &labels, worker.mail.depth());
+    }
+}
+
+/// How much stood before requests; see `stages`.
+fn stages(page: &mut Page, shared: &Shared) {
+    for (name, stage) in shared.stages_total().all() {
+        let name = format!("curtail_stage_{name}");
+        page.head(&name, "histogram", "Work ahead, or time, by stage.");
+        let bucket = format!("{name}_bucket");
+        let (mut below, mut sum) = (0, 0);
+        for (class, number) in stage.classes().iter().enumerate() {
+            below += number;
+            // Counted by its lower bound: a sum that is right within a factor of two.
+            sum += number * if class == 0 { 0 } else { 1 << (class - 1) };
+            let labels = match bound_of(class) {
+                Some(bound) => format!("le=\"{}\"", bound - 1),
+                None => "le=\"+Inf\"".to_owned(),
+            };
+            page.row(&bucket, &labels, below);
+        }
+        page.row(&format!("{name}_sum"), "", sum);
+        page.row(&format!("{name}_count"), "", below);
+    }
 }
 
 /// The processor time of measured turns; see `turns`.

@@ -249,7 +249,7 @@ impl Worker {
         if !notice.journal.is_empty() {
             let wake = |worker: usize| {
                 if let Some(face) = shared.workers.get(worker) {
-                    face.waker.wake();
+                    face.mail.wake();
                 }
             };
             watchers.publish(&mut notice.journal, wake);

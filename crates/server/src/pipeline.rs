@@ -1,10 +1,12 @@
 //! The one direction in which data flows; start reading here.
 //!
 //! ```text
-//!  wire -> collect ---> decide ---> execute ---> reply -> wire
-//!          receive,     where a     prefetch,    one send
-//!          decode,      request     then run     per
-//!          prefetch     runs        in order     connection
+//!  wire -> collect ---> decide ------> execute ---> reply --------> wire
+//!          receive,     where a        prefetch,    one send
+//!          decode,      request runs   then run     per connection
+//!          prefetch       |    ^       in order       |       ^
+//!                         v    |                      v       |
+//!                        other workers (parcels)     large workers
 //! ```
 //!
 //! A worker is one thread with one event loop, and this is its turn. Working on a batch instead of
@@ -12,19 +14,10 @@
 //! first one waits for it (buckets while decoding, items in a pass of their own), and the kernel is
 //! entered once to receive and once to send per connection, however many requests that was.
 //!
-//! Nothing on this path allocates, waits, or reads a clock.
+//! Speed alone depends on where a request runs: the store is right under any assignment. Nothing on
+//! this path allocates, waits, or reads a clock.
 
-use crate::{
-    batch::{Batch, Entry},
-    worker::Worker,
-};
-
-/// Where a request runs.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Placement {
-    /// On the worker where it arrived.
-    Here,
-}
+use crate::{batch::Batch, counts::Count, delegate::Decision, stages::Stages, worker::Worker};
 
 /// How many requests ahead the rest of longer items is asked for: far enough to hide a miss, near
 /// enough to stay in the first-level cache.
@@ -35,9 +28,13 @@ impl Worker {
     /// receive into; the batch borrows from it.
     pub(crate) fn turn(&mut self, area: &mut [u8]) {
         let mut batch = std::mem::take(&mut self.batch).recycle();
+        let mut lap = self.lap(None, |_, _| ());
         self.collect(area, &mut batch);
+        lap = self.lap(lap, |stages, us| stages.collect_us.record(us));
         self.execute(&mut batch);
+        lap = self.lap(lap, |stages, us| stages.execute_us.record(us));
         self.reply();
+        self.lap(lap, |stages, us| stages.reply_us.record(us));
         self.finish_turn();
         self.batch = batch.recycle();
     }
@@ -54,16 +51,47 @@ impl Worker {
             if self.kit.notice.on {
                 self.notice(entry);
             }
-            match decide(entry) {
-                Placement::Here => self.carry_out(entry),
+            match self.decide(entry) {
+                Decision::Here => self.carry_out(entry),
+                Decision::Held(ticket) => {
+                    self.carry_out(entry);
+                    self.kit.release(ticket);
+                }
+                Decision::At(owner, ticket) => self.delegate(entry, owner, ticket),
+                Decision::Later => self.put_off(entry),
             }
         }
+        self.send_parcels();
+        let requests = batch.entries().len() as u64;
+        self.kit.stages.queue.record_line(requests);
+        if let Some(slot) = self.kit.large_here {
+            self.count_behind(batch, slot);
+        }
+    }
+
+    /// Counts the requests of this turn that waited for something large of connection `slot`.
+    #[cold]
+    fn count_behind(&mut self, batch: &Batch<'_>, slot: usize) {
+        let entries = batch.entries().iter();
+        let behind = entries.filter(|entry| entry.slot != slot).count();
+        self.kit.counts.add(Count::SmallBehindLarge, behind as u64);
+    }
+
+    /// In a turn that is measured: takes the time since `before`, and the time now.
+    fn lap(&mut self, before: Option<u64>, note: impl FnOnce(&mut Stages, u64)) -> Option<u64> {
+        if !self.turns.is_multiple_of(MEASURED_EVERY) {
+            return None;
+        }
+        let now_ns = self.kit.shared.clock.now().instant.ns;
+        if let Some(before_ns) = before {
+            note(
+                &mut self.kit.stages,
+                now_ns.saturating_sub(before_ns) / 1000,
+            );
+        }
+        Some(now_ns)
     }
 }
 
-/// Decides where a request runs. Speed alone depends on it: the store is right under any
-/// assignment. Today every request runs where it arrived; the policies that balance writes and keep
-/// large requests away from small ones take this function's place.
-fn decide(_entry: &Entry<'_>) -> Placement {
-    Placement::Here
-}
+/// The stages of one turn in so many are timed.
+const MEASURED_EVERY: u64 = 64;

@@ -46,6 +46,8 @@ pub(crate) enum Content {
     },
     /// In the store.
     Lease(ValueLease),
+    /// Another worker will answer; everything behind waits for it.
+    Awaited(u16),
     /// In memory of their own: the long reports of administration commands.
     Owned(Box<[u8]>),
 }
@@ -53,15 +55,23 @@ pub(crate) enum Content {
 /// Bytes of small replies that a turn can gather; executing pauses to send when they are used up.
 const AREA_BYTES: usize = 256 << 10;
 
+/// What an answer of another worker counts for before it is known.
+const AWAITED_BYTES: usize = 64;
+
 /// Pieces to expect in a turn; more are possible and grow the list once.
 const PIECES_EXPECTED: usize = 1024;
 
 impl Replies {
     pub(crate) fn new() -> Self {
+        Self::with_room(AREA_BYTES, PIECES_EXPECTED)
+    }
+
+    /// The same for less.
+    pub(crate) fn with_room(bytes: usize, pieces: usize) -> Self {
         Self {
-            area: vec![0; AREA_BYTES].into_boxed_slice(),
+            area: vec![0; bytes].into_boxed_slice(),
             used: 0,
-            pieces: Vec::with_capacity(PIECES_EXPECTED),
+            pieces: Vec::with_capacity(pieces),
             current: (usize::MAX, 0),
         }
     }
@@ -94,6 +104,27 @@ impl Replies {
         self.count(slot, lease.value_bytes());
         let content = Content::Lease(lease);
         self.pieces.push(Piece { slot, content });
+    }
+
+    /// Leaves a place for what worker `by` will answer.
+    pub(crate) fn await_from(&mut self, slot: usize, by: u16) {
+        self.count(slot, AWAITED_BYTES);
+        let content = Content::Awaited(by);
+        self.pieces.push(Piece { slot, content });
+    }
+
+    /// Has nothing more answered to the connection in `slot` in this turn: its requests are put
+    /// off from here on.
+    pub(crate) fn close_off(&mut self, slot: usize) {
+        self.current = (slot, usize::MAX / 2);
+    }
+
+    /// Doubles the room for small replies.
+    #[cold]
+    pub(crate) fn grow(&mut self) {
+        let mut area = std::mem::take(&mut self.area).into_vec();
+        area.resize(2 * area.len(), 0);
+        self.area = area.into_boxed_slice();
     }
 
     /// Adds bytes in memory of their own.
@@ -172,7 +203,7 @@ mod tests {
             .map(|piece| match &piece.content {
                 Content::Area { start, end } => (piece.slot, end - start),
                 Content::Owned(bytes) => (piece.slot, bytes.len()),
-                Content::Lease(_) => (piece.slot, 0),
+                Content::Lease(_) | Content::Awaited(_) => (piece.slot, 0),
             })
             .collect();
         assert_eq!(shape, [(4, 7), (9, 5), (9, 4), (9, 4)]);

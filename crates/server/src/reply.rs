@@ -3,6 +3,7 @@
 use crate::{
     connection::Connection,
     counts::Count,
+    kit::Kit,
     replies::{Content, Piece},
     sync::Relaxed,
     unsent::{Progress, send_pieces},
@@ -16,6 +17,7 @@ impl Worker {
         // Whoever sees a reply must find it counted.
         self.publish_counts();
         let (area, pieces) = self.replies.take();
+        let mut sent = Sent::default();
         for run in pieces.chunk_by_mut(|a, b| a.slot == b.slot) {
             let Some(slot) = run.first().map(|piece| piece.slot) else {
                 continue;
@@ -23,12 +25,16 @@ impl Worker {
             let Some(connection) = self.slots.get_mut(slot) else {
                 continue;
             };
+            let (value_bytes, awaits) = survey(run);
+            if value_bytes >= self.kit.large_from {
+                connection.departs_with(&self.regime, value_bytes);
+            }
+            let goes = connection.departs.is_none() && !awaits;
             let mut taken = 0;
-            if connection.unsent.is_empty() && connection.writable {
+            if goes && connection.unsent.is_empty() && connection.writable {
                 let progress;
                 (taken, progress) = send_pieces(&mut connection.stream, area, run);
-                self.kit.counts.add(Count::Sends, 1);
-                self.kit.counts.add(Count::BytesWritten, taken as u64);
+                sent.note(&mut self.kit, taken, value_bytes);
                 match progress {
                     Progress::All => continue,
                     Progress::More => {}
@@ -63,6 +69,15 @@ impl Worker {
             }
             connection.put_off = false;
             connection.show_waiting();
+            if Self::is_done(connection) {
+                self.give_back(slot);
+                continue;
+            }
+            if let Some(departure) = connection.departure()
+                && self.depart(slot, departure)
+            {
+                continue;
+            }
             self.slots.queue(slot);
         }
         self.relieve();
@@ -72,9 +87,12 @@ impl Worker {
     /// large values, or from being served at all: the one that holds most has to go.
     fn relieve(&mut self) {
         if std::mem::take(&mut self.kit.lease_refused) {
-            self.close_heaviest(Count::SlowReadersClosed, |connection| {
+            let closed = self.close_heaviest(Count::SlowReadersClosed, |connection| {
                 connection.unsent.leased_bytes()
             });
+            if !closed && !self.is_large_worker() {
+                self.ask_for_relief();
+            }
         }
         let (_, bytes) = self.kit.pool.bytes();
         if bytes > self.kit.shared.buffer_bytes_max() {
@@ -83,15 +101,17 @@ impl Worker {
     }
 
     #[cold]
-    fn close_heaviest(&mut self, count: Count, weight: impl Fn(&Connection) -> usize) {
+    fn close_heaviest(&mut self, count: Count, weight: impl Fn(&Connection) -> usize) -> bool {
         let weighed = |(slot, connection)| (weight(connection), slot);
-        if let Some((1.., slot)) = self.slots.used().map(weighed).max() {
-            self.kit.counts.add(count, 1);
-            self.close(slot);
-        }
+        let Some((1.., slot)) = self.slots.used().map(weighed).max() else {
+            return false;
+        };
+        self.kit.counts.add(count, 1);
+        self.close(slot);
+        true
     }
 
-    fn publish_counts(&self) {
+    pub(crate) fn publish_counts(&self) {
         let Some(face) = self.kit.shared.workers.get(self.index) else {
             return;
         };
@@ -103,6 +123,42 @@ impl Worker {
         let unused = bytes - bytes_used;
         face.buffers.bytes_unused.store(unused as u64, Relaxed);
     }
+}
+
+/// What went out so far while the replies of a turn are sent.
+#[derive(Debug, Default)]
+struct Sent {
+    bytes: u64,
+    /// Something large was among it: whoever comes now has waited for that.
+    large: bool,
+}
+
+impl Sent {
+    fn note(&mut self, kit: &mut Kit, taken: usize, value_bytes: usize) {
+        kit.counts.add(Count::Sends, 1);
+        kit.counts.add(Count::BytesWritten, taken as u64);
+        kit.stages.reply.record(self.bytes >> 10);
+        self.bytes += taken as u64;
+        let is_large = value_bytes >= kit.large_counts_from;
+        if self.large && !is_large {
+            kit.counts.add(Count::SmallBehindLarge, 1);
+        }
+        self.large |= is_large;
+    }
+}
+
+/// The longest value in a connection's replies that is sent from where it lies, and whether they
+/// have to wait for another worker.
+fn survey(run: &[Piece]) -> (usize, bool) {
+    let (mut value_bytes, mut awaits) = (0, false);
+    for piece in run {
+        match &piece.content {
+            Content::Area { .. } | Content::Owned(_) => {}
+            Content::Lease(lease) => value_bytes = value_bytes.max(lease.value_bytes()),
+            Content::Awaited(_) => awaits = true,
+        }
+    }
+    (value_bytes, awaits)
 }
 
 /// Moves a piece out of the turn's list, which is about to be cleared.

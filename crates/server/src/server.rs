@@ -1,9 +1,9 @@
 //! Starting and stopping a server.
 //!
 //! ```text
-//!  main thread            acceptor             worker 0..n-1          (admin)
-//!  start, wait for  --->  accept, place  --->  turn after turn         /metrics
-//!  signals, stop
+//!  main thread          acceptor            worker 0..n-1  <-->  large workers     (admin)
+//!  start, wait for -->  accept, place  -->  turn after turn      large requests     /metrics
+//!  signals, stop                            control: a plan of sizes once an epoch
 //! ```
 
 use std::{
@@ -24,11 +24,14 @@ use crate::{
     acceptor::{self, Acceptor, name_of},
     admin_port,
     config::Config,
+    control::{self, ControlFace},
     counts::Counts,
     crawler::Crawler,
+    delegate,
     logins::{Logins, LoginsError},
     pages::{self, PagesThread},
     prefixes::Prefixes,
+    regime::Regimes,
     registry::Registry,
     shared::{Doors, Shared, WorkerFace},
     spin,
@@ -94,18 +97,27 @@ impl Server {
         let logins = config.auth_file.as_deref().map(Logins::read);
         let logins = logins.transpose().map_err(StartError::Logins)?;
         let (door_poller, worker_pollers) =
-            open_pollers(config.workers).map_err(StartError::System)?;
+            open_pollers(threads(&config)).map_err(StartError::System)?;
         let wake_door = door_poller.waker(acceptor::WAKER);
         let faces: io::Result<_> = worker_pollers
             .iter()
             .map(|poller| Ok(WorkerFace::new(poller.waker(worker::WAKER)?)))
             .collect();
+        store.account(delegate::WRITERS_BYTES);
+        let regimes = Regimes::new(
+            config.policy,
+            u16::try_from(config.workers).unwrap_or(u16::MAX),
+            config.threshold_first(),
+        );
         let shared = Arc::new(Shared {
             store: Arc::new(store),
             clock,
             started,
             registry: Registry::default(),
             workers: faces.map_err(StartError::System)?,
+            writers: delegate::shared_writers(),
+            regimes,
+            control: ControlFace::default(),
             doors: Doors::new(wake_door.map_err(StartError::System)?),
             pages: PagesThread::default(),
             prefixes: Prefixes::new(config.detail, config.prefix_delimiter),
@@ -155,8 +167,13 @@ impl Server {
             let writer_id = WriterId(u16::try_from(index).unwrap_or(u16::MAX));
             let writer = self.shared.store.writer(writer_id);
             let worker = Worker::new(index, Arc::clone(&self.shared), writer, poller);
-            let cpu = cpus.get(index).copied();
-            self.spawn_thread(format!("worker-{index}"), move || {
+            let is_small = index < self.shared.config.workers;
+            let cpu = cpus.get(index).copied().filter(|_| is_small);
+            let name = match index.checked_sub(self.shared.config.workers) {
+                None => format!("worker-{index}"),
+                Some(number) => format!("large-{number}"),
+            };
+            self.spawn_thread(name, move || {
                 if let Some(cpu) = cpu {
                     // Running elsewhere is only slower.
                     let _ = curtail_runtime::pin_current_thread(cpu);
@@ -164,6 +181,8 @@ impl Server {
                 worker.run();
             })?;
         }
+        let shared = Arc::clone(&self.shared);
+        self.spawn_thread("control".to_owned(), move || control::run(&shared))?;
         let mut acceptor = Acceptor::new(Arc::clone(&self.shared), door_poller, listeners);
         acceptor.watch().map_err(|error| error.0)?;
         self.spawn_thread("acceptor".to_owned(), move || acceptor.run())
@@ -228,7 +247,8 @@ impl Server {
         self.shared
             .workers
             .iter()
-            .for_each(|worker| worker.waker.wake());
+            .for_each(|worker| worker.mail.wake());
+        self.shared.control.wake();
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so itself.
             let _ = thread.join();
@@ -296,6 +316,14 @@ fn listen_admin(address: SocketAddr) -> Result<TcpListener, StartError> {
     })
 }
 
+/// Workers and large workers. There are as many of the latter as a plan can make large cores.
+fn threads(config: &Config) -> usize {
+    config.workers + config.workers.saturating_sub(1).clamp(1, LARGE_WORKERS_MAX)
+}
+
+/// Large workers at most.
+const LARGE_WORKERS_MAX: usize = 16;
+
 fn open_pollers(workers: usize) -> io::Result<(Poller, Vec<Poller>)> {
     let workers: io::Result<_> = (0..workers).map(|_| Poller::new()).collect();
     Ok((Poller::new()?, workers?))
@@ -309,7 +337,7 @@ fn open_store(config: &Config, now: Now) -> Result<(Store, Restored), StartError
         item_bytes_max: config.item_bytes_max,
         evict: config.evict,
         hash_seed: random_seed().map_err(StartError::System)?,
-        writers_max: config.workers,
+        writers_max: threads(config),
         huge_pages: config.huge_pages,
         ..StoreConfig::default()
     };

@@ -1,23 +1,28 @@
 //! What all threads of a server share: settings, the store, and counters to read.
 //!
-//! Nothing here is touched per request but the store; a worker looks at the rest once per turn or
-//! when an administration command asks.
+//! Nothing here is touched per request but the store and the writers' table; a worker looks at the
+//! rest once per turn or when an administration command asks.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use curtail_runtime::{Clock, ControlEvent, PeerAddress, Stream, Waker};
+use curtail_dispatch::{SharedWriters, size_aware::SizeHistogram};
+use curtail_runtime::{Clock, ControlEvent, Waker};
 use curtail_store::Store;
 use curtail_types::Now;
 
 use crate::{
     config::Config,
+    control::ControlFace,
     counts::{Counts, PublishedCounts},
     crawler::Crawler,
     logins::Logins,
+    mailbox::Mailbox,
     pages::PagesThread,
     prefixes::Prefixes,
+    regime::Regimes,
     registry::Registry,
-    sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Relaxed, lock},
+    stages::{PublishedStages, Stages},
+    sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
     turns::TurnTimes,
     watch::Watchers,
 };
@@ -29,7 +34,12 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) started: Now,
     pub(crate) registry: Registry,
+    /// The workers, and behind them the large workers.
     pub(crate) workers: Vec<WorkerFace>,
+    /// Who writes which partition now.
+    pub(crate) writers: SharedWriters,
+    pub(crate) regimes: Regimes,
+    pub(crate) control: ControlFace,
     pub(crate) doors: Doors,
     pub(crate) pages: PagesThread,
     pub(crate) prefixes: Prefixes,
@@ -57,8 +67,14 @@ pub(crate) struct WorkerFace {
     /// Connections it has, the ones in its inbox included.
     pub(crate) connections: AtomicUsize,
     pub(crate) buffers: BufferGauges,
-    pub(crate) inbox: Mutex<Vec<Newcomer>>,
-    pub(crate) waker: Waker,
+    pub(crate) mail: Mailbox,
+    /// Connections that a large worker has, or will find in its mailbox.
+    pub(crate) visitors: AtomicUsize,
+    /// Requests carried out in the last epoch.
+    pub(crate) load: AtomicU64,
+    /// What was asked for, until the control takes it.
+    pub(crate) measured: Mutex<Option<Box<SizeHistogram>>>,
+    pub(crate) stages: PublishedStages,
 }
 
 /// What a worker's buffers take, as of its last turn.
@@ -67,14 +83,6 @@ pub(crate) struct BufferGauges {
     pub(crate) count: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) bytes_unused: AtomicU64,
-}
-
-/// A connection on its way from the acceptor to its worker.
-#[derive(Debug)]
-pub(crate) struct Newcomer {
-    pub(crate) stream: Stream,
-    pub(crate) peer: PeerAddress,
-    pub(crate) listener: Arc<str>,
 }
 
 /// What the acceptor counts.
@@ -122,8 +130,11 @@ impl WorkerFace {
             turns: TurnTimes::new(),
             connections: AtomicUsize::new(0),
             buffers: BufferGauges::default(),
-            inbox: Mutex::default(),
-            waker,
+            mail: Mailbox::new(waker),
+            visitors: AtomicUsize::new(0),
+            load: AtomicU64::new(0),
+            measured: Mutex::default(),
+            stages: PublishedStages::default(),
         }
     }
 }
@@ -153,6 +164,30 @@ impl Shared {
         let mut total = Counts::new();
         for worker in &self.workers {
             total.add_all(&worker.counts.read());
+        }
+        total
+    }
+
+    /// The workers that have connections.
+    pub(crate) fn small_workers(&self) -> &[WorkerFace] {
+        self.workers.get(..self.config.workers).unwrap_or_default()
+    }
+
+    /// The large workers.
+    pub(crate) fn large_workers(&self) -> &[WorkerFace] {
+        self.workers.get(self.config.workers..).unwrap_or_default()
+    }
+
+    /// Seconds since the start.
+    pub(crate) fn up_seconds(&self) -> u64 {
+        self.clock.now().instant.ns / SECOND_NS.unsigned_abs()
+    }
+
+    /// The stages of all workers since the start.
+    pub(crate) fn stages_total(&self) -> Stages {
+        let mut total = Stages::default();
+        for worker in &self.workers {
+            total.add(&worker.stages.read());
         }
         total
     }

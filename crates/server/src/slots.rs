@@ -8,6 +8,7 @@ use crate::connection::Connection;
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     connections: Vec<Option<Box<Connection>>>,
+    /// Slots that nobody has; one that is lent is not among them.
     free: Vec<usize>,
     ready: VecDeque<usize>,
 }
@@ -28,12 +29,38 @@ impl Slots {
     }
 
     /// Puts a connection into [`Slots::next_slot`].
-    pub(crate) fn insert(&mut self, connection: Connection) {
+    pub(crate) fn insert(&mut self, connection: Box<Connection>) {
+        let slot = self.reserve();
+        self.restore(slot, connection);
+    }
+
+    /// Takes a slot for a connection that follows.
+    pub(crate) fn reserve(&mut self) -> usize {
         let slot = self.next_slot();
         self.free.pop();
+        slot
+    }
+
+    /// Puts a connection back that was lent.
+    pub(crate) fn restore(&mut self, slot: usize, connection: Box<Connection>) {
         if let Some(place) = self.connections.get_mut(slot) {
-            *place = Some(Box::new(connection));
+            *place = Some(connection);
         }
+    }
+
+    /// Takes the connection out of its slot, which stays taken until [`Slots::restore`] or
+    /// [`Slots::free`].
+    pub(crate) fn lend(&mut self, slot: usize) -> Option<Box<Connection>> {
+        let mut connection = self.connections.get_mut(slot)?.take()?;
+        if std::mem::take(&mut connection.queued) {
+            self.ready.retain(|&queued| queued != slot);
+        }
+        Some(connection)
+    }
+
+    /// A connection that was lent will not come back.
+    pub(crate) fn free(&mut self, slot: usize) {
+        self.free.push(slot);
     }
 
     #[inline]
@@ -43,11 +70,8 @@ impl Slots {
 
     /// Takes the connection out of its slot and out of the line.
     pub(crate) fn remove(&mut self, slot: usize) -> Option<Box<Connection>> {
-        let connection = self.connections.get_mut(slot)?.take()?;
-        if connection.queued {
-            self.ready.retain(|&queued| queued != slot);
-        }
-        self.free.push(slot);
+        let connection = self.lend(slot)?;
+        self.free(slot);
         Some(connection)
     }
 

@@ -3,7 +3,7 @@
 //! A client that does not read makes its own queue grow, never the server's: while a connection has
 //! unsent replies nothing is read from it, so the queue holds at most what one turn answered.
 
-use std::{collections::VecDeque, io::IoSlice};
+use std::{collections::VecDeque, io::IoSlice, ops::Range};
 
 use curtail_runtime::{Sent, Stream};
 use curtail_store::ValueLease;
@@ -17,12 +17,19 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Unsent {
     pieces: VecDeque<UnsentPiece>,
+    /// How many of them other workers still owe.
+    awaited: usize,
 }
 
 #[derive(Debug)]
 enum UnsentPiece {
     Held(Buffer),
-    Lease { lease: ValueLease, from: usize },
+    Lease {
+        lease: ValueLease,
+        from: usize,
+    },
+    /// What this worker will answer.
+    Awaited(u16),
 }
 
 /// How far sending came.
@@ -105,6 +112,7 @@ pub(crate) fn send_pieces(stream: &mut Stream, area: &[u8], pieces: &[Piece]) ->
         Content::Area { start, end } => gather.add(area.get(*start..*end).unwrap_or_default()),
         Content::Lease(lease) => gather.add_lease(lease, 0),
         Content::Owned(bytes) => gather.add(bytes),
+        Content::Awaited(_) => false,
     });
     judge(gather.send(stream), gather.bytes, complete)
 }
@@ -123,20 +131,40 @@ impl Unsent {
         self.pieces.is_empty()
     }
 
+    /// Whether another worker still owes an answer; nothing is sent before it is there.
+    pub(crate) fn is_awaiting(&self) -> bool {
+        self.awaited > 0
+    }
+
     /// Bytes of buffers that it holds.
     pub(crate) fn held_bytes(&self) -> usize {
+        self.buffers().1
+    }
+
+    /// How many buffers it holds, and their bytes.
+    pub(crate) fn buffers(&self) -> (usize, usize) {
         let held = |piece: &UnsentPiece| match piece {
-            UnsentPiece::Held(buffer) => buffer.capacity(),
-            UnsentPiece::Lease { .. } => 0,
+            UnsentPiece::Held(buffer) => Some(buffer.capacity()),
+            UnsentPiece::Lease { .. } | UnsentPiece::Awaited(_) => None,
         };
-        self.pieces.iter().map(held).sum()
+        let held = self.pieces.iter().filter_map(held);
+        held.fold((0, 0), |(count, bytes), more| (count + 1, bytes + more))
+    }
+
+    /// The longest value that is to be sent from where it lies, in bytes.
+    pub(crate) fn value_bytes_max(&self) -> usize {
+        let value = |piece: &UnsentPiece| match piece {
+            UnsentPiece::Lease { lease, .. } => lease.value_bytes(),
+            UnsentPiece::Held(_) | UnsentPiece::Awaited(_) => 0,
+        };
+        self.pieces.iter().map(value).max().unwrap_or(0)
     }
 
     /// Bytes of store memory that cannot be reused while this waits.
     pub(crate) fn leased_bytes(&self) -> usize {
         let leased = |piece: &UnsentPiece| match piece {
             UnsentPiece::Lease { lease, .. } => lease.pinned_bytes(),
-            UnsentPiece::Held(_) => 0,
+            UnsentPiece::Held(_) | UnsentPiece::Awaited(_) => 0,
         };
         self.pieces.iter().map(leased).sum()
     }
@@ -154,18 +182,71 @@ impl Unsent {
                 Content::Area { start, end } => end - start,
                 Content::Lease(lease) => lease.value_bytes(),
                 Content::Owned(bytes) => bytes.len(),
+                // Nothing behind what is awaited was sent, so nothing is left to skip.
+                Content::Awaited(_) => usize::MAX,
             };
             if skip >= bytes {
                 skip -= bytes;
                 continue;
             }
-            let from = std::mem::take(&mut skip);
-            match piece.content {
-                Content::Area { start, end } => {
-                    self.hold(pool, area.get(start + from..end).unwrap_or_default());
+            self.add(pool, area, piece.content, std::mem::take(&mut skip), true);
+        }
+    }
+
+    /// Puts the answers of worker `by` where they are awaited: those of the items `numbers` of its
+    /// parcel, which are the next of `answers`.
+    pub(crate) fn fill(
+        &mut self,
+        pool: &mut BufferPool,
+        by: u16,
+        area: &[u8],
+        numbers: Range<usize>,
+        answers: &mut std::iter::Peekable<impl Iterator<Item = Piece>>,
+    ) {
+        let mut numbers = numbers;
+        let mut joins = false;
+        for _ in 0..self.pieces.len() {
+            let Some(piece) = self.pieces.pop_front() else {
+                break;
+            };
+            match piece {
+                UnsentPiece::Awaited(owed_by) if owed_by == by && !numbers.is_empty() => {
+                    self.awaited -= 1;
+                    let number = numbers.next();
+                    while let Some(answer) = answers.next_if(|piece| Some(piece.slot) == number) {
+                        // The first one must not be joined to the old end of the queue.
+                        self.add(pool, area, answer.content, 0, joins);
+                        joins = true;
+                    }
                 }
-                Content::Lease(lease) => self.pieces.push_back(UnsentPiece::Lease { lease, from }),
-                Content::Owned(bytes) => self.hold(pool, bytes.get(from..).unwrap_or_default()),
+                other => {
+                    self.pieces.push_back(other);
+                    joins = true;
+                }
+            }
+        }
+    }
+
+    fn add(
+        &mut self,
+        pool: &mut BufferPool,
+        area: &[u8],
+        content: Content,
+        from: usize,
+        joins: bool,
+    ) {
+        match content {
+            Content::Area { start, end } => {
+                let bytes = area.get(start + from..end).unwrap_or_default();
+                self.hold(pool, bytes, joins);
+            }
+            Content::Lease(lease) => self.pieces.push_back(UnsentPiece::Lease { lease, from }),
+            Content::Owned(bytes) => {
+                self.hold(pool, bytes.get(from..).unwrap_or_default(), joins);
+            }
+            Content::Awaited(by) => {
+                self.awaited += 1;
+                self.pieces.push_back(UnsentPiece::Awaited(by));
             }
         }
     }
@@ -173,7 +254,7 @@ impl Unsent {
     /// Adds `bytes` behind everything else.
     pub(crate) fn push(&mut self, pool: &mut BufferPool, bytes: &[u8]) {
         if !bytes.is_empty() {
-            self.hold(pool, bytes);
+            self.hold(pool, bytes, true);
         }
     }
 
@@ -183,6 +264,7 @@ impl Unsent {
         let complete = self.pieces.iter().all(|piece| match piece {
             UnsentPiece::Held(buffer) => gather.add(buffer.content()),
             UnsentPiece::Lease { lease, from } => gather.add_lease(lease, *from),
+            UnsentPiece::Awaited(_) => false,
         });
         let (taken, progress) = judge(gather.send(stream), gather.bytes, complete);
         self.consume(pool, taken);
@@ -198,8 +280,8 @@ impl Unsent {
         }
     }
 
-    fn hold(&mut self, pool: &mut BufferPool, bytes: &[u8]) {
-        if let Some(UnsentPiece::Held(buffer)) = self.pieces.back_mut() {
+    fn hold(&mut self, pool: &mut BufferPool, bytes: &[u8], joins: bool) {
+        if let Some(UnsentPiece::Held(buffer)) = self.pieces.back_mut().filter(|_| joins) {
             pool.append(buffer, bytes);
         } else {
             self.pieces.push_back(UnsentPiece::Held(pool.hold(bytes)));
@@ -209,7 +291,7 @@ impl Unsent {
     fn consume(&mut self, pool: &mut BufferPool, mut taken: usize) {
         while let Some(mut piece) = self.pieces.pop_front() {
             let left = piece.bytes_left();
-            if taken < left {
+            if taken < left || matches!(piece, UnsentPiece::Awaited(_)) {
                 piece.skip(taken);
                 self.pieces.push_front(piece);
                 return;
@@ -227,6 +309,7 @@ impl UnsentPiece {
         match self {
             Self::Held(buffer) => buffer.content().len(),
             Self::Lease { lease, from } => lease.value_bytes() - from,
+            Self::Awaited(_) => 0,
         }
     }
 
@@ -234,6 +317,7 @@ impl UnsentPiece {
         match self {
             Self::Held(buffer) => buffer.consume(bytes),
             Self::Lease { from, .. } => *from += bytes,
+            Self::Awaited(_) => {}
         }
     }
 }

@@ -11,6 +11,10 @@
 use std::{io, sync::Arc, time::Duration};
 
 use curtail_codec::memcached::{KeyScratch, Limits};
+use curtail_dispatch::{
+    Doorbell, Policy,
+    size_aware::{SizeClasses, SizeHistogram},
+};
 use curtail_runtime::{Events, Poller, Readiness, Token};
 use curtail_store::Writer;
 use curtail_types::Instant;
@@ -20,16 +24,22 @@ use crate::{
     buffers::BufferPool,
     collect::AREA_BYTES,
     connection::Connection,
+    control::SAMPLED_EVERY,
     counts::{Count, Counts},
+    delegate::Delegation,
     dump::BUCKETS_A_TURN,
     errand::Errand,
     kit::{INLINE_VALUE_BYTES_MAX, Kit},
+    mailbox::{Arrival, Newcomer},
     notice::{CloseReason, Notice},
+    policy::Sizes,
+    regime::Regime,
     registry::Visible,
     replies::Replies,
-    shared::{Newcomer, Shared},
+    shared::Shared,
     slots::Slots,
     spin::{SPIN_NS_MAX, Spin},
+    stages::Stages,
     sync::{Relaxed, lock},
     turns::TurnClock,
 };
@@ -46,9 +56,22 @@ pub(crate) struct Worker {
     pub(crate) served: Vec<usize>,
     /// Slots whose sockets broke while replying.
     pub(crate) broken: Vec<usize>,
+    /// What it decides by.
+    pub(crate) regime: Arc<Regime>,
+    /// Whether requests may have to run elsewhere in this turn.
+    pub(crate) decides: bool,
+    /// Whether reads run where they arrive.
+    pub(crate) reads_here: bool,
+    pub(crate) delegation: Delegation,
+    /// Connections that large workers have.
+    pub(crate) lent: usize,
+    arrivals: Vec<Arrival>,
+    next_serial: u64,
+    epoch: u64,
+    pub(crate) turns: u64,
     /// Slots of connections that watch.
     pub(crate) watching: Vec<usize>,
-    poller: Poller,
+    pub(crate) poller: Poller,
     events: Events,
     turn_clock: TurnClock,
     maintaining: bool,
@@ -80,6 +103,12 @@ const SWEEP_SLOTS_MAX: usize = 128;
 const TICK: Duration = Duration::from_secs(1);
 
 /// How long stopping may take while clients still have requests on the way.
+/// How often to look for parcels that their owners do not open.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// One turn in so many shows its stages to others.
+const SHOWN_EVERY: u64 = 64;
+
 const STOP_NS_MAX: u64 = 2_000_000_000;
 
 /// While stopping, how long nothing must happen.
@@ -88,7 +117,10 @@ const QUIET: Duration = Duration::from_millis(10);
 impl Worker {
     pub(crate) fn new(index: usize, shared: Arc<Shared>, writer: Writer, poller: Poller) -> Self {
         let store = Arc::clone(&shared.store);
-        let spin = Spin::new(shared.spins);
+        let is_small = index < shared.config.workers;
+        let spin = Spin::new(shared.spins && is_small);
+        let regime = shared.regimes.current();
+        let workers = shared.config.workers;
         let limits = Limits {
             value_bytes_max: u32::try_from(shared.config.item_bytes_max).unwrap_or(u32::MAX),
             inline_value_bytes_max: INLINE_VALUE_BYTES_MAX,
@@ -106,6 +138,14 @@ impl Worker {
                 notice: Notice::new(shared.config.journal_bytes_max),
                 dump_buckets: 0,
                 lease_refused: false,
+                large_from: usize::MAX,
+                large_full: false,
+                large_counts_from: usize::MAX,
+                large_here: None,
+                share: 1,
+                sizes: Box::new(SizeHistogram::new(SizeClasses::LogLinear)),
+                samples: false,
+                stages: Stages::default(),
                 store,
                 shared,
             },
@@ -114,6 +154,15 @@ impl Worker {
             replies: Replies::new(),
             served: Vec::new(),
             broken: Vec::new(),
+            regime,
+            decides: false,
+            reads_here: true,
+            delegation: Delegation::new(workers),
+            lent: 0,
+            arrivals: Vec::new(),
+            next_serial: 0,
+            epoch: 0,
+            turns: 0,
             watching: Vec::new(),
             poller,
             events: Events::with_capacity(EVENTS_MAX),
@@ -155,6 +204,7 @@ impl Worker {
         let busy = self.slots.any_ready() || self.maintaining;
         let timeout = match (busy, self.stop_at) {
             (true, _) => Duration::ZERO,
+            (false, _) if self.awaits_parcels() => LOOK,
             (false, Some(_)) => QUIET,
             (false, None) => TICK,
         };
@@ -173,8 +223,14 @@ impl Worker {
                 note_readiness(slots, token.0, readiness);
             }
         });
+        if self.bell().is_some_and(Doorbell::answer) {
+            happened = true;
+            self.take_arrivals();
+        }
+        if self.awaits_parcels() {
+            self.take_back_parcels();
+        }
         if woken {
-            self.take_newcomers();
             for &slot in &self.watching {
                 self.slots.queue(slot);
             }
@@ -184,8 +240,11 @@ impl Worker {
 
     /// Waits for events; before it sleeps it may look again for a while.
     fn sleep(&mut self, timeout: Duration) -> io::Result<()> {
-        if timeout.is_zero() || !self.spin.is_allowed() {
+        if timeout.is_zero() {
             return self.poller.wait(&mut self.events, Some(timeout));
+        }
+        if !self.spin.is_allowed() {
+            return self.doze(timeout);
         }
         let clock = self.kit.shared.clock;
         let since_ns = clock.now().instant.ns;
@@ -193,7 +252,7 @@ impl Worker {
         if self.spin.pays() {
             while waited_ns() < SPIN_NS_MAX {
                 self.poller.wait(&mut self.events, Some(Duration::ZERO))?;
-                if !self.events.is_empty() {
+                if !self.events.is_empty() || self.bell().is_some_and(Doorbell::is_rung) {
                     self.kit.counts.add(Count::SpinsFound, 1);
                     self.spin.spun(true);
                     return Ok(());
@@ -202,9 +261,35 @@ impl Worker {
             self.kit.counts.add(Count::SpinsInVain, 1);
             self.spin.spun(false);
         }
-        self.poller.wait(&mut self.events, Some(timeout))?;
+        self.doze(timeout)?;
         self.spin.slept(waited_ns());
         Ok(())
+    }
+
+    /// Waits for events and for the bell; does not if that was rung already.
+    fn doze(&mut self, timeout: Duration) -> io::Result<()> {
+        let shared = Arc::clone(&self.kit.shared);
+        let Some(bell) = shared.workers.get(self.index).map(|face| &face.mail.bell) else {
+            return Ok(());
+        };
+        let timeout = if bell.try_sleep() {
+            timeout
+        } else {
+            Duration::ZERO
+        };
+        let waited = self.poller.wait(&mut self.events, Some(timeout));
+        bell.wake();
+        waited
+    }
+
+    fn bell(&self) -> Option<&Doorbell> {
+        let face = self.kit.shared.workers.get(self.index)?;
+        Some(&face.mail.bell)
+    }
+
+    /// Whether it serves large requests alone.
+    pub(crate) fn is_large_worker(&self) -> bool {
+        self.index >= self.kit.shared.config.workers
     }
 
     /// Looks once at everything that may differ from turn to turn.
@@ -218,17 +303,73 @@ impl Worker {
         kit.notice
             .begin_turn(kit.shared.watchers.interests(), verbosity);
         kit.writer.note_evicted(kit.notice.watches_evictions());
+        self.turns += 1;
+        if kit.shared.regimes.generation() != self.regime.generation {
+            self.regime = kit.shared.regimes.current();
+        }
+        if kit.shared.control.epoch.load(Relaxed) != self.epoch {
+            self.end_epoch();
+        }
+        self.settle_regime();
     }
 
-    fn take_newcomers(&mut self) {
-        let shared = Arc::clone(&self.kit.shared);
-        let Some(face) = shared.workers.get(self.index) else {
-            return;
+    /// What follows from the regime for this turn.
+    fn settle_regime(&mut self) {
+        let (policy, workers) = (self.regime.name.policy, self.kit.shared.config.workers);
+        let is_large = self.is_large_worker();
+        // Who looks on sees requests where they arrive, so they run there then.
+        self.decides = workers > 1 && policy != Policy::Crcw && !is_large && !self.kit.notice.on;
+        self.reads_here = policy != Policy::Erew;
+        let is_apart = self.regime.name.is_size_aware() && !is_large;
+        self.kit.large_from = match is_apart {
+            true => self.regime.plan.threshold as usize,
+            false => usize::MAX,
         };
-        let newcomers = std::mem::take(&mut *lock(&face.inbox));
-        for newcomer in newcomers {
-            self.welcome(newcomer);
+        self.kit.large_counts_from = match is_large {
+            true => usize::MAX,
+            false => self.regime.plan.threshold as usize,
+        };
+        let learns = self.regime.name.sizes == Sizes::Learned;
+        self.kit.samples = learns && self.turns.is_multiple_of(SAMPLED_EVERY);
+        if is_apart {
+            self.look_at_large_queues();
         }
+    }
+
+    /// Leaves what was measured to the control.
+    #[cold]
+    fn end_epoch(&mut self) {
+        self.epoch = self.kit.shared.control.epoch.load(Relaxed);
+        if self.kit.sizes.count() == 0 {
+            return;
+        }
+        if let Some(face) = self.kit.shared.workers.get(self.index) {
+            let mut measured = lock(&face.measured);
+            match &mut *measured {
+                Some(before) => before.add(&self.kit.sizes),
+                none => *none = Some(self.kit.sizes.clone()),
+            }
+        }
+        self.kit.sizes.clear();
+    }
+
+    fn take_arrivals(&mut self) {
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        if let Some(face) = self.kit.shared.workers.get(self.index) {
+            face.mail.take(&mut arrivals);
+        }
+        for arrival in arrivals.drain(..) {
+            match arrival {
+                Arrival::Newcomer(newcomer) => self.welcome(newcomer),
+                Arrival::Visitor(connection) => self.receive_visitor(connection),
+                Arrival::Returned(slot, connection) => self.receive_returned(slot, connection),
+                Arrival::Lost(slot) => self.receive_lost(slot),
+                Arrival::Parcel(sealed) => self.open_parcel(&sealed),
+                Arrival::Answer(parcel) => self.deliver(parcel),
+                Arrival::Relieve => self.kit.lease_refused = true,
+            }
+        }
+        self.arrivals = arrivals;
     }
 
     fn welcome(&mut self, newcomer: Newcomer) {
@@ -251,9 +392,10 @@ impl Worker {
             kit.notice.opened(&kit.shared.watchers, kit.now, &visible);
         }
         let authenticate = self.kit.shared.logins().is_some();
-        let connection = Connection::new(stream, authenticate, visible);
+        self.next_serial += 1;
+        let connection = Connection::new(stream, authenticate, visible, self.next_serial);
         self.kit.store.account(CONNECTION_BYTES);
-        self.slots.insert(connection);
+        self.slots.insert(Box::new(connection));
         self.slots.queue(slot);
     }
 
@@ -263,9 +405,18 @@ impl Worker {
             self.see_off(slot, &connection);
             // Off the list before the descriptor's number is free for another.
             self.kit.shared.registry.remove(&connection.visible);
+            let visit = connection.visit;
             connection.dissolve(&mut self.kit.pool);
             self.kit.store.account(-CONNECTION_BYTES);
-            self.leave();
+            match visit {
+                None => self.leave(),
+                Some(visit) => {
+                    self.end_visit();
+                    if let Some(home) = self.kit.shared.workers.get(visit.home) {
+                        home.mail.send(Arrival::Lost(visit.slot));
+                    }
+                }
+            }
         }
     }
 
@@ -298,7 +449,7 @@ impl Worker {
         }
     }
 
-    fn leave(&self) {
+    pub(crate) fn leave(&self) {
         if let Some(face) = self.kit.shared.workers.get(self.index) {
             face.connections.fetch_sub(1, Relaxed);
         }
@@ -319,8 +470,17 @@ impl Worker {
         if self.kit.store.wants_pages() {
             self.kit.shared.pages.wake();
         }
+        if self.turns.is_multiple_of(SHOWN_EVERY) {
+            self.show_stages();
+        }
         if let Some(face) = self.kit.shared.workers.get(self.index) {
             self.turn_clock.end(&face.turns, self.maintaining);
+        }
+    }
+
+    fn show_stages(&self) {
+        if let Some(face) = self.kit.shared.workers.get(self.index) {
+            face.stages.publish(&self.kit.stages);
         }
     }
 
@@ -364,7 +524,8 @@ impl Worker {
             .slots
             .used()
             .any(|(_, connection)| !connection.unsent.is_empty());
-        now >= stop_at || !(happened || unsent || self.slots.any_ready())
+        let waits = happened || unsent || self.lent > 0 || self.awaits_parcels();
+        now >= stop_at || !(waits || self.slots.any_ready())
     }
 }
 

@@ -41,6 +41,9 @@ pub struct Args {
     /// Large requests as a share of all: 0.00125 is the paper's 0.125 %.
     #[arg(long, value_delimiter = ',')]
     pub large_fraction: Vec<f64>,
+    /// Minos's system: the longest value in KB, as 500 or 250,500,1000.
+    #[arg(long, value_delimiter = ',')]
+    pub large_max_kb: Vec<f64>,
     /// Curves; `list` names every figure's.
     #[arg(long, value_delimiter = ',')]
     pub series: Vec<String>,
@@ -128,6 +131,7 @@ impl Args {
             gammas: self.gamma.clone(),
             ks: self.k.clone(),
             large_percents: self.large_fraction.iter().map(|f| f * 100.0).collect(),
+            large_max_kb: self.large_max_kb.clone(),
             series: self.series.clone(),
             requests: self.requests,
             seed: self.seed,
@@ -158,6 +162,7 @@ impl Args {
         list("gamma", texts(&self.gamma));
         list("k", self.k.iter().map(u32::to_string).collect());
         list("large-fraction", texts(&self.large_fraction));
+        list("large-max-kb", texts(&self.large_max_kb));
         list("series", self.series.clone());
         list(
             "requests",

@@ -76,7 +76,9 @@ pub struct OneCost {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkCosts {
-    /// Sending or receiving a frame.
+    /// One call that receives or sends, with one small frame; a turn's requests share it.
+    pub call_ns: f64,
+    /// Every further frame of a long value, its copying included.
     pub frame_ns: f64,
     /// Bytes that a frame carries.
     pub mtu_bytes: u32,
@@ -133,8 +135,30 @@ impl FullCosts {
         one("apply", time(self.apply.ns))?;
         one(
             "network",
-            time(self.network.frame_ns) && self.network.mtu_bytes > 0,
+            time(self.network.call_ns) && time(self.network.frame_ns) && self.network.mtu_bytes > 0,
         )
+    }
+
+    /// What a request costs around the store in a turn of `batch` requests from one connection:
+    /// its share of one receive and one send, the frames of its value beyond the first, and what
+    /// is done for it alone.
+    pub fn around_ns(&self, batch: u32, value_bytes: u64) -> f64 {
+        let calls = 2.0 * self.network.call_ns / f64::from(batch.max(1));
+        let frames = self.network.frames(value_bytes) - 1;
+        calls + frames as f64 * self.network.frame_ns + self.request.ns(batch)
+    }
+}
+
+impl RequestCosts {
+    /// In a turn of `batch` requests: a part of its own, and a share of what a turn costs.
+    pub fn ns(&self, batch: u32) -> f64 {
+        let measured = f64::from(self.batch);
+        if measured <= 1.0 {
+            return self.base_ns;
+        }
+        let turn = (self.alone_ns - self.base_ns).max(0.0) * measured / (measured - 1.0);
+        let own = self.alone_ns.max(self.base_ns) - turn;
+        own + turn / f64::from(batch.max(1))
     }
 }
 
@@ -240,6 +264,7 @@ mod tests {
         assert_eq!(contended.write_ns(2.0), 50.0);
         assert_eq!(contended.write_ns(6.0), 120.0);
         let network = NetworkCosts {
+            call_ns: 9.0,
             frame_ns: 1.0,
             mtu_bytes: 1_500,
         };
@@ -247,6 +272,25 @@ mod tests {
             [0, 1_500, 1_501].map(|bytes| network.frames(bytes)),
             [1, 1, 2]
         );
+    }
+
+    #[test]
+    fn turns_share_what_a_turn_costs() {
+        let mut costs = FullCosts::measured().clone();
+        costs.request = RequestCosts {
+            batch: 16,
+            base_ns: 40.0,
+            alone_ns: 100.0,
+        };
+        costs.network = NetworkCosts {
+            call_ns: 800.0,
+            frame_ns: 150.0,
+            mtu_bytes: 1_000,
+        };
+        assert_eq!([1, 16].map(|batch| costs.request.ns(batch)), [100.0, 40.0]);
+        assert_eq!(costs.around_ns(1, 10), 1_700.0);
+        assert_eq!(costs.around_ns(16, 10), 140.0);
+        assert_eq!(costs.around_ns(16, 2_001), 440.0);
     }
 
     /// Goal: nonsense is told. Method: the built-in file with one line changed.
@@ -261,7 +305,7 @@ mod tests {
             ("[[8, ", "[[-8, "),
             ("[[8, ", "[[8, 1], [8, "),
             ("[hand_off]\nns = ", "[hand_off]\nns = -"),
-            ("mtu_bytes = 1500", "mtu_bytes = 0"),
+            ("mtu_bytes = 1448", "mtu_bytes = 0"),
         ] {
             assert!(matches!(with(from, to), Err(CostsError::Number(_))), "{to}");
         }

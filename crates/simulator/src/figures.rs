@@ -6,6 +6,7 @@
 
 mod c4;
 mod minos;
+mod minos_system;
 mod reference;
 
 use crate::{balanced::Rules, costs::FullCosts, rows::Row, spread::Threads};
@@ -43,6 +44,8 @@ pub struct Options {
     pub ks: Vec<u32>,
     /// Large requests, per cent.
     pub large_percents: Vec<f64>,
+    /// The longest value, in KB.
+    pub large_max_kb: Vec<f64>,
     /// Curves.
     pub series: Vec<String>,
     /// Requests a point.
@@ -140,6 +143,12 @@ impl Options {
             100.0,
             "a percentage of large requests",
         )?;
+        all(
+            &self.large_max_kb,
+            2.0,
+            100_000.0,
+            "the longest value in KB",
+        )?;
         let cores: Vec<f64> = self.cores.iter().copied().map(f64::from).collect();
         all(&cores, 1.0, 256.0, "a number of cores")?;
         let ks: Vec<f64> = self.ks.iter().copied().map(f64::from).collect();
@@ -189,5 +198,13 @@ const FIGURES: &[Figure] = &[
     c4::FIG13,
     c4::CURVE,
     minos::FIG2,
+    minos_system::FIG3,
+    minos_system::FIG4,
+    minos_system::FIG5,
+    minos_system::FIG6,
+    minos_system::FIG7,
+    minos_system::FIG8,
+    minos_system::FIG9,
+    minos_system::FIG10,
     reference::POINTS,
 ];

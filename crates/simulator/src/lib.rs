@@ -20,6 +20,7 @@ mod report;
 mod rows;
 mod sized;
 mod spread;
+mod stored;
 
 pub use balanced::{Balanced, BalancedOutcome, Costs, IN_FLIGHT_MAX, KEYS, Rules};
 pub use costs::{
@@ -31,3 +32,7 @@ pub use report::html;
 pub use rows::{Row, csv, table};
 pub use sized::{QUEUED_MAX, Sharding, Sized, SizedOutcome, UNIT};
 pub use spread::Threads;
+pub use stored::{
+    CoreLoad, Demand, LinkSpeed, Prices, SizeAware, Stored, StoredOutcome, System, UNDER_WAY_MAX,
+    Window,
+};

@@ -20,7 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("segments", &["memory"]),
     ("store", &["table", "segments"]),
     ("runtime", &[]),
-    ("server", &["runtime", "codec", "store"]),
+    ("server", &["runtime", "codec", "store", "dispatch"]),
     ("loadgen", &["codec", "workload", "history"]),
     ("simulator", &["dispatch", "workload"]),
     ("cli", &["server", "loadgen", "simulator", "runtime"]),

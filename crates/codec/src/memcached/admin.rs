@@ -62,6 +62,8 @@ pub enum Admin<'a> {
     Misbehave,
     /// `debugtime ...`: memcached's debug builds only.
     DebugTime(Words<'a>),
+    /// `policy [name]`: this server's own.
+    Policy(Words<'a>),
     /// `refresh_certs`.
     RefreshCerts,
 }
@@ -115,6 +117,7 @@ pub(super) fn decode<'a>(line: Line<'a>, name: &[u8], words: &'a [u8]) -> Option
         b"slabs" => Admin::Slabs(words),
         b"lru_crawler" => Admin::LruCrawler(words),
         b"watch" => Admin::Watch(words),
+        b"policy" => Admin::Policy(words),
         b"misbehave" => Admin::Misbehave,
         b"refresh_certs" => Admin::RefreshCerts,
         b"flush_all" => return Some(flush_all(line, words)),

@@ -49,6 +49,9 @@ pub struct ControlConfig {
     pub samples_min: u64,
     /// A threshold set by hand, in bytes; nothing is then learned about it (section 6.3).
     pub threshold: Option<u32>,
+    /// No threshold that is learned is lower, in bytes: where handing a request on costs something,
+    /// it must not cost more than serving it.
+    pub threshold_min: u32,
     /// A number of small cores set by hand.
     pub small: Option<u16>,
     /// Whether a class may be shared by neighbouring large cores.
@@ -86,6 +89,7 @@ impl ControlConfig {
             epoch_ns: 1_000_000_000,
             samples_min: 10_000,
             threshold: None,
+            threshold_min: 0,
             small: None,
             split: true,
             damped: false,
@@ -95,7 +99,8 @@ impl ControlConfig {
 }
 
 impl SizeControl {
-    /// A control whose first epoch begins at `now`; everything is small until it ends.
+    /// A control whose first epoch begins at `now`; until it ends everything is small, or
+    /// everything below the lowest threshold allowed.
     pub fn new(config: ControlConfig, now: Instant) -> Self {
         assert!(config.cores > 0 && config.percentile_milli <= 100_000);
         assert!(config.newest_weight_milli <= 1_000);
@@ -105,7 +110,11 @@ impl SizeControl {
                 .is_none_or(|small| (1..=config.cores).contains(&small))
         );
         let mut plan = SizePlan::all_small(config.cores, config.classes);
-        plan.threshold = config.threshold.unwrap_or(u32::MAX);
+        plan.threshold = match (config.threshold, config.threshold_min) {
+            (Some(threshold), _) => threshold,
+            (None, 0) => u32::MAX,
+            (None, least) => least,
+        };
         plan.small = config.small.unwrap_or(config.cores);
         Self {
             config,
@@ -151,7 +160,10 @@ impl SizeControl {
     fn end_epoch(&mut self) {
         self.smooth();
         self.measured.clear();
-        let learned = || self.smooth.percentile_edge(self.config.percentile_milli);
+        let learned = || {
+            let edge = self.smooth.percentile_edge(self.config.percentile_milli);
+            edge.max(self.config.threshold_min)
+        };
         let threshold = self.config.threshold.unwrap_or_else(learned);
         let wanted = self.config.small.unwrap_or_else(|| {
             let (small, total) = self.smooth.cost_below(threshold);

@@ -79,6 +79,15 @@ impl SizeHistogram {
         self.costs[class] += cost as u64;
     }
 
+    /// The same for `count` requests that cost `cost` together: what one sampled request stands
+    /// for.
+    #[inline]
+    pub const fn record_many(&mut self, bytes: u32, cost: u64, count: u64) {
+        let class = self.classes.class(bytes);
+        self.counts[class] += count;
+        self.costs[class] += cost;
+    }
+
     /// How sizes are grouped.
     pub const fn classes(&self) -> SizeClasses {
         self.classes

@@ -121,6 +121,29 @@ impl SizePlan {
         (self.cores - self.small).max(1)
     }
 
+    /// Which of the large cores, from 0, serves an item of `bytes`; `None` if it is small.
+    #[inline]
+    pub fn large_number(&self, bytes: u32, hash: u64) -> Option<u16> {
+        match self.route(bytes, hash) {
+            Route::Here => None,
+            Route::Ring(core) => Some(core.0 - self.first_large().0),
+        }
+    }
+
+    /// The smallest size that each large core serves, in order; class edges, and where a class is
+    /// shared, its edge stands for both.
+    pub fn ranges(&self) -> impl Iterator<Item = u32> + '_ {
+        let first = self.first_large_class();
+        (0..self.large_cores()).map(move |large| {
+            let begins = |class: &usize| self.starts[*class + 1] >> 32 >= u64::from(large);
+            let class = (first..CLASSES_MAX).find(begins);
+            class.map_or(u32::MAX, |class| match class {
+                0 => self.threshold,
+                class => self.classes.upper_edge(class - 1).max(self.threshold),
+            })
+        })
+    }
+
     /// The core that serves small requests until a large one comes, if no core is set aside for
     /// them; it then serves the large one at once, and others drain its RX queue meanwhile.
     pub fn standby(&self) -> Option<Worker> {

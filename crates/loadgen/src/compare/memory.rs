@@ -3,18 +3,15 @@
 //! Ours is measured twice: with room to spare, and with `-m` sized to what one item may cost, in
 //! which case all items must still be there.
 
+use curtail_workload::Sizes;
 use serde::Serialize;
 
 use super::{
     CompareArgs,
     servers::{Kind, MEMORY_MIB, Server, Setting},
+    throughput::workload,
 };
-use crate::{
-    cpu,
-    error::LoadError,
-    preload,
-    workload::{Popularity, Sizes, Workload},
-};
+use crate::{cpu, error::LoadError, load::Load, preload, stop::Stop};
 
 /// One server's memory.
 #[derive(Clone, Debug, Serialize)]
@@ -54,17 +51,11 @@ fn load(args: &CompareArgs, setting: &Setting, limit_mib: u64) -> Result<Memory,
     let server = Server::start(setting, limit_mib, args.server_core)?;
     let gone = || LoadError::Server(format!("{} is gone", setting.kind.name()));
     let empty = cpu::resident_bytes(server.pid()).ok_or_else(gone)?;
-    let workload = Workload {
-        protocol: setting.kind.protocol(16),
-        keys: args.memory_items,
-        key_bytes: 16,
-        sizes: Sizes::fixed(32),
-        get_ratio: 1.0,
-        popularity: Popularity::Uniform,
-    };
-    let preloaded = preload::preload(&server.target, &workload, 1)?;
+    let workload = workload(args.memory_items, Sizes::constant(32), 1.0, 0.0)?;
+    let load = Load::drawn(setting.kind.protocol(16), workload);
+    let preloaded = preload::preload(&server.target, &load, 1, &Stop::new())?;
     let resident = cpu::resident_bytes(server.pid()).ok_or_else(gone)?;
-    let found = preload::sample(&server.target, &workload, SAMPLES)?;
+    let found = preload::sample(&server.target, &load, SAMPLES)?;
     let items = args.memory_items as f64;
     Ok(Memory {
         server: setting.kind,

@@ -73,13 +73,17 @@ fn write_cells(text: &mut String, cells: &[Cell]) -> fmt::Result {
 }
 
 fn name_of(plan: &CellPlan) -> String {
+    let popularity = match plan.zipf {
+        0.0 => "uniform".to_string(),
+        exponent => format!("zipf {exponent}"),
+    };
     let gets = (plan.get_ratio * 100.0).round();
     format!(
         "pipeline {}, {gets}:{}, {} B, {}",
         plan.pipeline,
         100.0 - gets,
         plan.value_bytes,
-        plan.popularity
+        popularity
     )
 }
 

@@ -15,10 +15,9 @@ use super::{
     throughput::{self, CellPlan},
 };
 use crate::{
-    drive::{Plan, measure},
+    drive::{Pace, Plan, Session, measure},
     error::LoadError,
     measure::rank,
-    workload::Popularity,
 };
 
 /// The tails of all servers at one rate.
@@ -50,7 +49,7 @@ const CELL: CellPlan = CellPlan {
     pipeline: 1,
     get_ratio: 0.95,
     value_bytes: 64,
-    popularity: Popularity::Zipf(0.99),
+    zipf: 0.99,
 };
 
 /// Each open-loop run is this much longer than a closed one: windows are what counts.
@@ -89,23 +88,33 @@ fn peak(args: &CompareArgs, servers: &[Server]) -> Result<f64, LoadError> {
         return Err(LoadError::Arguments("no server to measure".into()));
     };
     let rates: Result<Vec<f64>, LoadError> = (0..3)
-        .map(|round| Ok(measure(&throughput::plan(args, &CELL, server, round))?.rate))
+        .map(|round| {
+            let plan = throughput::plan(args, &CELL, server, round)?;
+            Ok(measure(&plan, &Session::default())?.rate)
+        })
         .collect();
     Ok(rank(&rates?, 0.5))
 }
 
 fn run(args: &CompareArgs, server: &Server, rate: f64, round: usize) -> Result<Run, LoadError> {
-    let report = measure(&Plan {
-        rate: Some(rate),
+    let plan = Plan {
+        pace: Pace::poisson(rate),
         pregenerated: None,
         spin: true,
         duration: Duration::from_secs_f64(args.duration * LONGER),
-        ..throughput::plan(args, &CELL, server, round)
-    })?;
+        ..throughput::plan(args, &CELL, server, round)?
+    };
+    let report = measure(&plan, &Session::default())?;
+    let windows = |quantile| -> Vec<f64> {
+        let each = report.recorder().window_each(quantile);
+        each.into_iter().map(|(_, us)| us).collect()
+    };
+    // As they were measured, whatever the driver's lateness: both servers had the same driver.
+    let all = report.recorder().sum(false, |_| true)?;
     Ok(Run {
-        p50_us: report.windows.p50_us,
-        p99s_us: report.windows.p99s_us,
-        run_p99_us: report.all.p99_us,
+        p50_us: rank(&windows(0.5), 0.5),
+        p99s_us: windows(0.99),
+        run_p99_us: all.value_at_quantile(0.99) as f64 / 1000.0,
         unfinished: report.counts.unfinished,
     })
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use curtail_workload::{Mix, Popularity, Sizes, Workload};
 use serde::Serialize;
 
 use super::{
@@ -9,11 +10,12 @@ use super::{
     servers::{Kind, Server},
 };
 use crate::{
-    drive::{Plan, measure},
+    drive::{Pace, Plan, Session, measure},
     error::LoadError,
+    load::Load,
     preload,
     report::Report,
-    workload::{Popularity, Sizes, Workload},
+    stop::Stop,
 };
 
 /// What a cell asks for.
@@ -22,7 +24,8 @@ pub(crate) struct CellPlan {
     pub(crate) pipeline: usize,
     pub(crate) get_ratio: f64,
     pub(crate) value_bytes: u32,
-    pub(crate) popularity: Popularity,
+    /// Zipf exponent of the keys' popularity; 0 is uniform.
+    pub(crate) zipf: f64,
 }
 
 /// What a cell gave.
@@ -48,18 +51,18 @@ pub(crate) struct Figures {
     pub(crate) faults: u64,
 }
 
-const ZIPF: Popularity = Popularity::Zipf(0.99);
+const ZIPF: f64 = 0.99;
 
 /// Sorted by value length, because keys are stored anew when it changes.
 pub(crate) const CELLS: [CellPlan; 8] = [
     CellPlan::new(1, 0.95, 64, ZIPF),
     CellPlan::new(1, 0.5, 64, ZIPF),
     CellPlan::new(16, 0.95, 64, ZIPF),
-    CellPlan::new(16, 0.95, 64, Popularity::Uniform),
-    CellPlan::new(16, 0.5, 64, Popularity::Uniform),
+    CellPlan::new(16, 0.95, 64, 0.0),
+    CellPlan::new(16, 0.5, 64, 0.0),
     CellPlan::new(1, 0.95, 512, ZIPF),
     CellPlan::new(1, 0.5, 512, ZIPF),
-    CellPlan::new(16, 0.5, 512, Popularity::Uniform),
+    CellPlan::new(16, 0.5, 512, 0.0),
 ];
 
 /// Connections of every cell.
@@ -69,17 +72,12 @@ pub(crate) const CONNECTIONS: usize = 50;
 const PREGENERATED: usize = 1_000_000;
 
 impl CellPlan {
-    const fn new(
-        pipeline: usize,
-        get_ratio: f64,
-        value_bytes: u32,
-        popularity: Popularity,
-    ) -> Self {
+    const fn new(pipeline: usize, get_ratio: f64, value_bytes: u32, zipf: f64) -> Self {
         Self {
             pipeline,
             get_ratio,
             value_bytes,
-            popularity,
+            zipf,
         }
     }
 
@@ -91,16 +89,38 @@ impl CellPlan {
         }
     }
 
-    pub(crate) fn workload(&self, kind: Kind, keys: u64) -> Workload {
-        Workload {
-            protocol: kind.protocol(self.pipeline),
-            keys,
-            key_bytes: 16,
-            sizes: Sizes::fixed(self.value_bytes),
-            get_ratio: self.get_ratio,
-            popularity: self.popularity,
-        }
+    pub(crate) fn load(&self, kind: Kind, keys: u64) -> Result<Load, LoadError> {
+        let protocol = kind.protocol(self.pipeline);
+        let values = Sizes::constant(self.value_bytes);
+        Ok(Load::drawn(
+            protocol,
+            workload(keys, values, self.get_ratio, self.zipf)?,
+        ))
     }
+}
+
+/// Keys of 16 bytes, reads with this share, the rest sets.
+pub(crate) fn workload(
+    keys: u64,
+    sizes: Sizes,
+    get_ratio: f64,
+    zipf: f64,
+) -> Result<Workload, LoadError> {
+    let mut workload: Workload =
+        "custom:key=16"
+            .parse()
+            .map_err(|error: curtail_workload::WorkloadError| {
+                LoadError::Arguments(error.to_string())
+            })?;
+    workload.keys = keys;
+    workload.sizes = sizes;
+    workload.mix = Mix::get_share(get_ratio)
+        .ok_or_else(|| LoadError::Arguments(format!("get ratio {get_ratio}")))?;
+    workload.popularity = match zipf {
+        0.0 => Popularity::Uniform,
+        exponent => Popularity::Zipf { exponent },
+    };
+    Ok(workload)
 }
 
 impl Cell {
@@ -110,14 +130,20 @@ impl Cell {
 }
 
 /// A closed-loop plan for one cell on one server.
-pub(crate) fn plan(args: &CompareArgs, cell: &CellPlan, server: &Server, round: usize) -> Plan {
-    Plan {
+pub(crate) fn plan(
+    args: &CompareArgs,
+    cell: &CellPlan,
+    server: &Server,
+    round: usize,
+) -> Result<Plan, LoadError> {
+    Ok(Plan {
         target: server.target.clone(),
-        workload: cell.workload(server.kind, args.keys),
+        load: cell.load(server.kind, args.keys)?,
         connections: CONNECTIONS,
         threads: 1,
         pipeline: cell.pipeline,
-        rate: None,
+        pace: Pace::Closed { think_ns: 0 },
+        ramp: Duration::ZERO,
         warm_up: Duration::from_secs_f64(args.warm_up),
         duration: Duration::from_secs_f64(args.duration),
         window: Duration::from_millis(20),
@@ -126,7 +152,10 @@ pub(crate) fn plan(args: &CompareArgs, cell: &CellPlan, server: &Server, round: 
         spin: false,
         seed: 1 + round as u64,
         server_pid: Some(server.pid()),
-    }
+        late: Duration::from_micros(100),
+        size_limits: Vec::new(),
+        stall: None,
+    })
 }
 
 /// Stores all keys with values of one length in every server.
@@ -136,8 +165,8 @@ pub(crate) fn store_all(
     servers: &[Server],
 ) -> Result<(), LoadError> {
     for server in servers {
-        let workload = cell.workload(server.kind, args.keys);
-        let preloaded = preload::preload(&server.target, &workload, 1)?;
+        let load = cell.load(server.kind, args.keys)?;
+        let preloaded = preload::preload(&server.target, &load, 1, &Stop::new())?;
         if preloaded.refused > 0 {
             let (name, refused) = (server.kind.name(), preloaded.refused);
             return Err(LoadError::Server(format!("{name} refused {refused} keys")));
@@ -166,7 +195,8 @@ pub(crate) fn compare<'a>(
         let mut reports: Vec<Vec<Report>> = servers.iter().map(|_| Vec::new()).collect();
         for round in 0..args.rounds {
             for index in rotated(servers.len(), round) {
-                reports[index].push(measure(&plan(args, cell, &servers[index], round))?);
+                let plan = plan(args, cell, &servers[index], round)?;
+                reports[index].push(measure(&plan, &Session::default())?);
             }
         }
         let figures = servers.iter().zip(&reports);

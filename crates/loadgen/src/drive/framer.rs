@@ -1,21 +1,29 @@
 //! Cuts a stream of bytes into replies, however the network cut it.
 
-use crate::{
-    protocol::{Frame, Protocol, Reply},
-    workload::Kind,
-};
+use crate::protocol::{Frame, Protocol, Reply, Verb};
 
 /// The state between two receives: part of a first line, or a body that is still coming.
 #[derive(Debug, Default)]
 pub(super) struct Framer {
     partial_line: Vec<u8>,
     body: Option<(Reply, usize)>,
+    /// Whether bodies are kept, and the body of the last reply if they are.
+    keeps_bodies: bool,
+    kept: Vec<u8>,
 }
 
 /// A first line longer than this is no reply of ours.
 pub(super) const LINE_BYTES_MAX: usize = 2048;
 
 impl Framer {
+    /// One that keeps the body of the last reply, to be looked at.
+    pub(super) fn keeping_bodies(keeps_bodies: bool) -> Self {
+        Self {
+            keeps_bodies,
+            ..Self::default()
+        }
+    }
+
     /// Whether the last reply ended with the last byte fed.
     pub(super) fn is_between_replies(&self) -> bool {
         self.partial_line.is_empty() && self.body.is_none()
@@ -30,27 +38,44 @@ impl Framer {
         length
     }
 
-    /// Takes one reply of the given kind off the front of `input`, if its end is there.
+    /// Takes one reply to the given verb off the front of `input`, if its end is there.
+    #[inline]
     pub(super) fn next(
         &mut self,
         protocol: Protocol,
-        kind: Kind,
+        verb: Verb,
         input: &mut &[u8],
     ) -> Option<Reply> {
         let (reply, bytes) = match self.body.take() {
             Some(body) => body,
-            None => match protocol.frame(kind, input) {
+            None => match protocol.frame(verb, input) {
                 Frame::Incomplete => return None,
-                Frame::Reply { reply, bytes } => (reply, bytes),
+                Frame::Reply {
+                    reply,
+                    line_bytes,
+                    body_bytes,
+                } => {
+                    *input = &input[line_bytes..];
+                    self.kept.clear();
+                    (reply, body_bytes)
+                }
             },
         };
         let there = bytes.min(input.len());
+        if self.keeps_bodies {
+            self.kept.extend_from_slice(&input[..there]);
+        }
         *input = &input[there..];
         if there < bytes {
             self.body = Some((reply, bytes - there));
             return None;
         }
         Some(reply)
+    }
+
+    /// The body of the last reply with what ends it; empty unless bodies are kept.
+    pub(super) fn body(&self) -> &[u8] {
+        &self.kept
     }
 
     /// Keeps the part of a first line that is left; false if it is too long to be one.
@@ -71,23 +96,26 @@ mod tests {
     fn cuts_do_not_matter() {
         let stream = b"VA 5\r\nhello\r\nEN\r\nVA 2\r\n\r\n\r\n";
         for piece_bytes in 1..=stream.len() {
-            let mut framer = Framer::default();
-            let mut replies = Vec::new();
+            let mut framer = Framer::keeping_bodies(true);
+            let (mut replies, mut bodies) = (Vec::new(), Vec::new());
             let mut buffer = [0; 256];
             for piece in stream.chunks(piece_bytes) {
                 let kept = framer.restore(&mut buffer);
                 buffer[kept..kept + piece.len()].copy_from_slice(piece);
                 let mut input = &buffer[..kept + piece.len()];
                 while !input.is_empty() {
-                    match framer.next(Protocol::Meta, Kind::Get, &mut input) {
+                    match framer.next(Protocol::Meta, Verb::Get, &mut input) {
                         Some(reply) => replies.push(reply),
                         None => break,
                     }
+                    bodies.push(framer.body().to_vec());
                 }
                 assert!(framer.keep(input));
             }
-            let hit = |value_bytes| Reply::Hit { value_bytes };
+            let token = 0;
+            let hit = |value_bytes| Reply::Hit { value_bytes, token };
             assert_eq!(replies, [hit(5), Reply::Miss, hit(2)], "{piece_bytes}");
+            assert_eq!(bodies, [&b"hello\r\n"[..], b"", b"\r\n\r\n"]);
             assert!(framer.is_between_replies());
         }
     }

@@ -1,42 +1,47 @@
 //! The general driver: draws each request when it is due.
 //!
 //! Closed loop: every connection always has `pipeline` requests under way. Open loop: arrivals are
-//! a Poisson process that waits for nobody; a request that finds no connection with room waits in a
+//! a process that waits for nobody; a request that finds no connection with room waits in a
 //! queue, and its latency counts from the instant it was meant to be sent, so that neither a slow
 //! server nor a late driver hides the waiting.
+//!
+//! ```text
+//!   arrivals ──> waiting ──> connection.under_way ──> recorder
+//!                              ^ follow-ups (read-modify-write, compare-and-swap, fill)
+//! ```
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::{
-    Clock, Plan,
+    Clock, Plan, Session, Stall,
+    arrivals::{Arrivals, Thinkers},
     framer::{Framer, LINE_BYTES_MAX},
     socket::{Poller, Ready, Socket},
 };
 use crate::{
     error::LoadError,
-    measure::Recorder,
-    workload::{Generator, Request},
+    load::{Asker, Request, Then, Wording},
+    measure::{Operation, Recorder, Times},
+    protocol::{Protocol, Reply, Verb},
+    verify::{Fault, Proof, Versions},
 };
 
 /// One thread of the general driver.
 pub(super) struct Generated {
-    generator: Generator,
+    asker: Asker,
+    wording: Wording,
     connections: Vec<Connection>,
     poller: Poller,
     recorder: Recorder,
     buffer: Vec<u8>,
     pipeline: usize,
     spin: bool,
-    arrivals: Option<Arrivals>,
-}
-
-/// The open loop's side: requests that are due and connections that have room.
-struct Arrivals {
-    gap_ns: f64,
-    next_ns: f64,
-    waiting: VecDeque<Pending>,
-    /// Connections with room, the longest idle first.
-    open: VecDeque<usize>,
+    arrivals: Option<Arrivals<Pending>>,
+    thinkers: Option<Thinkers>,
+    versions: Option<Arc<Versions>>,
+    stall: Option<Stall>,
+    /// When the run ends; earlier than planned when somebody asks.
+    end_ns: u64,
 }
 
 struct Connection {
@@ -51,6 +56,9 @@ struct Connection {
 struct Pending {
     request: Request,
     intended_ns: u64,
+    /// 0 until it is sent.
+    sent_ns: u64,
+    proof: Proof,
 }
 
 /// Bytes received at a time.
@@ -62,108 +70,138 @@ const WAITING_MAX: usize = 1 << 24;
 /// Replies are awaited this long after an open loop's end.
 const GRACE_NS: u64 = 1_000_000_000;
 
+impl Pending {
+    fn new(request: Request, intended_ns: u64) -> Self {
+        Self {
+            request,
+            intended_ns,
+            sent_ns: 0,
+            proof: Proof::default(),
+        }
+    }
+}
+
 impl Generated {
-    pub(super) fn new(plan: &Plan, thread: usize) -> Result<Self, LoadError> {
+    pub(super) fn new(plan: &Plan, session: &Session, thread: usize) -> Result<Self, LoadError> {
         let poller = Poller::new()?;
-        let count = plan.connections_of(thread);
-        let connect = |connection| -> Result<_, LoadError> {
-            Ok(Connection {
-                socket: poller.connect(&plan.target, connection)?,
-                output: Vec::new(),
-                written: 0,
-                under_way: VecDeque::with_capacity(plan.pipeline),
-                framer: Framer::default(),
-            })
+        let connection = |socket| Connection {
+            socket,
+            output: Vec::new(),
+            written: 0,
+            under_way: VecDeque::with_capacity(plan.pipeline + 1),
+            framer: Framer::keeping_bodies(plan.load.verify),
         };
-        let connections: Result<Vec<_>, _> = (0..count).map(connect).collect();
-        let mut generator = Generator::new(&plan.workload, plan.seed ^ (thread as u64) << 32);
-        let arrivals = plan.rate.map(|rate| {
-            let gap_ns = 1e9 * plan.threads as f64 / rate;
-            Arrivals {
-                gap_ns,
-                next_ns: generator.random().exponential(gap_ns),
-                waiting: VecDeque::new(),
-                open: (0..count).collect(),
-            }
-        });
+        let sockets = plan.connect(&poller, thread)?;
         Ok(Self {
-            generator,
-            connections: connections?,
+            asker: plan.load.asker(plan.seed, thread, plan.threads),
+            wording: plan.load.wording(),
+            connections: sockets.into_iter().map(connection).collect(),
             poller,
             recorder: plan.recorder()?,
             buffer: vec![0; BUFFER_BYTES],
             pipeline: plan.pipeline,
             spin: plan.spin,
-            arrivals,
+            arrivals: Arrivals::new(plan, thread),
+            thinkers: Thinkers::new(plan, thread),
+            versions: session.versions.clone().filter(|_| plan.load.verify),
+            stall: plan.stall,
+            end_ns: 0,
         })
     }
 
-    pub(super) fn run(mut self, clock: Clock) -> Result<Recorder, LoadError> {
-        if self.arrivals.is_none() {
+    pub(super) fn run(mut self, clock: &Clock) -> Result<Recorder, LoadError> {
+        self.end_ns = clock.end_ns;
+        if self.is_greedy() {
             for connection in 0..self.connections.len() {
                 self.refill(connection, clock)?;
             }
         }
         loop {
             let now_ns = clock.now_ns();
-            if self.is_over(now_ns, clock) {
+            if clock.stop.is_asked() {
+                self.end_ns = self.end_ns.min(now_ns);
+            }
+            if self.is_over(now_ns) {
                 break;
             }
             self.admit(now_ns, clock)?;
+            self.wake(now_ns, clock)?;
             let patience = self.patience(clock);
             for index in 0..self.poller.wait(patience)? {
                 let ready = self.poller.ready(index);
                 self.serve(ready, clock)?;
             }
+            self.stall(clock);
         }
         self.give_up(clock.now_ns());
         Ok(self.recorder)
     }
 
+    /// A closed loop that does not think: a reply is the occasion of the next request.
+    fn is_greedy(&self) -> bool {
+        self.arrivals.is_none() && self.thinkers.is_none()
+    }
+
     /// A closed loop ends on time; an open loop waits for its last replies.
-    fn is_over(&self, now_ns: u64, clock: Clock) -> bool {
+    fn is_over(&self, now_ns: u64) -> bool {
         let Some(arrivals) = &self.arrivals else {
-            return now_ns >= clock.end_ns;
+            return now_ns >= self.end_ns;
         };
         let all_answered = || {
             let idle = |connection: &Connection| connection.under_way.is_empty();
             arrivals.waiting.is_empty() && self.connections.iter().all(idle)
         };
-        now_ns >= clock.end_ns && (all_answered() || now_ns > clock.end_ns + GRACE_NS)
+        now_ns >= self.end_ns && (all_answered() || now_ns > self.end_ns + GRACE_NS)
     }
 
     /// Open loop: draws what is due and gives it to connections with room.
-    fn admit(&mut self, now_ns: u64, clock: Clock) -> Result<(), LoadError> {
+    fn admit(&mut self, now_ns: u64, clock: &Clock) -> Result<(), LoadError> {
         let Some(arrivals) = &mut self.arrivals else {
             return Ok(());
         };
-        let due_ns = now_ns.min(clock.end_ns.saturating_sub(1)) as f64;
-        while arrivals.next_ns <= due_ns {
-            arrivals.waiting.push_back(Pending {
-                request: self.generator.draw(),
-                intended_ns: arrivals.next_ns as u64,
-            });
-            arrivals.next_ns += self.generator.random().exponential(arrivals.gap_ns);
+        let due_ns = now_ns.min(self.end_ns.saturating_sub(1));
+        let waiting_before = arrivals.waiting.len();
+        while arrivals.next_ns() <= due_ns {
+            let intended_ns = arrivals.next_ns();
+            let request = self.asker.draw(intended_ns);
+            arrivals
+                .waiting
+                .push_back(Pending::new(request, intended_ns));
+            arrivals.advance();
         }
         if arrivals.waiting.len() > WAITING_MAX {
             return Err(LoadError::Arguments(
                 "the offered load is far beyond what the server takes".into(),
             ));
         }
-        while let (Some(pending), Some(index)) = self
-            .arrivals
-            .as_mut()
-            .filter(|arrivals| !arrivals.waiting.is_empty() && !arrivals.open.is_empty())
-            .map_or((None, None), |arrivals| {
-                (arrivals.waiting.pop_front(), arrivals.open.pop_front())
-            })
-        {
-            self.push(index, pending);
-            self.recorder.lag(pending.intended_ns, clock.now_ns());
+        let mut sent = 0;
+        while let Some((pending, index)) = self.next_to_send() {
+            let sent_ns = clock.now_ns();
+            if sent >= waiting_before {
+                self.recorder.late(pending.intended_ns, sent_ns);
+            }
+            sent += 1;
+            self.push(index, pending, sent_ns, 0, clock);
             self.flush(index)?;
             self.reopen(index);
         }
+        // What waits from now on waits for the server: the driver has done its part.
+        let noticed = sent.max(waiting_before) - sent;
+        if let Some(arrivals) = &self.arrivals {
+            for pending in arrivals.waiting.iter().skip(noticed) {
+                self.recorder.late(pending.intended_ns, now_ns);
+            }
+        }
         Ok(())
+    }
+
+    /// A request that waits and a connection with room for it.
+    fn next_to_send(&mut self) -> Option<(Pending, usize)> {
+        let arrivals = self.arrivals.as_mut()?;
+        if arrivals.waiting.is_empty() || arrivals.open.is_empty() {
+            return None;
+        }
+        Some((arrivals.waiting.pop_front()?, arrivals.open.pop_front()?))
     }
 
     fn reopen(&mut self, index: usize) {
@@ -173,63 +211,95 @@ impl Generated {
         }
     }
 
-    /// How long to sleep: until the next arrival, unless every connection is taken.
-    fn patience(&self, clock: Clock) -> Duration {
+    /// Closed loop with thinking: sends for every slot that has thought.
+    fn wake(&mut self, now_ns: u64, clock: &Clock) -> Result<(), LoadError> {
+        while let Some((due_ns, index)) = self
+            .thinkers
+            .as_mut()
+            .and_then(|thinkers| thinkers.take(now_ns))
+        {
+            let sent_ns = clock.now_ns();
+            self.recorder.late(due_ns, sent_ns);
+            let request = self.asker.draw(due_ns);
+            self.push(index, Pending::new(request, due_ns), sent_ns, 0, clock);
+            self.flush(index)?;
+        }
+        Ok(())
+    }
+
+    /// How long to sleep: until the next request is due, unless every connection is taken.
+    fn patience(&self, clock: &Clock) -> Duration {
         const LONG: Duration = Duration::from_millis(5);
         if self.spin {
             return Duration::ZERO;
         }
-        let next = self
+        let open = self
             .arrivals
             .as_ref()
             .filter(|arrivals| !arrivals.open.is_empty());
-        next.map_or(LONG, |arrivals| {
-            let wait_ns = (arrivals.next_ns as u64).saturating_sub(clock.now_ns());
-            Duration::from_nanos(wait_ns).min(LONG)
-        })
+        let next_ns = match (open, &self.thinkers) {
+            (Some(arrivals), _) => arrivals.next_ns(),
+            (None, Some(thinkers)) => thinkers.next_ns(),
+            (None, None) => return LONG,
+        };
+        Duration::from_nanos(next_ns.saturating_sub(clock.now_ns())).min(LONG)
     }
 
-    fn serve(&mut self, ready: Ready, clock: Clock) -> Result<(), LoadError> {
+    fn serve(&mut self, ready: Ready, clock: &Clock) -> Result<(), LoadError> {
+        let index = ready.connection;
         if ready.writable {
-            self.flush(ready.connection)?;
+            self.flush(index)?;
         }
         if !ready.readable {
             return Ok(());
         }
-        let was_full = self.connections[ready.connection].under_way.len() >= self.pipeline;
-        let answered = self.receive(ready.connection, clock)?;
-        if self.arrivals.is_none() {
-            return self.refill(ready.connection, clock);
+        let before = self.connections[index].under_way.len();
+        let now_ns = self.receive(index, clock)?;
+        if self.is_greedy() {
+            return self.refill(index, clock);
         }
-        if was_full && answered > 0 {
-            self.reopen(ready.connection);
+        let after = self.connections[index].under_way.len();
+        if before >= self.pipeline && after < self.pipeline {
+            self.reopen(index);
+        }
+        if let Some(thinkers) = &mut self.thinkers {
+            (after..before).for_each(|_| thinkers.think(index, now_ns));
         }
         Ok(())
     }
 
     /// Closed loop: as many new requests as there is room for, in one write.
-    fn refill(&mut self, index: usize, clock: Clock) -> Result<(), LoadError> {
-        let room = self.pipeline - self.connections[index].under_way.len();
+    fn refill(&mut self, index: usize, clock: &Clock) -> Result<(), LoadError> {
+        let room = self
+            .pipeline
+            .saturating_sub(self.connections[index].under_way.len());
         if room == 0 {
             return Ok(());
         }
-        let intended_ns = clock.now_ns();
+        let now_ns = clock.now_ns();
         for _ in 0..room {
-            let request = self.generator.draw();
-            self.push(
-                index,
-                Pending {
-                    request,
-                    intended_ns,
-                },
-            );
+            let request = self.asker.draw(now_ns);
+            self.push(index, Pending::new(request, now_ns), now_ns, 0, clock);
         }
         self.flush(index)
     }
 
-    fn push(&mut self, index: usize, pending: Pending) {
+    /// Words a request for a connection; the caller flushes.
+    #[inline]
+    fn push(&mut self, index: usize, pending: Pending, sent_ns: u64, token: u64, clock: &Clock) {
+        let mut pending = Pending { sent_ns, ..pending };
+        let request = &pending.request;
+        if let Some(versions) = &self.versions {
+            pending.proof = match request.verb {
+                verb if verb.is_read() => versions.read_begins(request.key),
+                verb if verb.counts() => Proof::default(),
+                _ => versions.write_begins(request.key, clock.epoch_ns + sent_ns),
+            };
+        }
         let connection = &mut self.connections[index];
-        self.generator.put(&pending.request, &mut connection.output);
+        let version = pending.proof.version;
+        self.wording
+            .put(request, version, token, &mut connection.output);
         connection.under_way.push_back(pending);
     }
 
@@ -244,38 +314,148 @@ impl Generated {
         Ok(())
     }
 
-    /// Receives once and records every reply that ended; returns their number.
-    fn receive(&mut self, index: usize, clock: Clock) -> Result<usize, LoadError> {
-        let protocol = self.generator.workload().protocol;
+    /// Receives once and records every reply that ended; returns when it received.
+    fn receive(&mut self, index: usize, clock: &Clock) -> Result<u64, LoadError> {
         let connection = &mut self.connections[index];
         debug_assert!(self.buffer.len() > LINE_BYTES_MAX);
         let kept = connection.framer.restore(&mut self.buffer);
         let received = connection.socket.read(&mut self.buffer[kept..])?;
         let now_ns = clock.now_ns();
-        let mut input = &self.buffer[..kept + received];
-        let mut answered = 0;
+        // The buffer is lent out, so that replies may lead to requests meanwhile.
+        let buffer = std::mem::take(&mut self.buffer);
+        let outcome = self.take_replies(index, &buffer[..kept + received], now_ns, clock);
+        self.buffer = buffer;
+        if outcome? {
+            self.flush(index)?;
+        }
+        Ok(now_ns)
+    }
+
+    /// Whether a reply led to another request.
+    fn take_replies(
+        &mut self,
+        index: usize,
+        mut input: &[u8],
+        now_ns: u64,
+        clock: &Clock,
+    ) -> Result<bool, LoadError> {
+        let protocol = self.wording.protocol;
+        let mut follows = false;
         while !input.is_empty() {
-            let Some(&Pending {
-                request,
-                intended_ns,
-            }) = connection.under_way.front()
-            else {
+            let connection = &mut self.connections[index];
+            let Some(&pending) = connection.under_way.front() else {
                 return Err(LoadError::Protocol("a reply that nobody asked for".into()));
             };
-            match connection.framer.next(protocol, request.kind, &mut input) {
-                None => break,
-                Some(reply) => {
-                    self.recorder.reply(reply, request.value_bytes);
-                    self.recorder.latency(request.kind, intended_ns, now_ns, 1);
-                    connection.under_way.pop_front();
-                    answered += 1;
-                }
+            let verb = pending.request.verb;
+            let Some(reply) = connection.framer.next(protocol, verb, &mut input) else {
+                break;
+            };
+            connection.under_way.pop_front();
+            self.answered(&pending, reply, index, now_ns);
+            if pending.request.then != Then::Nothing || reply == Reply::Refused {
+                follows |= self.follow_up(index, &pending, reply, now_ns, clock);
             }
         }
-        if !connection.framer.keep(input) {
+        if !self.connections[index].framer.keep(input) {
             return Err(LoadError::Protocol("a line without an end".into()));
         }
-        Ok(answered)
+        Ok(follows)
+    }
+
+    #[inline]
+    fn answered(&mut self, pending: &Pending, reply: Reply, index: usize, now_ns: u64) {
+        let request = &pending.request;
+        let known = self.wording.lengths_are_known;
+        let class = self
+            .recorder
+            .reply(request.verb, reply, request.value_bytes, known);
+        let times = Times {
+            intended_ns: pending.intended_ns,
+            sent_ns: pending.sent_ns,
+            now_ns,
+        };
+        self.recorder.latency(class, times, 1);
+        if self.versions.is_some() {
+            self.verify(pending, reply, index);
+        }
+    }
+
+    /// Checks a value that came, or notes that a write ended.
+    fn verify(&mut self, pending: &Pending, reply: Reply, index: usize) {
+        let Some(versions) = &self.versions else {
+            return;
+        };
+        let Request { verb, key, .. } = pending.request;
+        if !verb.is_read() {
+            // Counters have no version, and neither does their first value.
+            if pending.proof.version > 0 {
+                versions.write_ends(key, pending.proof, reply == Reply::Done);
+            }
+            return;
+        }
+        let Reply::Hit { value_bytes, .. } = reply else {
+            return;
+        };
+        let body = self.connections[index].framer.body();
+        let (value, end) = body.split_at(value_bytes.min(body.len()));
+        let counts = &mut self.recorder.counts;
+        counts.verified += 1;
+        if !matches!(end, b"\r\n" | b"\r\nEND\r\n") {
+            counts.torn += 1;
+            return;
+        }
+        match versions.read_ends(key, pending.proof, value) {
+            Ok(()) => {}
+            Err(Fault::Torn) => counts.torn += 1,
+            Err(Fault::Foreign) => counts.foreign += 1,
+            Err(Fault::Stale) => counts.stale += 1,
+        }
+    }
+
+    /// The second request of an operation, on the same connection; whether there is one.
+    fn follow_up(
+        &mut self,
+        index: usize,
+        pending: &Pending,
+        reply: Reply,
+        now_ns: u64,
+        clock: &Clock,
+    ) -> bool {
+        let request = &pending.request;
+        if request.verb.counts() && self.wording.protocol == Protocol::Text {
+            // memcached's classic counters do not begin by themselves.
+            let connection = &mut self.connections[index];
+            self.wording.put_counter(request, &mut connection.output);
+            let begin = Request {
+                verb: Verb::Add,
+                value_bytes: 1,
+                ..*request
+            };
+            let pending = Pending::new(begin, now_ns);
+            connection.under_way.push_back(Pending {
+                sent_ns: now_ns,
+                ..pending
+            });
+            return true;
+        }
+        let (hit, token) = match reply {
+            Reply::Hit { token, .. } => (true, token),
+            Reply::Miss => (false, 0),
+            _ => return false,
+        };
+        let Some(next) = request.follow_up(hit) else {
+            return false;
+        };
+        self.push(index, Pending::new(next, now_ns), now_ns, token, clock);
+        true
+    }
+
+    /// The fault that a plan may ask for.
+    fn stall(&mut self, clock: &Clock) {
+        let due = |stall: &mut Stall| clock.now_ns() >= stall.at.as_nanos() as u64;
+        if let Some(stall) = self.stall.take_if(due) {
+            std::thread::sleep(stall.length);
+        }
     }
 
     /// What is not answered at an open loop's end counts with the time it has waited.
@@ -288,8 +468,23 @@ impl Generated {
             .iter_mut()
             .flat_map(|c| c.under_way.drain(..));
         for pending in arrivals.waiting.drain(..).chain(under_way) {
-            self.recorder
-                .unfinished(pending.request.kind, pending.intended_ns, now_ns);
+            let Request {
+                verb, value_bytes, ..
+            } = pending.request;
+            let hoped = match verb.is_read() {
+                true => Reply::Hit {
+                    value_bytes: 0,
+                    token: 0,
+                },
+                false => Reply::Done,
+            };
+            let class = self.recorder.class(Operation::of(verb, hoped), value_bytes);
+            let times = Times {
+                intended_ns: pending.intended_ns,
+                sent_ns: pending.sent_ns,
+                now_ns,
+            };
+            self.recorder.unfinished(class, times);
         }
     }
 }

@@ -12,7 +12,7 @@
 //!                  ^ next block, for whichever connection is done with its last
 //! ```
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use super::{
     Clock, Plan,
@@ -21,9 +21,9 @@ use super::{
 };
 use crate::{
     error::LoadError,
-    measure::Recorder,
-    protocol::Protocol,
-    workload::{Generator, Kind, Request},
+    load::{Request, Wording},
+    measure::{Class, Operation, Recorder, Times},
+    protocol::{Protocol, Reply, Verb},
 };
 
 /// One thread of the cheap driver.
@@ -35,7 +35,7 @@ pub(super) struct Pregenerated {
     poller: Poller,
     recorder: Recorder,
     buffer: Vec<u8>,
-    protocol: Protocol,
+    wording: Wording,
     spin: bool,
 }
 
@@ -43,8 +43,10 @@ pub(super) struct Pregenerated {
 struct Arena {
     bytes: Vec<u8>,
     blocks: Vec<Block>,
-    /// Kind and value length of each request, for the blocks that are framed.
-    requests: Vec<(Kind, u32)>,
+    /// Verb and value length of each request, for the blocks that are framed.
+    requests: Vec<(Verb, u32)>,
+    /// What each block counts as when all its reads hit and all its changes are made.
+    tallies: Vec<(Class, u32)>,
     pipeline: usize,
 }
 
@@ -52,8 +54,12 @@ struct Arena {
 struct Block {
     start: usize,
     end: usize,
-    reply_bytes: usize,
-    gets: u64,
+    /// Not known where the protocol does not tell.
+    reply_bytes: Option<usize>,
+    hits: u64,
+    stores: u64,
+    first_tally: usize,
+    tallies: usize,
 }
 
 struct Connection {
@@ -61,8 +67,8 @@ struct Connection {
     block: usize,
     written: usize,
     sent_ns: u64,
-    /// Replies of the block that were framed so far.
-    framed: usize,
+    /// Classes of the block's replies that were framed so far.
+    framed: Vec<Class>,
     framer: Framer,
 }
 
@@ -76,66 +82,111 @@ const ARENA_BYTES_MAX: usize = 256 << 20;
 const FRAMED_EVERY: u64 = 64;
 
 impl Arena {
-    fn new(plan: &Plan, thread: usize, requests: usize) -> Self {
-        let mut generator = Generator::new(&plan.workload, plan.seed ^ (thread as u64) << 32);
+    fn new(
+        plan: &Plan,
+        thread: usize,
+        requests: usize,
+        wording: &Wording,
+        recorder: &Recorder,
+    ) -> Self {
+        let mut asker = plan.load.asker(plan.seed, thread, plan.threads);
         let mut arena = Self {
             bytes: Vec::new(),
             blocks: Vec::new(),
             requests: Vec::new(),
+            tallies: Vec::new(),
             pipeline: plan.pipeline,
         };
+        let mut drawn = VecDeque::new();
         for _ in 0..requests / plan.pipeline {
-            let start = arena.bytes.len();
-            let block: Vec<Request> = (0..plan.pipeline).map(|_| generator.draw()).collect();
-            for request in &block {
-                generator.put(request, &mut arena.bytes);
-                arena.requests.push((request.kind, request.value_bytes));
+            while drawn.len() < plan.pipeline {
+                let request = asker.draw(0);
+                drawn.push_back(request);
+                drawn.extend(request.follow_up(true));
             }
-            let reply_bytes = |request| plan.workload.reply_bytes(request);
-            let is_get = |request: &&Request| request.kind == Kind::Get;
-            arena.blocks.push(Block {
-                start,
-                end: arena.bytes.len(),
-                reply_bytes: block.iter().map(reply_bytes).sum(),
-                gets: block.iter().filter(is_get).count() as u64,
-            });
+            arena.add(drawn.drain(..plan.pipeline), wording, recorder);
             if arena.bytes.len() > ARENA_BYTES_MAX {
                 break;
             }
         }
         arena
     }
+
+    fn add(
+        &mut self,
+        requests: impl Iterator<Item = Request>,
+        wording: &Wording,
+        recorder: &Recorder,
+    ) {
+        let mut block = Block {
+            start: self.bytes.len(),
+            end: 0,
+            reply_bytes: Some(0),
+            hits: 0,
+            stores: 0,
+            first_tally: self.tallies.len(),
+            tallies: 0,
+        };
+        for request in requests {
+            wording.put(&request, 0, 0, &mut self.bytes);
+            self.requests.push((request.verb, request.value_bytes));
+            let expected = wording.expected_bytes(&request);
+            block.reply_bytes = block.reply_bytes.zip(expected).map(|(sum, own)| sum + own);
+            block.hits += u64::from(request.verb.is_read());
+            block.stores += u64::from(request.verb.stores());
+            let hoped = match request.verb.is_read() {
+                true => Reply::Hit {
+                    value_bytes: 0,
+                    token: 0,
+                },
+                false => Reply::Done,
+            };
+            let operation = Operation::of(request.verb, hoped);
+            let class = recorder.class(operation, request.value_bytes);
+            let own = &mut self.tallies[block.first_tally..];
+            match own.iter_mut().find(|(other, _)| *other == class) {
+                Some((_, count)) => *count += 1,
+                None => self.tallies.push((class, 1)),
+            }
+        }
+        block.end = self.bytes.len();
+        block.tallies = self.tallies.len() - block.first_tally;
+        self.blocks.push(block);
+    }
+
+    fn tallies(&self, block: &Block) -> &[(Class, u32)] {
+        &self.tallies[block.first_tally..block.first_tally + block.tallies]
+    }
 }
 
 impl Pregenerated {
     pub(super) fn new(plan: &Plan, thread: usize, requests: usize) -> Result<Self, LoadError> {
         let poller = Poller::new()?;
-        let connect = |connection| -> Result<_, LoadError> {
-            Ok(Connection {
-                socket: poller.connect(&plan.target, connection)?,
-                block: 0,
-                written: 0,
-                sent_ns: 0,
-                framed: 0,
-                framer: Framer::default(),
-            })
+        let connection = |socket| Connection {
+            socket,
+            block: 0,
+            written: 0,
+            sent_ns: 0,
+            framed: Vec::with_capacity(plan.pipeline),
+            framer: Framer::default(),
         };
-        let connections: Result<Vec<_>, _> =
-            (0..plan.connections_of(thread)).map(connect).collect();
+        let (wording, recorder) = (plan.load.wording(), plan.recorder()?);
+        let arena = Arena::new(plan, thread, requests, &wording, &recorder);
+        let sockets = plan.connect(&poller, thread)?;
         Ok(Self {
-            arena: Arena::new(plan, thread, requests),
+            arena,
             next_block: 0,
             blocks_answered: 0,
-            connections: connections?,
+            connections: sockets.into_iter().map(connection).collect(),
             poller,
-            recorder: plan.recorder()?,
+            recorder,
             buffer: vec![0; BUFFER_BYTES],
-            protocol: plan.workload.protocol,
+            wording,
             spin: plan.spin,
         })
     }
 
-    pub(super) fn run(mut self, clock: Clock) -> Result<Recorder, LoadError> {
+    pub(super) fn run(mut self, clock: &Clock) -> Result<Recorder, LoadError> {
         for connection in 0..self.connections.len() {
             self.next(connection, clock.now_ns())?;
         }
@@ -144,7 +195,7 @@ impl Pregenerated {
         } else {
             Duration::from_millis(5)
         };
-        while clock.now_ns() < clock.end_ns {
+        while clock.now_ns() < clock.end_ns && !clock.stop.is_asked() {
             for index in 0..self.poller.wait(patience)? {
                 let ready = self.poller.ready(index);
                 self.serve(ready, clock)?;
@@ -153,7 +204,7 @@ impl Pregenerated {
         Ok(self.recorder)
     }
 
-    fn serve(&mut self, ready: Ready, clock: Clock) -> Result<(), LoadError> {
+    fn serve(&mut self, ready: Ready, clock: &Clock) -> Result<(), LoadError> {
         if ready.writable {
             self.write(ready.connection)?;
         }
@@ -165,44 +216,48 @@ impl Pregenerated {
         let kept = connection.framer.restore(&mut self.buffer);
         let received = connection.socket.read(&mut self.buffer[kept..])?;
         let now_ns = clock.now_ns();
-        if self.is_answered(ready.connection, kept, received)? {
-            self.blocks_answered += 1;
-            self.record(ready.connection, now_ns);
-            self.next(ready.connection, now_ns)?;
+        if self.is_as_expected(ready.connection, kept, received) {
+            self.count_all(ready.connection, now_ns);
+        } else if self.is_framed(ready.connection, kept + received)? {
+            self.count_framed(ready.connection, now_ns);
+        } else {
+            return Ok(());
         }
-        Ok(())
+        self.blocks_answered += 1;
+        self.next(ready.connection, now_ns)
     }
 
-    /// Whether the block of a connection is answered by the bytes at the buffer's start.
-    fn is_answered(
-        &mut self,
-        index: usize,
-        kept: usize,
-        received: usize,
-    ) -> Result<bool, LoadError> {
-        let connection = &mut self.connections[index];
-        let block = self.arena.blocks[connection.block];
-        let mut input = &self.buffer[..kept + received];
-        let is_first =
-            kept == 0 && connection.framed == 0 && connection.framer.is_between_replies();
-        let as_expected = input.len() == block.reply_bytes && input.ends_with(b"\r\n");
+    /// Whether the bytes at the buffer's start are a whole block's, by their length; never for the
+    /// blocks that are framed as a sample.
+    fn is_as_expected(&self, index: usize, kept: usize, received: usize) -> bool {
+        let connection = &self.connections[index];
+        let block = &self.arena.blocks[connection.block];
         let is_sample = self.blocks_answered.is_multiple_of(FRAMED_EVERY);
-        if is_first && as_expected && !is_sample {
-            let sets = self.arena.pipeline as u64 - block.gets;
-            self.recorder.counts.hits += block.gets;
-            self.recorder.counts.stored += sets;
-            return Ok(true);
-        }
+        let is_first =
+            kept == 0 && connection.framed.is_empty() && connection.framer.is_between_replies();
+        is_first
+            && !is_sample
+            && block.reply_bytes == Some(received)
+            && self.buffer[..received].ends_with(b"\r\n")
+    }
+
+    /// Frames the bytes at the buffer's start; whether the block is answered by them.
+    fn is_framed(&mut self, index: usize, length: usize) -> Result<bool, LoadError> {
+        let protocol: Protocol = self.wording.protocol;
+        let connection = &mut self.connections[index];
+        let mut input = &self.buffer[..length];
         let first_request = connection.block * self.arena.pipeline;
-        while connection.framed < self.arena.pipeline && !input.is_empty() {
-            let (kind, value_bytes) = self.arena.requests[first_request + connection.framed];
-            let Some(reply) = connection.framer.next(self.protocol, kind, &mut input) else {
+        while connection.framed.len() < self.arena.pipeline && !input.is_empty() {
+            let number = first_request + connection.framed.len();
+            let (verb, value_bytes) = self.arena.requests[number];
+            let Some(reply) = connection.framer.next(protocol, verb, &mut input) else {
                 break;
             };
-            self.recorder.reply(reply, value_bytes);
-            connection.framed += 1;
+            let known = self.wording.lengths_are_known;
+            let class = self.recorder.reply(verb, reply, value_bytes, known);
+            connection.framed.push(class);
         }
-        let is_answered = connection.framed == self.arena.pipeline;
+        let is_answered = connection.framed.len() == self.arena.pipeline;
         if is_answered && !input.is_empty() {
             return Err(LoadError::Protocol("a reply that nobody asked for".into()));
         }
@@ -212,13 +267,27 @@ impl Pregenerated {
         Ok(is_answered)
     }
 
-    fn record(&mut self, index: usize, now_ns: u64) {
+    /// All requests of a block were answered as hoped.
+    fn count_all(&mut self, index: usize, now_ns: u64) {
         let connection = &self.connections[index];
-        let gets = self.arena.blocks[connection.block].gets;
-        let sets = self.arena.pipeline as u64 - gets;
-        let sent_ns = connection.sent_ns;
-        self.recorder.latency(Kind::Get, sent_ns, now_ns, gets);
-        self.recorder.latency(Kind::Set, sent_ns, now_ns, sets);
+        let block = &self.arena.blocks[connection.block];
+        let times = times(connection.sent_ns, now_ns);
+        let counts = &mut self.recorder.counts;
+        counts.hits += block.hits;
+        counts.stored += block.stores;
+        counts.changed += self.arena.pipeline as u64 - block.hits - block.stores;
+        for &(class, count) in self.arena.tallies(block) {
+            self.recorder.latency(class, times, count.into());
+        }
+    }
+
+    /// The framed replies of a block count when the last of them is there, as in other blocks.
+    fn count_framed(&mut self, index: usize, now_ns: u64) {
+        let connection = &mut self.connections[index];
+        let times = times(connection.sent_ns, now_ns);
+        for class in connection.framed.drain(..) {
+            self.recorder.latency(class, times, 1);
+        }
     }
 
     /// Gives a connection the next block and sends what the kernel takes of it.
@@ -226,7 +295,6 @@ impl Pregenerated {
         let connection = &mut self.connections[index];
         connection.block = self.next_block;
         connection.written = 0;
-        connection.framed = 0;
         connection.sent_ns = now_ns;
         self.next_block += 1;
         if self.next_block == self.arena.blocks.len() {
@@ -241,5 +309,14 @@ impl Pregenerated {
         let rest = &self.arena.bytes[block.start + connection.written..block.end];
         connection.written += self.poller.write(&mut connection.socket, rest)?;
         Ok(())
+    }
+}
+
+/// In closed loop a request is meant to be sent when it is.
+fn times(sent_ns: u64, now_ns: u64) -> Times {
+    Times {
+        intended_ns: sent_ns,
+        sent_ns,
+        now_ns,
     }
 }

@@ -3,8 +3,8 @@
 use super::{
     model::{Content, Ends, Slot, When},
     tally::Fault,
-    value::Piece,
 };
+use crate::stamp::Piece;
 
 /// One request on an owned key.
 #[derive(Debug)]

@@ -7,7 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{tally::Fault, value::Piece};
+use super::tally::Fault;
+use crate::stamp::Piece;
 
 /// Whether a missing value is a fault.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]

@@ -5,6 +5,8 @@
 
 use std::{fmt::Write as _, time::Instant};
 
+use curtail_workload::Random;
+
 use super::{
     Setting,
     ask::{Ask, Verb},
@@ -12,9 +14,11 @@ use super::{
     model::{Content, Ends, Slot, When},
     shared::Sharer,
     tally::{Fault, Tally, Totals},
-    value::{HEAD_BYTES, Piece},
 };
-use crate::{error::LoadError, random::Random};
+use crate::{
+    error::LoadError,
+    stamp::{HEAD_BYTES, Piece},
+};
 
 /// One thread's state.
 pub(super) struct Owner<'a> {
@@ -129,13 +133,13 @@ impl<'a> Owner<'a> {
             if self.request.len() > REQUEST_BYTES_MAX || reply_bytes > REPLY_BYTES_MAX {
                 break;
             }
-            if self.random.chance(0.2) {
+            if self.random.unit() < 0.2 {
                 let (step, bytes) = self.sharer.ask(&mut self.random, &mut self.request);
                 reply_bytes += bytes;
                 self.steps.push(Step::Shared(step));
                 continue;
             }
-            if self.random.chance(0.05) {
+            if self.random.unit() < 0.05 {
                 reply_bytes += self.ask_several();
                 continue;
             }
@@ -183,7 +187,7 @@ impl<'a> Owner<'a> {
         let is_missing = self.slots[slot].content == Content::Missing;
         // Some items are left to end by themselves: only reads, until one finds nothing.
         if slot.is_multiple_of(QUIET_EVERY) && self.slots[slot].ends_soon(Instant::now()) {
-            return if self.random.chance(0.5) {
+            return if self.random.unit() < 0.5 {
                 Ask::Get { touch: None }
             } else {
                 Ask::MetaGet
@@ -204,11 +208,11 @@ impl<'a> Owner<'a> {
             74..=80 if !is_number => self.extend(slot),
             74..=83 if is_number || is_missing => Ask::Count {
                 delta: self.random.below(1000),
-                is_up: self.random.chance(0.6),
+                is_up: self.random.unit() < 0.6,
             },
             84..=87 => self.store_number(slot),
             88..=95 => Ask::Delete {
-                is_meta: self.random.chance(0.5),
+                is_meta: self.random.unit() < 0.5,
             },
             96..=98 => Ask::Touch {
                 seconds: self.seconds_long(),
@@ -223,7 +227,7 @@ impl<'a> Owner<'a> {
     }
 
     fn seconds(&mut self) -> u32 {
-        if self.random.chance(0.15) {
+        if self.random.unit() < 0.15 {
             1 + self.random.below(6) as u32
         } else {
             0
@@ -269,13 +273,13 @@ impl<'a> Owner<'a> {
         }
         Ask::Extend {
             piece: self.piece(slot, room.min(1000)),
-            at_front: self.random.chance(0.4),
+            at_front: self.random.unit() < 0.4,
         }
     }
 
     /// A new version of at most this length: mostly small, now and then large, each octave alike.
     fn piece(&mut self, slot: usize, bytes_max: u32) -> Piece {
-        let (low, high) = if self.random.chance(self.setting.large_share) {
+        let (low, high) = if self.random.unit() < self.setting.large_share {
             (1024, self.setting.value_bytes_max)
         } else {
             (1, 1024)

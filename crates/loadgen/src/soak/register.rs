@@ -9,16 +9,14 @@ use std::time::Instant as Clock;
 
 use curtail_history::{Action, Entry, History, Outcome, Verdict, check_linearizable};
 use curtail_types::Instant;
+use curtail_workload::{Random, mix};
 
 use super::{
     Setting,
     connection::Connection,
     tally::{Fault, Tally},
 };
-use crate::{
-    error::LoadError,
-    random::{Random, mix},
-};
+use crate::error::LoadError;
 
 /// Clients of a round.
 const CLIENTS: u32 = 4;

@@ -7,14 +7,18 @@
 //!   the sum of all increments: lost updates show. Half of them count with `incr`, half with
 //!   `gets` and `cas`.
 
+use curtail_workload::Random;
+
 use super::{
     Setting,
     connection::Connection,
     model::Mode,
     tally::{Fault, Tally, Totals},
-    value::{HEAD_BYTES, Piece},
 };
-use crate::{error::LoadError, random::Random};
+use crate::{
+    error::LoadError,
+    stamp::{HEAD_BYTES, Piece},
+};
 
 /// One thread's view of the shared keys.
 pub(super) struct Sharer<'a> {
@@ -196,7 +200,7 @@ impl<'a> Sharer<'a> {
         connection: &mut Connection,
         random: &mut Random,
     ) -> Result<(), LoadError> {
-        if self.setting.mode == Mode::Cache || !random.chance(COMPARE_AND_SET_SHARE) {
+        if self.setting.mode == Mode::Cache || random.unit() >= COMPARE_AND_SET_SHARE {
             return Ok(());
         }
         let counter = random.below(COUNTERS as u64) as usize;

@@ -2,25 +2,24 @@
 
 use std::time::Duration;
 
-use curtail_loadgen::{Plan, Popularity, Protocol, Report, Sizes, Workload, measure};
+use curtail_loadgen::{
+    Load, LoadError, Pace, Plan, Protocol, Report, Session, Stall, Stop, measure,
+};
 
 use crate::fake::{self, Lie};
+
+/// Half of the requests are reads of 200 keys alike.
+const MIX: &str = "uniform:keys=200,key=10,value=50,get=0.5";
 
 fn plan(target: String, protocol: Protocol) -> Plan {
     Plan {
         target,
-        workload: Workload {
-            protocol,
-            keys: 200,
-            key_bytes: 10,
-            sizes: Sizes::fixed(50),
-            get_ratio: 0.5,
-            popularity: Popularity::Uniform,
-        },
+        load: Load::drawn(protocol, MIX.parse().unwrap()),
         connections: 4,
         threads: 2,
         pipeline: 8,
-        rate: None,
+        pace: Pace::Closed { think_ns: 0 },
+        ramp: Duration::ZERO,
         warm_up: Duration::from_millis(100),
         duration: Duration::from_millis(400),
         window: Duration::from_millis(20),
@@ -29,7 +28,14 @@ fn plan(target: String, protocol: Protocol) -> Plan {
         spin: false,
         seed: 1,
         server_pid: Some(std::process::id()),
+        late: Duration::from_millis(1),
+        size_limits: vec![1400],
+        stall: None,
     }
+}
+
+fn run(plan: &Plan) -> Result<Report, LoadError> {
+    measure(plan, &Session::new(Stop::new()))
 }
 
 /// Keys are not stored before: early reads miss, later ones hit.
@@ -51,14 +57,14 @@ fn check_counts(report: &Report) {
         (gets - all / 2.0).abs() < 6.0 * all.sqrt() / 2.0,
         "{counts:?}"
     );
-    assert!(report.all.count > 0 && report.all.p50_us > 0.0);
+    assert!(report.all.count > 0 && report.all.p50_us.is_some_and(|us| us > 0.0));
     assert!(report.server_ns_per_request.is_some_and(|ns| ns >= 0.0));
 }
 
 #[test]
 fn the_general_driver_counts_what_happened() {
     for protocol in [Protocol::Text, Protocol::Meta] {
-        let report = measure(&plan(fake::start(Lie::None), protocol)).unwrap();
+        let report = run(&plan(fake::start(Lie::None), protocol)).unwrap();
         check_counts(&report);
     }
 }
@@ -68,7 +74,7 @@ fn the_general_driver_counts_what_happened() {
 #[test]
 fn the_cheap_driver_counts_what_happened() {
     for protocol in [Protocol::Text, Protocol::Meta] {
-        let report = measure(&Plan {
+        let report = run(&Plan {
             pregenerated: Some(20_000),
             ..plan(fake::start(Lie::None), protocol)
         });
@@ -79,7 +85,7 @@ fn the_cheap_driver_counts_what_happened() {
 #[test]
 fn refused_writes_are_counted_as_errors() {
     for pregenerated in [None, Some(20_000)] {
-        let report = measure(&Plan {
+        let report = run(&Plan {
             pregenerated,
             ..plan(fake::start(Lie::Refusing), Protocol::Meta)
         });
@@ -95,15 +101,20 @@ fn refused_writes_are_counted_as_errors() {
 /// within six standard deviations of a Poisson process, all answered.
 #[test]
 fn an_open_loop_offers_its_rate() {
-    let report = measure(&Plan {
-        rate: Some(2000.0),
+    let report = run(&Plan {
+        pace: Pace::poisson(2000.0),
         ..plan(fake::start(Lie::None), Protocol::Text)
     });
     let report = report.unwrap();
     let offered = report.all.count as f64;
     assert!((offered - 800.0).abs() < 6.0 * 800_f64.sqrt(), "{offered}");
     assert_eq!(report.counts.unfinished, 0);
-    assert!(report.driver_lag.count > 0);
+    assert!(report.driver_lateness.is_some_and(|late| late.count > 0));
+    assert!(
+        report
+            .service
+            .is_some_and(|service| service.count == report.all.count)
+    );
 }
 
 /// Goal: waiting for a stalled server counts from the intended instant. Method: a server that
@@ -112,15 +123,16 @@ fn an_open_loop_offers_its_rate() {
 fn a_server_that_never_answers_shows_in_the_latency() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap().to_string();
-    let report = measure(&Plan {
-        rate: Some(500.0),
+    let report = run(&Plan {
+        pace: Pace::poisson(500.0),
         ..plan(target, Protocol::Text)
     });
     let report = report.unwrap();
     assert_eq!(report.counts.done, 0);
     assert!(report.counts.unfinished > 100, "{:?}", report.counts);
-    // All of them wait at least for the grace period of one second.
-    assert!(report.all.p50_us > 1_000_000.0, "{:?}", report.all);
+    // All of them wait at least for the grace period of one second, and nobody knows how long more.
+    assert!(report.all.mean_us > 1_000_000.0, "{:?}", report.all);
+    assert!(report.all.p50_us.is_none() && report.all.not_measurable["p50"].contains("answered"));
 }
 
 #[test]
@@ -140,11 +152,11 @@ fn plans_that_make_no_sense_are_refused() {
             ..good()
         },
         Plan {
-            rate: Some(0.0),
+            pace: Pace::poisson(0.0),
             ..good()
         },
         Plan {
-            rate: Some(1.0),
+            pace: Pace::poisson(1.0),
             pregenerated: Some(100),
             ..good()
         },
@@ -156,8 +168,176 @@ fn plans_that_make_no_sense_are_refused() {
             duration: Duration::ZERO,
             ..good()
         },
+        Plan {
+            size_limits: vec![2, 1],
+            ..good()
+        },
     ];
     for plan in bad {
-        assert!(measure(&plan).is_err(), "{plan:?}");
+        assert!(run(&plan).is_err(), "{plan:?}");
     }
+}
+
+/// Goal: a driver that stood still does not pass its own stall off as the server's tail. Method:
+/// an honest server, and a driver whose threads sleep for a tenth of the measured time.
+#[test]
+fn a_stalled_driver_refuses_the_tail_that_it_made() {
+    let stalled = run(&Plan {
+        pace: Pace::poisson(8000.0),
+        stall: Some(Stall {
+            at: Duration::from_millis(250),
+            length: Duration::from_millis(60),
+        }),
+        ..plan(fake::start(Lie::None), Protocol::Text)
+    });
+    let stalled = stalled.unwrap();
+    let late = stalled.driver_lateness.clone().unwrap();
+    assert!(late.max_us > 50_000.0 && late.late_share > 0.05, "{late:?}");
+    assert_eq!(stalled.all.p99_us, None, "{:?}", stalled.all);
+    let reason = &stalled.all.not_measurable["p99"];
+    assert!(reason.contains("the driver's lateness"), "{reason}");
+    let warned = |text: &String| text.contains("the driver itself was late");
+    assert!(
+        stalled.warnings.iter().any(warned),
+        "{:?}",
+        stalled.warnings
+    );
+    let json = stalled.json().unwrap();
+    assert!(json.contains("\"p99_us\":null"), "{json}");
+}
+
+/// Goal: the waiting of requests for a busy server is the server's, not the driver's lateness.
+/// Method: a server that answers every request after 5 ms, one connection, twice the rate that
+/// this allows.
+#[test]
+fn a_slow_server_is_not_taken_for_a_late_driver() {
+    let report = run(&Plan {
+        pace: Pace::poisson(400.0),
+        connections: 1,
+        threads: 1,
+        pipeline: 1,
+        duration: Duration::from_millis(500),
+        ..plan(fake::start(Lie::Slow), Protocol::Text)
+    });
+    let report = report.unwrap();
+    assert!(report.all.mean_us > 20_000.0, "{:?}", report.all);
+    let service = report.service.unwrap();
+    assert!(service.mean_us < report.all.mean_us / 2.0, "{service:?}");
+    let late = report.driver_lateness.unwrap();
+    assert!(late.p50_us < 20_000.0, "{late:?}");
+}
+
+fn verifying(lie: Lie) -> Report {
+    let mut load = Load::drawn(Protocol::Meta, MIX.parse().unwrap());
+    load.verify = true;
+    let report = run(&Plan {
+        load,
+        ..plan(fake::start(lie), Protocol::Meta)
+    });
+    report.unwrap()
+}
+
+#[test]
+fn an_honest_server_is_not_accused() {
+    let report = verifying(Lie::None);
+    assert!(report.counts.verified > 100, "{:?}", report.counts);
+    assert_eq!(report.faults(), 0, "{:?}", report.counts);
+}
+
+/// Goal: each kind of wrong value is found, and called by its name.
+#[test]
+fn wrong_values_are_found_and_fail_the_run() {
+    let torn = verifying(Lie::Torn);
+    assert!(
+        torn.counts.torn > 0 && torn.faults() > 0,
+        "{:?}",
+        torn.counts
+    );
+    let foreign = verifying(Lie::Foreign);
+    assert!(foreign.counts.foreign > 0, "{:?}", foreign.counts);
+    let stale = verifying(Lie::Stale);
+    assert!(stale.counts.stale > 0, "{:?}", stale.counts);
+    let lost = verifying(Lie::Lost);
+    assert!(lost.counts.stale > 0, "{:?}", lost.counts);
+}
+
+/// Goal: every command of a workload is driven and answered. Method: all of them, text and meta,
+/// keys that are not there included; `fill` stores them.
+#[test]
+fn every_command_is_driven() {
+    let mix = "uniform:keys=200,key=10,value=50,mix=get@0.2+gets@0.1+set@0.1+add@0.1+replace@0.1\
+               +cas@0.1+delete@0.1+incr@0.1+decr@0.05+rmw@0.05";
+    for protocol in [Protocol::Text, Protocol::Meta] {
+        let mut load = Load::drawn(protocol, mix.parse().unwrap());
+        load.fill = true;
+        let report = run(&Plan {
+            load,
+            ..plan(fake::start(Lie::None), protocol)
+        });
+        let report = report.unwrap();
+        assert_eq!(report.faults(), 0, "{:?}", report.counts);
+        let seen: Vec<&str> = report.classes.iter().map(|class| class.operation).collect();
+        for operation in [
+            "get hit", "set", "add", "replace", "cas", "delete", "incr", "decr",
+        ] {
+            assert!(
+                seen.contains(&operation),
+                "{protocol:?} {operation} {seen:?}"
+            );
+        }
+        assert!(report.counts.refused > 0 && report.counts.changed > 0);
+    }
+}
+
+#[test]
+fn a_thinking_client_sends_when_it_has_thought() {
+    let report = run(&Plan {
+        pace: Pace::Closed {
+            think_ns: 20_000_000,
+        },
+        ..plan(fake::start(Lie::None), Protocol::Text)
+    });
+    // 32 slots that think for 20 ms: at most 1600 requests a second.
+    let rate = report.unwrap().rate;
+    assert!((200.0..2000.0).contains(&rate), "{rate}");
+}
+
+/// Goal: asked to stop, a run ends at once with what it has.
+#[test]
+fn a_run_that_is_stopped_reports_what_it_measured() {
+    let stop = Stop::new();
+    let asker = stop.clone();
+    let begun = std::time::Instant::now();
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        asker.ask();
+    });
+    let plan = Plan {
+        pace: Pace::poisson(2000.0),
+        duration: Duration::from_secs(60),
+        window: Duration::from_millis(100),
+        ..plan(fake::start(Lie::None), Protocol::Text)
+    };
+    let report = measure(&plan, &Session::new(stop)).unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    assert!(
+        report.seconds < 30.0 && report.counts.done > 20,
+        "{:?}",
+        report.counts
+    );
+}
+
+/// Goal: a server that is not there is named, with the connection that failed.
+#[test]
+fn a_server_that_is_not_there_is_named() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = free.local_addr().unwrap().to_string();
+    drop(free);
+    let error = run(&plan(target.clone(), Protocol::Text))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("connection 1 of 4") && error.contains(&target),
+        "{error}"
+    );
 }

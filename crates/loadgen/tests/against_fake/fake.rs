@@ -28,6 +28,8 @@ pub(crate) enum Lie {
     Undying,
     /// Answers every write with an error.
     Refusing,
+    /// Answers the truth, 5 ms late.
+    Slow,
 }
 
 #[derive(Clone)]
@@ -79,6 +81,9 @@ fn serve(stream: TcpStream, store: &Mutex<Store>, lie: Lie) {
                 return;
             }
             value.truncate(bytes);
+        }
+        if lie == Lie::Slow {
+            std::thread::sleep(Duration::from_millis(5));
         }
         store
             .lock()
@@ -192,6 +197,8 @@ impl Store {
         write!(output, "VA {}", item.value.len()).unwrap();
         if flags.contains(&"k") {
             write!(output, " k{key} f{} c{}", item.flags, item.token).unwrap();
+        } else if flags.contains(&"c") {
+            write!(output, " c{}", item.token).unwrap();
         }
         output.extend_from_slice(b"\r\n");
         output.extend_from_slice(&item.value);
@@ -203,10 +210,30 @@ impl Store {
             ["ms", key, _, rest @ ..] => {
                 let flag = |name| rest.iter().find_map(|word: &&str| word.strip_prefix(name));
                 let (flags, seconds) = (flag("F").unwrap_or("0"), flag("T").unwrap_or("0"));
-                match self.store("set", key, (flags, seconds), value, None, lie) {
+                let token = flag("C").map(|token| token.parse().unwrap());
+                let verb = match (flag("M"), token) {
+                    (Some("E"), _) => "add",
+                    (Some("R"), _) => "replace",
+                    (_, Some(_)) => "cas",
+                    _ => "set",
+                };
+                match self.store(verb, key, (flags, seconds), value, token, lie) {
                     "STORED" => "HD".into(),
+                    "NOT_STORED" => "NS".into(),
+                    "EXISTS" => "EX".into(),
+                    "NOT_FOUND" => "NF".into(),
                     other => other.into(),
                 }
+            }
+            ["ma", key, modes @ ..] => {
+                self.items.entry((*key).into()).or_insert_with(|| Item {
+                    value: b"0".to_vec(),
+                    flags: "0".into(),
+                    token: 0,
+                    ends: None,
+                });
+                self.count(key, "1", !modes.contains(&"MD"), lie);
+                "HD".into()
             }
             ["append" | "prepend", key, ..] => {
                 let Some(item) = self.items.get(*key).cloned() else {

@@ -172,7 +172,7 @@ fn traffic(report: &mut Report, shared: &Shared, counts: &Counts, memory: &Memor
         "time_in_listen_disabled_us",
         doors.disabled_us.load(Relaxed),
     );
-    report.stat("threads", shared.workers.len());
+    report.stat("threads", shared.config.workers);
     report.stat("conn_yields", counts.get(Count::ConnYields));
     report.stat("hash_power_level", memory.index_slots.max(1).ilog2());
     report.stat("hash_bytes", memory.index);

@@ -1,7 +1,27 @@
 //! `stats memory` and `stats curtail`: what memcached has no name for.
 
 use super::Report;
-use crate::{counts::Count, shared::Shared, sync::Relaxed, turns::BOUNDS_US};
+use crate::{
+    counts::Count,
+    shared::{Shared, WorkerFace},
+    stages::{Stage, bound_of},
+    sync::Relaxed,
+    turns::BOUNDS_US,
+};
+
+/// Counters of the policies, under the names of `stats curtail`.
+pub(crate) const POLICY_COUNTS: [(&str, Count); 10] = [
+    ("delegations", Count::Delegations),
+    ("delegations_refused", Count::DelegationsRefused),
+    ("parcels_sent", Count::ParcelsSent),
+    ("parcels_taken_back", Count::ParcelsTakenBack),
+    ("late_releases", Count::LateReleases),
+    ("writes_compacted", Count::Compacted),
+    ("hand_offs", Count::HandOffs),
+    ("hand_offs_relieved", Count::HandOffsRelieved),
+    ("large_refused", Count::LargeRefused),
+    ("small_behind_large", Count::SmallBehindLarge),
+];
 
 /// `stats memory`: where the memory of the one limit went, in bytes.
 pub(crate) fn memory(shared: &Shared) -> Vec<u8> {
@@ -22,10 +42,11 @@ pub(crate) fn memory(shared: &Shared) -> Vec<u8> {
     report.end()
 }
 
-/// `stats curtail`: how the workers fare.
+/// `stats curtail`: what is decided by, and how the workers fare.
 pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
     let counts = shared.counts();
     let mut report = Report::default();
+    regime(&mut report, shared);
     let named = [
         ("turns", Count::Turns),
         ("requests", Count::Requests),
@@ -37,23 +58,73 @@ pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
         ("slow_readers_closed", Count::SlowReadersClosed),
     ];
     report.stat("spinning", u8::from(shared.spins));
-    for (name, count) in named {
+    for (name, count) in named.into_iter().chain(POLICY_COUNTS) {
         report.stat(name, counts.get(count));
     }
-    for (index, worker) in shared.workers.iter().enumerate() {
+    for (name, stage) in shared.stages_total().all() {
+        self::stage(&mut report, name, stage);
+    }
+    for (index, worker) in shared.small_workers().iter().enumerate() {
         let connections = worker.connections.load(Relaxed);
         report.stat(format_args!("worker:{index}:connections"), connections);
-        let classes = worker.turns.classes();
-        for (class, turns) in classes.iter().enumerate() {
-            match BOUNDS_US.get(class) {
-                Some(us) => report.stat(format_args!("worker:{index}:turn_cpu_us_{us}"), turns),
-                None => report.stat(format_args!("worker:{index}:turn_cpu_us_more"), turns),
-            }
-        }
-        let most_us = worker.turns.ns_max() / 1000;
-        report.stat(format_args!("worker:{index}:turn_cpu_us_max"), most_us);
-        let total_us = worker.turns.ns_total() / 1000;
-        report.stat(format_args!("worker:{index}:turn_cpu_us_sum"), total_us);
+        let load = worker.load.load(Relaxed);
+        report.stat(format_args!("worker:{index}:requests_last_epoch"), load);
+        times(&mut report, &format!("worker:{index}"), worker);
+    }
+    for (index, worker) in shared.large_workers().iter().enumerate() {
+        let visitors = worker.visitors.load(Relaxed);
+        report.stat(format_args!("large:{index}:connections"), visitors);
+        times(&mut report, &format!("large:{index}"), worker);
     }
     report.end()
+}
+
+/// The policy, the plan, and those before them: seconds, policy, threshold, small and large cores.
+fn regime(report: &mut Report, shared: &Shared) {
+    let regime = shared.regimes.current();
+    let plan = &regime.plan;
+    report.stat("policy", regime.name);
+    report.stat("regime", regime.generation);
+    report.stat("plan_epoch", plan.epoch);
+    report.stat("threshold", plan.threshold);
+    report.stat("small_cores", plan.small);
+    report.stat("large_cores", plan.cores - plan.small);
+    report.stat("standby", u8::from(plan.standby().is_some()));
+    for (large, from) in plan.ranges().enumerate() {
+        report.stat(format_args!("large:{large}:from_bytes"), from);
+    }
+    for past in shared.regimes.history() {
+        let seconds = past.since_seconds;
+        let (name, threshold) = (past.name, past.threshold);
+        let cores = format_args!("{}+{}", past.small, past.large);
+        report.stat(
+            format_args!("history:{seconds}"),
+            format_args!("{name} {threshold} {cores}"),
+        );
+    }
+}
+
+/// The classes of a stage that are not empty, by the smallest amount above them.
+fn stage(report: &mut Report, name: &str, stage: &Stage) {
+    for (class, number) in stage.classes().iter().enumerate() {
+        match bound_of(class) {
+            _ if *number == 0 => {}
+            Some(bound) => report.stat(format_args!("stage:{name}:below_{bound}"), number),
+            None => report.stat(format_args!("stage:{name}:more"), number),
+        }
+    }
+}
+
+fn times(report: &mut Report, name: &str, worker: &WorkerFace) {
+    for (class, turns) in worker.turns.classes().iter().enumerate() {
+        match BOUNDS_US.get(class) {
+            Some(us) => report.stat(format_args!("{name}:turn_cpu_us_{us}"), turns),
+            None => report.stat(format_args!("{name}:turn_cpu_us_more"), turns),
+        }
+    }
+    let most_us = worker.turns.ns_max() / 1000;
+    report.stat(format_args!("{name}:turn_cpu_us_max"), most_us);
+    let total_us = worker.turns.ns_total() / 1000;
+    report.stat(format_args!("{name}:turn_cpu_us_sum"), total_us);
+    report.stat(format_args!("{name}:mailbox"), worker.mail.depth());
 }

@@ -10,5 +10,6 @@ mod large_values;
 mod lifecycle;
 mod limits;
 mod pipelines;
+mod policies;
 mod support;
 mod watching;

@@ -8,7 +8,7 @@
 //! says whose value it is, so that one that belongs to another key, or to the past, can be named.
 //! Values shorter than the head are words only: they are checked by whoever knows what was written.
 
-use crate::random::mix;
+use curtail_workload::mix;
 
 /// What was written at once: a whole value, or what an append added.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,0 +1,163 @@
+//! A doorbell: how a thread that sleeps learns that something was put before its door, without a
+//! system call while it is awake.
+//!
+//! ```text
+//!            try_sleep                    ring (the ringer has to wake it)
+//!   Quiet ---------------> Asleep ------------------------------+
+//!    ^  ^                     |                                 v
+//!    |  +------ wake ---------+          ring                 Rung
+//!    |                    Quiet ----------------------------->  |
+//!    +------------------------- answer, wake -------------------+
+//! ```
+//!
+//! Whoever leaves something leaves it first and rings then; the owner answers first and looks then.
+//! One word holds the whole state, so the owner cannot fall asleep between the two without being
+//! woken: either its `try_sleep` finds the bell rung, or the ringer finds it asleep.
+
+use crate::sync::{AtomicU32, Ordering};
+
+/// The bell of one sleeper; any number of threads ring it.
+#[derive(Debug)]
+pub struct Doorbell(AtomicU32);
+
+const QUIET: u32 = 0;
+const ASLEEP: u32 = 1;
+const RUNG: u32 = 2;
+
+impl Doorbell {
+    /// A bell that nobody has rung, of an owner who is awake.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(QUIET))
+    }
+
+    /// The same under loom.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self(AtomicU32::new(QUIET))
+    }
+
+    /// Tells the owner that something was left for it. True when it sleeps and the caller has to
+    /// wake it.
+    #[must_use = "a sleeper has to be woken"]
+    pub fn ring(&self) -> bool {
+        // Release pairs with the Acquire in `answer` and `wake`: who hears the bell finds what was
+        // left before it was rung.
+        self.0.swap(RUNG, Ordering::AcqRel) == ASLEEP
+    }
+
+    /// Whether the bell was rung since the last answer; the owner then looks what there is.
+    #[inline]
+    pub fn answer(&self) -> bool {
+        if self.0.load(Ordering::Relaxed) != RUNG {
+            return false;
+        }
+        // Acquire pairs with the Release in `ring`.
+        self.0.swap(QUIET, Ordering::Acquire) == RUNG
+    }
+
+    /// Whether it was rung, without answering.
+    #[inline]
+    pub fn is_rung(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == RUNG
+    }
+
+    /// The owner goes to sleep; false when the bell was rung, and it must look first.
+    #[must_use = "not to be slept through"]
+    pub fn try_sleep(&self) -> bool {
+        let tried = self
+            .0
+            .compare_exchange(QUIET, ASLEEP, Ordering::Relaxed, Ordering::Relaxed);
+        tried.is_ok()
+    }
+
+    /// The owner woke up, for whatever reason; a bell that was rung stays rung.
+    pub fn wake(&self) {
+        // A failure means that it was rung, which `answer` will find.
+        let _ = self
+            .0
+            .compare_exchange(ASLEEP, QUIET, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+impl Default for Doorbell {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_sleeper_has_to_be_woken() {
+        let bell = Doorbell::new();
+        assert!(!bell.answer());
+        assert!(!bell.ring());
+        assert!(!bell.try_sleep());
+        assert!(bell.answer() && !bell.answer());
+        assert!(bell.try_sleep());
+        assert!(bell.ring() && !bell.ring());
+        bell.wake();
+        assert!(bell.answer());
+        assert!(bell.try_sleep());
+        bell.wake();
+        assert!(!bell.answer() && !bell.is_rung());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::{
+        cell::UnsafeCell,
+        sync::{
+            Arc,
+            atomic::{AtomicBool, Ordering as Order},
+        },
+        thread,
+    };
+
+    use super::*;
+
+    /// Goal: nothing that was left is slept through, and what is found is seen whole. Method: one
+    /// thread leaves something and rings; the owner sleeps until it is woken and no less. Loom
+    /// tries every interleaving, and reports a look that is not ordered behind the leaving.
+    #[test]
+    fn loom_nobody_sleeps_through_a_ring() {
+        loom::model(|| {
+            struct Door {
+                bell: Doorbell,
+                left: UnsafeCell<()>,
+                woken: AtomicBool,
+            }
+            let door = Arc::new(Door {
+                bell: Doorbell::new(),
+                left: UnsafeCell::new(()),
+                woken: AtomicBool::new(false),
+            });
+            let ringer = {
+                let door = door.clone();
+                thread::spawn(move || {
+                    door.left.with_mut(|_| ());
+                    if door.bell.ring() {
+                        door.woken.store(true, Order::Relaxed);
+                    }
+                })
+            };
+            let mut found = false;
+            while !found {
+                if door.bell.answer() {
+                    door.left.with(|_| ());
+                    found = true;
+                } else if door.bell.try_sleep() {
+                    while !door.woken.load(Order::Relaxed) {
+                        thread::yield_now();
+                    }
+                    door.bell.wake();
+                }
+            }
+            ringer.join().unwrap();
+        });
+    }
+}

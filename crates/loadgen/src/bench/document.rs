@@ -1,0 +1,293 @@
+//! Everything that a bench found out, as programs read it.
+//!
+//! The fields are described in `docs/guide/bench.md`; `format` changes when one of them changes its
+//! meaning.
+
+use std::{collections::BTreeMap, fs};
+
+use serde::Serialize;
+
+use super::{arguments::Setting, search::Found, slo::Verdict};
+use crate::{
+    drive::epoch_ns, error::LoadError, exchange, measure::rank, protocol::Protocol, report::Report,
+};
+
+/// The whole outcome.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Document {
+    pub(super) format: u32,
+    /// The command line.
+    pub(super) command: String,
+    /// When it began, in UTC.
+    pub(super) started: String,
+    pub(super) machine: Machine,
+    pub(super) load: LoadText,
+    pub(super) targets: Vec<TargetText>,
+    pub(super) slo: Option<String>,
+    /// Every run in the order in which they were made.
+    pub(super) steps: Vec<Step>,
+    /// By target, where the highest rate was searched for.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) searches: BTreeMap<String, Found>,
+    /// Everything that casts doubt on the numbers, with its number of runs.
+    pub(super) warnings: Vec<String>,
+    #[serde(skip)]
+    pub(super) bounds: Vec<(&'static str, f64)>,
+}
+
+/// Where the driver ran.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Machine {
+    pub(super) processor: String,
+    pub(super) cores: usize,
+    pub(super) memory_gib: f64,
+    pub(super) kernel: String,
+    pub(super) version: &'static str,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct LoadText {
+    pub(super) name: String,
+    /// In full.
+    pub(super) workload: String,
+    pub(super) protocol: Protocol,
+    pub(super) keys: u64,
+    pub(super) connections: usize,
+    pub(super) threads: usize,
+    pub(super) pipeline: usize,
+    pub(super) seconds: f64,
+    pub(super) warm_up_seconds: f64,
+    pub(super) seed: u64,
+    pub(super) fill: bool,
+    pub(super) verify: bool,
+    pub(super) spin: bool,
+    pub(super) pregenerated: bool,
+}
+
+/// Who was asked.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct TargetText {
+    pub(super) label: String,
+    pub(super) address: String,
+    /// What the server calls itself.
+    pub(super) server: Option<String>,
+}
+
+/// One run.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Step {
+    pub(super) target: String,
+    pub(super) round: usize,
+    /// `met`, `missed` or `not measurable`, where there were bounds.
+    pub(super) slo: Option<&'static str>,
+    #[serde(skip)]
+    pub(super) verdict: Option<Verdict>,
+    #[serde(flatten)]
+    pub(super) report: Report,
+}
+
+/// All runs of one target at one load.
+#[derive(Clone, Debug)]
+pub(super) struct Point<'a> {
+    pub(super) load: f64,
+    pub(super) steps: Vec<&'a Step>,
+}
+
+impl Document {
+    pub(super) fn new(setting: &Setting) -> Self {
+        let targets = setting.targets.iter().zip(&setting.plans);
+        let targets: Vec<TargetText> = targets
+            .map(|(target, plan)| TargetText {
+                label: target.label.clone(),
+                address: target.address.clone(),
+                server: exchange::server_version(&target.address, plan.load.protocol),
+            })
+            .collect();
+        // There is one plan at least, and they differ in their target alone.
+        let plan = &setting.plans[0];
+        Self {
+            format: 1,
+            command: command_line(),
+            started: utc(epoch_ns() / 1_000_000_000),
+            machine: Machine::of_this(),
+            load: LoadText {
+                name: plan.load.name().to_string(),
+                workload: plan.load.describe(),
+                protocol: plan.load.protocol,
+                keys: plan.load.keys(),
+                connections: plan.connections,
+                threads: plan.threads,
+                pipeline: plan.pipeline,
+                seconds: plan.duration.as_secs_f64(),
+                warm_up_seconds: plan.warm_up.as_secs_f64(),
+                seed: plan.seed,
+                fill: plan.load.fill,
+                verify: plan.load.verify,
+                spin: plan.spin,
+                pregenerated: plan.pregenerated.is_some(),
+            },
+            targets,
+            slo: setting.slo.as_ref().map(ToString::to_string),
+            steps: Vec::new(),
+            searches: BTreeMap::new(),
+            warnings: Vec::new(),
+            bounds: setting.slo.as_ref().map_or(Vec::new(), |slo| slo.bounds()),
+        }
+    }
+
+    pub(super) fn add(&mut self, step: Step) {
+        let load = match step.report.rate_offered {
+            Some(rate) => format!("at {rate:.0}/s"),
+            None => "closed loop".into(),
+        };
+        for warning in &step.report.warnings {
+            self.warnings
+                .push(format!("{} {load}: {warning}", step.target));
+        }
+        self.steps.push(step);
+    }
+
+    /// Wrong replies in all runs.
+    pub(super) fn faults(&self) -> u64 {
+        self.steps.iter().map(|step| step.report.faults()).sum()
+    }
+
+    pub(super) fn json(&self) -> Result<String, LoadError> {
+        serde_json::to_string(self).map_err(|error| LoadError::Arguments(error.to_string()))
+    }
+
+    /// The runs of a target by load, ascending; all runs of a closed loop are one point.
+    pub(super) fn points(&self, label: &str) -> Vec<Point<'_>> {
+        let mut points: Vec<Point<'_>> = Vec::new();
+        for step in self.steps.iter().filter(|step| step.target == label) {
+            let offered = step.report.rate_offered;
+            let same = |point: &&mut Point<'_>| {
+                point
+                    .steps
+                    .iter()
+                    .all(|other| other.report.rate_offered == offered)
+            };
+            match points.iter_mut().find(same) {
+                Some(point) => point.steps.push(step),
+                None => points.push(Point {
+                    load: 0.0,
+                    steps: vec![step],
+                }),
+            }
+        }
+        for point in &mut points {
+            let loads: Vec<f64> = point.steps.iter().map(|step| step.report.load()).collect();
+            point.load = rank(&loads, 0.5);
+        }
+        points.sort_by(|one, other| one.load.total_cmp(&other.load));
+        points
+    }
+}
+
+impl Point<'_> {
+    /// The median over runs of what could be measured in at least half of them; the reason
+    /// otherwise.
+    pub(super) fn median(&self, value: impl Fn(&Report) -> Option<f64>) -> Option<f64> {
+        let values: Vec<f64> = self
+            .steps
+            .iter()
+            .filter_map(|step| value(&step.report))
+            .collect();
+        (!values.is_empty() && 2 * values.len() >= self.steps.len()).then(|| rank(&values, 0.5))
+    }
+
+    /// Why a quantile of all requests is missing.
+    pub(super) fn reason(&self, quantile: &str) -> String {
+        let reason = |step: &&Step| step.report.all.not_measurable.get(quantile).cloned();
+        self.steps.iter().rev().find_map(reason).unwrap_or_default()
+    }
+}
+
+impl LoadText {
+    /// The name that was asked for; in full where there was none.
+    pub(super) fn name_or_workload(&self) -> &str {
+        match self.name.as_str() {
+            "" => &self.workload,
+            name => name,
+        }
+    }
+}
+
+impl Machine {
+    fn of_this() -> Self {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let field = |text: &str, name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name));
+            let value = line.and_then(|line| line.split_once(':'));
+            value.map_or(String::new(), |(_, value)| value.trim().to_string())
+        };
+        let memory = field(&read("/proc/meminfo"), "MemTotal");
+        let kib = memory
+            .split_whitespace()
+            .next()
+            .and_then(|kib| kib.parse::<f64>().ok());
+        Self {
+            processor: field(&read("/proc/cpuinfo"), "model name"),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_gib: kib.unwrap_or(0.0) / f64::from(1 << 20),
+            kernel: read("/proc/sys/kernel/osrelease").trim().into(),
+            version: env!("CARGO_PKG_VERSION"),
+        }
+    }
+}
+
+/// The command line as a shell would take it.
+fn command_line() -> String {
+    let quoted = |word: String| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+        if !word.is_empty() && word.chars().all(plain) {
+            word
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    };
+    let mut words = std::env::args();
+    let program = words.next().unwrap_or_default();
+    let program = program.rsplit('/').next().unwrap_or_default().to_string();
+    let all: Vec<String> = std::iter::once(program).chain(words).map(quoted).collect();
+    all.join(" ")
+}
+
+/// Seconds since 1970 as a date and time of the Gregorian calendar in UTC.
+fn utc(seconds: u64) -> String {
+    let (mut days, time) = (seconds / 86_400, seconds % 86_400);
+    let mut year = 1970;
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while days >= months[month] {
+        days -= months[month];
+        month += 1;
+    }
+    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+    let (month, day) = (month + 1, days + 1);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_782_399), "2000-02-28 23:59:59 UTC");
+        assert_eq!(utc(951_782_400), "2000-02-29 00:00:00 UTC");
+        assert_eq!(utc(1_767_225_600), "2026-01-01 00:00:00 UTC");
+        assert_eq!(utc(4_107_542_399), "2100-02-28 23:59:59 UTC");
+        assert_eq!(utc(4_107_542_400), "2100-03-01 00:00:00 UTC");
+    }
+}

@@ -1,0 +1,129 @@
+//! When the requests of one thread are due.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+};
+
+use curtail_workload::{ClosedLoop, Constant, Phases, Poisson};
+
+use super::{Pace, Plan};
+
+/// An open loop's times, in nanoseconds since the run's origin.
+#[derive(Debug)]
+enum Times {
+    Poisson(Poisson),
+    Constant(Constant),
+}
+
+/// An open loop: what is due, what waits, and which connections have room.
+#[derive(Debug)]
+pub(super) struct Arrivals<T> {
+    times: Times,
+    next_ns: u64,
+    pub(super) waiting: VecDeque<T>,
+    /// Connections with room, the longest idle first.
+    pub(super) open: VecDeque<usize>,
+}
+
+/// A closed loop whose connections think between requests.
+#[derive(Debug)]
+pub(super) struct Thinkers {
+    clients: ClosedLoop,
+    /// When each slot of each connection has thought, the earliest first.
+    due: BinaryHeap<Reverse<(u64, usize)>>,
+}
+
+impl<T> Arrivals<T> {
+    /// A thread's share of an open loop; `None` in closed loop.
+    pub(super) fn new(plan: &Plan, thread: usize) -> Option<Self> {
+        let Pace::Open { rate, is_constant } = &plan.pace else {
+            return None;
+        };
+        let times = if *is_constant {
+            let parts = plan.threads as u32;
+            Times::Constant(Constant::spread(rate.clone(), thread as u32, parts))
+        } else {
+            Times::Poisson(Poisson::new(
+                share_of(rate, plan.threads),
+                seed(plan, thread),
+            ))
+        };
+        let mut arrivals = Self {
+            times,
+            next_ns: 0,
+            waiting: VecDeque::with_capacity(1024),
+            open: (0..plan.connections_of(thread)).collect(),
+        };
+        arrivals.advance();
+        Some(arrivals)
+    }
+
+    /// When the next request is due.
+    pub(super) fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    pub(super) fn advance(&mut self) {
+        let next = match &mut self.times {
+            Times::Poisson(times) => times.next(),
+            Times::Constant(times) => times.next(),
+        };
+        self.next_ns = next.unwrap_or(u64::MAX);
+    }
+}
+
+impl Thinkers {
+    /// A thread's share of a closed loop that thinks; `None` otherwise. Every slot thinks first.
+    pub(super) fn new(plan: &Plan, thread: usize) -> Option<Self> {
+        let think_ns = match plan.pace {
+            Pace::Closed { think_ns: 0 } | Pace::Open { .. } => return None,
+            Pace::Closed { think_ns } => think_ns,
+        };
+        let mut thinkers = Self {
+            clients: ClosedLoop::new(think_ns, seed(plan, thread)),
+            due: BinaryHeap::new(),
+        };
+        for connection in 0..plan.connections_of(thread) {
+            for _ in 0..plan.pipeline {
+                thinkers.think(connection, 0);
+            }
+        }
+        Some(thinkers)
+    }
+
+    /// A slot of a connection was answered.
+    pub(super) fn think(&mut self, connection: usize, now_ns: u64) {
+        let due_ns = self.clients.after(now_ns);
+        self.due.push(Reverse((due_ns, connection)));
+    }
+
+    /// When the first slot has thought.
+    pub(super) fn next_ns(&self) -> u64 {
+        self.due
+            .peek()
+            .map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns)
+    }
+
+    /// A connection that is due now, and since when.
+    pub(super) fn take(&mut self, now_ns: u64) -> Option<(u64, usize)> {
+        if self.next_ns() > now_ns {
+            return None;
+        }
+        self.due.pop().map(|Reverse(due)| due)
+    }
+}
+
+/// One of `threads` equal shares of a rate.
+fn share_of(rate: &Phases, threads: usize) -> Phases {
+    let share = |value: &f64| value / threads as f64;
+    let values = rate.values().iter().map(share).collect();
+    let phase_ns = rate.until(0).unwrap_or(u64::MAX);
+    Phases::new(values, phase_ns).unwrap_or_else(|| rate.clone())
+}
+
+/// Arrivals are drawn apart from keys.
+fn seed(plan: &Plan, thread: usize) -> u64 {
+    const ARRIVALS: u64 = 0x6172_7269_7665;
+    curtail_workload::mix(plan.seed ^ curtail_workload::mix(ARRIVALS + thread as u64))
+}

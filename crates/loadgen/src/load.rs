@@ -1,0 +1,500 @@
+//! What is asked for, turned into bytes: a workload or a recorded trace, in a wire protocol.
+//!
+//! A key's number decides everything about it: its bytes, its value's length and its time to live,
+//! so that a reply's length is known before it arrives and a preload agrees with the run that
+//! follows it.
+//!
+//! ```text
+//!   Asker    which request is next            one for each thread
+//!   Wording  which bytes that request has     shared by preload, run and samples
+//! ```
+
+use std::sync::Arc;
+
+use curtail_workload::{Generator, Items, KeyText, Kind, Random, Stream, Workload};
+
+use crate::{
+    error::LoadError,
+    protocol::{Asked, Protocol, Verb},
+    recording::Recording,
+    stamp::{HEAD_BYTES, Piece},
+};
+
+/// What a run asks for.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// The wire protocol.
+    pub protocol: Protocol,
+    /// Where the requests come from.
+    pub source: Source,
+    /// Whether a read that misses is followed by a write of what was missing.
+    pub fill: bool,
+    /// Whether values prove whose and how old they are, and are checked.
+    pub verify: bool,
+}
+
+/// Where requests come from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Drawn from distributions.
+    Drawn(Box<Workload>),
+    /// Read from a trace, in order and over again.
+    Recorded(Arc<Recording>),
+}
+
+/// One request before it has bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) verb: Verb,
+    pub(crate) key: u64,
+    pub(crate) key_bytes: u8,
+    /// Of the value stored, or of the one expected; 0 if it is not known.
+    pub(crate) value_bytes: u32,
+    pub(crate) ttl_s: u32,
+    pub(crate) then: Then,
+}
+
+/// What follows a request on its connection once it is answered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Then {
+    Nothing,
+    /// A write of the same key.
+    Set,
+    /// A write if nothing has changed since; where nothing was found, a write if there still is
+    /// nothing.
+    Cas,
+    /// A write if nothing was found.
+    Fill,
+}
+
+/// Decides which request is next; one for each thread.
+#[derive(Debug)]
+pub(crate) struct Asker {
+    draws: Draws,
+    fill: bool,
+    /// Length of every key, where it is one.
+    key_bytes: u8,
+}
+
+#[derive(Debug)]
+enum Draws {
+    Drawn(Box<Generator>),
+    Recorded {
+        recording: Arc<Recording>,
+        next: usize,
+        step: usize,
+    },
+}
+
+/// Decides which bytes a request has.
+#[derive(Clone, Debug)]
+pub(crate) struct Wording {
+    pub(crate) protocol: Protocol,
+    keys: Keys,
+    /// Values are cut from this; the same for every seed.
+    body: Arc<[u8]>,
+    stamped: bool,
+    /// Whether every value of a key has the length that its number says.
+    pub(crate) lengths_are_known: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Keys {
+    Numbered(Box<Items>),
+    Recorded(Arc<Recording>),
+}
+
+impl Load {
+    /// A workload, without filling or verification.
+    pub fn drawn(protocol: Protocol, workload: Workload) -> Self {
+        Self {
+            protocol,
+            source: Source::Drawn(Box::new(workload)),
+            fill: false,
+            verify: false,
+        }
+    }
+
+    /// Number of keys that a preload stores.
+    pub fn keys(&self) -> u64 {
+        match &self.source {
+            Source::Drawn(workload) => workload.keys,
+            Source::Recorded(recording) => recording.keys(),
+        }
+    }
+
+    /// What it was called when it was asked for.
+    pub fn name(&self) -> &str {
+        match &self.source {
+            Source::Drawn(workload) => &workload.name,
+            Source::Recorded(recording) => recording.name(),
+        }
+    }
+
+    /// In full, for a report.
+    pub fn describe(&self) -> String {
+        match &self.source {
+            Source::Drawn(workload) => workload.to_string(),
+            Source::Recorded(recording) => recording.describe(),
+        }
+    }
+
+    /// Refuses what cannot be driven.
+    pub fn check(&self) -> Result<(), LoadError> {
+        let refuse = |what: String| Err(LoadError::Arguments(what));
+        if let Source::Drawn(workload) = &self.source
+            && let Err(error) = workload.check()
+        {
+            return refuse(error.to_string());
+        }
+        for verb in self.verbs() {
+            if !self.protocol.has(verb) {
+                let protocol = self.protocol;
+                return refuse(format!("{protocol:?} has no {verb:?} that could be driven"));
+            }
+            let mixes = matches!(verb, Verb::Append | Verb::Prepend);
+            if self.verify && mixes {
+                return refuse("values that are lengthened cannot prove themselves".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Every verb that may be sent.
+    fn verbs(&self) -> Vec<Verb> {
+        let kinds: Vec<Kind> = match &self.source {
+            Source::Drawn(workload) => {
+                let shares = workload.mix.shares().iter();
+                shares.map(|(kind, _)| *kind).collect()
+            }
+            Source::Recorded(recording) => recording.kinds(),
+        };
+        let steps = |kind| -> [Verb; 2] {
+            let (first, then) = steps_of(kind);
+            let second = match then {
+                Then::Set => Verb::Set,
+                Then::Cas => Verb::Cas,
+                Then::Nothing | Then::Fill => first,
+            };
+            [first, second]
+        };
+        kinds.into_iter().flat_map(steps).collect()
+    }
+
+    /// Whether a request's bytes may depend on the reply before it.
+    pub(crate) fn depends_on_replies(&self) -> bool {
+        self.fill || self.verbs().contains(&Verb::Cas)
+    }
+
+    /// A drawer of requests for one of `count` threads.
+    pub(crate) fn asker(&self, seed: u64, index: usize, count: usize) -> Asker {
+        let draws = match &self.source {
+            Source::Drawn(workload) => {
+                let stream = Stream {
+                    index: index as u32,
+                    count: count as u32,
+                };
+                Draws::Drawn(Box::new(workload.generator(seed, stream)))
+            }
+            Source::Recorded(recording) => Draws::Recorded {
+                recording: Arc::clone(recording),
+                next: index,
+                step: count,
+            },
+        };
+        Asker {
+            draws,
+            fill: self.fill,
+            key_bytes: match &self.source {
+                Source::Drawn(workload) => workload.key_bytes as u8,
+                Source::Recorded(_) => 0,
+            },
+        }
+    }
+
+    /// The words for its requests.
+    pub(crate) fn wording(&self) -> Wording {
+        let (keys, bytes_max) = match &self.source {
+            Source::Drawn(workload) => {
+                let items = workload.items();
+                let bytes_max = items.value_bytes_max();
+                (Keys::Numbered(Box::new(items)), bytes_max)
+            }
+            Source::Recorded(recording) => {
+                let bytes_max = recording.value_bytes_max();
+                (Keys::Recorded(Arc::clone(recording)), bytes_max)
+            }
+        };
+        let mut random = Random::new(0x626f_6479);
+        let letter = |_| b'a' + random.below(26) as u8;
+        let changes_length = |verb: &Verb| matches!(verb, Verb::Append | Verb::Prepend);
+        let numbered = matches!(keys, Keys::Numbered(_));
+        Wording {
+            protocol: self.protocol,
+            keys,
+            // One byte at least, for the counters' first value.
+            body: (0..bytes_max.max(1)).map(letter).collect(),
+            stamped: self.verify,
+            lengths_are_known: numbered && !self.verbs().iter().any(changes_length),
+        }
+    }
+}
+
+/// What a command of a workload is on the wire, and what follows it.
+fn steps_of(kind: Kind) -> (Verb, Then) {
+    match kind {
+        Kind::Get => (Verb::Get, Then::Nothing),
+        Kind::Gets => (Verb::Gets, Then::Nothing),
+        Kind::Set | Kind::Insert => (Verb::Set, Then::Nothing),
+        Kind::Add => (Verb::Add, Then::Nothing),
+        Kind::Replace => (Verb::Replace, Then::Nothing),
+        Kind::Append => (Verb::Append, Then::Nothing),
+        Kind::Prepend => (Verb::Prepend, Then::Nothing),
+        Kind::Cas => (Verb::Gets, Then::Cas),
+        Kind::Delete => (Verb::Delete, Then::Nothing),
+        Kind::Increment => (Verb::Increment, Then::Nothing),
+        Kind::Decrement => (Verb::Decrement, Then::Nothing),
+        Kind::ReadModifyWrite => (Verb::Get, Then::Set),
+    }
+}
+
+impl Asker {
+    /// The request that is meant for `now_ns` of the run.
+    pub(crate) fn draw(&mut self, now_ns: u64) -> Request {
+        let mut request = match &mut self.draws {
+            Draws::Drawn(generator) => {
+                let drawn = generator.draw(now_ns);
+                let (verb, then) = steps_of(drawn.kind);
+                Request {
+                    verb,
+                    key: drawn.key,
+                    key_bytes: self.key_bytes,
+                    value_bytes: drawn.item.value_bytes,
+                    ttl_s: drawn.item.ttl_s,
+                    then,
+                }
+            }
+            Draws::Recorded {
+                recording,
+                next,
+                step,
+            } => {
+                let recorded = recording.request(*next);
+                *next += *step;
+                let (verb, then) = steps_of(recorded.kind);
+                Request {
+                    verb,
+                    key: u64::from(recorded.key),
+                    key_bytes: recorded.key_bytes,
+                    value_bytes: recorded.value_bytes,
+                    ttl_s: recorded.ttl_s,
+                    then,
+                }
+            }
+        };
+        if self.fill && request.verb.is_read() && request.then == Then::Nothing {
+            request.then = Then::Fill;
+        }
+        request
+    }
+}
+
+impl Request {
+    /// What follows on the same connection once this was answered: a hit with its token or not.
+    pub(crate) fn follow_up(&self, hit: bool) -> Option<Self> {
+        let verb = match (self.then, hit) {
+            (Then::Nothing, _) | (Then::Fill, true) => return None,
+            (Then::Set, _) | (Then::Fill, false) => Verb::Set,
+            (Then::Cas, true) => Verb::Cas,
+            (Then::Cas, false) => Verb::Add,
+        };
+        Some(Self {
+            verb,
+            then: Then::Nothing,
+            ..*self
+        })
+    }
+
+    /// Length of the value that the server is expected to send or is sent.
+    fn asked(&self, token: u64) -> Asked {
+        Asked {
+            verb: self.verb,
+            key_bytes: self.key_bytes.into(),
+            value_bytes: self.value_bytes as usize,
+            ttl_s: self.ttl_s,
+            token,
+        }
+    }
+}
+
+impl Wording {
+    /// Appends the request's bytes. A stamped value carries `version`; `token` is what
+    /// [`Verb::Cas`] needs.
+    pub(crate) fn put(&self, request: &Request, version: u64, token: u64, output: &mut Vec<u8>) {
+        let counts = request.verb.counts();
+        let key = |output: &mut Vec<u8>| {
+            let start = output.len();
+            self.key_text(request).put(request.key, output);
+            if counts {
+                // Counters are keys of their own: no other key has this byte.
+                output[start] = b'#';
+            }
+        };
+        let value = |output: &mut Vec<u8>| {
+            if self.stamped {
+                piece(request.key, version, request.value_bytes).put(output);
+            } else {
+                output.extend_from_slice(&self.body[..request.value_bytes as usize]);
+            }
+        };
+        let asked = request.asked(token);
+        self.protocol.put(&asked, key, value, output);
+    }
+
+    /// Appends the request that stores a counter's first value, for protocols whose counters do
+    /// not begin by themselves.
+    pub(crate) fn put_counter(&self, request: &Request, output: &mut Vec<u8>) {
+        let key = |output: &mut Vec<u8>| {
+            let start = output.len();
+            self.key_text(request).put(request.key, output);
+            output[start] = b'#';
+        };
+        let asked = Asked {
+            verb: Verb::Add,
+            value_bytes: 1,
+            ..request.asked(0)
+        };
+        let zero = |output: &mut Vec<u8>| output.push(b'0');
+        self.protocol.put(&asked, key, zero, output);
+    }
+
+    /// The write of a key as a preload does it.
+    pub(crate) fn store(&self, key: u64) -> Request {
+        self.request(Verb::Set, key)
+    }
+
+    /// The read of a key as a sample does it.
+    pub(crate) fn read(&self, key: u64) -> Request {
+        self.request(Verb::Get, key)
+    }
+
+    fn request(&self, verb: Verb, key: u64) -> Request {
+        let (key_bytes, value_bytes, ttl_s) = match &self.keys {
+            Keys::Numbered(items) => {
+                let item = items.item(key);
+                (items.key_text().bytes() as u8, item.value_bytes, item.ttl_s)
+            }
+            Keys::Recorded(recording) => recording.item(key),
+        };
+        Request {
+            verb,
+            key,
+            key_bytes,
+            value_bytes,
+            ttl_s,
+            then: Then::Nothing,
+        }
+    }
+
+    /// Length of the reply if a read hits and a change is made, where it can be known.
+    pub(crate) fn expected_bytes(&self, request: &Request) -> Option<usize> {
+        self.protocol
+            .expected_bytes(&request.asked(0))
+            .filter(|_| self.lengths_are_known)
+    }
+
+    fn key_text(&self, request: &Request) -> KeyText {
+        match &self.keys {
+            Keys::Numbered(items) => items.key_text(),
+            Keys::Recorded(recording) => recording.key_text(request.key_bytes),
+        }
+    }
+}
+
+/// The stamp of a value. One too short for a head proves its key alone: it is the same in every
+/// version.
+pub(crate) fn piece(key: u64, version: u64, bytes: u32) -> Piece {
+    Piece {
+        key,
+        version: if bytes < HEAD_BYTES { 0 } else { version },
+        bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> Load {
+        Load::drawn(Protocol::Text, text.parse().unwrap())
+    }
+
+    fn worded(load: &Load, request: &Request) -> String {
+        let mut output = Vec::new();
+        load.wording().put(request, 0, 7, &mut output);
+        String::from_utf8(output).unwrap()
+    }
+
+    #[test]
+    fn a_read_modify_write_is_two_requests() {
+        let load = load("ycsb-f:keys=100,key=4,value=3,mix=rmw");
+        let first = load.asker(1, 0, 1).draw(0);
+        assert!(worded(&load, &first).starts_with("get k"));
+        let second = first.follow_up(true).unwrap();
+        assert!(worded(&load, &second).starts_with("set k") && second.key == first.key);
+        assert!(second.follow_up(true).is_none());
+    }
+
+    #[test]
+    fn a_compare_and_swap_needs_a_token_or_nothing_there() {
+        let load = load("custom:keys=100,key=4,value=3,mix=cas");
+        let first = load.asker(1, 0, 1).draw(0);
+        assert!(worded(&load, &first).starts_with("gets k"));
+        let swap = worded(&load, &first.follow_up(true).unwrap());
+        assert!(
+            swap.starts_with("cas k") && swap.contains(" 0 0 3 7\r\n"),
+            "{swap}"
+        );
+        let add = worded(&load, &first.follow_up(false).unwrap());
+        assert!(add.starts_with("add k"), "{add}");
+    }
+
+    #[test]
+    fn misses_are_filled_only_on_request() {
+        let mut load = load("custom:keys=100,key=4,value=3,mix=get,ttl=60s");
+        assert!(load.asker(1, 0, 1).draw(0).follow_up(false).is_none());
+        load.fill = true;
+        let read = load.asker(1, 0, 1).draw(0);
+        assert!(read.follow_up(true).is_none());
+        let fill = worded(&load, &read.follow_up(false).unwrap());
+        assert!(
+            fill.starts_with("set k") && fill.contains(" 0 60 3\r\n"),
+            "{fill}"
+        );
+    }
+
+    #[test]
+    fn counters_are_keys_of_their_own() {
+        let load = load("custom:keys=100,key=4,value=3,mix=incr");
+        let request = load.asker(1, 0, 1).draw(0);
+        let text = worded(&load, &request);
+        assert!(
+            text.starts_with("incr #0") && text.ends_with(" 1\r\n"),
+            "{text}"
+        );
+        let mut output = Vec::new();
+        load.wording().put_counter(&request, &mut output);
+        assert!(output.ends_with(b" 0 0 1\r\n0\r\n"));
+    }
+
+    #[test]
+    fn what_a_protocol_cannot_say_is_refused() {
+        let mut resp = load("custom:mix=cas");
+        resp.protocol = Protocol::Resp;
+        assert!(resp.check().is_err());
+        let mut lengthened = load("custom:mix=get@0.9+append@0.1");
+        assert!(lengthened.check().is_ok());
+        lengthened.verify = true;
+        assert!(lengthened.check().is_err());
+    }
+}

@@ -1,0 +1,109 @@
+//! The control: a thread that learns once an epoch from which size on values are large, and how
+//! many large workers that takes.
+//!
+//! ```text
+//!  workers: sizes of what was asked for ---> SizeControl ---> plan ---> the regime of all workers
+//!           (left at the end of an epoch)    (Minos, 3.3)
+//! ```
+//!
+//! It sleeps between epochs, so it costs no request anything. The machine that decides is
+//! `curtail_dispatch`'s, the same that the simulator runs.
+
+use std::{
+    sync::{Condvar, PoisonError},
+    time::Duration,
+};
+
+use curtail_dispatch::size_aware::{ControlConfig, ControlInput, SizeControl, SizePlan};
+
+use crate::{
+    config::Config,
+    counts::Count,
+    policy::Sizes,
+    shared::Shared,
+    sync::{AtomicU64, Mutex, Relaxed, lock},
+};
+
+/// How others reach the control.
+#[derive(Debug, Default)]
+pub(crate) struct ControlFace {
+    /// Counts epochs; workers leave what they measured when it moves.
+    pub(crate) epoch: AtomicU64,
+    woken: Mutex<bool>,
+    wakes: Condvar,
+}
+
+/// An epoch with fewer requests changes nothing.
+const SAMPLES_MIN: u64 = 1000;
+
+/// What one looked-at request stands for when one turn in so many is looked at.
+pub(crate) const SAMPLED_EVERY: u64 = 16;
+
+impl ControlFace {
+    /// Has the control look whether the server stops.
+    pub(crate) fn wake(&self) {
+        *lock(&self.woken) = true;
+        self.wakes.notify_all();
+    }
+
+    fn sleep(&self, at_most: Duration) {
+        let woken = lock(&self.woken);
+        let waited = self
+            .wakes
+            .wait_timeout_while(woken, at_most, |woken| !*woken);
+        // Woken for good: nobody wakes it but for the end.
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Controls until the server stops.
+pub(crate) fn run(shared: &Shared) {
+    let mut control = SizeControl::new(settings(&shared.config), shared.clock.now().instant);
+    let mut requests = vec![0; shared.workers.len()];
+    let epoch = Duration::from_millis(u64::from(shared.config.epoch_ms.max(1)));
+    loop {
+        shared.control.sleep(epoch);
+        if shared.stopping.load(Relaxed) {
+            return;
+        }
+        note_loads(shared, &mut requests);
+        shared.control.epoch.fetch_add(1, Relaxed);
+        let now = shared.clock.now().instant;
+        for worker in &shared.workers {
+            let measured = lock(&worker.measured).take();
+            if let Some(measured) = measured {
+                control.step(now, ControlInput::Measured(&measured), |_| ());
+            }
+        }
+        control.step(now, ControlInput::Tick, |plan| {
+            // A set threshold stays, and none matters when sizes are served together.
+            let current = shared.regimes.current();
+            let differs = |plan: &SizePlan| {
+                (plan.threshold, plan.small) != (current.plan.threshold, current.plan.small)
+            };
+            if current.name.sizes == Sizes::Learned && differs(plan) {
+                shared.regimes.set_plan(plan, now.ns / 1_000_000_000);
+            }
+        });
+    }
+}
+
+fn settings(config: &Config) -> ControlConfig {
+    ControlConfig {
+        percentile_milli: config.percentile_milli,
+        epoch_ns: u64::from(config.epoch_ms.max(1)) * 1_000_000 / 2,
+        samples_min: SAMPLES_MIN,
+        threshold_min: Config::THRESHOLD_MIN,
+        damped: true,
+        ..ControlConfig::new(u16::try_from(config.workers).unwrap_or(u16::MAX))
+    }
+}
+
+/// What each worker did in the epoch: whoever did least gets the next connection.
+fn note_loads(shared: &Shared, before: &mut [u64]) {
+    for (worker, before) in shared.workers.iter().zip(before) {
+        let requests = worker.counts.read().get(Count::Requests);
+        worker.load.store(requests.wrapping_sub(*before), Relaxed);
+        *before = requests;
+    }
+}

@@ -1,0 +1,181 @@
+//! Large requests are served by threads of their own, so that no small one waits behind them.
+//!
+//! Minos (Didona and Zwaenepoel, NSDI 2019), on connections: what moves between cores is not a
+//! request but the connection that it stands on.
+//!
+//! ```text
+//!  worker 0..n-1                                  large worker (parked while it has no connection)
+//!  GET finds a large item: leases it    --+
+//!  SET announces a large value:           +-->    sends, or receives, piece by piece, in turn with
+//!    nothing of it is received            |       the other connections that it has
+//!  any small request: served here       <-+---    gives the connection back when that is done
+//! ```
+//!
+//! A large worker owns no idle connection and runs no request but the one that a connection came
+//! with, so there is nothing that could wait behind it but other large requests. The kernel shares
+//! the processors between workers and large workers; a plan's large cores say how many of the
+//! latter take part and which sizes each has. When one has a queue already, the one with the
+//! shortest takes the connection, within the epoch and without a new plan.
+//!
+//! Invariants: a connection that awaits other workers' answers is not handed on; its slot stays
+//! reserved while it is away.
+
+use curtail_runtime::Token;
+
+use crate::{
+    connection::{Connection, Departure, Visit},
+    counts::Count,
+    kit::Kit,
+    mailbox::Arrival,
+    sync::Relaxed,
+    worker::Worker,
+};
+
+/// Connections that one large worker may have; a large request beyond is answered that the server
+/// is busy.
+const VISITORS_MAX: usize = 256;
+
+/// With so many connections a large worker has a queue, and another one with a shorter one helps.
+const QUEUE_DEEP: usize = 3;
+
+impl Worker {
+    /// Hands the connection in `slot` to a large worker. False if it stays for now.
+    pub(crate) fn depart(&mut self, slot: usize, departure: Departure) -> bool {
+        let number = self.choose_large(departure.number);
+        let index = self.kit.shared.config.workers + number;
+        let Some(mut connection) = self.slots.lend(slot) else {
+            return false;
+        };
+        connection.departs = None;
+        connection.visit = Some(Visit {
+            home: self.index,
+            slot,
+            decodes: departure.receives,
+        });
+        connection.stream.unwatch(&self.poller);
+        self.kit.pool.export(connection.buffers());
+        self.lent += 1;
+        self.kit.counts.add(Count::HandOffs, 1);
+        let Some(face) = self.kit.shared.workers.get(index) else {
+            return false;
+        };
+        let ahead = face.visitors.fetch_add(1, Relaxed);
+        self.kit.stages.large_queue.record(ahead as u64);
+        face.mail.send(Arrival::Visitor(connection));
+        true
+    }
+
+    /// The large worker that the plan names, or the one with the shortest queue if that one has a
+    /// queue already.
+    fn choose_large(&mut self, planned: u16) -> usize {
+        let config = &self.kit.shared.config;
+        let larges = self.kit.shared.workers.iter().skip(config.workers);
+        let depths = larges.map(|face| face.visitors.load(Relaxed)).enumerate();
+        let count = self.kit.shared.workers.len() - config.workers;
+        let planned = usize::from(planned).min(count - 1);
+        let mut shortest = (planned, usize::MAX);
+        let mut planned_depth = 0;
+        for (number, depth) in depths {
+            if number == planned {
+                planned_depth = depth;
+            }
+            if depth < shortest.1 {
+                shortest = (number, depth);
+            }
+        }
+        if planned_depth < QUEUE_DEEP || shortest.0 == planned {
+            return planned;
+        }
+        self.kit.counts.add(Count::HandOffsRelieved, 1);
+        shortest.0
+    }
+
+    /// A connection has come with its large request.
+    pub(crate) fn receive_visitor(&mut self, connection: Box<Connection>) {
+        self.kit.pool.import(connection.buffers());
+        let slot = self.slots.reserve();
+        self.seat(slot, connection);
+        self.slots.queue(slot);
+    }
+
+    /// A connection is back.
+    pub(crate) fn receive_returned(&mut self, slot: usize, connection: Box<Connection>) {
+        self.lent -= 1;
+        self.kit.pool.import(connection.buffers());
+        self.seat(slot, connection);
+        self.slots.queue(slot);
+    }
+
+    fn seat(&mut self, slot: usize, mut connection: Box<Connection>) {
+        // Whatever changed while nobody watched is found out by trying.
+        connection.readable = true;
+        connection.writable = true;
+        if connection.stream.watch(&self.poller, Token(slot)).is_err() {
+            connection.closing = true;
+        }
+        self.slots.restore(slot, connection);
+    }
+
+    /// A connection that was lent is closed.
+    pub(crate) fn receive_lost(&mut self, slot: usize) {
+        self.lent -= 1;
+        self.slots.free(slot);
+        self.leave();
+    }
+
+    /// Whether a large worker is done with this connection.
+    pub(crate) fn is_done(connection: &Connection) -> bool {
+        let decodes = connection.visit.is_some_and(|visit| visit.decodes);
+        connection.visit.is_some()
+            && connection.unsent.is_empty()
+            && connection.body.is_none()
+            && !decodes
+    }
+
+    /// Gives the connection in `slot` back to the worker it belongs to.
+    pub(crate) fn give_back(&mut self, slot: usize) {
+        let Some(mut connection) = self.slots.remove(slot) else {
+            return;
+        };
+        let Some(visit) = connection.visit.take() else {
+            return;
+        };
+        connection.stream.unwatch(&self.poller);
+        self.kit.pool.export(connection.buffers());
+        self.end_visit();
+        if let Some(home) = self.kit.shared.workers.get(visit.home) {
+            home.mail.send(Arrival::Returned(visit.slot, connection));
+        }
+    }
+
+    pub(crate) fn end_visit(&self) {
+        if let Some(face) = self.kit.shared.workers.get(self.index) {
+            face.visitors.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Asks those who may hold leases of clients that do not read to let one go.
+    pub(crate) fn ask_for_relief(&self) {
+        for (index, face) in self.kit.shared.workers.iter().enumerate() {
+            if index != self.index && index >= self.kit.shared.config.workers {
+                face.mail.send(Arrival::Relieve);
+            }
+        }
+    }
+
+    /// Looks once a turn whether large requests can still be taken on.
+    pub(crate) fn look_at_large_queues(&mut self) {
+        let shared = &self.kit.shared;
+        let mut larges = shared.workers.iter().skip(shared.config.workers);
+        let full = |visitors: usize| visitors >= VISITORS_MAX;
+        self.kit.large_full = larges.all(|face| full(face.visitors.load(Relaxed)));
+    }
+}
+
+impl Kit {
+    /// Whether a value of `bytes` is another's to serve.
+    #[inline]
+    pub(crate) fn is_large(&self, bytes: usize) -> bool {
+        bytes >= self.large_from
+    }
+}

@@ -1,0 +1,85 @@
+//! What others leave for a worker, and how it hears of it.
+//!
+//! Everything that moves between workers moves as a value through here: connections, and parcels of
+//! requests. A worker looks when its bell was rung, at the beginning of a turn; it is woken by the
+//! kernel only if it sleeps. The lock is held for a push or for taking the whole list, so nobody
+//! waits behind work.
+
+use std::sync::Arc;
+
+use curtail_dispatch::Doorbell;
+use curtail_runtime::{PeerAddress, Stream, Waker};
+
+use crate::{
+    connection::Connection,
+    parcel::{Parcel, Sealed},
+    sync::{Mutex, lock},
+};
+
+/// One worker's mailbox.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    arrivals: Mutex<Vec<Arrival>>,
+    pub(crate) bell: Doorbell,
+    waker: Waker,
+}
+
+/// Something that was left.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// A new client.
+    Newcomer(Newcomer),
+    /// A connection with a large request, for a large worker.
+    Visitor(Box<Connection>),
+    /// A connection is back in its slot.
+    Returned(usize, Box<Connection>),
+    /// The connection that was lent out of this slot is closed.
+    Lost(usize),
+    /// Requests to be carried out.
+    Parcel(Arc<Sealed>),
+    /// A parcel of ours, carried out.
+    Answer(Box<Parcel>),
+    /// A lease was refused: whoever holds most without reading has to go.
+    Relieve,
+}
+
+/// A connection on its way from the acceptor to its worker.
+#[derive(Debug)]
+pub(crate) struct Newcomer {
+    pub(crate) stream: Stream,
+    pub(crate) peer: PeerAddress,
+    pub(crate) listener: Arc<str>,
+}
+
+impl Mailbox {
+    pub(crate) fn new(waker: Waker) -> Self {
+        Self {
+            arrivals: Mutex::default(),
+            bell: Doorbell::new(),
+            waker,
+        }
+    }
+
+    /// Leaves something, and wakes the worker if it sleeps.
+    pub(crate) fn send(&self, arrival: Arrival) {
+        lock(&self.arrivals).push(arrival);
+        if self.bell.ring() {
+            self.wake();
+        }
+    }
+
+    /// Takes all that was left, in order, into `list`, which is empty.
+    pub(crate) fn take(&self, list: &mut Vec<Arrival>) {
+        std::mem::swap(&mut *lock(&self.arrivals), list);
+    }
+
+    /// How much is waiting.
+    pub(crate) fn depth(&self) -> usize {
+        lock(&self.arrivals).len()
+    }
+
+    /// Wakes the worker although nothing was left.
+    pub(crate) fn wake(&self) {
+        self.waker.wake();
+    }
+}

@@ -1,0 +1,297 @@
+//! Policies: whatever decides where a request runs, clients are answered alike.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use curtail_server::{Config, PolicyName, Server};
+
+use crate::support::{Client, PATIENCE, config, eventually, start};
+
+fn configured(policy: PolicyName, workers: usize) -> Config {
+    Config {
+        policy,
+        workers,
+        memory_bytes_max: 128 << 20,
+        item_bytes_max: 8 << 20,
+        ..config()
+    }
+}
+
+fn named(name: &str) -> PolicyName {
+    name.parse().unwrap()
+}
+
+fn value(bytes: usize, salt: usize) -> Vec<u8> {
+    let letter = |i| b'a' + ((i * 7 + i / 251 + salt) % 26) as u8;
+    (0..bytes).map(letter).collect()
+}
+
+fn set(key: &str, value: &[u8]) -> Vec<u8> {
+    let head = format!("set {key} 0 0 {}\r\n", value.len());
+    [head.as_bytes(), value, b"\r\n"].concat()
+}
+
+fn hit(key: &str, value: &[u8]) -> Vec<u8> {
+    let head = format!("VALUE {key} 0 {}\r\n", value.len());
+    [head.as_bytes(), value, b"\r\nEND\r\n"].concat()
+}
+
+/// Goal: under every policy a pipeline is answered in order, each read after the write before it,
+/// large values and barriers among them. Method: several clients, each with keys of its own and a
+/// pipeline of everything, against three workers.
+#[test]
+fn every_policy_answers_pipelines_in_order() {
+    for policy in PolicyName::all() {
+        let server = start(configured(policy, 3));
+        thread::scope(|scope| {
+            for client in 0..6 {
+                let server = &server;
+                scope.spawn(move || converse(server, client, 6));
+            }
+        });
+        let mut client = Client::connect(&server);
+        let delegated = client.stat("curtail", "delegations");
+        let must = matches!(
+            policy.policy,
+            curtail_dispatch::Policy::Erew | curtail_dispatch::Policy::Crew
+        );
+        assert!(!must || delegated > 100, "{policy}: {delegated}");
+        assert_eq!(client.stat("curtail", "late_releases"), 0);
+        assert_eq!(client.stat("curtail", "delegations_refused"), 0);
+    }
+}
+
+/// One client's rounds of pipelines.
+fn converse(server: &Server, number: usize, rounds: usize) {
+    let mut client = Client::connect(server);
+    for round in 0..rounds {
+        let (mut requests, mut replies) = (Vec::new(), Vec::new());
+        for key in 0..12 {
+            let name = format!("c{number}.{key}");
+            let bytes = [3, 700, 3000, 5000, 40_000, 300_000][(key + round) % 6];
+            let text = value(bytes, number + key + round);
+            requests.extend(set(&name, &text));
+            replies.extend(b"STORED\r\n");
+            requests.extend(format!("get {name}\r\nmg {name} s q\r\nmn\r\n").bytes());
+            replies.extend(hit(&name, &text));
+            replies.extend(format!("HD s{bytes}\r\nMN\r\n").bytes());
+            requests.extend(format!("delete {name} noreply\r\nget {name}\r\n").bytes());
+            replies.extend(b"END\r\n");
+            requests.extend(format!("set {name} 0 0 1\r\n7\r\nincr {name} 5\r\n").bytes());
+            replies.extend(b"STORED\r\n12\r\n");
+        }
+        requests.extend(b"version\r\nbogus\r\nverbosity 0\r\n");
+        let mut sender = client.stream.try_clone().unwrap();
+        let sending = thread::spawn(move || sender.write_all(&requests).unwrap());
+        client.expect(&replies);
+        assert!(client.line().starts_with("VERSION"));
+        client.expect("ERROR\r\nOK\r\n");
+        sending.join().unwrap();
+    }
+}
+
+/// Goal: policies and plans change under load without a lost, doubled or misplaced reply, and
+/// nothing is left over. Method: another policy every 2 ms while clients converse.
+#[test]
+fn policies_change_under_load() {
+    let mut config = configured(PolicyName::default(), 3);
+    config.epoch_ms = 3;
+    let server = start(config);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let storm = scope.spawn(|| {
+            let mut client = Client::connect(&server);
+            let names: Vec<_> = PolicyName::all().collect();
+            let mut names = names.iter().cycle();
+            while !done.load(Ordering::Relaxed) {
+                let name = names.next().unwrap();
+                client.ask(format!("policy {name}\r\n"), "OK\r\n");
+                thread::sleep(Duration::from_millis(2));
+            }
+        });
+        let clients: Vec<_> = (0..6)
+            .map(|number| {
+                scope.spawn({
+                    let server = &server;
+                    move || converse(server, number, 12)
+                })
+            })
+            .collect();
+        let results: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        storm.join().unwrap();
+        assert!(results.iter().all(Result::is_ok));
+    });
+    let mut client = Client::connect(&server);
+    for name in ["worker:0", "worker:1", "worker:2", "large:0", "large:1"] {
+        eventually("mailboxes are empty", || {
+            client.stat("curtail", &format!("{name}:mailbox")) == 0
+        });
+    }
+    for large in 0..2 {
+        assert_eq!(
+            client.stat("curtail", &format!("large:{large}:connections")),
+            0
+        );
+    }
+    assert_eq!(client.stat("curtail", "late_releases"), 0);
+}
+
+/// Small requests on one worker while a client of the same worker reads and writes large values;
+/// how many small ones the server saw behind a large one, and how many hand-offs.
+fn mix(policy: &str) -> (u64, u64) {
+    let server = start(configured(named(policy), 1));
+    let large = value(6 << 20, 1);
+    let mut writer = Client::connect(&server);
+    writer.send(set("large", &large));
+    writer.expect("STORED\r\n");
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for number in 0..3 {
+            let (server, done) = (&server, &done);
+            scope.spawn(move || {
+                let mut client = Client::connect(server);
+                let name = format!("small{number}");
+                while !done.load(Ordering::Relaxed) {
+                    client.send(set(&name, b"v"));
+                    client.expect("STORED\r\n");
+                    client.send(format!("get {name}\r\n"));
+                    client.expect(hit(&name, b"v"));
+                }
+            });
+        }
+        for _ in 0..4 {
+            writer.send("get large\r\n");
+            writer.expect(hit("large", &large));
+            writer.send(set("large", &large));
+            writer.expect("STORED\r\n");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let behind = writer.stat("curtail", "small_behind_large");
+    (behind, writer.stat("curtail", "hand_offs"))
+}
+
+/// Goal: no small request waits behind another connection's large one, and the server's own count
+/// would say so if one did. Method: the same load with sizes apart and together.
+#[test]
+fn no_small_request_waits_behind_a_large_one() {
+    for policy in ["size-aware+d-crew", "size-aware-static+crcw"] {
+        let (behind, hand_offs) = mix(policy);
+        assert_eq!(behind, 0, "{policy}");
+        assert!(hand_offs >= 9, "{policy}: {hand_offs}");
+    }
+    let (behind, hand_offs) = mix("d-crew");
+    assert!(behind > 0, "the count does not count");
+    assert_eq!(hand_offs, 0);
+}
+
+/// Goal: a client that does not read its large values holds up neither other large requests nor its
+/// own worker. Method: two such clients, then one that reads.
+#[test]
+fn large_workers_serve_around_slow_readers() {
+    let server = start(configured(PolicyName::default(), 1));
+    let large = value(7 << 20, 5);
+    let mut client = Client::connect(&server);
+    client.send(set("large", &large));
+    client.expect("STORED\r\n");
+    let slow: Vec<_> = (0..2)
+        .map(|_| {
+            let mut slow = Client::connect(&server);
+            slow.send("get large\r\n");
+            slow
+        })
+        .collect();
+    let mut half = Client::connect(&server);
+    half.send(&set("other", &large)[..1 << 20]);
+    eventually("three connections are away", || {
+        client.stat("curtail", "large:0:connections") == 3
+    });
+    for _ in 0..3 {
+        client.send("get large\r\n");
+        client.expect(hit("large", &large));
+    }
+    for mut slow in slow {
+        slow.expect(hit("large", &large));
+        slow.ask("get none\r\n", "END\r\n");
+    }
+    drop(half);
+    eventually("all are back", || {
+        client.stat("curtail", "large:0:connections") == 0
+            && client.stat("", "curr_connections") == 1
+    });
+}
+
+/// Goal: the policy is shown and changed by command and by HTTP, and neither when that is
+/// forbidden. Method: ask.
+#[test]
+fn the_policy_can_be_changed() {
+    let mut config = configured(PolicyName::default(), 2);
+    config.admin = Some("127.0.0.1:0".parse().unwrap());
+    let server = start(config.clone());
+    let mut client = Client::connect(&server);
+    client.ask("policy\r\n", "POLICY size-aware+d-crew\r\n");
+    client.ask("policy crew\r\npolicy\r\n", "OK\r\nPOLICY crew\r\n");
+    client.ask("policy best\r\n", "CLIENT_ERROR no such policy\r\n");
+    client.ask("policy a b\r\n", "ERROR\r\n");
+    assert!(http(&server, "GET /policy").ends_with("crew\n"));
+    let name = "size-aware-static+erew";
+    assert!(http(&server, &format!("PUT /policy/{name}")).ends_with(&format!("{name}\n")));
+    assert!(http(&server, "PUT /policy/best").starts_with("HTTP/1.1 400"));
+    client.ask("policy\r\n", &format!("POLICY {name}\r\n"));
+    assert!(
+        http(&server, "GET /metrics").contains(&format!("curtail_policy{{name=\"{name}\"}} 1"))
+    );
+    assert_eq!(client.stat("curtail", "regime"), 3);
+    config.policy_change_allowed = false;
+    let server = start(config);
+    let mut client = Client::connect(&server);
+    client.ask(
+        "policy crew\r\n",
+        "CLIENT_ERROR policy change not allowed\r\n",
+    );
+    assert!(http(&server, "PUT /policy/crew").starts_with("HTTP/1.1 403"));
+    client.ask("policy\r\n", "POLICY size-aware+d-crew\r\n");
+}
+
+fn http(server: &Server, line: &str) -> String {
+    let mut stream = TcpStream::connect(server.admin_address().unwrap()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Goal: the threshold follows what is asked for. Method: epochs of 20 ms; first nearly all values
+/// of 100 KB, then of 100 bytes.
+#[test]
+fn the_threshold_is_learned() {
+    let mut config = configured(PolicyName::default(), 2);
+    config.epoch_ms = 20;
+    let server = start(config);
+    let mut client = Client::connect(&server);
+    assert_eq!(client.stat("curtail", "threshold"), 32 << 10);
+    client.send(set("large", &value(100_000, 0)));
+    client.expect("STORED\r\n");
+    client.ask("set small 0 0 1\r\nv\r\n", "STORED\r\n");
+    let learns = |client: &mut Client, key: &str, bytes: usize, above: u64| {
+        let answer = hit(key, &vec![b'v'; bytes]).len();
+        eventually("the threshold moves", || {
+            for _ in 0..20 {
+                client.send(format!("get {key}\r\n").repeat(100));
+                assert_eq!(client.take(100 * answer).len(), 100 * answer);
+            }
+            let threshold = client.stat("curtail", "threshold");
+            (threshold > 100_000) == (above > 100_000)
+        });
+    };
+    learns(&mut client, "large", 100_000, 100_001);
+    learns(&mut client, "small", 1, 0);
+}

@@ -1,0 +1,255 @@
+//! Minos's figures of the whole system: 3 to 10.
+//!
+//! Every figure is drawn with two sets of prices: `paper`, derived from the authors' own
+//! throughputs, whose numbers compare with theirs, and `ours`, measured on our store. The limits
+//! are 10 and 20 times the mean time of a read of the default workload, as in the paper.
+
+mod curves;
+mod limits;
+mod roles;
+
+use curtail_dispatch::{pull::Binding, size_aware::Stealing};
+use curtail_workload::{Catalogue, Mix, Phases, Popularity, SizeClass, Sizes, Workload};
+
+use crate::{
+    figures::{Request, or},
+    rows::Row,
+    stored::{Prices, SizeAware, Stored, System},
+};
+
+pub(super) use curves::{FIG3, FIG4, FIG5, FIG8};
+pub(super) use limits::{FIG6, FIG7};
+pub(super) use roles::{FIG9, FIG10};
+
+/// One curve of one setting, of which the load is still open.
+#[derive(Clone, Debug)]
+struct Setting {
+    series: &'static str,
+    params: String,
+    /// Large requests, per cent.
+    percent: f64,
+    /// The largest value in KB.
+    kilobytes: f64,
+    /// What the node could serve, in millions of requests a second.
+    capacity: f64,
+    /// Ten mean reads of the default workload.
+    limit_ns: f64,
+    model: Stored,
+}
+
+/// What a figure's own defaults are.
+#[derive(Clone, Copy, Debug)]
+struct Defaults {
+    requests: u64,
+    writes: f64,
+    percents: &'static [f64],
+    kilobytes: &'static [f64],
+    replies: &'static [f64],
+}
+
+/// The paper's default workload (section 5.3).
+const DEFAULTS: Defaults = Defaults {
+    requests: 2_000_000,
+    writes: 5.0,
+    percents: &[0.125],
+    kilobytes: &[500.0],
+    replies: &[1.0],
+};
+
+/// ETC with these shares (section 5.3). What is not between 1.5 KB and 128 MB, or no share, keeps
+/// the default.
+fn workload(percent: f64, kilobytes: f64, writes: f64, gamma: f64) -> Workload {
+    let etc = Catalogue::new().workload("etc");
+    let mut etc = etc.unwrap_or_else(|error| unreachable!("{error}"));
+    let bytes_max = (kilobytes * 1_000.0) as u32;
+    if let Some(large) = &mut etc.large {
+        large.percent = Phases::fixed(percent);
+        if let Ok(sizes) = Sizes::new(vec![(SizeClass::Uniform(1_500, bytes_max), 1.0)]) {
+            large.sizes = sizes;
+        }
+    }
+    if let Some(mix) = Mix::get_share(1.0 - writes / 100.0) {
+        etc.mix = mix;
+    }
+    etc.popularity = match gamma {
+        0.0 => Popularity::Uniform,
+        exponent => Popularity::Zipf { exponent },
+    };
+    etc
+}
+
+/// The system of a series. How many cores of SHO hand off is chosen for the workload, as the
+/// authors did: the number of 1 to 3 that carries most.
+fn system(series: &str, model: &Stored) -> System {
+    let bound = |binding, erew| System::Bound { binding, erew };
+    let aware = |change: fn(&mut SizeAware)| {
+        let mut settings = SizeAware::PAPER;
+        change(&mut settings);
+        System::SizeAware(settings)
+    };
+    match series {
+        "hkh" => bound(Binding::Early, false),
+        "hkh-erew" => bound(Binding::Early, true),
+        "hkh-ws" => bound(Binding::EarlyStealing, false),
+        "sho" => {
+            let hand_off = best_hand_off(model);
+            bound(Binding::Late { hand_off }, false)
+        }
+        "minos-static" => aware(|settings| settings.learned = false),
+        "minos-steal" => aware(|settings| settings.stealing = Stealing::SmallCores),
+        "minos-extra" => aware(|settings| settings.extra_large = true),
+        "minos-at-once" => aware(|settings| settings.drains = false),
+        "minos-naive" => aware(|settings| settings.stealing = Stealing::NaiveStandby),
+        _ => aware(|_| ()),
+    }
+}
+
+fn best_hand_off(model: &Stored) -> u16 {
+    let prices = &model.prices;
+    let serve_ns = model.demand().core_ns + prices.take_ns;
+    let carried = |hand_off: u16| {
+        let workers = f64::from(model.cores - hand_off) / serve_ns;
+        workers.min(f64::from(hand_off) / prices.give_ns)
+    };
+    let candidates = 1..=3.min(model.cores.saturating_sub(1)).max(1);
+    let best = candidates.max_by(|one, other| carried(*one).total_cmp(&carried(*other)));
+    best.unwrap_or(1)
+}
+
+/// The sets of prices to be drawn: a given file's alone, else the paper's and ours.
+fn prices(request: &Request<'_>) -> Vec<Prices> {
+    match &request.options.costs {
+        Some(costs) => vec![Prices::of(costs, "given")],
+        None => vec![
+            Prices::paper(),
+            Prices::of(crate::costs::FullCosts::measured(), "ours"),
+        ],
+    }
+}
+
+/// Every combination of prices, cores, skew, writes, sizes, replies and series.
+fn settings(request: &Request<'_>, defaults: Defaults) -> Vec<Setting> {
+    let options = request.options;
+    let requests = options.requests.unwrap_or(defaults.requests);
+    let mut settings = Vec::new();
+    for prices in prices(request) {
+        for cores in or(&options.cores, &[8]) {
+            for gamma in or(&options.gammas, &[0.99]) {
+                for writes in or(&options.writes, &[defaults.writes]) {
+                    for percent in or(&options.large_percents, defaults.percents) {
+                        for kilobytes in or(&options.large_max_kb, defaults.kilobytes) {
+                            for replies in defaults.replies {
+                                settings.push(Setting {
+                                    series: "",
+                                    params: format!(
+                                        "prices={};cores={cores};writes={writes};gamma={gamma}",
+                                        prices.name
+                                    ),
+                                    percent,
+                                    kilobytes,
+                                    capacity: 0.0,
+                                    limit_ns: 0.0,
+                                    model: Stored {
+                                        cores,
+                                        replies: *replies,
+                                        requests,
+                                        seed: options.seed,
+                                        ..Stored::new(
+                                            HKH,
+                                            prices.clone(),
+                                            workload(percent, kilobytes, writes, gamma),
+                                            1.0,
+                                        )
+                                    },
+                                });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    let measured = request.threads.map("workloads", &settings, |setting| {
+        (setting.model.capacity_mops(), limit_ns(&setting.model))
+    });
+    for (setting, (capacity, limit_ns)) in settings.iter_mut().zip(measured) {
+        (setting.capacity, setting.limit_ns) = (capacity, limit_ns);
+    }
+    let of_series = |setting: &Setting| {
+        let of = |series: &&'static str| {
+            let mut setting = setting.clone();
+            setting.series = series;
+            setting.model.system = system(series, &setting.model);
+            setting
+        };
+        request.series.iter().map(of).collect::<Vec<_>>()
+    };
+    settings.iter().flat_map(of_series).collect()
+}
+
+/// Ten mean reads of the default workload (section 5.4: 50 us).
+fn limit_ns(model: &Stored) -> f64 {
+    if model.prices.name == "paper" {
+        return 50_000.0;
+    }
+    let model = Stored {
+        workload: workload(0.125, 500.0, 5.0, 0.99),
+        ..model.clone()
+    };
+    10.0 * model.demand().get_ns
+}
+
+impl Setting {
+    fn at(&self, rate_mops: f64) -> Stored {
+        Stored {
+            rate_mops,
+            ..self.model.clone()
+        }
+    }
+
+    fn row(
+        &self,
+        request: &Request<'_>,
+        x: f64,
+        metric: &'static str,
+        value: Option<f64>,
+        paper: Option<f64>,
+    ) -> Row {
+        Row {
+            figure: request.figure.name,
+            series: self.series.into(),
+            params: self.params.clone(),
+            x,
+            metric,
+            value,
+            paper: paper.filter(|_| self.is_the_papers()),
+        }
+    }
+
+    /// Whether the paper's numbers are about this.
+    fn is_the_papers(&self) -> bool {
+        self.model.prices.name == "paper" && self.model.cores == 8
+    }
+}
+
+fn microseconds(ns: Option<u64>) -> Option<f64> {
+    ns.map(|ns| ns as f64 / 1e3)
+}
+
+const HKH: System = System::Bound {
+    binding: Binding::Early,
+    erew: false,
+};
+/// All series, those that the paper has first.
+const SERIES: &[&str] = &[
+    "hkh",
+    "hkh-ws",
+    "sho",
+    "minos",
+    "minos-static",
+    "minos-steal",
+    "minos-extra",
+    "minos-at-once",
+    "minos-naive",
+    "hkh-erew",
+];

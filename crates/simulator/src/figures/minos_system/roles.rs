@@ -1,0 +1,158 @@
+//! What each core does, and how roles follow a changing workload: figures 9 and 10.
+
+use curtail_workload::Phases;
+
+use super::{DEFAULTS, Defaults, SERIES, Setting, microseconds, settings};
+use crate::{
+    figures::{Figure, Request, or},
+    rows::Row,
+    stored::{Stored, StoredOutcome},
+};
+
+pub(in crate::figures) const FIG9: Figure = Figure {
+    name: "minos-fig9",
+    title: "Minos, Fig. 9: requests and packets of each core",
+    x: "core",
+    about: "At 0.8 of what the node could serve. The paper: packets are about equal, requests are \
+            very unequal. The number of small cores is rounded up: at 0.25 % the packets of 2.4 \
+            cores are on 2. At 0.0625 % no core is set aside and the last one is the standby. \
+            packets_max_over_mean has the number of cores as x.",
+    series: SERIES,
+    series_default: 0,
+    run: fig9,
+};
+
+pub(in crate::figures) const FIG10: Figure = Figure {
+    name: "minos-fig10",
+    title: "Minos, Fig. 10: a workload whose share of large requests changes",
+    x: "time, seconds",
+    about: "p_L goes from 0.125 to 0.75 % and back, a step every 20 s, at 2.25 M requests a \
+            second, or 0.98 of what the link carries at 0.75 %, if that is less (2.1 M; the \
+            paper's link carried 2.3). One window and one epoch are a second. Time is compressed: \
+            a run of N requests has 140 windows of N / 140. median_p99_us is over the windows of \
+            the phase at 0.75 % (x is the percentage).",
+    series: SERIES,
+    series_default: 0,
+    run: fig10,
+};
+
+/// The series, or the figure's own.
+fn with_series<'a>(request: &Request<'a>, series: &[&'static str]) -> Request<'a> {
+    Request {
+        series: or(&request.series, series),
+        ..*request
+    }
+}
+
+fn fig9(request: &Request<'_>) -> Vec<Row> {
+    let request = &with_series(request, &["minos"]);
+    let defaults = Defaults {
+        percents: &[0.0625, 0.25, 0.75],
+        ..DEFAULTS
+    };
+    let mut points = Vec::new();
+    for setting in settings(request, defaults) {
+        for load in or(&request.options.loads, &[0.8]) {
+            let mut setting = setting.clone();
+            setting.params += &format!(";large={};load={load}", setting.percent);
+            let rate = setting.capacity * load;
+            points.push((setting, rate));
+        }
+    }
+    let name = request.figure.name;
+    let outcomes = request
+        .threads
+        .map(name, &points, |(setting, rate)| setting.at(*rate).run());
+    let mut rows = Vec::new();
+    for ((setting, _), outcome) in points.iter().zip(&outcomes) {
+        rows.extend(loads_of_cores(request, setting, outcome));
+    }
+    rows
+}
+
+fn loads_of_cores(request: &Request<'_>, setting: &Setting, outcome: &StoredOutcome) -> Vec<Row> {
+    let sum = |of: fn(&crate::stored::CoreLoad) -> u64| outcome.cores.iter().map(of).sum::<u64>();
+    let requests = sum(|core| core.requests).max(1) as f64;
+    let packets = sum(|core| core.packets).max(1) as f64;
+    let mut rows = Vec::new();
+    for (core, load) in outcome.cores.iter().enumerate() {
+        let all = [
+            ("requests_percent", load.requests as f64 / requests * 100.0),
+            ("packets_percent", load.packets as f64 / packets * 100.0),
+        ];
+        for (metric, value) in all {
+            rows.push(setting.row(request, core as f64, metric, Some(value), None));
+        }
+    }
+    let cores = outcome.cores.len() as f64;
+    let most = outcome.cores.iter().map(|core| core.packets).max();
+    let over = most.map(|most| most as f64 * cores / packets);
+    rows.push(setting.row(request, cores, "packets_max_over_mean", over, None));
+    rows
+}
+
+fn fig10(request: &Request<'_>) -> Vec<Row> {
+    let request = &with_series(request, &["minos", "hkh-ws"]);
+    let defaults = Defaults {
+        percents: &[0.75],
+        requests: 14_000_000,
+        ..DEFAULTS
+    };
+    let settings = settings(request, defaults);
+    let models: Vec<Stored> = settings.iter().map(changing).collect();
+    let outcomes = request
+        .threads
+        .map(request.figure.name, &models, Stored::run);
+    let mut rows = Vec::new();
+    for ((setting, model), outcome) in settings.iter().zip(&models).zip(&outcomes) {
+        for window in &outcome.windows {
+            let x = window.end_ns as f64 / model.window_ns as f64;
+            let p99 = microseconds(Some(window.p99_ns));
+            rows.push(setting.row(request, x, "p99_us", p99, None));
+            let large = f64::from(window.large_cores);
+            rows.push(setting.row(request, x, "large_cores", Some(large), None));
+        }
+        let paper = match setting.series {
+            "minos" => Some(70.0),
+            "hkh-ws" => Some(1_500.0),
+            _ => None,
+        };
+        let median = median_at_most(model, outcome);
+        rows.push(setting.row(request, 0.75, "median_p99_us", median, paper));
+    }
+    rows
+}
+
+/// The setting's model with shares that change.
+fn changing(setting: &Setting) -> Stored {
+    let rate_mops = f64::min(2.25, 0.98 * setting.capacity);
+    let mut model = setting.at(rate_mops);
+    let phase_ns = (model.requests as f64 * 1e3 / rate_mops / PERCENTS.len() as f64) as u64;
+    if let Some(large) = &mut model.workload.large
+        && let Some(percents) = Phases::new(PERCENTS.into(), phase_ns.max(1))
+    {
+        large.percent = percents;
+    }
+    model.window_ns = (phase_ns / PHASE_WINDOWS).max(1);
+    model.epoch_ns = model.window_ns;
+    model
+}
+
+/// The median of the windows with the largest share, but for the first two, in which the plan
+/// follows.
+fn median_at_most(model: &Stored, outcome: &StoredOutcome) -> Option<f64> {
+    let phase = 3 * PHASE_WINDOWS + 2..4 * PHASE_WINDOWS;
+    let inside = |end_ns: u64| phase.contains(&((end_ns - 1) / model.window_ns));
+    let windows = outcome
+        .windows
+        .iter()
+        .filter(|window| inside(window.end_ns));
+    let mut p99s: Vec<u64> = windows.map(|window| window.p99_ns).collect();
+    p99s.sort_unstable();
+    microseconds(p99s.get(p99s.len() / 2).copied())
+}
+
+/// Of section 6.6.
+const PERCENTS: [f64; 7] = [0.125, 0.25, 0.5, 0.75, 0.5, 0.25, 0.125];
+/// Seconds of a phase.
+const PHASE_WINDOWS: u64 = 20;

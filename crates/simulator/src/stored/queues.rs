@@ -1,0 +1,135 @@
+//! Requests under way, and the queues they wait in.
+
+use std::collections::VecDeque;
+
+use curtail_dispatch::pull::Source;
+
+/// A request under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    /// When it was sent.
+    pub(super) at: u64,
+    /// What is added to the time from `at` to the reply: what went at once over an idle link.
+    pub(super) extra: u32,
+    /// When it came to a receive queue.
+    pub(super) delivered: u64,
+    /// Since when it is certain which core serves it.
+    pub(super) bound: u64,
+    pub(super) hash: u64,
+    pub(super) value_bytes: u32,
+    /// The core of its receive queue.
+    pub(super) rx: u16,
+    pub(super) write: bool,
+    pub(super) large: bool,
+    pub(super) measured: bool,
+}
+
+/// All requests under way, by number.
+#[derive(Debug, Default)]
+pub(super) struct Slab {
+    requests: Vec<Request>,
+    free: Vec<u32>,
+}
+
+/// All queues. A ring counts the request of it that is being served, so that its core is seen to
+/// be in large mode.
+#[derive(Debug)]
+pub(super) struct Queues {
+    rx: Vec<VecDeque<u32>>,
+    rings: Vec<VecDeque<u32>>,
+    software: Vec<VecDeque<u32>>,
+    shared: VecDeque<u32>,
+    /// By core: requests of its ring that are being served, or whose replies have not left.
+    pub(super) in_service: Vec<usize>,
+    /// Requests in all queues.
+    waiting: usize,
+}
+
+impl Slab {
+    #[inline]
+    pub(super) fn insert(&mut self, request: Request) -> u32 {
+        match self.free.pop() {
+            Some(id) => {
+                self.requests[id as usize] = request;
+                id
+            }
+            None => {
+                self.requests.push(request);
+                self.requests.len() as u32 - 1
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn remove(&mut self, id: u32) -> Request {
+        self.free.push(id);
+        self.requests[id as usize]
+    }
+
+    #[inline]
+    pub(super) fn get(&self, id: u32) -> &Request {
+        &self.requests[id as usize]
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: u32) -> &mut Request {
+        &mut self.requests[id as usize]
+    }
+
+    #[inline]
+    pub(super) fn used(&self) -> usize {
+        self.requests.len() - self.free.len()
+    }
+}
+
+impl Queues {
+    pub(super) fn new(cores: usize) -> Self {
+        let empty = || vec![VecDeque::new(); cores];
+        Self {
+            rx: empty(),
+            rings: empty(),
+            software: empty(),
+            shared: VecDeque::new(),
+            in_service: vec![0; cores],
+            waiting: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, to: Source, id: u32) {
+        self.of(to).push_back(id);
+        self.waiting += 1;
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self, from: Source) -> Option<u32> {
+        let id = self.of(from).pop_front()?;
+        self.waiting -= 1;
+        Some(id)
+    }
+
+    /// Requests that some core could take.
+    #[inline]
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    #[inline]
+    pub(super) fn depth(&self, source: Source) -> usize {
+        match source {
+            Source::Rx(core) => self.rx[core.index()].len(),
+            Source::Ring(core) => self.rings[core.index()].len() + self.in_service[core.index()],
+            Source::Software(core) => self.software[core.index()].len(),
+            Source::Shared => self.shared.len(),
+        }
+    }
+
+    fn of(&mut self, source: Source) -> &mut VecDeque<u32> {
+        match source {
+            Source::Rx(core) => &mut self.rx[core.index()],
+            Source::Ring(core) => &mut self.rings[core.index()],
+            Source::Software(core) => &mut self.software[core.index()],
+            Source::Shared => &mut self.shared,
+        }
+    }
+}

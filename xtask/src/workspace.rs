@@ -135,10 +135,11 @@ impl Workspace {
             for entry in fs::read_dir(&folder)? {
                 let entry = entry?;
                 let name = entry.file_name().to_string_lossy().into_owned();
+                if SKIPPED.contains(&name.as_str()) {
+                    continue;
+                }
                 if entry.file_type()?.is_dir() {
-                    if !SKIPPED_FOLDERS.contains(&name.as_str()) {
-                        folders.push(entry.path());
-                    }
+                    folders.push(entry.path());
                 } else if let Ok(path) = entry.path().strip_prefix(&self.root) {
                     found.push(path.display().to_string());
                 }
@@ -160,4 +161,4 @@ pub(crate) fn text(value: &Value, key: &str) -> String {
 }
 
 /// Made by tools, never read by a person.
-const SKIPPED_FOLDERS: &[&str] = &[".git", "target", "corpus", "artifacts", "node_modules"];
+const SKIPPED: &[&str] = &[".git", "target", "corpus", "artifacts", "node_modules"];

@@ -8,9 +8,9 @@
 //! First the store grows from empty, then it is full and every write evicts, at last with a skewed
 //! mix of reads. The bar: no turn above 1 ms of CPU time. Time that other threads take does not
 //! count; the page faults of fresh memory do, as far as a second thread that supplies huge pages
-//! ahead, as in the server, has not been there before. A virtual machine's CPU clock also counts what the
-//! host takes away, so the whole runs twice and each turn counts with its shorter time: the turns
-//! do the same work in both runs, to the item. Both maxima are shown.
+//! ahead, as in the server, has not been there before. A virtual machine's CPU clock also counts
+//! what the host takes away, so the whole runs twice and each turn counts with its shorter time:
+//! the turns do the same work in both runs, to the item. Both maxima are shown.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

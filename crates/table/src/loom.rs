@@ -6,8 +6,6 @@
 
 use loom::{sync::Arc, thread};
 
-use curtail_memory::Pages;
-
 use crate::{CuckooMap, KeyHasher, MapConfig, Search, VersionedSpin, cuckoo::Bug, slots::Apart4};
 
 /// The hash is the key: the test chooses the buckets.
@@ -31,7 +29,7 @@ fn map(buckets: usize, buckets_max: usize, bug: Option<Bug>) -> Map {
         slots: buckets * 4,
         slots_max: buckets_max * 4,
         fill_target: 0.96,
-        pages: Pages::Small,
+        huge_pages: false,
         stripes: 4,
         search: Search::Breadth,
         prefetch: false,

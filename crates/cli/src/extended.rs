@@ -15,7 +15,8 @@ Extended options (-o), comma separated; most have a 'no_' form to switch them of
   read_buf_mem_limit=MB  limit for connection buffers within -m (default: 0, no own limit)
   watcher_logbuf_size=KB lines that wait for one watcher (default: 256)
   worker_logbuf_size=KB  lines a worker writes for watchers in a turn (default: 64)
-  size_threshold=BYTES   values so long are large for size-aware-static (default: 32768)
+  size_threshold=BYTES   values so long are large for size-aware-static; no shorter ones are for
+                         size-aware (default: 32768)
   size_percentile=P      share of requests that are small for size-aware, per cent (default: 99)
   size_epoch=MS          how often size-aware learns its threshold (default: 1000)
 Other options of memcached are accepted and change nothing; unknown ones are warned about.

@@ -5,7 +5,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use crate::policy::PolicyName;
+use crate::{fault::Fault, policy::PolicyName};
 
 /// What a server is started with.
 #[derive(Clone, Debug)]
@@ -32,7 +32,8 @@ pub struct Config {
     pub policy: PolicyName,
     /// Whether clients may change the policy.
     pub policy_change_allowed: bool,
-    /// From how many bytes on a value is large under `size-aware-static`: `-o size_threshold`.
+    /// From how many bytes on a value is large under `size-aware-static`, and at least under
+    /// `size-aware`: `-o size_threshold`.
     pub threshold: Option<u32>,
     /// The percentile of requests that are small when the threshold is learned, in thousandths of a
     /// per cent: `-o size_percentile`.
@@ -81,6 +82,9 @@ pub struct Config {
     /// Whether `debugtime` may shift the clock that items see: for test suites that do not want to
     /// wait.
     pub debug_time: bool,
+    /// What tests have it do wrong; of no effect in release builds.
+    #[doc(hidden)]
+    pub fault: Fault,
     /// Only repeated by `stats settings`.
     pub echoed: Echoed,
 }
@@ -141,7 +145,7 @@ impl Config {
     /// sending this many bytes.
     pub const THRESHOLD_MIN: u32 = 32 << 10;
 
-    /// From where on values are large before anything was learned.
+    /// From where on values are large before anything was learned, and at least.
     pub(crate) fn threshold_first(&self) -> u32 {
         self.threshold.unwrap_or(Self::THRESHOLD_MIN)
     }
@@ -184,6 +188,7 @@ impl Default for Config {
             detail: false,
             admin: None,
             debug_time: false,
+            fault: Fault::Nothing,
             echoed: Echoed::default(),
         }
     }

@@ -93,7 +93,7 @@ fn settings(config: &Config) -> ControlConfig {
         percentile_milli: config.percentile_milli,
         epoch_ns: u64::from(config.epoch_ms.max(1)) * 1_000_000 / 2,
         samples_min: SAMPLES_MIN,
-        threshold_min: Config::THRESHOLD_MIN,
+        threshold_min: config.threshold_first(),
         damped: true,
         ..ControlConfig::new(u16::try_from(config.workers).unwrap_or(u16::MAX))
     }

@@ -21,6 +21,7 @@ use crate::{
     batch::{Entry, Work},
     counts::Count,
     execute::OUTPUT_BYTES_MAX,
+    fault::Fault,
     kit::Kit,
     mailbox::Arrival,
     parcel::{Parcel, Sealed},
@@ -108,7 +109,9 @@ impl Worker {
         if access == Access::Read && self.reads_here && self.delegation.key_bits == 0 {
             return Decision::Here;
         }
-        if let Some(owner) = self.delegation.follows(entry.hash) {
+        if let Some(owner) = self.delegation.follows(entry.hash)
+            && !(access == Access::Read && self.kit.has(Fault::Overtakes))
+        {
             return Decision::At(owner, None);
         }
         let partition = partition_of(entry.hash);
@@ -131,7 +134,12 @@ impl Worker {
     fn claim(&self, partition: Partition) -> Decision {
         let me = Id(self.index as u16);
         match self.kit.shared.writers.claim(partition, me) {
-            Claim::Granted(owner, ticket) if owner == me => Decision::Held(ticket),
+            Claim::Granted(owner, ticket) if owner == me => {
+                if self.kit.is_contended() {
+                    std::thread::yield_now();
+                }
+                Decision::Held(ticket)
+            }
             Claim::Granted(owner, ticket) => Decision::At(owner, Some(ticket)),
             // More than can be counted wait for it: the store is right without an owner, too.
             Claim::Full(_) => Decision::Here,
@@ -292,6 +300,11 @@ impl Delegation {
         keys.find(|(key, _)| *key == hash).map(|(_, owner)| *owner)
     }
 
+    /// Whether a request to this key was handed on in this turn.
+    pub(crate) fn has(&self, hash: KeyHash) -> bool {
+        self.follows(hash).is_some()
+    }
+
     fn note(&mut self, slot: usize, hash: KeyHash, owner: Id) {
         self.slot = Some(slot);
         if self.follows(hash).is_none() {
@@ -338,7 +351,7 @@ fn access_of(operation: &Operation) -> Access {
 }
 
 #[inline]
-fn partition_of(hash: KeyHash) -> Partition {
+pub(crate) fn partition_of(hash: KeyHash) -> Partition {
     Partition((hash.0 >> (u64::BITS - PARTITION_BITS)) as u32)
 }
 

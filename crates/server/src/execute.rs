@@ -15,6 +15,7 @@ use crate::{
     connection::{Body, Departure},
     control::SAMPLED_EVERY,
     counts::Count,
+    fault::Fault,
     kit::Kit,
     prefixes::KeyEvent,
     replies::Replies,
@@ -232,6 +233,12 @@ impl Worker {
 
     /// Publishes a large value that is complete.
     fn end_large_set(&mut self, slot: usize, right: bool) {
+        let ahead = right && self.kit.has(Fault::AnswersAhead);
+        if ahead {
+            self.replies.write(slot, |sink| sink.push(b"STORED\r\n"));
+            self.reply();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         let (kit, Some(connection)) = (&mut self.kit, self.slots.get_mut(slot)) else {
             return;
         };
@@ -253,7 +260,9 @@ impl Worker {
                 let outcome = store.commit(writer, *now, reservation);
                 count_set(counts, compares, outcome);
                 stored = Some(outcome);
-                replies.write(slot, |sink| encode::set(sink, &key, &form, outcome));
+                if !ahead {
+                    replies.write(slot, |sink| encode::set(sink, &key, &form, outcome));
+                }
             } else {
                 counts.add(Count::CmdSet, 1);
                 replies.write(slot, |sink| encode::bad_data_chunk(sink, &form));
@@ -379,6 +388,17 @@ impl Kit {
             self.note_size(value.len());
         }
         self.answer_set(replies, item, set.compare.is_some(), outcome);
+    }
+
+    /// What is noted of a write that is not carried out because the next one supersedes it.
+    pub(crate) fn note_superseded(&mut self, item: &Item<'_, '_>, bytes: usize) {
+        if matches!(item.form, Form::Meta(_)) {
+            self.counts.add(Count::CmdMeta, 1);
+        }
+        self.note_key(item, KeyEvent::Set);
+        if self.samples {
+            self.note_size(bytes);
+        }
     }
 
     /// Counts a request for the control by the size of its item: a long one always, of short ones

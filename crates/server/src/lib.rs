@@ -16,6 +16,7 @@ mod admin_port;
 mod batch;
 mod buffers;
 mod collect;
+mod compaction;
 mod config;
 mod connection;
 mod control;
@@ -25,6 +26,7 @@ mod delegate;
 mod dump;
 mod errand;
 mod execute;
+mod fault;
 mod form;
 mod kit;
 mod large;
@@ -55,6 +57,8 @@ mod watch;
 mod worker;
 
 pub use config::{Config, Echoed, Listen, UnixSocket};
+#[doc(hidden)]
+pub use fault::Fault;
 pub use logins::LoginsError;
 pub use policy::{PolicyName, Sizes, UnknownPolicy};
 pub use server::{Restored, Server, StartError, Stopped};

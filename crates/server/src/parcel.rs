@@ -16,10 +16,11 @@
 
 use curtail_codec::memcached::{Form, Request, WireKey};
 use curtail_dispatch::Ticket;
-use curtail_store::Hint;
+use curtail_store::{COPY_BYTES_MAX, Hint};
 use curtail_types::{KeyHash, Operation};
 
 use crate::{
+    compaction::{Superseded, is_same, overwrites, shows_version},
     execute::{Item, ROOM_BYTES},
     form::{KeptForm, restore_key},
     kit::Kit,
@@ -173,6 +174,7 @@ impl Kit {
         for item in items.iter_mut() {
             item.hint = self.store.prefetch_item(item.hash);
         }
+        let superseded = superseded(items, bytes, self.shared.config.evict);
         // Its requests were shown to those who look on where they arrived.
         let noticed = std::mem::take(&mut self.notice.on);
         for (number, kept) in items.iter_mut().enumerate() {
@@ -187,7 +189,10 @@ impl Kit {
                     form: &form,
                     hint: kept.hint,
                 };
-                self.run_item(replies, &item, &kept.operation, value);
+                match superseded.contains(number) {
+                    true => self.answer_superseded(replies, &item, value.len()),
+                    false => self.run_item(replies, &item, &kept.operation, value),
+                }
             }
             if let Some(ticket) = kept.ticket.take() {
                 self.release(ticket);
@@ -195,4 +200,31 @@ impl Kit {
         }
         self.notice.on = noticed;
     }
+}
+
+/// The writes of a parcel that the next one to their key supersedes: a partition's holder gets what
+/// several connections write, so there may be many.
+fn superseded(items: &[ParcelItem], bytes: &[u8], evicts: bool) -> Superseded {
+    if items.len() < 2 || !evicts {
+        return Superseded::default();
+    }
+    let hash = |number: usize| items.get(number).map_or(KeyHash(0), |item| item.hash);
+    let writes =
+        |item: &ParcelItem| matches!(&item.operation, Operation::Set(set) if overwrites(set));
+    let folds = |first: usize, second: usize| {
+        let (Some(first), Some(second)) = (items.get(first), items.get(second)) else {
+            return false;
+        };
+        let (Some((key, value, form)), Some((next_key, ..))) =
+            (first.restore(bytes), second.restore(bytes))
+        else {
+            return false;
+        };
+        let both_write = writes(first) && writes(second);
+        both_write
+            && is_same(&key, &next_key)
+            && value.len() <= COPY_BYTES_MAX
+            && !shows_version(&form)
+    };
+    Superseded::find(items.len(), hash, folds)
 }

@@ -17,7 +17,13 @@
 //! Speed alone depends on where a request runs: the store is right under any assignment. Nothing on
 //! this path allocates, waits, or reads a clock.
 
-use crate::{batch::Batch, counts::Count, delegate::Decision, stages::Stages, worker::Worker};
+use crate::{
+    batch::{Batch, Entry},
+    counts::Count,
+    delegate::Decision,
+    stages::Stages,
+    worker::Worker,
+};
 
 /// How many requests ahead the rest of longer items is asked for: far enough to hide a miss, near
 /// enough to stay in the first-level cache.
@@ -44,21 +50,14 @@ impl Worker {
         for entry in batch.entries_mut() {
             self.kit.prefetch_item(entry);
         }
-        for (number, entry) in batch.entries().iter().enumerate() {
-            if let Some(ahead) = batch.entries().get(number + VALUES_AHEAD) {
-                self.kit.store.prefetch_value(ahead.hint);
-            }
-            if self.kit.notice.on {
-                self.notice(entry);
-            }
-            match self.decide(entry) {
-                Decision::Here => self.carry_out(entry),
-                Decision::Held(ticket) => {
-                    self.carry_out(entry);
-                    self.kit.release(ticket);
-                }
-                Decision::At(owner, ticket) => self.delegate(entry, owner, ticket),
-                Decision::Later => self.put_off(entry),
+        let superseded = self.superseded(batch);
+        if superseded.any() {
+            self.execute_compacted(batch, &superseded);
+        } else {
+            for (number, entry) in batch.entries().iter().enumerate() {
+                self.look_ahead(batch, number, entry);
+                let decision = self.decide(entry);
+                self.follow(entry, decision);
             }
         }
         self.send_parcels();
@@ -66,6 +65,31 @@ impl Worker {
         self.kit.stages.queue.record_line(requests);
         if let Some(slot) = self.kit.large_here {
             self.count_behind(batch, slot);
+        }
+    }
+
+    /// What is done for a request ahead of its turn, and for those who look on.
+    #[inline]
+    pub(crate) fn look_ahead(&mut self, batch: &Batch<'_>, number: usize, entry: &Entry<'_>) {
+        if let Some(ahead) = batch.entries().get(number + VALUES_AHEAD) {
+            self.kit.store.prefetch_value(ahead.hint);
+        }
+        if self.kit.notice.on {
+            self.notice(entry);
+        }
+    }
+
+    /// Has a request run where it was decided.
+    #[inline]
+    pub(crate) fn follow(&mut self, entry: &Entry<'_>, decision: Decision) {
+        match decision {
+            Decision::Here => self.carry_out(entry),
+            Decision::Held(ticket) => {
+                self.carry_out(entry);
+                self.kit.release(ticket);
+            }
+            Decision::At(owner, ticket) => self.delegate(entry, owner, ticket),
+            Decision::Later => self.put_off(entry),
         }
     }
 

@@ -23,6 +23,7 @@ use crate::{
     batch::Batch,
     buffers::BufferPool,
     collect::AREA_BYTES,
+    compaction::Compaction,
     connection::Connection,
     control::SAMPLED_EVERY,
     counts::{Count, Counts},
@@ -63,6 +64,7 @@ pub(crate) struct Worker {
     /// Whether reads run where they arrive.
     pub(crate) reads_here: bool,
     pub(crate) delegation: Delegation,
+    pub(crate) compaction: Compaction,
     /// Connections that large workers have.
     pub(crate) lent: usize,
     arrivals: Vec<Arrival>,
@@ -158,6 +160,7 @@ impl Worker {
             decides: false,
             reads_here: true,
             delegation: Delegation::new(workers),
+            compaction: Compaction::default(),
             lent: 0,
             arrivals: Vec::new(),
             next_serial: 0,

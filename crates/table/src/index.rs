@@ -26,7 +26,7 @@ use crate::{
     error::{Full, NoRoom, TableError},
     layout::{Layout, Place},
     locks::{Held, Locks, VersionedSpin},
-    prefetch::{prefetch, prefetch_to_write},
+    prefetch::prefetch,
     search::Search,
     sync::{AtomicU64, Ordering},
 };
@@ -38,7 +38,6 @@ const REFERENCE_BITS: u32 = 40;
 const REFERENCE_MASK: u64 = (1 << REFERENCE_BITS) - 1;
 const TAG_MASK: u64 = ((1 << 20) - 1) << REFERENCE_BITS;
 const MARK_SHIFT: u32 = 60;
-const MARK_ONE: u64 = 1 << MARK_SHIFT;
 
 /// The greatest mark; counting stops there.
 pub const MARK_MAX: u8 = 15;
@@ -170,17 +169,6 @@ impl<R: Resolver> Index<R> {
         self.table.prefetch(hash.0);
     }
 
-    /// Asks for what a write of `hash` begins with: its locks and both bucket lines, to own them.
-    #[inline]
-    pub fn prefetch_for_write(&self, hash: KeyHash) {
-        for stripe in self.table.stripes_of(hash.0) {
-            self.table.locks.stripes().prefetch_to_lock(stripe);
-        }
-        for bucket in self.table.pair(hash.0) {
-            prefetch_to_write(self.table.layout.line(bucket));
-        }
-    }
-
     /// Asks for the item that `hash` may belong to (the first whose tag matches: one in some 60,000
     /// is another's): the second stage of a batch. Returns where it is, for
     /// [`Index::read_hinted`].
@@ -280,37 +268,6 @@ impl<R: Resolver> Index<R> {
             // Losing to a writer or to another reader is fine: the mark is a rough measure.
             let _ = slot.compare_exchange(word, marked, Ordering::Relaxed, Ordering::Relaxed);
         }
-    }
-
-    /// Raises the item's mark by one, up to [`MARK_MAX`], without a lock; of two at once one may
-    /// be lost. Returns the mark before; `None` if the item is not there.
-    #[inline]
-    pub fn mark(&self, hash: KeyHash, reference: Reference) -> Option<u8> {
-        let (slot, word) = self.slot_of(hash, reference)?;
-        let mark = mark_in(word);
-        if mark < MARK_MAX {
-            // Losing to a writer or to another reader is fine: the mark is a rough measure.
-            let _ =
-                slot.compare_exchange(word, word + MARK_ONE, Ordering::Relaxed, Ordering::Relaxed);
-        }
-        Some(mark)
-    }
-
-    /// The item's mark; `None` if the item is not there. A hint: nothing is locked or validated.
-    #[inline]
-    pub fn mark_of(&self, hash: KeyHash, reference: Reference) -> Option<u8> {
-        self.slot_of(hash, reference).map(|(_, word)| mark_in(word))
-    }
-
-    #[inline]
-    fn slot_of(&self, hash: KeyHash, reference: Reference) -> Option<(&AtomicU64, u64)> {
-        let wanted = tag_of(hash) | reference.0;
-        self.table.pair(hash.0).into_iter().find_map(|bucket| {
-            self.table.layout.line(bucket).iter().find_map(|slot| {
-                let word = slot.load(Ordering::Relaxed);
-                (word & (TAG_MASK | REFERENCE_MASK) == wanted).then_some((slot, word))
-            })
-        })
     }
 
     /// Locks the key's two stripes.

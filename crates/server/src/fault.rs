@@ -1,0 +1,36 @@
+//! Faults for tests: contention that is forced, and bugs that the judges of histories must catch.
+//!
+//! They exist in debug builds alone: in release builds nobody asks.
+
+use crate::kit::Kit;
+
+/// What a server of a test does that it should not.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Fault {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// No bug, but as with all others: whoever holds a partition gives its processor away, and all
+    /// batches are looked through for runs of writes.
+    Contends,
+    /// A read does not follow the write to its key that was handed to another worker.
+    Overtakes,
+    /// Writes are compacted although something lies between them.
+    FoldsAcross,
+    /// A large value is answered before it is in the store.
+    AnswersAhead,
+}
+
+impl Kit {
+    /// Whether the server was started with this fault.
+    #[inline(always)]
+    pub(crate) fn has(&self, fault: Fault) -> bool {
+        cfg!(debug_assertions) && self.shared.config.fault == fault
+    }
+
+    /// Whether contention is forced.
+    #[inline(always)]
+    pub(crate) fn is_contended(&self) -> bool {
+        cfg!(debug_assertions) && self.shared.config.fault != Fault::Nothing
+    }
+}

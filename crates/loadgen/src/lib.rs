@@ -41,5 +41,5 @@ pub use load::{Load, Source};
 pub use measure::{Counts, Lateness, Quantiles, WindowQuantiles};
 pub use protocol::Protocol;
 pub use recording::Recording;
-pub use report::{ClassReport, Report};
+pub use report::{ClassReport, Report, Warning};
 pub use stop::Stop;

@@ -42,9 +42,21 @@ pub struct Report {
     /// Latency by windows.
     pub windows: WindowQuantiles,
     /// What casts doubt on the numbers.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     #[serde(skip)]
     recorder: Recorder,
+}
+
+/// A server that answers a smaller share of what is offered does not keep up.
+const KEEPS_UP: f64 = 0.98;
+
+/// Something that casts doubt on a run's numbers.
+#[derive(Clone, Debug, Serialize)]
+pub struct Warning {
+    /// `driver late`, `driver busy`, `overload`, `unanswered`, `wrong replies` or `misses`.
+    pub kind: &'static str,
+    /// With numbers, for a person.
+    pub text: String,
 }
 
 /// One operation and size class.
@@ -128,44 +140,39 @@ impl Report {
         self.rate_offered.unwrap_or(self.rate)
     }
 
-    fn doubts(&self, plan: &Plan) -> Vec<String> {
+    fn doubts(&self, plan: &Plan) -> Vec<Warning> {
         let mut doubts = Vec::new();
+        let mut doubt = |kind: &'static str, text: String| doubts.push(Warning { kind, text });
         let counts = &self.counts;
-        if let Some(late) = self
-            .driver_lateness
-            .as_ref()
-            .filter(|late| late.late_share > 0.01)
-        {
-            doubts.push(format!(
+        let late = self.driver_lateness.as_ref();
+        if let Some(late) = late.filter(|late| late.late_share > 0.01) {
+            let text = format!(
                 "the driver itself was late: {:.1} % of the requests by more than {:.0} us (p99 \
                  {:.0}, longest {:.0} us)",
                 100.0 * late.late_share,
                 late.limit_us,
                 late.p99_us,
                 late.max_us
-            ));
+            );
+            doubt("driver late", text);
         }
         let threads = plan.threads as f64;
         let is_closed = self.rate_offered.is_none() && !plan.spin;
         if is_closed && self.driver_cores > 0.95 * threads {
-            doubts.push(format!(
+            let text = format!(
                 "the driver used {:.2} of its {threads:.0} cores: it, not the server, may be the \
                  limit",
                 self.driver_cores
-            ));
+            );
+            doubt("driver busy", text);
         }
-        if let Some(offered) = self
-            .rate_offered
-            .filter(|offered| self.rate < 0.98 * offered)
-        {
-            doubts.push(format!(
-                "{:.0} requests/s were offered and {:.0} answered",
-                offered, self.rate
-            ));
+        if let Some(offered) = self.rate_offered.filter(|_| !self.keeps_up()) {
+            let text = format!("of {offered:.0} requests/s {:.0} were answered", self.rate);
+            doubt("overload", text);
         }
         if counts.unfinished > 0 {
-            let unfinished = counts.unfinished;
-            doubts.push(format!("{unfinished} requests were not answered"));
+            let text = format!("{} requests were never answered", counts.unfinished);
+            doubt("unanswered", text);
         }
         for (number, what) in [
             (counts.errors, "replies were errors"),
@@ -175,17 +182,22 @@ impl Report {
             (counts.stale, "values were stale"),
         ] {
             if number > 0 {
-                doubts.push(format!("{number} {what}"));
+                doubt("wrong replies", format!("{number} {what}"));
             }
         }
         let reads = (counts.hits + counts.misses).max(1);
         if counts.misses * 2 > reads {
-            doubts.push(format!(
-                "{:.0} % of the reads missed: were the keys stored (--preload)?",
-                100.0 * counts.misses as f64 / reads as f64
-            ));
+            let percent = 100.0 * counts.misses as f64 / reads as f64;
+            let text = format!("{percent:.0} % of the reads missed: were the keys stored?");
+            doubt("misses", text);
         }
         doubts
+    }
+
+    /// Whether as much was answered as was offered.
+    pub(crate) fn keeps_up(&self) -> bool {
+        self.rate_offered
+            .is_none_or(|offered| self.rate >= KEEPS_UP * offered)
     }
 
     /// The report as a table of some lines.
@@ -298,7 +310,7 @@ impl Report {
             }
         }
         for warning in &self.warnings {
-            writeln!(text, "warning: {warning}")?;
+            writeln!(text, "warning: {}", warning.text)?;
         }
         Ok(())
     }

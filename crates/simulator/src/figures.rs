@@ -5,6 +5,7 @@
 //! listed can be asked for.
 
 mod c4;
+mod combined;
 mod minos;
 mod minos_system;
 mod reference;
@@ -206,5 +207,6 @@ const FIGURES: &[Figure] = &[
     minos_system::FIG8,
     minos_system::FIG9,
     minos_system::FIG10,
+    combined::COMBINED,
     reference::POINTS,
 ];

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod balanced;
+mod combined;
 pub mod command;
 mod costs;
 mod earliest;
@@ -23,6 +24,7 @@ mod spread;
 mod stored;
 
 pub use balanced::{Balanced, BalancedOutcome, Costs, IN_FLIGHT_MAX, KEYS, Rules};
+pub use combined::{Combined, CombinedOutcome, CombinedPrices, PlanCost};
 pub use costs::{
     ContendedCosts, CostsError, FullCosts, NetworkCosts, OneCost, RequestCosts, SizeCosts,
 };

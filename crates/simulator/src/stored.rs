@@ -16,11 +16,11 @@
 //! that a client needs. Latency is the client's: from sending to the last frame of the reply.
 //! Memory depends on how many requests are under way, not on how many there are.
 
-mod arrivals;
+pub(crate) mod arrivals;
 mod deciders;
 mod link;
 mod prices;
-mod queues;
+pub(crate) mod queues;
 mod run;
 
 use curtail_dispatch::{
@@ -116,7 +116,8 @@ pub struct StoredOutcome {
     pub small_served: u64,
     /// A percentile of each window.
     pub windows: Vec<Window>,
-    /// More requests were under way when the last one came than a stable system would have.
+    /// When the last request came, more requests were under way, or more work was left, than a
+    /// stable system would have.
     pub saturated: bool,
 }
 
@@ -177,34 +178,11 @@ impl Stored {
 
     /// What the workload asks of a node on average, from a sample of its requests.
     pub fn demand(&self) -> Demand {
-        let mut generator = self
-            .workload
-            .generator(mix(self.seed ^ SAMPLE), Stream::ONLY);
-        let samples = self.requests.min(SAMPLES);
-        let (mut serve_ns, mut get_ns, mut gets, mut out_ns, mut in_ns) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        for _ in 0..samples {
-            let request = generator.draw(0);
-            let write = request.kind != Kind::Get;
-            let bytes = request.item.value_bytes;
-            let ns = self.prices.serve_ns(write, bytes);
-            serve_ns += ns;
-            let (whole, bare) = (
-                self.prices.link.wire_ns(bytes + Prices::message_bytes()),
-                self.prices.link.wire_ns(Prices::message_bytes()),
-            );
-            out_ns += if write { bare } else { whole };
-            in_ns += if write { whole } else { bare };
-            if !write {
-                gets += 1.0;
-                get_ns += ns + whole + bare + self.prices.wire_ns as f64;
-            }
-        }
-        let samples = samples as f64;
-        Demand {
-            core_ns: serve_ns / samples,
-            link_ns: (out_ns * self.replies).max(in_ns) / samples,
-            get_ns: get_ns / f64::max(gets, 1.0),
-        }
+        let sample = Sample {
+            requests: self.requests,
+            seed: self.seed,
+        };
+        Demand::of(&self.workload, &self.prices, self.replies, sample)
     }
 
     /// The most that a node without losses could serve, in millions a second.
@@ -228,6 +206,45 @@ pub struct Demand {
     pub link_ns: f64,
     /// End to end, for a read that waits for nothing: the paper's mean service time.
     pub get_ns: f64,
+}
+
+/// What a mean is taken from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Sample {
+    /// So many requests, but no more than [`SAMPLES`].
+    pub(crate) requests: u64,
+    /// Of the run that they are for; they are others.
+    pub(crate) seed: u64,
+}
+
+impl Demand {
+    /// From a sample of the workload's requests, of whose replies this share is sent.
+    pub(crate) fn of(workload: &Workload, prices: &Prices, replies: f64, sample: Sample) -> Self {
+        let mut generator = workload.generator(mix(sample.seed ^ SAMPLE), Stream::ONLY);
+        let requests = sample.requests.clamp(1, SAMPLES);
+        let (mut serve_ns, mut get_ns, mut gets, mut out_ns, mut in_ns) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        let bare = prices.link.wire_ns(Prices::message_bytes());
+        for _ in 0..requests {
+            let request = generator.draw(0);
+            let write = request.kind != Kind::Get;
+            let bytes = request.item.value_bytes;
+            let ns = prices.serve_ns(write, bytes);
+            let whole = prices.link.wire_ns(bytes + Prices::message_bytes());
+            serve_ns += ns;
+            out_ns += if write { bare } else { whole };
+            in_ns += if write { whole } else { bare };
+            if !write {
+                gets += 1.0;
+                get_ns += ns + whole + bare + prices.wire_ns as f64;
+            }
+        }
+        let requests = requests as f64;
+        Self {
+            core_ns: serve_ns / requests,
+            link_ns: (out_ns * replies).max(in_ns) / requests,
+            get_ns: get_ns / f64::max(gets, 1.0),
+        }
+    }
 }
 
 impl StoredOutcome {

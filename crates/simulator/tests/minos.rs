@@ -244,7 +244,7 @@ fn small_replies_of_a_large_core_leave_late() {
 /// With the costs of our own store: the same order, at both limits.
 #[test]
 fn size_awareness_beats_stealing_with_our_costs() {
-    let prices = Prices::of(FullCosts::measured(), "ours");
+    let prices = Prices::of(FullCosts::measured(), "measured");
     let model = |system, rate_mops| Stored {
         requests: 150_000,
         ..Stored::new(system, prices.clone(), etc(""), rate_mops)

@@ -29,7 +29,7 @@ pub(super) struct Document {
     /// By target, where the highest rate was searched for.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) searches: BTreeMap<String, Found>,
-    /// Everything that casts doubt on the numbers, with its number of runs.
+    /// What casts doubt on the numbers: one of each kind for each target.
     pub(super) warnings: Vec<String>,
     #[serde(skip)]
     pub(super) bounds: Vec<(&'static str, f64)>,
@@ -137,15 +137,61 @@ impl Document {
     }
 
     pub(super) fn add(&mut self, step: Step) {
-        let load = match step.report.rate_offered {
-            Some(rate) => format!("at {rate:.0}/s"),
-            None => "closed loop".into(),
-        };
-        for warning in &step.report.warnings {
-            self.warnings
-                .push(format!("{} {load}: {warning}", step.target));
-        }
         self.steps.push(step);
+    }
+
+    /// Gathers the runs' warnings: one of each kind for each target, the last, and in how many
+    /// runs there was one.
+    pub(super) fn conclude(&mut self) {
+        let mut last: BTreeMap<(&str, &'static str), (usize, String)> = BTreeMap::new();
+        for step in &self.steps {
+            let load = match step.report.rate_offered {
+                Some(rate) => format!(" at {rate:.0}/s"),
+                None => String::new(),
+            };
+            for warning in &step.report.warnings {
+                let key = (step.target.as_str(), warning.kind);
+                let (count, text) = last.entry(key).or_default();
+                *count += 1;
+                *text = format!("{}{load}: {}", step.target, warning.text);
+            }
+        }
+        let text = |((label, _), (count, text)): ((&str, &str), (usize, String))| {
+            let runs = self
+                .steps
+                .iter()
+                .filter(|step| step.target == label)
+                .count();
+            match count {
+                1 => text,
+                count => format!("{text} (so in {count} of {runs} runs; this is the last)"),
+            }
+        };
+        self.warnings = last.into_iter().map(text).collect();
+    }
+
+    /// The highest load that every target kept up with and whose tail could be measured, and its
+    /// last run for a target; where there is none, the lowest load.
+    pub(super) fn telling_step(&self, label: &str) -> Option<&Step> {
+        let tells = |point: &Point<'_>| {
+            point.steps.iter().all(|step| step.report.keeps_up())
+                && point.median(|report| report.all.p99_us).is_some()
+        };
+        let all: Vec<Vec<Point<'_>>> = self
+            .targets
+            .iter()
+            .map(|target| self.points(&target.label))
+            .collect();
+        let own = self.points(label);
+        let common = own.iter().rev().find(|point| {
+            let offered = |other: &&Point<'_>| other.offered() == point.offered();
+            all.iter()
+                .all(|points| points.iter().find(offered).is_some_and(tells))
+        });
+        let point = common
+            .or(own.iter().rev().find(|point| tells(point)))
+            .or(own.first())?;
+        point.steps.last().copied()
     }
 
     /// Wrong replies in all runs.
@@ -155,6 +201,12 @@ impl Document {
 
     pub(super) fn json(&self) -> Result<String, LoadError> {
         serde_json::to_string(self).map_err(|error| LoadError::Arguments(error.to_string()))
+    }
+
+    /// The highest load of all runs.
+    pub(super) fn load_max(&self) -> f64 {
+        let loads = self.steps.iter().map(|step| step.report.load());
+        loads.fold(0.0, f64::max)
     }
 
     /// The runs of a target by load, ascending; all runs of a closed loop are one point.
@@ -186,6 +238,11 @@ impl Document {
 }
 
 impl Point<'_> {
+    /// Offered requests a second; `None` in closed loop.
+    pub(super) fn offered(&self) -> Option<f64> {
+        self.steps.first().and_then(|step| step.report.rate_offered)
+    }
+
     /// The median over runs of what could be measured in at least half of them; the reason
     /// otherwise.
     pub(super) fn median(&self, value: impl Fn(&Report) -> Option<f64>) -> Option<f64> {

@@ -125,6 +125,19 @@ fn headline(document: &Document, label: &str, points: &[Point<'_>]) -> (String, 
             let rate = point.median(|report| Some(report.rate)).unwrap_or(0.0);
             (format!("{}/s", plot::rate(rate)), latency(point))
         }
+        _ if document.slo.is_some() => {
+            let kept = points.iter().rev().find(|point| {
+                let met = point.steps.iter().filter(|step| step.slo == Some("met"));
+                2 * met.count() > point.steps.len()
+            });
+            match kept {
+                Some(point) => (
+                    format!("{}/s", plot::rate(point.load)),
+                    format!("keep {slo}; {}", latency(point)),
+                ),
+                None => ("none".into(), format!("of the loads kept {slo}")),
+            }
+        }
         [.., last] => {
             let best = points
                 .iter()
@@ -228,12 +241,11 @@ fn searches(document: &Document, body: &mut String) {
     }
 }
 
-/// Classes of the last point of every target.
+/// Classes of every target at the load whose tail is shown.
 fn classes(document: &Document, body: &mut String) {
     let mut rows = String::new();
     for target in &document.targets {
-        let points = document.points(&target.label);
-        let Some(step) = points.last().and_then(|point| point.steps.last()) else {
+        let Some(step) = document.telling_step(&target.label) else {
             continue;
         };
         for class in &step.report.classes {
@@ -256,7 +268,7 @@ fn classes(document: &Document, body: &mut String) {
     }
     let _ = write!(
         body,
-        "<h2>Operations and sizes at the highest load</h2><div class=\"scroll\"><table><tr>\
+        "<h2>Operations and sizes at that load</h2><div class=\"scroll\"><table><tr>\
          <th>target</th><th>load/s</th><th>class</th><th>count</th><th>p50</th><th>p99</th>\
          <th>p99.9</th><th>longest</th></tr>{rows}</table></div>"
     );

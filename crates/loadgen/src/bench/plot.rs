@@ -15,6 +15,10 @@ pub(super) struct Chart {
     pub(super) series: Vec<Series>,
     /// A horizontal line with its name: a bound to keep.
     pub(super) bound: Option<(f64, String)>,
+    /// The horizontal axis reaches at least to here.
+    pub(super) x_at_least: f64,
+    /// Whether the lines' ends carry their names.
+    pub(super) names_ends: bool,
     /// The vertical axis reaches at least from here to here, so that charts can be compared.
     pub(super) y_at_least: Option<(f64, f64)>,
 }
@@ -124,10 +128,10 @@ impl Chart {
         )
     }
 
-    /// The drawing; empty without a point.
+    /// The drawing; without a point, a frame that says why.
     pub(super) fn svg(&self) -> String {
         let Some(scales) = self.scales() else {
-            return String::new();
+            return self.nothing();
         };
         let mut body = String::new();
         self.grid(&scales, &mut body);
@@ -158,12 +162,31 @@ impl Chart {
         )
     }
 
+    fn nothing(&self) -> String {
+        let gaps = self.series.iter().flat_map(|series| &series.gaps);
+        let reason = gaps
+            .map(|(_, reason)| reason.as_str())
+            .next()
+            .unwrap_or_default();
+        let (middle, height) = ((LEFT + RIGHT) / 2.0, (TOP + BOTTOM) / 2.0);
+        format!(
+            "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{title}\">\
+             <text class=\"name\" x=\"{LEFT}\" y=\"22\">{title}</text>\
+             <text class=\"label\" x=\"{middle}\" y=\"{height}\" text-anchor=\"middle\">\
+             not measurable: {}</text></svg>",
+            BOTTOM + 46.0,
+            escape(reason),
+            title = escape(&self.title)
+        )
+    }
+
     fn scales(&self) -> Option<Scales> {
         let places = self.series.iter().flat_map(|series| {
             let gaps = series.gaps.iter().map(|(x, _)| *x);
             series.points.iter().map(|(x, _)| *x).chain(gaps)
         });
         let (mut low, mut high) = extent(places)?;
+        high = high.max(self.x_at_least);
         match self.x {
             Axis::Rate => {
                 let room = if high > low {
@@ -232,7 +255,7 @@ impl Chart {
                 Some((scales.y(*us), scales.x(*x), series))
             })
             .collect();
-        if ends.len() < 2 || ends.len() > 6 {
+        if !self.names_ends || ends.len() < 2 || ends.len() > 6 {
             return;
         }
         ends.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -470,7 +493,10 @@ mod tests {
 
     #[test]
     fn a_chart_without_points_is_nothing() {
-        assert!(Chart::default().is_empty() && Chart::default().svg().is_empty());
+        assert!(Chart::default().is_empty());
+        let mut chart = chart();
+        chart.series[0].points.clear();
+        assert!(chart.svg().contains("not measurable: late"));
     }
 
     #[test]

@@ -25,9 +25,6 @@ pub(crate) enum Verdict {
     NotMeasurable(String),
 }
 
-/// A server that answers less of what is offered does not keep up.
-const KEEPS_UP: f64 = 0.98;
-
 impl Verdict {
     /// In two words at most.
     pub(crate) fn name(&self) -> &'static str {
@@ -56,7 +53,7 @@ impl Slo {
 
     pub(crate) fn judge(&self, report: &Report) -> Verdict {
         let offered = report.load();
-        if report.rate < KEEPS_UP * offered || report.counts.unfinished > 0 {
+        if !report.keeps_up() || report.counts.unfinished > 0 {
             // A driver that did not send is no fault of the server's.
             let late = report.driver_lateness.as_ref();
             let reason = format!("{:.0} of {offered:.0} requests/s answered", report.rate);

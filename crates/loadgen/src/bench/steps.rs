@@ -41,6 +41,7 @@ pub(super) fn run(setting: &Setting) -> Result<Document, LoadError> {
         }
         None => all(setting, &mut document)?,
     }
+    document.conclude();
     if document.steps.is_empty() {
         return Err(LoadError::Arguments("ended before anything was run".into()));
     }

@@ -50,7 +50,7 @@ fn write_steps(text: &mut String, document: &Document) -> fmt::Result {
         .max("target".len());
     writeln!(
         text,
-        "{:<label_width$}{:>10}{:>10}{:>9}{:>9}{:>9}{:>18}{:>10}  slo",
+        "{:<label_width$}{:>10}{:>10}{:>11}{:>11}{:>11}{:>26}{:>10}  slo",
         "target", "offered", "answered", "p50 us", "p99", "p99.9", "windows' p99", "late p99"
     )?;
     let mut notes: Vec<String> = Vec::new();
@@ -82,7 +82,7 @@ fn write_step(text: &mut String, step: &Step, label_width: usize) -> fmt::Result
     let late = report.driver_lateness.as_ref().map(|late| late.p99_us);
     writeln!(
         text,
-        "{:<label_width$}{offered:>10}{:>10.0}{:>9}{:>9}{:>9}{quartiles:>18}{:>10}  {}",
+        "{:<label_width$}{offered:>10}{:>10.0}{:>11}{:>11}{:>11}{quartiles:>26}{:>10}  {}",
         step.target,
         report.rate,
         cell(report.all.p50_us),

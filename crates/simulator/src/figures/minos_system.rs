@@ -1,7 +1,7 @@
 //! Minos's figures of the whole system: 3 to 10.
 //!
 //! Every figure is drawn with two sets of prices: `paper`, derived from the authors' own
-//! throughputs, whose numbers compare with theirs, and `ours`, measured on our store. The limits
+//! throughputs, whose numbers compare with theirs, and `measured`, measured on our store. The limits
 //! are 10 and 20 times the mean time of a read of the default workload, as in the paper.
 
 mod curves;
@@ -58,7 +58,7 @@ const DEFAULTS: Defaults = Defaults {
 
 /// ETC with these shares (section 5.3). What is not between 1.5 KB and 128 MB, or no share, keeps
 /// the default.
-fn workload(percent: f64, kilobytes: f64, writes: f64, gamma: f64) -> Workload {
+pub(super) fn workload(percent: f64, kilobytes: f64, writes: f64, gamma: f64) -> Workload {
     let etc = Catalogue::new().workload("etc");
     let mut etc = etc.unwrap_or_else(|error| unreachable!("{error}"));
     let bytes_max = (kilobytes * 1_000.0) as u32;
@@ -122,7 +122,7 @@ fn prices(request: &Request<'_>) -> Vec<Prices> {
         Some(costs) => vec![Prices::of(costs, "given")],
         None => vec![
             Prices::paper(),
-            Prices::of(crate::costs::FullCosts::measured(), "ours"),
+            Prices::of(crate::costs::FullCosts::measured(), "measured"),
         ],
     }
 }

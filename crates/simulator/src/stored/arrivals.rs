@@ -2,41 +2,43 @@
 
 use std::ops::Range;
 
-use curtail_workload::{Generator, Kind, Phases, Poisson, Random, Stream, mix};
+use curtail_workload::{Generator, Kind, Phases, Poisson, Random, Stream, Workload, mix};
 
-use crate::stored::{Stored, queues::Request};
+use crate::stored::queues::Request;
 
 /// Where requests come from.
 #[derive(Debug)]
-pub(super) struct Arrivals {
+pub(crate) struct Arrivals {
     times: Poisson,
     generator: Generator,
     places: Random,
-    pub(super) left: u64,
+    pub(crate) left: u64,
     drawn: u64,
     measured: Range<u64>,
-    pub(super) next_ns: u64,
+    pub(crate) next_ns: u64,
 }
 
 impl Arrivals {
-    pub(super) fn new(model: &Stored) -> Self {
-        let mut times = Poisson::new(Phases::fixed(model.rate_mops * 1e6), mix(model.seed));
+    /// `requests` in all, at a rate in millions a second.
+    pub(crate) fn new(workload: &Workload, rate_mops: f64, requests: u64, seed: u64) -> Self {
+        assert!(rate_mops > 0.0 && requests > 0);
+        let mut times = Poisson::new(Phases::fixed(rate_mops * 1e6), mix(seed));
         let next_ns = times.next().unwrap_or(u64::MAX);
-        let sixth = model.requests / 6;
+        let sixth = requests / 6;
         Self {
             times,
-            generator: model.workload.generator(mix(model.seed), Stream::ONLY),
-            places: Random::of_stream(model.seed, 3),
-            left: model.requests,
+            generator: workload.generator(mix(seed), Stream::ONLY),
+            places: Random::of_stream(seed, 3),
+            left: requests,
             drawn: 0,
-            measured: sixth..model.requests - sixth,
+            measured: sixth..requests - sixth,
             next_ns,
         }
     }
 
     /// The next request, and a random word to place it by.
     #[inline]
-    pub(super) fn request(&mut self, now: u64) -> (Request, u64) {
+    pub(crate) fn request(&mut self, now: u64) -> (Request, u64) {
         let drawn = self.generator.draw(now);
         let measured = self.measured.contains(&self.drawn);
         self.drawn += 1;

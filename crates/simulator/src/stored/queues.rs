@@ -6,27 +6,27 @@ use curtail_dispatch::pull::Source;
 
 /// A request under way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
+pub(crate) struct Request {
     /// When it was sent.
-    pub(super) at: u64,
+    pub(crate) at: u64,
     /// What is added to the time from `at` to the reply: what went at once over an idle link.
-    pub(super) extra: u32,
+    pub(crate) extra: u32,
     /// When it came to a receive queue.
-    pub(super) delivered: u64,
+    pub(crate) delivered: u64,
     /// Since when it is certain which core serves it.
-    pub(super) bound: u64,
-    pub(super) hash: u64,
-    pub(super) value_bytes: u32,
+    pub(crate) bound: u64,
+    pub(crate) hash: u64,
+    pub(crate) value_bytes: u32,
     /// The core of its receive queue.
-    pub(super) rx: u16,
-    pub(super) write: bool,
-    pub(super) large: bool,
-    pub(super) measured: bool,
+    pub(crate) rx: u16,
+    pub(crate) write: bool,
+    pub(crate) large: bool,
+    pub(crate) measured: bool,
 }
 
 /// All requests under way, by number.
 #[derive(Debug, Default)]
-pub(super) struct Slab {
+pub(crate) struct Slab {
     requests: Vec<Request>,
     free: Vec<u32>,
 }
@@ -47,7 +47,7 @@ pub(super) struct Queues {
 
 impl Slab {
     #[inline]
-    pub(super) fn insert(&mut self, request: Request) -> u32 {
+    pub(crate) fn insert(&mut self, request: Request) -> u32 {
         match self.free.pop() {
             Some(id) => {
                 self.requests[id as usize] = request;
@@ -61,23 +61,23 @@ impl Slab {
     }
 
     #[inline]
-    pub(super) fn remove(&mut self, id: u32) -> Request {
+    pub(crate) fn remove(&mut self, id: u32) -> Request {
         self.free.push(id);
         self.requests[id as usize]
     }
 
     #[inline]
-    pub(super) fn get(&self, id: u32) -> &Request {
+    pub(crate) fn get(&self, id: u32) -> &Request {
         &self.requests[id as usize]
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, id: u32) -> &mut Request {
+    pub(crate) fn get_mut(&mut self, id: u32) -> &mut Request {
         &mut self.requests[id as usize]
     }
 
     #[inline]
-    pub(super) fn used(&self) -> usize {
+    pub(crate) fn used(&self) -> usize {
         self.requests.len() - self.free.len()
     }
 }

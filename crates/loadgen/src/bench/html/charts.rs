@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::bench::{
-    document::{Document, Point, Step},
+    document::{Document, Point},
     plot::{self, Axis, Chart, Series, escape},
 };
 
@@ -24,11 +24,22 @@ pub(super) fn put(document: &Document, body: &mut String) {
     if has_curve {
         against_load(document, body);
     }
-    body.push_str("<h2>The tail at the highest load that was measured</h2>");
-    body.push_str(
-        "<p class=\"soft\">Left: the share of the requests that were faster; dashed is service \
+    let loads: Vec<String> = document
+        .targets
+        .iter()
+        .filter_map(|target| document.telling_step(&target.label))
+        .map(|step| format!("{}/s", plot::rate(step.report.load())))
+        .collect();
+    let load = match loads.split_first() {
+        Some((first, rest)) if rest.iter().all(|other| other == first) => first.clone(),
+        _ => loads.join(" and "),
+    };
+    let _ = write!(
+        body,
+        "<h2>The tail at {load}</h2><p class=\"soft\">The highest load that all kept up with. \
+         Left: the share of the requests that were faster; dashed is service \
          time, without the wait for the driver and for a free connection. Right: the 99th \
-         percentile of every window of the last run.</p><div class=\"charts\">",
+         percentile of every window of the run.</p><div class=\"charts\">"
     );
     body.push_str(&percentiles(document).svg());
     body.push_str(&over_time(document).svg());
@@ -55,11 +66,13 @@ fn against_load(document: &Document, body: &mut String) {
         .map(|name| quantile_chart(document, name))
         .into();
     charts.push(window_chart(document));
+    let load_max = document.load_max();
     let ranges: Vec<(f64, f64)> = charts.iter().filter_map(Chart::y_range).collect();
     let low = ranges.iter().map(|range| range.0).fold(f64::MAX, f64::min);
     let high = ranges.iter().map(|range| range.1).fold(0.0, f64::max);
     for chart in &mut charts {
         chart.y_at_least = (low < high).then_some((low, high));
+        chart.x_at_least = load_max;
         body.push_str(&chart.svg());
     }
     body.push_str("</div>");
@@ -91,6 +104,7 @@ fn quantile_chart(document: &Document, name: &'static str) -> Chart {
         title: format!("{name} of all requests"),
         x_label: "offered requests/s".into(),
         series: series.collect(),
+        names_ends: true,
         bound: bound.map(|(_, us)| (*us, format!("{name} < {}", plot::time(*us)))),
         ..Chart::default()
     }
@@ -126,16 +140,9 @@ fn window_chart(document: &Document) -> Chart {
         title: format!("p99 inside windows of {window_ms:.0} ms (median, quartiles)"),
         x_label: "offered requests/s".into(),
         series: series.collect(),
+        names_ends: true,
         ..Chart::default()
     }
-}
-
-/// The highest load at which the median could be measured, and its last run.
-fn last_step<'a>(document: &'a Document, label: &str) -> Option<&'a Step> {
-    let points = document.points(label);
-    let measured = |point: &&Point<'_>| point.median(|report| report.all.p50_us).is_some();
-    let point = points.iter().rev().find(measured).or(points.last())?;
-    point.steps.last().copied()
 }
 
 /// Latency by share of the requests, and service time beside it.
@@ -147,7 +154,7 @@ fn percentiles(document: &Document) -> Chart {
         ..Chart::default()
     };
     for (style, target) in document.targets.iter().enumerate() {
-        let Some(step) = last_step(document, &target.label) else {
+        let Some(step) = document.telling_step(&target.label) else {
             continue;
         };
         let recorder = step.report.recorder();
@@ -184,7 +191,7 @@ fn over_time(document: &Document) -> Chart {
         .iter()
         .enumerate()
         .filter_map(|(style, target)| {
-            let step = last_step(document, &target.label)?;
+            let step = document.telling_step(&target.label)?;
             Some(Series {
                 name: target.label.clone(),
                 style,
@@ -251,6 +258,7 @@ fn by_class(document: &Document, has_curve: bool, body: &mut String) {
             title: format!("{}: p99 by class", target.label),
             x_label: "offered requests/s".into(),
             series: series.collect(),
+            x_at_least: document.load_max(),
             ..Chart::default()
         };
         if !chart.is_empty() {

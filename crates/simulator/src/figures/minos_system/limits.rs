@@ -222,6 +222,6 @@ fn named(row: Row) -> Row {
 const LIMITS: [(f64, &str); 3] = [(10.0, "slo_mops"), (20.0, "slo_mops"), (0.0, "peak_mops")];
 /// Shares of the capacity between which loads are tried.
 const LOWEST: f64 = 0.01;
-const HIGHEST: f64 = 1.02;
+const HIGHEST: f64 = 1.0;
 /// Steps of 0.9 %.
 const STEPS: u32 = 510;

@@ -213,7 +213,11 @@ fn answer(sink: &mut Sink<'_>, key: &WireKey<'_>, operation: &Operation, form: &
         Operation::Delete(_) => encode::delete(sink, key, form, DeleteOutcome::Deleted),
         Operation::Arithmetic(Arithmetic { delta, .. }) => {
             let number = *delta;
-            let outcome = ArithmeticOutcome::Counted { number, status };
+            let outcome = ArithmeticOutcome::Counted {
+                number,
+                status,
+                created: false,
+            };
             encode::arithmetic(sink, key, form, &outcome);
         }
     }

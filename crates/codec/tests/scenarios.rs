@@ -268,6 +268,7 @@ fn arithmetic_outcome(outcome: &str) -> ArithmeticOutcome {
         counted => ArithmeticOutcome::Counted {
             number: number(counted, "counted").expect("counted=N"),
             status: hit("hit x cas=7").unwrap_or_default().1,
+            created: counted.contains("created"),
         },
     }
 }

@@ -167,7 +167,7 @@ impl Store {
         let found = self
             .touch_found(writer, now, locked, key, hash, found, arithmetic.touch)
             .unwrap_or_else(|(found, _)| found);
-        Ok(self.counted(now, found.reference, number))
+        Ok(self.counted(now, found.reference, number, false))
     }
 
     #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
@@ -238,16 +238,17 @@ impl Store {
         let digits = &digits[..length];
         let reference = self.store_small(writer, now, locked, key, hash, None, fresh, digits)?;
         writer.count(Count::ItemsTotal);
-        Ok(self.counted(now, reference, arithmetic.initial))
+        Ok(self.counted(now, reference, arithmetic.initial, true))
     }
 
-    fn counted(&self, now: Now, reference: u64, number: u64) -> ArithmeticOutcome {
+    fn counted(&self, now: Now, reference: u64, number: u64, created: bool) -> ArithmeticOutcome {
         let item = self.item(reference);
         let meta = item.meta();
         let extension = item.extension(meta);
         ArithmeticOutcome::Counted {
             number,
             status: status_of(item, meta, extension, meta.value_bytes(), now),
+            created,
         }
     }
 }

@@ -494,16 +494,19 @@ impl Run {
         let outcome = self
             .store
             .arithmetic(&mut self.writer, now, handle, hash, &arithmetic);
+        let was_there = self.model.present(&key).is_some();
         match self.model_arithmetic(&key, &arithmetic) {
             Ok(number) => {
                 let ArithmeticOutcome::Counted {
                     number: counted,
                     status,
+                    created,
                 } = outcome
                 else {
                     panic!("{outcome:?} instead of {number}");
                 };
                 assert_eq!(counted, number);
+                assert_eq!(created, !was_there);
                 let entry = self.model.entries.get_mut(&key).expect("just counted");
                 entry.cas = status.cas;
             }

@@ -177,6 +177,8 @@ pub enum ArithmeticOutcome {
         number: u64,
         /// The item after the change.
         status: ItemStatus,
+        /// Nothing was there before.
+        created: bool,
     },
     /// There is no item, and none was asked to be created.
     NotFound,

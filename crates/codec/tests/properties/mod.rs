@@ -303,12 +303,16 @@ fn every_reply(key: &WireKey<'_>, operation: &Operation, form: &Form<'_>, status
             }
         }
         Operation::Arithmetic(_) => {
-            let counted = ArithmeticOutcome::Counted {
-                number: status.cas.0,
-                status: *status,
-            };
-            let counted = written(|sink| encode::arithmetic(sink, key, form, &counted));
-            assert_eq!(counted.is_empty(), quiet);
+            for created in [false, true] {
+                let counted = ArithmeticOutcome::Counted {
+                    number: status.cas.0,
+                    status: *status,
+                    created,
+                };
+                let is_meta = matches!(form, Form::Meta(_));
+                let counted = written(|sink| encode::arithmetic(sink, key, form, &counted));
+                assert_eq!(counted.is_empty(), quiet && !(created && is_meta));
+            }
             for outcome in [
                 ArithmeticOutcome::NotFound,
                 ArithmeticOutcome::Exists,

@@ -75,8 +75,13 @@ pub(super) fn arithmetic(
     outcome: &ArithmeticOutcome,
 ) {
     let code = match outcome {
-        ArithmeticOutcome::Counted { number, status } => {
-            if !meta.quiet {
+        ArithmeticOutcome::Counted {
+            number,
+            status,
+            created,
+        } => {
+            // memcached tells a quiet client that it created the number.
+            if !meta.quiet || *created {
                 counted(sink, key, meta, *number, status);
             }
             return;

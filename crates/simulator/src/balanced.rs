@@ -12,11 +12,12 @@
 //! ```
 //!
 //! The model has no caches and no coherence (the paper warns of it in section 3): it shows what
-//! queues and locks do, not what a contended line costs. Memory depends on how many requests are
-//! under way, not on how many there are in all.
+//! queues and locks do, not what a contended line costs. A [`FullSystem`] adds that. Memory depends
+//! on how many requests are under way, not on how many there are in all.
 
 mod placement;
 mod run;
+mod timing;
 mod versions;
 mod workers;
 
@@ -26,7 +27,7 @@ use curtail_dispatch::{
 };
 use curtail_workload::{Popularity, Ranks};
 
-use crate::histogram::Histogram;
+use crate::{full::FullSystem, histogram::Histogram};
 
 /// One point of the model.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +58,10 @@ pub struct Balanced {
     pub same_services: bool,
     /// What takes how long.
     pub costs: Costs,
+    /// The limit on the 99th percentile, in mean service times. Windows are made for ten.
+    pub limit: u16,
+    /// A whole system's times in the store, in place of those of `costs`.
+    pub whole: Option<FullSystem>,
 }
 
 /// Whose rules are followed.
@@ -122,6 +127,19 @@ pub struct BalancedOutcome {
     /// More requests than [`IN_FLIGHT_MAX`] were under way: the load is far above what can be
     /// served, and the run ended early.
     pub saturated: bool,
+    /// When the last request was answered.
+    pub ended_ns: u64,
+    /// What each worker of a whole system did; empty in the queueing model.
+    pub used: Vec<WorkerUse>,
+}
+
+/// What one worker did.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct WorkerUse {
+    /// Requests that it answered.
+    pub answered: u64,
+    /// Time without anything to do.
+    pub idle_ns: u64,
 }
 
 impl Balanced {
@@ -140,6 +158,26 @@ impl Balanced {
             rules,
             same_services: false,
             costs: Costs::PAPER,
+            limit: 10,
+            whole: None,
+        }
+    }
+
+    /// A whole system of 64 workers, by the paper's rules.
+    pub fn of_system(policy: Policy, system: FullSystem) -> Self {
+        let service = system.service_ns() - system.fixed_ns;
+        Self {
+            costs: Costs {
+                service_min: service * 2 / 3,
+                service_max: service * 4 / 3,
+                fixed: system.fixed_ns,
+                put_aside: system.put_aside_ns,
+                channel: system.channel_ns,
+                input: 1,
+                version_lag: 0,
+            },
+            whole: Some(system),
+            ..Self::new(policy, Rules::Paper)
         }
     }
 
@@ -153,9 +191,21 @@ impl Balanced {
         run::run(self, ranks)
     }
 
-    /// Requests a second that load 1 stands for.
+    /// Requests a second that load 1 stands for: in a whole system, if all were reads of items
+    /// that are in a cache.
     pub fn capacity(&self) -> f64 {
-        f64::from(self.workers) * 1e9 / self.costs.mean()
+        let mean = match self.whole {
+            None => self.costs.mean(),
+            Some(system) => (system.read_ns + system.fixed_ns) as f64,
+        };
+        f64::from(self.workers) * 1e9 / mean
+    }
+
+    /// The worker that the most popular key's writes go to, if one is bound to them for good.
+    pub fn hot_worker(&self) -> Option<usize> {
+        let bucket = placement::bucket(placement::popular(), 0);
+        let is_static = matches!(self.policy, Policy::Erew | Policy::Crew);
+        is_static.then(|| bucket as usize % usize::from(self.workers))
     }
 
     fn dispatch(&self) -> DispatchConfig {
@@ -180,9 +230,10 @@ impl Balanced {
             overflow: Overflow::Wait,
             waiting_max: IN_FLIGHT_MAX,
             entries_max: entries,
-            writes_max: match reference {
-                true => u32::MAX,
-                false => 63,
+            writes_max: match (reference, self.whole) {
+                (true, _) => u32::MAX,
+                (false, None) => 63,
+                (false, Some(system)) => system.writes_max,
             },
             ..DispatchConfig::new(self.policy, self.workers)
         }
@@ -214,9 +265,23 @@ impl Balanced {
         }
     }
 
-    /// The limit on p99: ten times the mean service time (section 3).
+    /// The limit on p99: ten times the mean service time, or `limit` times (section 3).
     pub fn limit_ns(&self) -> u64 {
-        10 * (self.costs.service_mean() + self.costs.fixed)
+        u64::from(self.limit) * (self.costs.service_mean() + self.costs.fixed)
+    }
+
+    /// How long a write is remembered: longer than any reader that began before it takes.
+    fn remembered_ns(&self) -> u64 {
+        let longest = self.costs.service_max + self.costs.fixed;
+        match self.whole {
+            None => 4 * longest,
+            // Lines of an item travel to every worker once, one after another.
+            Some(system) => {
+                4 * longest
+                    + 4 * system.cold_ns
+                    + 512 * system.line_read_ns.max(system.line_write_ns)
+            }
+        }
     }
 
     /// Queue slots that are searched for another write to a key.
@@ -271,6 +336,26 @@ impl BalancedOutcome {
     /// The 99th percentile of all requests' latencies; beyond any limit if the run was saturated.
     pub fn p99_ns(&self) -> u64 {
         self.all.quantile(0.99).unwrap_or(0)
+    }
+
+    /// What one worker of a whole system did.
+    fn used(&self, worker: usize) -> WorkerUse {
+        self.used.get(worker).copied().unwrap_or_default()
+    }
+
+    /// Share of the time in which a worker had something to do.
+    pub fn utilization(&self, worker: usize) -> f64 {
+        1.0 - self.used(worker).idle_ns as f64 / self.ended_ns.max(1) as f64
+    }
+
+    /// Millions of requests a second that a worker answered.
+    pub fn worker_mrps(&self, worker: usize) -> f64 {
+        self.used(worker).answered as f64 * 1e3 / self.ended_ns.max(1) as f64
+    }
+
+    /// A worker's time for one request, with what it waited for versions and lines.
+    pub fn worker_service_ns(&self, worker: usize) -> f64 {
+        self.utilization(worker) * 1e3 / self.worker_mrps(worker).max(1e-9)
     }
 
     /// Whether 99 of 100 requests were answered within `limit_ns`.

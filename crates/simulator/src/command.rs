@@ -13,6 +13,7 @@ use crate::{
     balanced::Rules,
     costs::FullCosts,
     figures::{Figure, Options, figure, figures},
+    full::{Calibration, Items},
     report,
     rows::{csv, table},
     spread::Threads,
@@ -66,6 +67,18 @@ pub struct Args {
     /// store (see crates/simulator/costs.toml).
     #[arg(long)]
     pub costs: Option<PathBuf>,
+    /// C-4's whole system: whose costs.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub calibration: Vec<Calibration>,
+    /// C-4's whole system: sizes of items.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub items: Vec<Items>,
+    /// C-4's whole system: limits on the 99th percentile, in mean service times.
+    #[arg(long, value_delimiter = ',')]
+    pub limit: Vec<u16>,
+    /// C-4's whole system with measured costs: requests that share a receive and a send.
+    #[arg(long)]
+    pub batch: Option<u32>,
     /// What goes to standard output.
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
@@ -141,6 +154,10 @@ impl Args {
             }),
             depth: self.depth,
             costs: self.costs.as_deref().map(costs).transpose()?,
+            calibrations: self.calibration.clone(),
+            items: self.items.clone(),
+            limits: self.limit.clone(),
+            batch: self.batch,
         })
     }
 
@@ -169,6 +186,14 @@ impl Args {
             self.requests.iter().map(u64::to_string).collect(),
         );
         list("depth", self.depth.iter().map(u16::to_string).collect());
+        let calibrations = self.calibration.iter().map(|one| one.name().into());
+        list("calibration", calibrations.collect());
+        list(
+            "items",
+            self.items.iter().map(|one| one.name().into()).collect(),
+        );
+        list("limit", self.limit.iter().map(u16::to_string).collect());
+        list("batch", self.batch.iter().map(u32::to_string).collect());
         let rules = |rules: RulesArg| {
             rules
                 .to_possible_value()

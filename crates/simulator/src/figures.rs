@@ -5,12 +5,19 @@
 //! listed can be asked for.
 
 mod c4;
+mod c4_full;
 mod combined;
 mod minos;
 mod minos_system;
 mod reference;
 
-use crate::{balanced::Rules, costs::FullCosts, rows::Row, spread::Threads};
+use crate::{
+    balanced::Rules,
+    costs::FullCosts,
+    full::{Calibration, Items},
+    rows::Row,
+    spread::Threads,
+};
 
 /// A reproduced figure.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +66,14 @@ pub struct Options {
     pub depth: Option<u16>,
     /// What whole systems' parts cost; `None` is what was measured on our own store.
     pub costs: Option<FullCosts>,
+    /// Whose costs C-4's whole system is drawn with.
+    pub calibrations: Vec<Calibration>,
+    /// Sizes of items in C-4's whole system.
+    pub items: Vec<Items>,
+    /// Limits on the 99th percentile in C-4's whole system, in mean service times.
+    pub limits: Vec<u16>,
+    /// Requests in a turn, which share a receive and a send.
+    pub batch: Option<u32>,
 }
 
 /// A figure being drawn.
@@ -161,6 +176,10 @@ impl Options {
             f64::from(curtail_dispatch::DEPTH_MAX),
             "the depth",
         )?;
+        let limits: Vec<f64> = self.limits.iter().copied().map(f64::from).collect();
+        all(&limits, 2.0, 10_000.0, "a limit in service times")?;
+        let batch: Vec<f64> = self.batch.iter().copied().map(f64::from).collect();
+        all(&batch, 1.0, 1e6, "a turn's number of requests")?;
         let requests: Vec<f64> = self.requests.iter().map(|n| *n as f64).collect();
         all(&requests, 1.0, 1e12, "the number of requests")
     }
@@ -198,6 +217,13 @@ const FIGURES: &[Figure] = &[
     c4::FIG4,
     c4::FIG13,
     c4::CURVE,
+    c4_full::FIG9,
+    c4_full::FIG10,
+    c4_full::FIG11,
+    c4_full::FIG12,
+    c4_full::FIG13,
+    c4_full::TABLE2,
+    c4_full::SCALING,
     minos::FIG2,
     minos_system::FIG3,
     minos_system::FIG4,

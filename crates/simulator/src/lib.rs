@@ -15,6 +15,7 @@ pub mod command;
 mod costs;
 mod earliest;
 mod figures;
+mod full;
 mod histogram;
 mod plot;
 mod report;
@@ -23,12 +24,13 @@ mod sized;
 mod spread;
 mod stored;
 
-pub use balanced::{Balanced, BalancedOutcome, Costs, IN_FLIGHT_MAX, KEYS, Rules};
+pub use balanced::{Balanced, BalancedOutcome, Costs, IN_FLIGHT_MAX, KEYS, Rules, WorkerUse};
 pub use combined::{Combined, CombinedOutcome, CombinedPrices, PlanCost};
 pub use costs::{
     ContendedCosts, CostsError, FullCosts, NetworkCosts, OneCost, RequestCosts, SizeCosts,
 };
 pub use figures::{Figure, FigureError, Options, figure, figures};
+pub use full::{Calibration, FullSystem, Items};
 pub use histogram::Histogram;
 pub use report::html;
 pub use rows::{Row, csv, table};

@@ -15,9 +15,10 @@ use curtail_workload::{Chance, Phases, Poisson, Random, Ranks, mix};
 
 use crate::{
     balanced::{
-        Balanced, BalancedOutcome, IN_FLIGHT_MAX, Rules, placement,
+        Balanced, BalancedOutcome, IN_FLIGHT_MAX, Rules, WorkerUse, placement,
+        timing::{Timing, Uniform, Whole},
         versions::Versions,
-        workers::{Phase, Queue, Slab},
+        workers::{Phase, Queue, Slab, Slot},
     },
     earliest::{Earliest, NO_TIME},
     histogram::Histogram,
@@ -25,8 +26,17 @@ use crate::{
 
 /// Runs one point.
 pub(super) fn run(model: &Balanced, ranks: &Ranks) -> BalancedOutcome {
-    let mut run = Run::new(model, ranks);
+    match model.whole {
+        None => run_with(model, ranks, Uniform::new(model)),
+        Some(system) => run_with(model, ranks, Whole::new(model, system)),
+    }
+}
+
+fn run_with<T: Timing>(model: &Balanced, ranks: &Ranks, timing: T) -> BalancedOutcome {
+    let mut run = Run::new(model, ranks, timing);
+    let mut last = 0;
     while let Some((now, event)) = run.next() {
+        last = now;
         match event {
             Event::Arrival => run.arrive(now),
             Event::Delivery => run.deliver(now),
@@ -35,11 +45,11 @@ pub(super) fn run(model: &Balanced, ranks: &Ranks) -> BalancedOutcome {
         }
         if run.requests.used() >= IN_FLIGHT_MAX {
             run.outcome.saturated = true;
-            return run.finish();
+            return run.finish(last);
         }
     }
     assert_eq!(run.requests.used(), 0, "requests were lost");
-    run.finish()
+    run.finish(last)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +67,7 @@ enum Report {
     Deferred(Worker),
 }
 
-struct Run<'a> {
+struct Run<'a, T> {
     model: &'a Balanced,
     source: Source<'a>,
     dispatcher: Dispatcher,
@@ -70,8 +80,9 @@ struct Run<'a> {
     /// When the balancer looks at the next report; `NO_TIME` while it waits for an arrival only.
     next_report: u64,
     versions: Versions,
-    /// Each worker's service times.
-    services: Vec<Random>,
+    timing: T,
+    /// Since when each worker has nothing to do, if it is counted.
+    idle_since: Vec<Option<u64>>,
     compaction: Option<Compaction>,
     has_conflicts: bool,
     outcome: BalancedOutcome,
@@ -105,10 +116,9 @@ struct Source<'a> {
     input_ns: u64,
 }
 
-impl<'a> Run<'a> {
-    fn new(model: &'a Balanced, ranks: &'a Ranks) -> Self {
+impl<'a, T: Timing> Run<'a, T> {
+    fn new(model: &'a Balanced, ranks: &'a Ranks, timing: T) -> Self {
         let workers = usize::from(model.workers);
-        let costs = model.costs;
         Self {
             model,
             source: Source::new(model, ranks),
@@ -120,13 +130,9 @@ impl<'a> Run<'a> {
             deliveries: VecDeque::with_capacity(1 << 10),
             reports: VecDeque::with_capacity(1 << 10),
             next_report: NO_TIME,
-            versions: Versions::new(4 * (costs.service_max + costs.fixed)),
-            services: (0..u64::from(model.workers))
-                .map(|worker| match model.same_services {
-                    true => Random::of_stream(model.seed, SERVICES),
-                    false => Random::of_stream(model.seed, SERVICES + worker),
-                })
-                .collect(),
+            versions: Versions::new(model.remembered_ns()),
+            timing,
+            idle_since: vec![Some(0); if T::COUNTS { workers } else { 0 }],
             compaction: model.compaction.map(|closing| Compaction {
                 compactors: vec![Compactor::new(model.compactor(closing)); workers],
                 scripts: vec![VecDeque::new(); workers],
@@ -150,6 +156,8 @@ impl<'a> Run<'a> {
                 window_writes: 0,
                 window_writes_max: 0,
                 saturated: false,
+                ended_ns: 0,
+                used: vec![WorkerUse::default(); if T::COUNTS { workers } else { 0 }],
             },
         }
     }
@@ -241,6 +249,7 @@ impl<'a> Run<'a> {
         }
         self.queues[worker.index()].push(&mut self.requests, id);
         if self.phases[worker.index()] == Phase::Idle {
+            self.wake(now, worker.index());
             self.start_next(now, worker.index());
         }
     }
@@ -253,10 +262,14 @@ impl<'a> Run<'a> {
         };
         let slot = *self.requests.get(id);
         if !slot.write {
+            self.timing.come(slot.rank);
             return self.begin_read(now, worker, id, false);
         }
         match self.decide_compaction(now, worker, id) {
-            Decision::Apply => self.begin_write(now, worker, id),
+            Decision::Apply => {
+                self.timing.come(slot.rank);
+                self.begin_write(now, worker, id);
+            }
             Decision::PutAside => {
                 let at = now + self.model.costs.put_aside;
                 self.set(worker, Phase::PutsAside { id }, at);
@@ -268,11 +281,25 @@ impl<'a> Run<'a> {
         self.phases[worker] = Phase::Idle;
         self.workers.clear(worker);
         if self.look_at_windows(now, worker, Situation::Idle) {
+            self.wake(now, worker);
             return self.follow_script(now, worker);
+        }
+        if T::COUNTS {
+            self.idle_since[worker].get_or_insert(now);
         }
         let compactor = self.compaction.as_ref().map(|all| &all.compactors[worker]);
         if let Some(deadline) = compactor.and_then(Compactor::deadline) {
             self.workers.set(worker, deadline.ns.max(now + 1));
+        }
+    }
+
+    /// A worker's idleness, if it was idle, is over.
+    #[inline]
+    fn wake(&mut self, now: u64, worker: usize) {
+        if T::COUNTS
+            && let Some(since) = self.idle_since[worker].take()
+        {
+            self.outcome.used[worker].idle_ns += now - since;
         }
     }
 
@@ -291,12 +318,16 @@ impl<'a> Run<'a> {
             Phase::Reads { .. } => self.end_read(now, worker),
             Phase::WriteWaits { id } => self.begin_write(now, worker, id),
             Phase::Writes { id } => {
+                self.timing.leave(self.requests.get(id).rank);
                 self.answer(now, worker, id);
                 self.go_on(now, worker, Situation::Finished);
             }
             Phase::PutsAside { id } => self.end_put_aside(now, worker, id),
             Phase::ApplyWaits { id } => self.begin_apply(now, worker, id),
-            Phase::Applies => self.follow_script(now, worker),
+            Phase::Applies { id } => {
+                self.timing.leave(self.requests.get(id).rank);
+                self.follow_script(now, worker);
+            }
             Phase::Answers { id } => {
                 self.answer(now, worker, id);
                 self.follow_script(now, worker);
@@ -329,7 +360,8 @@ impl<'a> Run<'a> {
     }
 
     fn read(&mut self, worker: usize, id: u32, from: u64, disturbed: bool, last: bool) {
-        let to = from + self.service_time(worker);
+        let rank = self.requests.get(id).rank;
+        let to = from + self.timing.read_ns(worker, rank);
         let phase = Phase::Reads {
             id,
             from,
@@ -360,6 +392,7 @@ impl<'a> Run<'a> {
             let again = even.filter(|_| !reference).unwrap_or(to);
             return self.read(worker, id, again, true, reference);
         }
+        self.timing.leave(self.requests.get(id).rank);
         self.outcome.reads += 1;
         self.outcome.disturbed_reads += u64::from(disturbed);
         self.answer(now, worker, id);
@@ -367,7 +400,7 @@ impl<'a> Run<'a> {
     }
 
     fn begin_write(&mut self, now: u64, worker: usize, id: u32) {
-        match self.write_version(now, worker, id) {
+        match self.write_version(now, worker, id, T::write_ns) {
             Err(even) => self.set(worker, Phase::WriteWaits { id }, even),
             Ok(ends) => {
                 let at = ends + self.model.costs.fixed;
@@ -377,33 +410,33 @@ impl<'a> Run<'a> {
     }
 
     fn begin_apply(&mut self, now: u64, worker: usize, id: u32) {
-        match self.write_version(now, worker, id) {
+        match self.write_version(now, worker, id, T::apply_ns) {
             Err(even) => self.set(worker, Phase::ApplyWaits { id }, even),
-            Ok(ends) => self.set(worker, Phase::Applies, ends),
+            Ok(ends) => self.set(worker, Phase::Applies { id }, ends),
         }
     }
 
     /// Begins a write and says when its service ends; `Err`: another has the version odd until
     /// then.
     #[inline]
-    fn write_version(&mut self, now: u64, worker: usize, id: u32) -> Result<u64, u64> {
-        let bucket = self.requests.get(id).bucket;
+    fn write_version(
+        &mut self,
+        now: u64,
+        worker: usize,
+        id: u32,
+        time: fn(&mut T, usize, u32) -> u64,
+    ) -> Result<u64, u64> {
+        let Slot { bucket, rank, .. } = *self.requests.get(id);
         if !self.has_conflicts {
-            return Ok(now + self.service_time(worker));
+            return Ok(now + time(&mut self.timing, worker, rank));
         }
         if let Some(even) = self.versions.odd_until(now, bucket) {
             return Err(even);
         }
-        let ends = now + self.service_time(worker);
+        let ends = now + time(&mut self.timing, worker, rank);
         let lag = self.model.costs.version_lag;
         self.versions.write(now, bucket, now + lag, ends + lag);
         Ok(ends)
-    }
-
-    #[inline]
-    fn service_time(&mut self, worker: usize) -> u64 {
-        let costs = self.model.costs;
-        costs.service_min + self.services[worker].below(costs.service_max - costs.service_min + 1)
     }
 
     /// Latency ends here; the balancer is told.
@@ -416,6 +449,9 @@ impl<'a> Run<'a> {
             if slot.write {
                 self.outcome.writes.record(latency);
             }
+        }
+        if T::COUNTS {
+            self.outcome.used[worker].answered += 1;
         }
         if self.source.generated < self.source.requests {
             self.outcome.answered += 1;
@@ -440,7 +476,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn finish(mut self) -> BalancedOutcome {
+    fn finish(mut self, now: u64) -> BalancedOutcome {
+        self.outcome.ended_ns = now;
+        if T::COUNTS {
+            (0..self.phases.len()).for_each(|worker| self.wake(now, worker));
+        }
         let compactors = self.compaction.iter().flat_map(|all| &all.compactors);
         for counts in compactors.map(Compactor::counts) {
             self.outcome.windows += counts.windows;
@@ -452,7 +492,7 @@ impl<'a> Run<'a> {
 }
 
 /// Compaction.
-impl Run<'_> {
+impl<T: Timing> Run<'_, T> {
     #[inline]
     fn decide_compaction(&mut self, now: u64, worker: usize, id: u32) -> Decision {
         let Some(compaction) = &mut self.compaction else {
@@ -519,7 +559,10 @@ impl Run<'_> {
     fn follow_script(&mut self, now: u64, worker: usize) {
         let scripts = self.compaction.as_mut().map(|all| &mut all.scripts[worker]);
         match scripts.and_then(VecDeque::pop_front) {
-            Some(Effect::Apply(id)) => self.begin_apply(now, worker, id.0),
+            Some(Effect::Apply(id)) => {
+                self.timing.come(self.requests.get(id.0).rank);
+                self.begin_apply(now, worker, id.0);
+            }
             Some(Effect::Answer(id)) => {
                 let at = now + self.model.costs.fixed;
                 self.set(worker, Phase::Answers { id: id.0 }, at);
@@ -599,6 +642,3 @@ fn access(write: bool) -> Access {
         false => Access::Read,
     }
 }
-
-/// The first worker's stream of service times; others follow.
-const SERVICES: u64 = 16;

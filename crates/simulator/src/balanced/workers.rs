@@ -54,7 +54,7 @@ pub(super) enum Phase {
     /// A window's last write waits for an odd version.
     ApplyWaits { id: u32 },
     /// A window's last write is carried out.
-    Applies,
+    Applies { id: u32 },
     /// A window's write is answered.
     Answers { id: u32 },
 }

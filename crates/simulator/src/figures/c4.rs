@@ -330,14 +330,17 @@ fn metrics(outcome: &BalancedOutcome) -> [(&'static str, Option<f64>); 8] {
         ("p99_ns", tail(outcome.all.quantile(0.99))),
         ("write_p99_ns", tail(outcome.writes.quantile(0.99))),
         ("throughput_mrps", Some(outcome.throughput_mrps())),
-        (
-            "ewt_mean",
-            entries.and_then(|_| share(outcome.entries_sum, outcome.placements)),
-        ),
+        ("ewt_mean", entries_mean(outcome)),
         ("ewt_max", entries),
         ("batch_mean", share(outcome.window_writes, outcome.windows)),
         ("retry_share", share(outcome.disturbed_reads, outcome.reads)),
     ]
+}
+
+/// Entries of the exclusive-writer table, the mean at placements; `None` if there is no table.
+pub(super) fn entries_mean(outcome: &BalancedOutcome) -> Option<f64> {
+    let known = outcome.entries_max > 0 && outcome.placements > 0;
+    known.then(|| outcome.entries_sum as f64 / outcome.placements as f64)
 }
 
 /// The highest load within the limit, and the p99 there, of every setting. Settings whose models

@@ -83,6 +83,8 @@ struct Run<'a> {
     idle: usize,
     /// Counts wake-ups, to begin each at another core.
     turn: usize,
+    /// Numbers that share no divisor with the number of cores.
+    strides: Vec<usize>,
     cores: Earliest,
     rx: Link,
     tx: Link,
@@ -110,6 +112,7 @@ impl<'a> Run<'a> {
             large_until: vec![0; cores],
             idle: cores,
             turn: 0,
+            strides: (1..=cores).filter(|n| coprime(*n, cores)).collect(),
             cores: Earliest::new(cores),
             rx: Link::new(model.prices.link, CLIENTS),
             tx: Link::new(model.prices.link, cores),
@@ -213,13 +216,16 @@ impl<'a> Run<'a> {
     /// Idle cores take what they may, until nobody takes anything.
     fn wake_others(&mut self, now: u64, first: usize) {
         let cores = self.work.len();
-        // All of them poll; whose poll comes first is chance.
+        // All of them poll; whose poll comes first is chance. Strides differ too, lest the first core
+        // behind a row of busy ones is favoured.
         self.turn += 1;
-        let start = (first + self.turn) % cores;
+        let start = first + self.turn / self.strides.len();
+        let stride = self.strides[self.turn % self.strides.len()];
         let mut again = true;
         while again && self.idle > 0 && self.queues.waiting() > 0 {
             again = false;
-            for core in (start..cores).chain(0..start) {
+            for step in 0..cores {
+                let core = (start + step * stride) % cores;
                 if self.work[core] == Work::Idle && self.queues.waiting() > 0 {
                     again |= self.begin(now, core);
                 }
@@ -464,6 +470,13 @@ impl<'a> Run<'a> {
         }
         self.outcome.plan = self.deciders.plan().cloned().map(Box::new);
         self.outcome
+    }
+}
+
+fn coprime(one: usize, other: usize) -> bool {
+    match other {
+        0 => one == 1,
+        _ => coprime(other, one % other),
     }
 }
 

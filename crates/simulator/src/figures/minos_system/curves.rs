@@ -144,7 +144,9 @@ fn fig8(request: &Request<'_>) -> Vec<Row> {
         let peak = highest.peak;
         rows.push(setting.row(&request, 0.0, "peak_mops", peak, None));
         let busy = peak.map(|peak| setting.at(peak).run().link_busy);
-        rows.push(setting.row(&request, 0.0, "peak_link_busy", busy, None));
+        // Saturated, or "almost".
+        let paper = (setting.model.replies >= 0.5).then_some(1.0);
+        rows.push(setting.row(&request, 0.0, "peak_link_busy", busy, paper));
     }
     rows
 }

@@ -14,6 +14,7 @@ pub enum Protocol {
     /// memcached's classic text commands, `get` and `set`.
     Text,
     /// memcached's meta commands, `mg` and `ms`.
+    #[value(alias = "memcached")]
     Meta,
     /// Redis's protocol, `GET` and `SET`.
     Resp,

@@ -57,7 +57,7 @@ pub(super) const STYLES: usize = 8;
 
 const WIDTH: f64 = 560.0;
 const LEFT: f64 = 62.0;
-const RIGHT: f64 = 544.0;
+const RIGHT: f64 = 474.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 290.0;
 
@@ -245,9 +245,10 @@ impl Chart {
         }
     }
 
-    /// Names at the lines' ends where there are few lines, moved apart.
+    /// Names behind the lines' ends where there are few lines, moved apart.
     fn end_labels(&self, scales: &Scales, body: &mut String) {
         const APART: f64 = 13.0;
+        const NAME_MAX: usize = 11;
         let ends = self.series.iter().filter(|series| series.is_marked);
         let mut ends: Vec<(f64, f64, &Series)> = ends
             .filter_map(|series| {
@@ -261,14 +262,17 @@ impl Chart {
         ends.sort_by(|one, other| one.0.total_cmp(&other.0));
         let mut lowest = f64::MIN;
         for (y, x, series) in ends {
-            let y = (y - 8.0).max(lowest + APART).max(TOP + 10.0);
+            let y = (y + 4.0).max(lowest + APART);
             lowest = y;
+            let long = series.name.chars().count() > NAME_MAX;
+            let name: String = series.name.chars().take(NAME_MAX).collect();
             let _ = write!(
                 body,
-                "<text class=\"end s{}\" x=\"{:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{}</text>",
+                "<text class=\"end s{}\" x=\"{:.1}\" y=\"{y:.1}\">{}{}</text>",
                 series.style % STYLES,
-                (x - 8.0).max(LEFT + 60.0),
-                escape(&series.name)
+                x + 9.0,
+                escape(&name),
+                if long { "&hellip;" } else { "" }
             );
         }
     }

@@ -30,16 +30,20 @@ pub(super) fn put(document: &Document, body: &mut String) {
         .filter_map(|target| document.telling_step(&target.label))
         .map(|step| format!("{}/s", plot::rate(step.report.load())))
         .collect();
+    let why = if has_curve {
+        "The highest load that all kept up with, if there is one. "
+    } else {
+        ""
+    };
     let load = match loads.split_first() {
         Some((first, rest)) if rest.iter().all(|other| other == first) => first.clone(),
         _ => loads.join(" and "),
     };
     let _ = write!(
         body,
-        "<h2>The tail at {load}</h2><p class=\"soft\">The highest load that all kept up with. \
-         Left: the share of the requests that were faster; dashed is service \
-         time, without the wait for the driver and for a free connection. Right: the 99th \
-         percentile of every window of the run.</p><div class=\"charts\">"
+        "<h2>The tail at {load}</h2><p class=\"soft\">{why}Left: the share of the requests that \
+         were faster; dashed is service time, without the wait for the driver and for a free \
+         connection. Right: the 99th percentile of every window of the run.</p><div class=\"charts\">"
     );
     body.push_str(&percentiles(document).svg());
     body.push_str(&over_time(document).svg());
@@ -225,7 +229,9 @@ fn by_class(document: &Document, has_curve: bool, body: &mut String) {
         "<h2>p99 by operation and size</h2><p class=\"soft\">A class needs 1,000 requests for a \
          p99.</p><div class=\"legend\">",
     );
-    for (style, name) in names.iter().enumerate() {
+    // Not the targets' colours.
+    let first = document.targets.len();
+    for (style, name) in (first..).zip(&names) {
         let _ = write!(
             body,
             "<span>{}{}</span>",
@@ -236,7 +242,7 @@ fn by_class(document: &Document, has_curve: bool, body: &mut String) {
     body.push_str("</div><div class=\"charts\">");
     for target in &document.targets {
         let points = document.points(&target.label);
-        let series = names.iter().enumerate().map(|(style, name)| {
+        let series = (first..).zip(&names).map(|(style, name)| {
             let at = |point: &Point<'_>| {
                 let us = point.median(|report| {
                     let own = report.classes.iter();

@@ -6,13 +6,14 @@
 //!
 //! ```text
 //! main -> steps (the list of `test`) -> tidy, licences, conformance, readme
-//!      -> bench, soak                -> workspace, process, packages
+//!      -> bench, soak, instructions  -> workspace, process, packages
 //! ```
 #![forbid(unsafe_code)]
 
 mod bench;
 mod chart;
 mod conformance;
+mod instructions;
 mod licences;
 mod packages;
 mod process;
@@ -63,6 +64,7 @@ fn dispatch(arguments: &[String]) -> Result<Outcome> {
         "conformance" => conformance::command(&workspace, rest),
         "chart" => chart::command(&workspace),
         "bench" => bench::command(&workspace, rest),
+        "instructions" => instructions::command(&workspace, rest),
         "soak" => soak::command(&workspace, rest),
         "fix" => steps::fix(&workspace),
         "help" | "--help" | "-h" => {
@@ -83,6 +85,8 @@ cargo xtask COMMAND
   conformance SUITE [..]   memcached, pymemcache, memccapable, exporter; --binary PATH tests
                            another server; memcached takes file names of its test-suite
   bench [NAME..]           the benches of a crate (table, store, ..); no name lists them
+  instructions             what a small request costs, under callgrind; --record keeps it,
+                           --policies compares the policies
   soak [SECONDS]           mixed load with verified values (600 s unless told)
   chart                    draws docs/chart.svg from docs/benchmarks/summary.toml
   fix                      cargo fmt, cargo clippy --fix

@@ -63,6 +63,20 @@ impl Server {
         Ok(server)
     }
 
+    /// Asks it to stop, and waits until it has.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        let id = self.process().to_string();
+        Command::new("kill").args(["-TERM", &id]).status()?;
+        let start = Instant::now();
+        while start.elapsed() < START_LIMIT {
+            if self.running.has_ended()? {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        bail!("the server did not stop when it was asked to")
+    }
+
     /// The id of its process.
     pub(crate) fn process(&self) -> u32 {
         self.running.id()
@@ -91,4 +105,4 @@ pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-const START_LIMIT: Duration = Duration::from_secs(10);
+const START_LIMIT: Duration = Duration::from_secs(20);

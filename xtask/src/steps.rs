@@ -16,7 +16,7 @@ use anyhow::{Result, bail};
 use crate::process::{self, Log};
 use crate::tally::{Outcome, Tally};
 use crate::workspace::{Workspace, cargo};
-use crate::{conformance, licences, readme, tidy};
+use crate::{conformance, instructions, licences, readme, tidy};
 
 /// One line of the list.
 struct Step {
@@ -93,6 +93,11 @@ const STEPS: &[Step] = &[
         "exporter",
         "a Prometheus exporter reports the server as up",
         conformance::exporter_step,
+    ),
+    quick(
+        "instructions",
+        "a small request costs no more instructions than recorded",
+        instructions::judge,
     ),
     slow(
         "ignored",

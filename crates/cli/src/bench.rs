@@ -25,7 +25,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         let asked = stop.clone();
         std::thread::spawn(move || listen(controls, &asked));
     }
-    Ok(bench::run(args, &stop)?)
+    // An error of the driver's says its cause itself.
+    bench::run(args, &stop).map_err(|error| anyhow!(error.to_string()))
 }
 
 fn listen(mut controls: Controls, stop: &Stop) {

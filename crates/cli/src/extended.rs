@@ -18,6 +18,8 @@ Extended options (-o), comma separated; most have a 'no_' form to switch them of
   size_threshold=BYTES   values so long are large for size-aware-static; no shorter ones are for
                          size-aware (default: 32768)
   size_percentile=P      share of requests that are small for size-aware, per cent (default: 99)
+  size_queue=NUM         large requests under way on a thread for them, at most (default: 256)
+  size_nice=0..19        how far threads for large requests give way (default: 5)
   size_epoch=MS          how often size-aware learns its threshold (default: 1000)
 Other options of memcached are accepted and change nothing; unknown ones are warned about.
 
@@ -94,6 +96,13 @@ fn apply_one(
         "worker_logbuf_size" => config.journal_bytes_max = kilobytes(value)?,
         "size_threshold" => config.threshold = Some(number(value)?),
         "size_percentile" => config.percentile_milli = percentile(value)?,
+        "size_queue" => config.large_connections_max = number(value)?,
+        "size_nice" => {
+            config.large_nice = number(value)?;
+            if !(0..=19).contains(&config.large_nice) {
+                bail!("from 0 to 19");
+            }
+        }
         "size_epoch" => {
             config.epoch_ms = number(value)?;
             if config.epoch_ms == 0 {

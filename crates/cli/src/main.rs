@@ -11,6 +11,7 @@ mod extended;
 mod flags;
 mod serve;
 mod sizes;
+mod top;
 
 use std::process::ExitCode;
 
@@ -39,6 +40,8 @@ enum Command {
     Bench(Box<curtail_loadgen::bench::BenchArgs>),
     /// Drive a server with values that prove themselves, and look for lost, torn and stale ones
     Soak(Box<curtail_loadgen::soak::SoakArgs>),
+    /// Watch a server: rates, workers, plan and stages, on a terminal or as a report
+    Top(top::Options),
     /// Simulate a figure of a paper with the decision-makers of the server; `simulate list`
     Simulate(Box<curtail_simulator::command::Args>),
 }
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Doctor(options) => doctor::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Soak(options) => curtail_loadgen::soak::run(&options).map_err(Into::into),
+        Command::Top(options) => top::run(&options),
         Command::Simulate(options) => {
             curtail_simulator::command::run(&options).map_err(|error| anyhow::anyhow!(error))
         }

@@ -10,8 +10,10 @@ use curtail_server::{Config, Restored, Server};
 
 use crate::flags::{Flags, Settled};
 
-/// Descriptors that are not client connections.
+/// Descriptors that are not client connections: in all, and for each worker with the large worker
+/// that may go with it.
 const OWN_DESCRIPTORS: u64 = 64;
+const THREAD_DESCRIPTORS: u64 = 6;
 
 /// Runs a server until it is told to stop.
 pub(crate) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
@@ -66,7 +68,9 @@ fn prepare_process(flags: &Flags, config: &Config) -> anyhow::Result<()> {
     if flags.enable_coredumps {
         curtail_runtime::allow_core_dumps().context("-r")?;
     }
-    let wanted = config.connections_max as u64 + OWN_DESCRIPTORS;
+    let wanted = config.connections_max as u64
+        + OWN_DESCRIPTORS
+        + THREAD_DESCRIPTORS * config.workers as u64;
     match curtail_runtime::raise_open_files_limit(wanted) {
         Ok(got) if got >= wanted => {}
         _ => eprintln!(

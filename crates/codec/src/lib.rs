@@ -12,3 +12,4 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 pub mod memcached;
+pub mod native;

@@ -312,7 +312,13 @@ pub fn measure(plan: &Plan, session: &Session) -> Result<Report, LoadError> {
     });
     let mut total = plan.recorder()?;
     for recorder in results {
-        total.merge(&recorder?)?;
+        let driving = || {
+            format!(
+                "driving {} over {} connections",
+                plan.target, plan.connections
+            )
+        };
+        total.merge(&recorder.map_err(|error| error.while_doing(&driving()))?)?;
     }
     Report::new(plan, total, usage?)
 }
@@ -328,7 +334,7 @@ pub(crate) struct Usage {
 /// Sleeps through the run and reads processor times at both ends of the measured time; returns
 /// early when a driver ended or somebody asked to stop.
 fn watch(plan: &Plan, clock: &Clock, ended: impl Fn() -> bool) -> Result<Usage, LoadError> {
-    const STEP: Duration = Duration::from_millis(100);
+    const STEP: Duration = Duration::from_millis(20);
     let progress = Progress::new("measure", 0);
     let sleep_to = |goal: Duration, doing: &str| {
         while let Some(left) = goal.checked_sub(clock.origin.elapsed()) {

@@ -71,7 +71,7 @@ impl Worker {
     pub(crate) fn collect<'a>(&mut self, mut area: &'a mut [u8], batch: &mut Batch<'a>) {
         let ready = self.slots.ready_count();
         let most = self.kit.shared.config.requests_per_turn_max;
-        self.kit.share = most.min((REQUESTS_MAX / ready.max(1)).max(SHARE_MIN));
+        self.kit.share = share_of(ready).min(most);
         self.kit.large_here = None;
         for _ in 0..ready {
             if batch.room() == 0 || area.len() < NEEDED_BYTES {
@@ -89,6 +89,11 @@ impl Worker {
             }
         }
     }
+}
+
+/// Requests that one of `ready` connections may have in a turn.
+fn share_of(ready: usize) -> usize {
+    (REQUESTS_MAX / ready.max(1)).max(SHARE_MIN)
 }
 
 fn collect_one<'a>(
@@ -377,5 +382,16 @@ fn to_work<'a>(
             (KeyHash(0), Work::Login { accepted })
         }
         Request::Noop | Request::Admin(_) => (KeyHash(0), Work::Request(request)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_shared_among_those_who_are_ready() {
+        assert_eq!([0, 1, 2, 4].map(share_of), [256, 256, 128, 64]);
+        assert_eq!([8, 50, 1000].map(share_of), [32; 3]);
     }
 }

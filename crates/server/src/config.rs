@@ -38,6 +38,12 @@ pub struct Config {
     /// The percentile of requests that are small when the threshold is learned, in thousandths of a
     /// per cent: `-o size_percentile`.
     pub percentile_milli: u32,
+    /// Connections with large requests that a large worker may have; beyond, a large request is
+    /// answered that the server is busy: `-o size_queue`.
+    pub large_connections_max: usize,
+    /// How far threads for large requests give way to the others on a processor, as `nice` counts
+    /// it, 0 to 19: `-o size_nice`.
+    pub large_nice: i32,
     /// How often the threshold is learned anew, in milliseconds: `-o size_epoch`.
     pub epoch_ms: u32,
     /// Whether each worker keeps to one processor, when there are enough of them.
@@ -168,6 +174,8 @@ impl Default for Config {
             policy_change_allowed: true,
             threshold: None,
             percentile_milli: 99_000,
+            large_connections_max: 256,
+            large_nice: 5,
             epoch_ms: 1000,
             pin: true,
             connections_max: 1024,

@@ -182,11 +182,9 @@ impl Connection {
         }
     }
 
-    /// The large worker that it is to be handed to now: not while others still owe it answers, nor
-    /// when it is gone meanwhile.
+    /// The large worker that it is to be handed to now: not while others still owe it answers.
     pub(crate) fn departure(&self) -> Option<Departure> {
-        let ready = !self.unsent.is_awaiting() && self.errand.is_none();
-        self.departs.filter(|_| ready)
+        self.departs.filter(|_| !self.unsent.is_awaiting())
     }
 
     /// How many buffers it holds, and their bytes, whatever they are for.

@@ -94,9 +94,22 @@ impl Worker {
         if !self.decides {
             return Decision::Here;
         }
-        self.decide_among_workers(entry)
+        if !self.claims || self.delegation.slot.is_some() {
+            return self.decide_among_workers(entry);
+        }
+        // d-CREW, and nothing was handed on in this turn: only writes have to ask.
+        match &entry.work {
+            Work::Request(Request::Item { operation, .. })
+                if access_of(operation) == Access::Write
+                    && self.replies.bytes_for(entry.slot) <= OUTPUT_BYTES_MAX =>
+            {
+                self.claim(partition_of(entry.hash))
+            }
+            _ => Decision::Here,
+        }
     }
 
+    #[inline(never)]
     fn decide_among_workers(&mut self, entry: &Entry<'_>) -> Decision {
         // A connection that was put off has no further part in this turn.
         if self.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {
@@ -160,12 +173,13 @@ impl Worker {
     }
 
     /// Hands a request on.
+    #[inline(never)]
     pub(crate) fn delegate(&mut self, entry: &Entry<'_>, owner: Id, ticket: Option<Ticket>) {
         let full = self.delegation.outstanding.len() >= OUTSTANDING_MAX;
         let serial = self.slots.get_mut(entry.slot).map(|found| found.serial);
         let (Work::Request(request), Some(serial), false) = (&entry.work, serial, full) else {
             self.kit.counts.add(Count::DelegationsRefused, 1);
-            self.carry_out(entry);
+            self.carry_out_apart(entry);
             if let Some(ticket) = ticket {
                 self.kit.release(ticket);
             }
@@ -339,6 +353,7 @@ impl Kit {
 }
 
 /// Whether an operation may change its item: everything that is not a plain read.
+#[inline]
 fn access_of(operation: &Operation) -> Access {
     match operation {
         Operation::Get(get)

@@ -61,7 +61,7 @@ const BUSY: &[u8] = b"SERVER_ERROR busy\r\n";
 
 impl Worker {
     /// Carries out one entry of the batch.
-    #[inline]
+    #[inline(always)] // once into the loop over the batch, where most requests pass
     pub(crate) fn carry_out(&mut self, entry: &Entry<'_>) {
         let Entry {
             slot,
@@ -106,6 +106,12 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// The same, for the rare ways to it.
+    #[inline(never)]
+    pub(crate) fn carry_out_apart(&mut self, entry: &Entry<'_>) {
+        self.carry_out(entry);
     }
 
     /// Leaves a request, and with it all that follow on its connection, to a later turn: this turn
@@ -275,8 +281,20 @@ impl Worker {
 }
 
 impl Kit {
-    #[inline]
-    pub(crate) fn run_item(
+    /// Carries out a request about one item that another worker received.
+    #[inline(never)]
+    pub(crate) fn run_item_apart(
+        &mut self,
+        replies: &mut Replies,
+        item: &Item<'_, '_>,
+        operation: &Operation,
+        value: &[u8],
+    ) {
+        self.run_item(replies, item, operation, value);
+    }
+
+    #[inline(always)] // as `carry_out`
+    fn run_item(
         &mut self,
         replies: &mut Replies,
         item: &Item<'_, '_>,
@@ -294,7 +312,7 @@ impl Kit {
         }
     }
 
-    #[inline]
+    #[inline(always)] // as `carry_out`
     fn get(&mut self, replies: &mut Replies, item: &Item<'_, '_>, get: &Get) {
         let key = item.key.resolve(&mut self.scratch);
         let hide_cas = !self.shared.config.cas;

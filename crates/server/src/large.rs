@@ -31,10 +31,6 @@ use crate::{
     worker::Worker,
 };
 
-/// Connections that one large worker may have; a large request beyond is answered that the server
-/// is busy.
-const VISITORS_MAX: usize = 256;
-
 /// With so many connections a large worker has a queue, and another one with a shorter one helps.
 const QUEUE_DEEP: usize = 3;
 
@@ -167,7 +163,7 @@ impl Worker {
     pub(crate) fn look_at_large_queues(&mut self) {
         let shared = &self.kit.shared;
         let mut larges = shared.workers.iter().skip(shared.config.workers);
-        let full = |visitors: usize| visitors >= VISITORS_MAX;
+        let full = |visitors: usize| visitors >= shared.config.large_connections_max;
         self.kit.large_full = larges.all(|face| full(face.visitors.load(Relaxed)));
     }
 }

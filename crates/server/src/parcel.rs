@@ -191,7 +191,7 @@ impl Kit {
                 };
                 match superseded.contains(number) {
                     true => self.answer_superseded(replies, &item, value.len()),
-                    false => self.run_item(replies, &item, &kept.operation, value),
+                    false => self.run_item_apart(replies, &item, &kept.operation, value),
                 }
             }
             if let Some(ticket) = kept.ticket.take() {

@@ -80,17 +80,24 @@ impl Worker {
     }
 
     /// Has a request run where it was decided.
-    #[inline]
-    pub(crate) fn follow(&mut self, entry: &Entry<'_>, decision: Decision) {
-        match decision {
-            Decision::Here => self.carry_out(entry),
-            Decision::Held(ticket) => {
-                self.carry_out(entry);
-                self.kit.release(ticket);
-            }
-            Decision::At(owner, ticket) => self.delegate(entry, owner, ticket),
-            Decision::Later => self.put_off(entry),
+    #[inline(always)] // so that carrying out is compiled into the loop over the batch
+    fn follow(&mut self, entry: &Entry<'_>, decision: Decision) {
+        let ticket = match decision {
+            Decision::Here => None,
+            Decision::Held(ticket) => Some(ticket),
+            Decision::At(owner, ticket) => return self.delegate(entry, owner, ticket),
+            Decision::Later => return self.put_off(entry),
+        };
+        self.carry_out(entry);
+        if let Some(ticket) = ticket {
+            self.kit.release(ticket);
         }
+    }
+
+    /// The same, for those who need not be that fast.
+    #[inline(never)]
+    pub(crate) fn follow_apart(&mut self, entry: &Entry<'_>, decision: Decision) {
+        self.follow(entry, decision);
     }
 
     /// Counts the requests of this turn that waited for something large of connection `slot`.

@@ -167,6 +167,7 @@ impl Server {
             let writer_id = WriterId(u16::try_from(index).unwrap_or(u16::MAX));
             let writer = self.shared.store.writer(writer_id);
             let worker = Worker::new(index, Arc::clone(&self.shared), writer, poller);
+            let large_nice = self.shared.config.large_nice;
             let is_small = index < self.shared.config.workers;
             let cpu = cpus.get(index).copied().filter(|_| is_small);
             let name = match index.checked_sub(self.shared.config.workers) {
@@ -174,6 +175,10 @@ impl Server {
                 Some(number) => format!("large-{number}"),
             };
             self.spawn_thread(name, move || {
+                if !is_small {
+                    // Small requests wait for this thread nowhere but on a processor.
+                    let _ = curtail_runtime::lower_priority(large_nice);
+                }
                 if let Some(cpu) = cpu {
                     // Running elsewhere is only slower.
                     let _ = curtail_runtime::pin_current_thread(cpu);

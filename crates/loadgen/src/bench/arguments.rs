@@ -39,7 +39,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE", help_heading = "Load")]
     pub clusters: Option<PathBuf>,
     /// Number of keys [default: 1000000, or the workload's].
-    #[arg(long, help_heading = "Load")]
+    #[arg(long, value_parser = quantity::count, help_heading = "Load")]
     pub keys: Option<u64>,
     /// Length of keys in bytes [default: 16, or the workload's].
     #[arg(long, help_heading = "Load")]

@@ -42,6 +42,16 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A whole number: `200000`, `200k`, `1.6m`.
+pub(super) fn count(text: &str) -> Result<u64, String> {
+    let number = rate(text).map_err(|_| format!("{text:?} is not a number such as 1000 or 2m"))?;
+    if number.fract() == 0.0 && number < 9e15 {
+        Ok(number as u64)
+    } else {
+        Err(format!("{text:?} is not a whole number below 9 * 10^15"))
+    }
+}
+
 /// Microseconds of a time with its unit; `None` unless it is one, and above 0.
 pub(crate) fn time_us(text: &str) -> Option<f64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -106,6 +116,8 @@ mod tests {
         for (text, expected) in [("50000", 5e4), ("50k", 5e4), ("1.2M", 1.2e6), ("0.5", 0.5)] {
             assert_eq!(rate(text), Ok(expected));
         }
+        assert_eq!((count("200k"), count("1.6m")), (Ok(200_000), Ok(1_600_000)));
+        assert!(count("1.5").is_err() && count("0").is_err());
         for wrong in ["", "k", "-1", "0", "nan", "inf", "5x"] {
             assert!(rate(wrong).is_err(), "{wrong:?}");
         }

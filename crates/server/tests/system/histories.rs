@@ -262,8 +262,8 @@ fn a_crowd_of_workers_keeps_every_key_linearizable() {
     judge_right(PolicyName::default(), 12, few);
 }
 
-/// Goal: the judges notice a bug in delegation, in compaction and in hand-offs. Method: servers that
-/// have one, in debug builds; each is given a few runs to show it.
+/// Goal: the judges notice a bug in delegation, in compaction and in hand-offs. Method: servers
+/// that have one, in debug builds; each is given a few runs to show it.
 #[test]
 #[cfg(debug_assertions)]
 fn planted_bugs_are_caught() {

@@ -295,3 +295,51 @@ fn the_threshold_is_learned() {
     learns(&mut client, "large", 100_000, 100_001);
     learns(&mut client, "small", 1, 0);
 }
+
+/// Goal: large requests beyond the bound are refused in words, and small ones and the connection
+/// are none the worse. Method: a bound of two; two clients that do not read.
+#[test]
+fn too_many_large_requests_are_told_so() {
+    let mut config = configured(PolicyName::default(), 1);
+    config.large_connections_max = 2;
+    let server = start(config);
+    let large = value(7 << 20, 3);
+    let mut client = Client::connect(&server);
+    client.send(set("large", &large));
+    client.expect("STORED\r\n");
+    let mut slow: Vec<_> = (0..2).map(|_| Client::connect(&server)).collect();
+    slow.iter_mut().for_each(|slow| slow.send("get large\r\n"));
+    eventually("two connections are away", || {
+        client.stat("curtail", "large:0:connections") == 2
+    });
+    client.ask("get large\r\nget none\r\n", "SERVER_ERROR busy\r\nEND\r\n");
+    client.send(set("other", &large));
+    client.expect("SERVER_ERROR busy\r\n");
+    client.ask("set small 0 0 1\r\nv\r\nget other\r\n", "STORED\r\nEND\r\n");
+    assert_eq!(client.stat("curtail", "large_refused"), 2);
+    slow.iter_mut()
+        .for_each(|slow| slow.expect(hit("large", &large)));
+    client.send("get large\r\n");
+    client.expect(hit("large", &large));
+}
+
+/// Goal: a client that goes on to watch, or leaves, behind a large value gets both. Method: in one
+/// packet.
+#[test]
+fn what_follows_a_large_value_follows_it() {
+    let server = start(configured(PolicyName::default(), 1));
+    let large = value(3 << 20, 3);
+    let mut client = Client::connect(&server);
+    client.send(set("large", &large));
+    client.expect("STORED\r\n");
+    let mut watcher = Client::connect(&server);
+    watcher.send("get large\r\nwatch fetchers\r\n");
+    watcher.expect(hit("large", &large));
+    watcher.expect("OK\r\n");
+    client.ask("get none\r\n", "END\r\n");
+    assert!(watcher.line().contains("key=none"));
+    let mut leaver = Client::connect(&server);
+    leaver.send("get large\r\nquit\r\n");
+    leaver.expect(hit("large", &large));
+    leaver.expect_closed();
+}

@@ -43,7 +43,8 @@ pub(super) fn put(document: &Document, body: &mut String) {
         body,
         "<h2>The tail at {load}</h2><p class=\"soft\">{why}Left: the share of the requests that \
          were faster; dashed is service time, without the wait for the driver and for a free \
-         connection. Right: the 99th percentile of every window of the run.</p><div class=\"charts\">"
+         connection. Right: the 99th percentile of every window of the run.</p>\
+         <div class=\"charts\">"
     );
     body.push_str(&percentiles(document).svg());
     body.push_str(&over_time(document).svg());

@@ -1,0 +1,147 @@
+//! `curtail top`: what a server is doing, refreshed on a terminal, or told once.
+//!
+//! ```text
+//!   server <-- stats --- sampler --- samples --+
+//!                          ^                   v
+//!              terminal -- | -- keys ------> screen --- draw --> terminal
+//!                          +--- orders ---------+
+//! ```
+//!
+//! Two samples make a view (`view`), a view makes panels of text (`panels`), and those are drawn or
+//! printed. Only the sampler waits for the server, so keys are answered while it is gone.
+
+mod address;
+mod connection;
+mod draw;
+mod histogram;
+mod history;
+mod hot_keys;
+mod numbers;
+mod panels;
+mod report;
+mod sample;
+mod sampler;
+mod screen;
+mod terminal;
+mod view;
+
+use std::{
+    fs,
+    io::{IsTerminal, Write},
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use self::{
+    address::Address,
+    connection::{Connection, Login},
+    history::History,
+    hot_keys::HotKeys,
+    report::Report,
+    sample::Sample,
+    view::View,
+};
+
+/// Options of `curtail top`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// The server: HOST, HOST:PORT or the path of a Unix socket
+    #[arg(value_name = "SERVER", default_value = "127.0.0.1:11211")]
+    server: Address,
+    /// Seconds between two looks, from 0.1
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    interval: Duration,
+    /// Print one report after one interval; the default when standard output is no terminal
+    #[arg(long)]
+    once: bool,
+    /// The same as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show the hottest keys: watches for a moment of each interval, which costs the server
+    #[arg(short, long)]
+    keys: bool,
+    /// Name to log in with, if the server asks (-Y)
+    #[arg(long, value_name = "NAME", requires = "password_file")]
+    user: Option<String>,
+    /// File whose first line is the password
+    #[arg(long, value_name = "FILE", requires = "user")]
+    password_file: Option<PathBuf>,
+}
+
+/// Whom to ask, and as whom.
+#[derive(Clone, Debug)]
+struct Target {
+    address: Address,
+    login: Option<Login>,
+}
+
+/// Shows a server until the user has seen enough, or once.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let target = Target {
+        address: options.server.clone(),
+        login: login(options)?,
+    };
+    if options.once || options.json || !std::io::stdout().is_terminal() {
+        return once(&target, options);
+    }
+    terminal::run(target, options.interval, options.keys)
+}
+
+fn once(target: &Target, options: &Options) -> Result<ExitCode> {
+    let report =
+        observe(target, options).with_context(|| format!("looking at {}", target.address))?;
+    let text = match options.json {
+        true => report.json()?,
+        false => report.text(),
+    };
+    // A reader that has seen enough, such as `head`, is no failure.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Two samples, one interval apart.
+fn observe(target: &Target, options: &Options) -> Result<Report> {
+    let start = Instant::now();
+    let mut connection = Connection::open(&target.address, target.login.as_ref())?;
+    let mut history = History::default();
+    let before = Sample::take(&mut connection, start.elapsed())?;
+    history.add(&View::between(None, &before));
+    std::thread::sleep(options.interval);
+    let now = Sample::take(&mut connection, start.elapsed())?;
+    let view = View::between(Some(&before), &now);
+    history.add(&view);
+    let watch = || HotKeys::watch(target).map_err(|fault| fault.to_string());
+    Ok(Report {
+        server: target.address.to_string(),
+        view,
+        keys: options.keys.then(watch),
+        history,
+    })
+}
+
+fn login(options: &Options) -> Result<Option<Login>> {
+    let (Some(user), Some(path)) = (&options.user, &options.password_file) else {
+        return Ok(None);
+    };
+    let text =
+        fs::read_to_string(path).with_context(|| format!("password file {}", path.display()))?;
+    Ok(Some(Login {
+        user: user.clone(),
+        password: text.lines().next().unwrap_or("").to_owned(),
+    }))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    match (SECONDS_MIN..=SECONDS_MAX).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err(format!("from {SECONDS_MIN} to {SECONDS_MAX}")),
+    }
+}
+
+const SECONDS_MIN: f64 = 0.1;
+const SECONDS_MAX: f64 = 3600.0;

@@ -1,0 +1,257 @@
+//! A connection to a server, over memcached's text protocol: asks for statistics and logs in.
+//!
+//! Nothing that a server sends may hang or fill `top`: every wait, line and answer has a bound.
+
+use std::{
+    fmt,
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{TcpStream, ToSocketAddrs},
+    os::unix::net::UnixStream,
+    time::{Duration, Instant},
+};
+
+use super::{address::Address, sample::Names};
+
+/// An open connection; after an error it is of no more use.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    reader: BufReader<Socket>,
+}
+
+/// What a server wants to know first when it was started with `-Y`.
+#[derive(Clone)]
+pub(crate) struct Login {
+    pub(crate) user: String,
+    pub(crate) password: String,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The network or the system says no: the server is not there, or gone.
+    Io(io::Error),
+    /// The server takes no command without a login, and none is known: the caller's.
+    LoginMissing,
+    /// The server does not know this login: the caller's.
+    LoginRefused,
+    /// The server lets nobody watch, or nobody else; what it said.
+    Unwatched(String),
+    /// Whoever answers does not speak memcached's protocol; what it said.
+    Foreign(String),
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A server that does not answer for so long is gone.
+const PATIENCE: Duration = Duration::from_secs(3);
+const LINE_BYTES_MAX: u64 = 64 << 10;
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+impl Connection {
+    /// Connects. A login is told only to a server that asks for one: any other would store it as
+    /// a value.
+    pub(crate) fn open(address: &Address, login: Option<&Login>) -> Result<Self, Fault> {
+        let mut connection = Self::connect(address)?;
+        match connection.ask("version") {
+            Err(Fault::LoginMissing) => {}
+            Err(fault) => return Err(fault),
+            Ok(_) => return Ok(connection),
+        }
+        let login = login.ok_or(Fault::LoginMissing)?;
+        // The server may have hung up on the first command.
+        let mut connection = Self::connect(address)?;
+        connection.log_in(login)?;
+        Ok(connection)
+    }
+
+    fn connect(address: &Address) -> Result<Self, Fault> {
+        let socket = Socket::open(address)?;
+        Ok(Self {
+            reader: BufReader::new(socket),
+        })
+    }
+
+    /// The rows of an answer; `None` when the server does not know `command`.
+    pub(crate) fn ask(&mut self, command: &str) -> Result<Option<Names>, Fault> {
+        self.send(&format!("{command}\r\n"))?;
+        let deadline = Instant::now() + PATIENCE;
+        let mut names = Names::default();
+        let mut bytes = 0;
+        while bytes < ANSWER_BYTES_MAX {
+            let line = self.line()?;
+            bytes += line.len() + 1;
+            match line.split_once(' ').unwrap_or((&line, "")) {
+                ("STAT", row) => names.add(row),
+                ("END" | "VERSION" | "RESET" | "OK", _) => return Ok(Some(names)),
+                ("CLIENT_ERROR", reason) if reason.contains("auth") => {
+                    return Err(Fault::LoginMissing);
+                }
+                ("ERROR" | "CLIENT_ERROR" | "SERVER_ERROR", _) => return Ok(None),
+                _ => return Err(Fault::Foreign(line)),
+            }
+            if Instant::now() > deadline {
+                return Err(Fault::Io(io::ErrorKind::TimedOut.into()));
+            }
+        }
+        Err(Fault::Foreign("an answer without an end".to_owned()))
+    }
+
+    /// Sends a command whose answer is read by [`Connection::line`].
+    pub(crate) fn send(&mut self, text: &str) -> Result<(), Fault> {
+        self.reader
+            .get_mut()
+            .write_all(text.as_bytes())
+            .map_err(Fault::Io)
+    }
+
+    /// The next line, without its end, and with nothing in it that a terminal would obey.
+    pub(crate) fn line(&mut self) -> Result<String, Fault> {
+        let mut line = Vec::new();
+        (&mut self.reader)
+            .take(LINE_BYTES_MAX)
+            .read_until(b'\n', &mut line)
+            .map_err(Fault::Io)?;
+        if line.pop() != Some(b'\n') {
+            return Err(match line.len() as u64 + 1 {
+                LINE_BYTES_MAX => Fault::Foreign("a line without an end".to_owned()),
+                _ => Fault::Io(io::ErrorKind::UnexpectedEof.into()),
+            });
+        }
+        let text = String::from_utf8_lossy(&line);
+        let shown = text.trim_end_matches('\r').chars();
+        Ok(shown
+            .map(|c| if c.is_control() { '?' } else { c })
+            .collect())
+    }
+
+    /// The next line if one comes within `wait`. After `None` the line that was under way is lost.
+    pub(crate) fn line_within(&mut self, wait: Duration) -> Result<Option<String>, Fault> {
+        if !self.reader.buffer().contains(&b'\n') {
+            self.reader
+                .get_ref()
+                .wait_at_most(wait)
+                .map_err(Fault::Io)?;
+        }
+        match self.line() {
+            Ok(line) => Ok(Some(line)),
+            Err(Fault::Io(error)) if is_late(&error) => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn log_in(&mut self, login: &Login) -> Result<(), Fault> {
+        let words = format!("{} {}", login.user, login.password);
+        self.send(&format!("set login 0 0 {}\r\n{words}\r\n", words.len()))?;
+        match self.line()?.as_str() {
+            "STORED" => Ok(()),
+            _ => Err(Fault::LoginRefused),
+        }
+    }
+}
+
+impl Socket {
+    fn open(address: &Address) -> Result<Self, Fault> {
+        let socket = match address {
+            Address::Tcp { host, port } => Self::Tcp(connect_to_any(host, *port)?),
+            Address::Unix(path) => Self::Unix(UnixStream::connect(path).map_err(Fault::Io)?),
+        };
+        socket.wait_at_most(PATIENCE).map_err(Fault::Io)?;
+        Ok(socket)
+    }
+
+    fn wait_at_most(&self, wait: Duration) -> io::Result<()> {
+        let wait = Some(wait);
+        match self {
+            Self::Tcp(stream) => stream
+                .set_read_timeout(wait)
+                .and(stream.set_write_timeout(wait)),
+            Self::Unix(stream) => stream
+                .set_read_timeout(wait)
+                .and(stream.set_write_timeout(wait)),
+        }
+    }
+}
+
+/// The first address of `host` that takes the connection.
+fn connect_to_any(host: &str, port: u16) -> Result<TcpStream, Fault> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in (host, port).to_socket_addrs().map_err(Fault::Io)? {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(stream) => {
+                stream.set_nodelay(true).map_err(Fault::Io)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(Fault::Io(last))
+}
+
+/// A read that times out says "try again".
+fn is_late(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(buffer),
+            Self::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) if is_late(error) => {
+                write!(f, "no answer within {} s", PATIENCE.as_secs())
+            }
+            Self::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                write!(f, "the server hung up")
+            }
+            Self::Io(error) => write!(f, "{error}"),
+            Self::LoginMissing => write!(
+                f,
+                "the server asks for a login: --user NAME --password-file FILE"
+            ),
+            Self::Unwatched(said) => write!(f, "the server does not let it watch: {said}"),
+            Self::LoginRefused => write!(f, "the server does not know this name and password"),
+            Self::Foreign(said) => {
+                let said: String = said.chars().take(60).collect();
+                write!(f, "this is not memcached's protocol: {said}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl fmt::Debug for Login {
+    /// Never shows the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}

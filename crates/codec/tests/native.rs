@@ -1,0 +1,546 @@
+//! The native protocol, by example and by property.
+//!
+//! `tests/native/*.txt` are packets as hex, eight bytes a line as in the protocol's drawing; each is
+//! encoded from the value that this file gives it and decoded to it again. Other implementations
+//! can check themselves by the same files. `BLESS=1 cargo test -p curtail-codec --test native`
+//! writes them, to be read before they are committed.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::too_many_lines,
+    reason = "a packet that makes no sense fails the test; lists of packets are long"
+)]
+
+use std::fmt::Write as _;
+use std::panic::{self, AssertUnwindSafe};
+use std::{env, fs};
+
+use curtail_codec::native::{
+    Ack, CLASS_TABLE, Class, Cookies, DATAGRAM_BYTES_MAX, Echo, ErrorCode, Flags, Grant,
+    HEADER_BYTES, Head, MAGIC, Malformed, Nack, NackReason, Opcode, Peer, Place, Promise, QUEUED,
+    Reply, ReplyError, Request, SEQUENCE_MAX, SLOTS, Session, Status, VERSION,
+};
+use curtail_types::{HashSeed, Key};
+
+#[path = "properties/native.rs"]
+mod properties;
+
+const SESSION: Session = Session {
+    index: 3,
+    generation: 2,
+    token: 0x1122_3344_5566_7788,
+};
+
+fn head(opcode: Opcode, flags: Flags) -> Head {
+    Head {
+        slot: 5,
+        sequence: 1001,
+        stamp: 0xaabb_ccdd,
+        ..Head::new(opcode, flags, SESSION)
+    }
+}
+
+fn with<'a>(head: Head, key: &'a [u8], value: &'a [u8]) -> Request<'a> {
+    Request {
+        head,
+        key: Key::new(key).ok(),
+        value,
+    }
+}
+
+fn requests() -> Vec<(&'static str, Request<'static>)> {
+    let nilext = Flags::NILEXT;
+    let waived = nilext.with(Flags::WAIVE_RESULT);
+    let stranger = |opcode, token| Head {
+        argument: 0x0102_0304_0506_0708,
+        stamp: 1,
+        ..Head::new(
+            opcode,
+            Flags::NONE,
+            Session {
+                token,
+                ..Session::default()
+            },
+        )
+    };
+    let set = Head {
+        exptime: 60,
+        item_flags: 7,
+        ..head(Opcode::Set, nilext)
+    };
+    let compare = Head {
+        argument: 99,
+        ..head(Opcode::Set, Flags::COMPARE)
+    };
+    let delta = Head {
+        argument: 10,
+        ..head(Opcode::Increment, waived)
+    };
+    let last = Head {
+        sequence: SEQUENCE_MAX,
+        slot: SLOTS - 1,
+        ..head(Opcode::Delete, waived)
+    };
+    let touch = Head {
+        exptime: 2_592_001,
+        ..head(Opcode::GetTouch, Flags::NONE)
+    };
+    let queue = Head {
+        argument: 15,
+        ..head(Opcode::Ping, Flags::NONE)
+    };
+    vec![
+        ("hello", with(stranger(Opcode::Hello, 0), b"", b"")),
+        (
+            "confirm",
+            with(stranger(Opcode::Confirm, 0xc00c1e), b"", b""),
+        ),
+        ("close", with(head(Opcode::Close, Flags::NONE), b"", b"")),
+        ("ping", with(queue, b"", b"")),
+        ("get", with(head(Opcode::Get, Flags::NONE), b"key", b"")),
+        ("get_touch", with(touch, b"key", b"")),
+        ("set_nilext", with(set, b"key", b"value")),
+        ("set_empty", with(head(Opcode::Set, Flags::NONE), b"k", b"")),
+        ("set_compare", with(compare, b"key", b"new")),
+        ("add", with(head(Opcode::Add, Flags::NONE), b"key", b"v")),
+        (
+            "append_waived",
+            with(head(Opcode::Append, waived), b"key", b"tail"),
+        ),
+        ("increment_waived", with(delta, b"counter", b"")),
+        ("delete_last_sequence", with(last, b"key", b"")),
+        ("flush", with(head(Opcode::Flush, Flags::NONE), b"", b"")),
+    ]
+}
+
+fn replies() -> Vec<(&'static str, Reply<'static>)> {
+    let echo = head(Opcode::Set, Flags::NILEXT).echo();
+    let place = Place {
+        queue: 15,
+        credits: 4000,
+        incarnation: 0x1234,
+        pos: 70_000,
+        durable_pos: 69_000,
+    };
+    let ack = |promise| {
+        Reply::Ack(Ack {
+            echo,
+            place,
+            promise,
+        })
+    };
+    let full = Place {
+        credits: 0,
+        pos: 0,
+        ..place
+    };
+    let grant = Grant {
+        session: SESSION,
+        nonce: 0x0102_0304_0506_0708,
+        stamp: 1,
+        incarnation: 0x1234,
+        slots: SLOTS,
+        queues: 16,
+        credits: 32,
+        lease_ms: 60_000,
+        datagram_bytes_max: 1472,
+    };
+    vec![
+        (
+            "cookie",
+            Reply::Cookie {
+                nonce: 0x0102_0304_0506_0708,
+                cookie: 0xc00c1e,
+                stamp: 1,
+            },
+        ),
+        ("grant", Reply::Grant(grant)),
+        ("ack_accepted", ack(Promise::Accepted)),
+        ("ack_durable", ack(Promise::Durable)),
+        (
+            "nack_full",
+            Reply::Nack(Nack {
+                echo,
+                place: full,
+                reason: NackReason::Full,
+            }),
+        ),
+        ("pong", Reply::Pong { echo, place }),
+        (
+            "result_value",
+            Reply::Result {
+                echo,
+                place: Place { pos: 0, ..place },
+                status: Status::Value,
+                version: 0x7777,
+                number: 0,
+                item_flags: 7,
+                value: b"value",
+            },
+        ),
+        (
+            "result_counted",
+            Reply::Result {
+                echo,
+                place,
+                status: Status::Done,
+                version: 0x7778,
+                number: 42,
+                item_flags: 0,
+                value: b"",
+            },
+        ),
+        (
+            "error_session",
+            Reply::Error(ReplyError {
+                echo,
+                code: ErrorCode::Session,
+                incarnation: 0x1235,
+            }),
+        ),
+    ]
+}
+
+/// Packets that are refused: made from a good one by changing bytes and, where the reason is not
+/// the checksum, putting that right.
+fn refused() -> Vec<(&'static str, Vec<u8>, Malformed)> {
+    let named = requests();
+    let packet = |name: &str| {
+        let (_, request) = named.iter().find(|(other, _)| *other == name).unwrap();
+        encoded(request)
+    };
+    let changed = |name: &str, changes: &[(usize, u8)]| {
+        let mut bytes = packet(name);
+        for (place, byte) in changes {
+            bytes[*place] = *byte;
+        }
+        let checksum = Request::checksum(&bytes).unwrap();
+        bytes[8..16].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    };
+    let mut torn = packet("set_nilext");
+    torn[70] ^= 0x10;
+    let mut long = changed("set_nilext", &[]);
+    long.push(0);
+    vec![
+        ("short", packet("hello")[..63].to_vec(), Malformed::Short),
+        ("magic", changed("hello", &[(0, b'X')]), Malformed::Magic),
+        ("version", changed("hello", &[(2, 2)]), Malformed::Version),
+        ("opcode_7", changed("get", &[(3, 7)]), Malformed::Opcode),
+        ("opcode_200", changed("get", &[(3, 200)]), Malformed::Opcode),
+        (
+            "marked_get",
+            changed("get", &[(4, 1)]),
+            Malformed::NotNilext,
+        ),
+        (
+            "marked_add",
+            changed("add", &[(4, 1)]),
+            Malformed::NotNilext,
+        ),
+        ("waived_get", changed("get", &[(4, 2)]), Malformed::Flags),
+        ("unknown_flag", changed("get", &[(4, 16)]), Malformed::Flags),
+        (
+            "fragment",
+            changed("set_nilext", &[(4, 9)]),
+            Malformed::Fragment,
+        ),
+        ("no_key", changed("get", &[(7, 0)]), Malformed::Key),
+        ("long_key", changed("get", &[(7, 251)]), Malformed::Key),
+        ("key_of_flush", changed("flush", &[(7, 3)]), Malformed::Key),
+        (
+            "value_of_get",
+            changed("get", &[(48, 1)]),
+            Malformed::Length,
+        ),
+        (
+            "value_missing",
+            changed("set_nilext", &[(48, 6)]),
+            Malformed::Length,
+        ),
+        ("byte_too_many", long, Malformed::Length),
+        (
+            "gigabytes",
+            changed("set_nilext", &[(51, 0x80)]),
+            Malformed::TooLarge,
+        ),
+        (
+            "expiry_of_get",
+            changed("get", &[(44, 1)]),
+            Malformed::Field,
+        ),
+        (
+            "argument_of_set",
+            changed("set_nilext", &[(56, 1)]),
+            Malformed::Field,
+        ),
+        (
+            "session_of_hello",
+            changed("hello", &[(16, 1)]),
+            Malformed::Field,
+        ),
+        ("slot_64", changed("get", &[(6, 64)]), Malformed::Sequence),
+        (
+            "sequence_0",
+            changed("get", &[(32, 0), (33, 0)]),
+            Malformed::Sequence,
+        ),
+        (
+            "sequence_2_46",
+            changed("get", &[(37, 0x40)]),
+            Malformed::Sequence,
+        ),
+        ("torn", torn, Malformed::Checksum),
+    ]
+}
+
+fn encoded(request: &Request<'_>) -> Vec<u8> {
+    let mut room = [0; DATAGRAM_BYTES_MAX];
+    let bytes = request.encode(&mut room).unwrap();
+    room[..bytes].to_vec()
+}
+
+/// As in the protocol's drawing: a line is a word.
+fn page(title: &str, packets: &[(String, Vec<u8>)]) -> String {
+    let mut page = format!("# {title}\n");
+    for (name, bytes) in packets {
+        write!(page, "\n= {name}\n").unwrap();
+        for (number, line) in bytes.chunks(8).enumerate() {
+            let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+            writeln!(page, "{:4}  {}", number * 8, hex.join(" ")).unwrap();
+        }
+    }
+    page
+}
+
+/// The bytes of each packet of a page, in order.
+fn bytes_of(page: &str) -> Vec<(String, Vec<u8>)> {
+    let mut packets = Vec::new();
+    for line in page.lines().filter(|line| !line.starts_with('#')) {
+        if let Some(name) = line.strip_prefix("= ") {
+            packets.push((name.to_owned(), Vec::new()));
+        } else if let Some((_, bytes)) = packets.last_mut() {
+            let hex = line.split_whitespace().skip(1);
+            bytes.extend(hex.map(|byte| u8::from_str_radix(byte, 16).unwrap()));
+        }
+    }
+    packets
+}
+
+/// What is in a file of `tests/native`, after it was made what it should be if that was asked for.
+fn golden(name: &str, text: &str) -> String {
+    let path = format!("{}/tests/native/{name}", env!("CARGO_MANIFEST_DIR"));
+    if env::var_os("BLESS").is_some() {
+        fs::write(&path, text).unwrap();
+    }
+    let written = fs::read_to_string(&path).unwrap();
+    assert_eq!(written, text, "{path}");
+    written
+}
+
+#[test]
+fn requests_are_as_written() {
+    let packets: Vec<_> = requests()
+        .iter()
+        .map(|(name, request)| ((*name).to_owned(), encoded(request)))
+        .collect();
+    let title = "Requests; what each says is in tests/native.rs.";
+    let written = bytes_of(&golden("requests.txt", &page(title, &packets)));
+    for ((name, request), (_, bytes)) in requests().iter().zip(&written) {
+        let found = Request::decode(bytes).unwrap();
+        let expected = Head {
+            checksum: found.head.checksum,
+            key_bytes: found.head.key_bytes,
+            value_bytes: found.head.value_bytes,
+            ..request.head
+        };
+        assert_eq!(found.head, expected, "{name}");
+        assert_eq!(
+            (found.key, found.value),
+            (request.key, request.value),
+            "{name}"
+        );
+    }
+    assert_eq!(written.len(), requests().len());
+}
+
+#[test]
+fn replies_are_as_written() {
+    let packets: Vec<_> = replies()
+        .iter()
+        .map(|(name, reply)| {
+            let mut room = [0; 200];
+            let bytes = reply.encode(&mut room).unwrap();
+            ((*name).to_owned(), room[..bytes].to_vec())
+        })
+        .collect();
+    let title = "Replies; what each says is in tests/native.rs.";
+    let written = bytes_of(&golden("replies.txt", &page(title, &packets)));
+    for ((name, reply), (_, bytes)) in replies().iter().zip(&written) {
+        assert_eq!(Reply::decode(bytes), Ok(*reply), "{name}");
+    }
+    assert_eq!(written.len(), replies().len());
+}
+
+#[test]
+fn refused_packets_are_as_written() {
+    let packets: Vec<_> = refused()
+        .iter()
+        .map(|(name, bytes, why)| (format!("{name} {why:?}"), bytes.clone()))
+        .collect();
+    let title = "Packets that are refused, and why.";
+    for (name, bytes) in bytes_of(&golden("refused.txt", &page(title, &packets))) {
+        let why = Request::decode(&bytes).unwrap_err();
+        assert!(name.ends_with(&format!(" {why:?}")), "{name}: {why:?}");
+    }
+}
+
+/// Goal: a stranger never receives more bytes than it sent, and gets nothing stored. Method: the
+/// handshake with every byte counted, and every refusal.
+#[test]
+fn a_stranger_receives_at_most_what_it_sent() {
+    let cookies = Cookies::new(HashSeed([4, 5]));
+    let peer = Peer::default();
+    let mut room = [0; 128];
+    for (_, request) in requests() {
+        let sent = encoded(&request).len();
+        let nonce = request.head.argument;
+        let answer = match request.head.opcode {
+            Opcode::Hello => Reply::Cookie {
+                nonce,
+                cookie: cookies.cookie(peer, nonce, 100),
+                stamp: request.head.stamp,
+            },
+            _ => Reply::Error(ReplyError {
+                echo: request.head.echo(),
+                code: ErrorCode::Session,
+                incarnation: 1,
+            }),
+        };
+        assert!(answer.encode(&mut room).unwrap() <= sent);
+    }
+    for (name, bytes, why) in refused() {
+        let answer = Reply::refuse(&bytes, why, 1);
+        let received = answer.map_or(0, |answer| answer.encode(&mut room).unwrap());
+        assert!(received <= bytes.len(), "{name}");
+    }
+    assert_eq!(Echo::of(&[0; 64]), None, "not this protocol");
+}
+
+/// Goal: what the network card's program is compiled from is what is decoded here. Method: the C
+/// header is printed from the same constants.
+#[test]
+fn the_c_header_is_printed_from_the_constants() {
+    let mut text = String::from(
+        "/* SPDX-License-Identifier: MIT OR Apache-2.0 */\n\
+         /* Printed from crates/codec/src/native by its test `native`; not to be edited. */\n\
+         #ifndef CURTAIL_NATIVE_H\n#define CURTAIL_NATIVE_H\n\n",
+    );
+    let numbers = [
+        ("MAGIC", u64::from(MAGIC)),
+        ("VERSION", u64::from(VERSION)),
+        ("HEADER_BYTES", HEADER_BYTES as u64),
+        ("DATAGRAM_BYTES_MAX", DATAGRAM_BYTES_MAX as u64),
+        ("KEY_BYTES_MAX", Key::BYTES_MAX as u64),
+        ("SLOTS", u64::from(SLOTS)),
+        ("SEQUENCE_MAX", SEQUENCE_MAX),
+        ("FLAG_FRAGMENT", u64::from(Flags::FRAGMENT.0)),
+        ("CLASS_REJECTED", Class::Rejected as u64),
+        ("CLASS_NILEXT", Class::Nilext as u64),
+        (
+            "CLASS_NILEXT_NONIDEMPOTENT",
+            Class::NilextNonidempotent as u64,
+        ),
+        ("CLASS_EXTERNALISING", Class::Externalising as u64),
+        ("CLASS_BARRIER", Class::Barrier as u64),
+        ("CLASS_LOCAL", Class::Local as u64),
+        ("CLASS_QUEUED", u64::from(QUEUED)),
+    ];
+    for (name, number) in numbers {
+        writeln!(text, "#define CURTAIL_{name} {number:#x}ULL").unwrap();
+    }
+    text.push_str("\n/* index: opcode << 3 | flags & 7 */\n");
+    text.push_str("static const unsigned char curtail_class[256] = {\n");
+    for row in CLASS_TABLE.chunks(8) {
+        let row: Vec<String> = row.iter().map(|byte| format!("{byte:#04x}")).collect();
+        writeln!(text, "\t{},", row.join(", ")).unwrap();
+    }
+    text.push_str("};\n\n#endif\n");
+    golden("abi.h", &text);
+}
+
+/// Inputs per property.
+const ROUNDS: usize = 20_000;
+
+#[test]
+fn properties_hold() {
+    for (name, property) in properties::REGISTRY {
+        let mut random = Random(92);
+        for round in 0..ROUNDS {
+            let input = invented(&mut random);
+            let result = panic::catch_unwind(AssertUnwindSafe(|| property(&input)));
+            assert!(
+                result.is_ok(),
+                "{name} fails in round {round}: {input:02x?}"
+            );
+        }
+    }
+}
+
+/// Goal: the harness finds what is there to be found. Method: a property that is false must fail.
+#[test]
+fn canary() {
+    let mut random = Random(92);
+    let found = (0..ROUNDS).any(|_| {
+        let input = invented(&mut random);
+        panic::catch_unwind(AssertUnwindSafe(|| properties::canary(&input))).is_err()
+    });
+    assert!(found, "a planted failure went unnoticed");
+}
+
+/// A packet of the files, often damaged, behind two bytes that the properties take for options.
+fn invented(random: &mut Random) -> Vec<u8> {
+    let mut packet = match random.below(3) {
+        0 => {
+            let mut room = [0; 200];
+            let all = replies();
+            let bytes = all[random.below(all.len())].1.encode(&mut room).unwrap();
+            room[..bytes].to_vec()
+        }
+        _ => {
+            let all = requests();
+            encoded(&all[random.below(all.len())].1)
+        }
+    };
+    for _ in 0..random.below(4) {
+        let place = random.below(packet.len());
+        match random.below(5) {
+            0 => packet.truncate(place),
+            1 => packet.push(random.next() as u8),
+            2 => packet[place] = random.next() as u8,
+            _ => packet[place] ^= 1 << random.below(8),
+        }
+        if packet.is_empty() {
+            break;
+        }
+    }
+    let options = [random.next() as u8, random.next() as u8];
+    [&options[random.below(2)..], &packet].concat()
+}
+
+/// Marsaglia's xorshift; any seed but 0.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 >> 11
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end.max(1) as u64) as usize
+    }
+}

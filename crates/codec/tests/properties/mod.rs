@@ -302,29 +302,32 @@ fn every_reply(key: &WireKey<'_>, operation: &Operation, form: &Form<'_>, status
                 );
             }
         }
-        Operation::Arithmetic(_) => {
-            for created in [false, true] {
-                let counted = ArithmeticOutcome::Counted {
-                    number: status.cas.0,
-                    status: *status,
-                    created,
-                };
-                let is_meta = matches!(form, Form::Meta(_));
-                let counted = written(|sink| encode::arithmetic(sink, key, form, &counted));
-                assert_eq!(counted.is_empty(), quiet && !(created && is_meta));
-            }
-            for outcome in [
-                ArithmeticOutcome::NotFound,
-                ArithmeticOutcome::Exists,
-                ArithmeticOutcome::NotANumber,
-                ArithmeticOutcome::OutOfMemory,
-            ] {
-                told(
-                    form,
-                    &written(|sink| encode::arithmetic(sink, key, form, &outcome)),
-                );
-            }
-        }
+        Operation::Arithmetic(_) => every_count(key, form, status, quiet),
+    }
+}
+
+/// Encodes every reply to a count.
+fn every_count(key: &WireKey<'_>, form: &Form<'_>, status: &ItemStatus, quiet: bool) {
+    for created in [false, true] {
+        let counted = ArithmeticOutcome::Counted {
+            number: status.cas.0,
+            status: *status,
+            created,
+        };
+        let is_meta = matches!(form, Form::Meta(_));
+        let counted = written(|sink| encode::arithmetic(sink, key, form, &counted));
+        assert_eq!(counted.is_empty(), quiet && !(created && is_meta));
+    }
+    for outcome in [
+        ArithmeticOutcome::NotFound,
+        ArithmeticOutcome::Exists,
+        ArithmeticOutcome::NotANumber,
+        ArithmeticOutcome::OutOfMemory,
+    ] {
+        told(
+            form,
+            &written(|sink| encode::arithmetic(sink, key, form, &outcome)),
+        );
     }
 }
 

@@ -92,7 +92,7 @@ struct Pair {
 }
 
 /// When a request was to be sent, was sent, and was answered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Times {
     pub(crate) intended_ns: u64,
     /// 0 if it never was.

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     error::LoadError,
     load::{Asker, Request, Then, Wording},
-    measure::{Operation, Recorder, Times},
+    measure::{Class, Operation, Recorder, Times},
     protocol::{Protocol, Reply, Verb},
     verify::{Fault, Proof, Versions},
 };
@@ -60,6 +60,9 @@ struct Pending {
     sent_ns: u64,
     proof: Proof,
 }
+
+/// What is recorded of a reply.
+type Latency = (Class, Times);
 
 /// Bytes received at a time.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -341,6 +344,7 @@ impl Generated {
     ) -> Result<bool, LoadError> {
         let protocol = self.wording.protocol;
         let mut follows = false;
+        let mut alike: Option<(Latency, u64)> = None;
         while !input.is_empty() {
             let connection = &mut self.connections[index];
             let Some(&pending) = connection.under_way.front() else {
@@ -351,33 +355,49 @@ impl Generated {
                 break;
             };
             connection.under_way.pop_front();
-            self.answered(&pending, reply, index, now_ns);
+            let latency = self.answered(&pending, reply, index, now_ns);
+            match &mut alike {
+                Some((last, count)) if *last == latency => *count += 1,
+                _ => {
+                    self.record(alike);
+                    alike = Some((latency, 1));
+                }
+            }
             if pending.request.then != Then::Nothing || reply == Reply::Refused {
                 follows |= self.follow_up(index, &pending, reply, now_ns, clock);
             }
         }
+        self.record(alike);
         if !self.connections[index].framer.keep(input) {
             return Err(LoadError::Protocol("a line without an end".into()));
         }
         Ok(follows)
     }
 
+    fn record(&mut self, alike: Option<(Latency, u64)>) {
+        if let Some(((class, times), count)) = alike {
+            self.recorder.latency(class, times, count);
+        }
+    }
+
+    /// Counts a reply; its latency is recorded together with those of the same class and times
+    /// that follow it, as most of a pipeline do.
     #[inline]
-    fn answered(&mut self, pending: &Pending, reply: Reply, index: usize, now_ns: u64) {
+    fn answered(&mut self, pending: &Pending, reply: Reply, index: usize, now_ns: u64) -> Latency {
         let request = &pending.request;
         let known = self.wording.lengths_are_known;
         let class = self
             .recorder
             .reply(request.verb, reply, request.value_bytes, known);
+        if self.versions.is_some() {
+            self.verify(pending, reply, index);
+        }
         let times = Times {
             intended_ns: pending.intended_ns,
             sent_ns: pending.sent_ns,
             now_ns,
         };
-        self.recorder.latency(class, times, 1);
-        if self.versions.is_some() {
-            self.verify(pending, reply, index);
-        }
+        (class, times)
     }
 
     /// Checks a value that came, or notes that a write ended.

@@ -18,7 +18,7 @@ use crate::{
         Balanced, BalancedOutcome, IN_FLIGHT_MAX, Rules, WorkerUse, placement,
         timing::{Timing, Uniform, Whole},
         versions::Versions,
-        workers::{Phase, Queue, Slab, Slot},
+        workers::{Phase, Queue, Slab},
     },
     earliest::{Earliest, NO_TIME},
     histogram::Histogram,
@@ -262,12 +262,12 @@ impl<'a, T: Timing> Run<'a, T> {
         };
         let slot = *self.requests.get(id);
         if !slot.write {
-            self.timing.come(slot.rank);
+            self.come(id);
             return self.begin_read(now, worker, id, false);
         }
         match self.decide_compaction(now, worker, id) {
             Decision::Apply => {
-                self.timing.come(slot.rank);
+                self.come(id);
                 self.begin_write(now, worker, id);
             }
             Decision::PutAside => {
@@ -291,6 +291,25 @@ impl<'a, T: Timing> Run<'a, T> {
         if let Some(deadline) = compactor.and_then(Compactor::deadline) {
             self.workers.set(worker, deadline.ns.max(now + 1));
         }
+    }
+
+    /// The item of a request, if it matters which.
+    #[inline]
+    fn rank(&self, id: u32) -> u32 {
+        match T::COUNTS {
+            true => self.requests.get(id).rank,
+            false => 0,
+        }
+    }
+
+    #[inline]
+    fn come(&mut self, id: u32) {
+        self.timing.come(self.rank(id));
+    }
+
+    #[inline]
+    fn leave(&mut self, id: u32) {
+        self.timing.leave(self.rank(id));
     }
 
     /// A worker's idleness, if it was idle, is over.
@@ -318,14 +337,14 @@ impl<'a, T: Timing> Run<'a, T> {
             Phase::Reads { .. } => self.end_read(now, worker),
             Phase::WriteWaits { id } => self.begin_write(now, worker, id),
             Phase::Writes { id } => {
-                self.timing.leave(self.requests.get(id).rank);
+                self.leave(id);
                 self.answer(now, worker, id);
                 self.go_on(now, worker, Situation::Finished);
             }
             Phase::PutsAside { id } => self.end_put_aside(now, worker, id),
             Phase::ApplyWaits { id } => self.begin_apply(now, worker, id),
             Phase::Applies { id } => {
-                self.timing.leave(self.requests.get(id).rank);
+                self.leave(id);
                 self.follow_script(now, worker);
             }
             Phase::Answers { id } => {
@@ -360,8 +379,7 @@ impl<'a, T: Timing> Run<'a, T> {
     }
 
     fn read(&mut self, worker: usize, id: u32, from: u64, disturbed: bool, last: bool) {
-        let rank = self.requests.get(id).rank;
-        let to = from + self.timing.read_ns(worker, rank);
+        let to = from + self.timing.read_ns(worker, self.rank(id));
         let phase = Phase::Reads {
             id,
             from,
@@ -392,7 +410,7 @@ impl<'a, T: Timing> Run<'a, T> {
             let again = even.filter(|_| !reference).unwrap_or(to);
             return self.read(worker, id, again, true, reference);
         }
-        self.timing.leave(self.requests.get(id).rank);
+        self.leave(id);
         self.outcome.reads += 1;
         self.outcome.disturbed_reads += u64::from(disturbed);
         self.answer(now, worker, id);
@@ -400,7 +418,7 @@ impl<'a, T: Timing> Run<'a, T> {
     }
 
     fn begin_write(&mut self, now: u64, worker: usize, id: u32) {
-        match self.write_version(now, worker, id, T::write_ns) {
+        match self.write_version::<false>(now, worker, id) {
             Err(even) => self.set(worker, Phase::WriteWaits { id }, even),
             Ok(ends) => {
                 let at = ends + self.model.costs.fixed;
@@ -410,7 +428,7 @@ impl<'a, T: Timing> Run<'a, T> {
     }
 
     fn begin_apply(&mut self, now: u64, worker: usize, id: u32) {
-        match self.write_version(now, worker, id, T::apply_ns) {
+        match self.write_version::<true>(now, worker, id) {
             Err(even) => self.set(worker, Phase::ApplyWaits { id }, even),
             Ok(ends) => self.set(worker, Phase::Applies { id }, ends),
         }
@@ -419,24 +437,32 @@ impl<'a, T: Timing> Run<'a, T> {
     /// Begins a write and says when its service ends; `Err`: another has the version odd until
     /// then.
     #[inline]
-    fn write_version(
+    fn write_version<const APPLIES: bool>(
         &mut self,
         now: u64,
         worker: usize,
         id: u32,
-        time: fn(&mut T, usize, u32) -> u64,
     ) -> Result<u64, u64> {
-        let Slot { bucket, rank, .. } = *self.requests.get(id);
         if !self.has_conflicts {
-            return Ok(now + time(&mut self.timing, worker, rank));
+            return Ok(now + self.write_ns::<APPLIES>(worker, id));
         }
+        let bucket = self.requests.get(id).bucket;
         if let Some(even) = self.versions.odd_until(now, bucket) {
             return Err(even);
         }
-        let ends = now + time(&mut self.timing, worker, rank);
+        let ends = now + self.write_ns::<APPLIES>(worker, id);
         let lag = self.model.costs.version_lag;
         self.versions.write(now, bucket, now + lag, ends + lag);
         Ok(ends)
+    }
+
+    #[inline]
+    fn write_ns<const APPLIES: bool>(&mut self, worker: usize, id: u32) -> u64 {
+        let rank = self.rank(id);
+        match APPLIES {
+            true => self.timing.apply_ns(worker, rank),
+            false => self.timing.write_ns(worker, rank),
+        }
     }
 
     /// Latency ends here; the balancer is told.
@@ -560,7 +586,7 @@ impl<T: Timing> Run<'_, T> {
         let scripts = self.compaction.as_mut().map(|all| &mut all.scripts[worker]);
         match scripts.and_then(VecDeque::pop_front) {
             Some(Effect::Apply(id)) => {
-                self.timing.come(self.requests.get(id.0).rank);
+                self.come(id.0);
                 self.begin_apply(now, worker, id.0);
             }
             Some(Effect::Answer(id)) => {
@@ -572,6 +598,7 @@ impl<T: Timing> Run<'_, T> {
     }
 }
 
+#[inline(always)]
 fn is_queued(
     queue: &Queue,
     requests: &Slab,
@@ -615,7 +642,8 @@ impl<'a> Source<'a> {
         self.next_ns.saturating_add(self.input_ns)
     }
 
-    #[inline]
+    // Both kinds of runs call it; alone it costs a thirtieth of a request.
+    #[inline(always)]
     fn request(&mut self, requests: &mut Slab) -> (u32, Request) {
         let rank = self.ranks.rank(&mut self.keys);
         let write = self.kinds.chance(self.writes);

@@ -41,7 +41,7 @@ impl Versions {
     }
 
     /// A write at `now` makes the bucket's version odd from `odd_ns` to `even_ns`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn write(&mut self, now: u64, bucket: u32, odd_ns: u64, even_ns: u64) {
         self.forget(now);
         let at = self.find(bucket);

@@ -19,7 +19,7 @@ pub(super) const FIG9: Figure = Figure {
     title: "C-4, Fig. 9: balanced writes of uniform keys, half of all writes",
     x: MRPS,
     about: "64 workers, items of 16 and 512 bytes. With the paper's costs, Ideal and d-CREW are \
-            what the model was set by; the others follow. EREW carries 71 MRPS here and 76 there: \
+            what the model was set by; the others follow. EREW carries 69 MRPS here and 76 there: \
             some workers have more of the keys than others, and how many more depends on the \
             hash. RLU (10 MRPS) and MV-RLU (below 4) are other programs and not modelled. Rows at \
             x = 10 are highest loads, for a limit of ten mean service times.",
@@ -50,7 +50,7 @@ pub(super) const FIG11: Figure = Figure {
             paper's costs the baseline's 76 MRPS are what the cost of a contended line was set \
             by; the rest follows. There the others need 1.5 times as long (paper: 1.6), the hot \
             worker 1.3 times (paper: 2.4), because its readers wait rather than delay it. With \
-            compaction the model carries 147 MRPS, the paper's system 125, and 142 under twenty \
+            compaction the model carries 146 MRPS, the paper's system 125, and 142 under twenty \
             service times. Windows are made for ten under either limit. Rows at x = 10 and 20 are \
             highest loads.",
     series: SERIES,

@@ -45,6 +45,9 @@ pub struct Args {
     /// Minos's system: the longest value in KB, as 500 or 250,500,1000.
     #[arg(long, value_delimiter = ',')]
     pub large_max_kb: Vec<f64>,
+    /// Minos's system: the link's speed in Gb/s, in place of the prices' own.
+    #[arg(long)]
+    pub gigabits: Option<f64>,
     /// Curves; `list` names every figure's.
     #[arg(long, value_delimiter = ',')]
     pub series: Vec<String>,
@@ -67,7 +70,7 @@ pub struct Args {
     /// store (see crates/simulator/costs.toml).
     #[arg(long)]
     pub costs: Option<PathBuf>,
-    /// C-4's whole system: whose costs.
+    /// Whole systems: whose costs.
     #[arg(long, value_enum, value_delimiter = ',')]
     pub calibration: Vec<Calibration>,
     /// C-4's whole system: sizes of items.
@@ -145,6 +148,7 @@ impl Args {
             ks: self.k.clone(),
             large_percents: self.large_fraction.iter().map(|f| f * 100.0).collect(),
             large_max_kb: self.large_max_kb.clone(),
+            gigabits: self.gigabits,
             series: self.series.clone(),
             requests: self.requests,
             seed: self.seed,
@@ -180,6 +184,8 @@ impl Args {
         list("k", self.k.iter().map(u32::to_string).collect());
         list("large-fraction", texts(&self.large_fraction));
         list("large-max-kb", texts(&self.large_max_kb));
+        let gigabits = self.gigabits.iter().map(f64::to_string);
+        list("gigabits", gigabits.collect());
         list("series", self.series.clone());
         list(
             "requests",

@@ -54,6 +54,8 @@ pub struct Options {
     pub large_percents: Vec<f64>,
     /// The longest value, in KB.
     pub large_max_kb: Vec<f64>,
+    /// The speed of Minos's link.
+    pub gigabits: Option<f64>,
     /// Curves.
     pub series: Vec<String>,
     /// Requests a point.
@@ -165,6 +167,8 @@ impl Options {
             100_000.0,
             "the longest value in KB",
         )?;
+        let gigabits: Vec<f64> = self.gigabits.into_iter().collect();
+        all(&gigabits, 0.1, 8_000.0, "the link's speed in Gb/s")?;
         let cores: Vec<f64> = self.cores.iter().copied().map(f64::from).collect();
         all(&cores, 1.0, 256.0, "a number of cores")?;
         let ks: Vec<f64> = self.ks.iter().copied().map(f64::from).collect();

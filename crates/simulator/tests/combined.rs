@@ -57,8 +57,12 @@ fn meets(model: &Combined, load: f64, times: f64) -> bool {
 }
 
 fn both_prices() -> [CombinedPrices; 2] {
-    let ours = CombinedPrices::of(FullCosts::measured(), "measured");
-    [CombinedPrices::paper(), ours]
+    let costs = FullCosts::parse(include_str!("prices.toml"));
+    let costs = costs.unwrap_or_else(|error| panic!("{error}"));
+    [
+        CombinedPrices::paper(),
+        CombinedPrices::of(&costs, "measured"),
+    ]
 }
 
 /// Goal: within ten and twenty mean service times the two together carry more than each alone, with

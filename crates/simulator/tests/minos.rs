@@ -241,10 +241,12 @@ fn small_replies_of_a_large_core_leave_late() {
     assert!(late < 1.5 * plain, "{late} {plain}");
 }
 
-/// With the costs of our own store: the same order, at both limits.
+/// With costs of our own store the order is the same.
 #[test]
 fn size_awareness_beats_stealing_with_our_costs() {
-    let prices = Prices::of(FullCosts::measured(), "measured");
+    let costs = FullCosts::parse(include_str!("prices.toml"));
+    let costs = costs.unwrap_or_else(|error| panic!("{error}"));
+    let prices = Prices::of(&costs, "measured");
     let model = |system, rate_mops| Stored {
         requests: 150_000,
         ..Stored::new(system, prices.clone(), etc(""), rate_mops)

@@ -7,7 +7,12 @@ use curtail_dispatch::{Closing, Policy};
 use crate::{
     combined::{Combined, CombinedOutcome, CombinedPrices, PlanCost},
     costs::FullCosts,
-    figures::{Figure, Request, minos_system::workload, or},
+    figures::{
+        Figure, Request,
+        minos_system::{calibrations, workload},
+        or,
+    },
+    full::Calibration,
     rows::Row,
 };
 
@@ -66,13 +71,15 @@ fn of_series(series: &str, model: Combined) -> Combined {
 
 fn settings(request: &Request<'_>) -> Vec<Setting> {
     let options = request.options;
-    let prices = match &options.costs {
-        Some(costs) => vec![CombinedPrices::of(costs, "given")],
-        None => vec![
-            CombinedPrices::paper(),
-            CombinedPrices::of(FullCosts::measured(), "measured"),
-        ],
+    let measured = match &options.costs {
+        Some(costs) => CombinedPrices::of(costs, "given"),
+        None => CombinedPrices::of(FullCosts::measured(), "measured"),
     };
+    let of = |calibration: Calibration| match calibration {
+        Calibration::Paper => CombinedPrices::paper(),
+        Calibration::Measured => measured.clone(),
+    };
+    let prices = calibrations(options).into_iter().map(of);
     let mut settings = Vec::new();
     for prices in prices {
         for cores in or(&options.cores, &[8, 32]) {

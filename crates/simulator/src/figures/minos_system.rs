@@ -1,8 +1,8 @@
 //! Minos's figures of the whole system: 3 to 10.
 //!
 //! Every figure is drawn with two sets of prices: `paper`, derived from the authors' own
-//! throughputs, whose numbers compare with theirs, and `measured`, measured on our store. The limits
-//! are 10 and 20 times the mean time of a read of the default workload, as in the paper.
+//! throughputs, whose numbers compare with theirs, and `measured`, from our store. The limits are
+//! 10 and 20 times the mean time of a read of the default workload, as in the paper.
 
 mod curves;
 mod limits;
@@ -12,7 +12,9 @@ use curtail_dispatch::{pull::Binding, size_aware::Stealing};
 use curtail_workload::{Catalogue, Mix, Phases, Popularity, SizeClass, Sizes, Workload};
 
 use crate::{
-    figures::{Request, or},
+    costs::FullCosts,
+    figures::{Options, Request, or},
+    full::Calibration,
     rows::Row,
     stored::{Prices, SizeAware, Stored, System},
 };
@@ -116,15 +118,34 @@ fn best_hand_off(model: &Stored) -> u16 {
     best.unwrap_or(1)
 }
 
-/// The sets of prices to be drawn: a given file's alone, else the paper's and ours.
+/// The sets of prices to be drawn.
 fn prices(request: &Request<'_>) -> Vec<Prices> {
-    match &request.options.costs {
-        Some(costs) => vec![Prices::of(costs, "given")],
-        None => vec![
-            Prices::paper(),
-            Prices::of(crate::costs::FullCosts::measured(), "measured"),
-        ],
+    let options = request.options;
+    let measured = match &options.costs {
+        Some(costs) => Prices::of(costs, "given"),
+        None => Prices::of(FullCosts::measured(), "measured"),
+    };
+    let of = |calibration: &Calibration| match calibration {
+        Calibration::Paper => Prices::paper(),
+        Calibration::Measured => measured.clone(),
+    };
+    let mut prices: Vec<Prices> = calibrations(options).iter().map(of).collect();
+    if let Some(gigabits) = request.options.gigabits {
+        for prices in &mut prices {
+            prices.link.gigabits = gigabits;
+        }
     }
+    prices
+}
+
+/// Those that are asked for; else a given file alone, or both sets.
+pub(super) fn calibrations(options: &Options) -> Vec<Calibration> {
+    let both = [Calibration::Paper, Calibration::Measured];
+    let default = match options.costs {
+        Some(_) => &both[1..],
+        None => &both,
+    };
+    or(&options.calibrations, default)
 }
 
 /// Every combination of prices, cores, skew, writes, sizes, replies and series.
@@ -228,7 +249,7 @@ impl Setting {
 
     /// Whether the paper's numbers are about this.
     fn is_the_papers(&self) -> bool {
-        self.model.prices.name == "paper" && self.model.cores == 8
+        self.model.prices == Prices::paper() && self.model.cores == 8
     }
 }
 

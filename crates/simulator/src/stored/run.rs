@@ -216,8 +216,8 @@ impl<'a> Run<'a> {
     /// Idle cores take what they may, until nobody takes anything.
     fn wake_others(&mut self, now: u64, first: usize) {
         let cores = self.work.len();
-        // All of them poll; whose poll comes first is chance. Strides differ too, lest the first core
-        // behind a row of busy ones is favoured.
+        // All of them poll; whose poll comes first is chance. Strides differ too, lest the first
+        // core behind a row of busy ones is favoured.
         self.turn += 1;
         let start = first + self.turn / self.strides.len();
         let stride = self.strides[self.turn % self.strides.len()];

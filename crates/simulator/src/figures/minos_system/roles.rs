@@ -28,9 +28,10 @@ pub(in crate::figures) const FIG10: Figure = Figure {
     x: "time, seconds",
     about: "p_L goes from 0.125 to 0.75 % and back, a step every 20 s, at 2.25 M requests a \
             second, or 0.98 of what the link carries at 0.75 %, if that is less (2.1 M; the \
-            paper's link carried 2.3); with other prices at 0.95 of what is carried there. One window and one epoch are a second. Time is compressed: \
-            a run of N requests has 140 windows of N / 140. median_p99_us is over the windows of \
-            the phase at 0.75 % (x is the percentage).",
+            paper's link carried 2.3); with other prices at 0.95 of what is carried there. One \
+            window and one epoch are a second. Time is compressed: a run of N requests has 140 \
+            windows of N / 140. median_p99_us is over the windows of the phase at 0.75 % (x is \
+            the percentage).",
     series: SERIES,
     series_default: 0,
     run: fig10,

@@ -79,13 +79,16 @@ const SPARE_MAX: usize = 16;
 /// After this long a parcel that its owner has not opened is taken back.
 const TAKEN_BACK_NS: u64 = 1_000_000;
 
-/// The table of claims for a server.
-pub(crate) fn shared_writers() -> SharedWriters {
-    SharedWriters::new(1 << PARTITION_BITS, SharedWriters::WRITES_MAX)
+/// The table of claims for a server; a single worker has nobody to claim anything against.
+pub(crate) fn shared_writers(workers: usize) -> SharedWriters {
+    let partitions = if workers > 1 { 1 << PARTITION_BITS } else { 1 };
+    SharedWriters::new(partitions, SharedWriters::WRITES_MAX)
 }
 
 /// Bytes that it takes.
-pub(crate) const WRITERS_BYTES: isize = 8 << PARTITION_BITS;
+pub(crate) fn writers_bytes(workers: usize) -> usize {
+    if workers > 1 { 8 << PARTITION_BITS } else { 8 }
+}
 
 impl Worker {
     /// Where `entry` runs.

@@ -423,6 +423,9 @@ impl Kit {
     /// some that stand for the others. The cost is in packets, as Minos counts it.
     #[cold]
     fn note_size(&mut self, bytes: usize) {
+        if !self.learns {
+            return;
+        }
         let stands_for = match bytes > COPY_BYTES_MAX {
             true => 1,
             false => SAMPLED_EVERY,

@@ -48,6 +48,8 @@ pub(crate) struct Kit {
     pub(crate) share: usize,
     /// What was asked for since the control took it.
     pub(crate) sizes: Box<SizeHistogram>,
+    /// Whether the threshold is learned.
+    pub(crate) learns: bool,
     /// Whether small requests are looked at in this turn.
     pub(crate) samples: bool,
     pub(crate) stages: Stages,

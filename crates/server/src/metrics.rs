@@ -7,6 +7,7 @@ use std::fmt::{Display, Write};
 
 use crate::{
     counts::Count,
+    delegate::writers_bytes,
     shared::Shared,
     stages::bound_of,
     stats::{POLICY_COUNTS, VERSION},
@@ -168,6 +169,7 @@ fn items(page: &mut Page, shared: &Shared) {
 
 fn memory(page: &mut Page, shared: &Shared) {
     let memory = shared.store.memory();
+    let writers = writers_bytes(shared.config.workers) as u64;
     page.gauge(
         "curtail_memory_limit_bytes",
         "The one limit.",
@@ -182,8 +184,11 @@ fn memory(page: &mut Page, shared: &Shared) {
             ("part=\"free\"", memory.free),
             ("part=\"leased\"", memory.leased),
             ("part=\"ghost\"", memory.ghost),
-            ("part=\"connections\"", memory.accounted),
-            ("part=\"fixed\"", memory.fixed),
+            (
+                "part=\"connections\"",
+                memory.accounted.saturating_sub(writers),
+            ),
+            ("part=\"fixed\"", memory.fixed + writers),
         ],
     );
     let resident = curtail_runtime::resident_bytes();

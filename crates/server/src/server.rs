@@ -103,7 +103,7 @@ impl Server {
             .iter()
             .map(|poller| Ok(WorkerFace::new(poller.waker(worker::WAKER)?)))
             .collect();
-        store.account(delegate::WRITERS_BYTES);
+        store.account(delegate::writers_bytes(config.workers).cast_signed());
         let regimes = Regimes::new(
             config.policy,
             u16::try_from(config.workers).unwrap_or(u16::MAX),
@@ -115,7 +115,7 @@ impl Server {
             started,
             registry: Registry::default(),
             workers: faces.map_err(StartError::System)?,
-            writers: delegate::shared_writers(),
+            writers: delegate::shared_writers(config.workers),
             regimes,
             control: ControlFace::default(),
             doors: Doors::new(wake_door.map_err(StartError::System)?),

@@ -148,6 +148,7 @@ impl Worker {
                 large_here: None,
                 share: 1,
                 sizes: Box::new(SizeHistogram::new(SizeClasses::LogLinear)),
+                learns: false,
                 samples: false,
                 stages: Stages::default(),
                 store,
@@ -337,6 +338,7 @@ impl Worker {
             false => self.regime.plan.threshold as usize,
         };
         let learns = self.regime.name.sizes == Sizes::Learned;
+        self.kit.learns = learns;
         self.kit.samples = learns && self.turns.is_multiple_of(SAMPLED_EVERY);
         if is_apart {
             self.look_at_large_queues();

@@ -3,6 +3,7 @@
 use super::Report;
 use crate::{
     counts::Count,
+    delegate::writers_bytes,
     shared::{Shared, WorkerFace},
     stages::{Stage, bound_of},
     sync::Relaxed,
@@ -37,8 +38,9 @@ pub(crate) fn memory(shared: &Shared) -> Vec<u8> {
     report.stat("free", memory.free);
     report.stat("leased", memory.leased);
     report.stat("ghost", memory.ghost);
-    report.stat("connections", memory.accounted);
-    report.stat("fixed", memory.fixed);
+    let writers = writers_bytes(shared.config.workers) as u64;
+    report.stat("connections", memory.accounted.saturating_sub(writers));
+    report.stat("fixed", memory.fixed + writers);
     report.end()
 }
 

@@ -199,6 +199,13 @@ fn is_late(error: &io::Error) -> bool {
     )
 }
 
+fn is_hang_up(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+    )
+}
+
 impl Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
@@ -227,9 +234,7 @@ impl fmt::Display for Fault {
             Self::Io(error) if is_late(error) => {
                 write!(f, "no answer within {} s", PATIENCE.as_secs())
             }
-            Self::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                write!(f, "the server hung up")
-            }
+            Self::Io(error) if is_hang_up(error) => write!(f, "the server hung up"),
             Self::Io(error) => write!(f, "{error}"),
             Self::LoginMissing => write!(
                 f,

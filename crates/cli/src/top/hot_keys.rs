@@ -43,7 +43,8 @@ impl HotKeys {
     /// Watches for a moment.
     pub(crate) fn watch(target: &Target) -> Result<Self, Fault> {
         let mut connection = Connection::open(&target.address, target.login.as_ref())?;
-        connection.send("watch fetchers mutations\r\n")?;
+        // Writes look their key up too, so they are told of among the fetches, and only once.
+        connection.send("watch fetchers\r\n")?;
         let answer = connection.line()?;
         if answer != "OK" {
             return Err(Fault::Unwatched(answer));

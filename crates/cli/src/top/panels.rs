@@ -254,9 +254,13 @@ fn thresholds(history: &History, width: usize) -> String {
     let line = sparkline(&values, false);
     match (least, most) {
         (Some(least), Some(most)) if least < most => {
-            format!("threshold {line} {} to {}", bytes(least), bytes(most))
+            format!(
+                "threshold {line:>room$} {} to {}",
+                bytes(least),
+                bytes(most)
+            )
         }
-        (Some(same), _) => format!("threshold {line} {} throughout", bytes(same)),
+        (Some(same), _) => format!("threshold {line:>room$} {} throughout", bytes(same)),
         _ => "threshold -".to_owned(),
     }
 }
@@ -266,7 +270,7 @@ fn rates(history: &History, width: usize) -> String {
     let values: Vec<Option<f64>> = history.points(room).map(|point| point.requests).collect();
     let most = values.iter().flatten().copied().reduce(f64::max);
     let line = sparkline(&values, true);
-    format!("requests  {line} at most {}/s", rate(most))
+    format!("requests  {line:>room$} at most {}/s", rate(most))
 }
 
 fn moves(moves: Option<&Moves>) -> String {

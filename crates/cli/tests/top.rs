@@ -1,0 +1,423 @@
+//! `curtail top` against real servers: reports, logins, and the screen on a pseudo-terminal.
+#![expect(clippy::unwrap_used, reason = "a failure here is a test's failure")]
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    os::fd::AsFd,
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    process::{Pid, Signal, kill_process},
+    pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt},
+    termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize},
+};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const BINARY: &str = env!("CARGO_BIN_EXE_curtail");
+
+fn temporary_path(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("curtail-top-{}-{name}", std::process::id()))
+}
+
+/// A server, killed when the test is over.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    /// On a port that the system chose.
+    fn start(name: &str, arguments: &[&str]) -> Self {
+        Self::start_on("-1", name, arguments)
+    }
+
+    fn start_on(port: &str, name: &str, arguments: &[&str]) -> Self {
+        let ports = temporary_path(name);
+        let child = Command::new(BINARY)
+            .args(["serve", "-m", "32", "-p", port])
+            .args(arguments)
+            .env("MEMCACHED_PORT_FILENAME", &ports)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        until("a port file", || ports.exists());
+        let text = fs::read_to_string(&ports).unwrap();
+        fs::remove_file(&ports).unwrap();
+        let port = text.strip_prefix("TCP INET: ").unwrap_or("0\n");
+        let port = port.lines().next().unwrap();
+        Self {
+            child,
+            address: format!("127.0.0.1:{port}"),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "no {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn top(arguments: &[&str]) -> Output {
+    let all = ["top", "-i", "0.3"].iter().chain(arguments);
+    let mut command = Command::new(BINARY);
+    command.args(all).stdin(Stdio::null()).output().unwrap()
+}
+
+fn told(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// A client that asks one server for hits and misses until it is dropped.
+struct Load {
+    over: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Load {
+    fn start(server: &Server) -> Self {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&over);
+        let thread = thread::spawn(move || {
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let mut line = String::new();
+            while !asked.load(Relaxed) {
+                let requests =
+                    b"set hot 0 0 1\r\nx\r\nmg hot v\r\nmg hot v\r\nmg hot v\r\nmg cold\r\n";
+                stream.write_all(requests).unwrap();
+                while line != "EN\r\n" {
+                    line.clear();
+                    assert!(reader.read_line(&mut line).unwrap() > 0);
+                }
+                line.clear();
+            }
+        });
+        Self {
+            over,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.over.store(true, Relaxed);
+        let _ = self.thread.take().map(thread::JoinHandle::join);
+    }
+}
+
+/// Goal: a pipe gets one report of what happened. Method: a known mix of requests meanwhile: of
+/// five, one is a write, three hit and one misses.
+#[test]
+fn a_report_tells_what_the_server_does() {
+    let server = Server::start("report", &["-t", "2"]);
+    let load = Load::start(&server);
+    let text = told(&top(&[&server.address]));
+    for words in [
+        &server.address,
+        "hits 75.",
+        "\nWORKER ",
+        "\n0 ",
+        "\n1 ",
+        "\nlarge 0 ",
+        "\nPLAN size-aware+d-crew ",
+        "threshold 32,768   cores 2+0\n",
+        "\nSTAGE ",
+        "\nqueue requests ahead ",
+    ] {
+        assert!(text.contains(words), "{words} in\n{text}");
+    }
+    let report: Value = serde_json::from_str(&told(&top(&["--json", &server.address]))).unwrap();
+    drop(load);
+    let number = |path: &str| report.pointer(path).and_then(Value::as_f64).unwrap();
+    let (requests, reads) = (number("/traffic/requests"), number("/traffic/reads"));
+    let writes = number("/traffic/writes");
+    assert!(
+        reads > 0.0 && (reads / writes - 4.0).abs() < 0.5,
+        "{report}"
+    );
+    assert!((requests / (reads + writes) - 1.0).abs() < 0.2, "{report}");
+    assert!(
+        (number("/traffic/hit_ratio") - 0.75).abs() < 0.05,
+        "{report}"
+    );
+    assert_eq!(number("/clients/now"), 2.0);
+    assert_eq!(report["workers"].as_array().unwrap().len(), 3);
+    assert_eq!(report["workers"][2]["role"], "standby");
+    assert_eq!(report["plan"]["threshold"], 32_768);
+    assert!(number("/stages/0/per_second") > 0.0);
+    assert!(report.get("keys").is_none());
+}
+
+#[test]
+fn the_hottest_key_is_first() {
+    let server = Server::start("keys", &["-t", "1"]);
+    let _load = Load::start(&server);
+    let report: Value =
+        serde_json::from_str(&told(&top(&["--json", "--keys", &server.address]))).unwrap();
+    let keys = &report["keys"]["Ok"]["keys"];
+    assert_eq!(
+        (&keys[0]["key"], &keys[1]["key"]),
+        (&"hot".into(), &"cold".into())
+    );
+    let seen = |index: usize| keys[index]["seen"].as_f64().unwrap();
+    assert!((seen(0) / seen(1) - 4.0).abs() < 1.0, "{keys}");
+    let text = told(&top(&["--keys", &server.address]));
+    assert!(text.contains("\nHOTTEST KEYS "), "{text}");
+}
+
+/// Goal: a login is told to a server that asks for it, over a Unix socket too, and to no other,
+/// which would store it as a value.
+#[test]
+fn logins_are_told_to_those_who_ask() {
+    let (logins, password) = (temporary_path("logins"), temporary_path("password"));
+    fs::write(&logins, "me:secret\n").unwrap();
+    fs::write(&password, "secret\n").unwrap();
+    let (logins, password) = (logins.to_str().unwrap(), password.to_str().unwrap());
+    let login = ["--user", "me", "--password-file", password];
+    let stranger = ["--user", "you", "--password-file", password];
+
+    let server = Server::start("asks", &["-t", "1", "-Y", logins]);
+    let address = server.address.as_str();
+    told(&top(&[&login[..], &[address]].concat()));
+    for (arguments, words) in [
+        (vec![address], "--user NAME"),
+        ([&stranger[..], &[address]].concat(), "does not know"),
+    ] {
+        let output = top(&arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains(words), "{said}");
+        assert!(!said.contains("secret"), "{said}");
+    }
+
+    let open = Server::start("open", &["-t", "1"]);
+    let report = told(&top(&[&login[..], &["--json", &open.address]].concat()));
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["memory"]["items"], 0);
+
+    let socket = temporary_path("socket");
+    let path = socket.to_str().unwrap();
+    let _unix = Server::start("unix", &["-t", "1", "-Y", logins, "-s", path]);
+    told(&top(&[&login[..], &[path]].concat()));
+    fs::remove_file(logins).unwrap();
+    fs::remove_file(password).unwrap();
+}
+
+/// Goal: whoever is no memcached is told so, and nobody hangs. Method: peers that answer in another
+/// protocol, that hang up, and that are not there.
+#[test]
+fn what_is_no_server_is_said_and_fails() {
+    let foreign = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addresses = [foreign.local_addr().unwrap().to_string()];
+    thread::spawn(move || {
+        for (number, stream) in foreign.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            let mut word = [0; 7];
+            stream.read_exact(&mut word).unwrap();
+            if number == 0 {
+                stream.write_all(b"-ERR \x1b[31munknown\r\n").unwrap();
+            }
+        }
+    });
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
+    let gone = nobody.local_addr().unwrap().to_string();
+    drop(nobody);
+    for (address, words) in [
+        (&addresses[0], "not memcached's protocol: -ERR ?[31munknown"),
+        (&addresses[0], "hung up"),
+        (&gone, "refused"),
+    ] {
+        let output = top(&[address]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "{said}");
+        assert!(
+            said.contains(words) && said.contains(address.as_str()),
+            "{said}"
+        );
+    }
+    for wrong in [
+        &["-i", "0"][..],
+        &["-i", "x"],
+        &["--user", "a"],
+        &["cache:0"],
+    ] {
+        assert_eq!(top(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+/// `curtail top` on a terminal of 80 by 24.
+struct OnTerminal {
+    child: Child,
+    /// Our end, and the other, held open to be asked for its modes.
+    ours: File,
+    theirs: File,
+    seen: Arc<Mutex<Vec<u8>>>,
+}
+
+impl OnTerminal {
+    fn start(arguments: &[&str]) -> Self {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&ours).unwrap();
+        unlockpt(&ours).unwrap();
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+        let theirs = File::from(ioctl_tiocgptpeer(&ours, flags).unwrap());
+        let size = Winsize {
+            ws_row: 24,
+            ws_col: 80,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&theirs, size).unwrap();
+        let child = Command::new(BINARY)
+            .args(["top", "-i", "0.2"])
+            .args(arguments)
+            .env("TERM", "xterm")
+            .stdin(theirs.try_clone().unwrap())
+            .stdout(theirs.try_clone().unwrap())
+            .stderr(theirs.try_clone().unwrap())
+            .spawn()
+            .unwrap();
+        let ours = File::from(ours);
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (mut reader, shown) = (ours.try_clone().unwrap(), Arc::clone(&seen));
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(bytes @ 1..) = reader.read(&mut buffer) {
+                shown.lock().unwrap().extend(&buffer[..bytes]);
+            }
+        });
+        Self {
+            child,
+            ours,
+            theirs,
+            seen,
+        }
+    }
+
+    /// Waits until `words` have been drawn since the last time that this was asked.
+    fn wait_for(&self, words: &str) {
+        let mut last = String::new();
+        let start = Instant::now();
+        loop {
+            let mut seen = self.seen.lock().unwrap();
+            last.clear();
+            last.push_str(&String::from_utf8_lossy(&seen));
+            if last.contains(words) {
+                seen.clear();
+                return;
+            }
+            drop(seen);
+            let waited = start.elapsed();
+            assert!(
+                waited < PATIENCE,
+                "no {words} in the {} bytes {:.500}",
+                last.len(),
+                last
+            );
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn is_raw(&self) -> bool {
+        let modes = tcgetattr(self.theirs.as_fd()).unwrap().local_modes;
+        !modes.contains(LocalModes::ICANON) && !modes.contains(LocalModes::ECHO)
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.ours.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// The end: success, and a terminal as it was.
+    fn ends_well(mut self) {
+        until("end", || self.child.try_wait().unwrap().is_some());
+        assert!(self.child.wait().unwrap().success());
+        assert!(!self.is_raw(), "the terminal is still raw");
+        self.wait_for(LEAVE);
+    }
+}
+
+impl Drop for OnTerminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Enters and leaves the other screen of a terminal.
+const ENTER: &str = "\x1b[?1049h";
+const LEAVE: &str = "\x1b[?1049l";
+
+#[test]
+fn the_screen_follows_keys_and_leaves_the_terminal_as_it_was() {
+    let server = Server::start("screen", &["-t", "1"]);
+    let mut screen = OnTerminal::start(&[&server.address]);
+    screen.wait_for(ENTER);
+    screen.wait_for("STAGE");
+    assert!(screen.is_raw());
+    screen.press("p");
+    screen.wait_for("PAUSED");
+    screen.press("?");
+    screen.wait_for("this help");
+    screen.press("?p");
+    screen.wait_for("STAGE");
+    screen.press("k");
+    // Only cells that changed are drawn; this word stands where others were.
+    screen.wait_for("seen,");
+    screen.press("q");
+    screen.ends_well();
+}
+
+/// Goal: a signal ends it like a key does.
+#[test]
+fn signals_leave_the_terminal_as_it_was() {
+    let server = Server::start("signals", &["-t", "1"]);
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let screen = OnTerminal::start(&[&server.address]);
+        screen.wait_for("STAGE");
+        let pid = Pid::from_raw(screen.child.id().try_into().unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+        screen.ends_well();
+    }
+}
+
+/// Goal: a server may go and come back. Method: end it, see that this is said, and start another
+/// one on the same port.
+#[test]
+fn a_server_that_comes_back_is_found() {
+    let server = Server::start("first", &["-t", "1"]);
+    let address = server.address.clone();
+    let mut screen = OnTerminal::start(&[&address]);
+    screen.wait_for("STAGE");
+    drop(server);
+    screen.wait_for("trying again");
+    let (_, port) = address.split_once(':').unwrap();
+    let _server = Server::start_on(port, "second", &["-t", "3"]);
+    // Three workers have two large ones.
+    screen.wait_for("large 1");
+    screen.press("q");
+    screen.ends_well();
+}

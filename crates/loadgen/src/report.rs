@@ -166,8 +166,9 @@ impl Report {
             );
             doubt("driver busy", text);
         }
-        if let Some(offered) = self.rate_offered.filter(|_| !self.keeps_up()) {
-            let text = format!("of {offered:.0} requests/s {:.0} were answered", self.rate);
+        if !self.keeps_up() {
+            let (due, answered) = (self.rate_due(), self.rate);
+            let text = format!("of {due:.0} requests/s {answered:.0} were answered");
             doubt("overload", text);
         }
         if counts.unfinished > 0 {
@@ -194,10 +195,16 @@ impl Report {
         doubts
     }
 
-    /// Whether as much was answered as was offered.
+    /// Whether as much was answered as was due. What was due is counted, because a Poisson process
+    /// of a rate has more or fewer arrivals than that; what was answered of requests due earlier
+    /// stands for what is answered later.
     pub(crate) fn keeps_up(&self) -> bool {
-        self.rate_offered
-            .is_none_or(|offered| self.rate >= KEEPS_UP * offered)
+        self.rate_offered.is_none() || self.counts.done as f64 >= KEEPS_UP * self.all.count as f64
+    }
+
+    /// Requests a second that were due while measuring.
+    pub(crate) fn rate_due(&self) -> f64 {
+        self.all.count as f64 / self.seconds
     }
 
     /// The report as a table of some lines.

@@ -209,13 +209,19 @@ fn row(label: &str, point: &Point<'_>, notes: &mut Vec<String>, body: &mut Strin
     let service = point.median(|report| report.service.as_ref()?.p99_us);
     let late = point.median(|report| Some(report.driver_lateness.as_ref()?.p99_us));
     let verdicts: Vec<&str> = point.steps.iter().filter_map(|step| step.slo).collect();
+    let met = verdicts.iter().filter(|verdict| **verdict == "met").count();
+    let verdict = match verdicts.as_slice() {
+        [] => String::new(),
+        [only] => (*only).to_string(),
+        all => format!("met {met} of {}", all.len()),
+    };
     let _ = write!(
         body,
         "<td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
         optional(windows),
         optional(service),
         optional(late),
-        escape(&verdicts.join(", "))
+        escape(&verdict)
     );
 }
 

@@ -52,11 +52,11 @@ impl Slo {
     }
 
     pub(crate) fn judge(&self, report: &Report) -> Verdict {
-        let offered = report.load();
         if !report.keeps_up() || report.counts.unfinished > 0 {
             // A driver that did not send is no fault of the server's.
             let late = report.driver_lateness.as_ref();
-            let reason = format!("{:.0} of {offered:.0} requests/s answered", report.rate);
+            let (answered, due) = (report.rate, report.rate_due());
+            let reason = format!("{answered:.0} of {due:.0} requests/s answered");
             return match late.filter(|late| late.late_share > 0.5) {
                 Some(late) => Verdict::NotMeasurable(format!(
                     "{reason}, and the driver was late itself (p50 {:.0} us)",

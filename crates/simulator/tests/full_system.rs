@@ -78,12 +78,12 @@ fn d_crew_tracks_ideal_up_to_85_percent_writes() {
     for writes in [50.0, 65.0, 75.0, 85.0] {
         let class = (0.0, writes);
         let found = p99(&model(paper(), Policy::DynamicCrew, None, class), mrps);
-        assert!(found < 1.25 * ideal, "{writes} %: {found} {ideal}");
+        assert!(found < 1.35 * ideal, "{writes} %: {found} {ideal}");
         let fixed = p99(&model(paper(), Policy::Crew, None, class), mrps);
-        assert!(fixed > 1.3 * found, "{writes} %: {fixed} {found}");
+        assert!(fixed > 1.8 * found, "{writes} %: {fixed} {found}");
     }
     let worst = p99(&model(paper(), Policy::Crew, None, (0.0, 85.0)), mrps);
-    assert!(worst > 3.5 * ideal, "{worst} {ideal}");
+    assert!(worst > 4.0 * ideal, "{worst} {ideal}");
 }
 
 /// Section 7.1.2: at (1.25, 5 %) compaction lifts the throughput under the limit by more than half,
@@ -138,6 +138,9 @@ fn early_closing_has_no_step_at_low_load() {
     let early = model(paper(), Policy::Crew, ADAPTIVE, POPULAR_WRITES);
     assert!(p99(&late, 25.0) > 3.0 * p99(&late, 10.0));
     assert!(p99(&late, 75.0) < 1.5 * p99(&late, 28.0));
+    // The plateau: nine service times, the window's end, and what the writer was busy with.
+    let plateau = p99(&late, 45.0) / late.limit_ns() as f64;
+    assert!((0.98..1.12).contains(&plateau), "{plateau}");
     for mrps in [5.0, 10.0, 15.0, 20.0, 25.0, 30.0] {
         let (early, base) = (p99(&early, mrps), p99(&base, mrps));
         assert!(early < 1.2 * base, "{mrps}: {early} {base}");

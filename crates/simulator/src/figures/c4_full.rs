@@ -78,7 +78,7 @@ pub(super) const FIG13: Figure = Figure {
             window: the step at low load. Windows that close early have no step. Under a limit of \
             ten service times the highest load of comp is decided by the few hundred nanoseconds \
             between the plateau and the limit: the paper's plateau crosses it at 58 MRPS, the \
-            model's at 32; under twenty they carry 100 and 102. d-CREW alone carries less than \
+            model's at 32; under twenty both carry 100. d-CREW alone carries less than \
             CREW here: while an owner has a long queue, other popular keys come to stay with it, \
             and at 64 outstanding writes of a key everything waits. Rows at x = 10 and 20 are \
             highest loads.",

@@ -31,7 +31,8 @@ pub(in crate::figures) const FIG10: Figure = Figure {
             paper's link carried 2.3); with other prices at 0.95 of what is carried there. One \
             window and one epoch are a second. Time is compressed: a run of N requests has 140 \
             windows of N / 140. median_p99_us is over the windows of the phase at 0.75 % (x is \
-            the percentage).",
+            the percentage). There HKH+WS is at 0.98 of the link, where its tail is 1 to 9 ms from \
+            window to window.",
     series: SERIES,
     series_default: 0,
     run: fig10,

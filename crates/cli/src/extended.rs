@@ -19,7 +19,7 @@ Extended options (-o), comma separated; most have a 'no_' form to switch them of
                          size-aware (default: 32768)
   size_percentile=P      share of requests that are small for size-aware, per cent (default: 99)
   size_queue=NUM         large requests under way on a thread for them, at most (default: 256)
-  size_nice=0..19        how far threads for large requests give way (default: 5)
+  size_nice=0..19        how far threads for large requests give way (default: 19)
   size_epoch=MS          how often size-aware learns its threshold (default: 1000)
 Other options of memcached are accepted and change nothing; unknown ones are warned about.
 

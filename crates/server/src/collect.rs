@@ -23,8 +23,9 @@ use crate::{
 /// Bytes received from one connection in one turn.
 const RECEIVE_BYTES_MAX: usize = 16 << 10;
 
-/// Bytes of a large value received from one connection in one turn: half a turn's time or less.
-const BODY_BYTES_MAX: usize = 256 << 10;
+/// Bytes of a large value received from one connection in one turn: as few as are sent in one call,
+/// and for the same reasons.
+const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// Requests of one connection in a turn at least, however many are ready: one that sends many at
 /// once takes no more of a turn than its share, and the others need not wait for it.

@@ -1,7 +1,7 @@
 //! The native protocol, by example and by property.
 //!
-//! `tests/native/*.txt` are packets as hex, eight bytes a line as in the protocol's drawing; each is
-//! encoded from the value that this file gives it and decoded to it again. Other implementations
+//! `tests/native/*.txt` are packets as hex, eight bytes a line as in the protocol's drawing; each
+//! is encoded from the value that this file gives it and decoded to it again. Other implementations
 //! can check themselves by the same files. `BLESS=1 cargo test -p curtail-codec --test native`
 //! writes them, to be read before they are committed.
 

@@ -3,8 +3,8 @@
 //!
 //! A request is *nilext* (nil-externalising; Juneberry, NSDI 2025, section 2) if its answer says
 //! nothing but that it is accepted. The client marks it, and nobody trusts the mark (JB-2): the
-//! opcode and three flags choose a byte of [`CLASS_TABLE`], and a marked request that the table does
-//! not let through is an error, never an acknowledgement.
+//! opcode and three flags choose a byte of [`CLASS_TABLE`], and a marked request that the table
+//! does not let through is an error, never an acknowledgement.
 //!
 //! ```text
 //! index  = opcode << 3 | flags & 7        (COMPARE 4, WAIVE_RESULT 2, NILEXT 1)

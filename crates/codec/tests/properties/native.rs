@@ -93,8 +93,8 @@ fn is_refused_in_size(datagram: &[u8], why: Malformed) {
     assert_eq!(Reply::decode(&room[..bytes]), Ok(refusal));
 }
 
-/// What follows the first byte; if that is odd, with magic, version, lengths and checksum put right,
-/// since nobody invents those.
+/// What follows the first byte; if that is odd, with magic, version, lengths and checksum put
+/// right, since nobody invents those.
 fn sealed(data: &[u8]) -> Vec<u8> {
     let Some((&option, rest)) = data.split_first() else {
         return Vec::new();

@@ -1,0 +1,104 @@
+//! Where everything lies, in words of 8 bytes: the one file that the kernel's program is held to.
+//!
+//! ```text
+//! a queue: values of 2 KB of one mapped array
+//!   | control page: 2 values, 512 words | slot 0 | slot 1 | ... | slot N - 1 |    N a power of two
+//!
+//! control page: one word used of each cache line
+//!   line 0 tail   1 head   2 durable_pos   3 incarnation   4 shape   5 state   6 heartbeat
+//!        7 backlog limit   8 memory credits   9 lease   10.. counters
+//!
+//! slot of position p, at p mod N
+//!   word 0  commit: p + 1 when published
+//!        1  payload_bytes 16 | key_at 8 | key_bytes 8 | opcode 8 | flags 8 | kind 8 | rx_queue 8
+//!        2  session index 32 | session slot 8 | 0 8 | port 16             (lowest bits first)
+//!        3  sequence 48 | generation's low 16
+//!        4  key hash
+//!        5  arrival, nanoseconds of wall time
+//!        6  address, first half       7  address, second half
+//!        8..255  payload: the datagram, up to 1984 bytes
+//!
+//! stamps: 64 K words, by the top bits of the key hash: the greatest position + 1
+//!
+//! a session: 136 words
+//!   word 0  generation 32 | granted 1        1  token        2, 3  address       4  port
+//!        5  last use, ns                     6  nonce        7  -
+//!        8 + 2 s  slot s: state 2 | sequence 46 | generation's low 16
+//!        9 + 2 s  slot s: its position + 1
+//! ```
+//!
+//! Under loom lines and slots are shorter; nothing but this file knows.
+
+/// Words of a cache line.
+pub(super) const LINE_WORDS: usize = if cfg!(loom) { 1 } else { 8 };
+/// Words of the control page.
+pub const CONTROL_WORDS: usize = if cfg!(loom) { 16 } else { 512 };
+/// Words of a slot.
+pub const SLOT_WORDS: usize = if cfg!(loom) { 10 } else { 256 };
+/// Words of a slot before its payload.
+pub const SLOT_HEADER_WORDS: usize = 8;
+/// Longest payload, in bytes.
+pub const PAYLOAD_BYTES_MAX: usize = (SLOT_WORDS - SLOT_HEADER_WORDS) * 8;
+/// Slots of a queue at most.
+pub const QUEUE_SLOTS_MAX: u64 = 1 << 20;
+/// Words of the stamp table.
+pub const STAMP_WORDS: usize = if cfg!(loom) { 2 } else { 1 << 16 };
+/// Slots of a session.
+pub const SESSION_SLOTS: usize = if cfg!(loom) { 2 } else { 64 };
+/// Words of a session before its slots.
+pub const SESSION_HEADER_WORDS: usize = 8;
+/// Words of a session.
+pub const SESSION_WORDS: usize = SESSION_HEADER_WORDS + 2 * SESSION_SLOTS;
+
+/// Words that a queue of `slots` takes.
+pub const fn queue_words(slots: u64) -> usize {
+    CONTROL_WORDS + slots as usize * SLOT_WORDS
+}
+
+/// Words of the control page.
+pub(super) mod control {
+    use super::LINE_WORDS;
+
+    pub(in super::super) const TAIL: usize = 0;
+    pub(in super::super) const HEAD: usize = LINE_WORDS;
+    pub(in super::super) const DURABLE_POS: usize = 2 * LINE_WORDS;
+    pub(in super::super) const INCARNATION: usize = 3 * LINE_WORDS;
+    pub(in super::super) const SHAPE: usize = 4 * LINE_WORDS;
+    pub(in super::super) const STATE: usize = 5 * LINE_WORDS;
+    pub(in super::super) const HEARTBEAT: usize = 6 * LINE_WORDS;
+    pub(in super::super) const BACKLOG_MAX: usize = 7 * LINE_WORDS;
+    pub(in super::super) const CREDITS: usize = 8 * LINE_WORDS;
+    pub(in super::super) const LEASE: usize = 9 * LINE_WORDS;
+    pub(in super::super) const ACCEPTED: usize = 10 * LINE_WORDS;
+    pub(in super::super) const QUEUED: usize = 11 * LINE_WORDS;
+    pub(in super::super) const FULL: usize = 12 * LINE_WORDS;
+}
+
+/// Words of a slot.
+pub(super) mod slot {
+    pub(in super::super) const COMMIT: usize = 0;
+    pub(in super::super) const META: usize = 1;
+    pub(in super::super) const SESSION: usize = 2;
+    pub(in super::super) const SEQUENCE: usize = 3;
+    pub(in super::super) const KEY_HASH: usize = 4;
+    pub(in super::super) const ARRIVED_NS: usize = 5;
+    pub(in super::super) const ADDRESS: usize = 6;
+}
+
+/// Words of a session.
+pub(super) mod session {
+    pub(in super::super) const NAME: usize = 0;
+    pub(in super::super) const TOKEN: usize = 1;
+    pub(in super::super) const ADDRESS: usize = 2;
+    pub(in super::super) const PORT: usize = 4;
+    pub(in super::super) const USED_NS: usize = 5;
+    pub(in super::super) const NONCE: usize = 6;
+}
+
+/// What the shape word of a queue says beside its slots: "OQ" and the version of this layout.
+pub(super) const SHAPE_MARK: u64 = 0x4f51_0001 << 32;
+
+const _: () = assert!(cfg!(loom) || SLOT_WORDS * 8 == 2048 && CONTROL_WORDS * 8 == 4096);
+const _: () = assert!(cfg!(loom) || PAYLOAD_BYTES_MAX == 1984 && SESSION_WORDS == 136);
+const _: () = assert!(control::FULL < CONTROL_WORDS);
+const _: () = assert!(STAMP_WORDS.is_power_of_two());

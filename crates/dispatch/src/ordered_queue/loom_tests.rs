@@ -1,0 +1,277 @@
+//! Every interleaving of a few producers, an executor and a read, with stops at every step.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a queue that makes no sense fails the test"
+)]
+
+use alloc::{boxed::Box, vec::Vec};
+
+use loom::{sync::Arc, thread};
+
+use super::*;
+use crate::{
+    request::Worker,
+    sync::{AtomicU64, Ordering},
+};
+
+struct Memory {
+    queue: Box<[AtomicU64]>,
+    stamps: Box<[AtomicU64]>,
+    sessions: Box<[AtomicU64]>,
+    /// Set when the first producer has its acknowledgement.
+    accepted: AtomicU64,
+}
+
+impl Memory {
+    fn new(slots: u64) -> Arc<Self> {
+        let words = |count| (0..count).map(|_| AtomicU64::new(0)).collect::<Box<[_]>>();
+        let memory = Self {
+            queue: words(layout::queue_words(slots)),
+            stamps: words(layout::STAMP_WORDS),
+            sessions: words(2 * layout::SESSION_WORDS),
+            accepted: AtomicU64::new(0),
+        };
+        let queue = OrderedQueue::format(&memory.queue, slots, 7);
+        queue.set_state(QueueState::Open);
+        queue.set_backlog_max(slots);
+        queue.grant_bytes(1000);
+        for number in 0..2 {
+            let limits = Limits {
+                now_ns: 0,
+                lease_ns: 1000,
+                per_address: 1,
+            };
+            let granted = Sessions::new(&memory.sessions).grant(
+                peer(number),
+                0,
+                limits,
+                number,
+                |index, _| u64::from(index),
+            );
+            assert_eq!(granted.map(|name| u64::from(name.index)), Ok(number));
+        }
+        Arc::new(memory)
+    }
+
+    fn queue(&self) -> OrderedQueue<'_> {
+        OrderedQueue::open(&self.queue).unwrap()
+    }
+
+    fn admit(&self, client: u64, steps: usize) -> Option<Verdict> {
+        let queues = [self.queue()];
+        let payload = payload(client);
+        let arrival = arrival(client, &payload);
+        let ingress = Ingress {
+            queues: &queues,
+            stamps: Stamps::new(&self.stamps),
+            sessions: Sessions::new(&self.sessions),
+            heartbeat_ns_max: 1,
+        };
+        if steps > 6 {
+            return Some(ingress.admit(&arrival, 0));
+        }
+        stopped_admission(&ingress, &arrival, steps);
+        None
+    }
+
+    /// Executes what is there; who was executed.
+    fn execute(&self) -> Vec<u64> {
+        let queue = self.queue();
+        let mut executed = Vec::new();
+        let Some(mut lease) = queue.take_lease(Worker(0)) else {
+            return executed;
+        };
+        while let Peek::Entry(entry) = lease.peek(0) {
+            if entry.kind() != Kind::Noop {
+                executed.push(whole(entry));
+            }
+            Sessions::new(&self.sessions).settle(&entry);
+            lease.advance(1);
+        }
+        executed
+    }
+}
+
+fn peer(number: u64) -> Peer {
+    Peer {
+        address: [0, number],
+        port: 1,
+    }
+}
+
+/// Two words that say the same, so that a torn copy is seen.
+fn payload(client: u64) -> [u8; 16] {
+    let mut payload = [0; 16];
+    payload[..8].copy_from_slice(&(client + 1).to_le_bytes());
+    payload[8..].copy_from_slice(&(client + 1).to_le_bytes());
+    payload
+}
+
+fn arrival(client: u64, payload: &[u8]) -> Arrival<'_> {
+    Arrival {
+        session: SessionName {
+            index: client as u32,
+            generation: 1,
+            token: client,
+        },
+        peer: peer(client),
+        slot: 0,
+        sequence: 1,
+        nilext: true,
+        kind: Kind::Set,
+        key_hash: 0,
+        arrived_ns: 0,
+        payload,
+        key_at: 7,
+        key_bytes: 1,
+        opcode_and_flags: (8, 1),
+        rx_queue: 0,
+    }
+}
+
+fn stopped_admission(ingress: &Ingress<'_>, arrival: &Arrival<'_>, steps: usize) {
+    let queue = ingress.queue(arrival.key_hash);
+    let claim = ingress.sessions.claim(arrival.session, arrival.peer, 0, 1);
+    let Claim::Granted(_) = claim else {
+        panic!("{claim:?}");
+    };
+    if steps < 2 {
+        return;
+    }
+    let Some(reservation) = queue.reserve(16, true) else {
+        panic!("there is room for two");
+    };
+    if steps >= 3 {
+        assert!(queue.fill(&reservation, arrival));
+    }
+    if steps >= 4 {
+        queue.publish(&reservation);
+    }
+    if steps >= 5 {
+        ingress.stamps.raise(arrival.key_hash, reservation.pos);
+    }
+}
+
+fn whole(entry: Entry<'_>) -> u64 {
+    let mut out = [0; 16];
+    assert_eq!(entry.copy_payload(&mut out), Some(16));
+    number(&out)
+}
+
+fn number(payload: &[u8]) -> u64 {
+    assert_eq!(payload[..8], payload[8..], "torn");
+    u64::from(payload[0]) - 1
+}
+
+fn model(run: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(run);
+}
+
+/// Goal: two producers and an executor lose and double nothing.
+#[test]
+fn loom_two_producers_and_an_executor() {
+    model(|| {
+        let memory = Memory::new(2);
+        let producers: Vec<_> = (0..2)
+            .map(|client| {
+                let memory = memory.clone();
+                thread::spawn(move || memory.admit(client, 7))
+            })
+            .collect();
+        let mut executed = memory.execute();
+        for producer in producers {
+            let verdict = producer.join().unwrap();
+            assert!(matches!(verdict, Some(Verdict::Accepted(_))), "{verdict:?}");
+        }
+        executed.extend(memory.execute());
+        executed.sort_unstable();
+        assert_eq!(executed, [0, 1]);
+    });
+}
+
+/// Goal: two copies of one request take one place.
+#[test]
+fn loom_a_request_and_its_copy_take_one_place() {
+    model(|| {
+        let memory = Memory::new(2);
+        let copy = {
+            let memory = memory.clone();
+            thread::spawn(move || memory.admit(0, 7))
+        };
+        let verdicts = [memory.admit(0, 7), copy.join().unwrap()];
+        let accepted = verdicts
+            .iter()
+            .filter(|one| **one == Some(Verdict::Accepted(0)));
+        assert_eq!(accepted.count(), 1, "{verdicts:?}");
+        assert_eq!(memory.execute(), [0]);
+    });
+}
+
+/// Goal: a producer that stops after any step, beside another one and an executor, blocks nothing
+/// for good: after recovery and sending again each write was executed once.
+#[test]
+fn loom_a_producer_stops_after_any_step() {
+    for steps in 1..=5 {
+        model(move || {
+            let memory = Memory::new(4);
+            let stopping = {
+                let memory = memory.clone();
+                thread::spawn(move || memory.admit(0, steps))
+            };
+            let going_on = {
+                let memory = memory.clone();
+                thread::spawn(move || memory.admit(1, 7))
+            };
+            let mut executed = memory.execute();
+            assert_eq!(stopping.join().unwrap(), None);
+            let verdict = going_on.join().unwrap();
+            assert!(matches!(verdict, Some(Verdict::Accepted(_))), "{verdict:?}");
+            let stamps = Stamps::new(&memory.stamps);
+            let sessions = Sessions::new(&memory.sessions);
+            recover(&[memory.queue()], stamps, sessions, Worker(3));
+            let verdict = memory.admit(0, 7);
+            let again = matches!(verdict, Some(Verdict::Repeated(_)));
+            assert_eq!(again, steps >= 4, "{verdict:?}");
+            executed.extend(memory.execute());
+            executed.sort_unstable();
+            assert_eq!(executed, [0, 1], "stopped after {steps}");
+        });
+    }
+}
+
+/// Goal: a read that begins after an acknowledgement finds the write, whole, in the queue or behind
+/// head. Method: one slot, so that the next lap writes over what the read copies.
+#[test]
+fn loom_a_read_is_forwarded_whole_or_finds_it_executed() {
+    model(|| {
+        let memory = Memory::new(1);
+        let producers = {
+            let memory = memory.clone();
+            thread::spawn(move || {
+                assert_eq!(memory.admit(0, 7), Some(Verdict::Accepted(0)));
+                // Release pairs with the Acquire of the reader.
+                memory.accepted.store(1, Ordering::Release);
+                if memory.execute() == [0] {
+                    assert_eq!(memory.admit(1, 7), Some(Verdict::Accepted(1)));
+                }
+            })
+        };
+        // Acquire pairs with the Release of the producer.
+        let begun_after = memory.accepted.load(Ordering::Acquire) == 1;
+        let stamp = Stamps::new(&memory.stamps).stamp(0);
+        assert!(stamp >= u64::from(begun_after));
+        let mut out = [0; 16];
+        if stamp > 0 {
+            let queue = memory.queue();
+            match queue.forward(stamp, 0, &[0], &mut out) {
+                Forward::Payload { pos, .. } => assert_eq!(number(&out), pos),
+                Forward::Executed => assert!(queue.backlog().head >= stamp),
+                Forward::Wait => panic!("the newest write is a set of this key"),
+            }
+        }
+        producers.join().unwrap();
+    });
+}

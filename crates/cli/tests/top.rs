@@ -318,25 +318,23 @@ impl OnTerminal {
         }
     }
 
-    /// Waits until `words` have been drawn since the last time that this was asked.
+    /// Waits until `words` have been drawn behind what was last waited for.
     fn wait_for(&self, words: &str) {
-        let mut last = String::new();
         let start = Instant::now();
         loop {
             let mut seen = self.seen.lock().unwrap();
-            last.clear();
-            last.push_str(&String::from_utf8_lossy(&seen));
-            if last.contains(words) {
-                seen.clear();
+            let mut places = seen.windows(words.len());
+            if let Some(place) = places.position(|place| place == words.as_bytes()) {
+                seen.drain(..place + words.len());
                 return;
             }
+            let last = String::from_utf8_lossy(&seen).into_owned();
             drop(seen);
             let waited = start.elapsed();
             assert!(
                 waited < PATIENCE,
-                "no {words} in the {} bytes {:.500}",
-                last.len(),
-                last
+                "no {words} in the {} bytes {last:.500}",
+                last.len()
             );
             thread::sleep(Duration::from_millis(2));
         }
@@ -376,16 +374,16 @@ fn the_screen_follows_keys_and_leaves_the_terminal_as_it_was() {
     let server = Server::start("screen", &["-t", "1"]);
     let mut screen = OnTerminal::start(&[&server.address]);
     screen.wait_for(ENTER);
-    screen.wait_for("STAGE");
+    screen.wait_for("PLAN");
     assert!(screen.is_raw());
     screen.press("p");
     screen.wait_for("PAUSED");
     screen.press("?");
     screen.wait_for("this help");
     screen.press("?p");
-    screen.wait_for("STAGE");
+    // Only cells that changed are drawn; words to wait for must have nothing of what they replace.
+    screen.wait_for("every");
     screen.press("k");
-    // Only cells that changed are drawn; this word stands where others were.
     screen.wait_for("seen,");
     screen.press("q");
     screen.ends_well();
@@ -397,7 +395,7 @@ fn signals_leave_the_terminal_as_it_was() {
     let server = Server::start("signals", &["-t", "1"]);
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let screen = OnTerminal::start(&[&server.address]);
-        screen.wait_for("STAGE");
+        screen.wait_for("PLAN");
         let pid = Pid::from_raw(screen.child.id().try_into().unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
         screen.ends_well();
@@ -411,7 +409,7 @@ fn a_server_that_comes_back_is_found() {
     let server = Server::start("first", &["-t", "1"]);
     let address = server.address.clone();
     let mut screen = OnTerminal::start(&[&address]);
-    screen.wait_for("STAGE");
+    screen.wait_for("PLAN");
     drop(server);
     screen.wait_for("trying again");
     let (_, port) = address.split_once(':').unwrap();

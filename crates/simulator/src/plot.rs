@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 
 use crate::rows::{Row, number};
 
-/// Rows of one metric and one set of parameters, drawn over x.
-pub(crate) fn svg(title: &str, x_label: &str, rows: &[&Row]) -> String {
+/// Rows of one metric and one set of parameters, drawn over x; `subtitle` may be empty.
+pub(crate) fn svg(title: &str, subtitle: &str, x_label: &str, rows: &[&Row]) -> String {
     let Some(scales) = Scales::of(rows) else {
         return String::new();
     };
@@ -34,8 +34,10 @@ pub(crate) fn svg(title: &str, x_label: &str, rows: &[&Row]) -> String {
     let height = BOTTOM + 56.0 + 18.0 * series.len().div_ceil(LEGEND_COLUMNS) as f64;
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\
-         <title>{0}</title><text class=\"name\" x=\"{LEFT}\" y=\"18\">{0}</text>{body}</svg>",
-        escape(title)
+         <title>{0}</title><text class=\"name\" x=\"{LEFT}\" y=\"18\">{0}</text>\
+         <text class=\"tick\" x=\"{LEFT}\" y=\"34\">{1}</text>{body}</svg>",
+        escape(title),
+        escape(subtitle)
     )
 }
 
@@ -200,8 +202,8 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
 const WIDTH: f64 = 560.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 544.0;
-const TOP: f64 = 32.0;
-const BOTTOM: f64 = 280.0;
+const TOP: f64 = 48.0;
+const BOTTOM: f64 = 296.0;
 const LEGEND_COLUMNS: usize = 3;
 /// Told apart in grey and by the colour-blind (after Okabe and Ito).
 const COLOURS: [&str; 8] = [
@@ -231,12 +233,12 @@ mod tests {
             row("a", 1.0, 2.0),
             row("b<", 0.5, 900.0),
         ];
-        let drawing = svg("p99 & more", "load", &rows.iter().collect::<Vec<_>>());
+        let drawing = svg("p99 & more", "", "load", &rows.iter().collect::<Vec<_>>());
         assert_eq!(drawing.matches("<path").count(), 2);
         assert_eq!(drawing.matches("r=\"5\"").count(), 3);
         assert!(drawing.contains("p99 &amp; more") && drawing.contains("b&lt;"));
         assert!(!drawing.contains("NaN") && !drawing.contains("inf"));
-        assert_eq!(svg("none", "x", &[]), "");
+        assert_eq!(svg("none", "", "x", &[]), "");
     }
 
     #[test]

@@ -11,23 +11,55 @@ use crate::{
 /// The report of a figure; `command` is what produced it.
 pub fn html(figure: &Figure, command: &str, rows: &[Row]) -> String {
     let mut charts = String::new();
+    let shared = shared_params(rows);
     for (params, metric) in panels(rows) {
         let of_panel = |row: &&Row| row.params == params && row.metric == metric;
         let panel: Vec<&Row> = rows.iter().filter(of_panel).collect();
         if has_curve(&panel) {
-            let title = format!("{metric}, {params}");
-            let _ = write!(charts, "<figure>{}</figure>", svg(&title, figure.x, &panel));
+            let own = words(params).filter(|word| !shared.contains(word));
+            let own: Vec<&str> = own.collect();
+            let drawing = svg(metric, &own.join(", "), x_label(figure, metric), &panel);
+            let _ = write!(charts, "<figure>{drawing}</figure>");
         }
     }
     let (title, about) = (escape(figure.title), escape(figure.about));
     let (command, numbers) = (escape(command), numbers(rows));
+    let shared = match shared.is_empty() {
+        true => String::new(),
+        false => format!(" Everywhere {}.", escape(&shared.join(", "))),
+    };
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\
          <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style></head>\n\
          <body><h1>{title}</h1>\n<p>{about}</p>\n<p><code>{command}</code></p>\n\
-         <p class=\"key\">Lines are ours, circles the paper's.</p>\n\
+         <p class=\"key\">Lines are ours, circles the paper's.{shared}</p>\n\
          <div class=\"charts\">{charts}</div>\n{numbers}</body></html>\n"
     )
+}
+
+/// The parameters that all rows have in common.
+fn shared_params(rows: &[Row]) -> Vec<&str> {
+    let first = rows.first().map_or("", |row| row.params.as_str());
+    let everywhere = |word: &&str| {
+        rows.iter()
+            .all(|row| words(&row.params).any(|w| w == *word))
+    };
+    words(first).filter(everywhere).collect()
+}
+
+fn words(params: &str) -> impl Iterator<Item = &str> {
+    params.split(';').filter(|word| !word.is_empty())
+}
+
+/// What x is: in a figure over load, what was searched for is drawn over the limit that it keeps.
+fn x_label(figure: &Figure, metric: &str) -> &'static str {
+    let searched = ["slo_", "peak_", "over_best"];
+    let is_searched =
+        metric.ends_with("under_limit") || searched.iter().any(|prefix| metric.starts_with(prefix));
+    match figure.x.contains("load") && is_searched {
+        true => "limit of p99 in mean service times (0: none)",
+        false => figure.x,
+    }
 }
 
 /// Every pair of parameters and metric, in order of first appearance.

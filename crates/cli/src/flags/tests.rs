@@ -124,3 +124,28 @@ fn what_memcached_knows_and_we_do_not_have_is_swallowed() {
     assert_eq!(settled.config.prefix_delimiter, b'/');
     assert!(settled.config.detail && !settled.config.echoed.lru_crawler);
 }
+
+#[test]
+fn policies_and_sizes_are_set() {
+    let plain = config("");
+    assert_eq!(plain.policy.to_string(), "size-aware+d-crew");
+    assert!(plain.policy_change_allowed && plain.threshold.is_none());
+    let told = config(
+        "--policy size-aware-static+crew --fixed-policy \
+         -o size_threshold=5000,size_percentile=99.5,size_epoch=200,size_queue=8,size_nice=3",
+    );
+    assert_eq!(told.policy.to_string(), "size-aware-static+crew");
+    assert!(!told.policy_change_allowed);
+    assert_eq!(told.threshold, Some(5000));
+    assert_eq!((told.percentile_milli, told.epoch_ms), (99_500, 200));
+    assert_eq!((told.large_connections_max, told.large_nice), (8, 3));
+    for bad in [
+        "--policy best",
+        "-o size_epoch=0",
+        "-o size_percentile=101",
+        "-o size_nice=20",
+        "-o size_threshold",
+    ] {
+        assert!(settle(bad).is_err(), "{bad}");
+    }
+}

@@ -49,9 +49,13 @@ impl Panel {
 }
 
 fn overview(view: &View) -> Panel {
-    let mut lines = vec![requests(&view.traffic), traffic(&view.traffic)];
-    lines.extend(memory(&view.memory));
-    lines.push(clients(&view.clients));
+    let lines = vec![
+        requests(&view.traffic),
+        traffic(&view.traffic),
+        memory(&view.memory),
+        items(&view.memory, view.traffic.evictions),
+        clients(&view.clients),
+    ];
     Panel {
         heading: String::new(),
         least: lines.len(),
@@ -62,7 +66,12 @@ fn overview(view: &View) -> Panel {
 fn requests(traffic: &Traffic) -> String {
     let (requests, reads) = (rate(traffic.requests), rate(traffic.reads));
     let (writes, hits) = (rate(traffic.writes), percent(traffic.hit_ratio));
-    format!("requests {requests}/s   reads {reads}/s   writes {writes}/s   hits {hits}")
+    let mut line =
+        format!("requests {requests}/s   reads {reads}/s   writes {writes}/s   hits {hits}");
+    if traffic.requests_per_turn.is_some() {
+        line += &format!("   {} a turn", tenths(traffic.requests_per_turn));
+    }
+    line
 }
 
 fn traffic(traffic: &Traffic) -> String {
@@ -72,23 +81,25 @@ fn traffic(traffic: &Traffic) -> String {
     format!("traffic  in {received}/s   out {sent}/s   cpu {cpus}   {each} us cpu/request")
 }
 
-fn memory(memory: &Memory) -> [String; 2] {
-    let limits = [
+fn memory(memory: &Memory) -> String {
+    let told = parts(&[
         ("limit", memory.limit),
         ("resident", memory.resident),
         ("index", memory.index),
         ("buffers", memory.connections),
-    ];
-    let contents = [
+    ]);
+    format!("memory{told}")
+}
+
+fn items(memory: &Memory, evictions: Option<f64>) -> String {
+    let (items, item_bytes) = (known(memory.items), size(memory.item_bytes));
+    let evicted = rate(evictions);
+    let told = parts(&[
         ("segments", memory.segments),
         ("free", memory.free),
-        ("leased", memory.leased),
-    ];
-    let (items, item_bytes) = (known(memory.items), size(memory.item_bytes));
-    [
-        format!("memory{}", parts(&limits)),
-        format!("items    {items} in {item_bytes}{}", parts(&contents)),
-    ]
+        ("leased", memory.leased.filter(|leased| *leased > 0)),
+    ]);
+    format!("items    {items} in {item_bytes}   evicted {evicted}/s{told}")
 }
 
 /// Those that are told.

@@ -35,6 +35,8 @@ pub(crate) struct Traffic {
     pub(crate) requests: Option<f64>,
     pub(crate) reads: Option<f64>,
     pub(crate) writes: Option<f64>,
+    /// How many a worker carries out at a time; of servers that count turns.
+    pub(crate) requests_per_turn: Option<f64>,
     /// 0 to 1; absent when nothing was read.
     pub(crate) hit_ratio: Option<f64>,
     pub(crate) bytes_received: Option<f64>,
@@ -257,8 +259,10 @@ fn traffic(general: &Pair<'_>, own: Option<&Pair<'_>>) -> Traffic {
     let requests = told.or_else(|| Some(reads? + writes? + touches));
     let (hits, misses) = (general.growth("get_hits"), general.growth("get_misses"));
     let cpus = general.rates(&["rusage_user", "rusage_system"]);
+    let turns = own.and_then(|own| own.rate("turns"));
     Traffic {
         requests,
+        requests_per_turn: ratio(told, turns),
         reads,
         writes,
         hit_ratio: ratio(hits, hits.zip(misses).map(|(hits, misses)| hits + misses)),

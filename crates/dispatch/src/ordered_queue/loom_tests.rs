@@ -164,16 +164,16 @@ fn number(payload: &[u8]) -> u64 {
     u64::from(payload[0]) - 1
 }
 
-fn model(run: impl Fn() + Sync + Send + 'static) {
+fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
+    builder.preemption_bound = Some(preemptions);
     builder.check(run);
 }
 
 /// Goal: two producers and an executor lose and double nothing.
 #[test]
 fn loom_two_producers_and_an_executor() {
-    model(|| {
+    model(3, || {
         let memory = Memory::new(2);
         let producers: Vec<_> = (0..2)
             .map(|client| {
@@ -192,22 +192,68 @@ fn loom_two_producers_and_an_executor() {
     });
 }
 
-/// Goal: two copies of one request take one place.
+/// Goal: two copies of one request take one place, at whatever step of the first the second comes,
+/// and whether or not it is executed meanwhile.
 #[test]
 fn loom_a_request_and_its_copy_take_one_place() {
-    model(|| {
+    model(3, || {
         let memory = Memory::new(2);
-        let copy = {
-            let memory = memory.clone();
-            thread::spawn(move || memory.admit(0, 7))
-        };
-        let verdicts = [memory.admit(0, 7), copy.join().unwrap()];
+        let copies: Vec<_> = (0..2)
+            .map(|_| {
+                let memory = memory.clone();
+                thread::spawn(move || memory.admit(0, 7))
+            })
+            .collect();
+        let mut executed = memory.execute();
+        let verdicts = copies.into_iter().map(|copy| copy.join().unwrap());
+        let verdicts: Vec<_> = verdicts.collect();
         let accepted = verdicts
             .iter()
             .filter(|one| **one == Some(Verdict::Accepted(0)));
         assert_eq!(accepted.count(), 1, "{verdicts:?}");
-        assert_eq!(memory.execute(), [0]);
+        executed.extend(memory.execute());
+        assert_eq!(executed, [0]);
     });
+}
+
+/// Goal: an executor that dies before or after it has executed an entry, and before it moved head,
+/// leaves the entry to the next one, which is told a position that the store has seen or not.
+#[test]
+fn loom_an_executor_dies_and_the_next_one_goes_on() {
+    for executes in [false, true] {
+        model(3, move || {
+            let memory = Memory::new(2);
+            let producer = {
+                let memory = memory.clone();
+                thread::spawn(move || memory.admit(0, 7))
+            };
+            let mut store = None;
+            let queue = memory.queue();
+            let lease = queue.take_lease(Worker(0)).unwrap();
+            if let (Peek::Entry(entry), true) = (lease.peek(0), executes) {
+                store = Some(entry.pos());
+            }
+            core::mem::forget(lease);
+            assert!(queue.take_lease(Worker(1)).is_none());
+            // The kernel's program goes on admitting while the next process starts.
+            let mut lease = queue.seize_lease(Worker(1));
+            let mut executed = Vec::new();
+            let mut drain = |executed: &mut Vec<u64>| {
+                while let Peek::Entry(entry) = lease.peek(0) {
+                    if store.is_none_or(|pos| pos < entry.pos()) {
+                        store = Some(entry.pos());
+                        executed.push(whole(entry));
+                    }
+                    lease.advance(1);
+                }
+            };
+            drain(&mut executed);
+            assert_eq!(producer.join().unwrap(), Some(Verdict::Accepted(0)));
+            drain(&mut executed);
+            assert_eq!(store, Some(0));
+            assert!(executed.len() <= 1);
+        });
+    }
 }
 
 /// Goal: a producer that stops after any step, beside another one and an executor, blocks nothing
@@ -215,7 +261,7 @@ fn loom_a_request_and_its_copy_take_one_place() {
 #[test]
 fn loom_a_producer_stops_after_any_step() {
     for steps in 1..=5 {
-        model(move || {
+        model(2, move || {
             let memory = Memory::new(4);
             let stopping = {
                 let memory = memory.clone();
@@ -246,7 +292,7 @@ fn loom_a_producer_stops_after_any_step() {
 /// head. Method: one slot, so that the next lap writes over what the read copies.
 #[test]
 fn loom_a_read_is_forwarded_whole_or_finds_it_executed() {
-    model(|| {
+    model(4, || {
         let memory = Memory::new(1);
         let producers = {
             let memory = memory.clone();

@@ -11,6 +11,7 @@ use alloc::{boxed::Box, vec, vec::Vec};
 use super::*;
 use crate::{request::Worker, sync::AtomicU64};
 
+mod abi;
 mod world;
 
 /// The memory of two queues of four slots, sixteen stamps and four sessions.

@@ -32,6 +32,7 @@ mod admission;
 mod entry;
 pub mod layout;
 mod lease;
+mod parked;
 mod queue;
 mod recovery;
 mod sessions;
@@ -41,6 +42,7 @@ mod turn;
 pub use admission::{Arrival, Ingress, Verdict};
 pub use entry::{Entry, Kind};
 pub use lease::{Lease, Peek};
+pub use parked::Parked;
 pub use queue::{Backlog, Forward, OpenError, OrderedQueue, QueueState, Reservation};
 pub use recovery::{Recovered, recover};
 pub use sessions::{

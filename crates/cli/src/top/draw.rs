@@ -143,7 +143,7 @@ const HELP: [&str; 20] = [
     "cpu         of the server's process; 100 % is one processor",
     "WORKER      a thread; `large N` serve nothing but large values",
     "ROLE        the sizes it serves; in parentheses: if there were any",
-    "QUEUE       requests that other workers left with it",
+    "QUEUE       parcels of requests that other workers left with it",
     "us/TURN     processor time of a turn, of those measured: mean, p99, longest",
     "PLAN        what counts as small, and how many workers serve what",
     "behind large  small requests that waited for another connection's large one",

@@ -120,7 +120,7 @@ pub(crate) struct Worker {
     pub(crate) from_bytes: Option<u64>,
     pub(crate) connections: Option<u64>,
     pub(crate) requests: Option<f64>,
-    /// Requests of others that wait for it.
+    /// Parcels of requests that other workers left with it.
     pub(crate) queue: Option<u64>,
     pub(crate) turns: Option<f64>,
     pub(crate) hand_offs: Option<f64>,

@@ -31,7 +31,8 @@ fn sample(second: u64) -> Box<Sample> {
     let own = format!(
         "policy size-aware+d-crew\nregime 2\nthreshold {}\nsmall_cores 2\nlarge_cores 0\nstandby 1
         large:0:from_bytes 65536\nhistory:0 size-aware+d-crew 32768 2+0
-        history:61 size-aware+d-crew 65536 2+0\nslow_readers_closed 0\nrequests {}\nturns {}\nhand_offs {}
+        history:61 size-aware+d-crew 65536 2+0\nslow_readers_closed 0\nrequests {}\nturns {}
+        hand_offs {}
         delegations {}\nwrites_compacted {}\nlarge_refused 0\nsmall_behind_large 0
         stage:queue_requests_ahead:below_1 {}\nstage:queue_requests_ahead:below_8 {}
         stage:large_queue_connections_ahead:below_1 {}\nstage:reply_kilobytes_ahead:below_1 {}

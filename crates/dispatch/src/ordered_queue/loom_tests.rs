@@ -216,6 +216,47 @@ fn loom_a_request_and_its_copy_take_one_place() {
     });
 }
 
+/// Goal: a claim that is under way while its session is given to somebody else leaves no trace.
+/// Method: the place is granted anew beside a claim and commit of its former holder; then the new
+/// holder's first request must be known under its own position.
+#[test]
+fn loom_a_session_that_changes_hands_is_not_written_by_its_former_holder() {
+    model(3, || {
+        let memory = Memory::new(1);
+        let former = {
+            let memory = memory.clone();
+            thread::spawn(move || {
+                let sessions = Sessions::new(&memory.sessions);
+                let name = arrival(0, &[]).session;
+                if let Claim::Granted(ticket) = sessions.claim(name, peer(0), 0, 8) {
+                    sessions.commit(ticket, 5, true);
+                }
+            })
+        };
+        let sessions = Sessions::new(&memory.sessions);
+        let limits = Limits {
+            now_ns: 5000,
+            lease_ns: 1000,
+            per_address: 1,
+        };
+        let granted = sessions.grant(peer(7), 1, limits, 0, |index, _| u64::from(index));
+        let is_first = granted.is_ok_and(|name| name.index == 0);
+        if let (Ok(name), true) = (granted, is_first) {
+            let Claim::Granted(ticket) = sessions.claim(name, peer(7), 0, 1) else {
+                panic!("a new session knows no request");
+            };
+            sessions.commit(ticket, 9, true);
+            let again = sessions.claim(name, peer(7), 0, 1);
+            let expected = Claim::Repeated {
+                pos: 9,
+                accepted: true,
+            };
+            assert_eq!(again, expected);
+        }
+        former.join().unwrap();
+    });
+}
+
 /// Goal: an executor that dies before or after it has executed an entry, and before it moved head,
 /// leaves the entry to the next one, which is told a position that the store has seen or not.
 #[test]

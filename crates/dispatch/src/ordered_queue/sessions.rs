@@ -146,8 +146,9 @@ impl<'a> Sessions<'a> {
         }
         let before = self.words[index + 1].load(Ordering::Relaxed);
         let claimed = pack(State::Claimed, sequence, name.generation);
-        // Acquire pairs with the Release in `commit`; whoever loses is dropped and sent again.
-        match word.compare_exchange(seen, claimed, Ordering::Acquire, Ordering::Relaxed) {
+        // Acquire pairs with the Release in `commit`, Release with the Acquire in `install`; whoever
+        // loses is dropped and sent again.
+        match word.compare_exchange(seen, claimed, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => Claim::Granted(ClaimTicket {
                 index,
                 claimed,
@@ -332,9 +333,12 @@ impl<'a> Sessions<'a> {
         // Release pairs with the Acquire in `is_known`: from here on nobody is let in.
         header[session::NAME].store(u64::from(generation) << 32, Ordering::Release);
         for words in self.session(index)[SESSION_HEADER_WORDS..].chunks_exact(2) {
-            // Release pairs with the Acquire in `claim`. What was claimed meanwhile, under the
-            // former generation, does not come back: its commit finds another word.
-            words[0].store(pack(State::Open, 0, generation), Ordering::Release);
+            // What was claimed meanwhile, under the former generation, does not come back: its
+            // commit finds other words. Acquire pairs with the Release in `claim`: what a claimant
+            // saw of the second word it saw before that is overwritten. Release pairs with the
+            // Acquire in `claim`.
+            words[0].swap(pack(State::Open, 0, generation), Ordering::AcqRel);
+            words[1].swap(NO_POSITION | u64::from(generation), Ordering::Relaxed);
         }
         let token = token(index as u32, generation);
         header[session::TOKEN].store(token, Ordering::Relaxed);
@@ -383,6 +387,9 @@ pub struct Limits {
     /// Sessions of one address, up to [`WAYS`].
     pub per_address: usize,
 }
+
+/// Marks a position word that holds none yet; positions do not come near it.
+const NO_POSITION: u64 = 1 << 63;
 
 #[inline]
 fn address_of(header: &[AtomicU64]) -> [u64; 2] {

@@ -64,6 +64,8 @@ pub struct Segments {
 pub struct Allocation {
     reference: u64,
     words: usize,
+    /// Of a whole segment, which nobody counts as pending.
+    whole: bool,
 }
 
 impl Allocation {
@@ -229,6 +231,7 @@ impl Segments {
         Some(Allocation {
             reference: self.start(id),
             words: self.segment_words(),
+            whole: true,
         })
     }
 
@@ -363,6 +366,7 @@ impl Segments {
             Ok(offset) => Ok(Allocation {
                 reference: self.start(id) + offset as u64,
                 words,
+                whole: false,
             }),
             Err(Refused::Closed) => Err(NoRoom::Closed),
             Err(Refused::Full(left)) => Err(NoRoom::Full(left)),
@@ -372,8 +376,10 @@ impl Segments {
     /// The words are published, or given up: they belong to everybody now.
     #[inline]
     pub fn finish(&self, allocation: Allocation) {
+        // Not by the segment's state: once a large value is published, somebody may evict it and
+        // open its segments anew before its writer comes here.
         if let Some(id) = self.segment_of(allocation.reference)
-            && self.header(id).state() != State::Whole
+            && !allocation.whole
         {
             self.header(id).finish();
         }

@@ -56,6 +56,22 @@ fn a_segment_with_unpublished_words_is_not_taken() {
     assert_eq!(segments.take_oldest(0, 8, |live| live == 4), Some(id));
 }
 
+/// Goal: a writer that is late to finish a whole segment, which was freed and opened again meanwhile,
+/// does not touch the new one's count. Method: exactly that, with one segment.
+#[test]
+fn finishing_a_whole_segment_late_is_harmless() {
+    let segments = small(1);
+    let whole = segments.take_whole(0).unwrap();
+    let id = segments.segment_of(whole.reference()).unwrap();
+    assert!(segments.retire(id));
+    assert_eq!(segments.open(1, 0, 0, 0), Some(id));
+    let allocation = segments.allocate(id, 1, 4).unwrap();
+    segments.finish(whole);
+    assert_eq!(segments.pending(id), 1);
+    segments.finish(allocation);
+    assert_eq!(segments.pending(id), 0);
+}
+
 #[test]
 fn a_leased_segment_is_free_only_when_the_lease_ends() {
     let segments = small(1);

@@ -23,6 +23,9 @@ const DEPTH: usize = 6;
 
 const CLIENTS: u32 = 5;
 
+/// Runs in which everything has to take part at least once.
+const RUNS_MAX: usize = 20;
+
 /// From here on values are large in these tests.
 const LARGE_BYTES: u32 = 4500;
 
@@ -214,24 +217,28 @@ fn judge(policy: PolicyName, workers: usize, amount: Amount, fault: Fault) -> Ju
     }
 }
 
-/// Judges a server that has nothing wrong, and demands that everything took part.
+/// Judges a server that has nothing wrong, and demands that everything took part: in one run, or in
+/// a few on a machine where it rarely happens that writes meet.
 #[track_caller]
 fn judge_right(policy: PolicyName, workers: usize, amount: Amount) {
-    let judged = judge(policy, workers, amount, Fault::Contends);
-    assert_eq!(judged.verdict, Verdict::Consistent, "{policy}, {workers}");
-    assert!(
-        !judged.old,
-        "{policy}: a client read what it had overwritten"
-    );
-    assert!(judged.hand_offs > 0, "{policy}: nothing was handed off");
-    if cfg!(debug_assertions) {
-        assert!(judged.compacted > 0, "{policy}: nothing was compacted");
-        let delegates = policy.to_string() != "size-aware+crcw";
+    let (mut hand_offs, mut compacted, mut delegations) = (0, 0, 0);
+    let delegates = policy.to_string() != "size-aware+crcw";
+    for _ in 0..RUNS_MAX {
+        let judged = judge(policy, workers, amount, Fault::Contends);
+        assert_eq!(judged.verdict, Verdict::Consistent, "{policy}, {workers}");
         assert!(
-            judged.delegations > 0 || !delegates,
-            "{policy}: nothing was delegated"
+            !judged.old,
+            "{policy}: a client read what it had overwritten"
         );
+        hand_offs += judged.hand_offs;
+        compacted += judged.compacted;
+        delegations += judged.delegations;
+        let forced = compacted > 0 && (delegations > 0 || !delegates);
+        if hand_offs > 0 && (forced || !cfg!(debug_assertions)) {
+            return;
+        }
     }
+    panic!("{policy}: {hand_offs} hand-offs, {compacted} compacted, {delegations} delegations");
 }
 
 /// Every 2 ms sizes are served apart, by another rule, or together.

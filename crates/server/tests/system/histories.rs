@@ -225,6 +225,10 @@ fn judge_right(policy: PolicyName, workers: usize, amount: Amount) {
     let delegates = policy.to_string() != "size-aware+crcw";
     for _ in 0..RUNS_MAX {
         let judged = judge(policy, workers, amount, Fault::Contends);
+        // A history that is too hard to judge says nothing; another has to.
+        if matches!(judged.verdict, Verdict::TooHard { .. }) {
+            continue;
+        }
         assert_eq!(judged.verdict, Verdict::Consistent, "{policy}, {workers}");
         assert!(
             !judged.old,

@@ -56,8 +56,8 @@ fn a_segment_with_unpublished_words_is_not_taken() {
     assert_eq!(segments.take_oldest(0, 8, |live| live == 4), Some(id));
 }
 
-/// Goal: a writer that is late to finish a whole segment, which was freed and opened again meanwhile,
-/// does not touch the new one's count. Method: exactly that, with one segment.
+/// Goal: a writer that is late to finish a whole segment, which was freed and opened again
+/// meanwhile, does not touch the new one's count. Method: exactly that, with one segment.
 #[test]
 fn finishing_a_whole_segment_late_is_harmless() {
     let segments = small(1);

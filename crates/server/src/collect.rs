@@ -16,6 +16,7 @@ use crate::{
     connection::Connection,
     counts::Count,
     kit::{INLINE_VALUE_BYTES_MAX, Kit},
+    stages::StageName,
     unsent::Progress,
     worker::Worker,
 };
@@ -74,6 +75,8 @@ impl Worker {
         let most = self.kit.shared.config.requests_per_turn_max;
         self.kit.share = share_of(ready).min(most);
         self.kit.large_here = None;
+        self.kit.larges = 0;
+        let carried_out = self.slots.carried_out();
         for _ in 0..ready {
             if batch.room() == 0 || area.len() < NEEDED_BYTES {
                 return;
@@ -84,9 +87,14 @@ impl Worker {
             let Some(connection) = self.slots.get_mut(slot) else {
                 continue;
             };
+            let first = batch.entries().len() as u64;
+            let ahead = carried_out - connection.queued_at + first;
             match collect_one(connection, slot, &mut area, batch, &mut self.kit) {
                 Turn::Done => self.served.push(slot),
                 Turn::Close => self.close(slot),
+            }
+            if batch.entries().len() as u64 > first {
+                self.kit.stages.record(StageName::Line, ahead);
             }
         }
     }

@@ -60,6 +60,8 @@ pub(crate) struct Connection {
     pub(crate) put_off: bool,
     /// It waits for its turn.
     pub(crate) queued: bool,
+    /// How many requests its worker had carried out when it began to.
+    pub(crate) queued_at: u64,
     /// Which connection of its worker this is: slots are used again, serials are not.
     pub(crate) serial: u64,
     /// The large worker that it is to be handed to at the end of the turn.
@@ -88,6 +90,10 @@ pub(crate) struct Visit {
     pub(crate) slot: usize,
     /// The large write that it came with is still to be decoded.
     pub(crate) decodes: bool,
+    /// It came with a large write.
+    pub(crate) receives: bool,
+    /// When the stage that it is in began.
+    pub(crate) since_ns: u64,
 }
 
 /// A large value that is received straight into the store.
@@ -134,6 +140,7 @@ impl Connection {
             close_reason: CloseReason::default(),
             put_off: false,
             queued: false,
+            queued_at: 0,
             serial,
             departs: None,
             visit: None,

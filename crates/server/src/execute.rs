@@ -339,6 +339,9 @@ impl Kit {
                     if self.large_full && bytes >= self.large_from {
                         return Found::Busy;
                     }
+                    if bytes >= self.large_counts_from {
+                        self.larges += 1;
+                    }
                     lease = view.lease_value();
                     return lease.as_ref().map_or(Found::Refused, |_| Found::Leased);
                 }

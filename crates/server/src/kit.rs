@@ -12,6 +12,7 @@ use crate::{
     batch::{Entry, Work},
     buffers::BufferPool,
     counts::Counts,
+    hot_keys::HotKeys,
     notice::Notice,
     shared::Shared,
     stages::Stages,
@@ -44,6 +45,8 @@ pub(crate) struct Kit {
     pub(crate) large_counts_from: usize,
     /// The connection for which something large was done in this turn where small requests wait.
     pub(crate) large_here: Option<usize>,
+    /// Requests for something large that this turn answered where small requests wait.
+    pub(crate) larges: u64,
     /// Requests of one connection in this turn.
     pub(crate) share: usize,
     /// What was asked for since the control took it.
@@ -53,6 +56,7 @@ pub(crate) struct Kit {
     /// Whether small requests are looked at in this turn.
     pub(crate) samples: bool,
     pub(crate) stages: Stages,
+    pub(crate) hot_keys: HotKeys,
 }
 
 /// The longest value that is received together with its command; a longer one goes straight into
@@ -75,6 +79,15 @@ impl Kit {
         if bytes >= self.large_counts_from {
             self.large_here = Some(slot);
         }
+    }
+
+    /// Whether this is the beginning of a large write.
+    pub(crate) fn counts_as_large(&self, work: &Work<'_>) -> bool {
+        let Work::LargeSet { request, .. } = work else {
+            return false;
+        };
+        matches!(request, Request::SetHeader { value_bytes, .. }
+            if *value_bytes as usize >= self.large_counts_from)
     }
 
     /// Asks the memory for the item that a request is about, and notes where that is.

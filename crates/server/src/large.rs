@@ -27,6 +27,7 @@ use crate::{
     counts::Count,
     kit::Kit,
     mailbox::Arrival,
+    stages::StageName,
     sync::Relaxed,
     worker::Worker,
 };
@@ -47,6 +48,8 @@ impl Worker {
             home: self.index,
             slot,
             decodes: departure.receives,
+            receives: departure.receives,
+            since_ns: self.kit.now.instant.ns,
         });
         connection.stream.unwatch(&self.poller);
         self.kit.pool.export(connection.buffers());
@@ -56,7 +59,8 @@ impl Worker {
             return false;
         };
         let ahead = face.visitors.fetch_add(1, Relaxed);
-        self.kit.stages.large_queue.record(ahead as u64);
+        let stages = &mut self.kit.stages;
+        stages.record(StageName::LargeQueue, ahead as u64);
         face.mail.send(Arrival::Visitor(connection));
         true
     }
@@ -87,8 +91,9 @@ impl Worker {
     }
 
     /// A connection has come with its large request.
-    pub(crate) fn receive_visitor(&mut self, connection: Box<Connection>) {
+    pub(crate) fn receive_visitor(&mut self, mut connection: Box<Connection>) {
         self.kit.pool.import(connection.buffers());
+        self.note_visit(&mut connection, |_| StageName::QueueLarge);
         let slot = self.slots.reserve();
         self.seat(slot, connection);
         self.slots.queue(slot);
@@ -133,6 +138,10 @@ impl Worker {
         let Some(mut connection) = self.slots.remove(slot) else {
             return;
         };
+        self.note_visit(&mut connection, |visit| match visit.receives {
+            true => StageName::ExecuteLarge,
+            false => StageName::ReplyLarge,
+        });
         let Some(visit) = connection.visit.take() else {
             return;
         };
@@ -141,6 +150,16 @@ impl Worker {
         self.end_visit();
         if let Some(home) = self.kit.shared.workers.get(visit.home) {
             home.mail.send(Arrival::Returned(visit.slot, connection));
+        }
+    }
+
+    /// Ends a stage of a large request. It is rare and takes long, so it has a clock of its own.
+    fn note_visit(&mut self, connection: &mut Connection, stage: impl FnOnce(&Visit) -> StageName) {
+        let now_ns = self.kit.shared.clock.now().instant.ns;
+        if let Some(visit) = &mut connection.visit {
+            let us = now_ns.saturating_sub(visit.since_ns) / 1000;
+            visit.since_ns = now_ns;
+            self.kit.stages.record(stage(visit), us);
         }
     }
 

@@ -28,6 +28,7 @@ mod errand;
 mod execute;
 mod fault;
 mod form;
+mod hot_keys;
 mod kit;
 mod large;
 mod logins;

@@ -10,7 +10,7 @@ use crate::{
     delegate::writers_bytes,
     shared::Shared,
     stages::bound_of,
-    stats::{POLICY_COUNTS, VERSION},
+    stats::{POLICY_COUNTS, VERSION, WORKER_COUNTS},
     sync::Relaxed,
     turns::BOUNDS_US,
 };
@@ -253,18 +253,56 @@ fn policies(page: &mut Page, shared: &Shared) {
         let visitors = worker.visitors.load(Relaxed);
         page.row("curtail_large_connections", &labels, visitors);
     }
-    page.head("curtail_mailbox", "gauge", "What waits for a worker.");
+    page.head("curtail_mailbox", "gauge", "What others left for a worker.");
     for (index, worker) in shared.workers.iter().enumerate() {
         let labels = format!("worker=\"{index}\"");
         page.row("curtail_mailbox", &labels, worker.mail.depth());
+    }
+    workers(page, shared);
+    hot_keys(page, shared);
+}
+
+/// What each worker did; those behind the workers are the large ones.
+fn workers(page: &mut Page, shared: &Shared) {
+    for (what, count) in WORKER_COUNTS {
+        let name = format!("curtail_worker_{what}_total");
+        page.head(&name, "counter", "The same, by worker.");
+        for (index, worker) in shared.workers.iter().enumerate() {
+            let labels = format!("worker=\"{index}\"");
+            page.row(&name, &labels, worker.counts.read().get(count));
+        }
+    }
+    let name = "curtail_worker_queue_depth";
+    page.head(name, "gauge", "What waits for a worker.");
+    for (index, worker) in shared.workers.iter().enumerate() {
+        let labels = format!("worker=\"{index}\"");
+        page.row(name, &labels, worker.queue_depth());
+    }
+}
+
+/// Shares without the keys: those are clients' data, and each would be a series of its own.
+fn hot_keys(page: &mut Page, shared: &Shared) {
+    let hottest = shared.hottest();
+    let name = "curtail_hot_key_share";
+    page.head(name, "gauge", "Share of the requests by rank of their key.");
+    for (rank, (_, seen)) in hottest.keys.iter().enumerate() {
+        let labels = format!("rank=\"{}\"", rank + 1);
+        page.row(name, &labels, format_args!("{:.4}", hottest.share(*seen)));
     }
 }
 
 /// How much stood before requests; see `stages`.
 fn stages(page: &mut Page, shared: &Shared) {
-    for (name, stage) in shared.stages_total().all() {
-        let name = format!("curtail_stage_{name}");
-        page.head(&name, "histogram", "Work ahead, or time, by stage.");
+    let mut headed = "";
+    for (stage_name, size, stage) in shared.stages_total().all() {
+        let name = format!("curtail_stage_{stage_name}");
+        if headed != stage_name {
+            page.head(&name, "histogram", "Work ahead, or time, by stage.");
+            headed = stage_name;
+        }
+        let size = size.map(|size| format!("size=\"{size}\""));
+        let size = size.as_deref().unwrap_or("");
+        let comma = if size.is_empty() { "" } else { "," };
         let bucket = format!("{name}_bucket");
         let (mut below, mut sum) = (0, 0);
         for (class, number) in stage.classes().iter().enumerate() {
@@ -272,13 +310,13 @@ fn stages(page: &mut Page, shared: &Shared) {
             // Counted by its lower bound: a sum that is right within a factor of two.
             sum += number * if class == 0 { 0 } else { 1 << (class - 1) };
             let labels = match bound_of(class) {
-                Some(bound) => format!("le=\"{}\"", bound - 1),
-                None => "le=\"+Inf\"".to_owned(),
+                Some(bound) => format!("{size}{comma}le=\"{}\"", bound - 1),
+                None => format!("{size}{comma}le=\"+Inf\""),
             };
             page.row(&bucket, &labels, below);
         }
-        page.row(&format!("{name}_sum"), "", sum);
-        page.row(&format!("{name}_count"), "", below);
+        page.row(&format!("{name}_sum"), size, sum);
+        page.row(&format!("{name}_count"), size, below);
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
     batch::{Batch, Entry},
     counts::Count,
     delegate::Decision,
-    stages::Stages,
+    stages::StageName,
     worker::Worker,
 };
 
@@ -34,13 +34,15 @@ impl Worker {
     /// receive into; the batch borrows from it.
     pub(crate) fn turn(&mut self, area: &mut [u8]) {
         let mut batch = std::mem::take(&mut self.batch).recycle();
-        let mut lap = self.lap(None, |_, _| ());
+        let begun = self.time();
         self.collect(area, &mut batch);
-        lap = self.lap(lap, |stages, us| stages.collect_us.record(us));
+        let collected = self.time();
         self.execute(&mut batch);
-        lap = self.lap(lap, |stages, us| stages.execute_us.record(us));
+        let executed = self.time();
         self.reply();
-        self.lap(lap, |stages, us| stages.reply_us.record(us));
+        if let (Some(begun), Some(collected), Some(executed)) = (begun, collected, executed) {
+            self.note_times(&batch, [begun, collected, executed]);
+        }
         self.finish_turn();
         self.batch = batch.recycle();
     }
@@ -62,7 +64,11 @@ impl Worker {
         }
         self.send_parcels();
         let requests = batch.entries().len() as u64;
-        self.kit.stages.queue.record_line(requests);
+        self.slots.count(requests);
+        let stages = &mut self.kit.stages;
+        stages.record_line(StageName::Queue, requests);
+        let kit = &mut self.kit;
+        kit.hot_keys.look(batch, &mut kit.scratch);
         if let Some(slot) = self.kit.large_here {
             self.count_behind(batch, slot);
         }
@@ -108,21 +114,49 @@ impl Worker {
         self.kit.counts.add(Count::SmallBehindLarge, behind as u64);
     }
 
-    /// In a turn that is measured: takes the time since `before`, and the time now.
-    fn lap(&mut self, before: Option<u64>, note: impl FnOnce(&mut Stages, u64)) -> Option<u64> {
-        if !self.turns.is_multiple_of(MEASURED_EVERY) {
-            return None;
+    /// The time in nanoseconds, in a turn that is measured.
+    #[inline]
+    fn time(&self) -> Option<u64> {
+        let measured = self.turns.is_multiple_of(MEASURED_EVERY);
+        measured.then(|| self.kit.shared.clock.now().instant.ns)
+    }
+
+    /// Notes how long the stages of this turn took for its requests: what was large among them took
+    /// as long here if it was served here, and is another's to note if not.
+    #[cold]
+    fn note_times(&mut self, batch: &Batch<'_>, ends_ns: [u64; 3]) {
+        if self.is_large_worker() {
+            return;
         }
         let now_ns = self.kit.shared.clock.now().instant.ns;
-        if let Some(before_ns) = before {
-            note(
-                &mut self.kit.stages,
-                now_ns.saturating_sub(before_ns) / 1000,
-            );
+        let [begun, collected, executed] = ends_ns;
+        let us = |from: u64, to: u64| to.saturating_sub(from) / 1000;
+        let entries = batch.entries().iter();
+        let writes = entries.filter(|entry| self.kit.counts_as_large(&entry.work));
+        let large = self.kit.larges + writes.count() as u64;
+        let small = (batch.entries().len() as u64).saturating_sub(large);
+        let is_apart = self.kit.large_from != usize::MAX;
+        let stages = &mut self.kit.stages;
+        for (sizes, requests) in [(SMALL, small), (LARGE, if is_apart { 0 } else { large })] {
+            let [queue, execute, reply] = sizes;
+            stages.record_many(queue, us(begun, collected), requests);
+            stages.record_many(execute, us(collected, executed), requests);
+            stages.record_many(reply, us(executed, now_ns), requests);
         }
-        Some(now_ns)
     }
 }
+
+const SMALL: [StageName; 3] = [
+    StageName::QueueSmall,
+    StageName::ExecuteSmall,
+    StageName::ReplySmall,
+];
+
+const LARGE: [StageName; 3] = [
+    StageName::QueueLarge,
+    StageName::ExecuteLarge,
+    StageName::ReplyLarge,
+];
 
 /// The stages of one turn in so many are timed.
 const MEASURED_EVERY: u64 = 64;

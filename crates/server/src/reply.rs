@@ -5,6 +5,7 @@ use crate::{
     counts::Count,
     kit::Kit,
     replies::{Content, Piece},
+    stages::StageName,
     sync::Relaxed,
     unsent::{Progress, send_pieces},
     worker::Worker,
@@ -120,6 +121,7 @@ impl Worker {
             return;
         };
         face.counts.publish(&self.kit.counts);
+        face.in_line.store(self.slots.ready_count(), Relaxed);
         let (bytes, bytes_used) = self.kit.pool.bytes();
         let count = self.kit.pool.buffers_out() as u64;
         face.buffers.count.store(count, Relaxed);
@@ -141,7 +143,7 @@ impl Sent {
     fn note(&mut self, kit: &mut Kit, taken: usize, value_bytes: usize) {
         kit.counts.add(Count::Sends, 1);
         kit.counts.add(Count::BytesWritten, taken as u64);
-        kit.stages.reply.record(self.bytes >> 10);
+        kit.stages.record(StageName::Reply, self.bytes >> 10);
         self.bytes += taken as u64;
         let is_large = value_bytes >= kit.large_counts_from;
         if self.large && !is_large {

@@ -15,6 +15,7 @@ use crate::{
     control::ControlFace,
     counts::{Counts, PublishedCounts},
     crawler::Crawler,
+    hot_keys::Hottest,
     logins::Logins,
     mailbox::Mailbox,
     pages::PagesThread,
@@ -75,6 +76,10 @@ pub(crate) struct WorkerFace {
     /// What was asked for, until the control takes it.
     pub(crate) measured: Mutex<Option<Box<SizeHistogram>>>,
     pub(crate) stages: PublishedStages,
+    /// Connections that had no room in its last turn.
+    pub(crate) in_line: AtomicUsize,
+    /// The keys it was asked for most, as of the last second.
+    pub(crate) hottest: Mutex<Hottest>,
 }
 
 /// What a worker's buffers take, as of its last turn.
@@ -124,6 +129,11 @@ impl Doors {
 }
 
 impl WorkerFace {
+    /// What waits for it: connections that had no room in its last turn, and its mailbox.
+    pub(crate) fn queue_depth(&self) -> usize {
+        self.in_line.load(Relaxed) + self.mail.depth()
+    }
+
     pub(crate) fn new(waker: Waker) -> Self {
         Self {
             counts: PublishedCounts::new(),
@@ -135,6 +145,8 @@ impl WorkerFace {
             load: AtomicU64::new(0),
             measured: Mutex::default(),
             stages: PublishedStages::default(),
+            in_line: AtomicUsize::new(0),
+            hottest: Mutex::default(),
         }
     }
 }
@@ -190,6 +202,12 @@ impl Shared {
             total.add(&worker.stages.read());
         }
         total
+    }
+
+    /// The keys that all workers together were asked for most.
+    pub(crate) fn hottest(&self) -> Hottest {
+        let workers = self.workers.iter();
+        Hottest::of_all(workers.map(|worker| lock(&worker.hottest).clone()))
     }
 
     /// The counts of all workers since the last `stats reset`.

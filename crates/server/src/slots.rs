@@ -11,6 +11,8 @@ pub(crate) struct Slots {
     /// Slots that nobody has; one that is lent is not among them.
     free: Vec<usize>,
     ready: VecDeque<usize>,
+    /// Requests carried out so far.
+    carried_out: u64,
 }
 
 impl Slots {
@@ -93,6 +95,7 @@ impl Slots {
             && connection.wants_turn()
         {
             connection.queued = true;
+            connection.queued_at = self.carried_out;
             self.ready.push_back(slot);
         }
     }
@@ -105,6 +108,18 @@ impl Slots {
             connection.queued = false;
         }
         Some(slot)
+    }
+
+    /// So many requests more were carried out.
+    #[inline]
+    pub(crate) fn count(&mut self, requests: u64) {
+        self.carried_out += requests;
+    }
+
+    /// Requests carried out in all.
+    #[inline]
+    pub(crate) fn carried_out(&self) -> u64 {
+        self.carried_out
     }
 
     /// All slots that are in use.

@@ -1,57 +1,87 @@
-//! How much work stood before requests, in three stages: before they were carried out, in the line
-//! of a large worker, and before their replies were sent.
+//! How much work stood before requests, and how long they took, stage by stage.
 //!
-//! The unit is work, not time: requests carried out ahead of one in its turn, connections ahead in
-//! a large worker's line, replies' bytes sent ahead in the turn. It costs no clock, and on a shared
+//! The first unit is work, not time: requests carried out ahead of one, connections ahead in a
+//! large worker's line, replies' bytes sent ahead in the turn. It costs no clock, and on a shared
 //! machine it tells the server's own queueing from the machine's stalls. Time is measured beside it
-//! for one turn in 64.
+//! in microseconds, apart for small and large requests: of small ones in one turn of 64, of large
+//! ones that a large worker has always.
+//!
+//! ```text
+//!            queue                     execute              reply
+//!  small  |-- the turn before it ---|-- its batch -------|-- sending the turn's replies --|
+//!  large  |-- until a large worker  |-- until the value  |-- until the kernel has all of  |
+//!         |   has the connection    |   is stored (SET)  |   the value (GET)              |
+//! ```
 
 use crate::sync::{AtomicU64, Relaxed};
 
 /// A histogram by powers of two: class 0 is 0, class c is `2^(c-1)..2^c`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stage([u64; CLASSES]);
 
-/// One that others may read.
-#[derive(Debug)]
-pub(crate) struct PublishedStage([AtomicU64; CLASSES]);
+/// What is told of requests.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(usize)]
+pub(crate) enum StageName {
+    /// Requests carried out ahead of a request in its turn.
+    Queue,
+    /// Requests carried out ahead of a connection's first since the connection stood in line.
+    Line,
+    /// Connections ahead of one in a large worker's line.
+    LargeQueue,
+    /// Kilobytes of replies sent ahead of a connection's in its turn.
+    Reply,
+    QueueSmall,
+    QueueLarge,
+    ExecuteSmall,
+    ExecuteLarge,
+    ReplySmall,
+    ReplyLarge,
+    Length,
+}
 
 /// The stages of one worker.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stages {
-    /// Requests carried out ahead of a request in its turn.
-    pub(crate) queue: Stage,
-    /// Connections ahead of one in a large worker's line.
-    pub(crate) large_queue: Stage,
-    /// Kilobytes of replies sent ahead of a connection's in its turn.
-    pub(crate) reply: Stage,
-    /// Of measured turns: microseconds to receive and decode, to carry out, to send.
-    pub(crate) collect_us: Stage,
-    pub(crate) execute_us: Stage,
-    pub(crate) reply_us: Stage,
-}
+pub(crate) struct Stages([Stage; LENGTH]);
 
 /// The stages of one worker as others may read them.
-#[derive(Debug, Default)]
-pub(crate) struct PublishedStages {
-    stages: [PublishedStage; 6],
-}
+#[derive(Debug)]
+pub(crate) struct PublishedStages([PublishedStage; LENGTH]);
+
+/// One that others may read.
+type PublishedStage = [AtomicU64; CLASSES];
 
 /// Classes of a stage; the last holds everything above.
 pub(crate) const CLASSES: usize = 18;
 
+const LENGTH: usize = StageName::Length as usize;
+
+/// How stages are called, and the size of the requests that they are about if that is one.
+const NAMES: [(&str, Option<&str>); LENGTH] = [
+    ("queue_requests_ahead", None),
+    ("line_requests_ahead", None),
+    ("large_queue_connections_ahead", None),
+    ("reply_kilobytes_ahead", None),
+    ("queue_us", Some("small")),
+    ("queue_us", Some("large")),
+    ("execute_us", Some("small")),
+    ("execute_us", Some("large")),
+    ("reply_us", Some("small")),
+    ("reply_us", Some("large")),
+];
+
 impl Stage {
-    /// One more of `amount`.
+    /// `count` more of `amount`.
     #[inline]
-    pub(crate) fn record(&mut self, amount: u64) {
+    fn record(&mut self, amount: u64, count: u64) {
         if let Some(class) = self.0.get_mut(class_of(amount)) {
-            *class += 1;
+            *class += count;
         }
     }
 
     /// One for each of `0..count`: the requests of a turn, each with those before it.
     #[inline]
-    pub(crate) fn record_line(&mut self, count: u64) {
+    fn record_line(&mut self, count: u64) {
         let mut from = 0;
         for (class, number) in self.0.iter_mut().enumerate() {
             if from >= count {
@@ -67,74 +97,69 @@ impl Stage {
     pub(crate) fn classes(&self) -> &[u64; CLASSES] {
         &self.0
     }
-
-    /// Adds another worker's.
-    pub(crate) fn add(&mut self, other: &Self) {
-        for (number, more) in self.0.iter_mut().zip(other.0) {
-            *number += more;
-        }
-    }
 }
 
 impl Stages {
-    /// All of them with their names, in one order.
-    pub(crate) fn all(&self) -> [(&'static str, &Stage); 6] {
-        [
-            ("queue_requests_ahead", &self.queue),
-            ("large_queue_connections_ahead", &self.large_queue),
-            ("reply_kilobytes_ahead", &self.reply),
-            ("collect_us", &self.collect_us),
-            ("execute_us", &self.execute_us),
-            ("reply_us", &self.reply_us),
-        ]
+    /// One more of `amount`.
+    #[inline]
+    pub(crate) fn record(&mut self, name: StageName, amount: u64) {
+        self.record_many(name, amount, 1);
+    }
+
+    /// `count` more of `amount`.
+    #[inline]
+    pub(crate) fn record_many(&mut self, name: StageName, amount: u64, count: u64) {
+        if let Some(stage) = self.0.get_mut(name as usize) {
+            stage.record(amount, count);
+        }
+    }
+
+    /// One for each of `0..count`.
+    #[inline]
+    pub(crate) fn record_line(&mut self, name: StageName, count: u64) {
+        if let Some(stage) = self.0.get_mut(name as usize) {
+            stage.record_line(count);
+        }
+    }
+
+    /// All of them with their names and sizes, in one order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, Option<&'static str>, &Stage)> {
+        let named = NAMES.iter().zip(&self.0);
+        named.map(|((name, size), stage)| (*name, *size, stage))
     }
 
     /// Adds another worker's.
     pub(crate) fn add(&mut self, other: &Self) {
-        self.queue.add(&other.queue);
-        self.large_queue.add(&other.large_queue);
-        self.reply.add(&other.reply);
-        self.collect_us.add(&other.collect_us);
-        self.execute_us.add(&other.execute_us);
-        self.reply_us.add(&other.reply_us);
+        let classes = |stages: &Self| stages.0.map(|stage| stage.0);
+        let more = classes(other);
+        for (stage, more) in self.0.iter_mut().zip(more) {
+            for (number, more) in stage.0.iter_mut().zip(more) {
+                *number += more;
+            }
+        }
     }
 }
 
 impl PublishedStages {
     /// Shows `stages` to the others; only their worker calls this, now and then.
     pub(crate) fn publish(&self, stages: &Stages) {
-        for (shown, (_, stage)) in self.stages.iter().zip(stages.all()) {
-            for (shown, number) in shown.0.iter().zip(stage.0) {
+        for (shown, stage) in self.0.iter().zip(&stages.0) {
+            for (shown, number) in shown.iter().zip(stage.0) {
                 shown.store(number, Relaxed);
             }
         }
     }
 
     pub(crate) fn read(&self) -> Stages {
-        let mut stages = self.stages.each_ref().map(PublishedStage::read).into_iter();
-        let mut next = || stages.next().unwrap_or_default();
-        Stages {
-            queue: next(),
-            large_queue: next(),
-            reply: next(),
-            collect_us: next(),
-            execute_us: next(),
-            reply_us: next(),
-        }
+        let load = |number: &AtomicU64| number.load(Relaxed);
+        let stages = self.0.each_ref();
+        Stages(stages.map(|stage| Stage(stage.each_ref().map(load))))
     }
 }
 
-impl PublishedStage {
-    fn read(&self) -> Stage {
-        Stage(std::array::from_fn(|class| {
-            self.0.get(class).map_or(0, |shown| shown.load(Relaxed))
-        }))
-    }
-}
-
-impl Default for PublishedStage {
+impl Default for PublishedStages {
     fn default() -> Self {
-        Self([const { AtomicU64::new(0) }; CLASSES])
+        Self([const { [const { AtomicU64::new(0) }; CLASSES] }; LENGTH])
     }
 }
 
@@ -158,7 +183,7 @@ mod tests {
         for count in 0..600 {
             let (mut line, mut single) = (Stage::default(), Stage::default());
             line.record_line(count);
-            (0..count).for_each(|ahead| single.record(ahead));
+            (0..count).for_each(|ahead| single.record(ahead, 1));
             assert_eq!(line.classes(), single.classes(), "{count}");
         }
     }
@@ -173,15 +198,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_is_read() {
+    fn what_is_published_is_read_under_its_name() {
         let mut stages = Stages::default();
-        stages.reply_us.record(5);
-        stages.queue.record(0);
+        stages.record(StageName::ReplyLarge, 5);
+        stages.record(StageName::Queue, 0);
         let published = PublishedStages::default();
         published.publish(&stages);
         let mut sum = published.read();
         sum.add(&stages);
-        assert_eq!(sum.reply_us.classes()[3], 2);
-        assert_eq!(sum.queue.classes()[0], 2);
+        let classes = |name, size| {
+            let mut all = sum.all();
+            let found = all.find(|stage| (stage.0, stage.1) == (name, size));
+            *found.unwrap().2.classes()
+        };
+        assert_eq!(classes("reply_us", Some("large"))[3], 2);
+        assert_eq!(classes("queue_requests_ahead", None)[0], 2);
+        assert_eq!(classes("reply_us", Some("small")), [0; CLASSES]);
     }
 }

@@ -30,6 +30,7 @@ use crate::{
     delegate::Delegation,
     dump::BUCKETS_A_TURN,
     errand::Errand,
+    hot_keys::HotKeys,
     kit::{INLINE_VALUE_BYTES_MAX, Kit},
     mailbox::{Arrival, Newcomer},
     notice::{CloseReason, Notice},
@@ -106,13 +107,13 @@ const SWEEP_SLOTS_MAX: usize = 128;
 /// How long a worker sleeps at most: the store expires items without being asked.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How long stopping may take while clients still have requests on the way.
 /// How often to look for parcels that their owners do not open.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// One turn in so many shows its stages to others.
 const SHOWN_EVERY: u64 = 64;
 
+/// How long stopping may take while clients still have requests on the way.
 const STOP_NS_MAX: u64 = 2_000_000_000;
 
 /// While stopping, how long nothing must happen.
@@ -146,11 +147,13 @@ impl Worker {
                 large_full: false,
                 large_counts_from: usize::MAX,
                 large_here: None,
+                larges: 0,
                 share: 1,
                 sizes: Box::new(SizeHistogram::new(SizeClasses::LogLinear)),
                 learns: false,
                 samples: false,
                 stages: Stages::default(),
+                hot_keys: HotKeys::new(index),
                 store,
                 shared,
             },
@@ -349,6 +352,7 @@ impl Worker {
     #[cold]
     fn end_epoch(&mut self) {
         self.epoch = self.kit.shared.control.epoch.load(Relaxed);
+        self.show_hot_keys();
         if self.kit.sizes.count() == 0 {
             return;
         }
@@ -360,6 +364,16 @@ impl Worker {
             }
         }
         self.kit.sizes.clear();
+    }
+
+    fn show_hot_keys(&mut self) {
+        let now_ns = self.kit.now.instant.ns;
+        if !self.kit.hot_keys.is_due(now_ns) {
+            return;
+        }
+        if let Some(face) = self.kit.shared.workers.get(self.index) {
+            *lock(&face.hottest) = self.kit.hot_keys.show(now_ns);
+        }
     }
 
     fn take_arrivals(&mut self) {

@@ -7,7 +7,7 @@ use super::{
     history::History,
     hot_keys::HotKeys,
     numbers::{age, bytes, count, known, percent, rate, size, sparkline, tenths},
-    view::{Change, Clients, Memory, Moves, Plan, Role, StageRow, Traffic, View, Worker},
+    view::{Change, Clients, Memory, Moves, Plan, Role, Sampled, StageRow, Traffic, View, Worker},
 };
 
 /// A heading and the lines below it.
@@ -37,6 +37,9 @@ pub(crate) fn panels(
     panels.extend(keys.map(self::keys));
     if !view.stages.is_empty() {
         panels.push(stages(&view.stages));
+    }
+    if keys.is_none() && !view.hot_keys.is_empty() {
+        panels.push(sampled(&view.hot_keys));
     }
     panels
 }
@@ -324,6 +327,17 @@ fn stages(rows: &[StageRow]) -> Panel {
         heading,
         least: lines.len(),
         lines,
+    }
+}
+
+/// What the server itself sampled; the last on the screen, so what there is room for.
+fn sampled(keys: &[Sampled]) -> Panel {
+    let keys = keys.iter();
+    let lines = keys.map(|key| format!("{:>8} {}", percent(Some(key.share)), key.key));
+    Panel {
+        heading: "HOTTEST KEYS   of one request in 64".to_owned(),
+        lines: lines.collect(),
+        least: 1,
     }
 }
 

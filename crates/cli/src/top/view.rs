@@ -27,6 +27,8 @@ pub(crate) struct View {
     pub(crate) moves: Option<Moves>,
     pub(crate) workers: Vec<Worker>,
     pub(crate) stages: Vec<StageRow>,
+    /// Of a server that samples them, the hottest first.
+    pub(crate) hot_keys: Vec<Sampled>,
 }
 
 /// Requests and what they cost.
@@ -120,7 +122,7 @@ pub(crate) struct Worker {
     pub(crate) from_bytes: Option<u64>,
     pub(crate) connections: Option<u64>,
     pub(crate) requests: Option<f64>,
-    /// Parcels of requests that other workers left with it.
+    /// Connections and parcels of requests that wait for it.
     pub(crate) queue: Option<u64>,
     pub(crate) turns: Option<f64>,
     pub(crate) hand_offs: Option<f64>,
@@ -159,6 +161,15 @@ pub(crate) struct StageRow {
     pub(crate) quantiles: Quantiles,
 }
 
+/// A key that the server found in its own sample.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Sampled {
+    /// As the server writes it.
+    pub(crate) key: String,
+    /// Of all requests, 0 to 1.
+    pub(crate) share: f64,
+}
+
 impl View {
     /// What `now` says, and how it differs from `before`.
     pub(crate) fn between(before: Option<&Sample>, now: &Sample) -> Self {
@@ -182,6 +193,7 @@ impl View {
                 workers(own, plan.as_ref(), traffic.requests)
             }),
             stages: own.as_ref().map_or_else(Vec::new, stages),
+            hot_keys: now.own.as_ref().map_or_else(Vec::new, hot_keys),
             traffic,
             plan,
         }
@@ -396,7 +408,7 @@ fn worker(own: &Pair<'_>, name: &str) -> Worker {
             .replace(':', " "),
         connections: number("connections"),
         requests: rate("requests"),
-        queue: number("mailbox"),
+        queue: number("queue_depth").or_else(|| number("mailbox")),
         turns: rate("turns"),
         hand_offs: rate("hand_offs"),
         delegations: rate("delegations"),
@@ -427,6 +439,17 @@ fn stages(own: &Pair<'_>) -> Vec<StageRow> {
         }
     };
     names.into_iter().map(row).collect()
+}
+
+fn hot_keys(own: &Names) -> Vec<Sampled> {
+    let sampled = |(_, value): (&str, &str)| {
+        let (share, key) = value.split_once(' ')?;
+        Some(Sampled {
+            key: key.to_owned(),
+            share: share.parse().ok()?,
+        })
+    };
+    own.behind("hot_key:").filter_map(sampled).collect()
 }
 
 impl Plan {

@@ -4,7 +4,9 @@ use super::Report;
 use crate::{
     counts::Count,
     delegate::writers_bytes,
+    hot_keys::Hottest,
     shared::{Shared, WorkerFace},
+    spelling::push_percent,
     stages::{Stage, bound_of},
     sync::Relaxed,
     turns::BOUNDS_US,
@@ -22,6 +24,15 @@ pub(crate) const POLICY_COUNTS: [(&str, Count); 10] = [
     ("hand_offs_relieved", Count::HandOffsRelieved),
     ("large_refused", Count::LargeRefused),
     ("small_behind_large", Count::SmallBehindLarge),
+];
+
+/// Counters of each worker, since the start.
+pub(crate) const WORKER_COUNTS: [(&str, Count); 5] = [
+    ("requests", Count::Requests),
+    ("turns", Count::Turns),
+    ("hand_offs", Count::HandOffs),
+    ("delegations", Count::Delegations),
+    ("writes_compacted", Count::Compacted),
 ];
 
 /// `stats memory`: where the memory of the one limit went, in bytes.
@@ -63,19 +74,25 @@ pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
     for (name, count) in named.into_iter().chain(POLICY_COUNTS) {
         report.stat(name, counts.get(count));
     }
-    for (name, stage) in shared.stages_total().all() {
-        self::stage(&mut report, name, stage);
+    for (name, size, stage) in shared.stages_total().all() {
+        match size {
+            None => self::stage(&mut report, name, stage),
+            Some(size) => self::stage(&mut report, &format!("{name}:{size}"), stage),
+        }
     }
+    hot_keys(&mut report, &shared.hottest());
     for (index, worker) in shared.small_workers().iter().enumerate() {
         let connections = worker.connections.load(Relaxed);
         report.stat(format_args!("worker:{index}:connections"), connections);
         let load = worker.load.load(Relaxed);
         report.stat(format_args!("worker:{index}:requests_last_epoch"), load);
+        moves(&mut report, &format!("worker:{index}"), worker);
         times(&mut report, &format!("worker:{index}"), worker);
     }
     for (index, worker) in shared.large_workers().iter().enumerate() {
         let visitors = worker.visitors.load(Relaxed);
         report.stat(format_args!("large:{index}:connections"), visitors);
+        moves(&mut report, &format!("large:{index}"), worker);
         times(&mut report, &format!("large:{index}"), worker);
     }
     report.end()
@@ -115,6 +132,29 @@ fn stage(report: &mut Report, name: &str, stage: &Stage) {
             None => report.stat(format_args!("stage:{name}:more"), number),
         }
     }
+}
+
+/// The hottest keys: the share of all requests and the key, percent-encoded.
+fn hot_keys(report: &mut Report, hottest: &Hottest) {
+    for (rank, (key, seen)) in hottest.keys.iter().enumerate() {
+        let mut text = Vec::new();
+        push_percent(&mut text, key);
+        let (rank, share) = (rank + 1, hottest.share(*seen));
+        let key = String::from_utf8_lossy(&text);
+        report.stat(
+            format_args!("hot_key:{rank}"),
+            format_args!("{share:.4} {key}"),
+        );
+    }
+}
+
+/// What one worker did and has before it.
+fn moves(report: &mut Report, name: &str, worker: &WorkerFace) {
+    let counts = worker.counts.read();
+    for (what, count) in WORKER_COUNTS {
+        report.stat(format_args!("{name}:{what}"), counts.get(count));
+    }
+    report.stat(format_args!("{name}:queue_depth"), worker.queue_depth());
 }
 
 fn times(report: &mut Report, name: &str, worker: &WorkerFace) {

@@ -10,6 +10,7 @@ mod hostile;
 mod large_values;
 mod lifecycle;
 mod limits;
+mod observing;
 mod pipelines;
 mod policies;
 mod support;

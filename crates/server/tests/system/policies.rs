@@ -1,8 +1,7 @@
 //! Policies: whatever decides where a request runs, clients are answered alike.
 
 use std::{
-    io::{Read, Write},
-    net::TcpStream,
+    io::Write,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
@@ -10,7 +9,7 @@ use std::{
 
 use curtail_server::{Config, PolicyName, Server};
 
-use crate::support::{Client, PATIENCE, config, eventually, start};
+use crate::support::{Client, config, eventually, http, start};
 
 fn configured(policy: PolicyName, workers: usize) -> Config {
     Config {
@@ -268,16 +267,6 @@ fn the_policy_can_be_changed() {
     );
     assert!(http(&server, "PUT /policy/crew").starts_with("HTTP/1.1 403"));
     client.ask("policy\r\n", "POLICY size-aware+d-crew\r\n");
-}
-
-fn http(server: &Server, line: &str) -> String {
-    let mut stream = TcpStream::connect(server.admin_address().unwrap()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let request = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
 }
 
 /// Goal: the threshold follows what is asked for. Method: epochs of 20 ms; first nearly all values

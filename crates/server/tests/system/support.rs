@@ -158,6 +158,17 @@ pub(crate) fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
+/// What the admin port answers to a request line.
+pub(crate) fn http(server: &Server, line: &str) -> String {
+    let mut stream = TcpStream::connect(server.admin_address().unwrap()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 /// What a server asked of its control thread.
 pub(crate) type Asked = Arc<Mutex<Vec<curtail_runtime::ControlEvent>>>;
 

@@ -36,8 +36,9 @@ fn sample(second: u64) -> Box<Sample> {
         delegations {}\nwrites_compacted {}\nlarge_refused 0\nsmall_behind_large 0
         stage:queue_requests_ahead:below_1 {}\nstage:queue_requests_ahead:below_8 {}
         stage:large_queue_connections_ahead:below_1 {}\nstage:reply_kilobytes_ahead:below_1 {}
-        stage:collect_us:below_16 {}\nstage:execute_us:below_8 {}\nstage:execute_us:below_64 {}
-        stage:reply_us:below_32 {}\nworker:0:connections 6\nworker:0:requests_last_epoch 600
+        stage:queue_us:small:below_16 {}\nstage:execute_us:small:below_8 {}
+        stage:execute_us:small:below_64 {}\nstage:reply_us:small:below_32 {}
+        worker:0:connections 6\nworker:0:requests_last_epoch 600
         worker:0:turn_cpu_us_25 {}\nworker:0:turn_cpu_us_sum {}\nworker:0:turn_cpu_us_max 412
         worker:0:mailbox 3\nworker:1:connections 6\nworker:1:requests_last_epoch 400
         worker:1:turn_cpu_us_25 {}\nworker:1:turn_cpu_us_sum {}\nworker:1:turn_cpu_us_max 397

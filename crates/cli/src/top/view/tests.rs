@@ -197,12 +197,15 @@ fn workers_have_roles_and_shares() {
 /// Goal: counts that a server keeps for each worker count more than shares. Method: add them.
 #[test]
 fn workers_own_counts_are_used_when_they_are_told() {
-    let told = |requests: u64| format!("{OWN}\nworker:0:requests {requests}\nworker:0:turns 5");
+    let told = |requests: u64| {
+        format!("{OWN}\nworker:0:requests {requests}\nworker:0:turns 5\nworker:0:queue_depth 6")
+    };
     let before = sample(0, GENERAL, Some(&told(10)));
     let now = sample(1000, GENERAL, Some(&told(17)));
     let workers = View::between(Some(&before), &now).workers;
     near(workers[0].requests, 7.0);
     near(workers[0].turns, 0.0);
+    assert_eq!(workers[0].queue, Some(6));
     assert_eq!(workers[1].turns, None);
 }
 
@@ -219,6 +222,18 @@ fn stages_are_told_as_they_are_named() {
         view.stages[1].quantiles.p50, None,
         "nothing in this interval"
     );
+}
+
+#[test]
+fn sampled_keys_are_told_in_the_servers_order() {
+    let own = format!("{OWN}\nhot_key:1 0.2500 a%20b\nhot_key:2 0.0104 c\nhot_key:3 odd");
+    let view = View::between(None, &sample(0, GENERAL, Some(&own)));
+    let keys: Vec<(&str, f64)> = view
+        .hot_keys
+        .iter()
+        .map(|sampled| (&*sampled.key, sampled.share))
+        .collect();
+    assert_eq!(keys, [("a%20b", 0.25), ("c", 0.0104)]);
 }
 
 #[test]

@@ -1,0 +1,162 @@
+//! What the server tells of its own workers, stages and keys, in `stats curtail` and `/metrics`.
+
+use std::collections::HashMap;
+
+use crate::support::{Client, config, eventually, http, start};
+
+/// All rows of `stats curtail`.
+fn rows(client: &mut Client) -> HashMap<String, String> {
+    client.send("stats curtail\r\n");
+    let mut rows = HashMap::new();
+    loop {
+        let line = client.line();
+        if line == "END" {
+            return rows;
+        }
+        let row = line.strip_prefix("STAT ").unwrap();
+        let (name, value) = row.split_once(' ').unwrap();
+        assert!(
+            rows.insert(name.to_owned(), value.to_owned()).is_none(),
+            "{name} twice"
+        );
+    }
+}
+
+/// The sum of the numbers whose names begin and end like this.
+fn sum(rows: &HashMap<String, String>, prefix: &str, suffix: &str) -> u64 {
+    let fits = |name: &str| name.starts_with(prefix) && name.ends_with(suffix);
+    let found = rows.iter().filter(|row| fits(row.0));
+    found.map(|row| row.1.parse::<u64>().unwrap()).sum()
+}
+
+/// Goal: what each worker counts adds up to what all count. Method: two workers, clients on both.
+#[test]
+fn workers_are_counted_apart() {
+    let server = start(curtail_server::Config {
+        workers: 2,
+        admin: Some("127.0.0.1:0".parse().unwrap()),
+        ..config()
+    });
+    let mut clients: Vec<_> = (0..4).map(|_| Client::connect(&server)).collect();
+    for client in &mut clients {
+        for _ in 0..50 {
+            client.ask("set k 0 0 1\r\nv\r\nmg k v\r\n", "STORED\r\nVA 1\r\nv\r\n");
+        }
+    }
+    let rows = rows(&mut clients[0]);
+    for what in ["requests", "turns", "delegations", "writes_compacted"] {
+        let apart =
+            sum(&rows, "worker:", &format!(":{what}")) + sum(&rows, "large:", &format!(":{what}"));
+        let all: u64 = rows[what].parse().unwrap();
+        // The worker that answers counts on while the others are read.
+        assert!(apart.abs_diff(all) <= 2, "{what}: {apart} and {all}");
+    }
+    for worker in 0..2 {
+        let requests: u64 = rows[&format!("worker:{worker}:requests")].parse().unwrap();
+        assert!(requests >= 200, "two of four clients: {requests}");
+        assert_eq!(rows[&format!("worker:{worker}:queue_depth")], "0");
+    }
+    let page = http(&server, "GET /metrics");
+    for line in [
+        "curtail_worker_requests_total{worker=\"1\"} ",
+        "curtail_worker_queue_depth{worker=\"2\"} 0",
+        "curtail_stage_line_requests_ahead_bucket{le=\"0\"} ",
+    ] {
+        assert!(page.contains(line), "{line} in\n{page}");
+    }
+}
+
+/// Goal: stages are told by size, and a large request has its three however it was served. Method:
+/// large reads and writes beside small ones, with sizes apart and together.
+#[test]
+fn stages_are_told_by_size() {
+    for policy in ["size-aware+d-crew", "d-crew"] {
+        let server = start(curtail_server::Config {
+            policy: policy.parse().unwrap(),
+            threshold: Some(50_000),
+            admin: Some("127.0.0.1:0".parse().unwrap()),
+            ..config()
+        });
+        let mut client = Client::connect(&server);
+        let value = "v".repeat(100_000);
+        let set = format!("set large 0 0 100000\r\n{value}\r\n");
+        let seen = |rows: &HashMap<String, String>, stage: &str, size: &str| {
+            sum(rows, &format!("stage:{stage}_us:{size}:"), "")
+        };
+        eventually("all stages of both sizes", || {
+            for _ in 0..20 {
+                client.ask(&set, "STORED\r\n");
+                client.ask(
+                    "get large\r\n",
+                    &format!("VALUE large 0 100000\r\n{value}\r\nEND\r\n"),
+                );
+                client.ask("mg small\r\n", "EN\r\n");
+            }
+            let rows = rows(&mut client);
+            ["queue", "execute", "reply"].iter().all(|stage| {
+                ["small", "large"]
+                    .iter()
+                    .all(|size| seen(&rows, stage, size) > 0)
+            })
+        });
+        let rows = rows(&mut client);
+        if policy == "size-aware+d-crew" {
+            let hand_offs: u64 = rows["hand_offs"].parse().unwrap();
+            // The last may still be under way, and stages are shown now and then.
+            let visits = seen(&rows, "execute", "large") + seen(&rows, "reply", "large");
+            assert!(visits <= hand_offs && seen(&rows, "queue", "large") <= hand_offs);
+        }
+        let page = http(&server, "GET /metrics");
+        let count = "curtail_stage_reply_us_count{size=\"large\"} ";
+        assert!(page.contains(count), "{page}");
+        assert_eq!(
+            page.matches("# TYPE curtail_stage_reply_us ").count(),
+            1,
+            "one heading for both sizes"
+        );
+    }
+}
+
+/// Goal: the hottest key is told with its share, over all workers, and keys that are asked for
+/// alike are not. Method: every other request of two clients on two workers to one key, the rest
+/// spread over thousands.
+#[test]
+fn the_hottest_keys_are_told() {
+    let server = start(curtail_server::Config {
+        workers: 2,
+        admin: Some("127.0.0.1:0".parse().unwrap()),
+        ..config()
+    });
+    let mut clients: Vec<_> = (0..2).map(|_| Client::connect(&server)).collect();
+    let mut next = 0;
+    let mut told = String::new();
+    eventually("the hot key is told", || {
+        for client in &mut clients {
+            for _ in 0..20 {
+                let mut requests = String::new();
+                for _ in 0..50 {
+                    next += 1;
+                    requests += &format!("mg hot%key\r\nmg other{}\r\n", next % 5000);
+                }
+                client.send(&requests);
+                assert_eq!(client.take(100 * 4).len(), 400);
+            }
+        }
+        let rows = rows(&mut clients[0]);
+        told = rows.get("hot_key:1").cloned().unwrap_or_default();
+        told.ends_with(" hot%25key")
+    });
+    let share: f64 = told.split(' ').next().unwrap().parse().unwrap();
+    assert!((0.4..0.6).contains(&share), "{told}");
+    let rows = rows(&mut clients[0]);
+    if let Some(second) = rows.get("hot_key:2") {
+        let share: f64 = second.split(' ').next().unwrap().parse().unwrap();
+        assert!(share < 0.1, "{second}");
+    }
+    let page = http(&server, "GET /metrics");
+    assert!(
+        page.contains("curtail_hot_key_share{rank=\"1\"} 0."),
+        "{page}"
+    );
+    assert!(!page.contains("hot%25key"), "keys are clients' data");
+}

@@ -7,11 +7,12 @@
 //!
 //! ```text
 //!   server ── clock, cpu, process, signals, service   (start and control)
-//!      └───── poll, socket                             (every turn of a worker)
+//!      └───── poll, socket, datagram                   (every turn of a worker)
 //! ```
 
 mod clock;
 mod cpu;
+mod datagram;
 mod poll;
 mod process;
 mod service;
@@ -19,8 +20,11 @@ mod signals;
 mod socket;
 mod sync;
 
-pub use clock::{Clock, ThreadCpuClock};
+pub use clock::{Clock, ThreadCpuClock, monotonic_ns};
 pub use cpu::{cpus_allowed, cpus_usable, lower_priority, pin_current_thread, quota_cpus};
+pub use datagram::{
+    DATAGRAM_SLOT_BYTES, DatagramOptions, DatagramSocket, Inbox, Outbox, Posted, bind_udp,
+};
 pub use poll::{Events, Poller, Readiness, Token, Waker, WatchError};
 pub use process::{
     ProcessError, ProcessUsage, allow_core_dumps, daemonize, drop_privileges, is_root, lock_memory,

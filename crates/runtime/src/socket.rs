@@ -289,7 +289,7 @@ fn listen_unix(path: &Path, mode: u32, backlog: i32) -> io::Result<mio::net::Uni
 }
 
 impl BindError {
-    fn from_io(error: io::Error) -> Self {
+    pub(crate) fn from_io(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::AddrInUse => Self::InUse(error),
             io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported => Self::NotHere(error),

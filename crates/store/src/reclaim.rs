@@ -27,7 +27,7 @@ use crate::{
     large::{copy_head, give_up, owner_of_tail},
     room::{NoSegment, RESERVE},
     store::{Found, Items, Presence},
-    sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock, try_lock},
+    sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, lock, try_lock},
 };
 
 /// Items that one call handles at most (design: bounded work per turn).
@@ -107,9 +107,14 @@ struct Drain {
 /// A walk over all headers, a few at a time.
 #[derive(Debug, Default)]
 struct Scan {
+    /// The next header, from 1; 0 between two walks.
     cursor: u32,
     generation: u32,
     saw_old: bool,
+    /// It came upon a segment that was gone.
+    found: bool,
+    /// When the last walk ended, in Unix seconds.
+    ended_seconds: u32,
 }
 
 /// How a call went.
@@ -141,7 +146,7 @@ impl Store {
         self.follow_budget();
         self.segments().release(2);
         let items_max = items_max.clamp(1, ITEMS_A_TURN);
-        if let Some(id) = self.scan_for_gone(now, self.room.is_flush_settled(now))
+        if let Some(id) = self.scan_now_and_then(now)
             && self.segments().take_sealed(id)
         {
             self.start(id, Purpose::Compact);
@@ -296,7 +301,7 @@ impl Store {
         if available >= wanted {
             return None;
         }
-        if let Some(id) = self.scan_for_gone(now, true)
+        if let Some(id) = self.scan_for_gone(now)
             && self.segments().take_sealed(id)
         {
             return Some(self.drain_of(id, Purpose::Compact));
@@ -409,23 +414,51 @@ impl Store {
         }
     }
 
-    /// Looks at the next headers for a segment whose items are all expired or, where these are
-    /// wanted, flushed.
-    fn scan_for_gone(&self, now: Now, flushed_too: bool) -> Option<SegmentId> {
-        let mut scan = try_lock(&self.reclaim.scan)?;
+    /// The same as [`Store::scan_for_gone`], but when nobody is short of segments and a walk found
+    /// nothing, the next one begins in another second: that is how fine expiry is, and looking at
+    /// headers in every turn costs more than a request.
+    fn scan_now_and_then(&self, now: Now) -> Option<SegmentId> {
+        let scan = try_lock(&self.reclaim.scan)?;
+        let rests = scan.cursor == 0
+            && scan.ended_seconds == now.unix_seconds()
+            && scan.generation == self.room.generation()
+            && !(scan.saw_old || scan.found);
+        if rests {
+            return None;
+        }
+        self.scan(scan, now, self.room.is_flush_settled(now))
+    }
+
+    /// Looks at the next headers for a segment whose items are all expired or flushed.
+    fn scan_for_gone(&self, now: Now) -> Option<SegmentId> {
+        self.scan(try_lock(&self.reclaim.scan)?, now, true)
+    }
+
+    /// Looks at the next headers, to the end of the walk at most. Flushed segments count as gone
+    /// if `flushed_too`.
+    fn scan(
+        &self,
+        mut scan: MutexGuard<'_, Scan>,
+        now: Now,
+        flushed_too: bool,
+    ) -> Option<SegmentId> {
         let last = self.segments().used_max();
+        if scan.cursor == 0 {
+            scan.cursor = 1;
+            scan.generation = self.room.generation();
+            scan.saw_old = false;
+            scan.found = false;
+        }
         for _ in 0..SCAN_HEADERS {
-            if scan.cursor == 0 || scan.cursor > last {
-                if scan.cursor != 0 && !scan.saw_old {
+            if scan.cursor > last {
+                if !scan.saw_old {
                     self.room.none_is_old(scan.generation);
                 }
-                *scan = Scan {
-                    cursor: 1,
-                    generation: self.room.generation(),
-                    saw_old: false,
-                };
+                scan.cursor = 0;
+                scan.ended_seconds = now.unix_seconds();
+                return None;
             }
-            let id = self.segments().segment(scan.cursor).filter(|_| last > 0)?;
+            let id = self.segments().segment(scan.cursor)?;
             scan.cursor += 1;
             let is_old = self.room.is_in_use(id) && self.room.is_old(id);
             scan.saw_old |= is_old;
@@ -433,6 +466,7 @@ impl Store {
                 && self.segments().pending(id) == 0
                 && ((is_old && flushed_too) || self.segments().expiry_max(id) <= now.unix_seconds())
             {
+                scan.found = true;
                 return Some(id);
             }
         }

@@ -51,6 +51,12 @@ impl Entry<'_> {
         self.meta() & ACCEPTED_BIT != 0
     }
 
+    /// The receive queue that it came by.
+    #[inline]
+    pub fn rx_queue(&self) -> u8 {
+        (self.meta() >> 56) as u8
+    }
+
     /// The opcode and flags of its request.
     #[inline]
     pub fn opcode_and_flags(&self) -> (u8, u8) {

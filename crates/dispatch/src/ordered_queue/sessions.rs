@@ -292,8 +292,20 @@ impl<'a> Sessions<'a> {
         (state_of(seen), sequence_of(seen))
     }
 
+    /// Where the session of this place was granted to, whoever has it now: for requests that come
+    /// another way than by datagram, from the same address.
+    pub fn peer_of(&self, index: u32) -> Option<Peer> {
+        let header = self.words.get(index as usize * SESSION_WORDS..)?;
+        let port = header.get(session::PORT)?.load(Ordering::Relaxed);
+        Some(Peer {
+            address: address_of(header),
+            port: port as u16,
+        })
+    }
+
+    /// Whether the session is the sender's.
     #[inline]
-    fn is_known(&self, name: SessionName, peer: Peer) -> bool {
+    pub fn is_known(&self, name: SessionName, peer: Peer) -> bool {
         if name.index as usize >= self.places() {
             return false;
         }

@@ -16,7 +16,7 @@ Extended options (-o), comma separated; most have a 'no_' form to switch them of
   watcher_logbuf_size=KB lines that wait for one watcher (default: 256)
   worker_logbuf_size=KB  lines a worker writes for watchers in a turn (default: 64)
   size_threshold=BYTES   values so long are large for size-aware-static; no shorter ones are for
-                         size-aware (default: 32768)
+                         size-aware (default: 32768, at least 4097)
   size_percentile=P      share of requests that are small for size-aware, per cent (default: 99)
   size_queue=NUM         large requests under way on a thread for them, at most (default: 256)
   size_nice=0..19        how far threads for large requests give way (default: 19)

@@ -5,7 +5,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use crate::{fault::Fault, policy::PolicyName};
+use crate::{fault::Fault, kit::INLINE_VALUE_BYTES_MAX, policy::PolicyName};
 
 /// What a server is started with.
 #[derive(Clone, Debug)]
@@ -151,9 +151,14 @@ impl Config {
     /// sending this many bytes.
     pub const THRESHOLD_MIN: u32 = 32 << 10;
 
+    /// No value that is received together with its command is large, whatever is told: when its
+    /// size is known it is here.
+    pub(crate) const THRESHOLD_LEAST: u32 = INLINE_VALUE_BYTES_MAX + 1;
+
     /// From where on values are large before anything was learned, and at least.
     pub(crate) fn threshold_first(&self) -> u32 {
-        self.threshold.unwrap_or(Self::THRESHOLD_MIN)
+        let told = self.threshold.unwrap_or(Self::THRESHOLD_MIN);
+        told.max(Self::THRESHOLD_LEAST)
     }
 }
 

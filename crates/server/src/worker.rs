@@ -147,6 +147,8 @@ impl Worker {
                 large_full: false,
                 large_counts_from: usize::MAX,
                 large_here: None,
+                in_parcel: false,
+                joins_large: 0,
                 larges: 0,
                 share: 1,
                 sizes: Box::new(SizeHistogram::new(SizeClasses::LogLinear)),

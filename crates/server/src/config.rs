@@ -5,7 +5,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use crate::{fault::Fault, kit::INLINE_VALUE_BYTES_MAX, policy::PolicyName};
+use crate::{fault::Fault, kit::INLINE_VALUE_BYTES_MAX, native::NativeConfig, policy::PolicyName};
 
 /// What a server is started with.
 #[derive(Clone, Debug)]
@@ -91,6 +91,8 @@ pub struct Config {
     /// What tests have it do wrong; of no effect in release builds.
     #[doc(hidden)]
     pub fault: Fault,
+    /// The native datagram path, if it is asked for: `--native`.
+    pub native: Option<NativeConfig>,
     /// Only repeated by `stats settings`.
     pub echoed: Echoed,
 }
@@ -202,6 +204,7 @@ impl Default for Config {
             admin: None,
             debug_time: false,
             fault: Fault::Nothing,
+            native: None,
             echoed: Echoed::default(),
         }
     }

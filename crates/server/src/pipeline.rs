@@ -53,7 +53,9 @@ impl Worker {
             self.kit.prefetch_item(entry);
         }
         let superseded = self.superseded(batch);
-        if superseded.any() {
+        if self.native.is_some() && self.is_behind(batch) {
+            self.execute_behind(batch);
+        } else if superseded.any() {
             self.execute_compacted(batch, &superseded);
         } else {
             for (number, entry) in batch.entries().iter().enumerate() {

@@ -41,6 +41,7 @@ mod parcel;
 mod pipeline;
 mod policy;
 mod prefixes;
+mod rebalance;
 mod regime;
 mod registry;
 mod replies;

@@ -73,6 +73,9 @@ pub(crate) struct Worker {
     pub(crate) native: Option<Box<Executor>>,
     /// Connections that large workers have.
     pub(crate) lent: usize,
+    /// Whether it has noted what its connections did, and from which slot on.
+    pub(crate) marked: bool,
+    pub(crate) mark_from: usize,
     arrivals: Vec<Arrival>,
     next_serial: u64,
     epoch: u64,
@@ -177,6 +180,8 @@ impl Worker {
             compaction: Compaction::default(),
             native: executor,
             lent: 0,
+            marked: false,
+            mark_from: 0,
             arrivals: Vec::new(),
             next_serial: 0,
             epoch: 0,
@@ -372,6 +377,7 @@ impl Worker {
     fn end_epoch(&mut self) {
         self.epoch = self.kit.shared.control.epoch.load(Relaxed);
         self.show_hot_keys();
+        self.give_connections();
         if self.kit.sizes.count() == 0 {
             return;
         }
@@ -404,6 +410,7 @@ impl Worker {
             match arrival {
                 Arrival::Newcomer(newcomer) => self.welcome(newcomer),
                 Arrival::Visitor(connection) => self.receive_visitor(connection),
+                Arrival::Moved(connection) => self.receive_moved(connection),
                 Arrival::Returned(slot, connection) => self.receive_returned(slot, connection),
                 Arrival::Lost(slot) => self.receive_lost(slot),
                 Arrival::Parcel(sealed) => self.open_parcel(&sealed),
@@ -434,11 +441,16 @@ impl Worker {
             kit.notice.opened(&kit.shared.watchers, kit.now, &visible);
         }
         let authenticate = self.kit.shared.logins().is_some();
-        self.next_serial += 1;
-        let connection = Connection::new(stream, authenticate, visible, self.next_serial);
+        let serial = self.next_serial();
+        let connection = Connection::new(stream, authenticate, visible, serial);
         self.kit.store.account(CONNECTION_BYTES);
         self.slots.insert(Box::new(connection));
         self.slots.queue(slot);
+    }
+
+    pub(crate) fn next_serial(&mut self) -> u64 {
+        self.next_serial += 1;
+        self.next_serial
     }
 
     /// Closes the connection in `slot`, if there is one.

@@ -79,7 +79,8 @@ pub(crate) struct Recorder {
     classes: Vec<Option<Box<Pair>>>,
     late: Histogram<u64>,
     late_over: u64,
-    windows: Windows,
+    /// Of small requests and of all others.
+    windows: [Windows; 2],
     late_windows: Windows,
 }
 
@@ -140,7 +141,7 @@ impl Recorder {
             classes: vec![None; CLASSES],
             late: histogram()?,
             late_over: 0,
-            windows: Windows::new(window_ns, to_ns - from_ns),
+            windows: [(); 2].map(|()| Windows::new(window_ns, to_ns - from_ns)),
             late_windows: Windows::new(window_ns, to_ns - from_ns),
         })
     }
@@ -184,7 +185,9 @@ impl Recorder {
             service.saturating_record_n(service_ns, requests);
         }
         let at_ns = intended_ns - self.from_ns;
-        self.windows.record(at_ns, latency_ns, requests);
+        let [small, other] = &mut self.windows;
+        let windows = if class.is_small() { small } else { other };
+        windows.record(at_ns, latency_ns, requests);
     }
 
     /// The driver sent a request, or found it waiting for a connection, this long after it was
@@ -240,7 +243,9 @@ impl Recorder {
         }
         self.late.add(&other.late).map_err(odd)?;
         self.late_over += other.late_over;
-        self.windows.merge(&other.windows);
+        for (mine, theirs) in self.windows.iter_mut().zip(&other.windows) {
+            mine.merge(theirs);
+        }
         self.late_windows.merge(&other.late_windows);
         self.counts.merge(&other.counts);
         Ok(())
@@ -305,12 +310,26 @@ impl Recorder {
     }
 
     pub(crate) fn window_quantiles(&self) -> WindowQuantiles {
-        self.windows.quantiles(&self.late_windows)
+        self.all_windows().quantiles(&self.late_windows)
     }
 
     /// A quantile of every window, in microseconds, with the window's middle in seconds.
     pub(crate) fn window_each(&self, quantile: f64) -> Vec<(f64, f64)> {
-        self.windows.each(quantile)
+        self.all_windows().each(quantile)
+    }
+
+    /// The same for small requests, those without a value or with one of the lowest size class, and
+    /// for all others, where windows with a single latency count, too.
+    pub(crate) fn window_each_by_size(&self, quantile: f64) -> [Vec<(f64, f64)>; 2] {
+        let [small, other] = &self.windows;
+        [small.each(quantile), other.each_of(quantile, 1)]
+    }
+
+    fn all_windows(&self) -> Windows {
+        let [small, other] = &self.windows;
+        let mut all = small.clone();
+        all.merge(other);
+        all
     }
 }
 

@@ -140,6 +140,12 @@ impl Class {
         self.0.into()
     }
 
+    /// Without a value, or with one of the lowest size class.
+    #[inline]
+    pub(crate) fn is_small(self) -> bool {
+        usize::from(self.0) % SIZES_MAX <= 1
+    }
+
     pub(crate) fn operation(self) -> Operation {
         Operation::ALL[usize::from(self.0) / SIZES_MAX]
     }
@@ -162,6 +168,7 @@ mod tests {
             let class = sizes.class(operation, bytes);
             assert_eq!(class.operation(), operation);
             assert_eq!(sizes.name(class), name);
+            assert_eq!(class.is_small(), bytes == 1400 || name.is_empty());
         }
         let numbered: Vec<usize> = Class::all().map(Class::index).collect();
         assert_eq!(numbered, (0..CLASSES).collect::<Vec<usize>>());

@@ -52,7 +52,8 @@ pub enum Attach {
 #[derive(Debug)]
 pub struct Xdp {
     nic: Nic,
-    link: PinnedLink,
+    /// Keeps the program attached when its pin is removed.
+    _link: PinnedLink,
     attached: Attach,
     directory: PathBuf,
     /// Held for its lock.
@@ -76,7 +77,7 @@ impl Xdp {
         match attached {
             Ok((nic, link, attached)) => Ok(Self {
                 nic,
-                link,
+                _link: link,
                 attached,
                 directory,
                 _lock: lock,
@@ -106,13 +107,10 @@ impl Xdp {
         &self.directory
     }
 
-    /// Detaches the program and removes the queues: for a planned stop, when they are empty.
-    pub fn remove(self) -> Result<(), XdpError> {
-        let doing = "removing the pins";
-        let link = self.link.unpin().map_err(|e| XdpError::system(doing, &e))?;
-        drop(link);
+    /// Removes the pins, for a planned stop, when the queues are empty: program and queues end with
+    /// this value, and the next server makes new ones.
+    pub fn unpin(&self) {
         remove_pins(&self.directory);
-        Ok(())
     }
 }
 

@@ -32,8 +32,10 @@ mod memory;
 mod open;
 mod read;
 mod report;
+mod stream;
 mod wire;
 mod worker;
+mod xdp;
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -50,6 +52,7 @@ pub(crate) use executor::Executor;
 pub(crate) use io_thread::run as run_io_thread;
 pub(crate) use open::{Opened, Opening};
 pub(crate) use report::{metrics, statistics};
+pub(crate) use stream::Streams;
 pub(crate) use worker::NativeTurns;
 
 use crate::sync::{AtomicU64, Mutex, Relaxed};

@@ -2,4 +2,5 @@
 //! whether every key stays linearizable.
 
 mod basics;
+mod streams;
 mod support;

@@ -254,15 +254,20 @@ fn lock(directory: &Path, interface: &str) -> Result<File, XdpError> {
 fn remove_half_made(directory: &Path) {
     let whole = MAPS.iter().all(|map| directory.join(map).exists());
     if !whole {
-        remove_pins(directory);
+        remove_files(directory);
     }
 }
 
 fn remove_pins(directory: &Path) {
+    remove_files(directory);
+    let _ = fs::remove_dir(directory);
+}
+
+/// What is not there need not be removed, and what cannot be is found by the next server.
+fn remove_files(directory: &Path) {
     for name in MAPS.iter().chain([&LINK]) {
         let _ = fs::remove_file(directory.join(name));
     }
-    let _ = fs::remove_dir(directory);
 }
 
 const LINK: &str = "link";

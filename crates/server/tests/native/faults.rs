@@ -157,9 +157,9 @@ fn counters_are_exact_over_a_bad_network() {
     }
 }
 
-/// Goal: a planned stop loses nothing that was acknowledged (JB-50). Method: counts are sent without
-/// pause into slow queues while the server is stopped and saves its contents; the next server must
-/// have every one that was acknowledged, and at most those as well that were still on their way.
+/// Goal: a planned stop loses nothing that was acknowledged (JB-50). Method: counts are sent
+/// without pause into slow queues while the server is stopped and saves its contents; the next one
+/// must have every one that was acknowledged, and at most those as well that were on their way.
 #[test]
 fn a_planned_stop_loses_nothing() {
     for (number, mode) in [NativeMode::IoAck, NativeMode::Deferred]

@@ -6,6 +6,7 @@
 
 mod class;
 mod judge;
+mod native;
 mod windows;
 
 use std::time::Duration;
@@ -17,9 +18,10 @@ use self::{class::CLASSES, judge::us, windows::WINDOWS_MAX};
 pub(crate) use self::{
     class::{Class, Operation, SIZE_LIMITS_MAX, SizeClasses},
     judge::{Judge, QUANTILES},
+    native::NativeRecord,
     windows::{Windows, rank},
 };
-pub use self::{judge::Quantiles, windows::WindowQuantiles};
+pub use self::{judge::Quantiles, native::NativeReport, windows::WindowQuantiles};
 use crate::{error::LoadError, protocol::Reply, protocol::Verb};
 
 /// Requests of a whole run by how they ended; `done` counts the measured time alone.
@@ -82,6 +84,8 @@ pub(crate) struct Recorder {
     /// Of small requests and of all others.
     windows: [Windows; 2],
     late_windows: Windows,
+    /// What only the native protocol tells.
+    pub(crate) native: Option<Box<NativeRecord>>,
 }
 
 /// The histograms of one class.
@@ -143,7 +147,14 @@ impl Recorder {
             late_over: 0,
             windows: [(); 2].map(|()| Windows::new(window_ns, to_ns - from_ns)),
             late_windows: Windows::new(window_ns, to_ns - from_ns),
+            native: None,
         })
+    }
+
+    /// Whether a time is within the measured time.
+    #[inline]
+    pub(crate) fn measures(&self, now_ns: u64) -> bool {
+        (self.from_ns..self.to_ns).contains(&now_ns)
     }
 
     /// The class of a request that ended like this.
@@ -248,6 +259,11 @@ impl Recorder {
         }
         self.late_windows.merge(&other.late_windows);
         self.counts.merge(&other.counts);
+        match (&mut self.native, &other.native) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs).map_err(odd)?,
+            (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
+            (_, None) => {}
+        }
         Ok(())
     }
 

@@ -32,8 +32,10 @@ mod memory;
 mod open;
 mod read;
 mod report;
+mod stream;
 mod wire;
 mod worker;
+mod xdp;
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -50,9 +52,13 @@ pub(crate) use executor::Executor;
 pub(crate) use io_thread::run as run_io_thread;
 pub(crate) use open::{Opened, Opening};
 pub(crate) use report::{metrics, statistics};
+pub(crate) use stream::Streams;
 pub(crate) use worker::NativeTurns;
 
-use crate::sync::{AtomicU64, Mutex, Relaxed};
+use crate::{
+    fault::Fault,
+    sync::{AtomicU64, Mutex, Relaxed},
+};
 
 use self::{
     answers::Answers,
@@ -83,6 +89,8 @@ pub(crate) struct Native {
     verifies: bool,
     item_bytes_max: usize,
     flush_allowed: bool,
+    /// What tests have it do wrong.
+    fault: Fault,
     /// Entries that were not what was acknowledged; from the first one on nothing is acknowledged
     /// early any more.
     corrupt: AtomicU64,
@@ -126,16 +134,31 @@ impl Native {
         (key_hash >> (64 - self.config.queues.trailing_zeros())) as usize
     }
 
+    /// Whether the server was started with this fault.
+    #[inline(always)]
+    fn has(&self, fault: Fault) -> bool {
+        cfg!(debug_assertions) && self.fault == fault
+    }
+
     /// What a request that touches a key waits for: the queue, and up to where; `None` if there is
     /// nothing to wait for. To be asked when the request is there, and before the store.
     #[inline]
     pub(crate) fn behind(&self, key_hash: u64) -> Option<(usize, u64)> {
-        let stamp = self.stamps().stamp(key_hash);
+        let stamp = self.stamp(key_hash);
         let number = self.queue_number(key_hash);
         if stamp == 0 || self.queue(number)?.has_reached(stamp) {
             return None;
         }
         Some((number, stamp))
+    }
+
+    /// Up to where the queue of a key must be executed before anybody looks for it in the store.
+    #[inline]
+    fn stamp(&self, key_hash: u64) -> u64 {
+        if self.has(Fault::SkipsStamps) {
+            return 0;
+        }
+        self.stamps().stamp(key_hash)
     }
 
     /// Whether everything below `stamp` is executed.

@@ -17,7 +17,7 @@ use std::{
 use curtail_runtime::{
     BindError, Clock, ControlEvent, Listener, Poller, SocketOptions, bind_tcp, bind_unix,
 };
-use curtail_store::{Store, StoreConfig, StoreError};
+use curtail_store::{Store, StoreConfig, StoreError, Writer};
 use curtail_types::{HashSeed, Now, WriterId};
 
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
     crawler::Crawler,
     delegate,
     logins::{Logins, LoginsError},
-    native::{self, NativeMode, Opened, Opening},
+    native::{self, NativeMode, Opened, Opening, Streams},
     pages::{self, PagesThread},
     prefixes::Prefixes,
     regime::Regimes,
@@ -119,6 +119,9 @@ impl Server {
             open_pollers(threads(&config)).map_err(StartError::System)?;
         let io_poller = watch_datagrams(opening.as_mut(), &worker_pollers, &config);
         let io_poller = io_poller.map_err(StartError::System)?;
+        let listening = opening.as_mut().map(Opening::take_listeners);
+        let streams = listening.map(Streams::new).transpose();
+        let streams = streams.map_err(StartError::System)?;
         let wake_door = door_poller.waker(acceptor::WAKER);
         let faces: io::Result<_> = worker_pollers
             .iter()
@@ -167,7 +170,7 @@ impl Server {
             native_note: native_note.flatten(),
         };
         server
-            .spawn(door_poller, worker_pollers, io_poller, listeners)
+            .spawn(door_poller, worker_pollers, (io_poller, streams), listeners)
             .map_err(StartError::System)?;
         server.spawn_admin(admin).map_err(StartError::System)?;
         Ok(server)
@@ -187,7 +190,7 @@ impl Server {
         &mut self,
         door_poller: Poller,
         worker_pollers: Vec<Poller>,
-        io_poller: Option<Poller>,
+        native: (Option<Poller>, Option<Streams>),
         listeners: Vec<Listener>,
     ) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
@@ -216,7 +219,7 @@ impl Server {
                 worker.run();
             })?;
         }
-        self.spawn_native(io_poller)?;
+        self.spawn_native(native)?;
         let shared = Arc::clone(&self.shared);
         self.spawn_thread("control".to_owned(), move || control::run(&shared))?;
         let mut acceptor = Acceptor::new(Arc::clone(&self.shared), door_poller, listeners);
@@ -224,18 +227,30 @@ impl Server {
         self.spawn_thread("acceptor".to_owned(), move || acceptor.run())
     }
 
-    /// The thread that receives datagrams, if the workers do not.
-    fn spawn_native(&mut self, poller: Option<Poller>) -> io::Result<()> {
-        let Some(poller) = poller else {
-            return Ok(());
-        };
-        let shared = Arc::clone(&self.shared);
-        let thread = threads(&shared.config);
+    /// The thread that receives datagrams, if the workers do not, and the one of streams.
+    fn spawn_native(
+        &mut self,
+        (poller, streams): (Option<Poller>, Option<Streams>),
+    ) -> io::Result<()> {
+        let first = threads(&self.shared.config);
+        if let Some(poller) = poller {
+            let (shared, writer) = self.native_writer(first);
+            self.spawn_thread("native-io".to_owned(), move || {
+                native::run_io_thread(&shared, poller, writer, first);
+            })?;
+        }
+        if let Some(streams) = streams {
+            let (shared, writer) = self.native_writer(first + 1);
+            self.spawn_thread("native-stream".to_owned(), move || {
+                streams.run(&shared, writer, first + 1);
+            })?;
+        }
+        Ok(())
+    }
+
+    fn native_writer(&self, thread: usize) -> (Arc<Shared>, Writer) {
         let id = WriterId(u16::try_from(thread).unwrap_or(u16::MAX));
-        let writer = shared.store.writer(id);
-        self.spawn_thread("native-io".to_owned(), move || {
-            native::run_io_thread(&shared, poller, writer, thread);
-        })
+        (Arc::clone(&self.shared), self.shared.store.writer(id))
     }
 
     fn spawn_thread(

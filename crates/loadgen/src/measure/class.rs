@@ -16,6 +16,8 @@ pub(crate) enum Operation {
     Delete,
     Increment,
     Decrement,
+    /// A write that ended when it was accepted, whatever it does.
+    Accepted,
     Error,
 }
 
@@ -39,7 +41,7 @@ pub(crate) const CLASSES: usize = Operation::ALL.len() * SIZES_MAX;
 const _: () = assert!(CLASSES <= u8::MAX as usize);
 
 impl Operation {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::GetHit,
         Self::GetMiss,
         Self::Set,
@@ -51,6 +53,7 @@ impl Operation {
         Self::Delete,
         Self::Increment,
         Self::Decrement,
+        Self::Accepted,
         Self::Error,
     ];
 
@@ -84,6 +87,7 @@ impl Operation {
             Self::Delete => "delete",
             Self::Increment => "incr",
             Self::Decrement => "decr",
+            Self::Accepted => "accepted",
             Self::Error => "error",
         }
     }

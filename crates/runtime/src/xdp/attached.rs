@@ -52,7 +52,8 @@ pub enum Attach {
 #[derive(Debug)]
 pub struct Xdp {
     nic: Nic,
-    link: PinnedLink,
+    /// Keeps the program attached when its pin is removed.
+    _link: PinnedLink,
     attached: Attach,
     directory: PathBuf,
     /// Held for its lock.
@@ -76,7 +77,7 @@ impl Xdp {
         match attached {
             Ok((nic, link, attached)) => Ok(Self {
                 nic,
-                link,
+                _link: link,
                 attached,
                 directory,
                 _lock: lock,
@@ -106,13 +107,10 @@ impl Xdp {
         &self.directory
     }
 
-    /// Detaches the program and removes the queues: for a planned stop, when they are empty.
-    pub fn remove(self) -> Result<(), XdpError> {
-        let doing = "removing the pins";
-        let link = self.link.unpin().map_err(|e| XdpError::system(doing, &e))?;
-        drop(link);
+    /// Removes the pins, for a planned stop, when the queues are empty: program and queues end with
+    /// this value, and the next server makes new ones.
+    pub fn unpin(&self) {
         remove_pins(&self.directory);
-        Ok(())
     }
 }
 
@@ -256,15 +254,20 @@ fn lock(directory: &Path, interface: &str) -> Result<File, XdpError> {
 fn remove_half_made(directory: &Path) {
     let whole = MAPS.iter().all(|map| directory.join(map).exists());
     if !whole {
-        remove_pins(directory);
+        remove_files(directory);
     }
 }
 
 fn remove_pins(directory: &Path) {
+    remove_files(directory);
+    let _ = fs::remove_dir(directory);
+}
+
+/// What is not there need not be removed, and what cannot be is found by the next server.
+fn remove_files(directory: &Path) {
     for name in MAPS.iter().chain([&LINK]) {
         let _ = fs::remove_file(directory.join(name));
     }
-    let _ = fs::remove_dir(directory);
 }
 
 const LINK: &str = "link";

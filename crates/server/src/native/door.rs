@@ -33,6 +33,7 @@ use super::{
     read::WaitingReads,
     wire::{Sender, place, queue_peer, session_name},
 };
+use crate::fault::Fault;
 
 /// One thread's way in.
 pub(crate) struct Door<'a> {
@@ -264,7 +265,23 @@ impl<'a> Door<'a> {
             sessions: self.native.sessions(),
             heartbeat_ns_max: HEARTBEAT_NS_MAX,
         };
+        if self.native.has(Fault::AcceptsAhead) && arrival.nilext {
+            self.reply(means, from, &ack(head.echo(), Place::default()));
+            let desk = means.executor.desk();
+            desk.post.send(self.native, &mut desk.counts);
+            std::thread::sleep(std::time::Duration::from_micros(300));
+        }
         let verdict = ingress.admit(&arrival, means.monotonic_ns);
+        if self.native.has(Fault::ForgetsRequests)
+            && matches!(verdict, Verdict::Repeated(_) | Verdict::Replay(_))
+        {
+            let anew = Arrival {
+                slot: arrival.slot + 32,
+                sequence: means.monotonic_ns >> 10,
+                ..arrival
+            };
+            ingress.admit(&anew, means.monotonic_ns);
+        }
         self.follow(means, request, hash, verdict, from);
     }
 

@@ -54,6 +54,7 @@ mod stages;
 mod stats;
 mod sync;
 mod turns;
+mod udp;
 mod unsent;
 mod watch;
 mod worker;

@@ -55,6 +55,7 @@ mod stages;
 mod stats;
 mod sync;
 mod turns;
+mod udp;
 mod unsent;
 mod watch;
 mod worker;

@@ -48,7 +48,7 @@ use curtail_types::HashSeed;
 
 pub(crate) use barrier::Behind;
 pub use config::{NativeConfig, NativeMode, NativePlacement};
-pub(crate) use executor::Executor;
+pub(crate) use executor::{Executor, Hands};
 pub(crate) use io_thread::run as run_io_thread;
 pub(crate) use open::{Opened, Opening};
 pub(crate) use report::{metrics, statistics};

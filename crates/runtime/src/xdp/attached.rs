@@ -39,13 +39,27 @@ pub struct XdpOptions {
 /// Who is to run the program.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Attach {
-    /// The driver, or the kernel's stack if the driver cannot.
+    /// The driver, or the kernel's stack if the driver cannot; for a veth the stack, since there
+    /// the driver's answers are lost unless the other end has a program too.
     #[default]
     Any,
     /// The driver, before the kernel makes a buffer of the frame.
     Native,
     /// The kernel's stack, behind that; works with every interface.
     Generic,
+}
+
+impl std::str::FromStr for Attach {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "any" => Ok(Self::Any),
+            "native" => Ok(Self::Native),
+            "generic" => Ok(Self::Generic),
+            _ => Err(format!("'{name}' is not any, native or generic")),
+        }
+    }
 }
 
 /// The attached program.
@@ -159,6 +173,7 @@ fn attach_anew(nic: &mut Nic, options: &XdpOptions) -> Result<(FdLink, Attach), 
     let interface = &options.interface;
     let program = nic.program()?;
     let modes: &[(XdpMode, Attach)] = match options.attach {
+        Attach::Any if driver(interface).as_deref() == Some("veth") => &[GENERIC],
         Attach::Any => &[NATIVE, GENERIC],
         Attach::Native => &[NATIVE],
         Attach::Generic => &[GENERIC],
@@ -199,6 +214,36 @@ fn see_interface(interface: &str) -> Result<(), XdpError> {
         0 => Err(missing()),
         _ => Ok(()),
     }
+}
+
+/// The name of an interface's driver, if it tells one (ETHTOOL_GDRVINFO).
+fn driver(interface: &str) -> Option<String> {
+    let mut information = DriverInformation {
+        command: DRIVER_INFORMATION,
+        driver: [0; 32],
+        _rest: [0; 160],
+    };
+    // SAFETY: all of it may be zero.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (place, byte) in request.ifr_name.iter_mut().zip(interface.bytes().take(15)) {
+        *place = byte as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut information).cast();
+    let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    // SAFETY: the request names an interface and points to a structure that is as long as the
+    // kernel's; both live past the call.
+    let answer = unsafe { libc::ioctl(socket.as_raw_fd(), ETHTOOL, &mut request) };
+    let name = information.driver.split(|byte| *byte == 0).next()?;
+    let name = String::from_utf8_lossy(name).into_owned();
+    (answer == 0).then_some(name)
+}
+
+/// struct ethtool_drvinfo, as far as it is read here.
+#[repr(C)]
+struct DriverInformation {
+    command: u32,
+    driver: [u8; 32],
+    _rest: [u8; 160],
 }
 
 fn make_directory(directory: &Path) -> Result<(), XdpError> {
@@ -270,6 +315,8 @@ fn remove_files(directory: &Path) {
     }
 }
 
+const ETHTOOL: libc::Ioctl = 0x8946;
+const DRIVER_INFORMATION: u32 = 3;
 const LINK: &str = "link";
 const NATIVE: (XdpMode, Attach) = (XdpMode::Driver, Attach::Native);
 const GENERIC: (XdpMode, Attach) = (XdpMode::Skb, Attach::Generic);

@@ -512,6 +512,18 @@ fn attaching_succeeds_or_says_why_not() {
         "ip",
         &["link", "add", "one", "type", "veth", "peer", "name", "two"],
     );
-    let native = Xdp::start(&xdp_options(&namespace.pins, "one", 1)).unwrap();
-    assert_eq!(native.attached(), Attach::Native);
+    let on_veth = xdp_options(&namespace.pins, "one", 1);
+    let generic = Xdp::start(&on_veth).unwrap();
+    assert_eq!(
+        generic.attached(),
+        Attach::Generic,
+        "its peer has no program"
+    );
+    generic.unpin();
+    drop(generic);
+    let native = Xdp::start(&XdpOptions {
+        attach: Attach::Native,
+        ..on_veth
+    });
+    assert_eq!(native.unwrap().attached(), Attach::Native);
 }

@@ -38,7 +38,7 @@ impl NicMemory {
         let options = XdpOptions {
             interface: interface.to_owned(),
             pin_directory: config.pin.clone(),
-            attach: Attach::Any,
+            attach: config.attach,
             nic: NicOptions {
                 port,
                 queues: narrow(shape.queues),
@@ -100,7 +100,7 @@ impl QueueMemory for NicMemory {
 
     fn place(&self) -> Option<String> {
         let runs = match self.xdp.attached() {
-            Attach::Generic => "the kernel's stack (the driver cannot)",
+            Attach::Generic => "the kernel's stack",
             _ => "the driver",
         };
         Some(format!(

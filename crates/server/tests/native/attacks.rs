@@ -179,7 +179,9 @@ fn damaged_datagrams_have_no_effect() {
     }
     let mut memcached = Memcached::connect(&server);
     assert_eq!(memcached.stat("native:accepted"), 8);
-    eventually("all are executed", || memcached.stat("native:executed") == 8);
+    eventually("all are executed", || {
+        memcached.stat("native:executed") == 8
+    });
 }
 
 /// Goal: what version 1 does not have is refused by name.

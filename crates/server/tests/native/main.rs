@@ -6,5 +6,6 @@ mod attacks;
 mod basics;
 mod faults;
 mod histories;
+mod memcached_datagrams;
 mod streams;
 mod support;

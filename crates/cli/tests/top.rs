@@ -166,8 +166,9 @@ fn a_report_tells_what_the_server_does() {
         "{report}"
     );
     assert_eq!(number("/clients/now"), 2.0);
-    assert_eq!(report["workers"].as_array().unwrap().len(), 3);
+    assert_eq!(report["workers"].as_array().unwrap().len(), 4);
     assert_eq!(report["workers"][2]["role"], "standby");
+    assert_eq!(report["workers"][3]["role"], "idle");
     assert_eq!(report["plan"]["threshold"], 32_768);
     assert!(number("/stages/0/per_second") > 0.0);
     assert!(report.get("keys").is_none());

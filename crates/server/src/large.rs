@@ -83,7 +83,8 @@ impl Worker {
                 shortest = (number, depth);
             }
         }
-        if planned_depth < QUEUE_DEEP || shortest.0 == planned {
+        let deep = QUEUE_DEEP.min(config.large_connections_max);
+        if planned_depth < deep || shortest.1 >= planned_depth {
             return planned;
         }
         self.kit.counts.add(Count::HandOffsRelieved, 1);

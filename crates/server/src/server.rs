@@ -417,10 +417,15 @@ fn listen_admin(address: SocketAddr) -> Result<TcpListener, StartError> {
     })
 }
 
-/// Workers and large workers. There are as many of the latter as a plan can make large cores.
+/// Workers and large workers. There are as many of the latter as a plan can make large cores, and
+/// one to help the first when that has a queue.
 fn threads(config: &Config) -> usize {
-    config.workers + config.workers.saturating_sub(1).clamp(1, LARGE_WORKERS_MAX)
+    let larges = config.workers.saturating_sub(1);
+    config.workers + larges.clamp(LARGE_WORKERS_MIN, LARGE_WORKERS_MAX)
 }
+
+/// Large workers at least. They sleep until there is something for them.
+const LARGE_WORKERS_MIN: usize = 2;
 
 /// Threads for datagrams and streams that write to the store: of the native path one each, and one
 /// of memcached's own datagrams.

@@ -236,23 +236,22 @@ fn no_small_request_waits_behind_a_large_one() {
     }
 }
 
-/// Goal: no small request waits for a large one while large ones are refused, either. Method: the
-/// only large worker has its one connection, of a client that does not read; others write.
+/// Goal: no small request waits for a large one while large ones are refused, either. Method: both
+/// large workers have their one connection, of clients that do not read; others write.
 #[test]
 fn refused_large_requests_keep_nobody_waiting() {
     let mut config = configured(PolicyName::default(), 1);
     config.large_connections_max = 1;
     let server = start(config);
-    let large = value(7 << 20, 3);
+    let large = value(5 << 20, 3);
     let mut client = Client::connect(&server);
     client.send(set("large", &large));
     client.expect("STORED\r\n");
-    eventually("the writer is back", || {
-        client.stat("curtail", "large:0:connections") == 0
-    });
-    let mut slow = Client::connect(&server);
-    slow.send("get large\r\n".repeat(UNREAD));
-    await_visitors(&mut client, 1);
+    eventually("the writer is back", || visitors(&mut client) == 0);
+    let mut slow: Vec<_> = (0..2).map(|_| Client::connect(&server)).collect();
+    slow.iter_mut()
+        .for_each(|slow| slow.send("get large\r\n".repeat(UNREAD)));
+    await_visitors(&mut client, 2);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -271,16 +270,23 @@ fn refused_large_requests_keep_nobody_waiting() {
     });
     assert_eq!(client.stat("curtail", "large_refused"), 8);
     assert_eq!(client.stat("curtail", "small_behind_large"), 0);
-    (0..UNREAD).for_each(|_| slow.expect(hit("large", &large)));
+    for slow in &mut slow {
+        (0..UNREAD).for_each(|_| slow.expect(hit("large", &large)));
+    }
 }
 
 /// Large values that a client asks for which does not read: more than sockets can hold.
 const UNREAD: usize = 4;
 
-/// Waits until `count` connections are with the large worker, and stay there.
+/// Connections with the two large workers that a server with one or two workers has.
+fn visitors(client: &mut Client) -> u64 {
+    client.stat("curtail", "large:0:connections") + client.stat("curtail", "large:1:connections")
+}
+
+/// Waits until `count` connections are with large workers, and stay there.
 fn await_visitors(client: &mut Client, count: u64) {
     eventually("connections are away", || {
-        let mut away = || client.stat("curtail", "large:0:connections") == count;
+        let mut away = || visitors(client) == count;
         let now = away();
         thread::sleep(Duration::from_millis(100));
         now && away()
@@ -316,8 +322,7 @@ fn large_workers_serve_around_slow_readers() {
     }
     drop(half);
     eventually("all are back", || {
-        client.stat("curtail", "large:0:connections") == 0
-            && client.stat("", "curr_connections") == 1
+        visitors(&mut client) == 0 && client.stat("", "curr_connections") == 1
     });
 }
 
@@ -381,24 +386,26 @@ fn the_threshold_is_learned() {
 }
 
 /// Goal: large requests beyond the bound are refused in words, and small ones and the connection
-/// are none the worse. Method: a bound of two; two clients that do not read.
+/// are none the worse; the second large worker helps the first before any is refused. Method: a bound of
+/// two for each; four clients that do not read.
 #[test]
 fn too_many_large_requests_are_told_so() {
     let mut config = configured(PolicyName::default(), 1);
     config.large_connections_max = 2;
     let server = start(config);
-    let large = value(7 << 20, 3);
+    let large = value(5 << 20, 3);
     let mut client = Client::connect(&server);
     client.send(set("large", &large));
     client.expect("STORED\r\n");
     // The reply is sent before the connection is back, and until then it counts.
-    eventually("the writer is back", || {
-        client.stat("curtail", "large:0:connections") == 0
-    });
-    let mut slow: Vec<_> = (0..2).map(|_| Client::connect(&server)).collect();
-    slow.iter_mut()
-        .for_each(|slow| slow.send("get large\r\n".repeat(UNREAD)));
-    await_visitors(&mut client, 2);
+    eventually("the writer is back", || visitors(&mut client) == 0);
+    let mut slow: Vec<_> = (0..4).map(|_| Client::connect(&server)).collect();
+    for (number, slow) in slow.iter_mut().enumerate() {
+        slow.send("get large\r\n".repeat(UNREAD));
+        await_visitors(&mut client, number as u64 + 1);
+    }
+    assert_eq!(client.stat("curtail", "large:1:connections"), 2);
+    assert_eq!(client.stat("curtail", "hand_offs_relieved"), 2);
     client.ask("get large\r\nget none\r\n", "SERVER_ERROR busy\r\nEND\r\n");
     client.send(set("other", &large));
     client.expect("SERVER_ERROR busy\r\n");
@@ -407,9 +414,7 @@ fn too_many_large_requests_are_told_so() {
     for slow in &mut slow {
         (0..UNREAD).for_each(|_| slow.expect(hit("large", &large)));
     }
-    eventually("there is room again", || {
-        client.stat("curtail", "large:0:connections") == 0
-    });
+    eventually("there is room again", || visitors(&mut client) == 0);
     client.send("get large\r\n");
     client.expect(hit("large", &large));
 }

@@ -10,6 +10,7 @@
 //!   round 1:  ours, memcached, redis   round 2:  memcached, redis, ours   ...
 //! ```
 
+mod beside;
 mod memory;
 mod servers;
 mod start;
@@ -89,6 +90,8 @@ pub enum Part {
     Pipelined,
     /// Windows' p99 at half of memcached's peak rate.
     Tail,
+    /// Small requests beside large ones, with two workers.
+    Beside,
     /// Resident memory per item, and whether the items are there.
     Memory,
     /// From start to the first answer.
@@ -100,6 +103,7 @@ pub enum Part {
 pub(crate) struct Comparison {
     pub(crate) cells: Vec<throughput::Cell>,
     pub(crate) tail: Option<tail::Tail>,
+    pub(crate) beside: Vec<beside::Beside>,
     pub(crate) memory: Vec<memory::Memory>,
     pub(crate) start: Vec<start::Start>,
     /// Whether servers and driver could be given high priority.
@@ -146,6 +150,10 @@ pub fn run(args: &CompareArgs) -> Result<ExitCode, LoadError> {
             comparison.tail = Some(tail::compare(args, &servers)?);
         }
     }
+    if wants(Part::Beside) {
+        let servers = servers::start_all(&with_two_workers(&settings), args)?;
+        comparison.beside = beside::compare(args, &servers)?;
+    }
     if wants(Part::Memory) {
         comparison.memory = memory::compare(args, &settings)?;
     }
@@ -174,6 +182,7 @@ fn settings(args: &CompareArgs) -> Result<Vec<Setting>, LoadError> {
         settings.push(Setting {
             kind: Kind::Ours,
             binary: path.clone(),
+            threads: 1,
             arguments: args.ours_argument.clone(),
         });
     }
@@ -184,4 +193,23 @@ fn settings(args: &CompareArgs) -> Result<Vec<Setting>, LoadError> {
         return Err(LoadError::Arguments("no server to measure".into()));
     }
     Ok(settings)
+}
+
+/// Ours and memcached with two workers, memcached with one beside it; all take values of 10 MB.
+fn with_two_workers(settings: &[Setting]) -> Vec<Setting> {
+    let mut all = Vec::new();
+    for setting in settings {
+        let mut setting = setting.clone();
+        if setting.kind != Kind::Redis {
+            setting.arguments.extend(["-I".into(), "16m".into()]);
+        }
+        if setting.kind == Kind::Memcached {
+            all.push(setting.clone());
+        }
+        if setting.kind != Kind::Redis {
+            setting.threads = 2;
+        }
+        all.push(setting);
+    }
+    all
 }

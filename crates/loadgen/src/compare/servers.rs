@@ -32,6 +32,7 @@ pub(crate) enum Kind {
 pub(crate) struct Setting {
     pub(crate) kind: Kind,
     pub(crate) binary: PathBuf,
+    pub(crate) threads: usize,
     pub(crate) arguments: Vec<String>,
 }
 
@@ -39,6 +40,7 @@ pub(crate) struct Setting {
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) kind: Kind,
+    pub(crate) threads: usize,
     pub(crate) target: String,
     child: Child,
 }
@@ -96,6 +98,7 @@ pub(crate) fn peer(peer: Peer) -> Result<Setting, LoadError> {
     Ok(Setting {
         kind,
         binary,
+        threads: 1,
         arguments: Vec::new(),
     })
 }
@@ -153,6 +156,7 @@ impl Server {
         let (child, start) = thread.join().map_err(panicked)??;
         let mut server = Self {
             kind: setting.kind,
+            threads: setting.threads,
             target: format!("127.0.0.1:{port}"),
             child,
         };
@@ -221,13 +225,14 @@ fn free_port() -> Result<u16, LoadError> {
 
 fn arguments(setting: &Setting, port: u16, memory_mib: u64) -> Vec<String> {
     let (port, memory) = (port.to_string(), memory_mib.to_string());
+    let threads = setting.threads.to_string();
     let memcached_like = [
         "-l",
         "127.0.0.1",
         "-p",
         &port,
         "-t",
-        "1",
+        &threads,
         "-m",
         &memory,
         "-c",

@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 
 use super::{
     Comparison, Spread,
+    beside::Beside,
     memory::Memory,
     start::Start,
     tail::Tail,
@@ -27,6 +28,9 @@ fn write_all(text: &mut String, comparison: &Comparison) -> fmt::Result {
     }
     if let Some(tail) = &comparison.tail {
         write_tail(text, tail)?;
+    }
+    if !comparison.beside.is_empty() {
+        write_beside(text, &comparison.beside)?;
     }
     if !comparison.memory.is_empty() {
         write_memory(text, &comparison.memory)?;
@@ -116,6 +120,46 @@ fn write_tail(text: &mut String, tail: &Tail) -> fmt::Result {
             ratio(index, figures.lower_quartile_ratio),
             figures.unfinished
         )?;
+    }
+    writeln!(text)
+}
+
+fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
+    writeln!(
+        text,
+        "Small requests (14 to 1400 B, 95:5, zipf 0.99) in open loop beside large ones; windows of \
+         20 ms; us; ratios within rounds.\n\n\
+         | load | server | windows | p99 alone | p99 beside | quartiles | beside : alone | \
+         large/s | unfinished |\n|---|---|---|---|---|---|---|---|---|"
+    )?;
+    for one in all {
+        for (index, figures) in one.servers.iter().enumerate() {
+            let load = if index == 0 {
+                format!(
+                    "{:.0} % of peak ({:.0} k/s), {}",
+                    one.load * 100.0,
+                    one.rate / 1000.0,
+                    one.large.describe()
+                )
+            } else {
+                String::new()
+            };
+            let Spread { median, min, max } = figures.ratio;
+            writeln!(
+                text,
+                "| {load} | {} -t {} | {} | {:.0} | {:.0} | {:.0}-{:.0} | \
+                 {median:.2}x ({min:.2}-{max:.2}) | {:.0} | {} |",
+                figures.server.name(),
+                figures.threads,
+                figures.windows,
+                figures.alone_p99_us,
+                figures.p99_us,
+                figures.p99_lower_quartile_us,
+                figures.p99_upper_quartile_us,
+                figures.large_rate,
+                figures.unfinished
+            )?;
+        }
     }
     writeln!(text)
 }

@@ -6,11 +6,12 @@
 //!
 //! ```text
 //! main -> steps (the list of `test`) -> tidy, licences, conformance, readme
-//!      -> bench, soak, instructions  -> workspace, process, packages
+//!      -> bpf, bench, soak, instructions  -> workspace, process, packages
 //! ```
 #![forbid(unsafe_code)]
 
 mod bench;
+mod bpf;
 mod chart;
 mod conformance;
 mod instructions;
@@ -62,6 +63,7 @@ fn dispatch(arguments: &[String]) -> Result<Outcome> {
         "licences" => licences::command(&workspace),
         "readme" => readme::check(&workspace, &Log::terminal()),
         "conformance" => conformance::command(&workspace, rest),
+        "bpf" => bpf::command(&workspace),
         "chart" => chart::command(&workspace),
         "bench" => bench::command(&workspace, rest),
         "instructions" => instructions::command(&workspace, rest),
@@ -88,6 +90,7 @@ cargo xtask COMMAND
   instructions             what a small request costs, under callgrind; --record keeps it,
                            --policies compares the policies
   soak [SECONDS]           mixed load with verified values (600 s unless told)
+  bpf                      compiles the network card's program into the object that is kept
   chart                    draws docs/chart.svg from docs/benchmarks/summary.toml
   fix                      cargo fmt, cargo clippy --fix
 

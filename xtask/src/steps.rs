@@ -16,7 +16,7 @@ use anyhow::{Result, bail};
 use crate::process::{self, Log};
 use crate::tally::{Outcome, Tally};
 use crate::workspace::{Workspace, cargo};
-use crate::{conformance, instructions, licences, readme, tidy};
+use crate::{bpf, conformance, instructions, licences, readme, tidy};
 
 /// One line of the list.
 struct Step {
@@ -57,6 +57,11 @@ const STEPS: &[Step] = &[
         "loom",
         "every interleaving of the publication protocols",
         build::loom,
+    ),
+    quick(
+        "bpf",
+        "the network card's program: source, object, verifier and twin agree",
+        bpf::step,
     ),
     quick(
         "fuzz",
@@ -260,7 +265,7 @@ fn ending(outcome: &Outcome, seconds: f64) -> String {
 }
 
 /// The sum of what `cargo test` said: its "test result" lines.
-fn tally_of(output: &str) -> Tally {
+pub(crate) fn tally_of(output: &str) -> Tally {
     let mut sum = Tally::default();
     for line in output
         .lines()

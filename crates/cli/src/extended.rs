@@ -7,6 +7,8 @@
 use anyhow::{Context, bail};
 use curtail_server::Config;
 
+use crate::native_flags;
+
 /// The end of `curtail serve --help`.
 pub(crate) const HELP: &str = "\
 Extended options (-o), comma separated; most have a 'no_' form to switch them off:
@@ -16,11 +18,19 @@ Extended options (-o), comma separated; most have a 'no_' form to switch them of
   watcher_logbuf_size=KB lines that wait for one watcher (default: 256)
   worker_logbuf_size=KB  lines a worker writes for watchers in a turn (default: 64)
   size_threshold=BYTES   values so long are large for size-aware-static; no shorter ones are for
-                         size-aware (default: 32768)
+                         size-aware (default: 32768, at least 4097)
   size_percentile=P      share of requests that are small for size-aware, per cent (default: 99)
   size_queue=NUM         large requests under way on a thread for them, at most (default: 256)
   size_nice=0..19        how far threads for large requests give way (default: 19)
   size_epoch=MS          how often size-aware learns its threshold (default: 1000)
+  native_backlog=NUM     writes that may wait in a queue for one to be acknowledged before it is
+                         executed (default: 256)
+  native_sessions=NUM    native sessions (default: 1024), native_address_sessions=NUM of one address
+                         (default: 16, the most)
+  native_lease_ms=MS     how long an unused session lasts (default: 60000)
+  native_datagram=BYTES  longest datagram to and from other machines (default: 1452)
+  native_placement=WHO   executes a queue: any worker, or its owner alone (default: any)
+  native_service_us=US   processor time added to each execution, for experiments (default: 0)
 Other options of memcached are accepted and change nothing; unknown ones are warned about.
 
 Signals: SIGTERM, SIGINT stop; SIGUSR1 saves to the -e file and stops; SIGHUP reads -Y again.";
@@ -83,7 +93,6 @@ fn apply_one(
     value: Option<&str>,
     warnings: &mut Vec<String>,
 ) -> anyhow::Result<()> {
-    let echoed = &mut config.echoed;
     match name {
         "maxconns_fast" => config.refuse_connections_fast = true,
         "no_maxconns_fast" => config.refuse_connections_fast = false,
@@ -109,19 +118,20 @@ fn apply_one(
                 bail!("at least 1 ms");
             }
         }
-        "hashpower" => echoed.hash_power_initial = number(value)?,
-        "tail_repair_time" => echoed.tail_repair_seconds = number(value)?,
+        "hashpower" => config.echoed.hash_power_initial = number(value)?,
+        "tail_repair_time" => config.echoed.tail_repair_seconds = number(value)?,
         "slab_chunk_max" => {
             let kilobytes: u64 = number(value)?;
-            echoed.slab_chunk_bytes_max = kilobytes.saturating_mul(1 << 10);
+            config.echoed.slab_chunk_bytes_max = kilobytes.saturating_mul(1 << 10);
         }
-        "temporary_ttl" => echoed.temporary_ttl_seconds = Some(number(value)?),
-        "lru_crawler" => echoed.lru_crawler = true,
-        "no_lru_crawler" => echoed.lru_crawler = false,
-        "lru_maintainer" => echoed.lru_maintainer = true,
-        "no_lru_maintainer" => echoed.lru_maintainer = false,
-        "track_sizes" => echoed.track_sizes = true,
-        "no_track_sizes" => echoed.track_sizes = false,
+        "temporary_ttl" => config.echoed.temporary_ttl_seconds = Some(number(value)?),
+        "lru_crawler" => config.echoed.lru_crawler = true,
+        "no_lru_crawler" => config.echoed.lru_crawler = false,
+        "lru_maintainer" => config.echoed.lru_maintainer = true,
+        "no_lru_maintainer" => config.echoed.lru_maintainer = false,
+        "track_sizes" => config.echoed.track_sizes = true,
+        "no_track_sizes" => config.echoed.track_sizes = false,
+        _ if native_flags::apply(config, name, value, warnings)? => {}
         _ if IGNORED.contains(&name) => {}
         _ if NOT_OFFERED.iter().any(|prefix| name.starts_with(prefix)) => bail!("not offered"),
         _ => warnings.push(format!("-o {name}: unknown option, ignored")),

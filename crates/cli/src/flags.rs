@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use clap::{ArgAction, Args};
 use curtail_server::{Config, Listen, PolicyName, UnixSocket};
 
-use crate::{extended, sizes};
+use crate::{extended, native_flags::NativeFlags, sizes};
 
 /// The flags; see `--help` for what each means.
 #[derive(Args, Debug)]
@@ -145,6 +145,8 @@ pub(crate) struct Flags {
     /// Let the system move worker threads between processors
     #[arg(long)]
     no_pin: bool,
+    #[command(flatten)]
+    native: NativeFlags,
     /// Read flags from a TOML file, under their long names; the command line wins
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -181,6 +183,7 @@ impl Flags {
             debug_time: self.debug_time,
             auth_file: self.auth_file.clone(),
             memory_file: self.memory_file.clone(),
+            native: self.native.settle()?,
             ..Config::default()
         };
         self.settle_limits(&mut config)?;

@@ -9,6 +9,7 @@ mod config_file;
 mod doctor;
 mod extended;
 mod flags;
+mod native_flags;
 mod serve;
 mod sizes;
 mod top;

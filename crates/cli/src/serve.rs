@@ -141,6 +141,19 @@ fn greet(server: &Server, config: &Config) {
         config.memory_bytes_max >> 20,
         std::process::id()
     );
+    if let Some(native) = server.native() {
+        let addresses: Vec<String> = native.addresses.iter().map(ToString::to_string).collect();
+        let _ = writeln!(
+            screen,
+            "Native protocol on {}, mode {}: {}.",
+            addresses.join(", "),
+            native.mode.name(),
+            native.promise
+        );
+        if let Some(note) = native.note {
+            let _ = writeln!(screen, "Native protocol: {note}.");
+        }
+    }
     let _ = match server.restored() {
         Restored::Nothing => Ok(()),
         Restored::Items(items) => writeln!(screen, "Restored {items} items."),

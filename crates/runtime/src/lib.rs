@@ -19,6 +19,7 @@ mod service;
 mod signals;
 mod socket;
 mod sync;
+mod xdp;
 
 pub use clock::{Clock, ThreadCpuClock, monotonic_ns};
 pub use cpu::{cpus_allowed, cpus_usable, lower_priority, pin_current_thread, quota_cpus};
@@ -34,4 +35,7 @@ pub use service::{Service, ServiceState};
 pub use signals::{ControlEvent, Controls, ControlsHandle, SignalError};
 pub use socket::{
     BindError, Listener, PeerAddress, Received, Sent, SocketOptions, Stream, bind_tcp, bind_unix,
+};
+pub use xdp::{
+    Attach, Fate, Nic, NicCounts, NicOptions, Origin, Ran, SharedWords, Xdp, XdpError, XdpOptions,
 };

@@ -74,7 +74,6 @@ impl Worker {
         let ready = self.slots.ready_count();
         let most = self.kit.shared.config.requests_per_turn_max;
         self.kit.share = share_of(ready).min(most);
-        self.kit.large_here = None;
         self.kit.larges = 0;
         let carried_out = self.slots.carried_out();
         for _ in 0..ready {
@@ -133,19 +132,20 @@ fn collect_one<'a>(
     if connection.closing {
         return Turn::Close;
     }
+    // A large worker does nothing for a connection but what it came for.
+    if let Some(visit) = &mut connection.visit
+        && connection.body.is_none()
+        && !std::mem::take(&mut visit.decodes)
+        && connection.decoder.swallowing() == 0
+    {
+        return Turn::Done;
+    }
     if connection.errand.is_some() {
         return if connection.go_on(kit) {
             Turn::Done
         } else {
             Turn::Close
         };
-    }
-    // A large worker does nothing for a connection but what it came for.
-    if let Some(visit) = &mut connection.visit
-        && connection.body.is_none()
-        && !std::mem::take(&mut visit.decodes)
-    {
-        return Turn::Done;
     }
     if connection.body.is_some() && !receive_body(connection, slot, kit) {
         return if connection.closing {
@@ -157,6 +157,10 @@ fn collect_one<'a>(
     let Some(input) = receive(connection, area, kit) else {
         return Turn::Close;
     };
+    if connection.visit.is_some() && connection.decoder.swallowing() > 0 {
+        drop_refused(connection, input, kit);
+        return Turn::Done;
+    }
     let receives = connection.body.is_some();
     let input = end_body(connection, slot, input, batch);
     match receives && connection.visit.is_some() {
@@ -164,6 +168,23 @@ fn collect_one<'a>(
         false => decode(connection, slot, input, batch, kit),
     }
     Turn::Done
+}
+
+/// Drops what belongs to a refused value, and keeps what follows for the worker it belongs to.
+fn drop_refused(connection: &mut Connection, input: &[u8], kit: &mut Kit) {
+    let dropped = usize::try_from(connection.decoder.swallowing()).unwrap_or(usize::MAX);
+    let (dropped, rest) = input.split_at(dropped.min(input.len()));
+    // Nothing is complete in it.
+    let _ = connection.decoder.decode(dropped, &kit.limits);
+    connection.hold(&mut kit.pool, rest, true);
+    connection.visible.touch(kit.now.unix_seconds());
+}
+
+/// Notes that a part of a refused value was received where small requests wait.
+#[cold]
+fn note_dropped(connection: &Connection, slot: usize, kit: &mut Kit) {
+    let left = usize::try_from(connection.decoder.swallowing()).unwrap_or(usize::MAX);
+    kit.note_large_here(slot, left);
 }
 
 /// Receives into a large value; true when it is complete and something else may follow.
@@ -302,6 +323,9 @@ fn decode<'a>(
             &Decoded::Incomplete { consumed, .. } => {
                 let rest = input.get(consumed..).unwrap_or_default();
                 connection.hold(&mut kit.pool, rest, false);
+                if decoded == 0 {
+                    note_dropped(connection, slot, kit);
+                }
                 note_commands(connection, decoded, kit);
                 return;
             }

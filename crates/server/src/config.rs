@@ -5,7 +5,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use crate::{fault::Fault, policy::PolicyName};
+use crate::{fault::Fault, kit::INLINE_VALUE_BYTES_MAX, native::NativeConfig, policy::PolicyName};
 
 /// What a server is started with.
 #[derive(Clone, Debug)]
@@ -91,6 +91,8 @@ pub struct Config {
     /// What tests have it do wrong; of no effect in release builds.
     #[doc(hidden)]
     pub fault: Fault,
+    /// The native datagram path, if it is asked for: `--native`.
+    pub native: Option<NativeConfig>,
     /// Only repeated by `stats settings`.
     pub echoed: Echoed,
 }
@@ -151,9 +153,14 @@ impl Config {
     /// sending this many bytes.
     pub const THRESHOLD_MIN: u32 = 32 << 10;
 
+    /// No value that is received together with its command is large, whatever is told: when its
+    /// size is known it is here.
+    pub(crate) const THRESHOLD_LEAST: u32 = INLINE_VALUE_BYTES_MAX + 1;
+
     /// From where on values are large before anything was learned, and at least.
     pub(crate) fn threshold_first(&self) -> u32 {
-        self.threshold.unwrap_or(Self::THRESHOLD_MIN)
+        let told = self.threshold.unwrap_or(Self::THRESHOLD_MIN);
+        told.max(Self::THRESHOLD_LEAST)
     }
 }
 
@@ -197,6 +204,7 @@ impl Default for Config {
             admin: None,
             debug_time: false,
             fault: Fault::Nothing,
+            native: None,
             echoed: Echoed::default(),
         }
     }

@@ -25,6 +25,7 @@ use crate::{
     buffers::{Buffer, BufferPool},
     errand::Errand,
     form::{KeptForm, restore_key},
+    native::Behind,
     notice::CloseReason,
     regime::Regime,
     registry::{ConnectionState, Visible},
@@ -56,6 +57,8 @@ pub(crate) struct Connection {
     pub(crate) closing: bool,
     /// Why, when it comes to that.
     pub(crate) close_reason: CloseReason,
+    /// What its next request waits for, if it was put off for that.
+    pub(crate) behind: Option<Behind>,
     /// The rest of its requests in this turn were put off.
     pub(crate) put_off: bool,
     /// It waits for its turn.
@@ -138,6 +141,7 @@ impl Connection {
             ending: false,
             closing: false,
             close_reason: CloseReason::default(),
+            behind: None,
             put_off: false,
             queued: false,
             queued_at: 0,

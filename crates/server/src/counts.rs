@@ -81,6 +81,13 @@ impl Counts {
         }
     }
 
+    /// What was counted once too often.
+    pub(crate) fn take_back(&mut self, count: Count) {
+        if let Some(number) = self.0.get_mut(count as usize) {
+            *number -= 1;
+        }
+    }
+
     pub(crate) fn get(&self, count: Count) -> u64 {
         self.0.get(count as usize).copied().unwrap_or(0)
     }

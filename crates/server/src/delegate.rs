@@ -178,7 +178,8 @@ impl Worker {
     /// Hands a request on.
     #[inline(never)]
     pub(crate) fn delegate(&mut self, entry: &Entry<'_>, owner: Id, ticket: Option<Ticket>) {
-        let full = self.delegation.outstanding.len() >= OUTSTANDING_MAX;
+        let full = self.delegation.outstanding.len() >= OUTSTANDING_MAX
+            || self.kit.joins_something_large(entry);
         let serial = self.slots.get_mut(entry.slot).map(|found| found.serial);
         let (Work::Request(request), Some(serial), false) = (&entry.work, serial, full) else {
             self.kit.counts.add(Count::DelegationsRefused, 1);

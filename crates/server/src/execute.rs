@@ -7,7 +7,7 @@ use curtail_codec::memcached::{
 use curtail_store::{COPY_BYTES_MAX, Hint, ItemView};
 use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Direction, Get, ItemStatus, KeyHash,
-    Operation, Set, SetOutcome,
+    Operation, Set, SetMode, SetOutcome,
 };
 
 use crate::{
@@ -94,6 +94,9 @@ impl Worker {
                 };
                 self.kit
                     .run_item(&mut self.replies, &item, operation, value);
+                if self.kit.joins_large > 0 {
+                    self.hand_on(entry);
+                }
             }
             Work::Request(request) => self.run_other(slot, hash, request),
             Work::LargeSet { request, rest } => self.begin_large_set(entry, request, rest),
@@ -136,7 +139,12 @@ impl Worker {
 
     fn run_other(&mut self, slot: usize, hash: KeyHash, request: &Request<'_>) {
         match request {
-            Request::SetTooLarge { key, set, form, .. } => {
+            Request::SetTooLarge {
+                key,
+                set,
+                value_bytes,
+                form,
+            } => {
                 let item = Item {
                     slot,
                     key,
@@ -145,6 +153,7 @@ impl Worker {
                     hint: Hint::default(),
                 };
                 self.kit.refuse_too_large(&mut self.replies, &item, set);
+                self.swallow_apart(slot, hash, *value_bytes);
             }
             Request::Noop => {
                 self.kit.counts.add(Count::CmdMeta, 1);
@@ -152,6 +161,36 @@ impl Worker {
             }
             Request::Admin(admin) => self.administrate(slot, admin),
             Request::Item { .. } | Request::SetHeader { .. } | Request::Authenticate { .. } => {}
+        }
+    }
+
+    /// Leaves a request that joins bytes to a large value to a large worker, which decodes it anew.
+    #[cold]
+    fn hand_on(&mut self, entry: &Entry<'_>) {
+        let bytes = std::mem::take(&mut self.kit.joins_large);
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.depart_to_receive(entry.slot, entry.hash, bytes);
+        self.put_off(entry);
+    }
+
+    /// Has the connection in `slot` handed to the large worker for values of so many bytes, which
+    /// goes on receiving.
+    fn depart_to_receive(&mut self, slot: usize, hash: KeyHash, bytes: u32) {
+        let number = self.regime.plan.large_number(bytes, hash.0).unwrap_or(0);
+        if let Some(connection) = self.slots.get_mut(slot) {
+            connection.departs = Some(Departure {
+                number,
+                receives: true,
+            });
+        }
+    }
+
+    /// Has what the client still sends of a refused value dropped where nothing small waits for it,
+    /// however much there is to do already: somebody has to receive it.
+    #[cold]
+    fn swallow_apart(&mut self, slot: usize, hash: KeyHash, bytes: u32) {
+        if self.kit.is_large(bytes as usize) {
+            self.depart_to_receive(slot, hash, bytes);
         }
     }
 
@@ -188,17 +227,12 @@ impl Worker {
             form,
             hint: Hint::default(),
         };
-        let is_large = kit.is_large(*value_bytes as usize);
+        let joined = kit.joined_bytes(&item, set);
+        let bytes = value_bytes.saturating_add(joined);
+        let is_large = kit.is_large(bytes as usize);
         if is_large && !kit.large_full {
             // Not decoded here after all: a large worker starts over with the command.
-            connection.departs = Some(Departure {
-                number: self
-                    .regime
-                    .plan
-                    .large_number(*value_bytes, hash.0)
-                    .unwrap_or(0),
-                receives: true,
-            });
+            self.depart_to_receive(slot, hash, bytes);
             self.put_off(entry);
             return;
         }
@@ -212,6 +246,8 @@ impl Worker {
                 self.replies.write(slot, |sink| sink.push(BUSY));
                 let unread = u64::from(*value_bytes) + BodyEnd::BYTES as u64;
                 connection.decoder.swallow(unread);
+                connection.hold(&mut kit.pool, rest, true);
+                return self.swallow_apart(slot, hash, bytes);
             }
             Err(outcome) => {
                 kit.answer_set(&mut self.replies, &item, set.compare.is_some(), outcome);
@@ -400,6 +436,11 @@ impl Kit {
     }
 
     fn set(&mut self, replies: &mut Replies, item: &Item<'_, '_>, set: &Set, value: &[u8]) {
+        if matches!(set.mode, SetMode::Append | SetMode::Prepend)
+            && !self.may_join_here(replies, item, set)
+        {
+            return;
+        }
         self.note_key(item, KeyEvent::Set);
         let key = item.key.resolve(&mut self.scratch);
         let outcome = self
@@ -409,6 +450,64 @@ impl Kit {
             self.note_size(value.len());
         }
         self.answer_set(replies, item, set.compare.is_some(), outcome);
+    }
+
+    /// Whether bytes are joined to a value here. If that is large it is copied, so it is a large
+    /// worker's to do.
+    #[cold]
+    fn may_join_here(&mut self, replies: &mut Replies, item: &Item<'_, '_>, set: &Set) -> bool {
+        let joined = self.joined_bytes(item, set) as usize;
+        if !self.is_large(joined) || self.in_parcel {
+            self.note_large_here(item.slot, joined);
+            return true;
+        }
+        if self.large_full {
+            self.counts.add(Count::LargeRefused, 1);
+            replies.write(item.slot, |sink| sink.push(BUSY));
+            return false;
+        }
+        if matches!(item.form, Form::Meta(_)) {
+            self.counts.take_back(Count::CmdMeta);
+        }
+        self.joins_large = joined;
+        false
+    }
+
+    /// Whether a request joins bytes to a large value: then its connection is handed on, which only
+    /// the worker that has it can do.
+    pub(crate) fn joins_something_large(&mut self, entry: &Entry<'_>) -> bool {
+        let Work::Request(Request::Item {
+            key,
+            operation: Operation::Set(set),
+            form,
+            ..
+        }) = &entry.work
+        else {
+            return false;
+        };
+        let item = Item {
+            slot: entry.slot,
+            key,
+            hash: entry.hash,
+            form,
+            hint: entry.hint,
+        };
+        let joined = self.joined_bytes(&item, set) as usize;
+        joined > 0 && self.is_large(joined)
+    }
+
+    /// Bytes of the value that a write is joined to.
+    fn joined_bytes(&mut self, item: &Item<'_, '_>, set: &Set) -> u32 {
+        if !matches!(set.mode, SetMode::Append | SetMode::Prepend) {
+            return 0;
+        }
+        let key = item.key.resolve(&mut self.scratch);
+        let (writer, look) = (&mut self.writer, Get::default());
+        let bytes = |view: &ItemView<'_>| view.value_bytes();
+        let bytes = self
+            .store
+            .get(writer, self.now, key, item.hash, &look, bytes);
+        u32::try_from(bytes.unwrap_or(0)).unwrap_or(u32::MAX)
     }
 
     /// What is noted of a write that is not carried out because the next one supersedes it.
@@ -474,7 +573,7 @@ impl Kit {
 
     /// A write above the limit also removes what is there: the client wanted it gone.
     fn refuse_too_large(&mut self, replies: &mut Replies, item: &Item<'_, '_>, set: &Set) {
-        if set.mode == curtail_types::SetMode::Set && set.compare.is_none() {
+        if set.mode == SetMode::Set && set.compare.is_none() {
             let key = item.key.resolve(&mut self.scratch);
             let delete = Delete::default();
             self.store

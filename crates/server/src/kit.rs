@@ -45,6 +45,11 @@ pub(crate) struct Kit {
     pub(crate) large_counts_from: usize,
     /// The connection for which something large was done in this turn where small requests wait.
     pub(crate) large_here: Option<usize>,
+    /// What is carried out came in a parcel: its connection cannot be handed on.
+    pub(crate) in_parcel: bool,
+    /// The request that was to be carried out joins bytes to a value of so many, which is a large
+    /// worker's to do; 0 if not.
+    pub(crate) joins_large: usize,
     /// Requests for something large that this turn answered where small requests wait.
     pub(crate) larges: u64,
     /// Requests of one connection in this turn.

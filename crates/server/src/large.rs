@@ -120,6 +120,7 @@ impl Worker {
     /// A connection that was lent is closed.
     pub(crate) fn receive_lost(&mut self, slot: usize) {
         self.lent -= 1;
+        self.watching.retain(|&watching| watching != slot);
         self.slots.free(slot);
         self.leave();
     }
@@ -130,6 +131,7 @@ impl Worker {
         connection.visit.is_some()
             && connection.unsent.is_empty()
             && connection.body.is_none()
+            && connection.decoder.swallowing() == 0
             && !decodes
     }
 

@@ -34,6 +34,7 @@ mod large;
 mod logins;
 mod mailbox;
 mod metrics;
+mod native;
 mod notice;
 mod pages;
 mod parcel;
@@ -61,5 +62,6 @@ pub use config::{Config, Echoed, Listen, UnixSocket};
 #[doc(hidden)]
 pub use fault::Fault;
 pub use logins::LoginsError;
+pub use native::{NativeConfig, NativeMode, NativePlacement};
 pub use policy::{PolicyName, Sizes, UnknownPolicy};
-pub use server::{Restored, Server, StartError, Stopped};
+pub use server::{NativeAtStart, Restored, Server, StartError, Stopped};

@@ -8,6 +8,7 @@ use std::fmt::{Display, Write};
 use crate::{
     counts::Count,
     delegate::writers_bytes,
+    native,
     shared::Shared,
     stages::bound_of,
     stats::{POLICY_COUNTS, VERSION, WORKER_COUNTS},
@@ -31,6 +32,7 @@ pub(crate) fn page(shared: &Shared) -> String {
     turns(&mut page, shared);
     policies(&mut page, shared);
     stages(&mut page, shared);
+    native(&mut page, shared);
     page.0
 }
 
@@ -170,6 +172,7 @@ fn items(page: &mut Page, shared: &Shared) {
 fn memory(page: &mut Page, shared: &Shared) {
     let memory = shared.store.memory();
     let writers = writers_bytes(shared.config.workers) as u64;
+    let native = shared.native_bytes();
     page.gauge(
         "curtail_memory_limit_bytes",
         "The one limit.",
@@ -186,9 +189,10 @@ fn memory(page: &mut Page, shared: &Shared) {
             ("part=\"ghost\"", memory.ghost),
             (
                 "part=\"connections\"",
-                memory.accounted.saturating_sub(writers),
+                memory.accounted.saturating_sub(writers + native),
             ),
             ("part=\"fixed\"", memory.fixed + writers),
+            ("part=\"native\"", native),
         ],
     );
     let resident = curtail_runtime::resident_bytes();
@@ -288,6 +292,20 @@ fn hot_keys(page: &mut Page, shared: &Shared) {
     for (rank, (_, seen)) in hottest.keys.iter().enumerate() {
         let labels = format!("rank=\"{}\"", rank + 1);
         page.row(name, &labels, format_args!("{:.4}", hottest.share(*seen)));
+    }
+}
+
+/// The native datagram path, if it is on.
+fn native(page: &mut Page, shared: &Shared) {
+    let Some(native) = shared.native.as_deref() else {
+        return;
+    };
+    for family in native::metrics(native) {
+        let kind = if family.is_gauge { "gauge" } else { "counter" };
+        page.head(&family.name, kind, family.help);
+        for (labels, value) in family.rows {
+            page.row(&family.name, &labels, value);
+        }
     }
 }
 

@@ -177,6 +177,8 @@ impl Kit {
         let superseded = superseded(items, bytes, self.shared.config.evict);
         // Its requests were shown to those who look on where they arrived.
         let noticed = std::mem::take(&mut self.notice.on);
+        self.in_parcel = true;
+        let large_here = self.large_here.take();
         for (number, kept) in items.iter_mut().enumerate() {
             if replies.remaining() < ROOM_BYTES {
                 replies.grow();
@@ -199,6 +201,9 @@ impl Kit {
             }
         }
         self.notice.on = noticed;
+        self.in_parcel = false;
+        // Whoever comes next has waited for it, whichever connection it has.
+        self.large_here = large_here.or(self.large_here.map(|_| usize::MAX));
     }
 }
 

@@ -53,7 +53,9 @@ impl Worker {
             self.kit.prefetch_item(entry);
         }
         let superseded = self.superseded(batch);
-        if superseded.any() {
+        if self.native.is_some() && self.is_behind(batch) {
+            self.execute_behind(batch);
+        } else if superseded.any() {
             self.execute_compacted(batch, &superseded);
         } else {
             for (number, entry) in batch.entries().iter().enumerate() {
@@ -69,7 +71,7 @@ impl Worker {
         stages.record_line(StageName::Queue, requests);
         let kit = &mut self.kit;
         kit.hot_keys.look(batch, &mut kit.scratch);
-        if let Some(slot) = self.kit.large_here {
+        if let Some(slot) = self.kit.large_here.take() {
             self.count_behind(batch, slot);
         }
     }
@@ -106,11 +108,14 @@ impl Worker {
         self.follow(entry, decision);
     }
 
-    /// Counts the requests of this turn that waited for something large of connection `slot`.
+    /// Counts the small requests of this turn that waited for something large of connection `slot`,
+    /// and the connections that found no room in it.
     #[cold]
     fn count_behind(&mut self, batch: &Batch<'_>, slot: usize) {
         let entries = batch.entries().iter();
-        let behind = entries.filter(|entry| entry.slot != slot).count();
+        let is_behind =
+            |entry: &&Entry<'_>| entry.slot != slot && !self.kit.counts_as_large(&entry.work);
+        let behind = entries.filter(is_behind).count() + self.slots.ready_count();
         self.kit.counts.add(Count::SmallBehindLarge, behind as u64);
     }
 

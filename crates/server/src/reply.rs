@@ -74,10 +74,6 @@ impl Worker {
                 self.give_back(slot);
                 continue;
             }
-            if connection.errand.is_some() {
-                // It has begun to watch or to dump behind the large value, and stays for that.
-                connection.departs = None;
-            }
             if let Some(departure) = connection.departure()
                 && self.depart(slot, departure)
             {

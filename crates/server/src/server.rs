@@ -29,6 +29,7 @@ use crate::{
     crawler::Crawler,
     delegate,
     logins::{Logins, LoginsError},
+    native::{self, NativeMode, Opened, Opening},
     pages::{self, PagesThread},
     prefixes::Prefixes,
     regime::Regimes,
@@ -48,6 +49,7 @@ pub struct Server {
     names: Vec<String>,
     admin_address: Option<SocketAddr>,
     restored: Restored,
+    native_note: Option<String>,
 }
 
 /// What became of the contents saved by an earlier process.
@@ -59,6 +61,19 @@ pub enum Restored {
     Items(u64),
     /// The file is of no use; the server started empty.
     Failed(StoreError),
+}
+
+/// What an operator is told of the native path at the start.
+#[derive(Clone, Debug)]
+pub struct NativeAtStart<'a> {
+    /// Where datagrams are taken.
+    pub addresses: &'a [SocketAddr],
+    /// Who acknowledges.
+    pub mode: NativeMode,
+    /// What an acknowledgement promises.
+    pub promise: String,
+    /// What is out of the ordinary.
+    pub note: Option<&'a str>,
 }
 
 /// Why a server could not be started; each says what an operator can do.
@@ -73,6 +88,8 @@ pub enum StartError {
     Store(StoreError),
     /// The authentication file is of no use.
     Logins(LoginsError),
+    /// The native datagram path cannot be had as it was asked for.
+    Native(String),
     /// The system refused threads, descriptors or randomness.
     System(io::Error),
 }
@@ -93,11 +110,15 @@ impl Server {
         let admin = config.admin.map(listen_admin).transpose()?;
         let clock = Clock::start();
         let started = clock.now();
-        let (store, restored) = open_store(&config, started)?;
+        let mut opening = Opening::begin(&config)?;
+        let seed = opening.as_ref().and_then(Opening::seed);
+        let (store, restored) = open_store(&config, started, seed)?;
         let logins = config.auth_file.as_deref().map(Logins::read);
         let logins = logins.transpose().map_err(StartError::Logins)?;
         let (door_poller, worker_pollers) =
             open_pollers(threads(&config)).map_err(StartError::System)?;
+        let io_poller = watch_datagrams(opening.as_mut(), &worker_pollers, &config);
+        let io_poller = io_poller.map_err(StartError::System)?;
         let wake_door = door_poller.waker(acceptor::WAKER);
         let faces: io::Result<_> = worker_pollers
             .iter()
@@ -109,7 +130,11 @@ impl Server {
             u16::try_from(config.workers).unwrap_or(u16::MAX),
             config.threshold_first(),
         );
+        let native_threads = threads(&config) + NATIVE_THREADS;
+        let finished = opening.map(|opening| opening.finish(&config, &store, native_threads));
+        let (native, native_note) = finished.transpose()?.map(Opened::split).unzip();
         let shared = Arc::new(Shared {
+            native,
             store: Arc::new(store),
             clock,
             started,
@@ -139,25 +164,30 @@ impl Server {
             shared,
             threads: Vec::new(),
             restored,
+            native_note: native_note.flatten(),
         };
         server
-            .spawn(door_poller, worker_pollers, listeners)
+            .spawn(door_poller, worker_pollers, io_poller, listeners)
             .map_err(StartError::System)?;
-        if let Some(listener) = admin {
-            let shared = Arc::clone(&server.shared);
-            server
-                .spawn_thread("admin".to_owned(), move || {
-                    admin_port::run(listener, shared)
-                })
-                .map_err(StartError::System)?;
-        }
+        server.spawn_admin(admin).map_err(StartError::System)?;
         Ok(server)
+    }
+
+    fn spawn_admin(&mut self, listener: Option<TcpListener>) -> io::Result<()> {
+        let Some(listener) = listener else {
+            return Ok(());
+        };
+        let shared = Arc::clone(&self.shared);
+        self.spawn_thread("admin".to_owned(), move || {
+            admin_port::run(listener, shared)
+        })
     }
 
     fn spawn(
         &mut self,
         door_poller: Poller,
         worker_pollers: Vec<Poller>,
+        io_poller: Option<Poller>,
         listeners: Vec<Listener>,
     ) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
@@ -186,11 +216,26 @@ impl Server {
                 worker.run();
             })?;
         }
+        self.spawn_native(io_poller)?;
         let shared = Arc::clone(&self.shared);
         self.spawn_thread("control".to_owned(), move || control::run(&shared))?;
         let mut acceptor = Acceptor::new(Arc::clone(&self.shared), door_poller, listeners);
         acceptor.watch().map_err(|error| error.0)?;
         self.spawn_thread("acceptor".to_owned(), move || acceptor.run())
+    }
+
+    /// The thread that receives datagrams, if the workers do not.
+    fn spawn_native(&mut self, poller: Option<Poller>) -> io::Result<()> {
+        let Some(poller) = poller else {
+            return Ok(());
+        };
+        let shared = Arc::clone(&self.shared);
+        let thread = threads(&shared.config);
+        let id = WriterId(u16::try_from(thread).unwrap_or(u16::MAX));
+        let writer = shared.store.writer(id);
+        self.spawn_thread("native-io".to_owned(), move || {
+            native::run_io_thread(&shared, poller, writer, thread);
+        })
     }
 
     fn spawn_thread(
@@ -211,6 +256,17 @@ impl Server {
     /// Everything it listens on, for people.
     pub fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// Where native datagrams are taken, and what an acknowledgement of one promises.
+    pub fn native(&self) -> Option<NativeAtStart<'_>> {
+        let native = self.shared.native.as_deref()?;
+        Some(NativeAtStart {
+            addresses: native.addresses(),
+            mode: native.mode,
+            promise: native.promise(),
+            note: self.native_note.as_deref(),
+        })
     }
 
     /// Where `/metrics` is served.
@@ -246,6 +302,9 @@ impl Server {
     }
 
     fn shut(&mut self) {
+        if let Some(native) = self.shared.native.as_deref() {
+            native.begin_to_stop();
+        }
         self.shared.stopping.store(true, Relaxed);
         self.shared.doors.waker.wake();
         self.shared.pages.wake();
@@ -326,6 +385,29 @@ fn threads(config: &Config) -> usize {
     config.workers + config.workers.saturating_sub(1).clamp(1, LARGE_WORKERS_MAX)
 }
 
+/// Threads of the native path that write to the store.
+const NATIVE_THREADS: usize = 2;
+
+/// Has the workers told of datagrams if they receive them, or a poller of its own that is returned.
+fn watch_datagrams(
+    opening: Option<&mut Opening>,
+    workers: &[Poller],
+    config: &Config,
+) -> io::Result<Option<Poller>> {
+    let Some(opening) = opening else {
+        return Ok(None);
+    };
+    if opening.workers_receive() {
+        for (worker, poller) in workers.iter().enumerate().take(config.workers) {
+            opening.watch(poller, worker)?;
+        }
+        return Ok(None);
+    }
+    let poller = Poller::new()?;
+    opening.watch(&poller, 0)?;
+    Ok(Some(poller))
+}
+
 /// Large workers at most.
 const LARGE_WORKERS_MAX: usize = 16;
 
@@ -336,13 +418,18 @@ fn open_pollers(workers: usize) -> io::Result<(Poller, Vec<Poller>)> {
 
 /// Restores what was saved, or starts empty. The file is removed once it is read: contents that
 /// have aged since must not come back after a crash.
-fn open_store(config: &Config, now: Now) -> Result<(Store, Restored), StartError> {
+fn open_store(
+    config: &Config,
+    now: Now,
+    seed: Option<HashSeed>,
+) -> Result<(Store, Restored), StartError> {
+    let drawn = random_seed().map_err(StartError::System)?;
     let store_config = StoreConfig {
         memory_bytes_max: config.memory_bytes_max,
         item_bytes_max: config.item_bytes_max,
         evict: config.evict,
-        hash_seed: random_seed().map_err(StartError::System)?,
-        writers_max: threads(config),
+        hash_seed: seed.unwrap_or(drawn),
+        writers_max: threads(config) + NATIVE_THREADS,
         huge_pages: config.huge_pages,
         ..StoreConfig::default()
     };
@@ -369,7 +456,7 @@ fn open_store(config: &Config, now: Now) -> Result<(Store, Restored), StartError
 }
 
 /// A seed that nobody outside can guess.
-fn random_seed() -> io::Result<HashSeed> {
+pub(crate) fn random_seed() -> io::Result<HashSeed> {
     let mut bytes = [0; 16];
     io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
     let (low, high) = bytes.split_at(8);
@@ -398,6 +485,7 @@ impl std::fmt::Display for StartError {
             Self::NoAddress => write!(f, "none of the addresses can be listened on"),
             Self::Store(error) => write!(f, "{error}"),
             Self::Logins(error) => write!(f, "{error}"),
+            Self::Native(why) => write!(f, "--native: {why}"),
             Self::System(error) => write!(f, "the system refused: {error}"),
         }
     }

@@ -18,6 +18,7 @@ use crate::{
     hot_keys::Hottest,
     logins::Logins,
     mailbox::Mailbox,
+    native::Native,
     pages::PagesThread,
     prefixes::Prefixes,
     regime::Regimes,
@@ -50,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) verbosity: AtomicU8,
     pub(crate) crawler: Crawler,
     pub(crate) watchers: Watchers,
+    /// The native datagram path, if it is on.
+    pub(crate) native: Option<Box<Native>>,
     /// Whether workers may look again before they sleep.
     pub(crate) spins: bool,
     /// No new connection is taken and the workers finish.
@@ -178,6 +181,12 @@ impl Shared {
             total.add_all(&worker.counts.read());
         }
         total
+    }
+
+    /// Bytes that the native path takes.
+    pub(crate) fn native_bytes(&self) -> u64 {
+        let native = self.native.as_deref();
+        native.map_or(0, |native| native.memory_bytes() as u64)
     }
 
     /// The workers that have connections.

@@ -33,6 +33,7 @@ use crate::{
     hot_keys::HotKeys,
     kit::{INLINE_VALUE_BYTES_MAX, Kit},
     mailbox::{Arrival, Newcomer},
+    native::{Executor, NativeTurns},
     notice::{CloseReason, Notice},
     policy::Sizes,
     regime::Regime,
@@ -68,6 +69,8 @@ pub(crate) struct Worker {
     pub(crate) reads_here: bool,
     pub(crate) delegation: Delegation,
     pub(crate) compaction: Compaction,
+    /// What executes accepted writes, if the native path is on.
+    pub(crate) native: Option<Box<Executor>>,
     /// Connections that large workers have.
     pub(crate) lent: usize,
     arrivals: Vec<Arrival>,
@@ -130,6 +133,8 @@ impl Worker {
             value_bytes_max: u32::try_from(shared.config.item_bytes_max).unwrap_or(u32::MAX),
             inline_value_bytes_max: INLINE_VALUE_BYTES_MAX,
         };
+        let native = shared.native.as_deref();
+        let executor = native.map(|native| native.executor_of(index, workers));
         Self {
             index,
             kit: Kit {
@@ -147,6 +152,8 @@ impl Worker {
                 large_full: false,
                 large_counts_from: usize::MAX,
                 large_here: None,
+                in_parcel: false,
+                joins_large: 0,
                 larges: 0,
                 share: 1,
                 sizes: Box::new(SizeHistogram::new(SizeClasses::LogLinear)),
@@ -168,6 +175,7 @@ impl Worker {
             reads_here: true,
             delegation: Delegation::new(workers),
             compaction: Compaction::default(),
+            native: executor,
             lent: 0,
             arrivals: Vec::new(),
             next_serial: 0,
@@ -187,6 +195,8 @@ impl Worker {
     /// Runs until the server stops; then every connection is closed.
     pub(crate) fn run(mut self) {
         let mut area = vec![0; AREA_BYTES];
+        let shared = Arc::clone(&self.kit.shared);
+        let mut native = NativeTurns::new(&shared, self.index);
         loop {
             let happened = self.wait();
             self.turn(&mut area);
@@ -196,9 +206,18 @@ impl Worker {
                 self.publish_notices();
             }
             self.end_turn();
-            if self.kit.shared.stopping.load(Relaxed) && self.may_stop(happened) {
-                break;
+            if let Some(native) = &mut native {
+                self.maintaining |= native.turn(&mut self);
             }
+            if self.kit.shared.stopping.load(Relaxed) {
+                let is_busy = native.as_ref().is_some_and(NativeTurns::is_busy);
+                if self.may_stop(happened || is_busy) {
+                    break;
+                }
+            }
+        }
+        if let Some(native) = native {
+            native.finish(&mut self);
         }
         for slot in 0..self.slots.end() {
             if let Some(connection) = self.slots.get_mut(slot) {

@@ -132,6 +132,14 @@ const TOOLS: &[Tool] = &[
         package: "netcat-openbsd",
     },
     Tool {
+        program: "clang",
+        package: "clang",
+    },
+    Tool {
+        program: "llvm-strip",
+        package: "llvm",
+    },
+    Tool {
         program: "memccapable",
         package: "libmemcached-tools",
     },

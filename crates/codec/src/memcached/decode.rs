@@ -114,6 +114,14 @@ impl Decoder {
         }
     }
 
+    /// Bytes of a refused value that are still to be dropped.
+    pub const fn swallowing(&self) -> u64 {
+        match self.stage {
+            Stage::Swallow(bytes) => bytes,
+            _ => 0,
+        }
+    }
+
     /// The client has proved who it is: from now on every command is accepted.
     pub const fn authenticated(&mut self) {
         if matches!(self.stage, Stage::Unauthenticated) {

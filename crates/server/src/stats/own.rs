@@ -5,6 +5,7 @@ use crate::{
     counts::Count,
     delegate::writers_bytes,
     hot_keys::Hottest,
+    native,
     shared::{Shared, WorkerFace},
     spelling::push_percent,
     stages::{Stage, bound_of},
@@ -50,8 +51,13 @@ pub(crate) fn memory(shared: &Shared) -> Vec<u8> {
     report.stat("leased", memory.leased);
     report.stat("ghost", memory.ghost);
     let writers = writers_bytes(shared.config.workers) as u64;
-    report.stat("connections", memory.accounted.saturating_sub(writers));
+    let native = shared.native_bytes();
+    let own = writers + native;
+    report.stat("connections", memory.accounted.saturating_sub(own));
     report.stat("fixed", memory.fixed + writers);
+    if native > 0 {
+        report.stat("native", native);
+    }
     report.end()
 }
 
@@ -81,6 +87,9 @@ pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
         }
     }
     hot_keys(&mut report, &shared.hottest());
+    if let Some(native) = shared.native.as_deref() {
+        native::statistics(native, |name, value| report.stat(name, value));
+    }
     for (index, worker) in shared.small_workers().iter().enumerate() {
         let connections = worker.connections.load(Relaxed);
         report.stat(format_args!("worker:{index}:connections"), connections);

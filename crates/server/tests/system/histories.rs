@@ -165,6 +165,7 @@ fn is_own_and_old(wrote: &mut Vec<(u64, u64)>, key: u64, action: Action, outcome
 
 /// What came of a run.
 struct Judgement {
+    requests: usize,
     verdict: Verdict,
     old: bool,
     delegations: u64,
@@ -209,6 +210,7 @@ fn judge(policy: PolicyName, workers: usize, amount: Amount, fault: Fault) -> Ju
     });
     let mut client = Client::connect(&server);
     Judgement {
+        requests: history.len(),
         verdict: check_linearizable(&history, steps_max),
         old: run.old.load(Ordering::Relaxed),
         delegations: client.stat("curtail", "delegations"),
@@ -218,9 +220,11 @@ fn judge(policy: PolicyName, workers: usize, amount: Amount, fault: Fault) -> Ju
 }
 
 /// Judges a server that has nothing wrong, and demands that everything took part: in one run, or in
-/// a few on a machine where it rarely happens that writes meet.
+/// a few on a machine where it rarely happens that writes meet. Returns how many requests were
+/// judged.
 #[track_caller]
-fn judge_right(policy: PolicyName, workers: usize, amount: Amount) {
+fn judge_right(policy: PolicyName, workers: usize, amount: Amount) -> usize {
+    let mut requests = 0;
     let (mut hand_offs, mut compacted, mut delegations) = (0, 0, 0);
     let delegates = policy.to_string() != "size-aware+crcw";
     for _ in 0..RUNS_MAX {
@@ -230,6 +234,7 @@ fn judge_right(policy: PolicyName, workers: usize, amount: Amount) {
             continue;
         }
         assert_eq!(judged.verdict, Verdict::Consistent, "{policy}, {workers}");
+        requests += judged.requests;
         assert!(
             !judged.old,
             "{policy}: a client read what it had overwritten"
@@ -239,7 +244,7 @@ fn judge_right(policy: PolicyName, workers: usize, amount: Amount) {
         delegations += judged.delegations;
         let forced = compacted > 0 && (delegations > 0 || !delegates);
         if hand_offs > 0 && (forced || !cfg!(debug_assertions)) {
-            return;
+            return requests;
         }
     }
     panic!("{policy}: {hand_offs} hand-offs, {compacted} compacted, {delegations} delegations");
@@ -304,18 +309,44 @@ fn planted_bugs_are_caught() {
     }
 }
 
-#[test]
-#[ignore = "ten million requests for each policy: hours"]
-fn every_policy_keeps_every_key_linearizable_for_long() {
-    // A history is judged whole, so the millions come in runs.
+/// Ten million requests under one policy, with 2 to 8 workers. A history is judged whole, so the
+/// millions come in runs. Says now and then how far it is.
+fn judge_for_long(policy: &str) {
     let much = Amount {
         rounds: 4000,
         keys: 7,
     };
-    let each = 4000 * CLIENTS as usize * DEPTH.div_ceil(2);
-    for run in 0..10_000_000 / each {
-        for policy in PolicyName::all().filter(|policy| policy.sizes == Sizes::Learned) {
-            judge_right(policy, 2 + run % 7, much);
+    let (started, mut requests, mut run) = (Clock::now(), 0, 0);
+    while requests < 10_000_000 {
+        requests += judge_right(policy.parse().unwrap(), 2 + run % 7, much);
+        run += 1;
+        if run.is_multiple_of(10) {
+            let seconds = started.elapsed().as_secs();
+            println!("{policy}: {run} histories, {requests} requests judged in {seconds} s");
         }
     }
+}
+
+#[test]
+#[ignore = "ten million requests: an hour"]
+fn the_default_keeps_every_key_linearizable_for_long() {
+    judge_for_long("size-aware+d-crew");
+}
+
+#[test]
+#[ignore = "ten million requests: an hour"]
+fn crcw_keeps_every_key_linearizable_for_long() {
+    judge_for_long("size-aware+crcw");
+}
+
+#[test]
+#[ignore = "ten million requests: an hour"]
+fn crew_keeps_every_key_linearizable_for_long() {
+    judge_for_long("size-aware+crew");
+}
+
+#[test]
+#[ignore = "ten million requests: an hour"]
+fn erew_keeps_every_key_linearizable_for_long() {
+    judge_for_long("size-aware+erew");
 }

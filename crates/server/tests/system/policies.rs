@@ -9,7 +9,7 @@ use std::{
 
 use curtail_server::{Config, PolicyName, Server};
 
-use crate::support::{Client, config, eventually, http, start};
+use crate::support::{Client, Over, config, eventually, http, start};
 
 fn configured(policy: PolicyName, workers: usize) -> Config {
     Config {
@@ -141,13 +141,49 @@ fn policies_change_under_load() {
     assert_eq!(client.stat("curtail", "late_releases"), 0);
 }
 
-/// Small requests on one worker while a client of the same worker reads and writes large values;
-/// how many small ones the server saw behind a large one, and how many hand-offs.
-fn mix(policy: &str) -> (u64, u64) {
-    let server = start(configured(named(policy), 1));
-    let large = value(6 << 20, 1);
+/// Ways in which a large request can come, each with its request and how its answer ends.
+const LARGE_WAYS: [&str; 6] = ["get", "set", "append", "append long", "refused", "many"];
+
+/// One large request in one of [`LARGE_WAYS`].
+fn ask_large(client: &mut Client, way: &str, large: &[u8]) {
+    match way {
+        "get" => {
+            client.send("get large\r\n");
+            client.expect(hit("large", large));
+        }
+        "set" => {
+            client.send(set("other", large));
+            client.expect("STORED\r\n");
+        }
+        // Joined to a large value, which is copied; short, or too long to come with its command.
+        "append" | "append long" => {
+            let more = vec![b'm'; if way == "append" { 10 } else { 6000 }];
+            let head = format!("append large 0 0 {}\r\n", more.len());
+            client.send([head.as_bytes(), &more, b"\r\n"].concat());
+            client.expect("STORED\r\n");
+            client.send(set("large", large));
+            client.expect("STORED\r\n");
+        }
+        // Longer than any value may be: the server has to receive it all the same.
+        "refused" => {
+            client.send(set("other", &vec![b'r'; 9 << 20]));
+            client.expect("SERVER_ERROR object too large for cache\r\n");
+        }
+        _ => {
+            client.send("get large none large\r\nget none\r\n");
+            let one = hit("large", large);
+            let one = &one[..one.len() - "END\r\n".len()];
+            client.expect([one, one, b"END\r\nEND\r\n"].concat());
+        }
+    }
+}
+
+/// Small requests while another client asks for large ones in one way, so many times; with sizes
+/// together, until one small request was behind a large one. Returns how many were, and hand-offs.
+fn mix(policy: &str, workers: usize, (way, large): (&str, &[u8]), times: usize) -> (u64, u64) {
+    let server = start(configured(named(policy), workers));
     let mut writer = Client::connect(&server);
-    writer.send(set("large", &large));
+    writer.send(set("large", large));
     writer.expect("STORED\r\n");
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -164,30 +200,78 @@ fn mix(policy: &str) -> (u64, u64) {
                 }
             });
         }
-        for _ in 0..4 {
-            writer.send("get large\r\n");
-            writer.expect(hit("large", &large));
-            writer.send(set("large", &large));
-            writer.expect("STORED\r\n");
+        let _over = Over(&done);
+        for _ in 0..times {
+            ask_large(&mut writer, way, large);
+            if !policy.starts_with("size-aware") && writer.stat("curtail", "small_behind_large") > 0
+            {
+                break;
+            }
         }
-        done.store(true, Ordering::Relaxed);
     });
     let behind = writer.stat("curtail", "small_behind_large");
     (behind, writer.stat("curtail", "hand_offs"))
 }
 
-/// Goal: no small request waits behind another connection's large one, and the server's own count
-/// would say so if one did. Method: the same load with sizes apart and together.
+/// Goal: no small request waits behind another connection's large one, in whatever way that comes,
+/// and the server's own count would say so if one did. Method: the same load with sizes apart and
+/// together. Under `erew` what is asked for is looked up and written by another worker.
 #[test]
 fn no_small_request_waits_behind_a_large_one() {
-    for policy in ["size-aware+d-crew", "size-aware-static+crcw"] {
-        let (behind, hand_offs) = mix(policy);
-        assert_eq!(behind, 0, "{policy}");
-        assert!(hand_offs >= 9, "{policy}: {hand_offs}");
+    let large = value(3 << 20, 1);
+    for way in LARGE_WAYS {
+        let load = (way, &*large);
+        for (policy, workers) in [
+            ("size-aware+d-crew", 1),
+            ("size-aware-static+crcw", 1),
+            ("size-aware+erew", 3),
+        ] {
+            let (behind, hand_offs) = mix(policy, workers, load, 3);
+            assert_eq!(behind, 0, "{policy}, {way}");
+            assert!(hand_offs >= 3, "{policy}, {way}: {hand_offs}");
+        }
+        let (behind, hand_offs) = mix("d-crew", 1, load, 200);
+        assert!(behind > 0, "the count does not count: {way}");
+        assert_eq!(hand_offs, 0);
     }
-    let (behind, hand_offs) = mix("d-crew");
-    assert!(behind > 0, "the count does not count");
-    assert_eq!(hand_offs, 0);
+}
+
+/// Goal: no small request waits for a large one while large ones are refused, either. Method: the
+/// only large worker has its one connection, of a client that does not read; others write.
+#[test]
+fn refused_large_requests_keep_nobody_waiting() {
+    let mut config = configured(PolicyName::default(), 1);
+    config.large_connections_max = 1;
+    let server = start(config);
+    let large = value(7 << 20, 3);
+    let mut client = Client::connect(&server);
+    client.send(set("large", &large));
+    client.expect("STORED\r\n");
+    eventually("the writer is back", || {
+        client.stat("curtail", "large:0:connections") == 0
+    });
+    let mut slow = Client::connect(&server);
+    slow.send("get large\r\n".repeat(UNREAD));
+    await_visitors(&mut client, 1);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut small = Client::connect(&server);
+            while !done.load(Ordering::Relaxed) {
+                small.ask("set small 0 0 1\r\nv\r\n", "STORED\r\n");
+            }
+        });
+        let _over = Over(&done);
+        for _ in 0..4 {
+            client.send(set("other", &large));
+            client.expect("SERVER_ERROR busy\r\n");
+            client.ask("append large 0 0 1\r\nv\r\n", "SERVER_ERROR busy\r\n");
+        }
+        client.ask("get none\r\n", "END\r\n");
+    });
+    assert_eq!(client.stat("curtail", "large_refused"), 8);
+    assert_eq!(client.stat("curtail", "small_behind_large"), 0);
+    (0..UNREAD).for_each(|_| slow.expect(hit("large", &large)));
 }
 
 /// Large values that a client asks for which does not read: more than sockets can hold.

@@ -6,7 +6,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -155,6 +155,16 @@ pub(crate) fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     while !is() {
         assert!(start.elapsed() < PATIENCE, "never: {what}");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Says that a test is over when it goes out of scope, whether that went well or not: threads that
+/// wait for it end.
+pub(crate) struct Over<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

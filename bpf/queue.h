@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The steps of an admission, on the words that crates/dispatch/src/ordered_queue/layout.rs lays
+ * out; each has its twin of the same name there, in queue.rs, sessions.rs and stamps.rs.
+ *
+ * Order of memory: an atomic that returns something is a full barrier in the kernel, and between
+ * two of them only plain reads need help. Where a read must not be older than the one before it,
+ * its address is made to depend on that one's value, which every processor keeps. */
+#ifndef CURTAIL_QUEUE_H
+#define CURTAIL_QUEUE_H
+
+#include "abi.h"
+#include "kernel.h"
+#include "layout.h"
+#include "request.h"
+
+#define ROUNDS_MAX 64
+
+struct place {
+	u64 pos;
+	u64 free;
+	u8 early;
+};
+
+struct ticket {
+	u64 *word;
+	u64 claimed;
+	u64 before;
+};
+
+INLINE u64 read_word(const u64 *word)
+{
+	return *(const volatile u64 *)word;
+}
+
+/* The same address, known only when `value` has been read. */
+INLINE const u64 *after(u64 value, const u64 *word)
+{
+	asm volatile("%0 &= 0" : "+r"(value));
+	return (const u64 *)((const u8 *)word + value);
+}
+
+INLINE u64 exchange_if(u64 *word, u64 seen, u64 new)
+{
+	return __sync_val_compare_and_swap(word, seen, new);
+}
+
+INLINE void count(u64 *word)
+{
+	__sync_fetch_and_add(word, 1);
+}
+
+/* Free slots, a moment ago. Head first: what it has passed was reserved, so that tail, read after
+ * it, is not below it. */
+INLINE u64 free_slots(const u64 *control, u64 slots)
+{
+	u64 head = read_word(control + CURTAIL_CONTROL_HEAD);
+	u64 waiting = read_word(after(head, control + CURTAIL_CONTROL_TAIL)) - head;
+
+	return waiting > slots ? 0 : slots - waiting;
+}
+
+INLINE int take_bytes(u64 *control, u64 bytes)
+{
+	u64 *credits = control + CURTAIL_CONTROL_CREDITS;
+	u64 granted = read_word(credits), seen;
+
+	ROLLED
+	for (int round = 0; round < ROUNDS_MAX; round++) {
+		if (granted < bytes)
+			return 0;
+		seen = exchange_if(credits, granted, granted - bytes);
+		if (seen == granted)
+			return 1;
+		granted = seen;
+	}
+	return 0;
+}
+
+INLINE int may_be_early(u64 *control, u64 waiting, u64 bytes)
+{
+	return waiting < read_word(control + CURTAIL_CONTROL_BACKLOG_MAX) &&
+	       read_word(control + CURTAIL_CONTROL_STATE) == CURTAIL_STATE_OPEN &&
+	       take_bytes(control, bytes);
+}
+
+/* Step 4: a place in the order; 0 if there is none. */
+INLINE int reserve(u64 *control, u64 slots, u64 bytes, int nilext, struct place *place)
+{
+	ROLLED
+	for (int round = 0; round < ROUNDS_MAX; round++) {
+		u64 head = read_word(control + CURTAIL_CONTROL_HEAD);
+		u64 pos = read_word(after(head, control + CURTAIL_CONTROL_TAIL));
+		u64 waiting = pos - head;
+
+		/* Head above tail, which nobody writes, reads as full. */
+		if (waiting >= slots)
+			break;
+		if (exchange_if(control + CURTAIL_CONTROL_TAIL, pos, pos + 1) != pos)
+			continue;
+		place->pos = pos;
+		place->free = slots - waiting - 1;
+		place->early = nilext && may_be_early(control, waiting, bytes);
+		return 1;
+	}
+	count(control + CURTAIL_CONTROL_FULL);
+	return 0;
+}
+
+/* Step 5: the request's words go into the slot; 0 if the bytes could not be copied, and then the
+ * entry does nothing. */
+INLINE int fill(struct xdp_md *context, u64 *slot, const struct place *place,
+		const struct parsed *parsed, const struct request *request, u64 arrived_ns)
+{
+	u64 kind = request->opcode == OPCODE_SET && !(request->flags & FLAG_COMPARE) ?
+			   CURTAIL_KIND_SET :
+			   CURTAIL_KIND_WRITE;
+	u64 *payload = slot + CURTAIL_SLOT_HEADER_WORDS;
+	u32 bytes = parsed->bytes, last;
+
+	slot[CURTAIL_SLOT_SESSION] = (u32)request->name | (u64)request->slot << 32 |
+				     (u64)parsed->port << 48;
+	slot[CURTAIL_SLOT_SEQUENCE] = request->sequence | (u64)request->generation << 48;
+	slot[CURTAIL_SLOT_KEY_HASH] = request->key_hash;
+	slot[CURTAIL_SLOT_ARRIVED_NS] = arrived_ns;
+	slot[CURTAIL_SLOT_ADDRESS] = parsed->peer[0];
+	slot[CURTAIL_SLOT_ADDRESS + 1] = parsed->peer[1];
+	/* What the compiler knows of the length, the verifier has to see here. */
+	HERE(bytes);
+	if (bytes < 1 || bytes > CURTAIL_DATAGRAM_BYTES_MAX)
+		goto failed;
+	last = bytes >> 3;
+	HERE(last);
+	if (bytes & 7 && last < CURTAIL_DATAGRAM_BYTES_MAX / 8)
+		payload[last] = 0; /* what is behind the last byte in its word */
+	if (load_bytes(context, parsed->at, payload, bytes))
+		goto failed;
+	slot[CURTAIL_SLOT_META] = parsed->bytes | CURTAIL_HEADER_BYTES << 16 |
+				  (u64)request->key_bytes << 24 | (u64)request->opcode << 32 |
+				  (u64)request->flags << 40 | kind << CURTAIL_META_KIND_SHIFT |
+				  (place->early ? CURTAIL_META_ACCEPTED_BIT : 0) |
+				  (u64)(u8)context->rx_queue_index << 56;
+	return 1;
+failed:
+	slot[CURTAIL_SLOT_META] = CURTAIL_KIND_NOOP;
+	return 0;
+}
+
+/* Step 6: the entry is there for its executor. */
+INLINE void publish(u64 *control, u64 *slot, const struct place *place)
+{
+	__sync_lock_test_and_set(slot + CURTAIL_SLOT_COMMIT, place->pos + 1);
+	count(control + (place->early ? CURTAIL_CONTROL_ACCEPTED : CURTAIL_CONTROL_QUEUED));
+}
+
+/* Step 7: reads of this bucket wait for it. Every round is lost to somebody who raises the word
+ * for the one time that he does; 0 if even so it could not be raised. */
+INLINE int raise(u64 *stamp, u64 pos)
+{
+	u64 seen = read_word(stamp), other;
+
+	ROLLED
+	for (int round = 0; round < 4 * ROUNDS_MAX; round++) {
+		if (seen > pos)
+			return 1;
+		other = exchange_if(stamp, seen, pos + 1);
+		if (other == seen)
+			return 1;
+		seen = other;
+	}
+	return 0;
+}
+
+/* Step 8: the request has its place. */
+INLINE void commit(const struct ticket *ticket, u64 pos, int accepted)
+{
+	u64 state = accepted ? CURTAIL_SESSION_STATE_ACCEPTED : CURTAIL_SESSION_STATE_QUEUED;
+
+	exchange_if(ticket->word + 1, ticket->before, pos + 1);
+	exchange_if(ticket->word, ticket->claimed, (ticket->claimed & ~3ULL) | state);
+}
+
+/* The request got no place; it may be sent again. */
+INLINE void reopen(const struct ticket *ticket)
+{
+	u64 open = (ticket->claimed & ~3ULL) | CURTAIL_SESSION_STATE_OPEN;
+
+	exchange_if(ticket->word, ticket->claimed, open);
+}
+
+/* Whether the session is the sender's. A word that is read too early, while the session is given
+ * to somebody else, makes it unknown here, and the server looks again. */
+INLINE int is_known(const u64 *session, const struct parsed *parsed, const struct request *request)
+{
+	u64 granted = (request->name & 0xffffffff00000000ULL) | 1;
+
+	return read_word(session + CURTAIL_SESSION_NAME) == granted &&
+	       read_word(session + CURTAIL_SESSION_TOKEN) == request->token &&
+	       read_word(session + CURTAIL_SESSION_PORT) == parsed->port &&
+	       read_word(session + CURTAIL_SESSION_ADDRESS) == parsed->peer[0] &&
+	       read_word(session + CURTAIL_SESSION_ADDRESS + 1) == parsed->peer[1];
+}
+
+enum claim { CLAIM_GRANTED, CLAIM_REPEATED, CLAIM_REPLAYED, CLAIM_STALE, CLAIM_UNKNOWN };
+
+/* Step 3: is the request new in its slot? `ticket->before` is its position when it is repeated. */
+INLINE enum claim claim(u64 *word, const struct request *request, struct ticket *ticket)
+{
+	u64 seen = read_word(word);
+	u64 newest = seen >> 2 & CURTAIL_SESSION_SEQUENCE_MASK;
+	u64 state = seen & 3;
+	u64 before = read_word(after(seen, word + 1));
+
+	if ((u16)(seen >> 48) != request->generation)
+		return CLAIM_UNKNOWN;
+	if (request->sequence == newest && state >= CURTAIL_SESSION_STATE_QUEUED) {
+		ticket->before = before - 1;
+		return state == CURTAIL_SESSION_STATE_ACCEPTED ? CLAIM_REPEATED : CLAIM_REPLAYED;
+	}
+	if (request->sequence < newest || state == CURTAIL_SESSION_STATE_CLAIMED)
+		return CLAIM_STALE;
+	ticket->word = word;
+	ticket->before = before;
+	ticket->claimed = CURTAIL_SESSION_STATE_CLAIMED | request->sequence << 2 |
+			  (u64)request->generation << 48;
+	return exchange_if(word, seen, ticket->claimed) == seen ? CLAIM_GRANTED : CLAIM_STALE;
+}
+
+#endif

@@ -1,0 +1,60 @@
+//! A client of curtail's native protocol (`docs/protocol.md`): writes that are acknowledged before
+//! they are executed, over datagrams, exactly once.
+//!
+//! ```text
+//!   Session   one for a process: threads hand requests to a thread that sends and receives
+//!     Link    one for a thread: the same session driven by its caller
+//!       Machine   what is sent and when, as a pure state machine
+//! ```
+//!
+//! # What an answer means
+//!
+//! A *marked* write ([`Command::marked`], and [`Session::set`]) ends when it is **accepted**: it
+//! has its place in the order of its queue, every later read sees it, and it is executed once. That
+//! survives the server's process only as far as the server's mode says, and never a power failure.
+//! **Durable** means stable storage; [`Write::durable`] waits for it where a server offers it.
+//!
+//! Requests that are not marked end when they were executed, with an answer. A failed write may
+//! have been executed only if its error is [`ClientError::Indeterminate`].
+//!
+//! # Order
+//!
+//! Two requests that are under way at the same time may take either order, also of one key and from
+//! one thread. A write that was accepted comes before everything that is sent after that.
+//!
+//! ```no_run
+//! use curtail_client::Session;
+//!
+//! # fn main() -> Result<(), curtail_client::ClientError> {
+//! let session = Session::connect("127.0.0.1:11400")?;
+//! session.set(b"key", b"value")?.accepted()?;
+//! assert_eq!(session.get(b"key")?.result()?.value, b"value");
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod batch;
+mod cells;
+mod command;
+mod config;
+mod error;
+mod handle;
+mod link;
+pub mod machine;
+mod outcome;
+mod session;
+mod stream;
+
+pub use curtail_codec::native::{ErrorCode, Flags, NackReason, Opcode, Place, Promise, Status};
+
+pub use self::{
+    command::Command,
+    config::Config,
+    error::{ClientError, Reason},
+    handle::{Call, Write},
+    link::Link,
+    machine::Counts,
+    outcome::{Accepted, Answer, Event, Outcome},
+    session::Session,
+};

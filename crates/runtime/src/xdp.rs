@@ -1,0 +1,23 @@
+//! The network card's program: loaded, attached, pinned, and its memory as atomic words.
+//!
+//! Juneberry (NSDI 2025) lets a network card order and acknowledge writes; here a program in the
+//! kernel's receive path does (XDP), which outlives the server process. The program is C, in
+//! `bpf/`; what its words mean is `dispatch`'s to say. This module brings it into the kernel and
+//! gives the server the memory that both share.
+//!
+//! ```text
+//!  Xdp (attached) ── lock, pins, link        one server for an interface
+//!   └── Nic (program) ── settings, counts    what it is told, what it tells
+//!        └── SharedWords                     queues, stamps, sessions
+//! ```
+
+mod attached;
+mod error;
+mod program;
+mod settings;
+mod shared_words;
+
+pub use attached::{Attach, Xdp, XdpOptions};
+pub use error::XdpError;
+pub use program::{Fate, Nic, NicCounts, NicOptions, Origin, Ran};
+pub use shared_words::SharedWords;

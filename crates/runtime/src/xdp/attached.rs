@@ -1,0 +1,274 @@
+//! The program on an interface: pinned, so that it outlives the process, and locked, so that one
+//! process at a time has it.
+//!
+//! ```text
+//! PIN DIRECTORY/INTERFACE/     mode 0700, locked by the server that runs
+//!     settings queues stamps sessions counts     maps
+//!     link                                       what attaches the program
+//! ```
+//!
+//! The program stays when the process dies, and goes on as long as the heartbeat's age allows. The
+//! next process finds the maps and puts its own program in the place of the old one, atomically.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use aya::programs::links::{FdLink, PinnedLink};
+use aya::programs::xdp::{XdpLink, XdpMode};
+
+use super::error::XdpError;
+use super::program::{MAPS, Nic, NicOptions};
+use super::settings;
+
+/// Where the program is to be attached, and how.
+#[derive(Clone, Debug)]
+pub struct XdpOptions {
+    /// The interface.
+    pub interface: String,
+    /// Where pins are kept, a directory for each interface; in a BPF file system.
+    pub pin_directory: PathBuf,
+    /// Whether the driver runs the program.
+    pub attach: Attach,
+    /// The program and its maps.
+    pub nic: NicOptions,
+}
+
+/// Who is to run the program.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Attach {
+    /// The driver, or the kernel's stack if the driver cannot.
+    #[default]
+    Any,
+    /// The driver, before the kernel makes a buffer of the frame.
+    Native,
+    /// The kernel's stack, behind that; works with every interface.
+    Generic,
+}
+
+/// The attached program.
+#[derive(Debug)]
+pub struct Xdp {
+    nic: Nic,
+    link: PinnedLink,
+    attached: Attach,
+    directory: PathBuf,
+    /// Held for its lock.
+    _lock: File,
+}
+
+impl Xdp {
+    /// Loads and attaches the program, or takes over what an earlier process left. Nothing is
+    /// acknowledged until the queues are open and their heartbeat runs.
+    pub fn start(options: &XdpOptions) -> Result<Self, XdpError> {
+        see_interface(&options.interface)?;
+        let directory = options.pin_directory.join(&options.interface);
+        make_directory(&directory)?;
+        let lock = lock(&directory, &options.interface)?;
+        remove_half_made(&directory);
+        let nic = Nic::load(&options.nic, Some(&directory));
+        let attached = nic.and_then(|mut nic| {
+            let (link, attached) = attach(&mut nic, options, &directory)?;
+            Ok((nic, link, attached))
+        });
+        match attached {
+            Ok((nic, link, attached)) => Ok(Self {
+                nic,
+                link,
+                attached,
+                directory,
+                _lock: lock,
+            }),
+            Err(error) => {
+                // What holds no promise does not stay.
+                if !directory.join(LINK).exists() && !matches!(error, XdpError::Shape { .. }) {
+                    remove_pins(&directory);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The program and its maps.
+    pub const fn nic(&self) -> &Nic {
+        &self.nic
+    }
+
+    /// Who runs it; never [`Attach::Any`].
+    pub const fn attached(&self) -> Attach {
+        self.attached
+    }
+
+    /// Where it is pinned.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Detaches the program and removes the queues: for a planned stop, when they are empty.
+    pub fn remove(self) -> Result<(), XdpError> {
+        let doing = "removing the pins";
+        let link = self.link.unpin().map_err(|e| XdpError::system(doing, &e))?;
+        drop(link);
+        remove_pins(&self.directory);
+        Ok(())
+    }
+}
+
+/// Puts the program in the place of the pinned one, or attaches it.
+fn attach(
+    nic: &mut Nic,
+    options: &XdpOptions,
+    directory: &Path,
+) -> Result<(PinnedLink, Attach), XdpError> {
+    let path = directory.join(LINK);
+    if path.exists()
+        && let Some(attached) = replace(nic, &path)?
+    {
+        return Ok(attached);
+    }
+    let (link, attached) = attach_anew(nic, options)?;
+    let link = link
+        .pin(&path)
+        .map_err(|error| XdpError::other("pinning the link", &error))?;
+    nic.set(settings::ATTACHED, attached as u64);
+    Ok((link, attached))
+}
+
+/// `None` if the link is that of an interface that is gone; it is removed then.
+fn replace(nic: &mut Nic, path: &Path) -> Result<Option<(PinnedLink, Attach)>, XdpError> {
+    let doing = "taking over the pinned link";
+    let other = |error: &dyn std::fmt::Display| XdpError::other(doing, error);
+    let attached = match nic.setting(settings::ATTACHED) {
+        2 => Attach::Generic,
+        _ => Attach::Native,
+    };
+    let pinned = PinnedLink::from_pin(path).map_err(|error| other(&error))?;
+    let link = XdpLink::try_from(FdLink::from(pinned)).map_err(|error| other(&error))?;
+    let program = nic.program()?;
+    let Ok(id) = program.attach_to_link(link) else {
+        fs::remove_file(path).map_err(|error| XdpError::system(doing, &error))?;
+        return Ok(None);
+    };
+    let link = program.take_link(id).map_err(|error| other(&error))?;
+    drop(link); // the pin holds it
+    let pinned = PinnedLink::from_pin(path).map_err(|error| other(&error))?;
+    Ok(Some((pinned, attached)))
+}
+
+fn attach_anew(nic: &mut Nic, options: &XdpOptions) -> Result<(FdLink, Attach), XdpError> {
+    let interface = &options.interface;
+    let program = nic.program()?;
+    let modes: &[(XdpMode, Attach)] = match options.attach {
+        Attach::Any => &[NATIVE, GENERIC],
+        Attach::Native => &[NATIVE],
+        Attach::Generic => &[GENERIC],
+    };
+    let mut refusal = None;
+    for (mode, attached) in modes {
+        let link = match program.attach(interface, *mode) {
+            Ok(id) => program.take_link(id),
+            Err(error) => {
+                let error = XdpError::attaching(interface, &error);
+                if matches!(error, XdpError::Occupied { .. }) {
+                    return Err(error);
+                }
+                refusal.get_or_insert(error);
+                continue;
+            }
+        };
+        let link = link.map_err(|error| XdpError::attaching(interface, &error))?;
+        match FdLink::try_from(link) {
+            Ok(link) => return Ok((link, *attached)),
+            // Attached the old way, which cannot be pinned; dropping it has detached it.
+            Err(error) => {
+                refusal.get_or_insert(XdpError::other("attaching by a link", &error));
+            }
+        }
+    }
+    Err(refusal.unwrap_or(XdpError::NotAllowed { doing: "attaching" }))
+}
+
+fn see_interface(interface: &str) -> Result<(), XdpError> {
+    let missing = || XdpError::NoInterface {
+        interface: interface.to_string(),
+    };
+    let name = std::ffi::CString::new(interface).map_err(|_| missing())?;
+    // SAFETY: the name ends with a zero byte and lives past the call.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    match index {
+        0 => Err(missing()),
+        _ => Ok(()),
+    }
+}
+
+fn make_directory(directory: &Path) -> Result<(), XdpError> {
+    let parent = directory.ancestors().find(|parent| parent.exists());
+    if !parent.is_some_and(is_bpf_file_system) {
+        return Err(XdpError::NoFileSystem {
+            directory: directory.to_path_buf(),
+        });
+    }
+    let made = DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory);
+    made.map_err(|error| XdpError::system("making the directory of the pins", &error))
+}
+
+fn is_bpf_file_system(directory: &Path) -> bool {
+    let Ok(name) = std::ffi::CString::new(directory.as_os_str().as_encoded_bytes()) else {
+        return false;
+    };
+    let mut found = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the name ends with a zero byte, and the kernel fills in the structure.
+    let answer = unsafe { libc::statfs(name.as_ptr(), found.as_mut_ptr()) };
+    if answer != 0 {
+        return false;
+    }
+    // SAFETY: the call has succeeded, so that it is filled in.
+    let found = unsafe { found.assume_init() };
+    i128::from(found.f_type) == BPF_FILE_SYSTEM
+}
+
+/// The kernel gives the lock back when the process ends, however it ends.
+fn lock(directory: &Path, interface: &str) -> Result<File, XdpError> {
+    let doing = "locking the directory of the pins";
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_DIRECTORY | libc::O_CLOEXEC)
+        .open(directory)
+        .map_err(|error| XdpError::system(doing, &error))?;
+    // SAFETY: the descriptor is open, and no memory is touched.
+    let answer = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+    let error = io::Error::last_os_error();
+    match (answer, error.raw_os_error()) {
+        (0, _) => Ok(file),
+        (_, Some(libc::EWOULDBLOCK)) => Err(XdpError::InUse {
+            interface: interface.to_string(),
+        }),
+        _ => Err(XdpError::system(doing, &error)),
+    }
+}
+
+/// Pins of a process that died before it attached anything hold no promise.
+fn remove_half_made(directory: &Path) {
+    let whole = MAPS.iter().all(|map| directory.join(map).exists());
+    if !whole {
+        remove_pins(directory);
+    }
+}
+
+fn remove_pins(directory: &Path) {
+    for name in MAPS.iter().chain([&LINK]) {
+        let _ = fs::remove_file(directory.join(name));
+    }
+    let _ = fs::remove_dir(directory);
+}
+
+const LINK: &str = "link";
+const NATIVE: (XdpMode, Attach) = (XdpMode::Driver, Attach::Native);
+const GENERIC: (XdpMode, Attach) = (XdpMode::Skb, Attach::Generic);
+/// BPF_FS_MAGIC.
+const BPF_FILE_SYSTEM: i128 = 0xcafe_4a11;

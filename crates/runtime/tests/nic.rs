@@ -1,0 +1,18 @@
+//! The network card's program against its Rust twin, and over the death of its server.
+//!
+//! All of it needs the privilege to load BPF programs; without it the tests say so and end.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "what cannot be set up fails the test"
+)]
+
+#[path = "nic/differential.rs"]
+mod differential;
+#[path = "nic/frames.rs"]
+mod frames;
+#[path = "nic/twin.rs"]
+mod twin;
+#[path = "nic/worlds.rs"]
+mod worlds;

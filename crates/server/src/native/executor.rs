@@ -1,0 +1,424 @@
+//! The executor: a thread that holds a queue's lease carries out its entries on the store, in their
+//! order, and answers those that were not acknowledged when they were admitted.
+//!
+//! ```text
+//!   lease -> Turn::run -> Apply  -> store, at the time of arrival for what expires (JB-4)
+//!                      -> Answer -> kept for who asks again -> post, sent when head has moved
+//! ```
+//!
+//! Every worker has one, and so has the thread that receives: whoever waits for a queue that nobody
+//! executes takes the lease and helps (JB-42). It does not know whether an entry was admitted by a
+//! thread or by the network card's program. Nothing here allocates but what the store does for
+//! values above its own bound for copying.
+
+use curtail_codec::native::{
+    Ack, DATAGRAM_BYTES_MAX, ErrorCode, Flags, HEADER_BYTES, Head, Opcode, Place, Promise, Reply,
+    ReplyError, Request, Status,
+};
+use curtail_dispatch::{
+    Worker as Id,
+    ordered_queue::{Drained, Entry, OrderedQueue, Step, Stop, TURN_MAX, Turn, layout},
+};
+use curtail_store::{Store, Writer};
+use curtail_types::{
+    ArithmeticOutcome, DeleteOutcome, Exptime, Get, Key, KeyHash, Now, Operation, SetOutcome,
+};
+
+use super::{
+    Native,
+    answers::Done,
+    counts::{NativeCount, NativeCounts},
+    wire::{Post, Sender, address_of, place, session_name, value_bytes_max},
+};
+
+/// What a thread needs to touch the store.
+pub(crate) struct Hands<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) writer: &'a mut Writer,
+    pub(crate) now: Now,
+}
+
+/// The memory of a thread that executes.
+pub(crate) struct Executor {
+    id: Id,
+    turn: Turn,
+    desk: Desk,
+}
+
+/// What carrying out a step needs beside the turn.
+pub(crate) struct Desk {
+    /// How each entry of this turn ended; covered ones are done when the covering one is.
+    done: [Done; TURN_MAX],
+    /// The datagram of the entry at hand.
+    payload: Box<[u8; layout::PAYLOAD_BYTES_MAX]>,
+    /// The value that a read found.
+    pub(crate) value: Box<[u8; DATAGRAM_BYTES_MAX]>,
+    pub(crate) post: Post,
+    pub(crate) counts: NativeCounts,
+}
+
+impl Executor {
+    /// The executor of thread `id`, which answers from the sockets from `first_socket` on.
+    pub(crate) fn new(id: usize, addresses: usize, first_socket: usize) -> Self {
+        Self {
+            id: Id(u16::try_from(id).unwrap_or(u16::MAX - 1)),
+            turn: Turn::new(),
+            desk: Desk {
+                done: [Done::default(); TURN_MAX],
+                payload: Box::new([0; layout::PAYLOAD_BYTES_MAX]),
+                value: Box::new([0; DATAGRAM_BYTES_MAX]),
+                post: Post::new(addresses, first_socket),
+                counts: NativeCounts::new(),
+            },
+        }
+    }
+
+    pub(crate) fn desk(&mut self) -> &mut Desk {
+        &mut self.desk
+    }
+
+    /// Executes up to `entries_max` entries of a queue and sends the answers; `None` if somebody
+    /// else has its lease.
+    pub(crate) fn drain(
+        &mut self,
+        native: &Native,
+        hands: &mut Hands<'_>,
+        number: usize,
+        entries_max: usize,
+    ) -> Option<Drained> {
+        let queue = native.queue(number)?;
+        let mut lease = queue.take_lease(self.id)?;
+        let (turn, desk) = (&mut self.turn, &mut self.desk);
+        let first = lease.head();
+        let mut applied = 0;
+        let mut bench = Bench {
+            native,
+            hands,
+            queue,
+            number,
+            first,
+        };
+        desk.done.fill(Done::default());
+        let drained = turn.run(
+            &mut lease,
+            entries_max,
+            Some(native.sessions()),
+            |step| match step {
+                Step::Apply(entry) => {
+                    applied += 1;
+                    desk.apply(&mut bench, entry);
+                }
+                Step::Answer(entry) => desk.answer(&bench, entry),
+            },
+        );
+        drop(lease);
+        desk.counts.add(NativeCount::Leases, 1);
+        desk.counts.add(NativeCount::Executed, drained.entries);
+        let compacted = drained.entries.saturating_sub(applied);
+        desk.counts.add(NativeCount::Compacted, compacted);
+        desk.post.send(native, &mut desk.counts);
+        Some(drained)
+    }
+
+    /// Helps until the queue is executed up to `stamp`, or somebody else has its lease, or
+    /// `turns_max` turns are over. Whether it is.
+    pub(crate) fn reach(
+        &mut self,
+        native: &Native,
+        hands: &mut Hands<'_>,
+        number: usize,
+        stamp: u64,
+        turns_max: usize,
+    ) -> bool {
+        let Some(queue) = native.queue(number) else {
+            return true;
+        };
+        for _ in 0..turns_max {
+            if queue.has_reached(stamp) {
+                return true;
+            }
+            match self.drain(native, hands, number, TURN_MAX) {
+                None => break,
+                Some(Drained {
+                    stop: Stop::Hole, ..
+                }) => std::hint::spin_loop(),
+                Some(_) => {}
+            }
+            self.desk.counts.add(NativeCount::Helped, 1);
+        }
+        queue.has_reached(stamp)
+    }
+}
+
+/// Where a turn takes place.
+struct Bench<'b, 'h> {
+    native: &'b Native,
+    hands: &'b mut Hands<'h>,
+    queue: OrderedQueue<'b>,
+    number: usize,
+    first: u64,
+}
+
+impl Desk {
+    /// Carries out an entry.
+    fn apply(&mut self, bench: &mut Bench<'_, '_>, entry: Entry<'_>) {
+        let Bench { native, hands, .. } = bench;
+        let bytes = entry.copy_payload(&mut self.payload[..]).unwrap_or(0);
+        let payload = self.payload.get(..bytes).unwrap_or_default();
+        let decoded = match native.verifies {
+            true => Request::decode(payload).ok(),
+            false => split(payload),
+        };
+        let Some(request) = decoded else {
+            self.counts.add(NativeCount::CorruptAfterAck, 1);
+            native.alarm();
+            return;
+        };
+        native.renew(&request, entry);
+        native.pretend_work();
+        let hash = KeyHash(entry.key_hash());
+        let room = match request.head.opcode {
+            Opcode::GetTouch => native.datagram_bytes_for(address_of(entry.peer())),
+            _ => 0,
+        };
+        let value = self.value.get_mut(..room).unwrap_or_default();
+        let done = execute(hands, &request, hash, entry.arrived_ns(), value);
+        let index = (entry.pos() - bench.first) as usize;
+        if let Some(place) = self.done.get_mut(index) {
+            *place = done;
+        }
+    }
+
+    /// Answers an entry's client.
+    fn answer(&mut self, bench: &Bench<'_, '_>, entry: Entry<'_>) {
+        let Bench {
+            native,
+            queue,
+            number,
+            first,
+            ..
+        } = bench;
+        let index = (entry.pos() - first) as usize;
+        let done = self.done.get(index).copied().unwrap_or_default();
+        // A covered entry's bytes were never looked at.
+        let bytes = entry.copy_payload(&mut self.payload[..]).unwrap_or(0);
+        let head = self.payload.get(..bytes).map(Head::decode);
+        let Some(Ok(head)) = head else {
+            return;
+        };
+        let is_nilext = head.flags.has(Flags::NILEXT) && !done.is_failure();
+        if !is_nilext {
+            let name = session_name(head.session);
+            native.answers.keep(name, head.slot, head.sequence, done);
+        }
+        let to = Sender {
+            socket: native.socket_of(entry),
+            address: address_of(entry.peer()),
+        };
+        let place = place(*number, queue, native.incarnation, entry.pos());
+        let value = self.value.get(..done.value_bytes).unwrap_or_default();
+        let reply = reply_to(&head, place, &done, value);
+        self.post.reply(native, &mut self.counts, to, &reply);
+    }
+}
+
+/// The reply to a write, or a read with a touch, that was executed.
+pub(crate) fn reply_to<'v>(head: &Head, place: Place, done: &Done, value: &'v [u8]) -> Reply<'v> {
+    let echo = head.echo();
+    if head.flags.has(Flags::NILEXT) && !done.is_failure() {
+        return Reply::Ack(Ack {
+            echo,
+            place,
+            promise: Promise::Accepted,
+        });
+    }
+    if head.opcode == Opcode::GetTouch && done.status == Status::TooLarge {
+        return Reply::Error(ReplyError {
+            echo,
+            code: ErrorCode::TooLarge,
+            incarnation: place.incarnation,
+        });
+    }
+    Reply::Result {
+        echo,
+        place,
+        status: done.status,
+        version: done.version,
+        number: done.number,
+        item_flags: done.item_flags,
+        value,
+    }
+}
+
+/// A request of a payload whose checksum was looked at when it was admitted.
+pub(crate) fn split(payload: &[u8]) -> Option<Request<'_>> {
+    let head = Head::decode(payload).ok()?;
+    Request::from_parts(head, payload.get(HEADER_BYTES..)?).ok()
+}
+
+/// Carries a request out on the store, `arrived_ns` being when it was accepted. A value that it
+/// reads goes into `value`.
+pub(crate) fn execute(
+    hands: &mut Hands<'_>,
+    request: &Request<'_>,
+    hash: KeyHash,
+    arrived_ns: u64,
+    value: &mut [u8],
+) -> Done {
+    let (Some(key), Some(operation)) = (request.key, request.operation()) else {
+        return Done::of(Status::Done);
+    };
+    let (store, now) = (hands.store, hands.now);
+    match operation {
+        Operation::Set(mut set) => {
+            set.exptime = at_arrival(set.exptime, arrived_ns);
+            let writer = &mut *hands.writer;
+            set_done(store.set(writer, now, key, hash, &set, request.value))
+        }
+        Operation::Delete(delete) => {
+            let outcome = store.delete(hands.writer, now, key, hash, &delete);
+            Done::of(match outcome {
+                DeleteOutcome::Deleted => Status::Done,
+                DeleteOutcome::NotFound => Status::NotFound,
+                DeleteOutcome::Exists => Status::Exists,
+                DeleteOutcome::OutOfMemory => Status::OutOfMemory,
+            })
+        }
+        Operation::Arithmetic(arithmetic) => {
+            let outcome = store.arithmetic(hands.writer, now, key, hash, &arithmetic);
+            arithmetic_done(&outcome)
+        }
+        Operation::Get(mut get) => {
+            get.touch = get.touch.map(|touch| at_arrival(touch, arrived_ns));
+            match request.head.opcode {
+                Opcode::Touch => touch(hands, key, hash, &get),
+                _ => read_and_touch(hands, key, hash, &get, value),
+            }
+        }
+    }
+}
+
+/// How a write ended.
+pub(crate) fn set_done(outcome: SetOutcome) -> Done {
+    match outcome {
+        SetOutcome::Stored(cas) => Done {
+            version: cas.0,
+            ..Done::of(Status::Done)
+        },
+        SetOutcome::NotStored => Done::of(Status::NotStored),
+        SetOutcome::Exists => Done::of(Status::Exists),
+        SetOutcome::NotFound => Done::of(Status::NotFound),
+        SetOutcome::TooLarge => Done::of(Status::TooLarge),
+        SetOutcome::OutOfMemory => Done::of(Status::OutOfMemory),
+    }
+}
+
+fn arithmetic_done(outcome: &ArithmeticOutcome) -> Done {
+    match outcome {
+        ArithmeticOutcome::Counted { number, status, .. } => Done {
+            version: status.cas.0,
+            number: *number,
+            ..Done::of(Status::Done)
+        },
+        ArithmeticOutcome::NotFound => Done::of(Status::NotFound),
+        ArithmeticOutcome::Exists => Done::of(Status::Exists),
+        ArithmeticOutcome::NotANumber => Done::of(Status::NotANumber),
+        ArithmeticOutcome::OutOfMemory => Done::of(Status::OutOfMemory),
+    }
+}
+
+fn touch(hands: &mut Hands<'_>, key: Key<'_>, hash: KeyHash, get: &Get) -> Done {
+    let store = hands.store;
+    let found = store.get(hands.writer, hands.now, key, hash, get, |view| {
+        view.status().cas
+    });
+    match found {
+        Some(cas) => Done {
+            version: cas.0,
+            ..Done::of(Status::Done)
+        },
+        None => Done::of(Status::NotFound),
+    }
+}
+
+/// Reads, with or without a touch; a value that is too long for a datagram is left as it is.
+pub(crate) fn read_and_touch(
+    hands: &mut Hands<'_>,
+    key: Key<'_>,
+    hash: KeyHash,
+    get: &Get,
+    value: &mut [u8],
+) -> Done {
+    let room = value_bytes_max(value.len());
+    let looks = Get {
+        touch: None,
+        keep_token: true,
+        quiet_access: get.touch.is_some(),
+        ..*get
+    };
+    let done = read(hands, key, hash, &looks, value, room);
+    let is_there = matches!(done.status, Status::Value);
+    match get.touch {
+        Some(_) if is_there => {
+            let touches = Get {
+                keep_token: true,
+                ..*get
+            };
+            read(hands, key, hash, &touches, value, room)
+        }
+        _ => done,
+    }
+}
+
+fn read(
+    hands: &mut Hands<'_>,
+    key: Key<'_>,
+    hash: KeyHash,
+    get: &Get,
+    value: &mut [u8],
+    room: usize,
+) -> Done {
+    let store = hands.store;
+    let found = store.get(hands.writer, hands.now, key, hash, get, |view| {
+        let status = view.status();
+        let value_bytes = view.value_bytes();
+        let fits = value_bytes <= room;
+        if let (true, Some(place)) = (fits, value.get_mut(..value_bytes)) {
+            view.copy_value(0, place);
+        }
+        Done {
+            status: if fits {
+                Status::Value
+            } else {
+                Status::TooLarge
+            },
+            version: status.cas.0,
+            number: 0,
+            item_flags: status.flags,
+            value_bytes: if fits { value_bytes } else { 0 },
+        }
+    });
+    found.unwrap_or(Done::of(Status::NotFound))
+}
+
+/// An expiry as the client wrote it, counted from when its request was accepted.
+pub(crate) fn at_arrival(exptime: Exptime, arrived_ns: u64) -> Exptime {
+    let arrived_seconds = (arrived_ns / 1_000_000_000) as i64;
+    match exptime.0 {
+        1..=Exptime::RELATIVE_SECONDS_MAX => Exptime(arrived_seconds + exptime.0),
+        _ => exptime,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_expiry_counts_from_arrival() {
+        let arrived = 1_800_000_000 * 1_000_000_000;
+        assert_eq!(at_arrival(Exptime(10), arrived).0, 1_800_000_010);
+        assert_eq!(at_arrival(Exptime(0), arrived).0, 0);
+        assert_eq!(at_arrival(Exptime(1_900_000_000), arrived).0, 1_900_000_000);
+    }
+}

@@ -1,0 +1,200 @@
+//! The thread that receives datagrams and does nothing else but admit, acknowledge and read: mode
+//! `io-ack`, and behind the network card's program whatever that leaves to the server.
+//!
+//! ```text
+//!   wait --> door (a batch) --> ring the workers whose queues took something --> beat --> wait
+//! ```
+//!
+//! It executes only where it has to wait for a queue that nobody executes. Its heartbeat is what
+//! the network card's program goes by (JB-48 a). When the server stops, it stops acknowledging
+//! early, waits until the queues are empty, closes them, and executes what is left itself: no
+//! acknowledged write is left behind (JB-50).
+
+use std::{sync::Arc, time::Duration};
+
+use curtail_dispatch::ordered_queue::{QueueState, TURN_MAX};
+use curtail_runtime::{Events, Poller, monotonic_ns};
+use curtail_store::Writer;
+
+use super::{
+    BEAT_NS, Native,
+    door::{Door, Means},
+    executor::{Executor, Hands},
+};
+use crate::{shared::Shared, spin::Spin, sync::Relaxed};
+
+/// How long it sleeps at most: well within the heartbeat's age.
+const SLEEP: Duration = Duration::from_millis(20);
+
+/// How long it looks again before it sleeps.
+const SPIN_NS_MAX: u64 = 50_000;
+
+/// How long it goes on admitting when the server stops.
+const STOP_NS_MAX: u64 = 1_000_000_000;
+
+/// Events taken in one wait; there is a handful of sockets.
+const EVENTS_MAX: usize = 16;
+
+/// Runs until the server stops.
+pub(crate) fn run(shared: &Arc<Shared>, poller: Poller, writer: Writer, thread: usize) {
+    let Some(native) = shared.native.as_deref() else {
+        return;
+    };
+    let mut io = IoThread {
+        shared,
+        native,
+        poller,
+        writer,
+        thread,
+        executor: Executor::new(thread, native.addresses.len(), 0),
+        events: Events::with_capacity(EVENTS_MAX),
+        spin: Spin::new(shared.spins),
+        beaten_ns: 0,
+    };
+    let mut door = Door::new(native, 0);
+    let mut stops_at = None;
+    loop {
+        let now_ns = monotonic_ns();
+        let received = io.turn(&mut door, now_ns);
+        if shared.stopping.load(Relaxed) {
+            let end = *stops_at.get_or_insert(now_ns + STOP_NS_MAX);
+            if now_ns > end || native.is_idle() && received == 0 {
+                break;
+            }
+        }
+        if received == 0 {
+            io.wait(&door, stops_at.is_some());
+        }
+    }
+    io.finish(&mut door);
+}
+
+struct IoThread<'a> {
+    shared: &'a Shared,
+    native: &'a Native,
+    poller: Poller,
+    writer: Writer,
+    thread: usize,
+    executor: Executor,
+    events: Events,
+    spin: Spin,
+    beaten_ns: u64,
+}
+
+impl IoThread<'_> {
+    /// One batch from each socket.
+    fn turn(&mut self, door: &mut Door<'_>, now_ns: u64) -> usize {
+        if now_ns.saturating_sub(self.beaten_ns) >= BEAT_NS {
+            self.native.beat(now_ns);
+            self.beaten_ns = now_ns;
+        }
+        let mut means = Means {
+            executor: &mut self.executor,
+            hands: Hands {
+                store: &self.shared.store,
+                writer: &mut self.writer,
+                now: self.shared.now(),
+            },
+            monotonic_ns: now_ns,
+        };
+        let received = door.turn(&mut means);
+        self.native.ring(self.shared, door.take_touched());
+        self.native
+            .publish(self.thread, &self.executor.desk().counts);
+        received
+    }
+
+    /// Waits for datagrams. What waits for queues is looked at again soon.
+    fn wait(&mut self, door: &Door<'_>, is_stopping: bool) {
+        if door.is_waiting() || is_stopping {
+            return std::thread::yield_now();
+        }
+        let clock = self.shared.clock;
+        let since_ns = clock.now().instant.ns;
+        let waited_ns = || clock.now().instant.ns.saturating_sub(since_ns);
+        if self.spin.pays() {
+            while waited_ns() < SPIN_NS_MAX {
+                let _ = self.poller.wait(&mut self.events, Some(Duration::ZERO));
+                if !self.events.is_empty() {
+                    return self.spin.spun(true);
+                }
+            }
+            self.spin.spun(false);
+        }
+        // An error is a wait that ends at once; the sockets are looked at either way.
+        let _ = self.poller.wait(&mut self.events, Some(SLEEP));
+        self.spin.slept(waited_ns());
+    }
+
+    /// Closes the queues, executes what is left, and says so to the memory.
+    fn finish(mut self, door: &mut Door<'_>) {
+        self.native.set_state(QueueState::Closed);
+        self.native.memory.quiesce();
+        // What was admitted meanwhile, and those who are told that nothing more is.
+        self.turn(door, monotonic_ns());
+        let mut hands = Hands {
+            store: &self.shared.store,
+            writer: &mut self.writer,
+            now: self.shared.now(),
+        };
+        self.native.drain_all(&mut self.executor, &mut hands);
+        self.native
+            .publish(self.thread, &self.executor.desk().counts);
+        self.native.memory.stop();
+    }
+}
+
+impl Native {
+    /// Executes everything that is in the queues, which take nothing more.
+    pub(super) fn drain_all(&self, executor: &mut Executor, hands: &mut Hands<'_>) {
+        for number in 0..self.config.queues {
+            while self.has_backlog(number) {
+                if executor.drain(self, hands, number, TURN_MAX).is_none() {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+
+    /// Wakes the workers that the queues in `touched` belong to; where one has much to do already,
+    /// another one too.
+    pub(super) fn ring(&self, shared: &Shared, mut touched: u64) {
+        let workers = shared.small_workers();
+        let mut rung = [0_u64; WORKERS_MAX / 64];
+        while touched != 0 {
+            let number = touched.trailing_zeros() as usize;
+            touched &= touched - 1;
+            let owner = number % workers.len().max(1);
+            ring_once(workers, owner, &mut rung);
+            let is_deep = self.queue(number).is_some_and(|queue| {
+                let backlog = queue.backlog();
+                backlog.tail.wrapping_sub(backlog.head) > DEEP
+            });
+            if is_deep && workers.len() > 1 {
+                ring_once(workers, (owner + 1) % workers.len(), &mut rung);
+            }
+        }
+    }
+}
+
+fn ring_once(
+    workers: &[crate::shared::WorkerFace],
+    worker: usize,
+    rung: &mut [u64; WORKERS_MAX / 64],
+) {
+    let (Some(bits), Some(face)) = (rung.get_mut(worker / 64), workers.get(worker)) else {
+        return;
+    };
+    if *bits >> (worker % 64) & 1 == 0 {
+        *bits |= 1 << (worker % 64);
+        if face.mail.bell.ring() {
+            face.mail.wake();
+        }
+    }
+}
+
+/// Workers that can be rung; `-t` is at most as many.
+const WORKERS_MAX: usize = curtail_dispatch::WORKERS_MAX;
+
+/// From so many entries on a second worker is woken for a queue.
+const DEEP: u64 = 32;

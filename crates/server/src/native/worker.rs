@@ -1,0 +1,163 @@
+//! What a worker does for the native path in its turn: it executes queues, its own first, and where
+//! no thread receives for all it receives too.
+
+use std::sync::Arc;
+
+use curtail_dispatch::ordered_queue::{QueueState, TURN_MAX};
+use curtail_runtime::monotonic_ns;
+
+use super::{
+    BEAT_NS, Native, NativePlacement,
+    door::{Door, Means},
+    executor::{Executor, Hands},
+};
+use crate::{shared::Shared, sync::Relaxed, worker::Worker};
+
+/// The native path's part of a worker, for as long as it runs.
+pub(crate) struct NativeTurns<'a> {
+    shared: &'a Shared,
+    native: &'a Native,
+    door: Option<Door<'a>>,
+    beaten_ns: u64,
+}
+
+/// Entries that a worker executes before it looks after its connections again.
+const ENTRIES_A_TURN: u64 = 4 * TURN_MAX as u64;
+
+impl Native {
+    /// The executor of a worker.
+    pub(crate) fn executor_of(&self, worker: usize, workers: usize) -> Box<Executor> {
+        let receives = self.mode.workers_receive() && worker < workers;
+        let first_socket = if receives {
+            worker * self.addresses.len()
+        } else {
+            0
+        };
+        Box::new(Executor::new(worker, self.addresses.len(), first_socket))
+    }
+}
+
+impl<'a> NativeTurns<'a> {
+    /// For worker `index`; `None` if it has no part in the path.
+    pub(crate) fn new(shared: &'a Arc<Shared>, index: usize) -> Option<Self> {
+        let native = shared.native.as_deref()?;
+        let is_small = index < shared.config.workers;
+        let receives = native.mode.workers_receive() && is_small;
+        Some(Self {
+            shared,
+            native,
+            door: receives.then(|| Door::new(native, index * native.addresses.len())),
+            beaten_ns: 0,
+        })
+    }
+
+    /// Receives if that is this worker's, and executes. Whether there is more to do.
+    pub(crate) fn turn(&mut self, worker: &mut Worker) -> bool {
+        let native = self.native;
+        let index = worker.index;
+        let Some(executor) = worker.native.as_deref_mut() else {
+            return false;
+        };
+        let kit = &mut worker.kit;
+        let now_ns = match self.door {
+            Some(_) => monotonic_ns(),
+            None => 0,
+        };
+        let mut received = 0;
+        let mut hands = Hands {
+            store: &kit.store,
+            writer: &mut kit.writer,
+            now: kit.now,
+        };
+        if let Some(door) = &mut self.door {
+            if now_ns.saturating_sub(self.beaten_ns) >= BEAT_NS {
+                native.beat(now_ns);
+                self.beaten_ns = now_ns;
+            }
+            let mut means = Means {
+                executor,
+                hands,
+                monotonic_ns: now_ns,
+            };
+            received = door.turn(&mut means);
+            let touched = door.take_touched();
+            if native.config.placement == NativePlacement::Owner && self.shared.config.workers > 1 {
+                native.ring(self.shared, touched);
+            }
+            hands = means.hands;
+        }
+        let is_large = index >= self.shared.config.workers;
+        let entries = match is_large {
+            true => 0,
+            false => native.execute_some(executor, &mut hands, index, self.shared.config.workers),
+        };
+        let waits = self.door.as_ref().is_some_and(Door::is_waiting);
+        native.publish(index, &executor.desk().counts);
+        received > 0 || entries > 0 || waits
+    }
+
+    /// At the end of a worker: nothing more is admitted, and all that was is executed.
+    pub(crate) fn finish(mut self, worker: &mut Worker) {
+        let native = self.native;
+        if self.door.is_some() {
+            native.set_state(QueueState::Closed);
+            self.turn(worker);
+        }
+        let Some(executor) = worker.native.as_deref_mut() else {
+            return;
+        };
+        let kit = &mut worker.kit;
+        let mut hands = Hands {
+            store: &kit.store,
+            writer: &mut kit.writer,
+            now: kit.now,
+        };
+        if self.door.is_some() {
+            native.drain_all(executor, &mut hands);
+        }
+        native.publish(worker.index, &executor.desk().counts);
+    }
+
+    /// Whether something must be executed before the server has stopped.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.shared.stopping.load(Relaxed) && !self.native.is_idle()
+    }
+}
+
+impl Native {
+    /// Executes queues in turn, those of `worker` first; how many entries that were.
+    fn execute_some(
+        &self,
+        executor: &mut Executor,
+        hands: &mut Hands<'_>,
+        worker: usize,
+        workers: usize,
+    ) -> u64 {
+        let mut executed = 0;
+        let own = (worker..self.config.queues).step_by(workers.max(1));
+        for number in own {
+            executed += self.execute_one(executor, hands, number);
+            if executed >= ENTRIES_A_TURN {
+                return executed;
+            }
+        }
+        if self.config.placement == NativePlacement::Owner || workers < 2 {
+            return executed;
+        }
+        for number in 0..self.config.queues {
+            if number % workers != worker && executed < ENTRIES_A_TURN {
+                executed += self.execute_one(executor, hands, number);
+            }
+        }
+        executed
+    }
+
+    #[inline]
+    fn execute_one(&self, executor: &mut Executor, hands: &mut Hands<'_>, number: usize) -> u64 {
+        if !self.has_backlog(number) {
+            return 0;
+        }
+        let drained = executor.drain(self, hands, number, TURN_MAX);
+        drained.map_or(0, |drained| drained.entries)
+    }
+}

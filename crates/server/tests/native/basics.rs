@@ -1,0 +1,148 @@
+//! Every operation, in every mode that needs no privileges.
+
+use curtail_codec::native::{Flags, Opcode, Reply, Status};
+use curtail_server::NativeMode;
+
+use crate::support::{Ask, Client, Memcached, config, start};
+
+const MODES: [NativeMode; 3] = [NativeMode::IoAck, NativeMode::Deferred, NativeMode::Raw];
+
+/// Goal: each operation does what it says and answers so. Method: one after another on few keys,
+/// marked and unmarked, read back over both protocols.
+#[test]
+fn operations_do_what_they_say() {
+    for mode in MODES {
+        let server = start(config(mode));
+        let mut client = Client::connect(&server);
+        let mut memcached = Memcached::connect(&server);
+        assert_eq!(client.get(b"k"), None);
+        let first = client.ask(Ask::set(b"k", b"one").nilext()).accepted();
+        assert_eq!(client.get(b"k").unwrap(), b"one");
+        let second = client.ask(Ask::set(b"k", b"two").nilext()).accepted();
+        assert_eq!(second, first + 1, "{mode:?}: one key, one queue");
+        assert_eq!(memcached.get("k").unwrap(), "two");
+        let stored = client.ask(Ask::set(b"k", b"10"));
+        assert_eq!(stored.result().0, Status::Done);
+        let wrong = Ask {
+            flags: Flags::COMPARE,
+            ..Ask::set(b"k", b"no").argument(1)
+        };
+        assert_eq!(client.ask(wrong).result().0, Status::Exists);
+        let right = wrong.argument(stored.version());
+        assert_eq!(
+            client
+                .ask(Ask {
+                    value: b"20",
+                    ..right
+                })
+                .result()
+                .0,
+            Status::Done
+        );
+        let counts = Ask::new(Opcode::Increment, b"k").argument(5);
+        assert_eq!(client.ask(counts).number(), 25);
+        client.ask(counts.nilext()).accepted();
+        let down = Ask::new(Opcode::Decrement, b"k").argument(1);
+        assert_eq!(client.ask(down).number(), 29);
+        let add = Ask {
+            opcode: Opcode::Add,
+            ..Ask::set(b"k", b"x")
+        };
+        assert_eq!(client.ask(add).result().0, Status::NotStored);
+        let append = Ask {
+            opcode: Opcode::Append,
+            ..Ask::set(b"k", b"!")
+        };
+        assert_eq!(client.ask(append).result().0, Status::Done);
+        let prepend = Ask {
+            opcode: Opcode::Prepend,
+            ..Ask::set(b"k", b"?")
+        };
+        client.ask(prepend.nilext()).accepted();
+        assert_eq!(client.get(b"k").unwrap(), b"?29!");
+        assert_eq!(client.ask(counts).result().0, Status::NotANumber);
+        assert_eq!(
+            client.ask(Ask::new(Opcode::Delete, b"k")).result().0,
+            Status::Done
+        );
+        assert_eq!(
+            client.ask(Ask::new(Opcode::Delete, b"k")).result().0,
+            Status::NotFound
+        );
+        assert_eq!(memcached.get("k"), None);
+        let replace = Ask {
+            opcode: Opcode::Replace,
+            ..Ask::set(b"k", b"x")
+        };
+        assert_eq!(client.ask(replace).result().0, Status::NotStored);
+    }
+}
+
+/// Goal: expiry and the client's flags are kept, touches work, and a read with a touch brings the
+/// value.
+#[test]
+fn expiry_flags_and_touches() {
+    for mode in MODES {
+        let server = start(config(mode));
+        let mut client = Client::connect(&server);
+        let mut memcached = Memcached::connect(&server);
+        let ask = Ask {
+            exptime: 100,
+            item_flags: 7,
+            ..Ask::set(b"k", b"value")
+        };
+        client.ask(ask.nilext()).accepted();
+        let line = memcached.ask("mg k t f\r\n");
+        assert!(line == "HD t100 f7" || line == "HD t99 f7", "{line}");
+        let touch = Ask {
+            exptime: 500,
+            ..Ask::new(Opcode::Touch, b"k")
+        };
+        assert_eq!(client.ask(touch).result().0, Status::Done);
+        let read = Ask {
+            exptime: 900,
+            ..Ask::new(Opcode::GetTouch, b"k")
+        };
+        let answer = client.ask(read);
+        assert_eq!(answer.result(), (Status::Value, b"value".to_vec()));
+        let Reply::Result { item_flags, .. } = answer.reply() else {
+            unreachable!();
+        };
+        assert_eq!(item_flags, 7);
+        let line = memcached.ask("mg k t\r\n");
+        assert!(line == "HD t900" || line == "HD t899", "{line}");
+        let gone = Ask::new(Opcode::GetTouch, b"nothing");
+        assert_eq!(client.ask(gone).result().0, Status::NotFound);
+    }
+}
+
+/// Goal: a flush takes everything that was accepted before it, and nothing after.
+#[test]
+fn a_flush_takes_what_was_accepted_before() {
+    for mode in MODES {
+        let server = start(config(mode));
+        let mut client = Client::connect(&server);
+        for round in 0..20 {
+            for key in 0..40 {
+                let key = format!("k{key}");
+                client
+                    .ask(Ask::set(key.as_bytes(), b"v").nilext())
+                    .accepted();
+            }
+            let flush = client.ask(Ask::new(Opcode::Flush, b""));
+            assert_eq!(flush.result().0, Status::Done);
+            client.ask(Ask::set(b"after", b"v").nilext()).accepted();
+            for key in 0..40 {
+                let key = format!("k{key}");
+                assert_eq!(client.get(key.as_bytes()), None, "round {round}, {mode:?}");
+            }
+            assert_eq!(client.get(b"after").unwrap(), b"v");
+        }
+        let mut memcached = Memcached::connect(&server);
+        for _ in 0..20 {
+            client.ask(Ask::set(b"k", b"v").nilext()).accepted();
+            assert_eq!(memcached.ask("flush_all\r\n"), "OK");
+            assert_eq!(client.get(b"k"), None);
+        }
+    }
+}

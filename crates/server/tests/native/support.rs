@@ -1,0 +1,421 @@
+//! A server with the native path, and clients for tests that speak the protocol byte by byte, so
+//! that nothing stands between a test and what is sent.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream, UdpSocket},
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+use curtail_codec::native::{
+    DATAGRAM_BYTES_MAX, ErrorCode, Flags, Grant, Head, NackReason, Opcode, Reply, Request, Session,
+    Status,
+};
+use curtail_server::{Config, Listen, NativeConfig, NativeMode, Server};
+use curtail_types::Key;
+
+/// The longest that any single wait may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// After so long without an answer the same bytes are sent again.
+pub(crate) const RESEND: Duration = Duration::from_millis(30);
+
+/// What tests start: one worker, small queues, a port of its own.
+pub(crate) fn config(mode: NativeMode) -> Config {
+    Config {
+        listen: vec![Listen {
+            address: "127.0.0.1:0".parse().unwrap(),
+            optional: false,
+        }],
+        workers: 1,
+        pin: false,
+        native: Some(NativeConfig {
+            mode: Some(mode),
+            slots: Some(128),
+            sessions: 64,
+            ..NativeConfig::default()
+        }),
+        ..Config::default()
+    }
+}
+
+/// The same with changes to its native part.
+pub(crate) fn config_with(mode: NativeMode, change: impl FnOnce(&mut NativeConfig)) -> Config {
+    let mut config = config(mode);
+    change(config.native.as_mut().unwrap());
+    config
+}
+
+pub(crate) fn start(config: Config) -> Server {
+    Server::start(config, |_| ()).unwrap()
+}
+
+/// Where its native path listens.
+pub(crate) fn native_address(server: &Server) -> SocketAddr {
+    server.native().unwrap().addresses[0]
+}
+
+/// A request to be sent: everything but the session's part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask<'a> {
+    pub(crate) opcode: Opcode,
+    pub(crate) flags: Flags,
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
+    pub(crate) exptime: u32,
+    pub(crate) item_flags: u32,
+    pub(crate) argument: u64,
+}
+
+impl<'a> Ask<'a> {
+    pub(crate) const fn new(opcode: Opcode, key: &'a [u8]) -> Self {
+        Self {
+            opcode,
+            flags: Flags::NONE,
+            key,
+            value: b"",
+            exptime: 0,
+            item_flags: 0,
+            argument: 0,
+        }
+    }
+
+    pub(crate) const fn get(key: &'a [u8]) -> Self {
+        Self::new(Opcode::Get, key)
+    }
+
+    pub(crate) const fn set(key: &'a [u8], value: &'a [u8]) -> Self {
+        Self {
+            value,
+            ..Self::new(Opcode::Set, key)
+        }
+    }
+
+    /// The same, marked.
+    pub(crate) const fn nilext(self) -> Self {
+        let flags = match self.opcode {
+            Opcode::Set => Flags::NILEXT,
+            _ => Flags::NILEXT.with(Flags::WAIVE_RESULT),
+        };
+        Self { flags, ..self }
+    }
+
+    pub(crate) const fn argument(self, argument: u64) -> Self {
+        Self { argument, ..self }
+    }
+
+    /// The bytes in a session.
+    pub(crate) fn bytes(&self, session: Session, slot: u8, sequence: u64) -> Vec<u8> {
+        let head = Head {
+            slot,
+            sequence,
+            exptime: self.exptime,
+            item_flags: self.item_flags,
+            argument: self.argument,
+            stamp: sequence as u32,
+            ..Head::new(self.opcode, self.flags, session)
+        };
+        let key = (!self.key.is_empty()).then(|| Key::new(self.key).unwrap());
+        let request = Request {
+            head,
+            key,
+            value: self.value,
+        };
+        let mut bytes = vec![0; 64 + self.key.len() + self.value.len()];
+        let length = request.encode(&mut bytes).unwrap();
+        assert_eq!(length, bytes.len());
+        bytes
+    }
+}
+
+/// A reply that owns its bytes.
+#[derive(Clone)]
+pub(crate) struct Answer(pub(crate) Vec<u8>);
+
+impl Answer {
+    pub(crate) fn reply(&self) -> Reply<'_> {
+        Reply::decode(&self.0).unwrap()
+    }
+
+    /// The status and the value of a result.
+    #[track_caller]
+    pub(crate) fn result(&self) -> (Status, Vec<u8>) {
+        match self.reply() {
+            Reply::Result { status, value, .. } => (status, value.to_vec()),
+            other => panic!("no result: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn number(&self) -> u64 {
+        match self.reply() {
+            Reply::Result { number, status, .. } => {
+                assert_eq!(status, Status::Done);
+                number
+            }
+            other => panic!("no result: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn version(&self) -> u64 {
+        match self.reply() {
+            Reply::Result { version, .. } => version,
+            other => panic!("no result: {other:?}"),
+        }
+    }
+
+    /// The position of an acknowledgement.
+    #[track_caller]
+    pub(crate) fn accepted(&self) -> u64 {
+        match self.reply() {
+            Reply::Ack(ack) => ack.place.pos,
+            other => panic!("not acknowledged: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn error(&self) -> ErrorCode {
+        match self.reply() {
+            Reply::Error(error) => {
+                assert_eq!(self.0.len(), 64);
+                error.code
+            }
+            other => panic!("no error: {other:?}"),
+        }
+    }
+
+    pub(crate) fn nack(&self) -> Option<NackReason> {
+        match self.reply() {
+            Reply::Nack(nack) => Some(nack.reason),
+            _ => None,
+        }
+    }
+
+    fn slot_and_sequence(&self) -> (u8, u64) {
+        let echo = match self.reply() {
+            Reply::Ack(ack) => ack.echo,
+            Reply::Nack(nack) => nack.echo,
+            Reply::Pong { echo, .. } | Reply::Result { echo, .. } => echo,
+            Reply::Error(error) => error.echo,
+            Reply::Cookie { .. } | Reply::Grant(_) => return (0, 0),
+        };
+        (echo.slot, echo.sequence)
+    }
+}
+
+/// A client with a session.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) socket: UdpSocket,
+    pub(crate) to: SocketAddr,
+    pub(crate) grant: Grant,
+    sequences: [u64; 64],
+}
+
+impl Client {
+    pub(crate) fn connect(server: &Server) -> Self {
+        Self::connect_to(native_address(server))
+    }
+
+    pub(crate) fn connect_to(to: SocketAddr) -> Self {
+        let socket = socket();
+        let grant = handshake(&socket, to, nonce());
+        Self {
+            socket,
+            to,
+            grant: grant.unwrap(),
+            sequences: [0; 64],
+        }
+    }
+
+    pub(crate) fn next(&mut self, slot: u8) -> u64 {
+        let sequence = &mut self.sequences[usize::from(slot)];
+        *sequence += 1;
+        *sequence
+    }
+
+    /// The bytes of a new request in `slot`.
+    pub(crate) fn bytes(&mut self, slot: u8, ask: Ask<'_>) -> Vec<u8> {
+        let sequence = self.next(slot);
+        ask.bytes(self.grant.session, slot, sequence)
+    }
+
+    /// Asks in slot 0, sending again until there is an answer; what is refused for now is asked
+    /// again.
+    #[track_caller]
+    pub(crate) fn ask(&mut self, ask: Ask<'_>) -> Answer {
+        let bytes = self.bytes(0, ask);
+        self.exchange(&bytes)
+    }
+
+    #[track_caller]
+    pub(crate) fn exchange(&self, bytes: &[u8]) -> Answer {
+        let started = Instant::now();
+        loop {
+            self.socket.send_to(bytes, self.to).unwrap();
+            if let Some(answer) = self.receive_for(bytes) {
+                if answer.nack().is_none() {
+                    return answer;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert!(started.elapsed() < PATIENCE, "no answer");
+        }
+    }
+
+    /// The answer to these bytes, if it comes soon.
+    pub(crate) fn receive_for(&self, bytes: &[u8]) -> Option<Answer> {
+        let head = Head::decode(bytes).unwrap();
+        loop {
+            let answer = self.receive()?;
+            if answer.slot_and_sequence() == (head.slot, head.sequence) {
+                return Some(answer);
+            }
+        }
+    }
+
+    /// Whatever comes next, if it comes soon.
+    pub(crate) fn receive(&self) -> Option<Answer> {
+        receive(&self.socket)
+    }
+
+    #[track_caller]
+    pub(crate) fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        let (status, value) = self.ask(Ask::get(key)).result();
+        match status {
+            Status::Value => Some(value),
+            Status::NotFound => None,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+pub(crate) fn socket() -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(RESEND)).unwrap();
+    socket
+}
+
+pub(crate) fn nonce() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+pub(crate) fn receive(socket: &UdpSocket) -> Option<Answer> {
+    let mut buffer = [0; DATAGRAM_BYTES_MAX + 100];
+    let bytes = socket.recv(&mut buffer).ok()?;
+    Some(Answer(buffer[..bytes].to_vec()))
+}
+
+/// Sends until there is an answer.
+#[track_caller]
+pub(crate) fn exchange(socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) -> Answer {
+    let started = Instant::now();
+    loop {
+        socket.send_to(bytes, to).unwrap();
+        if let Some(answer) = receive(socket) {
+            return answer;
+        }
+        assert!(started.elapsed() < PATIENCE, "no answer");
+    }
+}
+
+/// HELLO and CONFIRM.
+#[track_caller]
+pub(crate) fn handshake(
+    socket: &UdpSocket,
+    to: SocketAddr,
+    nonce: u64,
+) -> Result<Grant, ErrorCode> {
+    let hello = Ask::new(Opcode::Hello, b"").argument(nonce);
+    let answer = exchange(socket, to, &hello.bytes(Session::default(), 0, 0));
+    let Reply::Cookie { cookie, .. } = answer.reply() else {
+        panic!("no cookie: {:?}", answer.reply());
+    };
+    let session = Session {
+        token: cookie,
+        ..Session::default()
+    };
+    let confirm = Ask::new(Opcode::Confirm, b"").argument(nonce);
+    let bytes = confirm.bytes(session, 0, 0);
+    loop {
+        let answer = exchange(socket, to, &bytes);
+        match answer.reply() {
+            Reply::Grant(grant) => return Ok(grant),
+            Reply::Error(error) => return Err(error.code),
+            Reply::Cookie { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A memcached client of the same server.
+#[derive(Debug)]
+pub(crate) struct Memcached {
+    stream: TcpStream,
+}
+
+impl Memcached {
+    pub(crate) fn connect(server: &Server) -> Self {
+        let stream = TcpStream::connect(server.addresses()[0]).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { stream }
+    }
+
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// The next line, without its end.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while byte[0] != b'\n' {
+            self.stream.read_exact(&mut byte).unwrap();
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).unwrap().trim_end().to_owned()
+    }
+
+    #[track_caller]
+    pub(crate) fn ask(&mut self, request: impl AsRef<[u8]>) -> String {
+        self.send(request);
+        self.line()
+    }
+
+    pub(crate) fn get(&mut self, key: &str) -> Option<String> {
+        match self.ask(format!("mg {key} v\r\n")).as_str() {
+            "EN" => None,
+            _ => Some(self.line()),
+        }
+    }
+
+    /// One number of `stats curtail`.
+    pub(crate) fn stat(&mut self, name: &str) -> u64 {
+        self.send("stats curtail\r\n");
+        let mut found = None;
+        loop {
+            let line = self.line();
+            if line == "END" {
+                return found.unwrap_or_else(|| panic!("no {name}"));
+            }
+            let mut words = line.split(' ').skip(1);
+            if words.next() == Some(name) {
+                found = words.next().and_then(|word| word.parse().ok());
+            }
+        }
+    }
+}
+
+/// Waits until `is` holds.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut is: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is() {
+        assert!(started.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

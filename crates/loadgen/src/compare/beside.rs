@@ -61,8 +61,7 @@ pub(crate) struct Beside {
 /// One server's small requests, with the large ones and without.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figures {
-    pub(crate) server: Kind,
-    pub(crate) threads: usize,
+    pub(crate) server: String,
     pub(crate) windows: usize,
     pub(crate) alone_p99_us: f64,
     pub(crate) p99_us: f64,
@@ -273,8 +272,7 @@ fn figures_of(server: &Server, alone: &[Run], beside: &[Run]) -> Figures {
         .collect();
     let large_rates: Vec<f64> = beside.iter().map(|run| run.large_rate).collect();
     Figures {
-        server: server.kind,
-        threads: server.threads,
+        server: server.label.clone(),
         windows: windows.len(),
         alone_p99_us: rank(&pooled(alone), 0.5),
         p99_us: rank(&windows, 0.5),

@@ -24,7 +24,11 @@ fn write_all(text: &mut String, comparison: &Comparison) -> fmt::Result {
         writeln!(text, "Without high priority: expect more noise.\n")?;
     }
     if !comparison.cells.is_empty() {
-        write_cells(text, &comparison.cells)?;
+        write_cells(text, &comparison.cells, "one server core")?;
+    }
+    if !comparison.policies.is_empty() {
+        let cores = "servers and driver on all cores";
+        write_cells(text, &comparison.policies, cores)?;
     }
     if let Some(tail) = &comparison.tail {
         write_tail(text, tail)?;
@@ -41,12 +45,12 @@ fn write_all(text: &mut String, comparison: &Comparison) -> fmt::Result {
     Ok(())
 }
 
-fn write_cells(text: &mut String, cells: &[Cell]) -> fmt::Result {
+fn write_cells(text: &mut String, cells: &[Cell], cores: &str) -> fmt::Result {
     let first = cells.first().and_then(|cell| cell.servers.first());
-    let name = first.map_or("", |figures| figures.server.name());
+    let name = first.map_or("", |figures| figures.server.as_str());
     writeln!(
         text,
-        "Closed loop, one server core; median (min-max) over rounds; ratios are {name}'s within \
+        "Closed loop, {cores}; median (min-max) over rounds; ratios are {name}'s within \
          rounds.\n\n\
          | load | server | k requests/s | CPU ns/request | server, driver cores | \
          {name}'s rate is | {name}'s CPU is | faults |\n|---|---|---|---|---|---|---|---|"
@@ -62,7 +66,7 @@ fn write_cells(text: &mut String, cells: &[Cell]) -> fmt::Result {
             writeln!(
                 text,
                 "| {load} | {} | {} | {} | {:.2}, {:.2} | {} | {} | {} |",
-                figures.server.name(),
+                figures.server,
                 spread(figures.rate, thousands, 0),
                 spread(figures.server_ns, |ns| ns, 0),
                 figures.server_cores.median,
@@ -147,10 +151,9 @@ fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
             let Spread { median, min, max } = figures.ratio;
             writeln!(
                 text,
-                "| {load} | {} -t {} | {} | {:.0} | {:.0} | {:.0}-{:.0} | \
+                "| {load} | {} | {} | {:.0} | {:.0} | {:.0}-{:.0} | \
                  {median:.2}x ({min:.2}-{max:.2}) | {:.0} | {} |",
-                figures.server.name(),
-                figures.threads,
+                figures.server,
                 figures.windows,
                 figures.alone_p99_us,
                 figures.p99_us,

@@ -2,15 +2,16 @@
 //! them.
 //!
 //! ```text
-//!   for each server, in turn:   small alone | + 0.125 % of 500 KB | small alone | + 0.5 % ...
+//!   for each server, in turn:   small alone | small + 0.125 % of 500 KB
+//!   then for each:              small alone | small + 0.5 % ...
 //! ```
 //!
 //! Two drivers with connections of their own: one sends requests for 14 to 1400 bytes in open loop,
-//! at a share of what the first server reached in closed loop, the same rate for every server; the
-//! other sends the large ones, also in open loop. Only the small ones are measured, in windows of
-//! 20 ms; the medians of the windows' p99 with and without the large requests are compared within a
-//! round, per server. The mixes are those of Minos (paper, section 5.2: 95:5, 500 KB) and large
-//! reads of 10 MB.
+//! at a share of what the first server reached just before in closed loop, the same for every
+//! server; the other sends the large ones, also in open loop. Only the small ones are measured, in
+//! windows of 20 ms; the medians of the windows' p99 with and without the large requests are
+//! compared within a round, per server. The mixes are those of Minos (paper, section 5.2: 95:5,
+//! 500 KB) and large reads of 10 MB.
 
 mod large;
 
@@ -67,6 +68,9 @@ pub(crate) struct Figures {
     pub(crate) p99_us: f64,
     pub(crate) p99_lower_quartile_us: f64,
     pub(crate) p99_upper_quartile_us: f64,
+    /// The median p99 of the driver's own lateness alone, and beside large requests: what is not
+    /// the server's.
+    pub(crate) late_us: [f64; 2],
     /// The p99 beside large requests over the one alone, within rounds.
     pub(crate) ratio: Spread,
     /// Large requests a second that were answered.
@@ -100,47 +104,87 @@ const LARGE_BYTES: u32 = 10_000_000;
 const LARGE_KEYS: u64 = 20;
 /// Lengths of keys, which keep the three kinds apart.
 const KEY_BYTES: [usize; 3] = [16, 20, 24];
-/// One server in one round.
+
+/// One load while it is measured.
+struct Cell {
+    load: f64,
+    large: Company,
+    rates: Vec<f64>,
+    /// By server.
+    runs: Vec<Runs>,
+}
+
 #[derive(Default)]
+struct Runs {
+    alone: Vec<Run>,
+    beside: Vec<Run>,
+}
+
+/// One server in one round.
 struct Run {
     p99s_us: Vec<f64>,
+    /// The driver's lateness, likewise.
+    late_p99s_us: Vec<f64>,
     large_rate: f64,
     unfinished: u64,
 }
 
 pub(crate) fn compare(args: &CompareArgs, servers: &[Server]) -> Result<Vec<Beside>, LoadError> {
     store_all(servers)?;
-    let peak = peak(args, servers)?;
-    let mut results = Vec::new();
-    for load in LOADS {
-        let rate = peak * load;
-        let mut alone: Vec<Vec<Run>> = servers.iter().map(|_| Vec::new()).collect();
-        let mut beside: Vec<Vec<Vec<Run>>> = LARGE
+    let cells = LOADS
+        .iter()
+        .flat_map(|load| LARGE.map(|large| (*load, large)));
+    let mut cells: Vec<_> = cells
+        .map(|(load, large)| Cell {
+            load,
+            large,
+            rates: Vec::new(),
+            runs: servers.iter().map(|_| Runs::default()).collect(),
+        })
+        .collect();
+    for round in 0..args.rounds {
+        // Anew in every round, because the machine's speed drifts.
+        let peak = peak(args, servers, round)?;
+        for cell in &mut cells {
+            cell.measure(args, servers, peak * cell.load, round)?;
+        }
+    }
+    let all = cells.iter().map(|cell| Beside {
+        large: cell.large,
+        load: cell.load,
+        rate: rank(&cell.rates, 0.5),
+        servers: servers
             .iter()
-            .map(|_| servers.iter().map(|_| Vec::new()).collect())
-            .collect();
-        for round in 0..args.rounds {
-            for index in throughput::rotated(servers.len(), round) {
-                let server = &servers[index];
-                alone[index].push(run(args, server, rate, None, round)?);
-                for (large, runs) in LARGE.iter().zip(&mut beside) {
-                    runs[index].push(run(args, server, rate, Some(*large), round)?);
+            .zip(&cell.runs)
+            .map(|(server, runs)| figures_of(server, runs))
+            .collect(),
+    });
+    Ok(all.collect())
+}
+
+impl Cell {
+    /// One round: every server alone and beside large requests, one right behind the other.
+    fn measure(
+        &mut self,
+        args: &CompareArgs,
+        servers: &[Server],
+        rate: f64,
+        round: usize,
+    ) -> Result<(), LoadError> {
+        self.rates.push(rate);
+        for index in throughput::rotated(servers.len(), round) {
+            let (server, runs) = (&servers[index], &mut self.runs[index]);
+            let company = [None, Some(self.large)];
+            for which in throughput::rotated(company.len(), round) {
+                let run = run(args, server, rate, company[which], round)?;
+                match which {
+                    0 => runs.alone.push(run),
+                    _ => runs.beside.push(run),
                 }
             }
         }
-        for (large, runs) in LARGE.iter().zip(&beside) {
-            let each = servers.iter().zip(&alone).zip(runs);
-            results.push(Beside {
-                large: *large,
-                load,
-                rate,
-                servers: each
-                    .map(|((server, alone), beside)| figures_of(server, alone, beside))
-                    .collect(),
-            });
-        }
+        Ok(())
     }
-    Ok(results)
 }
 
 fn store_all(servers: &[Server]) -> Result<(), LoadError> {
@@ -192,21 +236,16 @@ fn loaded(
     Ok(Load::drawn(protocol, workload))
 }
 
-/// The median of three closed-loop rates of the first server.
-fn peak(args: &CompareArgs, servers: &[Server]) -> Result<f64, LoadError> {
+/// What the first server reaches in closed loop.
+fn peak(args: &CompareArgs, servers: &[Server], round: usize) -> Result<f64, LoadError> {
     let Some(server) = servers.first() else {
         return Err(LoadError::Arguments("no server to measure".into()));
     };
-    let rates: Result<Vec<f64>, LoadError> = (0..3)
-        .map(|round| {
-            let plan = Plan {
-                load: small(server.kind)?,
-                ..throughput::plan(args, &SMALL, server, round)?
-            };
-            Ok(measure(&plan, &Session::default())?.rate)
-        })
-        .collect();
-    Ok(rank(&rates?, 0.5))
+    let plan = Plan {
+        load: small(server.kind)?,
+        ..throughput::plan(args, &SMALL, server, round)?
+    };
+    Ok(measure(&plan, &Session::default())?.rate)
 }
 
 /// Small requests at `rate`, and the large ones beside them.
@@ -235,7 +274,7 @@ fn run(
     let large = Large {
         load,
         rate: large_rate,
-        core: args.driver_core,
+        core: args.server_core,
     };
     let (stop, start) = (AtomicBool::new(false), Instant::now());
     std::thread::scope(|scope| {
@@ -252,18 +291,24 @@ fn run(
 }
 
 fn run_of(report: &crate::report::Report, large_rate: f64) -> Run {
-    let each = report.recorder().window_each(0.99);
+    let us = |each: Vec<(f64, f64)>| each.into_iter().map(|(_, us)| us).collect();
     Run {
-        p99s_us: each.into_iter().map(|(_, us)| us).collect(),
+        p99s_us: us(report.recorder().window_each(0.99)),
+        late_p99s_us: us(report.recorder().late_each(0.99)),
         large_rate,
         unfinished: report.counts.unfinished,
     }
 }
 
-fn figures_of(server: &Server, alone: &[Run], beside: &[Run]) -> Figures {
+fn figures_of(server: &Server, runs: &Runs) -> Figures {
+    let Runs { alone, beside } = runs;
     let pooled = |runs: &[Run]| -> Vec<f64> {
         let each = runs.iter().flat_map(|run| run.p99s_us.iter().copied());
         each.collect()
+    };
+    let late_us = |runs: &[Run]| {
+        let each = runs.iter().flat_map(|run| run.late_p99s_us.iter().copied());
+        rank(&each.collect::<Vec<f64>>(), 0.5)
     };
     let windows = pooled(beside);
     let ratios = alone.iter().zip(beside);
@@ -278,6 +323,7 @@ fn figures_of(server: &Server, alone: &[Run], beside: &[Run]) -> Figures {
         p99_us: rank(&windows, 0.5),
         p99_lower_quartile_us: rank(&windows, 0.25),
         p99_upper_quartile_us: rank(&windows, 0.75),
+        late_us: [late_us(alone), late_us(beside)],
         ratio: Spread::of(&ratios),
         large_rate: rank(&large_rates, 0.5),
         unfinished: beside.iter().map(|run| run.unfinished).sum(),

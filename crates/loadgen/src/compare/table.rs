@@ -134,7 +134,7 @@ fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
         "Small requests (14 to 1400 B, 95:5, zipf 0.99) in open loop beside large ones; windows of \
          20 ms; us; ratios within rounds.\n\n\
          | load | server | windows | p99 alone | p99 beside | quartiles | beside : alone | \
-         large/s | unfinished |\n|---|---|---|---|---|---|---|---|---|"
+         driver late, p99 | large/s | unfinished |\n|---|---|---|---|---|---|---|---|---|"
     )?;
     for one in all {
         for (index, figures) in one.servers.iter().enumerate() {
@@ -152,13 +152,15 @@ fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
             writeln!(
                 text,
                 "| {load} | {} | {} | {:.0} | {:.0} | {:.0}-{:.0} | \
-                 {median:.2}x ({min:.2}-{max:.2}) | {:.0} | {} |",
+                 {median:.2}x ({min:.2}-{max:.2}) | {:.0}, {:.0} | {:.0} | {} |",
                 figures.server,
                 figures.windows,
                 figures.alone_p99_us,
                 figures.p99_us,
                 figures.p99_lower_quartile_us,
                 figures.p99_upper_quartile_us,
+                figures.late_us[0],
+                figures.late_us[1],
                 figures.large_rate,
                 figures.unfinished
             )?;

@@ -1,8 +1,8 @@
 //! A driver of large requests that costs next to nothing.
 //!
-//! It shares a core with the driver that measures small requests, and whatever it takes there would
-//! look like the server's tail. So replies are discarded in the kernel (`MSG_TRUNC`), and a thread
-//! wakes up for many bytes at a time. Its own latencies are not measured.
+//! It runs on the servers' core, at the lowest priority: on the core of the driver that measures
+//! small requests, whatever it takes would look like the server's tail. Replies are discarded in the
+//! kernel (`MSG_TRUNC`). Its own latencies are not measured.
 
 use std::{
     io::Write,
@@ -54,6 +54,7 @@ impl Large {
     /// One connection: a Poisson process of its share of the rate.
     fn connection(&self, target: &str, index: usize, stop: &AtomicBool) -> Result<u64, LoadError> {
         cpu::pin(self.core)?;
+        cpu::step_back();
         let doing = || LoadError::network("asking for large values");
         let mut stream = exchange::connect(target)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(doing())?;

@@ -51,8 +51,8 @@ fn every_command_does_what_it_says() {
     }
 }
 
-/// Goal: a value of any length is stored and read, whichever way it goes. Method: lengths around the
-/// longest datagram, and a long one, under one key, so that each replaces one of another way.
+/// Goal: a value of any length is stored and read, whichever way it goes. Method: lengths around
+/// the longest datagram, and a long one, under one key, so that each replaces one of another way.
 #[test]
 fn values_of_every_length_come_back() {
     for mode in MODES {

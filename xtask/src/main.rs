@@ -18,6 +18,7 @@ mod instructions;
 mod licences;
 mod packages;
 mod process;
+mod python_client;
 mod readme;
 mod server;
 mod soak;

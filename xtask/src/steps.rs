@@ -16,7 +16,7 @@ use anyhow::{Result, bail};
 use crate::process::{self, Log};
 use crate::tally::{Outcome, Tally};
 use crate::workspace::{Workspace, cargo};
-use crate::{bpf, conformance, instructions, licences, readme, tidy};
+use crate::{bpf, conformance, instructions, licences, python_client, readme, tidy};
 
 /// One line of the list.
 struct Step {
@@ -98,6 +98,11 @@ const STEPS: &[Step] = &[
         "exporter",
         "a Prometheus exporter reports the server as up",
         conformance::exporter_step,
+    ),
+    quick(
+        "python-client",
+        "the pure-Python client against packets and a server",
+        python_client::step,
     ),
     quick(
         "instructions",

@@ -29,6 +29,8 @@ Extended options (-o), comma separated; most have a 'no_' form to switch them of
                          (default: 16, the most)
   native_lease_ms=MS     how long an unused session lasts (default: 60000)
   native_datagram=BYTES  longest datagram to and from other machines (default: 1452)
+  native_attach=HOW      who runs the network card's program: native is the driver, generic the
+                         kernel's stack (default: any, the stack for a veth, else the driver)
   native_placement=WHO   executes a queue: any worker, or its owner alone (default: any)
   native_service_us=US   processor time added to each execution, for experiments (default: 0)
 Other options of memcached are accepted and change nothing; unknown ones are warned about.

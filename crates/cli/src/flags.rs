@@ -19,7 +19,8 @@ pub(crate) struct Flags {
     /// TCP port to listen on; 0 for none, -1 for one that the system chooses (default: 11211)
     #[arg(short = 'p', long, value_name = "NUM", allow_negative_numbers = true)]
     port: Option<i32>,
-    /// UDP port; only 0 (off) is offered
+    /// UDP port of memcached's datagrams, for requests whose answer is no longer than they are; 0
+    /// is off
     #[arg(short = 'U', long, value_name = "NUM", default_value_t = 0)]
     #[arg(allow_negative_numbers = true)]
     udp_port: i32,
@@ -204,9 +205,13 @@ impl Flags {
         }
         if self.udp_port != 0 {
             warnings.push(format!(
-                "-U {}: UDP is not offered, TCP only",
+                "-U {}: only what is answered in no more bytes than it was asked in; the rest is \
+                 told to use TCP",
                 self.udp_port
             ));
+        }
+        if self.udp_port != 0 && self.auth_file.is_some() {
+            bail!("-U: datagrams know no login; not together with -Y");
         }
         Ok(())
     }
@@ -249,6 +254,11 @@ impl Flags {
 
     fn settle_echoes(&self, config: &mut Config) -> anyhow::Result<()> {
         config.echoed.tcp_port = self.tcp_port();
+        config.udp_port = match self.udp_port {
+            0 => None,
+            -1 => Some(0),
+            port => Some(u16::try_from(port).with_context(|| format!("-U {port}"))?),
+        };
         config.echoed.growth_factor = self.slab_growth_factor;
         config.echoed.chunk_bytes = self.slab_min_size;
         config.echoed.protocol = match self.protocol.as_str() {

@@ -5,6 +5,7 @@
 //!                   │ search: rates that the last answers ask for
 //!                   v
 //!                document ──> summary (terminal), JSON, HDR files, HTML
+//!   timeline: one run, with the server's plan second by second beside it
 //! ```
 
 mod arguments;
@@ -17,6 +18,7 @@ mod search;
 mod slo;
 mod steps;
 mod summary;
+mod timeline;
 
 use std::process::ExitCode;
 
@@ -50,12 +52,14 @@ pub struct BenchArgs {
 pub enum BenchCommand {
     /// Starts servers, alternates between them and prints medians and paired ratios.
     Compare(CompareArgs),
+    /// Runs once and shows second by second what the server decides by beside its latencies.
+    Timeline(Box<LoadArgs>),
 }
 
 impl BenchArgs {
     /// Whether the runs end in good order when they are asked to stop.
     pub fn can_stop(&self) -> bool {
-        self.command.is_none()
+        !matches!(self.command, Some(BenchCommand::Compare(_)))
     }
 }
 
@@ -64,6 +68,7 @@ impl BenchArgs {
 pub fn run(args: &BenchArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
     match &args.command {
         Some(BenchCommand::Compare(args)) => compare::run(args),
+        Some(BenchCommand::Timeline(args)) => timeline::run(args, stop),
         None => run_load(&args.load, stop),
     }
 }

@@ -1,14 +1,16 @@
-//! Runs a plan: threads, connections, clocks and processor time around one of the two drivers.
+//! Runs a plan: threads, connections, clocks and processor time around one of the drivers.
 //!
 //! ```text
 //!   generated      draws each request as it is sent: open or closed loop, any workload
 //!   pregenerated   sends blocks made beforehand and counts reply bytes: closed loop only, and so
 //!                  cheap that a fast server, not the driver, is the limit
+//!   native         sessions of the native protocol in place of connections: open or closed loop
 //! ```
 
 mod arrivals;
 mod framer;
 mod generated;
+mod native;
 mod pregenerated;
 mod socket;
 
@@ -19,11 +21,13 @@ use std::{
 
 use curtail_workload::Phases;
 
+pub(crate) use self::native::store;
 use crate::{
     cpu::{self, ProcessTime},
     error::LoadError,
     load::Load,
     measure::{Recorder, SIZE_LIMITS_MAX, Shape, SizeClasses},
+    protocol::Protocol,
     report::Report,
     stop::Stop,
     terminal::Progress,
@@ -119,6 +123,7 @@ struct Clock {
 enum Driver {
     Generated(Box<generated::Generated>),
     Pregenerated(Box<pregenerated::Pregenerated>),
+    Native(Box<native::Native>),
 }
 
 impl Session {
@@ -190,6 +195,14 @@ impl Plan {
         if self.threads == 0 || self.connections < self.threads || self.pipeline == 0 {
             return refuse("at least one thread, one connection a thread and a pipeline of one");
         }
+        if self.load.protocol == Protocol::Native {
+            if self.pregenerated.is_some() {
+                return refuse("requests of the native protocol are not made in advance");
+            }
+            if self.pipeline > usize::from(native::SLOTS) {
+                return refuse("a session of the native protocol has 64 slots: --pipeline is more");
+            }
+        }
         if let Some(requests) = self.pregenerated {
             if self.pace.is_timed() {
                 return refuse("only a closed loop can send requests made in advance in blocks");
@@ -260,6 +273,10 @@ impl Plan {
 
     fn driver(&self, session: &Session, thread: usize) -> Result<Driver, LoadError> {
         Ok(match self.pregenerated {
+            _ if self.load.protocol == Protocol::Native => {
+                let driver = native::Native::new(self, session, thread)?;
+                Driver::Native(Box::new(driver))
+            }
             None => {
                 let driver = generated::Generated::new(self, session, thread)?;
                 Driver::Generated(Box::new(driver))
@@ -297,6 +314,7 @@ pub fn measure(plan: &Plan, session: &Session) -> Result<Report, LoadError> {
                 match driver {
                     Driver::Generated(driver) => driver.run(clock),
                     Driver::Pregenerated(driver) => driver.run(clock),
+                    Driver::Native(driver) => driver.run(clock),
                 }
             })
         };

@@ -50,7 +50,7 @@ pub(crate) fn connect(target: &str) -> Result<TcpStream, LoadError> {
 /// What a server of memcached's protocols calls itself; `None` if it does not say within a second.
 pub(crate) fn server_version(target: &str, protocol: Protocol) -> Option<String> {
     const SHORT: Duration = Duration::from_secs(1);
-    if protocol == Protocol::Resp {
+    if matches!(protocol, Protocol::Resp | Protocol::Native) {
         return None;
     }
     let mut stream = connect(target).ok()?;

@@ -1,15 +1,15 @@
 //! Load, latency and lies: drives a key-value server over the network, measures it, and checks
 //! that what it answers is true.
 //!
-//! The driver speaks memcached's text and meta protocols and RESP, so that the same load reaches
-//! us and our peers. It is plain threads, one epoll set each, and it is honest in three ways: in
-//! open loop a latency counts from the instant the request was *meant* to be sent (no coordinated
-//! omission); it measures its own lateness and refuses to print a quantile that it could not
-//! measure; and beside whole-run quantiles it reports those of short windows, because a machine
-//! that stops threads for milliseconds spoils every run but few windows.
+//! The driver speaks memcached's text and meta protocols, RESP and curtail's own datagrams, so that
+//! the same load reaches us and our peers. It is plain threads, one epoll set each, and it is
+//! honest in three ways: in open loop a latency counts from the instant the request was *meant* to be sent
+//! (no coordinated omission); it measures its own lateness and refuses to print a quantile that it
+//! could not measure; and beside whole-run quantiles it reports those of short windows, because a
+//! machine that stops threads for milliseconds spoils every run but few windows.
 //!
 //! ```text
-//!   load ──> drive::{generated, pregenerated} ──> measure ──> report
+//!   load ──> drive::{generated, pregenerated, native} ──> measure ──> report
 //!                  │ one thread, one epoll set, many connections
 //!   bench:   runs, sweeps and searches over one or several servers; JSON, HDR logs, HTML
 //!   compare: starts the servers, alternates bench runs between them, prints ratios
@@ -37,8 +37,8 @@ mod verify;
 
 pub use drive::{Pace, Plan, Session, Stall, measure};
 pub use error::LoadError;
-pub use load::{Load, Source};
-pub use measure::{Counts, Lateness, Quantiles, WindowQuantiles};
+pub use load::{Load, Marking, Source};
+pub use measure::{Counts, Lateness, NativeReport, Quantiles, WindowQuantiles};
 pub use protocol::Protocol;
 pub use recording::Recording;
 pub use report::{ClassReport, Report, Warning};

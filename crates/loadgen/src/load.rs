@@ -11,7 +11,9 @@
 
 use std::sync::Arc;
 
+use clap::ValueEnum;
 use curtail_workload::{Generator, Items, KeyText, Kind, Random, Stream, Workload};
+use serde::Serialize;
 
 use crate::{
     error::LoadError,
@@ -31,6 +33,22 @@ pub struct Load {
     pub fill: bool,
     /// Whether values prove whose and how old they are, and are checked.
     pub verify: bool,
+    /// Which writes end when they are accepted, where the protocol has such a thing.
+    pub marking: Marking,
+}
+
+/// Which writes of the native protocol are marked: they end when they are accepted, the others when
+/// they were executed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Marking {
+    /// Sets, whose answer says no more than that.
+    #[default]
+    Sets,
+    /// All, and what came of them is waived.
+    Writes,
+    /// None.
+    None,
 }
 
 /// Where requests come from.
@@ -112,6 +130,7 @@ impl Load {
             source: Source::Drawn(Box::new(workload)),
             fill: false,
             verify: false,
+            marking: Marking::default(),
         }
     }
 
@@ -331,24 +350,29 @@ impl Wording {
     /// Appends the request's bytes. A stamped value carries `version`; `token` is what
     /// [`Verb::Cas`] needs.
     pub(crate) fn put(&self, request: &Request, version: u64, token: u64, output: &mut Vec<u8>) {
-        let counts = request.verb.counts();
-        let key = |output: &mut Vec<u8>| {
-            let start = output.len();
-            self.key_text(request).put(request.key, output);
-            if counts {
-                // Counters are keys of their own: no other key has this byte.
-                output[start] = b'#';
-            }
-        };
-        let value = |output: &mut Vec<u8>| {
-            if self.stamped {
-                piece(request.key, version, request.value_bytes).put(output);
-            } else {
-                output.extend_from_slice(&self.body[..request.value_bytes as usize]);
-            }
-        };
+        let key = |output: &mut Vec<u8>| self.put_key(request, output);
+        let value = |output: &mut Vec<u8>| self.put_value(request, version, output);
         let asked = request.asked(token);
         self.protocol.put(&asked, key, value, output);
+    }
+
+    /// Appends the request's key.
+    pub(crate) fn put_key(&self, request: &Request, output: &mut Vec<u8>) {
+        let start = output.len();
+        self.key_text(request).put(request.key, output);
+        if request.verb.counts() {
+            // Counters are keys of their own: no other key has this byte.
+            output[start] = b'#';
+        }
+    }
+
+    /// Appends the value that the request stores.
+    pub(crate) fn put_value(&self, request: &Request, version: u64, output: &mut Vec<u8>) {
+        if self.stamped {
+            piece(request.key, version, request.value_bytes).put(output);
+        } else {
+            output.extend_from_slice(&self.body[..request.value_bytes as usize]);
+        }
     }
 
     /// Appends the request that stores a counter's first value, for protocols whose counters do

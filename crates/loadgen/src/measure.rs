@@ -6,6 +6,7 @@
 
 mod class;
 mod judge;
+mod native;
 mod windows;
 
 use std::time::Duration;
@@ -17,9 +18,10 @@ use self::{class::CLASSES, judge::us, windows::WINDOWS_MAX};
 pub(crate) use self::{
     class::{Class, Operation, SIZE_LIMITS_MAX, SizeClasses},
     judge::{Judge, QUANTILES},
+    native::NativeRecord,
     windows::{Windows, rank},
 };
-pub use self::{judge::Quantiles, windows::WindowQuantiles};
+pub use self::{judge::Quantiles, native::NativeReport, windows::WindowQuantiles};
 use crate::{error::LoadError, protocol::Reply, protocol::Verb};
 
 /// Requests of a whole run by how they ended; `done` counts the measured time alone.
@@ -79,8 +81,11 @@ pub(crate) struct Recorder {
     classes: Vec<Option<Box<Pair>>>,
     late: Histogram<u64>,
     late_over: u64,
-    windows: Windows,
+    /// Of small requests and of all others.
+    windows: [Windows; 2],
     late_windows: Windows,
+    /// What only the native protocol tells.
+    pub(crate) native: Option<Box<NativeRecord>>,
 }
 
 /// The histograms of one class.
@@ -140,9 +145,16 @@ impl Recorder {
             classes: vec![None; CLASSES],
             late: histogram()?,
             late_over: 0,
-            windows: Windows::new(window_ns, to_ns - from_ns),
+            windows: [(); 2].map(|()| Windows::new(window_ns, to_ns - from_ns)),
             late_windows: Windows::new(window_ns, to_ns - from_ns),
+            native: None,
         })
+    }
+
+    /// Whether a time is within the measured time.
+    #[inline]
+    pub(crate) fn measures(&self, now_ns: u64) -> bool {
+        (self.from_ns..self.to_ns).contains(&now_ns)
     }
 
     /// The class of a request that ended like this.
@@ -184,7 +196,9 @@ impl Recorder {
             service.saturating_record_n(service_ns, requests);
         }
         let at_ns = intended_ns - self.from_ns;
-        self.windows.record(at_ns, latency_ns, requests);
+        let [small, other] = &mut self.windows;
+        let windows = if class.is_small() { small } else { other };
+        windows.record(at_ns, latency_ns, requests);
     }
 
     /// The driver sent a request, or found it waiting for a connection, this long after it was
@@ -240,9 +254,16 @@ impl Recorder {
         }
         self.late.add(&other.late).map_err(odd)?;
         self.late_over += other.late_over;
-        self.windows.merge(&other.windows);
+        for (mine, theirs) in self.windows.iter_mut().zip(&other.windows) {
+            mine.merge(theirs);
+        }
         self.late_windows.merge(&other.late_windows);
         self.counts.merge(&other.counts);
+        match (&mut self.native, &other.native) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs).map_err(odd)?,
+            (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
+            (_, None) => {}
+        }
         Ok(())
     }
 
@@ -305,12 +326,26 @@ impl Recorder {
     }
 
     pub(crate) fn window_quantiles(&self) -> WindowQuantiles {
-        self.windows.quantiles(&self.late_windows)
+        self.all_windows().quantiles(&self.late_windows)
     }
 
     /// A quantile of every window, in microseconds, with the window's middle in seconds.
     pub(crate) fn window_each(&self, quantile: f64) -> Vec<(f64, f64)> {
-        self.windows.each(quantile)
+        self.all_windows().each(quantile)
+    }
+
+    /// The same for small requests, those without a value or with one of the lowest size class, and
+    /// for all others, where windows with a single latency count, too.
+    pub(crate) fn window_each_by_size(&self, quantile: f64) -> [Vec<(f64, f64)>; 2] {
+        let [small, other] = &self.windows;
+        [small.each(quantile), other.each_of(quantile, 1)]
+    }
+
+    fn all_windows(&self) -> Windows {
+        let [small, other] = &self.windows;
+        let mut all = small.clone();
+        all.merge(other);
+        all
     }
 
     /// The same of the driver's lateness.

@@ -5,11 +5,11 @@ use std::ops::Range;
 use curtail_workload::Random;
 
 use crate::{
-    drive::epoch_ns,
+    drive::{self, epoch_ns},
     error::LoadError,
     exchange::Exchange,
     load::{Load, Wording},
-    protocol::{Reply, Verb},
+    protocol::{Protocol, Reply, Verb},
     stop::Stop,
     terminal::Progress,
 };
@@ -61,6 +61,9 @@ fn store(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<u64, LoadError> {
+    if wording.protocol == Protocol::Native {
+        return drive::store(target, wording, keys, progress, stop);
+    }
     let mut exchange = Exchange::open(target, wording.protocol)?;
     let version = epoch_ns();
     let mut block = Vec::new();

@@ -1,4 +1,4 @@
-//! The three wire protocols, as much of them as a load driver needs: the bytes of a request, and
+//! The text protocols, as much of them as a load driver needs: the bytes of a request, and
 //! what a reply is and how long, by its first line.
 //!
 //! A reply's first line says everything that counts: hit or miss, done or refused, and how many
@@ -18,6 +18,9 @@ pub enum Protocol {
     Meta,
     /// Redis's protocol, `GET` and `SET`.
     Resp,
+    /// curtail's own datagrams. Its requests are commands of the client library: nothing in this
+    /// file words or frames them.
+    Native,
 }
 
 /// A request on the wire.
@@ -118,6 +121,7 @@ impl Protocol {
             Self::Text => put_text(asked, key, output),
             Self::Meta => put_meta(asked, key, output),
             Self::Resp => return put_resp(asked, key, value, output),
+            Self::Native => return,
         }
         output.extend_from_slice(b"\r\n");
         if asked.verb.stores() {
@@ -134,7 +138,7 @@ impl Protocol {
             (Self::Text, Verb::Get) => hit("VALUE  0 \r\n\r\nEND\r\n") + asked.key_bytes,
             (Self::Meta, Verb::Get) => hit("VA \r\n\r\n"),
             (Self::Resp, Verb::Get) => hit("$\r\n\r\n"),
-            (_, Verb::Gets) => return None,
+            (_, Verb::Gets) | (Self::Native, _) => return None,
             (Self::Text, Verb::Delete) => "DELETED\r\n".len(),
             (Self::Resp, Verb::Delete) => ":1\r\n".len(),
             (Self::Text | Self::Resp, Verb::Increment | Verb::Decrement) => return None,
@@ -168,7 +172,7 @@ impl Protocol {
         let (head, tail_bytes, miss): (&[u8], usize, &[u8]) = match self {
             Self::Text => (b"VALUE ", "\r\nEND\r\n".len(), b"END"),
             Self::Meta => (b"VA ", "\r\n".len(), b"EN"),
-            Self::Resp => (b"$", "\r\n".len(), b"$-1"),
+            Self::Resp | Self::Native => (b"$", "\r\n".len(), b"$-1"),
         };
         if line == miss {
             return (Reply::Miss, 0);
@@ -198,7 +202,7 @@ impl Protocol {
                 let token = words.next()?.strip_prefix(b"c")?;
                 Some((number(words.next()?)?, number(token)? as u64))
             }
-            (Self::Meta, false) | (Self::Resp, _) => Some((number(rest)?, 0)),
+            (Self::Meta, false) | (Self::Resp | Self::Native, _) => Some((number(rest)?, 0)),
         }
     }
 
@@ -214,7 +218,7 @@ impl Protocol {
                 (done, &[b"NOT_STORED", b"EXISTS", b"NOT_FOUND"])
             }
             Self::Meta => (line == b"HD", &[b"NS", b"EX", b"NF"]),
-            Self::Resp => {
+            Self::Resp | Self::Native => {
                 let count = line.strip_prefix(b":").unwrap_or(b"");
                 let count = count.strip_prefix(b"-").unwrap_or(count);
                 let done = match verb {

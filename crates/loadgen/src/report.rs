@@ -7,7 +7,10 @@ use serde::Serialize;
 use crate::{
     drive::{Plan, Usage},
     error::LoadError,
-    measure::{Counts, Lateness, Operation, QUANTILES, Quantiles, Recorder, WindowQuantiles},
+    measure::{
+        Counts, Judge, Lateness, NativeReport, Operation, QUANTILES, Quantiles, Recorder,
+        WindowQuantiles,
+    },
 };
 
 /// The outcome of one run.
@@ -41,6 +44,9 @@ pub struct Report {
     pub driver_lateness: Option<Lateness>,
     /// Latency by windows.
     pub windows: WindowQuantiles,
+    /// What only the native protocol tells: accepted, result and read apart; refusals and backlog.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub native: Option<NativeReport>,
     /// What casts doubt on the numbers.
     pub warnings: Vec<Warning>,
     #[serde(skip)]
@@ -112,6 +118,7 @@ impl Report {
             classes: classes.collect(),
             driver_lateness: is_timed.then_some(lateness),
             windows: recorder.window_quantiles(),
+            native: native(&recorder, &judge)?,
             warnings: Vec::new(),
             recorder,
         };
@@ -247,6 +254,7 @@ impl Report {
         }
         writeln!(text, "driver {:.2} cores", self.driver_cores)?;
         self.write_quantiles(text)?;
+        self.write_native(text)?;
         self.write_windows(text)?;
         self.write_reasons(text)
     }
@@ -281,6 +289,21 @@ impl Report {
                 late.max_us
             )?;
         }
+        Ok(())
+    }
+
+    fn write_native(&self, text: &mut String) -> std::fmt::Result {
+        let Some(native) = &self.native else {
+            return Ok(());
+        };
+        for (name, quantiles) in [
+            ("writes, until accepted", &native.accepted),
+            ("writes, until the result", &native.result),
+            ("reads", &native.read),
+        ] {
+            row(text, name, quantiles)?;
+        }
+        text.push_str(&native.summary());
         Ok(())
     }
 
@@ -338,6 +361,23 @@ fn row(text: &mut String, name: &str, q: &Quantiles) -> std::fmt::Result {
         cell(q.p999_us),
         q.max_us
     )
+}
+
+/// Latencies by what a request waited for, and what the sessions counted.
+fn native(recorder: &Recorder, judge: &Judge<'_>) -> Result<Option<NativeReport>, LoadError> {
+    let Some(record) = &recorder.native else {
+        return Ok(None);
+    };
+    let is_read = |operation| matches!(operation, Operation::GetHit | Operation::GetMiss);
+    let is_accepted = |operation| operation == Operation::Accepted;
+    let latency = |choose: &dyn Fn(Operation) -> bool| -> Result<Quantiles, LoadError> {
+        Ok(judge.quantiles(&recorder.sum(false, choose)?))
+    };
+    let mut report = record.report();
+    report.accepted = latency(&is_accepted)?;
+    report.read = latency(&is_read)?;
+    report.result = latency(&|operation| !is_accepted(operation) && !is_read(operation))?;
+    Ok(Some(report))
 }
 
 /// A number, or a mark that it could not be measured.

@@ -12,6 +12,10 @@
 mod differential;
 #[path = "nic/frames.rs"]
 mod frames;
+#[path = "nic/namespace.rs"]
+mod namespace;
+#[path = "nic/survival.rs"]
+mod survival;
 #[path = "nic/twin.rs"]
 mod twin;
 #[path = "nic/worlds.rs"]

@@ -348,8 +348,9 @@ fn decode<'a>(
     note_commands(connection, decoded, kit);
 }
 
-fn note_commands(connection: &Connection, decoded: usize, kit: &mut Kit) {
+fn note_commands(connection: &mut Connection, decoded: usize, kit: &mut Kit) {
     if decoded > 0 {
+        connection.requests += decoded as u64;
         kit.counts.add(Count::Requests, decoded as u64);
         connection.visible.touch(kit.now.unix_seconds());
     }

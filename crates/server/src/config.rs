@@ -93,6 +93,9 @@ pub struct Config {
     pub fault: Fault,
     /// The native datagram path, if it is asked for: `--native`.
     pub native: Option<NativeConfig>,
+    /// The port of memcached's own datagrams at the addresses of `listen`, if they are asked for:
+    /// `-U`; 0 lets the kernel choose.
+    pub udp_port: Option<u16>,
     /// Only repeated by `stats settings`.
     pub echoed: Echoed,
 }
@@ -205,6 +208,7 @@ impl Default for Config {
             debug_time: false,
             fault: Fault::Nothing,
             native: None,
+            udp_port: None,
             echoed: Echoed::default(),
         }
     }

@@ -65,6 +65,9 @@ pub(crate) struct Connection {
     pub(crate) queued: bool,
     /// How many requests its worker had carried out when it began to.
     pub(crate) queued_at: u64,
+    /// Requests decoded, and how many those were at the last look.
+    pub(crate) requests: u64,
+    pub(crate) requests_marked: u64,
     /// Which connection of its worker this is: slots are used again, serials are not.
     pub(crate) serial: u64,
     /// The large worker that it is to be handed to at the end of the turn.
@@ -145,6 +148,8 @@ impl Connection {
             put_off: false,
             queued: false,
             queued_at: 0,
+            requests: 0,
+            requests_marked: 0,
             serial,
             departs: None,
             visit: None,
@@ -164,6 +169,14 @@ impl Connection {
         } else {
             self.writable && !self.unsent.is_awaiting()
         }
+    }
+
+    /// Whether nothing of it is under way anywhere.
+    pub(crate) fn rests(&self) -> bool {
+        let stands = self.queued || self.departs.is_some() || self.visit.is_some();
+        let ends = self.closing || self.ending;
+        let holds = self.held.is_some() || self.body.is_some() || self.errand.is_some();
+        !(stands || ends || holds) && self.unsent.is_empty()
     }
 
     /// Keeps `input` for the next turn; `whole` says that it may contain a request.

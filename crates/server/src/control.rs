@@ -20,7 +20,8 @@ use crate::{
     config::Config,
     counts::Count,
     policy::Sizes,
-    shared::Shared,
+    rebalance::{self, Load},
+    shared::{Shared, WorkerFace},
     sync::{AtomicU64, Mutex, Relaxed, lock},
 };
 
@@ -99,11 +100,23 @@ fn settings(config: &Config) -> ControlConfig {
     }
 }
 
-/// What each worker did in the epoch: whoever did least gets the next connection.
+/// What each worker did in the epoch: whoever did least gets the next connection, and some of those
+/// that whoever did most has.
 fn note_loads(shared: &Shared, before: &mut [u64]) {
     for (worker, before) in shared.workers.iter().zip(before) {
         let requests = worker.counts.read().get(Count::Requests);
         worker.load.store(requests.wrapping_sub(*before), Relaxed);
         *before = requests;
+    }
+    let small = shared.small_workers();
+    let load = |worker: &WorkerFace| Load {
+        requests: worker.load.load(Relaxed),
+        connections: worker.connections.load(Relaxed),
+    };
+    let loads: Vec<Load> = small.iter().map(load).collect();
+    if let Some(shift) = rebalance::shift(&loads, u64::from(shared.config.epoch_ms.max(1)))
+        && let Some(worker) = small.get(shift.from)
+    {
+        worker.order.give(shift);
     }
 }

@@ -55,6 +55,7 @@ pub(crate) enum Count {
     LargeRefused,
     SmallBehindLarge,
     Compacted,
+    ConnectionsMoved,
     Length,
 }
 

@@ -19,6 +19,15 @@ pub enum Fault {
     FoldsAcross,
     /// A large value is answered before it is in the store.
     AnswersAhead,
+    /// A native write is acknowledged before it has a place in its queue.
+    AcceptsAhead,
+    /// Nobody looks at the stamps of accepted writes.
+    SkipsStamps,
+    /// A native write that is sent again is executed again.
+    ForgetsRequests,
+    /// A native write is executed again when its queue is taken up again, as after a crash, though
+    /// a write past the queue may have come between.
+    RedoesWrites,
 }
 
 impl Kit {

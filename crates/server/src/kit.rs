@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use curtail_codec::memcached::{KeyScratch, Limits, Request, WireKey};
-use curtail_dispatch::size_aware::SizeHistogram;
+use curtail_dispatch::size_aware::{SizeClasses, SizeHistogram};
 use curtail_store::{Store, Writer};
 use curtail_types::{KeyHash, Now};
 
@@ -70,6 +70,42 @@ pub(crate) struct Kit {
 pub(crate) const INLINE_VALUE_BYTES_MAX: u32 = 4096;
 
 impl Kit {
+    /// The kit of a thread: of worker `index`, or of one behind the workers.
+    pub(crate) fn new(index: usize, shared: Arc<Shared>, writer: Writer) -> Self {
+        let store = Arc::clone(&shared.store);
+        let limits = Limits {
+            value_bytes_max: u32::try_from(shared.config.item_bytes_max).unwrap_or(u32::MAX),
+            inline_value_bytes_max: INLINE_VALUE_BYTES_MAX,
+        };
+        Self {
+            writer,
+            now: shared.now(),
+            limits,
+            pool: BufferPool::new(Arc::clone(&store)),
+            counts: Counts::new(),
+            scratch: KeyScratch::default(),
+            detail: false,
+            notice: Notice::new(shared.config.journal_bytes_max),
+            dump_buckets: 0,
+            lease_refused: false,
+            large_from: usize::MAX,
+            large_full: false,
+            large_counts_from: usize::MAX,
+            large_here: None,
+            in_parcel: false,
+            joins_large: 0,
+            larges: 0,
+            share: 1,
+            sizes: Box::new(SizeHistogram::new(SizeClasses::LogLinear)),
+            learns: false,
+            samples: false,
+            stages: Stages::default(),
+            hot_keys: HotKeys::new(index),
+            store,
+            shared,
+        }
+    }
+
     /// The hash of a request's key; asks the memory for its buckets on the way.
     #[inline]
     pub(crate) fn hash(&mut self, key: &WireKey<'_>) -> KeyHash {

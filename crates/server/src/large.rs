@@ -107,7 +107,7 @@ impl Worker {
         self.slots.queue(slot);
     }
 
-    fn seat(&mut self, slot: usize, mut connection: Box<Connection>) {
+    pub(crate) fn seat(&mut self, slot: usize, mut connection: Box<Connection>) {
         // Whatever changed while nobody watched is found out by trying.
         connection.readable = true;
         connection.writable = true;

@@ -31,6 +31,8 @@ pub(crate) enum Arrival {
     Newcomer(Newcomer),
     /// A connection with a large request, for a large worker.
     Visitor(Box<Connection>),
+    /// A connection that is to belong to this worker.
+    Moved(Box<Connection>),
     /// A connection is back in its slot.
     Returned(usize, Box<Connection>),
     /// The connection that was lent out of this slot is closed.

@@ -32,27 +32,33 @@ mod memory;
 mod open;
 mod read;
 mod report;
+mod stream;
 mod wire;
 mod worker;
+mod xdp;
 
 use std::{net::SocketAddr, time::Duration};
 
-use curtail_codec::native::{Cookies, DATAGRAM_BYTES_MAX, Request};
+use curtail_codec::native::{Cookies, DATAGRAM_BYTES_MAX};
 use curtail_dispatch::ordered_queue::{
-    Entry, Limits, OrderedQueue, QueueState, SessionName, Sessions, Stamps, layout,
+    Entry, Limits, OrderedQueue, QueueState, Sessions, Stamps, layout,
 };
-use curtail_runtime::{DatagramSocket, monotonic_ns};
+use curtail_runtime::DatagramSocket;
 use curtail_types::HashSeed;
 
 pub(crate) use barrier::Behind;
 pub use config::{NativeConfig, NativeMode, NativePlacement};
-pub(crate) use executor::Executor;
+pub(crate) use executor::{Executor, Hands};
 pub(crate) use io_thread::run as run_io_thread;
 pub(crate) use open::{Opened, Opening};
 pub(crate) use report::{metrics, statistics};
+pub(crate) use stream::Streams;
 pub(crate) use worker::NativeTurns;
 
-use crate::sync::{AtomicU64, Mutex, Relaxed};
+use crate::{
+    fault::Fault,
+    sync::{AtomicU64, Mutex, Relaxed},
+};
 
 use self::{
     answers::Answers,
@@ -83,6 +89,8 @@ pub(crate) struct Native {
     verifies: bool,
     item_bytes_max: usize,
     flush_allowed: bool,
+    /// What tests have it do wrong.
+    fault: Fault,
     /// Entries that were not what was acknowledged; from the first one on nothing is acknowledged
     /// early any more.
     corrupt: AtomicU64,
@@ -126,16 +134,31 @@ impl Native {
         (key_hash >> (64 - self.config.queues.trailing_zeros())) as usize
     }
 
+    /// Whether the server was started with this fault.
+    #[inline(always)]
+    fn has(&self, fault: Fault) -> bool {
+        cfg!(debug_assertions) && self.fault == fault
+    }
+
     /// What a request that touches a key waits for: the queue, and up to where; `None` if there is
     /// nothing to wait for. To be asked when the request is there, and before the store.
     #[inline]
     pub(crate) fn behind(&self, key_hash: u64) -> Option<(usize, u64)> {
-        let stamp = self.stamps().stamp(key_hash);
+        let stamp = self.stamp(key_hash);
         let number = self.queue_number(key_hash);
         if stamp == 0 || self.queue(number)?.has_reached(stamp) {
             return None;
         }
         Some((number, stamp))
+    }
+
+    /// Up to where the queue of a key must be executed before anybody looks for it in the store.
+    #[inline]
+    fn stamp(&self, key_hash: u64) -> u64 {
+        if self.has(Fault::SkipsStamps) {
+            return 0;
+        }
+        self.stamps().stamp(key_hash)
     }
 
     /// Whether everything below `stamp` is executed.
@@ -194,22 +217,7 @@ impl Native {
         self.set_state(QueueState::Draining);
     }
 
-    /// Keeps the session of an executed entry alive: who admitted it may not have done so.
-    #[inline]
-    fn renew(&self, request: &Request<'_>, entry: Entry<'_>) {
-        let session = request.head.session;
-        let name = SessionName {
-            token: 0,
-            index: session.index,
-            generation: session.generation,
-        };
-        if self.memory.acknowledges() && (name.index as usize) < self.config.sessions {
-            let limits = self.limits(monotonic_ns());
-            debug_assert_eq!(entry.session().index, name.index);
-            self.sessions().renew(name, limits);
-        }
-    }
-
+    /// What sessions are held to; whoever admits a request renews its session.
     fn limits(&self, now_ns: u64) -> Limits {
         Limits {
             now_ns,

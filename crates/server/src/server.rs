@@ -15,9 +15,10 @@ use std::{
 };
 
 use curtail_runtime::{
-    BindError, Clock, ControlEvent, Listener, Poller, SocketOptions, bind_tcp, bind_unix,
+    BindError, Clock, ControlEvent, DatagramOptions, DatagramSocket, Listener, Poller,
+    SocketOptions, bind_tcp, bind_udp, bind_unix,
 };
-use curtail_store::{Store, StoreConfig, StoreError};
+use curtail_store::{Store, StoreConfig, StoreError, Writer};
 use curtail_types::{HashSeed, Now, WriterId};
 
 use crate::{
@@ -29,7 +30,7 @@ use crate::{
     crawler::Crawler,
     delegate,
     logins::{Logins, LoginsError},
-    native::{self, NativeMode, Opened, Opening},
+    native::{self, NativeMode, Opened, Opening, Streams},
     pages::{self, PagesThread},
     prefixes::Prefixes,
     regime::Regimes,
@@ -37,6 +38,7 @@ use crate::{
     shared::{Doors, Shared, WorkerFace},
     spin,
     sync::{AtomicBool, AtomicI64, AtomicU8, Relaxed, lock},
+    udp::MemcachedDatagrams,
     watch::Watchers,
     worker::{self, Worker},
 };
@@ -50,6 +52,7 @@ pub struct Server {
     admin_address: Option<SocketAddr>,
     restored: Restored,
     native_note: Option<String>,
+    udp_addresses: Vec<SocketAddr>,
 }
 
 /// What became of the contents saved by an earlier process.
@@ -108,6 +111,7 @@ impl Server {
     ) -> Result<Self, StartError> {
         let listeners = listen(&config)?;
         let admin = config.admin.map(listen_admin).transpose()?;
+        let (udp, udp_addresses) = bind_udp_sockets(&config)?;
         let clock = Clock::start();
         let started = clock.now();
         let mut opening = Opening::begin(&config)?;
@@ -119,6 +123,7 @@ impl Server {
             open_pollers(threads(&config)).map_err(StartError::System)?;
         let io_poller = watch_datagrams(opening.as_mut(), &worker_pollers, &config);
         let io_poller = io_poller.map_err(StartError::System)?;
+        let streams = open_streams(opening.as_mut()).map_err(StartError::System)?;
         let wake_door = door_poller.waker(acceptor::WAKER);
         let faces: io::Result<_> = worker_pollers
             .iter()
@@ -165,11 +170,13 @@ impl Server {
             threads: Vec::new(),
             restored,
             native_note: native_note.flatten(),
+            udp_addresses,
         };
         server
-            .spawn(door_poller, worker_pollers, io_poller, listeners)
+            .spawn(door_poller, worker_pollers, (io_poller, streams), listeners)
             .map_err(StartError::System)?;
         server.spawn_admin(admin).map_err(StartError::System)?;
+        server.spawn_udp(udp).map_err(StartError::System)?;
         Ok(server)
     }
 
@@ -187,7 +194,7 @@ impl Server {
         &mut self,
         door_poller: Poller,
         worker_pollers: Vec<Poller>,
-        io_poller: Option<Poller>,
+        native: (Option<Poller>, Option<Streams>),
         listeners: Vec<Listener>,
     ) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
@@ -216,7 +223,7 @@ impl Server {
                 worker.run();
             })?;
         }
-        self.spawn_native(io_poller)?;
+        self.spawn_native(native)?;
         let shared = Arc::clone(&self.shared);
         self.spawn_thread("control".to_owned(), move || control::run(&shared))?;
         let mut acceptor = Acceptor::new(Arc::clone(&self.shared), door_poller, listeners);
@@ -224,18 +231,43 @@ impl Server {
         self.spawn_thread("acceptor".to_owned(), move || acceptor.run())
     }
 
-    /// The thread that receives datagrams, if the workers do not.
-    fn spawn_native(&mut self, poller: Option<Poller>) -> io::Result<()> {
-        let Some(poller) = poller else {
+    /// The thread that receives datagrams, if the workers do not, and the one of streams.
+    fn spawn_native(
+        &mut self,
+        (poller, streams): (Option<Poller>, Option<Streams>),
+    ) -> io::Result<()> {
+        let first = threads(&self.shared.config);
+        if let Some(poller) = poller {
+            let (shared, writer) = self.native_writer(first);
+            self.spawn_thread("native-io".to_owned(), move || {
+                native::run_io_thread(&shared, poller, writer, first);
+            })?;
+        }
+        if let Some(streams) = streams {
+            let (shared, writer) = self.native_writer(first + 1);
+            self.spawn_thread("native-stream".to_owned(), move || {
+                streams.run(&shared, writer, first + 1);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The thread of memcached's own datagrams, if there are any.
+    fn spawn_udp(&mut self, sockets: Vec<DatagramSocket>) -> io::Result<()> {
+        if sockets.is_empty() {
             return Ok(());
-        };
-        let shared = Arc::clone(&self.shared);
-        let thread = threads(&shared.config);
-        let id = WriterId(u16::try_from(thread).unwrap_or(u16::MAX));
-        let writer = shared.store.writer(id);
-        self.spawn_thread("native-io".to_owned(), move || {
-            native::run_io_thread(&shared, poller, writer, thread);
+        }
+        let thread = threads(&self.shared.config) + NATIVE_THREADS - 1;
+        let datagrams = MemcachedDatagrams::new(sockets)?;
+        let (shared, writer) = self.native_writer(thread);
+        self.spawn_thread("udp".to_owned(), move || {
+            datagrams.run(&shared, writer, thread);
         })
+    }
+
+    fn native_writer(&self, thread: usize) -> (Arc<Shared>, Writer) {
+        let id = WriterId(u16::try_from(thread).unwrap_or(u16::MAX));
+        (Arc::clone(&self.shared), self.shared.store.writer(id))
     }
 
     fn spawn_thread(
@@ -251,6 +283,11 @@ impl Server {
     /// The TCP addresses it listens on, with the ports that the kernel chose.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Where it takes memcached's own datagrams.
+    pub fn udp_addresses(&self) -> &[SocketAddr] {
+        &self.udp_addresses
     }
 
     /// Everything it listens on, for people.
@@ -385,8 +422,37 @@ fn threads(config: &Config) -> usize {
     config.workers + config.workers.saturating_sub(1).clamp(1, LARGE_WORKERS_MAX)
 }
 
-/// Threads of the native path that write to the store.
-const NATIVE_THREADS: usize = 2;
+/// Threads for datagrams and streams that write to the store: of the native path one each, and one
+/// of memcached's own datagrams.
+const NATIVE_THREADS: usize = 3;
+
+/// Sockets for memcached's own datagrams, if they are asked for, and their addresses.
+fn bind_udp_sockets(config: &Config) -> Result<(Vec<DatagramSocket>, Vec<SocketAddr>), StartError> {
+    let (mut sockets, mut addresses) = (Vec::new(), Vec::new());
+    let Some(mut port) = config.udp_port else {
+        return Ok((sockets, addresses));
+    };
+    for listen in &config.listen {
+        let wanted = SocketAddr::new(listen.address.ip(), port);
+        match bind_udp(wanted, DatagramOptions::default()) {
+            Ok(socket) => {
+                let address = socket.address().unwrap_or(wanted);
+                port = address.port();
+                addresses.push(address);
+                sockets.push(socket);
+            }
+            Err(_) if listen.optional => {}
+            Err(error) => return Err(StartError::Bind(format!("{wanted} (UDP)"), error)),
+        }
+    }
+    Ok((sockets, addresses))
+}
+
+/// What takes streams of the native path, if it is on.
+fn open_streams(opening: Option<&mut Opening>) -> io::Result<Option<Streams>> {
+    let listeners = opening.map(Opening::take_listeners);
+    listeners.map(Streams::new).transpose()
+}
 
 /// Has the workers told of datagrams if they receive them, or a poller of its own that is returned.
 fn watch_datagrams(

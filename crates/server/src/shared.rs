@@ -21,6 +21,7 @@ use crate::{
     native::Native,
     pages::PagesThread,
     prefixes::Prefixes,
+    rebalance::Order,
     regime::Regimes,
     registry::Registry,
     stages::{PublishedStages, Stages},
@@ -79,6 +80,8 @@ pub(crate) struct WorkerFace {
     /// What was asked for, until the control takes it.
     pub(crate) measured: Mutex<Option<Box<SizeHistogram>>>,
     pub(crate) stages: PublishedStages,
+    /// What it is to give to others.
+    pub(crate) order: Order,
     /// Connections that had no room in its last turn.
     pub(crate) in_line: AtomicUsize,
     /// The keys it was asked for most, as of the last second.
@@ -148,6 +151,7 @@ impl WorkerFace {
             load: AtomicU64::new(0),
             measured: Mutex::default(),
             stages: PublishedStages::default(),
+            order: Order::default(),
             in_line: AtomicUsize::new(0),
             hottest: Mutex::default(),
         }

@@ -10,31 +10,25 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use curtail_codec::memcached::{KeyScratch, Limits};
-use curtail_dispatch::{
-    Doorbell, Policy,
-    size_aware::{SizeClasses, SizeHistogram},
-};
+use curtail_dispatch::{Doorbell, Policy};
 use curtail_runtime::{Events, Poller, Readiness, Token};
 use curtail_store::Writer;
 use curtail_types::Instant;
 
 use crate::{
     batch::Batch,
-    buffers::BufferPool,
     collect::AREA_BYTES,
     compaction::Compaction,
     connection::Connection,
     control::SAMPLED_EVERY,
-    counts::{Count, Counts},
+    counts::Count,
     delegate::Delegation,
     dump::BUCKETS_A_TURN,
     errand::Errand,
-    hot_keys::HotKeys,
-    kit::{INLINE_VALUE_BYTES_MAX, Kit},
+    kit::Kit,
     mailbox::{Arrival, Newcomer},
     native::{Executor, NativeTurns},
-    notice::{CloseReason, Notice},
+    notice::CloseReason,
     policy::Sizes,
     regime::Regime,
     registry::Visible,
@@ -42,7 +36,6 @@ use crate::{
     shared::Shared,
     slots::Slots,
     spin::{SPIN_NS_MAX, Spin},
-    stages::Stages,
     sync::{Relaxed, lock},
     turns::TurnClock,
 };
@@ -73,6 +66,9 @@ pub(crate) struct Worker {
     pub(crate) native: Option<Box<Executor>>,
     /// Connections that large workers have.
     pub(crate) lent: usize,
+    /// Whether it has noted what its connections did, and from which slot on.
+    pub(crate) marked: bool,
+    pub(crate) mark_from: usize,
     arrivals: Vec<Arrival>,
     next_serial: u64,
     epoch: u64,
@@ -124,46 +120,15 @@ const QUIET: Duration = Duration::from_millis(10);
 
 impl Worker {
     pub(crate) fn new(index: usize, shared: Arc<Shared>, writer: Writer, poller: Poller) -> Self {
-        let store = Arc::clone(&shared.store);
         let is_small = index < shared.config.workers;
         let spin = Spin::new(shared.spins && is_small);
         let regime = shared.regimes.current();
         let workers = shared.config.workers;
-        let limits = Limits {
-            value_bytes_max: u32::try_from(shared.config.item_bytes_max).unwrap_or(u32::MAX),
-            inline_value_bytes_max: INLINE_VALUE_BYTES_MAX,
-        };
         let native = shared.native.as_deref();
         let executor = native.map(|native| native.executor_of(index, workers));
         Self {
             index,
-            kit: Kit {
-                writer,
-                now: shared.now(),
-                limits,
-                pool: BufferPool::new(Arc::clone(&store)),
-                counts: Counts::new(),
-                scratch: KeyScratch::default(),
-                detail: false,
-                notice: Notice::new(shared.config.journal_bytes_max),
-                dump_buckets: 0,
-                lease_refused: false,
-                large_from: usize::MAX,
-                large_full: false,
-                large_counts_from: usize::MAX,
-                large_here: None,
-                in_parcel: false,
-                joins_large: 0,
-                larges: 0,
-                share: 1,
-                sizes: Box::new(SizeHistogram::new(SizeClasses::LogLinear)),
-                learns: false,
-                samples: false,
-                stages: Stages::default(),
-                hot_keys: HotKeys::new(index),
-                store,
-                shared,
-            },
+            kit: Kit::new(index, shared, writer),
             slots: Slots::default(),
             batch: Batch::default(),
             replies: Replies::new(),
@@ -177,6 +142,8 @@ impl Worker {
             compaction: Compaction::default(),
             native: executor,
             lent: 0,
+            marked: false,
+            mark_from: 0,
             arrivals: Vec::new(),
             next_serial: 0,
             epoch: 0,
@@ -372,6 +339,7 @@ impl Worker {
     fn end_epoch(&mut self) {
         self.epoch = self.kit.shared.control.epoch.load(Relaxed);
         self.show_hot_keys();
+        self.give_connections();
         if self.kit.sizes.count() == 0 {
             return;
         }
@@ -404,6 +372,7 @@ impl Worker {
             match arrival {
                 Arrival::Newcomer(newcomer) => self.welcome(newcomer),
                 Arrival::Visitor(connection) => self.receive_visitor(connection),
+                Arrival::Moved(connection) => self.receive_moved(connection),
                 Arrival::Returned(slot, connection) => self.receive_returned(slot, connection),
                 Arrival::Lost(slot) => self.receive_lost(slot),
                 Arrival::Parcel(sealed) => self.open_parcel(&sealed),
@@ -434,11 +403,16 @@ impl Worker {
             kit.notice.opened(&kit.shared.watchers, kit.now, &visible);
         }
         let authenticate = self.kit.shared.logins().is_some();
-        self.next_serial += 1;
-        let connection = Connection::new(stream, authenticate, visible, self.next_serial);
+        let serial = self.next_serial();
+        let connection = Connection::new(stream, authenticate, visible, serial);
         self.kit.store.account(CONNECTION_BYTES);
         self.slots.insert(Box::new(connection));
         self.slots.queue(slot);
+    }
+
+    pub(crate) fn next_serial(&mut self) -> u64 {
+        self.next_serial += 1;
+        self.next_serial
     }
 
     /// Closes the connection in `slot`, if there is one.

@@ -11,9 +11,10 @@ use clap::ValueEnum;
 
 use crate::{
     balanced::Rules,
-    costs::FullCosts,
+    costs::{CostsError, FullCosts},
     figures::{Figure, Options, figure, figures},
     full::{Calibration, Items},
+    juneberry::DatagramTable,
     report,
     rows::{csv, table},
     spread::Threads,
@@ -82,6 +83,26 @@ pub struct Args {
     /// C-4's whole system with measured costs: requests that share a receive and a send.
     #[arg(long)]
     pub batch: Option<u32>,
+    /// Juneberry: a file of prices in place of the built-in one (see
+    /// crates/simulator/juneberry.toml).
+    #[arg(long)]
+    pub prices: Option<PathBuf>,
+    /// Juneberry: work in each execution beside the store, in microseconds.
+    #[arg(long)]
+    pub work_us: Option<f64>,
+    /// Juneberry: Twitter's clusters, of 12, 19, 27 and 31.
+    #[arg(long, value_delimiter = ',')]
+    pub cluster: Vec<u16>,
+    /// Juneberry: lengths of values in bytes.
+    #[arg(long, value_delimiter = ',')]
+    pub value_bytes: Vec<u32>,
+    /// Juneberry: entries that a turn of the Ordered Queue executes; with more than one, sets of
+    /// one key are folded.
+    #[arg(long)]
+    pub turn: Option<usize>,
+    /// Juneberry: share of the packets that are lost, as 0.001.
+    #[arg(long)]
+    pub loss: Option<f64>,
     /// What goes to standard output.
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
@@ -162,6 +183,12 @@ impl Args {
             items: self.items.clone(),
             limits: self.limit.clone(),
             batch: self.batch,
+            prices: self.prices.as_deref().map(prices).transpose()?,
+            work_us: self.work_us,
+            clusters: self.cluster.clone(),
+            value_bytes: self.value_bytes.clone(),
+            turn: self.turn,
+            loss: self.loss,
         })
     }
 
@@ -200,6 +227,14 @@ impl Args {
         );
         list("limit", self.limit.iter().map(u16::to_string).collect());
         list("batch", self.batch.iter().map(u32::to_string).collect());
+        list("work-us", self.work_us.iter().map(f64::to_string).collect());
+        list("cluster", self.cluster.iter().map(u16::to_string).collect());
+        let bytes = self.value_bytes.iter().map(u32::to_string);
+        list("value-bytes", bytes.collect());
+        list("turn", self.turn.iter().map(usize::to_string).collect());
+        list("loss", self.loss.iter().map(f64::to_string).collect());
+        let prices = self.prices.iter().map(|path| path.display().to_string());
+        list("prices", prices.collect());
         let rules = |rules: RulesArg| {
             rules
                 .to_possible_value()
@@ -214,9 +249,18 @@ impl Args {
 
 /// Reads a file of costs.
 fn costs(path: &Path) -> Result<FullCosts, String> {
+    parsed(path, FullCosts::parse)
+}
+
+/// Reads a file of prices.
+fn prices(path: &Path) -> Result<DatagramTable, String> {
+    parsed(path, DatagramTable::parse)
+}
+
+fn parsed<T>(path: &Path, parse: fn(&str) -> Result<T, CostsError>) -> Result<T, String> {
     let named = |error: &dyn Error| format!("{}: {error}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
-    FullCosts::parse(&text).map_err(|error| named(&error))
+    parse(&text).map_err(|error| named(&error))
 }
 
 fn heading(figure: &Figure, args: &Args) -> String {

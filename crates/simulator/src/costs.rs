@@ -167,18 +167,7 @@ impl SizeCosts {
     /// point's cost below it, the last line's slope above the last.
     #[inline]
     pub fn ns(&self, value_bytes: u64) -> f64 {
-        let points = &self.points;
-        let bytes = value_bytes as f64;
-        let above = points.partition_point(|(x, _)| *x <= bytes);
-        match (above, points.len()) {
-            (0, _) | (_, 1) => points.first().map_or(0.0, |(_, ns)| *ns),
-            (above, length) => {
-                let high = above.min(length - 1);
-                let (x0, y0) = points[high - 1];
-                let (x1, y1) = points[high];
-                y0 + (bytes - x0) * (y1 - y0) / (x1 - x0)
-            }
-        }
+        between(&self.points, value_bytes)
     }
 }
 
@@ -201,6 +190,23 @@ impl NetworkCosts {
     #[inline]
     pub fn frames(&self, bytes: u64) -> u64 {
         bytes.div_ceil(u64::from(self.mtu_bytes)).max(1)
+    }
+}
+
+/// Straight lines between the points, the first point's cost below it, the last line's slope above
+/// the last.
+#[inline]
+pub(crate) fn between(points: &[(f64, f64)], value_bytes: u64) -> f64 {
+    let bytes = value_bytes as f64;
+    let above = points.partition_point(|(x, _)| *x <= bytes);
+    match (above, points.len()) {
+        (0, _) | (_, 1) => points.first().map_or(0.0, |(_, ns)| *ns),
+        (above, length) => {
+            let high = above.min(length - 1);
+            let (x0, y0) = points[high - 1];
+            let (x1, y1) = points[high];
+            y0 + (bytes - x0) * (y1 - y0) / (x1 - x0)
+        }
     }
 }
 

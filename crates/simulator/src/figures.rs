@@ -7,14 +7,17 @@
 mod c4;
 mod c4_full;
 mod combined;
+mod juneberry;
 mod minos;
 mod minos_system;
+mod popularities;
 mod reference;
 
 use crate::{
     balanced::Rules,
     costs::FullCosts,
     full::{Calibration, Items},
+    juneberry::DatagramTable,
     rows::Row,
     spread::Threads,
 };
@@ -76,6 +79,18 @@ pub struct Options {
     pub limits: Vec<u16>,
     /// Requests in a turn, which share a receive and a send.
     pub batch: Option<u32>,
+    /// What the steps of a datagram cost; `None` is the built-in table.
+    pub prices: Option<DatagramTable>,
+    /// Work in each execution beside the store, in microseconds.
+    pub work_us: Option<f64>,
+    /// Twitter's clusters, by their numbers.
+    pub clusters: Vec<u16>,
+    /// Lengths of values in bytes.
+    pub value_bytes: Vec<u32>,
+    /// Entries that a turn of the Ordered Queue executes.
+    pub turn: Option<usize>,
+    /// Share of the packets that are lost.
+    pub loss: Option<f64>,
 }
 
 /// A figure being drawn.
@@ -84,6 +99,27 @@ struct Request<'a> {
     options: &'a Options,
     series: Vec<&'static str>,
     threads: &'a Threads,
+}
+
+impl Request<'_> {
+    /// A number of a curve, which has a series and parameters.
+    fn row(
+        &self,
+        (series, params): (&str, &str),
+        x: f64,
+        (metric, value): (&'static str, Option<f64>),
+        paper: Option<f64>,
+    ) -> Row {
+        Row {
+            figure: self.figure.name,
+            series: series.into(),
+            params: params.into(),
+            x,
+            metric,
+            value,
+            paper,
+        }
+    }
 }
 
 /// What was asked for does not exist.
@@ -184,6 +220,15 @@ impl Options {
         all(&limits, 2.0, 10_000.0, "a limit in service times")?;
         let batch: Vec<f64> = self.batch.iter().copied().map(f64::from).collect();
         all(&batch, 1.0, 1e6, "a turn's number of requests")?;
+        let work: Vec<f64> = self.work_us.into_iter().collect();
+        all(&work, 0.0, 1e6, "work in microseconds")?;
+        let values: Vec<f64> = self.value_bytes.iter().copied().map(f64::from).collect();
+        all(&values, 1.0, 1e6, "the length of a value")?;
+        let turn: Vec<f64> = self.turn.iter().map(|turn| *turn as f64).collect();
+        let turn_max = curtail_dispatch::ordered_queue::TURN_MAX as f64;
+        all(&turn, 1.0, turn_max, "a turn's number of entries")?;
+        let loss: Vec<f64> = self.loss.into_iter().collect();
+        all(&loss, 0.0, 0.5, "the share that is lost")?;
         let requests: Vec<f64> = self.requests.iter().map(|n| *n as f64).collect();
         all(&requests, 1.0, 1e12, "the number of requests")
     }
@@ -216,6 +261,12 @@ fn or<T: Clone>(values: &[T], default: &[T]) -> Vec<T> {
     }
 }
 
+/// Every setting at every load, settings first.
+fn at_loads<'a, S>(settings: impl IntoIterator<Item = &'a S>, loads: &[f64]) -> Vec<(&'a S, f64)> {
+    let at = |setting| loads.iter().map(move |load| (setting, *load));
+    settings.into_iter().flat_map(at).collect()
+}
+
 const FIGURES: &[Figure] = &[
     c4::FIG3,
     c4::FIG4,
@@ -238,5 +289,11 @@ const FIGURES: &[Figure] = &[
     minos_system::FIG9,
     minos_system::FIG10,
     combined::COMBINED,
+    juneberry::FIG6,
+    juneberry::FIG7,
+    juneberry::FIG9,
+    juneberry::FIG11,
+    juneberry::PATTERN,
+    juneberry::OVERLOAD,
     reference::POINTS,
 ];

@@ -17,6 +17,7 @@ mod earliest;
 mod figures;
 mod full;
 mod histogram;
+mod juneberry;
 mod plot;
 mod report;
 mod rows;
@@ -32,6 +33,10 @@ pub use costs::{
 pub use figures::{Figure, FigureError, Options, figure, figures};
 pub use full::{Calibration, FullSystem, Items};
 pub use histogram::Histogram;
+pub use juneberry::{
+    ClientLoad, Counts, DatagramPrices, DatagramTable, Datapath, Juneberry, JuneberryOutcome,
+    PersistentCosts, Reads, WhenFull, Wrong,
+};
 pub use report::html;
 pub use rows::{Row, csv, table};
 pub use sized::{QUEUED_MAX, Sharding, Sized, SizedOutcome, UNIT};

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     drive::{Pace, Plan, Session, Stall},
     error::LoadError,
-    load::{Load, Source},
+    load::{Load, Marking, Source},
     protocol::Protocol,
     recording::Recording,
     stop::Stop,
@@ -27,6 +27,15 @@ pub struct LoadArgs {
     /// Protocol to speak.
     #[arg(long, value_enum, default_value = "meta", help_heading = "Servers")]
     pub protocol: Protocol,
+    /// Writes of the native protocol that end when they are accepted.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        default_value = "sets",
+        help_heading = "Servers"
+    )]
+    pub mark: Marking,
     /// Process of the server, to measure its processor time; one for each target.
     #[arg(long, value_name = "PID", help_heading = "Servers")]
     pub server_pid: Vec<u32>,
@@ -96,15 +105,15 @@ pub struct LoadArgs {
     )]
     pub search: Option<Range>,
 
-    /// Connections in all.
-    #[arg(long, default_value_t = 50, help_heading = "Driver")]
-    pub connections: usize,
+    /// Connections in all; sessions of the native protocol [default: 50, native one a thread].
+    #[arg(long, help_heading = "Driver")]
+    pub connections: Option<usize>,
     /// Driver threads.
     #[arg(long, default_value_t = 1, help_heading = "Driver")]
     pub threads: usize,
-    /// Requests under way on a connection at most.
-    #[arg(long, default_value_t = 1, help_heading = "Driver")]
-    pub pipeline: usize,
+    /// Requests under way on a connection at most [default: 1, native 32].
+    #[arg(long, help_heading = "Driver")]
+    pub pipeline: Option<usize>,
     /// Makes this many requests a thread in advance and counts replies by bytes: the driver that
     /// is not the limit (closed loop only).
     #[arg(
@@ -248,12 +257,16 @@ impl LoadArgs {
     }
 
     fn plan(&self, target: &Target, pid: Option<&u32>, load: &Load) -> Result<Plan, LoadError> {
+        let (connections, pipeline) = match self.protocol {
+            Protocol::Native => (self.threads, 32),
+            _ => (50, 1),
+        };
         Ok(Plan {
             target: target.address.clone(),
             load: load.clone(),
-            connections: self.connections,
+            connections: self.connections.unwrap_or(connections),
             threads: self.threads,
-            pipeline: self.pipeline,
+            pipeline: self.pipeline.unwrap_or(pipeline),
             pace: Pace::Closed { think_ns: 0 },
             ramp: seconds(self.ramp, "ramp")?,
             warm_up: seconds(self.warm_up, "warm-up")?,
@@ -322,6 +335,7 @@ impl LoadArgs {
             source,
             fill: self.fill,
             verify: self.verify,
+            marking: self.mark,
         })
     }
 
@@ -513,6 +527,8 @@ mod tests {
             &["--pregenerated", "--rate", "5k"],
             &["--rate", "5k", "--pregenerated", "100", "--pipeline", "200"],
             &["--verify", "--pregenerated"],
+            &["--protocol", "native", "--pregenerated"],
+            &["--protocol", "native", "--pipeline", "65"],
             &["--size-classes", "9,3"],
             &["--repeat", "0"],
         ] {

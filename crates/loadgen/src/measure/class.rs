@@ -16,6 +16,8 @@ pub(crate) enum Operation {
     Delete,
     Increment,
     Decrement,
+    /// A write that ended when it was accepted, whatever it does.
+    Accepted,
     Error,
 }
 
@@ -39,7 +41,7 @@ pub(crate) const CLASSES: usize = Operation::ALL.len() * SIZES_MAX;
 const _: () = assert!(CLASSES <= u8::MAX as usize);
 
 impl Operation {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::GetHit,
         Self::GetMiss,
         Self::Set,
@@ -51,6 +53,7 @@ impl Operation {
         Self::Delete,
         Self::Increment,
         Self::Decrement,
+        Self::Accepted,
         Self::Error,
     ];
 
@@ -84,6 +87,7 @@ impl Operation {
             Self::Delete => "delete",
             Self::Increment => "incr",
             Self::Decrement => "decr",
+            Self::Accepted => "accepted",
             Self::Error => "error",
         }
     }
@@ -140,6 +144,12 @@ impl Class {
         self.0.into()
     }
 
+    /// Without a value, or with one of the lowest size class.
+    #[inline]
+    pub(crate) fn is_small(self) -> bool {
+        usize::from(self.0) % SIZES_MAX <= 1
+    }
+
     pub(crate) fn operation(self) -> Operation {
         Operation::ALL[usize::from(self.0) / SIZES_MAX]
     }
@@ -162,6 +172,7 @@ mod tests {
             let class = sizes.class(operation, bytes);
             assert_eq!(class.operation(), operation);
             assert_eq!(sizes.name(class), name);
+            assert_eq!(class.is_small(), bytes == 1400 || name.is_empty());
         }
         let numbered: Vec<usize> = Class::all().map(Class::index).collect();
         assert_eq!(numbered, (0..CLASSES).collect::<Vec<usize>>());

@@ -89,11 +89,16 @@ impl Windows {
     /// A quantile of every window that holds enough, in microseconds, with the middle of the window
     /// in seconds.
     pub(crate) fn each(&self, quantile: f64) -> Vec<(f64, f64)> {
+        self.each_of(quantile, SAMPLES_MIN)
+    }
+
+    /// The same of windows with `samples_min` latencies.
+    pub(crate) fn each_of(&self, quantile: f64, samples_min: u64) -> Vec<(f64, f64)> {
         let seconds = |index: usize| (index as f64 + 0.5) * self.window_ns as f64 / 1e9;
         let windows = self.windows.iter().enumerate();
         windows
             .filter_map(|(index, window)| Some((index, window.as_deref()?)))
-            .filter(|(_, window)| window.total >= SAMPLES_MIN)
+            .filter(|(_, window)| window.total >= samples_min)
             .map(|(index, window)| (seconds(index), us(window.at(quantile))))
             .collect()
     }

@@ -39,7 +39,8 @@ pub struct XdpOptions {
 /// Who is to run the program.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Attach {
-    /// The driver, or the kernel's stack if the driver cannot.
+    /// The driver, or the kernel's stack if the driver cannot; for a veth the stack, since there
+    /// the driver's answers are lost unless the other end has a program too.
     #[default]
     Any,
     /// The driver, before the kernel makes a buffer of the frame.
@@ -48,11 +49,25 @@ pub enum Attach {
     Generic,
 }
 
+impl std::str::FromStr for Attach {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "any" => Ok(Self::Any),
+            "native" => Ok(Self::Native),
+            "generic" => Ok(Self::Generic),
+            _ => Err(format!("'{name}' is not any, native or generic")),
+        }
+    }
+}
+
 /// The attached program.
 #[derive(Debug)]
 pub struct Xdp {
     nic: Nic,
-    link: PinnedLink,
+    /// Keeps the program attached when its pin is removed.
+    _link: PinnedLink,
     attached: Attach,
     directory: PathBuf,
     /// Held for its lock.
@@ -76,7 +91,7 @@ impl Xdp {
         match attached {
             Ok((nic, link, attached)) => Ok(Self {
                 nic,
-                link,
+                _link: link,
                 attached,
                 directory,
                 _lock: lock,
@@ -106,13 +121,10 @@ impl Xdp {
         &self.directory
     }
 
-    /// Detaches the program and removes the queues: for a planned stop, when they are empty.
-    pub fn remove(self) -> Result<(), XdpError> {
-        let doing = "removing the pins";
-        let link = self.link.unpin().map_err(|e| XdpError::system(doing, &e))?;
-        drop(link);
+    /// Removes the pins, for a planned stop, when the queues are empty: program and queues end with
+    /// this value, and the next server makes new ones.
+    pub fn unpin(&self) {
         remove_pins(&self.directory);
-        Ok(())
     }
 }
 
@@ -161,6 +173,7 @@ fn attach_anew(nic: &mut Nic, options: &XdpOptions) -> Result<(FdLink, Attach), 
     let interface = &options.interface;
     let program = nic.program()?;
     let modes: &[(XdpMode, Attach)] = match options.attach {
+        Attach::Any if driver(interface).as_deref() == Some("veth") => &[GENERIC],
         Attach::Any => &[NATIVE, GENERIC],
         Attach::Native => &[NATIVE],
         Attach::Generic => &[GENERIC],
@@ -201,6 +214,36 @@ fn see_interface(interface: &str) -> Result<(), XdpError> {
         0 => Err(missing()),
         _ => Ok(()),
     }
+}
+
+/// The name of an interface's driver, if it tells one (ETHTOOL_GDRVINFO).
+fn driver(interface: &str) -> Option<String> {
+    let mut information = DriverInformation {
+        command: DRIVER_INFORMATION,
+        driver: [0; 32],
+        _rest: [0; 160],
+    };
+    // SAFETY: all of it may be zero.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (place, byte) in request.ifr_name.iter_mut().zip(interface.bytes().take(15)) {
+        *place = byte as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut information).cast();
+    let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    // SAFETY: the request names an interface and points to a structure that is as long as the
+    // kernel's; both live past the call.
+    let answer = unsafe { libc::ioctl(socket.as_raw_fd(), ETHTOOL, &mut request) };
+    let name = information.driver.split(|byte| *byte == 0).next()?;
+    let name = String::from_utf8_lossy(name).into_owned();
+    (answer == 0).then_some(name)
+}
+
+/// struct ethtool_drvinfo, as far as it is read here.
+#[repr(C)]
+struct DriverInformation {
+    command: u32,
+    driver: [u8; 32],
+    _rest: [u8; 160],
 }
 
 fn make_directory(directory: &Path) -> Result<(), XdpError> {
@@ -256,17 +299,24 @@ fn lock(directory: &Path, interface: &str) -> Result<File, XdpError> {
 fn remove_half_made(directory: &Path) {
     let whole = MAPS.iter().all(|map| directory.join(map).exists());
     if !whole {
-        remove_pins(directory);
+        remove_files(directory);
     }
 }
 
 fn remove_pins(directory: &Path) {
-    for name in MAPS.iter().chain([&LINK]) {
-        let _ = fs::remove_file(directory.join(name));
-    }
+    remove_files(directory);
     let _ = fs::remove_dir(directory);
 }
 
+/// What is not there need not be removed, and what cannot be is found by the next server.
+fn remove_files(directory: &Path) {
+    for name in MAPS.iter().chain([&LINK]) {
+        let _ = fs::remove_file(directory.join(name));
+    }
+}
+
+const ETHTOOL: libc::Ioctl = 0x8946;
+const DRIVER_INFORMATION: u32 = 3;
 const LINK: &str = "link";
 const NATIVE: (XdpMode, Attach) = (XdpMode::Driver, Attach::Native);
 const GENERIC: (XdpMode, Attach) = (XdpMode::Skb, Attach::Generic);

@@ -192,6 +192,13 @@ impl Nic {
         [0, 1, 2, 3].map(|at| self.setting(settings::SECRET + at))
     }
 
+    /// Other secrets, for maps that were made now and take nothing yet.
+    pub fn set_secrets(&self, secrets: [u64; 4]) {
+        for (at, secret) in secrets.iter().enumerate() {
+            self.set(settings::SECRET + at, *secret);
+        }
+    }
+
     /// The queues' memory, one behind the other.
     pub fn queues(&self) -> &[AtomicU64] {
         self.queues.words()
@@ -340,9 +347,7 @@ impl Nic {
         for (_, word, wanted) in shape {
             self.set(word, wanted);
         }
-        for (at, secret) in options.secrets.iter().enumerate() {
-            self.set(settings::SECRET + at, *secret);
-        }
+        self.set_secrets(options.secrets);
         // Release pairs with the Acquire in `setting`: who finds the mark finds the rest.
         let mark = &self.settings.words()[settings::MARK];
         mark.store(settings::MARK_VALUE, Ordering::Release);

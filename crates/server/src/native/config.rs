@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use curtail_dispatch::ordered_queue::layout;
+use curtail_runtime::Attach;
 
 /// The native datagram path: `--native` and what goes with it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -14,6 +15,8 @@ pub struct NativeConfig {
     pub mode: Option<NativeMode>,
     /// The interface whose driver runs the program.
     pub interface: Option<String>,
+    /// Who runs the program there.
+    pub attach: Attach,
     /// Ordered Queues: 16, 32 or 64.
     pub queues: usize,
     /// Slots of a queue, a power of two; `None` for 4096, or fewer so that queues take no more than
@@ -67,6 +70,7 @@ impl Default for NativeConfig {
             port: 0,
             mode: None,
             interface: None,
+            attach: Attach::Any,
             queues: 16,
             slots: None,
             pin: PathBuf::from("/sys/fs/bpf/curtail"),

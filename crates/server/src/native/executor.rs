@@ -30,6 +30,7 @@ use super::{
     counts::{NativeCount, NativeCounts},
     wire::{Post, Sender, address_of, place, session_name, value_bytes_max},
 };
+use crate::fault::Fault;
 
 /// What a thread needs to touch the store.
 pub(crate) struct Hands<'a> {
@@ -55,6 +56,8 @@ pub(crate) struct Desk {
     pub(crate) value: Box<[u8; DATAGRAM_BYTES_MAX]>,
     pub(crate) post: Post,
     pub(crate) counts: NativeCounts,
+    /// The last set of a queue, for the fault that executes it again.
+    last: Option<(usize, Vec<u8>)>,
 }
 
 impl Executor {
@@ -69,6 +72,7 @@ impl Executor {
                 value: Box::new([0; DATAGRAM_BYTES_MAX]),
                 post: Post::new(addresses, first_socket),
                 counts: NativeCounts::new(),
+                last: None,
             },
         }
     }
@@ -99,6 +103,7 @@ impl Executor {
             first,
         };
         desk.done.fill(Done::default());
+        desk.redo(&mut bench);
         let drained = turn.run(
             &mut lease,
             entries_max,
@@ -174,8 +179,10 @@ impl Desk {
             native.alarm();
             return;
         };
-        native.renew(&request, entry);
         native.pretend_work();
+        if native.has(Fault::RedoesWrites) && request.head.opcode == Opcode::Set {
+            self.last = Some((bench.number, payload.to_vec()));
+        }
         let hash = KeyHash(entry.key_hash());
         let room = match request.head.opcode {
             Opcode::GetTouch => native.datagram_bytes_for(address_of(entry.peer())),
@@ -186,6 +193,21 @@ impl Desk {
         let index = (entry.pos() - bench.first) as usize;
         if let Some(place) = self.done.get_mut(index) {
             *place = done;
+        }
+    }
+
+    /// The fault of a server that does not know what it has executed already.
+    #[inline]
+    fn redo(&mut self, bench: &mut Bench<'_, '_>) {
+        let Some((number, payload)) = &self.last else {
+            return;
+        };
+        if *number == bench.number
+            && let Some(request) = split(payload)
+            && let Some(key) = request.key
+        {
+            let hash = bench.hands.store.hash(key.bytes());
+            execute(bench.hands, &request, hash, 0, &mut []);
         }
     }
 

@@ -26,6 +26,14 @@ use crate::{shared::Shared, spin::Spin, sync::Relaxed};
 /// How long it sleeps at most: well within the heartbeat's age.
 const SLEEP: Duration = Duration::from_millis(20);
 
+/// How long it sleeps while the network card's program queues; an acknowledged write waits so long
+/// at most to be executed, and reads of it do not wait for that.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// The same when nothing was found for [`LOOK_OFTEN_NS`].
+const LOOK_IDLE: Duration = Duration::from_millis(4);
+const LOOK_OFTEN_NS: u64 = 500_000_000;
+
 /// How long it looks again before it sleeps.
 const SPIN_NS_MAX: u64 = 50_000;
 
@@ -50,6 +58,7 @@ pub(crate) fn run(shared: &Arc<Shared>, poller: Poller, writer: Writer, thread: 
         events: Events::with_capacity(EVENTS_MAX),
         spin: Spin::new(shared.spins),
         beaten_ns: 0,
+        active_ns: 0,
     };
     let mut door = Door::new(native, 0);
     let mut stops_at = None;
@@ -79,6 +88,8 @@ struct IoThread<'a> {
     events: Events,
     spin: Spin,
     beaten_ns: u64,
+    /// When something was last found that the network card's program had queued.
+    active_ns: u64,
 }
 
 impl IoThread<'_> {
@@ -98,7 +109,12 @@ impl IoThread<'_> {
             monotonic_ns: now_ns,
         };
         let received = door.turn(&mut means);
-        self.native.ring(self.shared, door.take_touched());
+        let mut touched = door.take_touched();
+        if self.native.memory.acknowledges() {
+            touched |= self.native.backlogged();
+            self.active_ns = if touched == 0 { self.active_ns } else { now_ns };
+        }
+        self.native.ring(self.shared, touched);
         self.native
             .publish(self.thread, &self.executor.desk().counts);
         received
@@ -122,8 +138,20 @@ impl IoThread<'_> {
             self.spin.spun(false);
         }
         // An error is a wait that ends at once; the sockets are looked at either way.
-        let _ = self.poller.wait(&mut self.events, Some(SLEEP));
+        let sleep = self.sleep();
+        let _ = self.poller.wait(&mut self.events, Some(sleep));
         self.spin.slept(waited_ns());
+    }
+
+    /// How long to sleep: nobody rings when the network card's program has queued something, so it
+    /// is looked for, often while there is something to be found.
+    fn sleep(&self) -> Duration {
+        let idle_ns = monotonic_ns().saturating_sub(self.active_ns);
+        match self.native.memory.acknowledges() {
+            false => SLEEP,
+            true if idle_ns < LOOK_OFTEN_NS => LOOK,
+            true => LOOK_IDLE,
+        }
     }
 
     /// Closes the queues, executes what is left, and says so to the memory.
@@ -154,6 +182,14 @@ impl Native {
                 }
             }
         }
+    }
+
+    /// The queues in which something waits, as bits.
+    fn backlogged(&self) -> u64 {
+        let numbers = 0..self.config.queues.min(64);
+        numbers.fold(0, |bits, number| {
+            bits | u64::from(self.has_backlog(number)) << number
+        })
     }
 
     /// Wakes the workers that the queues in `touched` belong to; where one has much to do already,

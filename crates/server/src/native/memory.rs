@@ -26,6 +26,12 @@ pub(crate) trait QueueMemory: Send + Sync {
     fn secrets(&self) -> Option<Secrets> {
         None
     }
+    /// The secrets under which the words will be written, of words that are fresh.
+    fn adopt(&self, _secrets: Secrets) {}
+    /// Where the words lie, for people, if that is not simply this process's memory.
+    fn place(&self) -> Option<String> {
+        None
+    }
     /// Whether somebody outside this process admits writes and acknowledges them: then the
     /// checksum is looked at once more when they are executed.
     fn acknowledges(&self) -> bool {

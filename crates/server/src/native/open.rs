@@ -8,15 +8,18 @@ use curtail_dispatch::{
     Worker as Id,
     ordered_queue::{OrderedQueue, QueueState, layout, recover},
 };
-use curtail_runtime::{DatagramOptions, DatagramSocket, Poller, Token, bind_udp, monotonic_ns};
+use curtail_runtime::{
+    BindError, DatagramOptions, DatagramSocket, Listener, Poller, Token, bind_udp, monotonic_ns,
+};
 use curtail_store::Store;
 use curtail_types::HashSeed;
 
 use super::{
-    Native, NativeConfig, NativeMode,
+    Native, NativeConfig, NativeMode, Streams,
     counts::PublishedNativeCounts,
     handshake::{Grants, answers_for},
     memory::{Anonymous, QueueMemory, Secrets, Shape},
+    xdp::NicMemory,
 };
 use crate::{
     config::Config,
@@ -28,10 +31,20 @@ use crate::{
 pub(crate) struct Opening {
     config: NativeConfig,
     mode: NativeMode,
+    /// Why the mode is not the one that was hoped for, or where the queues are.
+    note: Option<String>,
     shape: Shape,
     memory: Box<dyn QueueMemory>,
     sockets: Vec<DatagramSocket>,
     addresses: Vec<SocketAddr>,
+    listeners: Vec<Listener>,
+}
+
+/// Sockets at the same addresses: of datagrams, for each thread that receives, and of streams.
+struct Bound {
+    sockets: Vec<DatagramSocket>,
+    addresses: Vec<SocketAddr>,
+    listeners: Vec<Listener>,
 }
 
 /// The path, and what an operator should be told about how it started.
@@ -75,22 +88,34 @@ impl Opening {
                 shape.bytes() >> 20
             )));
         }
-        let mode = native.mode.unwrap_or(NativeMode::IoAck);
-        let (sockets, addresses) = bind(config, native, mode)?;
-        let memory = memory(mode, shape).map_err(StartError::Native)?;
+        let receives = native.mode.unwrap_or(NativeMode::IoAck);
+        let Bound {
+            sockets,
+            addresses,
+            listeners,
+        } = bind(config, native, receives)?;
+        let port = addresses.first().map_or(0, SocketAddr::port);
+        let Chosen { mode, memory, note } = choose(config, native, shape, port)?;
         Ok(Some(Self {
             config: native.clone(),
             mode,
+            note,
             shape,
             memory,
             sockets,
             addresses,
+            listeners,
         }))
     }
 
     /// The seed that keys must be hashed with, if the memory was found.
     pub(crate) fn seed(&self) -> Option<HashSeed> {
         self.memory.secrets().map(|secrets| secrets.seed)
+    }
+
+    /// The listeners of streams, for their thread.
+    pub(crate) fn take_listeners(&mut self) -> Vec<Listener> {
+        std::mem::take(&mut self.listeners)
     }
 
     /// Who receives: whether the workers do.
@@ -130,6 +155,8 @@ impl Opening {
                 tokens: random_seed().map_err(StartError::System)?,
             },
         };
+        self.memory.adopt(secrets);
+        let beginning = self.note.clone();
         let [drawn, _] = random_seed().map_err(StartError::System)?.0;
         let mut native = Native {
             mode: self.mode,
@@ -146,12 +173,14 @@ impl Opening {
             item_bytes_max: config.item_bytes_max,
             flush_allowed: config.flush_allowed,
             corrupt: AtomicU64::new(0),
+            fault: config.fault,
             memory: self.memory,
             config: self.config,
         };
-        let mut note = native.open_queues(threads)?;
+        let mut notes = Vec::from_iter(beginning);
+        notes.extend(native.open_queues(threads)?);
         if !config.evict {
-            note = Some(
+            notes.push(
                 "-M: a write could fail for want of memory, so all are acknowledged after they \
                  are executed"
                     .to_owned(),
@@ -160,12 +189,14 @@ impl Opening {
         let early = config.evict && native.mode != NativeMode::Raw;
         let now_ns = monotonic_ns();
         for queue in native.all_queues() {
+            native.memory.beat();
             queue.set_backlog_max(if early { native.config.backlog_max } else { 0 });
             queue.beat(now_ns);
             queue.set_state(QueueState::Open);
         }
         let bytes = isize::try_from(native.memory_bytes()).unwrap_or(isize::MAX);
         store.account(bytes);
+        let note = (!notes.is_empty()).then(|| notes.join("; "));
         Ok(Opened { native, note })
     }
 }
@@ -215,15 +246,80 @@ impl Native {
 /// The token of the first datagram socket of a thread; those of the others are below.
 pub(super) const DATAGRAMS: Token = Token(usize::MAX - 1);
 
-fn memory(mode: NativeMode, shape: Shape) -> Result<Box<dyn QueueMemory>, String> {
-    match mode {
-        NativeMode::Xdp => Err("--native-mode xdp is not part of this build".to_owned()),
-        _ => Ok(Box::new(Anonymous::new(shape))),
+/// Who acknowledges, where the queues are, and what to tell of it.
+struct Chosen {
+    mode: NativeMode,
+    memory: Box<dyn QueueMemory>,
+    note: Option<String>,
+}
+
+/// The mode and its memory. Where none was asked for, the network card's
+/// program is tried if there is an interface, and a thread takes its place if it cannot be had.
+fn choose(
+    config: &Config,
+    native: &NativeConfig,
+    shape: Shape,
+    port: u16,
+) -> Result<Chosen, StartError> {
+    let anonymous = |mode, note| Chosen {
+        mode,
+        memory: Box::new(Anonymous::new(shape)),
+        note,
+    };
+    let interface = match (native.mode, native.interface.as_deref()) {
+        (None | Some(NativeMode::Xdp), Some(interface)) => interface,
+        (None, None) => return Ok(anonymous(NativeMode::IoAck, None)),
+        (Some(NativeMode::Xdp), None) => {
+            return Err(StartError::Native("xdp needs an interface".to_owned()));
+        }
+        (Some(mode), _) => return Ok(anonymous(mode, None)),
+    };
+    match NicMemory::start(native, interface, shape, port, config.item_bytes_max) {
+        Ok(memory) => {
+            let note = memory.place();
+            Ok(Chosen {
+                mode: NativeMode::Xdp,
+                memory: Box::new(memory),
+                note,
+            })
+        }
+        Err(why) if native.mode.is_some() => Err(StartError::Native(why)),
+        Err(why) => {
+            let note = format!("a thread acknowledges, because {why}");
+            Ok(anonymous(NativeMode::IoAck, Some(note)))
+        }
     }
 }
 
+/// Binds everything. A port that the kernel chooses for datagrams may be taken for streams; then
+/// it has to choose again.
+fn bind(config: &Config, native: &NativeConfig, mode: NativeMode) -> Result<Bound, StartError> {
+    let mut tries = 0;
+    loop {
+        let (sockets, addresses) = bind_datagrams(config, native, mode)?;
+        tries += 1;
+        match Streams::listen(&addresses, config.backlog) {
+            Ok(listeners) => {
+                return Ok(Bound {
+                    sockets,
+                    addresses,
+                    listeners,
+                });
+            }
+            Err((_, BindError::InUse(_))) if native.port == 0 && tries < TRIES_MAX => {}
+            Err((address, error)) => {
+                let what = format!("{address} (TCP, --native)");
+                return Err(StartError::Bind(what, error));
+            }
+        }
+    }
+}
+
+/// How often the kernel is asked for a port that both may have.
+const TRIES_MAX: u32 = 32;
+
 /// Binds a socket at each address, for each thread that receives.
-fn bind(
+fn bind_datagrams(
     config: &Config,
     native: &NativeConfig,
     mode: NativeMode,

@@ -96,7 +96,7 @@ impl Door<'_> {
         let hash = means.hands.store.hash(key.bytes());
         means.hands.store.prefetch(hash);
         let number = self.native.queue_number(hash.0);
-        let stamp = self.native.stamps().stamp(hash.0);
+        let stamp = self.native.stamp(hash.0);
         let Some(queue) = self.queues.get(number) else {
             return;
         };

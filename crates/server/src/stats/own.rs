@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Counters of the policies, under the names of `stats curtail`.
-pub(crate) const POLICY_COUNTS: [(&str, Count); 10] = [
+pub(crate) const POLICY_COUNTS: [(&str, Count); 11] = [
     ("delegations", Count::Delegations),
     ("delegations_refused", Count::DelegationsRefused),
     ("parcels_sent", Count::ParcelsSent),
@@ -25,6 +25,7 @@ pub(crate) const POLICY_COUNTS: [(&str, Count); 10] = [
     ("hand_offs_relieved", Count::HandOffsRelieved),
     ("large_refused", Count::LargeRefused),
     ("small_behind_large", Count::SmallBehindLarge),
+    ("connections_moved", Count::ConnectionsMoved),
 ];
 
 /// Counters of each worker, since the start.

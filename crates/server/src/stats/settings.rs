@@ -33,7 +33,7 @@ fn addresses(report: &mut Report, shared: &Shared) {
     let unix = config.unix.as_ref();
     let socket = unix.map(|unix| unix.path.display().to_string());
     report.stat("tcpport", config.echoed.tcp_port);
-    report.stat("udpport", 0);
+    report.stat("udpport", config.udp_port.unwrap_or(0));
     let interface = config.echoed.interface.as_deref();
     report.stat("inter", interface.unwrap_or("NULL"));
     report.stat("verbosity", shared.verbosity.load(Relaxed));

@@ -1,5 +1,11 @@
 //! The native datagram path against a real server: what is answered, what attackers get, and
 //! whether every key stays linearizable.
+#![expect(clippy::unwrap_used, reason = "a failure here is a test's failure")]
 
+mod attacks;
 mod basics;
+mod faults;
+mod histories;
+mod memcached_datagrams;
+mod streams;
 mod support;

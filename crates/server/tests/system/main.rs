@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a failure here is a test's failure")]
 
 mod dumps;
+mod fairness;
 mod histories;
 mod hostile;
 mod large_values;

@@ -1,0 +1,383 @@
+//! `curtail bench timeline`: one run, and second by second beside its latencies what the server
+//! decides by: the threshold between small and large, which workers have which role, queues.
+//!
+//! Minos' dynamic workload (NSDI 2019, section 6.3) is what it was made for: the share of large
+//! requests changes every 20 s, and the question is what the plan does and what small requests
+//! notice of it.
+//!
+//! ```text
+//!   driver ---- requests ----> server        latencies by second, small apart from large
+//!   watcher --- stats curtail, once a second -->  plan, queues, counters
+//! ```
+//!
+//! The server is asked over a connection of its own, like `curtail top` does. A server without
+//! `stats curtail`, such as memcached, gets a timeline of latencies alone.
+
+mod page;
+
+use std::{
+    collections::HashMap,
+    fmt::Write as _,
+    fs,
+    io::{BufRead, BufReader, Write as _},
+    net::TcpStream,
+    process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use curtail_workload::Phases;
+
+use super::{arguments::LoadArgs, steps};
+use crate::{
+    drive::{Plan, measure},
+    error::LoadError,
+    exchange,
+    load::Source,
+    protocol::Protocol,
+    report::Report,
+    stop::Stop,
+};
+
+/// One second of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Second {
+    pub(super) second: usize,
+    /// Per cent of the requests that are for large values, as offered.
+    pub(super) large_percent: Option<f64>,
+    pub(super) threshold: Option<f64>,
+    pub(super) small_cores: Option<f64>,
+    pub(super) large_cores: Option<f64>,
+    /// 1 while a large worker stands by although the plan has none.
+    pub(super) standby: Option<f64>,
+    /// Connections with large workers at the moment.
+    pub(super) large_connections: Option<f64>,
+    /// In this second.
+    pub(super) requests: Option<f64>,
+    pub(super) hand_offs: Option<f64>,
+    pub(super) busy: Option<f64>,
+    pub(super) small_behind_large: Option<f64>,
+    pub(super) small_p50_us: Option<f64>,
+    pub(super) small_p99_us: Option<f64>,
+    pub(super) large_p50_us: Option<f64>,
+    pub(super) large_p99_us: Option<f64>,
+}
+
+/// What the server said, and when.
+#[derive(Clone, Debug)]
+struct Told {
+    at: Instant,
+    numbers: HashMap<String, f64>,
+}
+
+/// How often the server is asked, and the length of a window.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A server that does not answer in this time is not asked again.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A number of a second.
+type Cell = fn(&Second) -> Option<f64>;
+
+/// The columns of the file.
+const COLUMNS: [(&str, Cell); 15] = [
+    ("second", |row| Some(row.second as f64)),
+    ("large_percent", |row| row.large_percent),
+    ("threshold_bytes", |row| row.threshold),
+    ("small_cores", |row| row.small_cores),
+    ("large_cores", |row| row.large_cores),
+    ("standby", |row| row.standby),
+    ("large_connections", |row| row.large_connections),
+    ("requests", |row| row.requests),
+    ("hand_offs", |row| row.hand_offs),
+    ("busy", |row| row.busy),
+    ("small_behind_large", |row| row.small_behind_large),
+    ("small_p50_us", |row| row.small_p50_us),
+    ("small_p99_us", |row| row.small_p99_us),
+    ("large_p50_us", |row| row.large_p50_us),
+    ("large_p99_us", |row| row.large_p99_us),
+];
+
+/// Runs the first rate against the first target and writes the timeline.
+pub(super) fn run(args: &LoadArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
+    let setting = args.setting(stop)?;
+    let (Some(plan), Some(pace), [_], true) = (
+        setting.plans.first(),
+        setting.paces.first(),
+        &*setting.targets,
+        setting.search.is_none() && setting.paces.len() == 1 && setting.repeat == 1,
+    ) else {
+        let why = "a timeline is of one target and one rate".into();
+        return Err(LoadError::Arguments(why));
+    };
+    if args.preload {
+        steps::preload(&setting, false)?;
+    }
+    let plan = Plan {
+        pace: pace.clone(),
+        window: SECOND,
+        ..plan.clone()
+    };
+    let over = AtomicBool::new(false);
+    let (report, told) = thread::scope(|scope| {
+        let watcher = scope.spawn(|| watch(&plan, &over));
+        let report = measure(&plan, &setting.sessions[0]);
+        over.store(true, Ordering::Relaxed);
+        (report, watcher.join().unwrap_or_default())
+    });
+    let report = report?;
+    let rows = rows(&plan, &report, &told);
+    print!("{}", table(&rows));
+    if let Some(folder) = &args.report {
+        let page = page::page(&plan, &setting.targets[0].label, &rows);
+        save(folder, "timeline.csv", &csv(&rows))?;
+        save(folder, "timeline.html", &page)?;
+        println!("report: {}", folder.join("timeline.html").display());
+    }
+    Ok(match report.faults() {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}
+
+fn save(folder: &std::path::Path, name: &str, text: &str) -> Result<(), LoadError> {
+    let making = format!("making the folder {}", folder.display());
+    fs::create_dir_all(folder).map_err(LoadError::machine(making))?;
+    let path = folder.join(name);
+    let doing = format!("writing {}", path.display());
+    fs::write(path, text).map_err(LoadError::machine(doing))
+}
+
+/// Asks once a second until it is over; ends early with a server that does not tell.
+fn watch(plan: &Plan, over: &AtomicBool) -> Vec<Told> {
+    let mut told = Vec::new();
+    if plan.load.protocol == Protocol::Resp {
+        return told;
+    }
+    let Some(mut reader) = exchange::connect(&plan.target).ok().and_then(|stream| {
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        Some(BufReader::new(stream))
+    }) else {
+        return told;
+    };
+    let started = Instant::now();
+    while !over.load(Ordering::Relaxed) {
+        match ask(&mut reader) {
+            Some(numbers) if !numbers.is_empty() => told.push(Told {
+                at: Instant::now(),
+                numbers,
+            }),
+            _ => return told,
+        }
+        let next = started + SECOND * told.len() as u32;
+        while !over.load(Ordering::Relaxed) && Instant::now() < next {
+            let left = next.saturating_duration_since(Instant::now());
+            thread::sleep(left.min(SECOND / 20));
+        }
+    }
+    told.extend(ask(&mut reader).map(|numbers| Told {
+        at: Instant::now(),
+        numbers,
+    }));
+    told
+}
+
+/// The numbers of `stats curtail`.
+fn ask(reader: &mut BufReader<TcpStream>) -> Option<HashMap<String, f64>> {
+    reader.get_mut().write_all(b"stats curtail\r\n").ok()?;
+    let mut numbers = HashMap::new();
+    let mut line = String::new();
+    loop {
+        line.clear();
+        reader
+            .read_line(&mut line)
+            .ok()
+            .filter(|bytes| *bytes > 0)?;
+        let mut words = line.split_ascii_whitespace();
+        match (words.next(), words.next(), words.next()) {
+            (Some("STAT"), Some(name), Some(value)) => {
+                if let Ok(number) = value.parse() {
+                    numbers.insert(name.to_owned(), number);
+                }
+            }
+            _ => return Some(numbers),
+        }
+    }
+}
+
+/// Brings both together. The run has just ended, which is how its beginning is known.
+fn rows(plan: &Plan, report: &Report, told: &[Told]) -> Vec<Second> {
+    let seconds = report.seconds.ceil() as usize;
+    let [small_p50, large_p50] = report.recorder().window_each_by_size(0.5);
+    let [small_p99, large_p99] = report.recorder().window_each_by_size(0.99);
+    let percent = match &plan.load.source {
+        Source::Drawn(workload) => workload.large.as_ref().map(|large| large.percent.clone()),
+        Source::Recorded(_) => None,
+    };
+    // The last answer came when the run was over.
+    let end = told.last().map(|last| last.at);
+    let begin = end.and_then(|end| end.checked_sub(Duration::from_secs_f64(report.seconds)));
+    (0..seconds)
+        .map(|second| {
+            let us = |windows: &[(f64, f64)]| {
+                let mut windows = windows.iter();
+                windows.find(|at| at.0 as usize == second).map(|at| at.1)
+            };
+            let mut row = Second {
+                second,
+                large_percent: percent.as_ref().map(|phases| at(phases, plan, second)),
+                small_p50_us: us(&small_p50),
+                small_p99_us: us(&small_p99),
+                large_p50_us: us(&large_p50),
+                large_p99_us: us(&large_p99),
+                ..Second::default()
+            };
+            if let Some(begin) = begin {
+                row.fill(begin, told);
+            }
+            row
+        })
+        .collect()
+}
+
+/// The value in the middle of a measured second.
+fn at(phases: &Phases, plan: &Plan, second: usize) -> f64 {
+    let time = plan.warm_up + SECOND * second as u32 + SECOND / 2;
+    phases.at(time.as_nanos() as u64)
+}
+
+impl Second {
+    /// Adds what the server said at the end of this second, and how that differs from the beginning.
+    fn fill(&mut self, begin: Instant, told: &[Told]) {
+        let near = |time: Instant| {
+            let distance = |told: &&Told| {
+                let (early, late) = (told.at.min(time), told.at.max(time));
+                late - early
+            };
+            told.iter().min_by_key(distance)
+        };
+        let from = near(begin + SECOND * self.second as u32);
+        let Some(to) = near(begin + SECOND * (self.second as u32 + 1)) else {
+            return;
+        };
+        let number = |name: &str| to.numbers.get(name).copied();
+        self.threshold = number("threshold");
+        self.small_cores = number("small_cores");
+        self.large_cores = number("large_cores");
+        self.standby = number("standby");
+        self.large_connections = (0..)
+            .map_while(|large| number(&format!("large:{large}:connections")))
+            .reduce(|sum, more| sum + more);
+        let Some(from) = from.filter(|from| from.at < to.at) else {
+            return;
+        };
+        let seconds = (to.at - from.at).as_secs_f64();
+        let rate = |name: &str| Some((number(name)? - from.numbers.get(name)?) / seconds);
+        self.requests = rate("requests");
+        self.hand_offs = rate("hand_offs");
+        self.busy = rate("large_refused");
+        self.small_behind_large = rate("small_behind_large");
+    }
+}
+
+/// A number as it is written: whole where it nearly is.
+fn spelt(number: Option<f64>) -> String {
+    match number {
+        None => String::new(),
+        Some(number) if number.fract().abs() < 1e-9 => format!("{number:.0}"),
+        Some(number) if number < 10.0 => format!("{number:.3}"),
+        Some(number) => format!("{number:.1}"),
+    }
+}
+
+fn csv(rows: &[Second]) -> String {
+    let names: Vec<&str> = COLUMNS.iter().map(|column| column.0).collect();
+    let mut text = names.join(",") + "\n";
+    for row in rows {
+        let cells: Vec<String> = COLUMNS.iter().map(|column| spelt(column.1(row))).collect();
+        text += &(cells.join(",") + "\n");
+    }
+    text
+}
+
+fn table(rows: &[Second]) -> String {
+    let mut text = String::from(
+        "  s  large %  threshold  cores  large conns  hand-offs/s  busy  behind  small p50 us    p99 \
+         large p50    p99\n",
+    );
+    for row in rows {
+        let cell = |number: Option<f64>| {
+            number.map_or("-".to_owned(), |number| match number {
+                number if number < 10.0 && number.fract() != 0.0 => format!("{number:.3}"),
+                number => format!("{number:.0}"),
+            })
+        };
+        let cores = match (row.small_cores, row.large_cores) {
+            (Some(small), Some(large)) => format!("{small:.0}+{large:.0}"),
+            _ => "-".into(),
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "{:>3} {:>8} {:>10} {cores:>6} {:>12} {:>12} {:>5} {:>7} {:>13} {:>6} {:>9} {:>6}",
+            row.second,
+            cell(row.large_percent),
+            cell(row.threshold),
+            cell(row.large_connections),
+            cell(row.hand_offs.map(f64::round)),
+            cell(row.busy.map(f64::round)),
+            cell(row.small_behind_large.map(f64::round)),
+            cell(row.small_p50_us.map(f64::round)),
+            cell(row.small_p99_us.map(f64::round)),
+            cell(row.large_p50_us.map(f64::round)),
+            cell(row.large_p99_us.map(f64::round)),
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(begin: Instant, ms: u64, numbers: &[(&str, f64)]) -> Told {
+        let own = |(name, value): &(&str, f64)| ((*name).to_owned(), *value);
+        Told {
+            at: begin + Duration::from_millis(ms),
+            numbers: numbers.iter().map(own).collect(),
+        }
+    }
+
+    /// Goal: a second shows the plan at its end and the growth of counters in it. Method: answers
+    /// half a second apart from the run's seconds at most.
+    #[test]
+    fn a_second_has_what_the_server_said_at_its_end() {
+        let begin = Instant::now();
+        let answers = [
+            told(begin, 10, &[("requests", 100.0), ("threshold", 5.0)]),
+            told(begin, 1010, &[("requests", 300.0), ("threshold", 6.0)]),
+            told(
+                begin,
+                2010,
+                &[
+                    ("requests", 900.0),
+                    ("threshold", 7.0),
+                    ("large:0:connections", 2.0),
+                    ("large:1:connections", 3.0),
+                ],
+            ),
+        ];
+        let mut row = Second {
+            second: 1,
+            ..Second::default()
+        };
+        row.fill(begin, &answers);
+        assert_eq!((row.threshold, row.requests), (Some(7.0), Some(600.0)));
+        assert_eq!((row.large_connections, row.busy), (Some(5.0), None));
+        let text = csv(&[row]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("second,large_percent,threshold_bytes,"));
+        assert_eq!(lines[1], "1,,7,,,,5,600,,,,,,,");
+    }
+}

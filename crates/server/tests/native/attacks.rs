@@ -1,0 +1,403 @@
+//! What strangers, liars and the impatient get: a defined answer, no more bytes than they sent, and
+//! no effect.
+
+use std::{net::UdpSocket, time::Duration};
+
+use curtail_codec::native::{
+    ErrorCode, Flags, Head, NackReason, Opcode, Reply, Request, Session, Status,
+};
+use curtail_server::{Config, NativeMode};
+
+use crate::support::{
+    Answer, Ask, Client, Memcached, config, config_with, eventually, exchange, handshake,
+    native_address, nonce, receive, socket, start,
+};
+
+/// Writes a checksum that fits what was changed.
+fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let checksum = Request::checksum(&bytes).unwrap();
+    bytes[8..16].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+fn is_silent(socket: &UdpSocket) -> bool {
+    receive(socket).is_none()
+}
+
+/// Goal: nobody can make the server send more than it was sent. Method: a stranger sends datagrams
+/// of all lengths and shapes, every byte that comes back is counted.
+#[test]
+fn strangers_get_no_more_than_they_send() {
+    let server = start(config(NativeMode::IoAck));
+    let to = native_address(&server);
+    let stranger = socket();
+    stranger
+        .set_read_timeout(Some(Duration::from_millis(2)))
+        .unwrap();
+    let mut word = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move || {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        word
+    };
+    let (mut answers, mut errors, mut answerable) = (0, 0, 0);
+    for round in 0..330_usize {
+        let length = [1, 8, 60, 63, 64, 65, 100, 400, 1984, 1985, 2100][round % 11];
+        let mut bytes: Vec<u8> = (0..length).map(|_| random() as u8).collect();
+        // Most look like the protocol at first.
+        for (place, byte) in bytes.iter_mut().zip(*b"CN\x01") {
+            if !random().is_multiple_of(8) {
+                *place = byte;
+            }
+        }
+        if random().is_multiple_of(2) && length >= 64 {
+            bytes[3] = 1 + (random() % 17) as u8;
+            bytes[4..8].fill(0);
+            bytes = sealed(bytes);
+        }
+        answerable += usize::from(length >= 64 && bytes.starts_with(b"CN"));
+        stranger.send_to(&bytes, to).unwrap();
+        while let Some(Answer(answer)) = receive(&stranger) {
+            answers += 1;
+            assert_eq!(answer.len(), 64);
+            let reply = Reply::decode(&answer).unwrap();
+            errors += usize::from(matches!(reply, Reply::Error(_)));
+            assert!(
+                matches!(reply, Reply::Error(_) | Reply::Cookie { .. }),
+                "{reply:?}"
+            );
+            // An answer may come late; never are there more than there were reasons for.
+            assert!(answers <= answerable);
+        }
+    }
+    assert!(
+        answers > 50 && errors > 25,
+        "{answers} answers, {errors} errors"
+    );
+    let foreign = Memcached::connect(&server).stat("native:dropped_foreign");
+    assert!(foreign > 80, "{foreign} dropped");
+}
+
+/// Goal: a session is its client's alone. Method: the right name from elsewhere, and every part of
+/// it wrong from the right place.
+#[test]
+fn sessions_cannot_be_borrowed() {
+    let server = start(config(NativeMode::IoAck));
+    let mut client = Client::connect(&server);
+    client.ask(Ask::set(b"k", b"mine").nilext()).accepted();
+    let right = client.grant.session;
+    let wrong = [
+        Session {
+            token: right.token ^ 1,
+            ..right
+        },
+        Session {
+            generation: right.generation + 1,
+            ..right
+        },
+        Session {
+            index: right.index ^ 1,
+            ..right
+        },
+        Session {
+            index: u32::MAX,
+            ..right
+        },
+    ];
+    let theirs = Ask::set(b"k", b"theirs").nilext();
+    for session in wrong {
+        for ask in [
+            theirs,
+            Ask::get(b"k"),
+            Ask::new(Opcode::Ping, b""),
+            Ask::new(Opcode::Flush, b""),
+        ] {
+            let bytes = ask.bytes(session, 0, 1000);
+            let answer = exchange(&client.socket, client.to, &bytes);
+            assert_eq!(answer.error(), ErrorCode::Session, "{session:?} {ask:?}");
+        }
+    }
+    let elsewhere = socket();
+    for ask in [theirs, Ask::get(b"k"), Ask::new(Opcode::Close, b"")] {
+        let answer = exchange(&elsewhere, client.to, &ask.bytes(right, 0, 1000));
+        assert_eq!(answer.error(), ErrorCode::Session);
+    }
+    assert_eq!(client.get(b"k").unwrap(), b"mine");
+    let close = client.bytes(0, Ask::new(Opcode::Close, b""));
+    client.socket.send_to(&close, client.to).unwrap();
+    assert!(is_silent(&client.socket));
+    let late = client.bytes(0, Ask::get(b"k"));
+    assert_eq!(
+        exchange(&client.socket, client.to, &late).error(),
+        ErrorCode::Session
+    );
+}
+
+/// Goal: a datagram that is recorded and sent again changes nothing.
+#[test]
+fn replayed_datagrams_change_nothing() {
+    for mode in [NativeMode::IoAck, NativeMode::Raw] {
+        let server = start(config(mode));
+        let mut client = Client::connect(&server);
+        client.ask(Ask::set(b"n", b"0").nilext()).accepted();
+        let count = Ask::new(Opcode::Increment, b"n").argument(1);
+        let recorded = client.bytes(0, count);
+        assert_eq!(client.exchange(&recorded).number(), 1);
+        for _ in 0..20 {
+            assert_eq!(client.exchange(&recorded).number(), 1, "the answer is kept");
+        }
+        let marked = client.bytes(0, count.nilext());
+        let pos = client.exchange(&marked).accepted();
+        for _ in 0..5 {
+            assert_eq!(client.exchange(&marked).accepted(), pos);
+            // What was sent twice on a slow machine was answered twice.
+            while client.receive().is_some() {}
+            client.socket.send_to(&recorded, client.to).unwrap();
+            assert!(client.receive_for(&recorded).is_none(), "over");
+        }
+        assert_eq!(client.get(b"n").unwrap(), b"2");
+    }
+}
+
+/// Goal: a damaged datagram has no effect, and its number can still be used.
+#[test]
+fn damaged_datagrams_have_no_effect() {
+    let server = start(config(NativeMode::IoAck));
+    let mut client = Client::connect(&server);
+    for byte in [16, 20, 24, 33, 44, 60, 64, 69] {
+        let right = client.bytes(0, Ask::set(b"k", b"value").nilext());
+        let mut wrong = right.clone();
+        wrong[byte] ^= 0x10;
+        let answer = exchange(&client.socket, client.to, &wrong);
+        let code = answer.error();
+        assert!(
+            matches!(code, ErrorCode::Checksum | ErrorCode::Malformed),
+            "byte {byte}: {code:?}"
+        );
+        client.exchange(&right).accepted();
+    }
+    let mut memcached = Memcached::connect(&server);
+    assert_eq!(memcached.stat("native:accepted"), 8);
+    eventually("all are executed", || {
+        memcached.stat("native:executed") == 8
+    });
+}
+
+/// Goal: what version 1 does not have is refused by name.
+#[test]
+fn unknown_things_are_refused_by_name() {
+    let server = start(Config {
+        flush_allowed: false,
+        item_bytes_max: 1024,
+        ..config(NativeMode::IoAck)
+    });
+    let mut client = Client::connect(&server);
+    let mut changed = |byte: usize, value: u8| {
+        let mut bytes = client.bytes(0, Ask::set(b"k", b"v"));
+        bytes[byte] = value;
+        exchange(&client.socket, client.to, &sealed(bytes)).error()
+    };
+    assert_eq!(changed(2, 2), ErrorCode::Version);
+    assert_eq!(changed(3, 7), ErrorCode::Opcode);
+    assert_eq!(changed(4, 8), ErrorCode::Fragment);
+    assert_eq!(changed(4, 16), ErrorCode::Flags);
+    assert_eq!(changed(6, 64), ErrorCode::Malformed, "a slot out of range");
+    assert_eq!(
+        changed(56, 1),
+        ErrorCode::Malformed,
+        "a field that it does not have"
+    );
+    let marked = Ask {
+        flags: Flags::NILEXT,
+        ..Ask::set(b"k", b"v")
+    };
+    let mut bytes = client.bytes(0, marked);
+    bytes[3] = Opcode::Add as u8;
+    let answer = exchange(&client.socket, client.to, &sealed(bytes));
+    assert_eq!(answer.error(), ErrorCode::NotNilext);
+    assert_eq!(
+        client.ask(Ask::new(Opcode::Flush, b"")).error(),
+        ErrorCode::Unsupported
+    );
+    assert_eq!(
+        client.ask(Ask::set(b"k", &[1; 1025]).nilext()).error(),
+        ErrorCode::TooLarge
+    );
+    client.ask(Ask::set(b"k", &[1; 1024]).nilext()).accepted();
+    let ping = Ask::new(Opcode::Ping, b"").argument(16);
+    assert_eq!(client.ask(ping).error(), ErrorCode::Malformed);
+    assert!(Head::decode(&client.bytes(0, ping)).is_ok());
+}
+
+/// Goal: a cookie is good for who got it and what it was got for.
+#[test]
+fn cookies_cannot_be_borrowed() {
+    let server = start(config(NativeMode::IoAck));
+    let to = native_address(&server);
+    let (first, second) = (socket(), socket());
+    let number = nonce();
+    let hello = Ask::new(Opcode::Hello, b"").argument(number);
+    let answer = exchange(&first, to, &hello.bytes(Session::default(), 0, 0));
+    let Reply::Cookie { cookie, .. } = answer.reply() else {
+        panic!("no cookie");
+    };
+    let confirm = |cookie, number| {
+        let session = Session {
+            token: cookie,
+            ..Session::default()
+        };
+        Ask::new(Opcode::Confirm, b"")
+            .argument(number)
+            .bytes(session, 0, 0)
+    };
+    let wrong = [
+        (&second, confirm(cookie, number)),
+        (&first, confirm(cookie, number + 1)),
+        (&first, confirm(cookie ^ 1, number)),
+    ];
+    for (socket, bytes) in wrong {
+        assert_eq!(exchange(socket, to, &bytes).error(), ErrorCode::Cookie);
+    }
+    let granted = exchange(&first, to, &confirm(cookie, number));
+    let again = exchange(&first, to, &confirm(cookie, number));
+    let (Reply::Grant(granted), Reply::Grant(again)) = (granted.reply(), again.reply()) else {
+        panic!("no session");
+    };
+    assert_eq!(granted.session, again.session, "confirmed twice");
+}
+
+/// Goal: sessions run out for who takes too many, and come back when they are not used.
+#[test]
+fn sessions_run_out_and_come_back() {
+    let server = start(config_with(NativeMode::IoAck, |native| {
+        native.sessions = 32;
+        native.sessions_per_address = 3;
+        native.lease_ms = 400;
+    }));
+    let to = native_address(&server);
+    let mut used = Client::connect(&server);
+    let sockets: Vec<_> = (0..3).map(|_| socket()).collect();
+    let grants: Vec<_> = sockets
+        .iter()
+        .map(|socket| handshake(socket, to, nonce()))
+        .collect();
+    assert!(grants[0].is_ok() && grants[1].is_ok());
+    assert_eq!(grants[2].err(), Some(ErrorCode::Sessions));
+    eventually("unused sessions end", || {
+        used.get(b"nothing");
+        handshake(&sockets[2], to, nonce()).is_ok()
+    });
+    assert_eq!(used.get(b"nothing"), None, "who uses a session keeps it");
+    let mut memcached = Memcached::connect(&server);
+    assert!(memcached.stat("native:grants_refused") > 0);
+}
+
+/// Goal: a client that ignores credits and backlogs gets NACKs and loses nothing that was
+/// acknowledged, and its neighbour is served. Method: counts without waiting for any answer, into
+/// queues that are executed slowly.
+#[test]
+fn who_ignores_credits_is_refused_and_loses_nothing() {
+    let server = start(config_with(NativeMode::IoAck, |native| {
+        native.slots = Some(16);
+        native.service_ns = 300_000;
+    }));
+    let mut client = Client::connect(&server);
+    let mut neighbour = Client::connect(&server);
+    client.ask(Ask::set(b"n", b"0")).result();
+    let count = Ask::new(Opcode::Increment, b"n").argument(1).nilext();
+    let (mut accepted, mut full) = (0, 0);
+    for round in 0..20 {
+        let asked: Vec<_> = (0..64).map(|slot| client.bytes(slot, count)).collect();
+        for bytes in &asked {
+            client.socket.send_to(bytes, client.to).unwrap();
+        }
+        while let Some(answer) = client.receive() {
+            match answer.reply() {
+                Reply::Ack(_) => accepted += 1,
+                Reply::Nack(nack) => {
+                    assert_eq!(nack.reason, NackReason::Full);
+                    full += 1;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let other = format!("neighbour{round}");
+        neighbour
+            .ask(Ask::set(other.as_bytes(), b"v").nilext())
+            .accepted();
+    }
+    assert!(full > 100, "{full} refused");
+    assert!(accepted > 100, "{accepted} accepted");
+    assert_eq!(client.get(b"n").unwrap(), accepted.to_string().into_bytes());
+}
+
+/// Goal: a session of a server that is gone is refused by the next one, which says that it lives
+/// another life.
+#[test]
+fn sessions_end_with_their_server() {
+    let first = start(config(NativeMode::IoAck));
+    let mut client = Client::connect(&first);
+    client.ask(Ask::set(b"k", b"v").nilext()).accepted();
+    let port = client.to.port();
+    drop(first);
+    let bytes = client.bytes(0, Ask::get(b"k"));
+    client.socket.send_to(&bytes, client.to).unwrap();
+    assert!(client.receive().is_none(), "nobody answers");
+    let second = start(config_with(NativeMode::IoAck, |native| native.port = port));
+    let answer = client.ask(Ask::get(b"k"));
+    let Reply::Error(error) = answer.reply() else {
+        panic!("{:?}", answer.reply());
+    };
+    assert_eq!(error.code, ErrorCode::Session);
+    assert_ne!(error.incarnation, client.grant.incarnation);
+    let mut again = Client::connect(&second);
+    assert_eq!(again.get(b"k"), None);
+}
+
+/// Goal: of too many reads that wait the last are told to come again, and none is forgotten.
+#[test]
+fn too_many_waiting_reads_are_told_to_come_again() {
+    let server = start(config_with(NativeMode::IoAck, |native| {
+        native.service_ns = 2_000_000;
+        native.backlog_max = 1000;
+    }));
+    let mut writer = Client::connect(&server);
+    for slot in 0..60 {
+        let ask = Ask {
+            opcode: Opcode::Append,
+            ..Ask::set(b"k", b"v")
+        };
+        let bytes = writer.bytes(slot, ask.nilext());
+        writer.exchange(&bytes).accepted();
+    }
+    let mut readers: Vec<_> = (0..6).map(|_| Client::connect(&server)).collect();
+    let mut asked = 0;
+    for reader in &mut readers {
+        for slot in 0..64 {
+            let bytes = reader.bytes(slot, Ask::get(b"k"));
+            reader.socket.send_to(&bytes, reader.to).unwrap();
+            asked += 1;
+        }
+    }
+    let (mut answered, mut busy) = (0, 0);
+    eventually("all are answered", || {
+        for reader in &readers {
+            while let Some(answer) = reader.receive() {
+                match answer.reply() {
+                    Reply::Nack(nack) => {
+                        assert_eq!(nack.reason, NackReason::Busy);
+                        busy += 1;
+                    }
+                    Reply::Result { status, .. } => {
+                        assert_eq!(status, Status::NotFound);
+                        answered += 1;
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        answered + busy == asked
+    });
+    assert!(answered >= 256, "{answered} answered, {busy} refused");
+}

@@ -1,0 +1,214 @@
+//! Exactly once over a bad network: counters are counted exactly although requests and answers are
+//! lost, doubled, delayed and reordered, and nothing that was acknowledged is lost when the server
+//! is stopped.
+
+use std::{
+    collections::VecDeque,
+    net::{SocketAddr, UdpSocket},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use curtail_codec::native::Opcode;
+use curtail_server::{Config, NativeMode};
+
+use crate::support::{Ask, Client, Memcached, config, config_with, native_address, start};
+
+/// A network between one client and the server: an eighth is lost, an eighth doubled, and each
+/// datagram takes up to 3 ms.
+struct BadNetwork {
+    address: SocketAddr,
+    done: Arc<AtomicBool>,
+    thread: Option<JoinHandle<u64>>,
+}
+
+impl BadNetwork {
+    fn new(server: SocketAddr, seed: u64) -> Self {
+        let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+        far.connect(server).unwrap();
+        for socket in [&near, &far] {
+            socket.set_nonblocking(true).unwrap();
+        }
+        let address = near.local_addr().unwrap();
+        let done = Arc::new(AtomicBool::new(false));
+        let is_done = Arc::clone(&done);
+        let thread = thread::spawn(move || carry(&near, &far, seed, &is_done));
+        Self {
+            address,
+            done,
+            thread: Some(thread),
+        }
+    }
+
+    /// Ends it; how many datagrams it lost or doubled.
+    fn end(mut self) -> u64 {
+        self.done.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+fn carry(near: &UdpSocket, far: &UdpSocket, seed: u64, is_done: &AtomicBool) -> u64 {
+    let mut word = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = |bound: u64| {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        (word >> 11) % bound
+    };
+    let mut client = None;
+    let mut late: VecDeque<(Instant, bool, Vec<u8>)> = VecDeque::new();
+    let mut buffer = [0; 2048];
+    let mut disturbed = 0;
+    while !is_done.load(Ordering::Relaxed) {
+        let mut take = |bytes: &[u8], to_server: bool| {
+            let copies = [0, 2, 1, 1, 1, 1, 1, 1][random(8) as usize];
+            disturbed += u64::from(copies != 1);
+            for _ in 0..copies {
+                let due = Instant::now() + Duration::from_micros(random(3000));
+                late.push_back((due, to_server, bytes.to_vec()));
+            }
+        };
+        while let Ok((bytes, from)) = near.recv_from(&mut buffer) {
+            client = Some(from);
+            take(&buffer[..bytes], true);
+        }
+        while let Ok(bytes) = far.recv(&mut buffer) {
+            take(&buffer[..bytes], false);
+        }
+        let now = Instant::now();
+        late.retain(|(due, to_server, bytes)| {
+            if *due > now {
+                return true;
+            }
+            // What the kernel does not take is lost as well.
+            let _ = match (to_server, client) {
+                (true, _) => far.send(bytes),
+                (false, Some(client)) => near.send_to(bytes, client),
+                (false, None) => Ok(0),
+            };
+            false
+        });
+        thread::sleep(Duration::from_micros(100));
+    }
+    disturbed
+}
+
+/// Goal: totals equal what was acknowledged (JB-T3). Method: several clients, each behind a bad
+/// network of its own, count up a shared key and keys of their own, marked and unmarked.
+#[test]
+fn counters_are_exact_over_a_bad_network() {
+    for mode in [NativeMode::IoAck, NativeMode::Raw] {
+        let server = start(Config {
+            workers: 2,
+            ..config_with(mode, |native| {
+                native.slots = Some(64);
+                native.backlog_max = 8;
+            })
+        });
+        let to = native_address(&server);
+        let mut memcached = Memcached::connect(&server);
+        for key in ["shared", "own0", "own1", "own2"] {
+            assert_eq!(memcached.ask(format!("set {key} 0 0 1\r\n0\r\n")), "STORED");
+        }
+        let counted: u64 = thread::scope(|scope| {
+            let clients: Vec<_> = (0..3)
+                .map(|number| {
+                    scope.spawn(move || {
+                        let network = BadNetwork::new(to, number + 1);
+                        let mut client = Client::connect_to(network.address);
+                        let own = format!("own{number}");
+                        for round in 0..60_u8 {
+                            let key = if round % 3 == 0 {
+                                b"shared"
+                            } else {
+                                own.as_bytes()
+                            };
+                            let count = Ask::new(Opcode::Increment, key).argument(1);
+                            let ask = if round % 2 == 0 {
+                                count.nilext()
+                            } else {
+                                count
+                            };
+                            let bytes = client.bytes(round % 5, ask);
+                            let answer = client.exchange(&bytes);
+                            match round % 2 {
+                                0 => drop(answer.accepted()),
+                                _ => drop(answer.number()),
+                            }
+                        }
+                        network.end()
+                    })
+                })
+                .collect();
+            let disturbed = clients.into_iter().map(|client| client.join());
+            disturbed.map(Result::unwrap).sum()
+        });
+        assert!(counted > 50, "the network was not bad: {counted}");
+        let mut reader = Client::connect(&server);
+        assert_eq!(reader.get(b"shared").unwrap(), b"60", "{mode:?}");
+        for own in ["own0", "own1", "own2"] {
+            assert_eq!(memcached.get(own).unwrap(), "40", "{mode:?}");
+        }
+    }
+}
+
+/// Goal: a planned stop loses nothing that was acknowledged (JB-50). Method: counts are sent
+/// without pause into slow queues while the server is stopped and saves its contents; the next one
+/// must have every one that was acknowledged, and at most those as well that were on their way.
+#[test]
+fn a_planned_stop_loses_nothing() {
+    for (number, mode) in [NativeMode::IoAck, NativeMode::Deferred]
+        .into_iter()
+        .enumerate()
+    {
+        let file = std::env::temp_dir().join(format!("curtail-{}-{number}", std::process::id()));
+        let slow = Config {
+            memory_file: Some(file.clone()),
+            ..config_with(mode, |native| native.service_ns = 50_000)
+        };
+        let server = start(slow.clone());
+        let mut client = Client::connect(&server);
+        client.ask(Ask::set(b"n", b"0").nilext()).accepted();
+        let done = Arc::new(AtomicBool::new(false));
+        let is_done = Arc::clone(&done);
+        let counting = thread::spawn(move || {
+            let (mut sent, mut acknowledged) = (0_u64, 0_u64);
+            client
+                .socket
+                .set_read_timeout(Some(Duration::from_millis(1)))
+                .unwrap();
+            while !is_done.load(Ordering::Relaxed) {
+                for slot in 0..16 {
+                    let count = Ask::new(Opcode::Increment, b"n").argument(1).nilext();
+                    let bytes = client.bytes(slot, count);
+                    // Nobody may be there any more.
+                    sent += u64::from(client.socket.send_to(&bytes, client.to).is_ok());
+                }
+                while let Some(answer) = client.receive() {
+                    acknowledged += u64::from(answer.nack().is_none());
+                }
+            }
+            (sent, acknowledged)
+        });
+        thread::sleep(Duration::from_millis(60));
+        server.stop().save().unwrap();
+        done.store(true, Ordering::Relaxed);
+        let (sent, acknowledged) = counting.join().unwrap();
+        assert!(acknowledged > 20, "{acknowledged}");
+        let next = start(Config {
+            memory_file: Some(file),
+            ..config(mode)
+        });
+        let mut memcached = Memcached::connect(&next);
+        let found: u64 = memcached.get("n").unwrap().trim().parse().unwrap();
+        assert!(
+            (acknowledged..=sent).contains(&found),
+            "{mode:?}: {acknowledged} acknowledged, {found} found, {sent} sent"
+        );
+    }
+}

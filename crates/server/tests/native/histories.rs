@@ -1,0 +1,376 @@
+//! Whether every key stays linearizable when native clients, memcached's clients and large values
+//! meet on it; and that the judge notices when the server has a bug.
+//!
+//! Clients ask for a few keys, each one thing at a time: half of them by datagram, marked and
+//! unmarked, with copies of what they send; the others as memcached's clients or over native
+//! streams. Executions take a while, so that queues are seldom empty. Each request is recorded from
+//! when it was first sent to when its answer was read.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::Instant as Clock,
+};
+
+use curtail_codec::native::{ErrorCode, Opcode, Reply, Status};
+use curtail_history::{Action, Entry, History, Outcome, Verdict, check_linearizable};
+use curtail_server::{Config, Fault, NativeMode, Server};
+use curtail_types::Instant;
+
+use crate::support::{Answer, Ask, Client, Memcached, config_with, native_address, start};
+
+/// Clients of each of the three kinds.
+const CLIENTS: u32 = 3;
+
+/// Steps that the checker may take for one key.
+const STEPS_MAX: u64 = 2_000_000;
+
+/// Runs in which everything has to take part at least once, or a bug has to show.
+const RUNS_MAX: usize = 40;
+
+#[derive(Clone, Copy)]
+struct Amount {
+    rounds: usize,
+    keys: u64,
+}
+
+struct Run<'a> {
+    server: &'a Server,
+    started: Clock,
+    next_value: AtomicU64,
+    amount: Amount,
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    Datagrams,
+    Stream,
+    Memcached,
+}
+
+/// A client of any kind.
+enum Line {
+    Datagrams(Box<Client>, TcpStream),
+    Stream(Box<Client>, TcpStream),
+    Memcached(Memcached),
+}
+
+impl Line {
+    fn connect(kind: Kind, server: &Server) -> Self {
+        let client = || Box::new(Client::connect(server));
+        let stream = || {
+            let stream = TcpStream::connect(native_address(server)).unwrap();
+            stream.set_nodelay(true).unwrap();
+            stream
+        };
+        match kind {
+            Kind::Datagrams => Self::Datagrams(client(), stream()),
+            Kind::Stream => Self::Stream(client(), stream()),
+            Kind::Memcached => Self::Memcached(Memcached::connect(server)),
+        }
+    }
+
+    fn ask(&mut self, key: u64, action: Action, random: &mut Random) -> Outcome {
+        let name = format!("k{key}");
+        match self {
+            Self::Datagrams(client, stream) => {
+                let value = value_of(action, &[12, 12, 900, 1500], random);
+                let ask = spell(name.as_bytes(), action, &value, random);
+                let slot = random.below(8) as u8;
+                let bytes = client.bytes(slot, ask);
+                // A copy that the network made, and now and then one that comes late.
+                for _ in 0..random.below(3) {
+                    client.socket.send_to(&bytes, client.to).unwrap();
+                }
+                let mut answer = client.exchange(&bytes);
+                if let Reply::Error(error) = answer.reply() {
+                    assert_eq!(error.code, ErrorCode::TooLarge);
+                    stream.write_all(&bytes).unwrap();
+                    answer = read_frame(stream);
+                }
+                if random.below(4) == 0 {
+                    client.socket.send_to(&bytes, client.to).unwrap();
+                }
+                outcome_of(action, &answer)
+            }
+            Self::Stream(client, stream) => {
+                let value = value_of(action, &[12, 3000, 6000, 20_000], random);
+                let ask = spell(name.as_bytes(), action, &value, random);
+                let bytes = client.bytes(0, ask);
+                stream.write_all(&bytes).unwrap();
+                outcome_of(action, &read_frame(stream))
+            }
+            Self::Memcached(memcached) => ask_memcached(memcached, &name, action, random),
+        }
+    }
+}
+
+fn read_frame(stream: &mut TcpStream) -> Answer {
+    let mut frame = vec![0; 64];
+    stream.read_exact(&mut frame).unwrap();
+    if frame[3] == 134 {
+        frame.resize(88, 0);
+        stream.read_exact(&mut frame[64..]).unwrap();
+        let bytes = u32::from_le_bytes(frame[80..84].try_into().unwrap()) as usize;
+        frame.resize(88 + bytes, 0);
+        stream.read_exact(&mut frame[88..]).unwrap();
+    }
+    Answer(frame)
+}
+
+/// The number that an action writes, spread over one of these lengths.
+fn value_of(action: Action, lengths: &[usize], random: &mut Random) -> Vec<u8> {
+    let (Action::Write(number) | Action::Insert(number)) = action else {
+        return Vec::new();
+    };
+    let bytes = lengths[random.below(lengths.len() as u64) as usize];
+    format!("{number:0bytes$}").into_bytes()
+}
+
+fn spell<'a>(key: &'a [u8], action: Action, value: &'a [u8], random: &mut Random) -> Ask<'a> {
+    let ask = match action {
+        Action::Read => return Ask::get(key),
+        Action::Write(_) => Ask::set(key, value),
+        Action::Insert(_) => {
+            return Ask {
+                opcode: Opcode::Add,
+                ..Ask::set(key, value)
+            };
+        }
+        Action::Delete => return Ask::new(Opcode::Delete, key),
+        Action::CompareAndSet { .. } => unreachable!("not asked here"),
+    };
+    match random.below(4) {
+        0 => ask,
+        _ => ask.nilext(),
+    }
+}
+
+fn outcome_of(action: Action, answer: &Answer) -> Outcome {
+    match answer.reply() {
+        Reply::Ack(_) => Outcome::Done,
+        Reply::Result { status, value, .. } => match (action, status) {
+            (_, Status::Value) => {
+                let text = std::str::from_utf8(value).unwrap();
+                Outcome::Value(text.parse().unwrap())
+            }
+            (_, Status::NotFound) => Outcome::Missing,
+            (_, Status::NotStored) => Outcome::Refused,
+            (_, Status::Done) => Outcome::Done,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{action:?}: {other:?}"),
+    }
+}
+
+fn ask_memcached(
+    memcached: &mut Memcached,
+    name: &str,
+    action: Action,
+    random: &mut Random,
+) -> Outcome {
+    let store = |verb: &str, random: &mut Random| {
+        let value = value_of(action, &[12, 12, 900, 1700, 5000], random);
+        let value = String::from_utf8(value).unwrap();
+        format!("{verb} {name} 0 0 {}\r\n{value}\r\n", value.len())
+    };
+    let request = match action {
+        Action::Read => {
+            return match memcached.get(name) {
+                Some(text) => Outcome::Value(text.parse().unwrap()),
+                None => Outcome::Missing,
+            };
+        }
+        Action::Write(_) => store("set", random),
+        Action::Insert(_) => store("add", random),
+        Action::Delete => format!("delete {name}\r\n"),
+        Action::CompareAndSet { .. } => unreachable!("not asked here"),
+    };
+    match memcached.ask(request).as_str() {
+        "STORED" | "DELETED" => Outcome::Done,
+        "NOT_STORED" => Outcome::Refused,
+        "NOT_FOUND" => Outcome::Missing,
+        other => panic!("{other}"),
+    }
+}
+
+impl Run<'_> {
+    fn now(&self) -> Instant {
+        let ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap();
+        Instant { ns }
+    }
+
+    fn client(&self, number: u32, kind: Kind) -> Vec<Entry> {
+        let mut line = Line::connect(kind, self.server);
+        let seed = self.started.elapsed().subsec_nanos() | 1;
+        let mut random = Random(0x9e37_79b9 * u64::from(number + 1) + u64::from(seed));
+        let mut entries = Vec::new();
+        for _ in 0..self.amount.rounds {
+            let key = random.below(self.amount.keys);
+            let action = self.choose(&mut random);
+            let invoked = self.now();
+            let outcome = line.ask(key, action, &mut random);
+            entries.push(Entry {
+                client: number,
+                key,
+                invoked,
+                action,
+                returned: Some((self.now(), outcome)),
+            });
+        }
+        entries
+    }
+
+    fn choose(&self, random: &mut Random) -> Action {
+        let value = || self.next_value.fetch_add(1, Ordering::Relaxed);
+        match random.below(16) {
+            0..7 => Action::Read,
+            7..14 => Action::Write(value()),
+            14 => Action::Insert(value()),
+            _ => Action::Delete,
+        }
+    }
+}
+
+/// What came of a run.
+struct Judgement {
+    verdict: Verdict,
+    requests: usize,
+    /// What took part: early acknowledgements, reads answered from a queue, reads and writes that
+    /// waited or helped, copies that were answered again.
+    parts: [u64; 4],
+}
+
+fn judge(mode: NativeMode, workers: usize, amount: Amount, fault: Fault) -> Judgement {
+    let config = config_with(mode, |native| {
+        native.slots = Some(64);
+        native.backlog_max = 32;
+        native.service_ns = 15_000;
+    });
+    let server = start(Config {
+        workers,
+        fault,
+        ..config
+    });
+    let run = Run {
+        server: &server,
+        started: Clock::now(),
+        next_value: AtomicU64::new(1),
+        amount,
+    };
+    let history: History = thread::scope(|scope| {
+        let kinds = [Kind::Datagrams, Kind::Stream, Kind::Memcached];
+        let clients: Vec<_> = (0..CLIENTS * 3)
+            .map(|number| {
+                let (run, kind) = (&run, kinds[number as usize % 3]);
+                scope.spawn(move || run.client(number, kind))
+            })
+            .collect();
+        let entries: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
+        entries.into_iter().flat_map(Result::unwrap).collect()
+    });
+    let mut memcached = Memcached::connect(&server);
+    let again = memcached.stat("native:reacknowledged") + memcached.stat("native:replayed");
+    Judgement {
+        requests: history.len(),
+        verdict: check_linearizable(&history, STEPS_MAX),
+        parts: [
+            memcached.stat("native:accepted") + u64::from(mode == NativeMode::Raw),
+            memcached.stat("native:forwarded"),
+            memcached.stat("native:helped") + memcached.stat("native:parked"),
+            again,
+        ],
+    }
+}
+
+#[track_caller]
+fn judge_right(mode: NativeMode, workers: usize, amount: Amount) -> usize {
+    let (mut requests, mut parts) = (0, [0; 4]);
+    for _ in 0..RUNS_MAX {
+        let judged = judge(mode, workers, amount, Fault::Nothing);
+        // A history that is too hard to judge says nothing; another has to.
+        if matches!(judged.verdict, Verdict::TooHard { .. }) {
+            continue;
+        }
+        assert_eq!(judged.verdict, Verdict::Consistent, "{mode:?}, {workers}");
+        requests += judged.requests;
+        for (sum, part) in parts.iter_mut().zip(judged.parts) {
+            *sum += part;
+        }
+        if parts.iter().all(|part| *part > 0) {
+            return requests;
+        }
+    }
+    panic!("{mode:?}, {workers}: not everything took part: {parts:?}");
+}
+
+const FEW: Amount = Amount {
+    rounds: 120,
+    keys: 5,
+};
+
+#[test]
+fn a_thread_that_acknowledges_keeps_every_key_linearizable() {
+    for workers in [1, 3] {
+        judge_right(NativeMode::IoAck, workers, FEW);
+    }
+}
+
+#[test]
+fn workers_that_acknowledge_keep_every_key_linearizable() {
+    for mode in [NativeMode::Deferred, NativeMode::Raw] {
+        judge_right(mode, 2, FEW);
+    }
+}
+
+/// Goal: the judge notices each bug. Method: servers that have one, in debug builds; each is given
+/// runs until it shows it, which takes one or two unless the machine is busy.
+#[test]
+#[cfg(debug_assertions)]
+fn planted_bugs_are_caught() {
+    for fault in [
+        Fault::AcceptsAhead,
+        Fault::SkipsStamps,
+        Fault::ForgetsRequests,
+        Fault::RedoesWrites,
+    ] {
+        let caught = (0..RUNS_MAX).any(|_| {
+            let judged = judge(NativeMode::IoAck, 2, FEW, fault);
+            matches!(judged.verdict, Verdict::Violation(_))
+        });
+        assert!(caught, "{fault:?} went unnoticed");
+    }
+}
+
+/// A million requests in each mode.
+#[test]
+#[ignore = "minutes: run by cargo xtask test --all"]
+fn a_million_requests_stay_linearizable() {
+    let much = Amount {
+        rounds: 1500,
+        keys: 6,
+    };
+    for mode in [NativeMode::IoAck, NativeMode::Deferred, NativeMode::Raw] {
+        let (started, mut requests, mut run) = (Clock::now(), 0, 0);
+        while requests < 1_000_000 {
+            requests += judge_right(mode, 1 + run % 4, much);
+            run += 1;
+        }
+        let seconds = started.elapsed().as_secs();
+        println!("{mode:?}: {run} histories, {requests} requests judged in {seconds} s");
+    }
+}

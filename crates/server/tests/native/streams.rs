@@ -1,0 +1,277 @@
+//! The protocol over TCP: large values, the same sessions, retries that change transports.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::Instant,
+};
+
+use curtail_codec::native::{ErrorCode, HEADER_BYTES, Head, Opcode, Reply, Status};
+use curtail_server::{Config, NativeMode, Server};
+
+use crate::support::{
+    Answer, Ask, Client, Memcached, PATIENCE, config, eventually, native_address, start,
+};
+
+/// A stream of a client's session.
+struct Line(TcpStream);
+
+impl Line {
+    fn connect(server: &Server) -> Self {
+        let stream = TcpStream::connect(native_address(server)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(stream)
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).unwrap();
+    }
+
+    fn answer(&mut self) -> Answer {
+        let mut frame = vec![0; HEADER_BYTES];
+        self.0.read_exact(&mut frame).unwrap();
+        if frame[3] == 134 {
+            frame.resize(88, 0);
+            self.0.read_exact(&mut frame[64..]).unwrap();
+            let bytes = u32::from_le_bytes(frame[80..84].try_into().unwrap()) as usize;
+            frame.resize(88 + bytes, 0);
+            self.0.read_exact(&mut frame[88..]).unwrap();
+        }
+        Answer(frame)
+    }
+
+    fn exchange(&mut self, bytes: &[u8]) -> Answer {
+        self.send(bytes);
+        self.answer()
+    }
+
+    fn ask(&mut self, client: &mut Client, ask: Ask<'_>) -> Answer {
+        let bytes = client.bytes(0, ask);
+        self.exchange(&bytes)
+    }
+
+    fn expect_closed(&mut self) {
+        let mut rest = Vec::new();
+        // A reset is an end as well.
+        let _ = self.0.read_to_end(&mut rest);
+        assert!(rest.is_empty(), "{} bytes", rest.len());
+    }
+}
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes)
+        .map(|byte| (byte * 7 + byte / 251) as u8)
+        .collect()
+}
+
+/// Goal: values of every size go in and come out unchanged, and all clients see them.
+#[test]
+fn values_of_every_size_go_in_and_out() {
+    let server = start(config(NativeMode::IoAck));
+    let mut client = Client::connect(&server);
+    let mut line = Line::connect(&server);
+    let mut memcached = Memcached::connect(&server);
+    for bytes in [
+        0,
+        1,
+        1000,
+        1024,
+        1025,
+        1900,
+        4096,
+        4097,
+        20_000,
+        300_000,
+        1 << 20,
+    ] {
+        let value = pattern(bytes);
+        let stored = line.ask(&mut client, Ask::set(b"k", &value));
+        assert_eq!(stored.result().0, Status::Done, "{bytes}");
+        let read = line.ask(&mut client, Ask::get(b"k"));
+        assert!(read.result() == (Status::Value, value), "{bytes}");
+        assert_eq!(read.version(), stored.version());
+        assert_eq!(memcached.ask("mg k s\r\n"), format!("HD s{bytes}"));
+        let over_udp = client.ask(Ask::get(b"k"));
+        match bytes {
+            ..1897 => assert_eq!(over_udp.result().1.len(), bytes),
+            _ => assert_eq!(over_udp.error(), ErrorCode::TooLarge),
+        }
+    }
+    let add = Ask {
+        opcode: Opcode::Add,
+        ..Ask::set(b"k", &[1; 9000])
+    };
+    assert_eq!(line.ask(&mut client, add).result().0, Status::NotStored);
+    let append = Ask {
+        opcode: Opcode::Append,
+        ..Ask::set(b"new", &[1; 9000])
+    };
+    assert_eq!(line.ask(&mut client, append).result().0, Status::NotStored);
+    line.ask(&mut client, Ask::set(b"new", b"start").nilext())
+        .accepted();
+    assert_eq!(line.ask(&mut client, append).result().0, Status::Done);
+    assert_eq!(memcached.ask("mg new s\r\n"), "HD s9005");
+}
+
+/// Goal: small requests work over a stream too, all of them, pipelined, and cut anywhere.
+#[test]
+fn small_requests_pipelined_and_cut_anywhere() {
+    let server = start(config(NativeMode::IoAck));
+    let mut client = Client::connect(&server);
+    let mut line = Line::connect(&server);
+    let asks = [
+        Ask::set(b"n", b"10"),
+        Ask::new(Opcode::Increment, b"n").argument(5),
+        Ask::get(b"n"),
+        Ask::new(Opcode::Touch, b"n"),
+        Ask::new(Opcode::GetTouch, b"n"),
+        Ask::new(Opcode::Delete, b"n"),
+        Ask::get(b"n"),
+        Ask::new(Opcode::Ping, b"").argument(3),
+        Ask::new(Opcode::Flush, b""),
+    ];
+    let all: Vec<u8> = asks.iter().flat_map(|ask| client.bytes(0, *ask)).collect();
+    for piece in [7, 64, 100, all.len()] {
+        let renewed: Vec<u8> = asks.iter().flat_map(|ask| client.bytes(0, *ask)).collect();
+        for part in renewed.chunks(piece) {
+            line.send(part);
+        }
+        assert_eq!(line.answer().result().0, Status::Done);
+        assert_eq!(line.answer().number(), 15);
+        assert_eq!(line.answer().result(), (Status::Value, b"15".to_vec()));
+        assert_eq!(line.answer().result().0, Status::Done);
+        assert_eq!(line.answer().result(), (Status::Value, b"15".to_vec()));
+        assert_eq!(line.answer().result().0, Status::Done);
+        assert_eq!(line.answer().result().0, Status::NotFound);
+        assert!(matches!(line.answer().reply(), Reply::Pong { place, .. } if place.queue == 3));
+        assert_eq!(line.answer().result().0, Status::Done);
+    }
+}
+
+/// Goal: a request that was carried out is not carried out again, whichever way its copy comes.
+#[test]
+fn a_retry_may_change_transports() {
+    let server = start(config(NativeMode::IoAck));
+    let mut client = Client::connect(&server);
+    let mut line = Line::connect(&server);
+    client.ask(Ask::set(b"n", b"0").nilext()).accepted();
+    let count = Ask::new(Opcode::Increment, b"n").argument(1);
+    for _ in 0..10 {
+        let bytes = client.bytes(3, count);
+        let first = client.exchange(&bytes).number();
+        assert_eq!(line.exchange(&bytes).number(), first);
+        let bytes = client.bytes(3, count);
+        let second = line.exchange(&bytes).number();
+        assert_eq!(
+            (second, client.exchange(&bytes).number()),
+            (first + 1, second)
+        );
+        let bytes = client.bytes(3, count.nilext());
+        client.exchange(&bytes).accepted();
+        line.exchange(&bytes).accepted();
+        let large = client.bytes(3, Ask::set(b"large", &pattern(50_000)));
+        let version = line.exchange(&large).version();
+        assert_eq!(line.exchange(&large).version(), version);
+    }
+    assert_eq!(client.get(b"n").unwrap(), b"30");
+}
+
+/// Goal: what is wrong is refused, without effect, and the stream goes on where its next request is
+/// known to begin.
+#[test]
+fn wrong_requests_are_refused() {
+    let server = start(config(NativeMode::IoAck));
+    let mut client = Client::connect(&server);
+    let mut line = Line::connect(&server);
+    for bytes in [50, 100_000] {
+        let mut wrong = client.bytes(0, Ask::set(b"k", &pattern(bytes)));
+        *wrong.last_mut().unwrap() ^= 1;
+        assert_eq!(line.exchange(&wrong).error(), ErrorCode::Checksum);
+        *wrong.last_mut().unwrap() ^= 1;
+        let stored = line.exchange(&wrong);
+        assert_eq!(
+            stored.result().0,
+            Status::Done,
+            "the number was not used up"
+        );
+        let mut stranger = client.grant.session;
+        stranger.token ^= 1;
+        let bytes = Ask::set(b"k", &pattern(bytes)).bytes(stranger, 0, 99);
+        assert_eq!(line.exchange(&bytes).error(), ErrorCode::Session);
+    }
+    let long = client.bytes(0, Ask::set(b"k", &pattern((1 << 20) + 1)));
+    assert_eq!(line.exchange(&long).error(), ErrorCode::TooLarge);
+    let hello = Ask::new(Opcode::Hello, b"").argument(5);
+    let hello = hello.bytes(curtail_codec::native::Session::default(), 0, 0);
+    assert_eq!(line.exchange(&hello).error(), ErrorCode::Unsupported);
+    assert_eq!(
+        line.ask(&mut client, Ask::get(b"k")).result().1.len(),
+        100_000
+    );
+    let mut unknown = client.bytes(0, Ask::get(b"k"));
+    unknown[3] = 30;
+    assert_eq!(line.exchange(&unknown).error(), ErrorCode::Opcode);
+    line.expect_closed();
+    let mut line = Line::connect(&server);
+    line.send(b"get k\r\n                                                            ");
+    line.expect_closed();
+}
+
+/// Goal: a stream that ends in the middle of a value leaves nothing, and its number can be used
+/// again; so does one that ends in the middle of a head.
+#[test]
+fn a_stream_that_breaks_leaves_nothing() {
+    let server = start(Config {
+        memory_bytes_max: 64 << 20,
+        ..config(NativeMode::IoAck)
+    });
+    let mut client = Client::connect(&server);
+    let mut memcached = Memcached::connect(&server);
+    let value = pattern(900_000);
+    let bytes = client.bytes(0, Ask::set(b"k", &value));
+    for cut in [10, 64, 66, 5000, 500_000] {
+        let mut line = Line::connect(&server);
+        line.send(&bytes[..cut]);
+    }
+    assert_eq!(memcached.get("k"), None);
+    let mut line = Line::connect(&server);
+    assert_eq!(line.exchange(&bytes).result().0, Status::Done);
+    assert_eq!(memcached.ask("mg k s\r\n"), "HD s900000");
+    assert_eq!(Head::decode(&bytes).unwrap().sequence, 1);
+}
+
+/// Goal: a large write waits for what was accepted before it, so it is not overwritten by an older
+/// one. Method: executions take long, so that much waits.
+#[test]
+fn a_large_write_comes_after_what_was_accepted_before_it() {
+    let config = crate::support::config_with(NativeMode::IoAck, |native| {
+        native.service_ns = 200_000;
+        native.backlog_max = 1000;
+    });
+    let server = start(config);
+    let mut client = Client::connect(&server);
+    let mut line = Line::connect(&server);
+    let large = pattern(50_000);
+    for _ in 0..10 {
+        for slot in 1..40 {
+            let bytes = client.bytes(slot, Ask::set(b"k", b"small").nilext());
+            client.socket.send_to(&bytes, client.to).unwrap();
+            client.receive_for(&bytes).unwrap().accepted();
+        }
+        let stored = line.ask(&mut client, Ask::set(b"k", &large));
+        assert_eq!(stored.result().0, Status::Done);
+        let read = line.ask(&mut client, Ask::get(b"k"));
+        assert_eq!(
+            read.result().1.len(),
+            large.len(),
+            "an older write came later"
+        );
+    }
+    let mut memcached = Memcached::connect(&server);
+    let started = Instant::now();
+    eventually("everything is executed", || {
+        memcached.stat("native:backlog") == 0
+    });
+    assert!(started.elapsed() < PATIENCE);
+}

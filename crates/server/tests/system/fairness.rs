@@ -1,0 +1,201 @@
+//! Who has to wait for whom: counted in requests carried out ahead of somebody, never in time.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use curtail_server::{Config, PolicyName, Server};
+
+use crate::support::{Client, Over, config, eventually, start};
+
+/// Requests that a client sends at once: many turns' worth.
+const DEEP: usize = 3000;
+
+/// Keeps a pipeline full until it is over.
+fn ask_deeply(server: &Server, over: &AtomicBool) {
+    let mut client = Client::connect(server);
+    while !over.load(Ordering::Relaxed) {
+        client.send("mg none v\r\n".repeat(DEEP));
+        assert_eq!(client.take(4 * DEEP).len(), 4 * DEEP);
+    }
+}
+
+/// The bounds of a stage's classes that are not empty.
+fn classes(client: &mut Client, stage: &str) -> Vec<u64> {
+    client.send("stats curtail\r\n");
+    let prefix = format!("STAT stage:{stage}:");
+    let mut found = Vec::new();
+    loop {
+        let line = client.line();
+        if line == "END" {
+            return found;
+        }
+        if let Some(class) = line.strip_prefix(&prefix) {
+            let name = class.split(' ').next().unwrap();
+            let bound = name.strip_prefix("below_");
+            found.push(bound.map_or(u64::MAX, |bound| bound.parse().unwrap()));
+        }
+    }
+}
+
+/// Goal: a client that sends one request at a time is not starved by clients with deep pipelines:
+/// from when it stands in line, no more is carried out ahead of it than one batch. Method: one
+/// worker, four clients that keep thousands of requests under way, and one that asks singly; the
+/// server counts for every connection that has its turn.
+#[test]
+fn deep_pipelines_starve_nobody() {
+    for policy in ["size-aware+d-crew", "crcw"] {
+        let server = start(Config {
+            policy: policy.parse().unwrap(),
+            ..config()
+        });
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| ask_deeply(&server, &over));
+            }
+            let _over = Over(&over);
+            let mut single = Client::connect(&server);
+            for number in 0..300 {
+                single.ask("mg none v\r\n", "EN\r\n");
+                // Once all were seen at work; the first turns have few.
+                if number > 200 && single.stat("curtail", "requests") > 50 * DEEP as u64 {
+                    break;
+                }
+            }
+        });
+        let mut client = Client::connect(&server);
+        eventually("stages are shown", || {
+            !classes(&mut client, "line_requests_ahead").is_empty()
+        });
+        let ahead = classes(&mut client, "line_requests_ahead");
+        assert!(
+            ahead.iter().any(|&bound| bound > 32),
+            "nobody waited: {ahead:?}"
+        );
+        assert!(
+            ahead.iter().all(|&bound| bound <= 256),
+            "{policy}: {ahead:?}"
+        );
+    }
+}
+
+/// Goal: connections that turn out to do more than others are spread over the workers, and no reply
+/// is lost on the way. Method: two workers, of whose clients only every other one, all with the
+/// same worker, asks for anything.
+#[test]
+fn connections_move_to_the_worker_that_does_least() {
+    let server = start(Config {
+        workers: 2,
+        epoch_ms: 50,
+        policy: PolicyName::default(),
+        ..config()
+    });
+    let over = AtomicBool::new(false);
+    let mut idle = Vec::new();
+    thread::scope(|scope| {
+        let _over = Over(&over);
+        let mut observer = Client::connect(&server);
+        for _ in 0..4 {
+            // The observer has the first worker: these have the second, those the first.
+            let mut busy = Client::connect(&server);
+            busy.ask("mn\r\n", "MN\r\n");
+            let over = &over;
+            scope.spawn(move || {
+                let mut number = 0_u64;
+                while !over.load(Ordering::Relaxed) {
+                    number += 1;
+                    let key = format!("k{}", number % 50);
+                    busy.ask(
+                        format!("ms {key} 2\r\nab\r\nmg {key} v\r\nmn\r\n"),
+                        "HD\r\nVA 2\r\nab\r\nMN\r\n",
+                    );
+                }
+            });
+            let mut other = Client::connect(&server);
+            other.ask("mn\r\n", "MN\r\n");
+            idle.push(other);
+        }
+        eventually("both workers have a share", || {
+            let load = |client: &mut Client, worker: usize| {
+                client.stat("curtail", &format!("worker:{worker}:requests_last_epoch"))
+            };
+            let loads = [load(&mut observer, 0), load(&mut observer, 1)];
+            let moved = observer.stat("curtail", "connections_moved") > 0;
+            moved && loads.iter().min().unwrap() * 3 > *loads.iter().max().unwrap()
+        });
+    });
+    let mut client = Client::connect(&server);
+    for mut other in idle {
+        other.ask("mg none v\r\n", "EN\r\n");
+    }
+    eventually("all left", || client.stat("", "curr_connections") == 1);
+    let connections = |client: &mut Client, worker: usize| {
+        client.stat("curtail", &format!("worker:{worker}:connections"))
+    };
+    let sum = connections(&mut client, 0) + connections(&mut client, 1);
+    assert_eq!(sum, 1, "connections are counted where they are");
+}
+
+/// Goal: under far more large requests than there is room for, every one is answered, whole or
+/// `busy`; never more are under way than allowed; small ones are served as ever. Method: twelve
+/// clients that ask for large values, a bound of three.
+#[test]
+fn an_overload_is_answered_and_not_piled_up() {
+    const CLIENTS: usize = 12;
+    const ROUNDS: usize = 8;
+    let server = start(Config {
+        large_connections_max: 3,
+        memory_bytes_max: 128 << 20,
+        item_bytes_max: 8 << 20,
+        ..config()
+    });
+    let value = "v".repeat(4 << 20);
+    let mut client = Client::connect(&server);
+    client.ask(
+        format!("set large 0 0 {}\r\n{value}\r\n", value.len()),
+        "STORED\r\n",
+    );
+    let over = AtomicBool::new(false);
+    let (whole, busy) = thread::scope(|scope| {
+        let _over = Over(&over);
+        let small = scope.spawn(|| {
+            let mut small = Client::connect(&server);
+            let mut most = 0;
+            while !over.load(Ordering::Relaxed) {
+                small.ask("set small 0 0 1\r\nv\r\n", "STORED\r\n");
+                most = most.max(small.stat("curtail", "large:0:connections"));
+            }
+            most
+        });
+        let ask = || {
+            let mut client = Client::connect(&server);
+            let (mut whole, mut busy) = (0, 0);
+            for _ in 0..ROUNDS {
+                client.send("mg large v\r\n");
+                match client.line().as_str() {
+                    "SERVER_ERROR busy" => busy += 1,
+                    line => {
+                        assert_eq!(line, format!("VA {}", value.len()));
+                        assert!(client.take(value.len() + 2).starts_with(value.as_bytes()));
+                        whole += 1;
+                    }
+                }
+            }
+            (whole, busy)
+        };
+        let askers: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(ask)).collect();
+        let sum = askers.into_iter().map(|asker| asker.join().unwrap());
+        let (whole, busy) = sum.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        over.store(true, Ordering::Relaxed);
+        // A turn looks at the queue once, so one turn's worth may come on top of the bound.
+        let most = small.join().unwrap();
+        assert!(most <= 3 + CLIENTS as u64, "{most}");
+        (whole, busy)
+    });
+    assert_eq!(whole + busy, (CLIENTS * ROUNDS) as u64);
+    assert!(whole > 0 && busy > 0, "{whole} whole, {busy} busy");
+    assert_eq!(client.stat("curtail", "large_refused"), busy);
+    assert_eq!(client.stat("curtail", "small_behind_large"), 0);
+}

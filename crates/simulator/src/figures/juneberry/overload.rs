@@ -1,0 +1,116 @@
+//! More than the server can carry: with back-pressure, and without.
+
+use super::{Setting, measured, model, prices, tail_params, workload};
+use crate::{
+    figures::{Figure, Request, at_loads, or},
+    juneberry::{Datapath, Juneberry, Reads, WhenFull},
+    rows::Row,
+};
+
+pub(in crate::figures) const OVERLOAD: Figure = Figure {
+    name: "juneberry-overload",
+    title: "Juneberry, overload: refusals with credits against receivers that are not ready",
+    x: "offered load, share of what RawRPC carries",
+    about: "Writes alone, as PMemKV's 100 % put, uniform keys, queues of 256 places, 64 \
+            machines. credits is ours: a write is acknowledged early while fewer than 64 entries \
+            wait, later after its execution; a full queue refuses in one round trip; windows \
+            follow. full-only has no limit below a full queue. not-ready is RDMA's (JB-16): all \
+            are acknowledged early, a full queue stops the connection for the timer, nobody is \
+            held back. Clients of these three give up what would wait behind 16 others in its \
+            connection, at once (given_up_share), so that latencies are of what was accepted; \
+            not-ready-all's give nothing up, as the paper's, and what waits grows with the run. \
+            done_mops is executed; over_peak is it over the same series' highest.",
+    series: &[
+        "credits",
+        "full-only",
+        "not-ready",
+        "not-ready-all",
+        "raw-rpc",
+    ],
+    series_default: 5,
+    run: overload,
+};
+
+fn overload(request: &Request<'_>) -> Vec<Row> {
+    let options = request.options;
+    let mut settings = Vec::new();
+    for (name, prices) in prices(options) {
+        for writes in or(&options.writes, &[100.0]) {
+            for gamma in or(&options.gammas, &[0.0]) {
+                let workload = workload("writes", 16, 64, writes, gamma);
+                let raw = model(request, "raw-rpc", prices.clone(), workload.clone());
+                let capacity = raw.capacity_mops();
+                for series in &request.series {
+                    let workload = workload.clone();
+                    let base = Juneberry {
+                        requests: options.requests.unwrap_or(REQUESTS),
+                        ..model(request, "oq", prices.clone(), workload)
+                    };
+                    let params = format!(
+                        "prices={name};writes={writes};gamma={gamma};slots=256{}",
+                        tail_params(&base)
+                    );
+                    settings.push(Setting {
+                        series,
+                        params,
+                        capacity,
+                        model: of_series(series, base),
+                    });
+                }
+            }
+        }
+    }
+    let loads = or(&options.loads, &LOADS);
+    let points = at_loads(&settings, &loads);
+    let name = request.figure.name;
+    let outcomes = request
+        .threads
+        .map(name, &points, |(setting, load)| setting.at(*load));
+    let mut rows = Vec::new();
+    for (own, outcomes) in points.chunks(loads.len()).zip(outcomes.chunks(loads.len())) {
+        let highest = outcomes.iter().map(|outcome| outcome.done_mops);
+        let highest = highest.fold(f64::MIN_POSITIVE, f64::max);
+        for ((setting, load), outcome) in own.iter().zip(outcomes) {
+            let over = ("over_peak", Some(outcome.done_mops / highest));
+            for value in measured(outcome).into_iter().chain([over]) {
+                rows.push(setting.row(request, *load, value, None));
+            }
+        }
+    }
+    rows
+}
+
+/// A series' part of the model.
+pub(super) fn of_series(series: &str, base: Juneberry) -> Juneberry {
+    let base = Juneberry {
+        queue_slots: 256,
+        machines: 64,
+        early_max: 64,
+        patience: 16,
+        ..base
+    };
+    let not_ready = |patience| Juneberry {
+        system: Datapath::Card(Reads::InOrder),
+        when_full: WhenFull::NotReady,
+        early_max: base.queue_slots,
+        patience,
+        ..base.clone()
+    };
+    match series {
+        "not-ready" => not_ready(base.patience),
+        "not-ready-all" => not_ready(usize::MAX),
+        "full-only" => Juneberry {
+            early_max: base.queue_slots,
+            ..base
+        },
+        "raw-rpc" => Juneberry {
+            system: Datapath::RawRpc,
+            ..base
+        },
+        _ => base,
+    }
+}
+
+/// Enough for queues to fill at a load of 1.1.
+const REQUESTS: u64 = 500_000;
+const LOADS: [f64; 12] = [0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.5, 1.6, 1.8, 2.0];

@@ -1,0 +1,83 @@
+//! Throughput over the size of values: what persistent buffers take of the memory's bandwidth.
+
+use super::{Setting, model, system, table, tail_params, with_work, workload};
+use crate::{
+    figures::{Figure, Request, or},
+    juneberry::Juneberry,
+    rows::Row,
+};
+
+pub(in crate::figures) const FIG11: Figure = Figure {
+    name: "juneberry-fig11",
+    title: "Juneberry, Fig. 11: throughput by size of values, half of the requests put",
+    x: "bytes of a value",
+    about: "PMemKV, 8-byte keys, uniform (the paper does not say), 1.5 times what RawRPC's \
+            workers carry is offered and what is executed counted; clients give up what would \
+            wait behind 64 others. The queue's buffers are persistent and share 6 GB/s of writes \
+            with the store. That the store writes 2.38 bytes for one was set by the last point, \
+            a worker's part of persistent buffers by the first; the points between follow.",
+    series: &["raw-rpc", "oq-paper", "oq", "deferred-exec"],
+    series_default: 3,
+    run: fig11,
+};
+
+fn fig11(request: &Request<'_>) -> Vec<Row> {
+    let options = request.options;
+    let sizes = or(
+        &options.value_bytes,
+        &[50, 100, 200, 400, 800, 1_600, 3_200],
+    );
+    let prices = with_work(table(options).pmemkv.clone(), options);
+    let mut settings = Vec::new();
+    for writes in or(&options.writes, &[50.0]) {
+        for bytes in &sizes {
+            let workload = workload("sizes", 8, *bytes, writes, 0.0);
+            let raw = model(request, "raw-rpc", prices.clone(), workload.clone());
+            let capacity = raw.capacity_mops();
+            for series in &request.series {
+                let workload = workload.clone();
+                let base = model(request, series, prices.clone(), workload);
+                let model = Juneberry {
+                    durable: system(series).reads().is_some() && prices.persistent.is_some(),
+                    patience: 64,
+                    ..base
+                };
+                settings.push(Setting {
+                    series,
+                    params: format!("writes={writes}{}", tail_params(&model)),
+                    capacity,
+                    model,
+                });
+            }
+        }
+    }
+    let name = request.figure.name;
+    let load = options.loads.first().copied().unwrap_or(1.5);
+    let done = request
+        .threads
+        .map(name, &settings, |setting| setting.at(load).done_mops);
+    let mut rows = Vec::new();
+    let each = request.series.len();
+    for (own, done) in settings.chunks(each).zip(done.chunks(each)) {
+        let raw = own.iter().position(|setting| setting.series == "raw-rpc");
+        for (setting, mops) in own.iter().zip(done) {
+            let bytes = setting.model.workload.sizes.table().mean();
+            let row = |value, paper| setting.row(request, bytes, value, paper);
+            rows.push(row(("done_mops", Some(*mops)), None));
+            if let Some(raw) = raw.filter(|_| setting.series != "raw-rpc") {
+                let over = ("raw_rpc_over", Some(done[raw] / mops));
+                rows.push(row(over, stated(setting.series, bytes)));
+            }
+        }
+    }
+    rows
+}
+
+/// 3.0 % less at 100 bytes, 1.42 times at 3200.
+fn stated(series: &str, bytes: f64) -> Option<f64> {
+    match (series, bytes as u32) {
+        ("oq-paper", 100) => Some(1.0 / 0.97),
+        ("oq-paper", 3_200) => Some(1.42),
+        _ => None,
+    }
+}

@@ -1,0 +1,236 @@
+//! The server up to its workers: card, input threads, admission. What decides is the production
+//! code; here is when.
+
+use std::collections::VecDeque;
+
+use curtail_dispatch::ordered_queue::Verdict;
+
+use crate::juneberry::{
+    Datapath, Juneberry, Reads, WhenFull,
+    events::{Event, Tells},
+    memory, place,
+    run::{Packet, Run},
+    workers::Worker,
+};
+
+/// Card, input threads, persistent memory, workers: when each is free.
+pub(super) struct Server<'a> {
+    card_free: Vec<f64>,
+    descriptors_free: Vec<f64>,
+    input_free: Vec<f64>,
+    persistent_free: f64,
+    pub(super) workers: Vec<Worker<'a>>,
+    /// Reads that any worker may take.
+    pub(super) shared_reads: VecDeque<u32>,
+}
+
+/// Queues of a model.
+pub(super) fn queues(model: &Juneberry, reads: Reads) -> usize {
+    let workers = usize::from(model.workers);
+    match reads {
+        Reads::Shared => workers * 4,
+        _ => workers,
+    }
+}
+
+impl Server<'_> {
+    pub(super) fn new(model: &Juneberry) -> Self {
+        let workers = usize::from(model.workers);
+        Self {
+            card_free: vec![0.0; usize::from(model.prices.rx_cores)],
+            descriptors_free: vec![0.0; workers],
+            input_free: vec![0.0; usize::from(model.prices.io_threads)],
+            persistent_free: 0.0,
+            workers: (0..workers).map(Worker::new).collect(),
+            shared_reads: VecDeque::new(),
+        }
+    }
+
+    /// Writes so many bytes to persistent memory, which all share; when they are there.
+    pub(super) fn persist(&mut self, now: f64, bytes: f64, byte_ns: f64) -> f64 {
+        self.persistent_free = self.persistent_free.max(now) + bytes * byte_ns;
+        self.persistent_free
+    }
+}
+
+/// A thing that serves one after the other: when it has served one more.
+fn serve(free: &mut f64, now: u64, ns: f64) -> u64 {
+    *free = free.max(now as f64) + ns;
+    free.round() as u64
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn at_card(&mut self, now: u64, packet: Packet) {
+        let model = self.model;
+        let prices = &model.prices;
+        let connections = self.connections.len() as f64;
+        let mut ns = prices.card_packet_ns(packet.bytes, connections, model.requests_per_buffer);
+        if model.durable && packet.write {
+            ns += prices.flush_card_ns;
+        }
+        if matches!(model.system, Datapath::Card(_)) && self.goes_through_queue(&packet) {
+            ns += prices.admit_ns + f64::from(packet.bytes) * prices.admit_byte_ns;
+        }
+        let card = packet.connection as usize % self.server.card_free.len();
+        let mut at = serve(&mut self.server.card_free[card], now, ns);
+        if prices.descriptor_queue_ns > 0.0 {
+            let queue = place(packet.hash, model.workers);
+            let list_ns = prices.descriptor_queue_ns / model.requests_per_buffer;
+            let free = &mut self.server.descriptors_free[queue];
+            at = at.max(serve(free, now, list_ns));
+        }
+        if let Some(costs) = prices.persistent.filter(|_| model.durable && packet.write) {
+            let bytes = f64::from(packet.bytes);
+            let there = self.server.persist(now as f64, bytes, costs.byte_ns);
+            at = at.max(there.round() as u64);
+        }
+        if at > now {
+            self.events.plan(at, Event::AtServer(packet));
+        } else {
+            self.at_server(now, packet);
+        }
+    }
+
+    pub(super) fn at_server(&mut self, now: u64, packet: Packet) {
+        if self.is_out_of_order(&packet) {
+            return;
+        }
+        let prices = &self.model.prices;
+        match self.model.system {
+            Datapath::RawRpc | Datapath::DeferredExec | Datapath::Erpc => {
+                self.take_rpc(now, packet)
+            }
+            Datapath::Card(_) if self.goes_through_queue(&packet) => self.admit(now, packet),
+            Datapath::Card(_) => self.take_read(now, packet),
+            Datapath::IoAck(_) => {
+                let answer = if packet.write { prices.reply_ns } else { 0.0 };
+                let ns = prices.receive_ns + prices.reserve_ns + answer;
+                let thread = place(packet.hash, prices.io_threads);
+                let at = serve(&mut self.server.input_free[thread], now, ns);
+                self.events.plan(at, Event::PastInput(packet));
+            }
+        }
+    }
+
+    /// A packet that is past whoever admits.
+    pub(super) fn admit(&mut self, now: u64, packet: Packet) {
+        if !self.goes_through_queue(&packet) {
+            return self.take_read(now, packet);
+        }
+        let session = self.connections[packet.connection as usize].session;
+        let payload = memory::payload(&packet);
+        let arrival = memory::arrival(&packet, session, &payload);
+        let number = self.ingress.queue_number(packet.hash);
+        let backlog = self.ingress.queues[number].backlog();
+        self.outcome.backlog.record(backlog.tail - backlog.head);
+        let is_alive = self.requests.is(packet.id, packet.serial);
+        match self.ingress.admit(&arrival, now) {
+            Verdict::Accepted(pos) => {
+                self.hold(&packet, pos);
+                self.answer(now, packet.id, Tells::Accepted);
+                self.wake_for_entries(now, number);
+            }
+            Verdict::Queued(pos) => {
+                self.hold(&packet, pos);
+                if self.model.when_full == WhenFull::NotReady {
+                    self.answer(now, packet.id, Tells::Received);
+                }
+                self.wake_for_entries(now, number);
+            }
+            Verdict::Repeated(_) | Verdict::Replay(_) if !is_alive => {
+                self.outcome.counts.repeated += 1;
+            }
+            Verdict::Repeated(_) => {
+                self.outcome.counts.repeated += 1;
+                self.answer(now, packet.id, Tells::Accepted);
+            }
+            Verdict::Replay(_) => {
+                self.outcome.counts.repeated += 1;
+                if self.requests.get(packet.id).executed {
+                    self.answer(now, packet.id, Tells::Done);
+                }
+            }
+            Verdict::Full => {
+                self.outcome.counts.refusals += 1;
+                let tells = match self.model.when_full {
+                    WhenFull::Credits => Tells::Full,
+                    WhenFull::NotReady => {
+                        let connection = &mut self.connections[packet.connection as usize];
+                        connection.broken = Some(packet.serial);
+                        Tells::NotReady
+                    }
+                };
+                self.answer(now, packet.id, tells);
+            }
+            Verdict::Dropped => {}
+            verdict => unreachable!("{verdict:?}"),
+        }
+    }
+
+    /// Whether something before it on its connection was lost or refused.
+    fn is_out_of_order(&mut self, packet: &Packet) -> bool {
+        let broken = &mut self.connections[packet.connection as usize].broken;
+        if *broken == Some(packet.serial) {
+            *broken = None;
+        }
+        broken.is_some()
+    }
+
+    fn goes_through_queue(&self, packet: &Packet) -> bool {
+        packet.write || self.model.system.reads() == Some(Reads::InOrder)
+    }
+
+    /// The request has its place, for the first time.
+    fn hold(&mut self, packet: &Packet, pos: u64) {
+        if self.requests.is(packet.id, packet.serial) {
+            let request = self.requests.get_mut(packet.id);
+            request.pos = Some(pos);
+            request.held = true;
+        }
+    }
+
+    fn take_rpc(&mut self, now: u64, packet: Packet) {
+        if !self.requests.is(packet.id, packet.serial) {
+            return;
+        }
+        let worker = place(packet.hash, self.model.workers);
+        let waiting = self.server.workers[worker].inbox.len() as u64;
+        self.outcome.backlog.record(waiting);
+        let request = self.requests.get_mut(packet.id);
+        if request.held {
+            self.outcome.counts.repeated += 1;
+            if self.requests.get(packet.id).executed {
+                self.answer(now, packet.id, Tells::Done);
+            }
+            return;
+        }
+        request.held = true;
+        self.server.workers[worker].inbox.push_back(packet.id);
+        self.wake(now, worker);
+    }
+
+    /// A read that does not go through a queue.
+    fn take_read(&mut self, now: u64, packet: Packet) {
+        let is_known = self.requests.is(packet.id, packet.serial);
+        if !is_known || std::mem::replace(&mut self.requests.get_mut(packet.id).held, true) {
+            // Sent again because the answer was lost: it is answered again as it was.
+            if is_known && self.requests.get(packet.id).executed {
+                self.answer(now, packet.id, Tells::Done);
+            }
+            return;
+        }
+        if self.model.system.reads() == Some(Reads::Shared) {
+            self.server.shared_reads.push_back(packet.id);
+            let all = self.server.workers.len();
+            let start = packet.id as usize;
+            let mut some = (0..all).map(|offset| (start + offset) % all);
+            if let Some(idle) = some.find(|worker| self.is_idle(*worker)) {
+                self.wake(now, idle);
+            }
+            return;
+        }
+        let worker = place(packet.hash, self.model.workers);
+        self.server.workers[worker].inbox.push_back(packet.id);
+        self.wake(now, worker);
+    }
+}

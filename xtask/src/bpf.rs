@@ -17,10 +17,12 @@ use crate::workspace::{Workspace, cargo};
 
 /// `cargo xtask bpf`: compiles the program into the object that is kept.
 pub(crate) fn command(workspace: &Workspace) -> Result<Outcome> {
-    let kept = workspace.root.join(OBJECT);
-    let built = build(workspace, &Log::terminal())?;
-    fs::copy(&built, &kept)?;
-    println!("{} bytes in {OBJECT}", fs::metadata(&kept)?.len());
+    for program in PROGRAMS {
+        let kept = workspace.root.join("bpf").join(format!("{program}.o"));
+        let built = build(workspace, &Log::terminal(), program)?;
+        fs::copy(&built, &kept)?;
+        println!("{} bytes in {}", fs::metadata(&kept)?.len(), kept.display());
+    }
     Ok(Outcome::passed())
 }
 
@@ -29,12 +31,17 @@ pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     if !process::exists("clang") {
         bail!("clang is missing: `cargo xtask test packages` installs it");
     }
-    let built = build(workspace, log)?;
-    let remark = compare(workspace, &built)?;
+    let mut remark = String::new();
+    let mut objects = Vec::new();
+    for program in PROGRAMS {
+        let built = build(workspace, log, program)?;
+        remark = compare(workspace, &built, program)?;
+        objects.push(built);
+    }
     let words = ["test", "-p", "curtail-runtime", "--test", "nic"];
     let mut tests = Command::new(cargo());
     tests.args(words).current_dir(&workspace.root);
-    tests.env("CURTAIL_NIC_OBJECT", &built);
+    tests.envs(objects.first().map(|object| ("CURTAIL_NIC_OBJECT", object)));
     let finished = log.finish(&mut tests)?;
     let tally = crate::steps::tally_of(&finished.output);
     let failure = (!finished.status.success()).then(|| {
@@ -48,7 +55,7 @@ pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
 }
 
 /// Whether the object that is kept is what the source gives; what to tell of it.
-fn compare(workspace: &Workspace, built: &Path) -> Result<String> {
+fn compare(workspace: &Workspace, built: &Path, program: &str) -> Result<String> {
     let version = clang_version()?;
     if version != KEPT_BY {
         return Ok(format!(
@@ -57,20 +64,20 @@ fn compare(workspace: &Workspace, built: &Path) -> Result<String> {
         ));
     }
     let built = fs::read(built)?;
-    let kept = fs::read(workspace.root.join(OBJECT))?;
+    let kept = fs::read(workspace.root.join("bpf").join(format!("{program}.o")))?;
     if built != kept {
         bail!(
-            "{OBJECT} ({} bytes) is not what bpf/ gives ({} bytes): run `cargo xtask bpf`",
+            "bpf/{program}.o ({} bytes) is not what bpf/ gives ({} bytes): run `cargo xtask bpf`",
             kept.len(),
             built.len()
         );
     }
-    Ok(format!("{} bytes, bit by bit", kept.len()))
+    Ok("both objects bit by bit".to_string())
 }
 
 /// Compiles without any path of this machine in the object, and without what only debuggers read.
-fn build(workspace: &Workspace, log: &Log) -> Result<PathBuf> {
-    let object = workspace.scratch("bpf")?.join("nic.bpf.o");
+fn build(workspace: &Workspace, log: &Log, program: &str) -> Result<PathBuf> {
+    let object = workspace.scratch("bpf")?.join(format!("{program}.o"));
     let mut clang = Command::new("clang");
     clang
         .args([
@@ -82,7 +89,7 @@ fn build(workspace: &Workspace, log: &Log) -> Result<PathBuf> {
         ])
         .args(["-Wall", "-Wextra", "-Werror"])
         .args(INCLUDES.map(|folder| format!("-I../{folder}")))
-        .args(["-c", "nic.bpf.c", "-o"])
+        .args(["-c", &format!("{program}.c"), "-o"])
         .arg(&object)
         .current_dir(workspace.root.join("bpf"));
     log.run(&mut clang)?;
@@ -108,7 +115,8 @@ fn clang_version() -> Result<String> {
     Ok(major.to_string())
 }
 
-const OBJECT: &str = "bpf/nic.bpf.o";
+/// The network card's program, and the one that measurements hold it to.
+const PROGRAMS: [&str; 2] = ["nic.bpf", "floor.bpf"];
 /// The major version of clang that made the object: Debian 12's.
 const KEPT_BY: &str = "14";
 /// Where the headers are that other crates print.

@@ -19,8 +19,8 @@ pub(crate) struct Flags {
     /// TCP port to listen on; 0 for none, -1 for one that the system chooses (default: 11211)
     #[arg(short = 'p', long, value_name = "NUM", allow_negative_numbers = true)]
     port: Option<i32>,
-    /// UDP port of memcached's datagrams, for requests whose answer is no longer than they are; 0 is
-    /// off
+    /// UDP port of memcached's datagrams, for requests whose answer is no longer than they are; 0
+    /// is off
     #[arg(short = 'U', long, value_name = "NUM", default_value_t = 0)]
     #[arg(allow_negative_numbers = true)]
     udp_port: i32,

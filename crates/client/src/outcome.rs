@@ -21,7 +21,8 @@ pub struct Accepted {
 pub struct Outcome<'a> {
     /// How it ended.
     pub status: Status,
-    /// The item's version, 0 if there is none.
+    /// The item's version; 0 if there is none, also if a read found a write that is accepted and
+    /// not executed yet: whoever wants to compare asks again.
     pub version: u64,
     /// The number that arithmetic left.
     pub number: u64,
@@ -38,7 +39,8 @@ pub struct Outcome<'a> {
 pub struct Answer {
     /// How it ended.
     pub status: Status,
-    /// The item's version, 0 if there is none.
+    /// The item's version; 0 if there is none, also if a read found a write that is accepted and
+    /// not executed yet: whoever wants to compare asks again.
     pub version: u64,
     /// The number that arithmetic left; of a ping, the first position that is not executed.
     pub number: u64,

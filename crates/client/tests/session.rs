@@ -15,10 +15,10 @@ use std::{
     time::Duration,
 };
 
-use curtail_client::{ClientError, Command, Config, Promise, Reason, Session, Status};
+use curtail_client::{ClientError, Command, Config, Reason, Session, Status};
 
 use support::{
-    eventually, number_at, patient,
+    eventually, every_command, increments_in_threads, number_at, patient,
     proxy::{Faults, Proxy},
     server::{Behaviour, Server},
 };
@@ -29,52 +29,7 @@ use support::{
 fn every_command_does_what_it_says() {
     let server = Server::start(Behaviour::default());
     let session = Session::open(server.address, patient()).unwrap();
-    let call = |command: Command<'_>| session.call(&command).unwrap().result().unwrap();
-    let write = |command: Command<'_>| {
-        let accepted = session
-            .write(&command.marked())
-            .unwrap()
-            .accepted()
-            .unwrap();
-        assert_eq!(accepted.promise, Promise::Accepted);
-    };
-    assert_eq!(call(Command::get(b"key")).status, Status::NotFound);
-    session.set(b"key", b"value").unwrap().accepted().unwrap();
-    let found = call(Command::get(b"key"));
-    assert_eq!(
-        (found.status, &*found.value),
-        (Status::Value, &b"value"[..])
-    );
-    assert_eq!(call(Command::add(b"key", b"x")).status, Status::NotStored);
-    assert_eq!(
-        call(Command::set(b"key", b"x").if_version(found.version + 1)).status,
-        Status::Exists
-    );
-    assert_eq!(
-        call(Command::set(b"key", b"new").if_version(found.version)).status,
-        Status::Done
-    );
-    assert_eq!(call(Command::append(b"key", b"er")).status, Status::Done);
-    write(Command::prepend(b"key", b"a "));
-    assert_eq!(call(Command::get_touch(b"key", 60)).value, b"a newer");
-    write(Command::set(b"number", b"10").with_item_flags(7));
-    assert_eq!(call(Command::increment(b"number", 5)).number, 15);
-    write(Command::decrement(b"number", 4));
-    let found = call(Command::get(b"number"));
-    assert_eq!((&*found.value, found.item_flags), (&b"11"[..], 7));
-    assert_eq!(
-        call(Command::increment(b"key", 1)).status,
-        Status::NotANumber
-    );
-    assert_eq!(call(Command::touch(b"key", 60)).status, Status::Done);
-    assert_eq!(call(Command::delete(b"key")).status, Status::Done);
-    assert_eq!(call(Command::delete(b"key")).status, Status::NotFound);
-    assert_eq!(
-        call(Command::replace(b"key", b"x")).status,
-        Status::NotStored
-    );
-    assert_eq!(call(Command::flush()).status, Status::Done);
-    assert_eq!(call(Command::get(b"number")).status, Status::NotFound);
+    every_command(&session);
 }
 
 #[test]
@@ -180,16 +135,7 @@ fn increments_are_counted_once_on_a_bad_network() {
         for key in [&b"a"[..], b"b", b"c"] {
             session.set(key, b"0").unwrap().accepted().unwrap();
         }
-        let acknowledged = thread::scope(|scope| {
-            let threads: Vec<_> = (0..3_u8)
-                .map(|thread| {
-                    let session = session.clone();
-                    scope.spawn(move || increments(&session, thread, 60))
-                })
-                .collect();
-            let counts = threads.into_iter().map(|thread| thread.join().unwrap());
-            counts.fold([0; 3], |sum, counts| [0, 1, 2].map(|i| sum[i] + counts[i]))
-        });
+        let acknowledged = increments_in_threads(&session, 60);
         proxy.heal();
         for (key, count) in [b"a", b"b", b"c"].iter().zip(acknowledged) {
             assert_eq!(number_at(&session, *key), count, "seed {seed}");
@@ -198,24 +144,6 @@ fn increments_are_counted_once_on_a_bad_network() {
         assert!(counts.resent > 20, "the network was bad: {counts:?}");
         assert!(server.state.lock().unwrap().repeated > 10);
     }
-}
-
-/// How many increments of each key were acknowledged; a few are under way at a time.
-fn increments(session: &Session, thread: u8, rounds: u64) -> [u64; 3] {
-    let mut counts = [0; 3];
-    for round in 0..rounds {
-        let which = ((round + u64::from(thread)) % 3) as usize;
-        let key = [b'a' + which as u8];
-        let marked = session
-            .write(&Command::increment(&key, 1).marked())
-            .unwrap();
-        let called = session.call(&Command::increment(&key, 1)).unwrap();
-        marked.accepted().unwrap();
-        let answer = called.result().unwrap();
-        assert_eq!(answer.status, Status::Done);
-        counts[which] += 2;
-    }
-    counts
 }
 
 /// Goal: a queue that is full slows the client down and loses nothing. Method: queues of 4 places

@@ -11,26 +11,18 @@
 //! a full table or a full count is an error that the caller must turn into back-pressure, never an
 //! eviction.
 
-use alloc::{boxed::Box, vec};
-
-use crate::request::{Partition, Worker};
+use crate::{
+    counted::Counted,
+    request::{Partition, Worker},
+};
 
 /// Owners and outstanding writes of the partitions that are being written.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct ExclusiveWriters {
-    /// Linear probing; a power of two, at least four slots for an entry.
-    slots: Box<[Slot]>,
-    entries: u32,
+    /// By partition; at least four places for an entry.
+    owners: Counted<Worker>,
     entries_max: u32,
     writes_max: u32,
-}
-
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-struct Slot {
-    partition: Partition,
-    owner: Worker,
-    /// 0: the slot is free.
-    writes: u32,
 }
 
 /// Why a write cannot be admitted; the caller throttles (the paper's section 5.1: a full table
@@ -59,10 +51,8 @@ impl ExclusiveWriters {
     pub fn new(entries_max: u32, writes_max: u32) -> Self {
         assert!(entries_max > 0 && writes_max > 0);
         assert!(entries_max <= 1 << 24);
-        let slots = (entries_max * 4).next_power_of_two();
         Self {
-            slots: vec![Slot::FREE; slots as usize].into(),
-            entries: 0,
+            owners: Counted::new((entries_max as usize * 4).next_power_of_two()),
             entries_max,
             writes_max,
         }
@@ -71,40 +61,36 @@ impl ExclusiveWriters {
     /// Who writes `partition` now.
     #[inline]
     pub fn owner(&self, partition: Partition) -> Option<Worker> {
-        let slot = self.slots[self.find(partition)];
-        (slot.writes > 0).then_some(slot.owner)
+        let place = self.owners.find(partition.0);
+        (self.owners.count(place) > 0).then_some(self.owners.value(place))
     }
 
     /// One more write to a partition that has an owner; its owner. `Ok(None)` if nobody owns it.
     #[inline]
     pub fn join(&mut self, partition: Partition) -> Result<Option<Worker>, ClaimError> {
-        let at = self.find(partition);
-        let slot = &mut self.slots[at];
-        if slot.writes == 0 {
+        let place = self.owners.find(partition.0);
+        let writes = self.owners.count(place);
+        if writes == 0 {
             return Ok(None);
         }
-        if slot.writes == self.writes_max {
+        if writes == self.writes_max {
             return Err(ClaimError::PartitionFull);
         }
-        slot.writes += 1;
-        Ok(Some(slot.owner))
+        let owner = self.owners.value(place);
+        self.owners.enter(place, partition.0, owner);
+        Ok(Some(owner))
     }
 
     /// `worker` becomes the owner of a partition that nobody owns, with one write outstanding.
     /// Claiming an owned partition would break the single-writer invariant and panics.
     #[inline]
     pub fn claim(&mut self, partition: Partition, worker: Worker) -> Result<(), ClaimError> {
-        if self.entries == self.entries_max {
+        if self.is_full() {
             return Err(ClaimError::TableFull);
         }
-        let at = self.find(partition);
-        assert!(self.slots[at].writes == 0, "a partition with two owners");
-        self.slots[at] = Slot {
-            partition,
-            owner: worker,
-            writes: 1,
-        };
-        self.entries += 1;
+        let place = self.owners.find(partition.0);
+        assert!(self.owners.count(place) == 0, "a partition with two owners");
+        self.owners.enter(place, partition.0, worker);
         Ok(())
     }
 
@@ -112,84 +98,29 @@ impl ExclusiveWriters {
     /// partition is free.
     #[inline]
     pub fn release(&mut self, partition: Partition) -> Result<bool, ReleaseError> {
-        let at = self.find(partition);
-        let slot = &mut self.slots[at];
-        if slot.writes == 0 {
-            return Err(ReleaseError::NotOwned);
+        let place = self.owners.find(partition.0);
+        match self.owners.count(place) {
+            0 => Err(ReleaseError::NotOwned),
+            _ => Ok(self.owners.leave(place)),
         }
-        slot.writes -= 1;
-        if slot.writes > 0 {
-            return Ok(false);
-        }
-        self.close_gap(at);
-        self.entries -= 1;
-        Ok(true)
     }
 
     /// Partitions with an owner.
     #[inline]
     pub fn entries(&self) -> u32 {
-        self.entries
+        self.owners.used() as u32
     }
 
     /// Whether a new partition could not be claimed now.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.entries == self.entries_max
+        self.entries() == self.entries_max
     }
 
     /// Outstanding writes of a partition.
     pub fn writes(&self, partition: Partition) -> u32 {
-        self.slots[self.find(partition)].writes
+        self.owners.count(self.owners.find(partition.0))
     }
-
-    /// The slot that holds `partition`, or the free one where it belongs.
-    #[inline]
-    fn find(&self, partition: Partition) -> usize {
-        let mask = self.slots.len() - 1;
-        let mut at = self.first(partition);
-        loop {
-            let slot = &self.slots[at & mask];
-            if slot.writes == 0 || slot.partition == partition {
-                return at & mask;
-            }
-            at += 1;
-        }
-    }
-
-    #[inline]
-    fn first(&self, partition: Partition) -> usize {
-        // Multiplicative hashing (Knuth): neighbouring partitions are spread.
-        let hash = partition.0.wrapping_mul(0x9e37_79b9);
-        (hash >> (32 - self.slots.len().trailing_zeros())) as usize
-    }
-
-    /// Moves later entries of the probe sequence back, so that no gap hides them.
-    fn close_gap(&mut self, gap: usize) {
-        let mask = self.slots.len() - 1;
-        let (mut gap, mut at) = (gap, gap);
-        loop {
-            at = (at + 1) & mask;
-            let slot = self.slots[at];
-            if slot.writes == 0 {
-                break;
-            }
-            let way = at.wrapping_sub(self.first(slot.partition)) & mask;
-            if way >= (at.wrapping_sub(gap) & mask) {
-                self.slots[gap] = slot;
-                gap = at;
-            }
-        }
-        self.slots[gap] = Slot::FREE;
-    }
-}
-
-impl Slot {
-    const FREE: Self = Self {
-        partition: Partition(0),
-        owner: Worker(0),
-        writes: 0,
-    };
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@
 extern crate alloc;
 
 mod compaction;
+mod counted;
 mod dispatcher;
 mod doorbell;
 mod exclusive;
@@ -41,6 +42,7 @@ pub use compaction::{
     Answers, Closing, CompactionConfig, Compactor, Deadline, Decision, Effect, Situation,
     WRITES_MAX,
 };
+pub use counted::{Counted, Place};
 pub use dispatcher::{
     Completion, DispatchConfig, Dispatcher, Input, Output, Overflow, Policy, Refusal, Sticky,
 };

@@ -10,6 +10,7 @@
 //!   round 1:  ours, memcached, redis   round 2:  memcached, redis, ours   ...
 //! ```
 
+mod beside;
 mod memory;
 mod servers;
 mod start;
@@ -89,6 +90,10 @@ pub enum Part {
     Pipelined,
     /// Windows' p99 at half of memcached's peak rate.
     Tail,
+    /// Small requests beside large ones, with two workers.
+    Beside,
+    /// Every policy with two workers on all cores, and the default with eight: hot keys, writes.
+    Policies,
     /// Resident memory per item, and whether the items are there.
     Memory,
     /// From start to the first answer.
@@ -99,7 +104,9 @@ pub enum Part {
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Comparison {
     pub(crate) cells: Vec<throughput::Cell>,
+    pub(crate) policies: Vec<throughput::Cell>,
     pub(crate) tail: Option<tail::Tail>,
+    pub(crate) beside: Vec<beside::Beside>,
     pub(crate) memory: Vec<memory::Memory>,
     pub(crate) start: Vec<start::Start>,
     /// Whether servers and driver could be given high priority.
@@ -146,6 +153,15 @@ pub fn run(args: &CompareArgs) -> Result<ExitCode, LoadError> {
             comparison.tail = Some(tail::compare(args, &servers)?);
         }
     }
+    if wants(Part::Beside) {
+        let servers = servers::start_all(&with_two_workers(&settings), args)?;
+        comparison.beside = beside::compare(args, &servers)?;
+    }
+    if wants(Part::Policies) {
+        let servers = servers::start_all(&of_policies(&settings), args)?;
+        let cells = throughput::WRITING_CELLS.iter();
+        comparison.policies = throughput::compare(args, &servers, cells)?;
+    }
     if wants(Part::Memory) {
         comparison.memory = memory::compare(args, &settings)?;
     }
@@ -158,7 +174,10 @@ pub fn run(args: &CompareArgs) -> Result<ExitCode, LoadError> {
     } else {
         print!("{}", table::markdown(&comparison));
     }
-    let faults: u64 = comparison.cells.iter().map(throughput::Cell::faults).sum();
+    let faults: u64 = {
+        let cells = comparison.cells.iter().chain(&comparison.policies);
+        cells.map(throughput::Cell::faults).sum()
+    };
     Ok(if faults == 0 {
         ExitCode::SUCCESS
     } else {
@@ -172,8 +191,11 @@ fn settings(args: &CompareArgs) -> Result<Vec<Setting>, LoadError> {
     let mut settings = Vec::new();
     if let Some(path) = &args.ours {
         settings.push(Setting {
+            label: Kind::Ours.name().to_owned(),
             kind: Kind::Ours,
             binary: path.clone(),
+            threads: 1,
+            spreads: false,
             arguments: args.ours_argument.clone(),
         });
     }
@@ -184,4 +206,59 @@ fn settings(args: &CompareArgs) -> Result<Vec<Setting>, LoadError> {
         return Err(LoadError::Arguments("no server to measure".into()));
     }
     Ok(settings)
+}
+
+/// Ours and memcached with two workers, memcached with one beside it; all take values of 10 MB.
+fn with_two_workers(settings: &[Setting]) -> Vec<Setting> {
+    let mut all = Vec::new();
+    for setting in settings {
+        if setting.kind == Kind::Redis {
+            all.push(setting.clone());
+            continue;
+        }
+        let mut large = setting.clone();
+        large.arguments.extend(["-I".into(), "16m".into()]);
+        if setting.kind == Kind::Memcached {
+            all.push(large.clone());
+        }
+        all.push(with_workers(&large, 2));
+    }
+    all
+}
+
+/// Ours with each policy and two workers, the default with eight, memcached with two; all on all
+/// cores.
+fn of_policies(settings: &[Setting]) -> Vec<Setting> {
+    const OTHERS: [&str; 4] = ["d-crew", "crcw", "crew", "erew"];
+    let mut all = Vec::new();
+    for setting in settings
+        .iter()
+        .filter(|setting| setting.kind != Kind::Redis)
+    {
+        let setting = Setting {
+            spreads: true,
+            ..setting.clone()
+        };
+        all.push(with_workers(&setting, 2));
+        if setting.kind == Kind::Ours {
+            all.extend(OTHERS.iter().map(|policy| {
+                let mut other = with_workers(&setting, 2);
+                other
+                    .arguments
+                    .extend(["--policy".into(), (*policy).into()]);
+                other.label = format!("{} {policy}", other.label);
+                other
+            }));
+            all.push(with_workers(&setting, 8));
+        }
+    }
+    all
+}
+
+fn with_workers(setting: &Setting, threads: usize) -> Setting {
+    Setting {
+        label: format!("{} -t {threads}", setting.label),
+        threads,
+        ..setting.clone()
+    }
 }

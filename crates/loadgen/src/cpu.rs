@@ -52,6 +52,12 @@ pub(crate) fn prioritize() -> bool {
     rustix::process::setpriority_process(None, -20).is_ok()
 }
 
+/// Has the calling thread step back for all others.
+pub(crate) fn step_back() {
+    // What it does would be dearer, not wrong.
+    let _ = rustix::process::setpriority_process(None, 19);
+}
+
 /// Processor time that a process has used so far.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessTime {

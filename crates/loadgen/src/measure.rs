@@ -347,6 +347,11 @@ impl Recorder {
         all.merge(other);
         all
     }
+
+    /// The same of the driver's lateness.
+    pub(crate) fn late_each(&self, quantile: f64) -> Vec<(f64, f64)> {
+        self.late_windows.each(quantile)
+    }
 }
 
 /// What was recorded of one class.

@@ -39,11 +39,11 @@ mod xdp;
 
 use std::{net::SocketAddr, time::Duration};
 
-use curtail_codec::native::{Cookies, DATAGRAM_BYTES_MAX, Request};
+use curtail_codec::native::{Cookies, DATAGRAM_BYTES_MAX};
 use curtail_dispatch::ordered_queue::{
-    Entry, Limits, OrderedQueue, QueueState, SessionName, Sessions, Stamps, layout,
+    Entry, Limits, OrderedQueue, QueueState, Sessions, Stamps, layout,
 };
-use curtail_runtime::{DatagramSocket, monotonic_ns};
+use curtail_runtime::DatagramSocket;
 use curtail_types::HashSeed;
 
 pub(crate) use barrier::Behind;
@@ -217,22 +217,7 @@ impl Native {
         self.set_state(QueueState::Draining);
     }
 
-    /// Keeps the session of an executed entry alive: who admitted it may not have done so.
-    #[inline]
-    fn renew(&self, request: &Request<'_>, entry: Entry<'_>) {
-        let session = request.head.session;
-        let name = SessionName {
-            token: 0,
-            index: session.index,
-            generation: session.generation,
-        };
-        if self.memory.acknowledges() && (name.index as usize) < self.config.sessions {
-            let limits = self.limits(monotonic_ns());
-            debug_assert_eq!(entry.session().index, name.index);
-            self.sessions().renew(name, limits);
-        }
-    }
-
+    /// What sessions are held to; whoever admits a request renews its session.
     fn limits(&self, now_ns: u64) -> Limits {
         Limits {
             now_ns,

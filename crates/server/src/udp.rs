@@ -5,11 +5,11 @@
 //!         | request  | number, of    | how many  | 0        | commands, whole
 //! ```
 //!
-//! Off unless asked for, and only for what cannot be abused: in 2018 memcached's datagrams were used
-//! to send strangers fifty thousand times what was sent to the servers. Here an answer is never
-//! longer than the datagram that it answers. A request whose answer might be is not carried out, or
-//! not answered if it only read; its client asks over TCP. So this serves writes, and reads that say
-//! no more than that something is there; the native protocol serves the rest.
+//! Off unless asked for, and only for what cannot be abused: in 2018 memcached's datagrams were
+//! used to send strangers fifty thousand times what was sent to the servers. Here an answer is
+//! never longer than the datagram that it answers. A request whose answer might be is not carried
+//! out, or not answered if it only read; its client asks over TCP. So this serves writes, and reads
+//! that say no more than that something is there; the native protocol serves the rest.
 //!
 //! One thread does it, with a kit of its own. Administration and large values go over TCP.
 

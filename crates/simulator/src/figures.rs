@@ -10,6 +10,7 @@ mod combined;
 mod juneberry;
 mod minos;
 mod minos_system;
+mod popularities;
 mod reference;
 
 use crate::{
@@ -98,6 +99,27 @@ struct Request<'a> {
     options: &'a Options,
     series: Vec<&'static str>,
     threads: &'a Threads,
+}
+
+impl Request<'_> {
+    /// A number of a curve, which has a series and parameters.
+    fn row(
+        &self,
+        (series, params): (&str, &str),
+        x: f64,
+        (metric, value): (&'static str, Option<f64>),
+        paper: Option<f64>,
+    ) -> Row {
+        Row {
+            figure: self.figure.name,
+            series: series.into(),
+            params: params.into(),
+            x,
+            metric,
+            value,
+            paper,
+        }
+    }
 }
 
 /// What was asked for does not exist.
@@ -237,6 +259,12 @@ fn or<T: Clone>(values: &[T], default: &[T]) -> Vec<T> {
         true => default.to_vec(),
         false => values.to_vec(),
     }
+}
+
+/// Every setting at every load, settings first.
+fn at_loads<'a, S>(settings: impl IntoIterator<Item = &'a S>, loads: &[f64]) -> Vec<(&'a S, f64)> {
+    let at = |setting| loads.iter().map(move |load| (setting, *load));
+    settings.into_iter().flat_map(at).collect()
 }
 
 const FIGURES: &[Figure] = &[

@@ -90,26 +90,7 @@ fn us(outcome: &JuneberryOutcome, histogram: &Histogram, share: f64) -> f64 {
 /// ours answers the read from the queue as soon as a worker is free.
 #[test]
 fn the_pattern_costs_what_the_paper_says_and_forwarding_takes_it_back() {
-    let prices = DatagramPrices {
-        client_ns: 0.0,
-        delegation_ns: 0.0,
-        wire_ns: 2_000.0,
-        byte_ns: 0.0,
-        card_ns: 0.0,
-        card_byte_ns: 0.0,
-        descriptor_ns: 0.0,
-        descriptor_queue_ns: 0.0,
-        connection_ns: 0.0,
-        receive_ns: 0.0,
-        reply_ns: 0.0,
-        take_ns: 0.0,
-        reserve_ns: 0.0,
-        forward_ns: 5_000.0,
-        get: vec![(8.0, 5_000.0)],
-        set: vec![(8.0, 10_000.0)],
-        spread: 0.0,
-        ..paper()
-    };
+    let prices = DatagramPrices::bare(2_000.0, 5_000.0, 10_000.0);
     let run = |system, workers| {
         let model = Juneberry {
             workers,

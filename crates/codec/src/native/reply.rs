@@ -286,10 +286,7 @@ impl<'a> Reply<'a> {
         let tail = tail.get(..tail_bytes).unwrap_or_default();
         let words = sealed(self.fields().words(self.kind()), [tail, value]);
         let head = words::to_bytes(&words);
-        let source = [&head[..], tail, value].into_iter().flatten();
-        for (byte, from) in room.iter_mut().zip(source) {
-            *byte = *from;
-        }
+        words::gather(room, [&head, tail, value]);
         Ok(bytes)
     }
 

@@ -180,10 +180,7 @@ impl<'a> Request<'a> {
         let mut words = head.words();
         words = sealed(words, [key, self.value]);
         let source = words::to_bytes(&words);
-        let source = [&source[..], key, self.value].into_iter().flatten();
-        for (byte, from) in room.iter_mut().zip(source) {
-            *byte = *from;
-        }
+        words::gather(room, [&source, key, self.value]);
         Ok(bytes)
     }
 

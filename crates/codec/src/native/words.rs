@@ -34,6 +34,18 @@ pub(super) fn to_bytes(words: &Words) -> [u8; HEADER_BYTES] {
     head
 }
 
+/// Writes `parts` one behind another to the front of `room`, as far as they fit.
+#[inline]
+pub(super) fn gather(mut room: &mut [u8], parts: [&[u8]; 3]) {
+    for part in parts {
+        let Some((front, rest)) = room.split_at_mut_checked(part.len()) else {
+            return;
+        };
+        front.copy_from_slice(part);
+        room = rest;
+    }
+}
+
 /// Two numbers of 32 bits in one word, the first in the lower half.
 #[inline]
 pub(super) const fn pair(low: u32, high: u32) -> u64 {

@@ -30,15 +30,22 @@ pub(crate) enum Kind {
 /// How to start a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
+    /// What it is called in tables.
+    pub(crate) label: String,
     pub(crate) kind: Kind,
     pub(crate) binary: PathBuf,
+    pub(crate) threads: usize,
+    /// Whether it may use all cores, and not the servers' alone.
+    pub(crate) spreads: bool,
     pub(crate) arguments: Vec<String>,
 }
 
 /// A server that runs until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
+    pub(crate) label: String,
     pub(crate) kind: Kind,
+    pub(crate) spreads: bool,
     pub(crate) target: String,
     child: Child,
 }
@@ -94,8 +101,11 @@ pub(crate) fn peer(peer: Peer) -> Result<Setting, LoadError> {
         ))
     })?;
     Ok(Setting {
+        label: kind.name().to_owned(),
         kind,
         binary,
+        threads: 1,
+        spreads: false,
         arguments: Vec::new(),
     })
 }
@@ -141,8 +151,11 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let doing = format!("starting {}", setting.binary.display());
+        let spreads = setting.spreads;
         let spawn = move || -> Result<_, LoadError> {
-            cpu::pin(core)?;
+            if !spreads {
+                cpu::pin(core)?;
+            }
             cpu::prioritize();
             let start = Instant::now();
             let child = command.spawn().map_err(LoadError::machine(doing))?;
@@ -152,7 +165,9 @@ impl Server {
         let panicked = |_| LoadError::Server("the starting thread panicked".into());
         let (child, start) = thread.join().map_err(panicked)??;
         let mut server = Self {
+            label: setting.label.clone(),
             kind: setting.kind,
+            spreads,
             target: format!("127.0.0.1:{port}"),
             child,
         };
@@ -221,13 +236,14 @@ fn free_port() -> Result<u16, LoadError> {
 
 fn arguments(setting: &Setting, port: u16, memory_mib: u64) -> Vec<String> {
     let (port, memory) = (port.to_string(), memory_mib.to_string());
+    let threads = setting.threads.to_string();
     let memcached_like = [
         "-l",
         "127.0.0.1",
         "-p",
         &port,
         "-t",
-        "1",
+        &threads,
         "-m",
         &memory,
         "-c",

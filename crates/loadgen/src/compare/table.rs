@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 
 use super::{
     Comparison, Spread,
+    beside::Beside,
     memory::Memory,
     start::Start,
     tail::Tail,
@@ -23,10 +24,17 @@ fn write_all(text: &mut String, comparison: &Comparison) -> fmt::Result {
         writeln!(text, "Without high priority: expect more noise.\n")?;
     }
     if !comparison.cells.is_empty() {
-        write_cells(text, &comparison.cells)?;
+        write_cells(text, &comparison.cells, "one server core")?;
+    }
+    if !comparison.policies.is_empty() {
+        let cores = "servers and driver on all cores";
+        write_cells(text, &comparison.policies, cores)?;
     }
     if let Some(tail) = &comparison.tail {
         write_tail(text, tail)?;
+    }
+    if !comparison.beside.is_empty() {
+        write_beside(text, &comparison.beside)?;
     }
     if !comparison.memory.is_empty() {
         write_memory(text, &comparison.memory)?;
@@ -37,12 +45,12 @@ fn write_all(text: &mut String, comparison: &Comparison) -> fmt::Result {
     Ok(())
 }
 
-fn write_cells(text: &mut String, cells: &[Cell]) -> fmt::Result {
+fn write_cells(text: &mut String, cells: &[Cell], cores: &str) -> fmt::Result {
     let first = cells.first().and_then(|cell| cell.servers.first());
-    let name = first.map_or("", |figures| figures.server.name());
+    let name = first.map_or("", |figures| figures.server.as_str());
     writeln!(
         text,
-        "Closed loop, one server core; median (min-max) over rounds; ratios are {name}'s within \
+        "Closed loop, {cores}; median (min-max) over rounds; ratios are {name}'s within \
          rounds.\n\n\
          | load | server | k requests/s | CPU ns/request | server, driver cores | \
          {name}'s rate is | {name}'s CPU is | faults |\n|---|---|---|---|---|---|---|---|"
@@ -58,7 +66,7 @@ fn write_cells(text: &mut String, cells: &[Cell]) -> fmt::Result {
             writeln!(
                 text,
                 "| {load} | {} | {} | {} | {:.2}, {:.2} | {} | {} | {} |",
-                figures.server.name(),
+                figures.server,
                 spread(figures.rate, thousands, 0),
                 spread(figures.server_ns, |ns| ns, 0),
                 figures.server_cores.median,
@@ -116,6 +124,47 @@ fn write_tail(text: &mut String, tail: &Tail) -> fmt::Result {
             ratio(index, figures.lower_quartile_ratio),
             figures.unfinished
         )?;
+    }
+    writeln!(text)
+}
+
+fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
+    writeln!(
+        text,
+        "Small requests (14 to 1400 B, 95:5, zipf 0.99) in open loop beside large ones; windows of \
+         20 ms; us; ratios within rounds.\n\n\
+         | load | server | windows | p99 alone | p99 beside | quartiles | beside : alone | \
+         driver late, p99 | large/s | unfinished |\n|---|---|---|---|---|---|---|---|---|"
+    )?;
+    for one in all {
+        for (index, figures) in one.servers.iter().enumerate() {
+            let load = if index == 0 {
+                format!(
+                    "{:.0} % of peak ({:.0} k/s), {}",
+                    one.load * 100.0,
+                    one.rate / 1000.0,
+                    one.large.describe()
+                )
+            } else {
+                String::new()
+            };
+            let Spread { median, min, max } = figures.ratio;
+            writeln!(
+                text,
+                "| {load} | {} | {} | {:.0} | {:.0} | {:.0}-{:.0} | \
+                 {median:.2}x ({min:.2}-{max:.2}) | {:.0}, {:.0} | {:.0} | {} |",
+                figures.server,
+                figures.windows,
+                figures.alone_p99_us,
+                figures.p99_us,
+                figures.p99_lower_quartile_us,
+                figures.p99_upper_quartile_us,
+                figures.late_us[0],
+                figures.late_us[1],
+                figures.large_rate,
+                figures.unfinished
+            )?;
+        }
     }
     writeln!(text)
 }

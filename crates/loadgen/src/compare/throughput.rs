@@ -38,7 +38,7 @@ pub(crate) struct Cell {
 /// One server's figures in a cell.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figures {
-    pub(crate) server: Kind,
+    pub(crate) server: String,
     pub(crate) rate: Spread,
     pub(crate) server_ns: Spread,
     pub(crate) server_cores: Spread,
@@ -63,6 +63,13 @@ pub(crate) const CELLS: [CellPlan; 8] = [
     CellPlan::new(1, 0.95, 512, ZIPF),
     CellPlan::new(1, 0.5, 512, ZIPF),
     CellPlan::new(16, 0.5, 512, 0.0),
+];
+
+/// What policies differ by: writes to hot keys, many writes of hot keys, writes all over.
+pub(crate) const WRITING_CELLS: [CellPlan; 3] = [
+    CellPlan::new(16, 0.95, 64, 1.25),
+    CellPlan::new(16, 0.5, 64, ZIPF),
+    CellPlan::new(16, 0.05, 64, 0.0),
 ];
 
 /// Connections of every cell.
@@ -148,7 +155,10 @@ pub(crate) fn plan(
         duration: Duration::from_secs_f64(args.duration),
         window: Duration::from_millis(20),
         pregenerated: Some(PREGENERATED),
-        cores: vec![args.driver_core],
+        cores: match server.spreads {
+            true => Vec::new(),
+            false => vec![args.driver_core],
+        },
         spin: false,
         seed: 1 + round as u64,
         server_pid: Some(server.pid()),
@@ -203,14 +213,14 @@ pub(crate) fn compare<'a>(
         results.push(Cell {
             plan: *cell,
             servers: figures
-                .map(|(server, own)| figures_of(server.kind, &reports[0], own))
+                .map(|(server, own)| figures_of(&server.label, &reports[0], own))
                 .collect(),
         });
     }
     Ok(results)
 }
 
-fn figures_of(server: Kind, first: &[Report], own: &[Report]) -> Figures {
+fn figures_of(server: &str, first: &[Report], own: &[Report]) -> Figures {
     let spread =
         |value: &dyn Fn(&Report) -> f64| Spread::of(&own.iter().map(value).collect::<Vec<f64>>());
     let ratio = |value: &dyn Fn(&Report) -> f64| {
@@ -223,7 +233,7 @@ fn figures_of(server: Kind, first: &[Report], own: &[Report]) -> Figures {
     };
     let server_ns = |report: &Report| report.server_ns_per_request.unwrap_or(0.0);
     Figures {
-        server,
+        server: server.to_owned(),
         rate: spread(&|report| report.rate),
         server_ns: spread(&server_ns),
         server_cores: spread(&|report| report.server_cores.unwrap_or(0.0)),

@@ -19,7 +19,7 @@ use curtail_codec::native::{
     Reply, ReplyError, Request, Status,
 };
 use curtail_dispatch::ordered_queue::{
-    Arrival, Claim, ClaimTicket, Ingress, Kind, OrderedQueue, Verdict, layout,
+    Arrival, Claim, ClaimTicket, Ingress, Kind, OrderedQueue, Sessions, Stamps, Verdict, layout,
 };
 use curtail_runtime::Inbox;
 use curtail_types::{Exptime, KeyHash};
@@ -39,6 +39,8 @@ use crate::fault::Fault;
 pub(crate) struct Door<'a> {
     pub(super) native: &'a Native,
     pub(super) queues: Vec<OrderedQueue<'a>>,
+    stamps: Stamps<'a>,
+    sessions: Sessions<'a>,
     inbox: Option<Inbox>,
     first_socket: usize,
     pub(super) waiting: WaitingReads,
@@ -78,6 +80,8 @@ impl<'a> Door<'a> {
         Self {
             native,
             queues: native.all_queues(),
+            stamps: native.stamps(),
+            sessions: native.sessions(),
             inbox: Some(Inbox::new(BATCH)),
             first_socket,
             waiting: WaitingReads::new(),
@@ -193,7 +197,7 @@ impl<'a> Door<'a> {
             }
             Opcode::Close => {
                 let name = session_name(head.session);
-                if !native.sessions().close(name, queue_peer(from.address)) {
+                if !self.sessions.close(name, queue_peer(from.address)) {
                     self.error(means, head, ErrorCode::Session, from);
                 }
             }
@@ -217,7 +221,7 @@ impl<'a> Door<'a> {
     /// Whether the session of a request that claims no slot is its sender's; an error if not.
     pub(super) fn admits(&self, means: &mut Means<'_, '_>, head: &Head, from: Sender) -> bool {
         let name = session_name(head.session);
-        let sessions = self.native.sessions();
+        let sessions = self.sessions;
         let is_known = sessions.is_known(name, queue_peer(from.address));
         if is_known {
             sessions.renew(name, self.native.limits(means.monotonic_ns));
@@ -261,8 +265,8 @@ impl<'a> Door<'a> {
         };
         let ingress = Ingress {
             queues: &self.queues,
-            stamps: self.native.stamps(),
-            sessions: self.native.sessions(),
+            stamps: self.stamps,
+            sessions: self.sessions,
             heartbeat_ns_max: HEARTBEAT_NS_MAX,
         };
         if self.native.has(Fault::AcceptsAhead) && arrival.nilext {
@@ -307,7 +311,7 @@ impl<'a> Door<'a> {
                 }
                 let limits = self.native.limits(means.monotonic_ns);
                 let name = session_name(head.session);
-                self.native.sessions().renew(name, limits);
+                self.sessions.renew(name, limits);
                 let place = place_of(self, number, pos);
                 return self.reply(means, from, &ack(head.echo(), place));
             }
@@ -315,7 +319,7 @@ impl<'a> Door<'a> {
                 self.touched |= 1 << number;
                 let limits = self.native.limits(means.monotonic_ns);
                 let name = session_name(head.session);
-                return self.native.sessions().renew(name, limits);
+                return self.sessions.renew(name, limits);
             }
             Verdict::Replay(pos) => return self.replay(means, request, hash, pos, from),
             Verdict::NoSession => return self.error(means, head, ErrorCode::Session, from),
@@ -472,7 +476,7 @@ impl<'a> Door<'a> {
         let head = &barrier.head;
         let (name, done) = (session_name(head.session), Done::default());
         native.answers.keep(name, head.slot, head.sequence, done);
-        native.sessions().commit(barrier.ticket, 0, false);
+        self.sessions.commit(barrier.ticket, 0, false);
         executor.desk().counts.add(NativeCount::Direct, 1);
         let reply = reply_to(head, place_of(self, 0, 0), &done, &[]);
         self.reply(means, barrier.from, &reply);

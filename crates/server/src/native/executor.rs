@@ -179,7 +179,6 @@ impl Desk {
             native.alarm();
             return;
         };
-        native.renew(&request, entry);
         native.pretend_work();
         if native.has(Fault::RedoesWrites) && request.head.opcode == Opcode::Set {
             self.last = Some((bench.number, payload.to_vec()));

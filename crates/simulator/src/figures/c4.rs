@@ -5,7 +5,7 @@ use curtail_workload::Ranks;
 
 use crate::{
     balanced::{Balanced, BalancedOutcome, Rules},
-    figures::{Figure, Request, or},
+    figures::{Figure, Request, or, popularities::Popularities},
     rows::Row,
 };
 
@@ -182,34 +182,14 @@ fn settings(
     settings
 }
 
-/// The ranks of every gamma that is asked for, so that runs share them.
-struct Popularities(Vec<(f64, Ranks)>);
-
-impl Popularities {
-    fn new(settings: &[Setting]) -> Self {
-        let mut all: Vec<(f64, Ranks)> = Vec::new();
-        for setting in settings {
-            let gamma = setting.model.gamma;
-            if all.iter().all(|(known, _)| *known != gamma) {
-                all.push((gamma, Balanced::ranks(gamma)));
-            }
-        }
-        Self(all)
-    }
-
-    fn of(&self, model: &Balanced) -> &Ranks {
-        let found = self.0.iter().find(|(gamma, _)| *gamma == model.gamma);
-        match found {
-            Some((_, ranks)) => ranks,
-            None => unreachable!("gamma {} was not prepared", model.gamma),
-        }
-    }
+fn popularities(settings: &[Setting]) -> Popularities {
+    Popularities::of_models(settings.iter().map(|setting| &setting.model))
 }
 
 fn fig3(request: &Request<'_>) -> Vec<Row> {
     let writes: Vec<f64> = (0..=20).map(|n| f64::from(n * 5)).collect();
     let settings = settings(request, 200_000, Rules::Reference, &[0.0], &writes);
-    let popularities = Popularities::new(&settings);
+    let popularities = popularities(&settings);
     let loads = sorted(or(&request.options.loads, &grid()));
     let highest = highest_of_all(request, &settings, &popularities, &loads);
     let ideals: Vec<Balanced> = settings
@@ -259,7 +239,7 @@ fn fig4(request: &Request<'_>) -> Vec<Row> {
         ideal.model.compaction = None;
         settings.push(ideal);
     }
-    let popularities = Popularities::new(&settings);
+    let popularities = popularities(&settings);
     let loads = sorted(or(&request.options.loads, &grid()));
     let highest = highest_of_all(request, &settings, &popularities, &loads);
     let mut rows = Vec::new();
@@ -293,7 +273,7 @@ fn curves(
     loads: &[f64],
 ) -> Vec<Row> {
     let settings = settings(request, 200_000, rules, &[gamma], &[writes]);
-    let popularities = Popularities::new(&settings);
+    let popularities = popularities(&settings);
     let mut points = Vec::new();
     for setting in &settings {
         for load in or(&request.options.loads, loads) {

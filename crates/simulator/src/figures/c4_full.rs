@@ -9,7 +9,7 @@ use curtail_workload::Ranks;
 use crate::{
     balanced::{Balanced, BalancedOutcome, Rules},
     costs::FullCosts,
-    figures::{Figure, Request, c4, or},
+    figures::{Figure, Request, c4, or, popularities::Popularities},
     full::{Calibration, FullSystem, Items},
     rows::Row,
 };
@@ -182,7 +182,7 @@ fn fig10(request: &Request<'_>) -> Vec<Row> {
         ..UNIFORM
     };
     let settings = settings(request, &defaults);
-    let ranks = Popularities::new(&settings);
+    let ranks = popularities(&settings);
     let name = request.figure.name;
     let rows = request.threads.map(name, &settings, |setting| {
         let ranks = ranks.of(&setting.model);
@@ -230,7 +230,7 @@ fn fig11(request: &Request<'_>) -> Vec<Row> {
 
 fn fig12(request: &Request<'_>) -> Vec<Row> {
     let settings = settings(request, &POPULAR_READS);
-    let ranks = Popularities::new(&settings);
+    let ranks = popularities(&settings);
     let limits = or(&request.options.limits, &[10]);
     let name = request.figure.name;
     let rows = request.threads.map(name, &settings, |setting| {
@@ -284,7 +284,7 @@ fn table2(request: &Request<'_>) -> Vec<Row> {
         ..POPULAR_READS
     };
     let settings = settings(request, &defaults);
-    let ranks = Popularities::new(&settings);
+    let ranks = popularities(&settings);
     let name = request.figure.name;
     let rows = request.threads.map(name, &settings, |setting| {
         let (ranks, loads) = (ranks.of(&setting.model), setting.loads(request));
@@ -333,7 +333,7 @@ fn scaling(request: &Request<'_>) -> Vec<Row> {
         ..UNIFORM
     };
     let settings = settings(request, &defaults);
-    let ranks = Popularities::new(&settings);
+    let ranks = popularities(&settings);
     let name = request.figure.name;
     let highest = request.threads.map(name, &settings, |setting| {
         let (ranks, loads) = (ranks.of(&setting.model), setting.loads(request));
@@ -365,7 +365,7 @@ fn curves(
     limits: &[u16],
     paper: impl Fn(&Setting, u16) -> Option<f64> + Sync,
 ) -> Vec<Row> {
-    let ranks = Popularities::new(settings);
+    let ranks = popularities(settings);
     let limits = or(&request.options.limits, limits);
     let name = request.figure.name;
     let rows = request.threads.map(name, settings, |setting| {
@@ -438,27 +438,8 @@ fn settings(request: &Request<'_>, defaults: &Defaults<'_>) -> Vec<Setting> {
     settings
 }
 
-/// The ranks of every gamma that is asked for, so that runs share them.
-struct Popularities(Vec<(f64, Ranks)>);
-
-impl Popularities {
-    fn new(settings: &[Setting]) -> Self {
-        let mut all: Vec<(f64, Ranks)> = Vec::new();
-        for setting in settings {
-            let gamma = setting.model.gamma;
-            if all.iter().all(|(known, _)| *known != gamma) {
-                all.push((gamma, Balanced::ranks(gamma)));
-            }
-        }
-        Self(all)
-    }
-
-    fn of(&self, model: &Balanced) -> &Ranks {
-        match self.0.iter().find(|(gamma, _)| *gamma == model.gamma) {
-            Some((_, ranks)) => ranks,
-            None => unreachable!("gamma {} was not prepared", model.gamma),
-        }
-    }
+fn popularities(settings: &[Setting]) -> Popularities {
+    Popularities::of_models(settings.iter().map(|setting| &setting.model))
 }
 
 impl Setting {

@@ -8,7 +8,7 @@ use crate::{
     combined::{Combined, CombinedOutcome, CombinedPrices, PlanCost},
     costs::FullCosts,
     figures::{
-        Figure, Request,
+        Figure, Request, at_loads,
         minos_system::{calibrations, workload},
         or,
     },
@@ -139,15 +139,7 @@ impl Setting {
     }
 
     fn row(&self, request: &Request<'_>, x: f64, metric: &'static str, value: Option<f64>) -> Row {
-        Row {
-            figure: request.figure.name,
-            series: self.series.into(),
-            params: self.params.clone(),
-            x,
-            metric,
-            value,
-            paper: None,
-        }
+        request.row((self.series, &self.params), x, (metric, value), None)
     }
 
     /// The highest loads within ten and twenty mean service times, by halving.
@@ -173,12 +165,7 @@ impl Setting {
 
 fn combined(request: &Request<'_>) -> Vec<Row> {
     let settings = settings(request);
-    let mut points = Vec::new();
-    for setting in &settings {
-        for load in or(&request.options.loads, &LOADS) {
-            points.push((setting, load));
-        }
-    }
+    let points = at_loads(&settings, &or(&request.options.loads, &LOADS));
     let name = request.figure.name;
     let outcomes = request
         .threads

@@ -165,18 +165,10 @@ impl Setting {
         &self,
         request: &Request<'_>,
         x: f64,
-        (metric, value): (&'static str, Option<f64>),
+        value: (&'static str, Option<f64>),
         paper: Option<f64>,
     ) -> Row {
-        Row {
-            figure: request.figure.name,
-            series: self.series.into(),
-            params: self.params.clone(),
-            x,
-            metric,
-            value,
-            paper,
-        }
+        request.row((self.series, &self.params), x, value, paper)
     }
 }
 

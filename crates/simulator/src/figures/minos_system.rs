@@ -236,15 +236,8 @@ impl Setting {
         value: Option<f64>,
         paper: Option<f64>,
     ) -> Row {
-        Row {
-            figure: request.figure.name,
-            series: self.series.into(),
-            params: self.params.clone(),
-            x,
-            metric,
-            value,
-            paper: paper.filter(|_| self.is_the_papers()),
-        }
+        let paper = paper.filter(|_| self.is_the_papers());
+        request.row((self.series, &self.params), x, (metric, value), paper)
     }
 
     /// Whether the paper's numbers are about this.

@@ -189,6 +189,41 @@ impl DatagramPrices {
         is_right.then_some(()).ok_or(CostsError::Number(name))
     }
 
+    /// Nothing but a round trip and executions costs anything: the example of section 4.
+    pub fn bare(wire_ns: f64, get_ns: f64, set_ns: f64) -> Self {
+        Self {
+            client_ns: 0.0,
+            delegation_ns: 0.0,
+            wire_ns,
+            byte_ns: 0.0,
+            header_bytes: 0,
+            card_ns: 0.0,
+            card_byte_ns: 0.0,
+            descriptor_ns: 0.0,
+            descriptor_queue_ns: 0.0,
+            connection_ns: 0.0,
+            connections_cached: 0.0,
+            flush_card_ns: 0.0,
+            admit_ns: 0.0,
+            admit_byte_ns: 0.0,
+            rx_cores: 1,
+            receive_ns: 0.0,
+            reply_ns: 0.0,
+            take_ns: 0.0,
+            reserve_ns: 0.0,
+            forward_ns: get_ns,
+            io_threads: 1,
+            erpc_ns: 0.0,
+            get: vec![(8.0, get_ns)],
+            set: vec![(8.0, set_ns)],
+            work_ns: 0.0,
+            spread: 0.0,
+            not_ready_ns: 0,
+            resend_ns: 0,
+            persistent: None,
+        }
+    }
+
     /// Mean time of executing a request for a value of so many bytes.
     pub fn execution_ns(&self, write: bool, value_bytes: u32) -> f64 {
         let points = if write { &self.set } else { &self.get };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Setting, measured, model, prices, system, table, tail_params, with_work, workload};
 use crate::{
-    figures::{Figure, Request, or},
+    figures::{Figure, Request, at_loads, or},
     juneberry::{Juneberry, JuneberryOutcome},
     rows::Row,
 };
@@ -136,14 +136,7 @@ fn case(
 
 fn draw(request: &Request<'_>, cases: &[Case]) -> Vec<Row> {
     let loads = or(&request.options.loads, &LOADS);
-    let mut points = Vec::new();
-    for case in cases {
-        for setting in &case.settings {
-            for load in &loads {
-                points.push((setting, *load));
-            }
-        }
-    }
+    let points = at_loads(cases.iter().flat_map(|case| &case.settings), &loads);
     let name = request.figure.name;
     let outcomes = request
         .threads

@@ -70,14 +70,8 @@ fn fig6(request: &Request<'_>) -> Vec<Row> {
             u8::from(*durable),
             model.workers
         );
-        let row = |metric, value, paper| Row {
-            figure: request.figure.name,
-            series: (*series).into(),
-            params: params.clone(),
-            x: machines,
-            metric,
-            value: Some(value),
-            paper,
+        let row = |metric, value, paper| {
+            request.row((series, &params), machines, (metric, Some(value)), paper)
         };
         let paper = stated(series, *bytes, *durable, model.machines);
         match bytes {

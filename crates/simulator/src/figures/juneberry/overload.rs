@@ -2,7 +2,7 @@
 
 use super::{Setting, measured, model, prices, tail_params, workload};
 use crate::{
-    figures::{Figure, Request, or},
+    figures::{Figure, Request, at_loads, or},
     juneberry::{Datapath, Juneberry, Reads, WhenFull},
     rows::Row,
 };
@@ -61,12 +61,7 @@ fn overload(request: &Request<'_>) -> Vec<Row> {
         }
     }
     let loads = or(&options.loads, &LOADS);
-    let mut points = Vec::new();
-    for setting in &settings {
-        for load in &loads {
-            points.push((setting, *load));
-        }
-    }
+    let points = at_loads(&settings, &loads);
     let name = request.figure.name;
     let outcomes = request
         .threads

@@ -2,8 +2,8 @@
 
 use super::{measured, system, workload};
 use crate::{
-    figures::{Figure, Request, or},
-    juneberry::{ClientLoad, DatagramPrices, DatagramTable, Juneberry},
+    figures::{Figure, Request},
+    juneberry::{ClientLoad, DatagramPrices, Juneberry},
     rows::Row,
 };
 
@@ -30,20 +30,24 @@ pub(in crate::figures) const PATTERN: Figure = Figure {
 };
 
 fn pattern(request: &Request<'_>) -> Vec<Row> {
-    let rounds = or(&[], &[1_u64, 1_000]);
+    let bare = DatagramPrices::bare(2_000.0, 5_000.0, 10_000.0);
     let mut points = Vec::new();
     for series in &request.series {
-        for rounds in &rounds {
+        for rounds in [1, 1_000] {
             let model = Juneberry {
                 workers: if *series == "oq-shared" { 2 } else { 1 },
                 machines: 1,
                 threads: 1,
-                load: ClientLoad::Script(script(*rounds)),
+                load: ClientLoad::Script(script(rounds)),
                 requests: 3 * rounds,
                 seed: request.options.seed,
-                ..Juneberry::new(system(series), bare(), workload("pattern", 8, 8, 66.0, 0.0))
+                ..Juneberry::new(
+                    system(series),
+                    bare.clone(),
+                    workload("pattern", 8, 8, 66.0, 0.0),
+                )
             };
-            points.push((*series, *rounds, model));
+            points.push((*series, rounds, model));
         }
     }
     let name = request.figure.name;
@@ -52,15 +56,8 @@ fn pattern(request: &Request<'_>) -> Vec<Row> {
         .map(name, &points, |(.., model)| model.run());
     let mut rows = Vec::new();
     for ((series, rounds, _), outcome) in points.iter().zip(&outcomes) {
-        let row = |x: f64, (metric, value), paper| Row {
-            figure: request.figure.name,
-            series: (*series).into(),
-            params: format!("rounds={rounds}"),
-            x,
-            metric,
-            value,
-            paper,
-        };
+        let params = format!("rounds={rounds}");
+        let row = |x, value, paper| request.row((series, &params), x, value, paper);
         if *rounds == 1 {
             for (index, ns) in outcome.script_ns.iter().enumerate() {
                 let us = ("latency_us", Some(*ns as f64 / 1e3));
@@ -76,30 +73,6 @@ fn pattern(request: &Request<'_>) -> Vec<Row> {
 fn script(rounds: u64) -> Vec<(bool, u64)> {
     let round = |key| [(true, key), (true, key), (false, key)];
     (0..rounds).flat_map(round).collect()
-}
-
-/// The example's prices.
-fn bare() -> DatagramPrices {
-    DatagramPrices {
-        client_ns: 0.0,
-        delegation_ns: 0.0,
-        wire_ns: 2_000.0,
-        byte_ns: 0.0,
-        card_ns: 0.0,
-        card_byte_ns: 0.0,
-        descriptor_ns: 0.0,
-        descriptor_queue_ns: 0.0,
-        connection_ns: 0.0,
-        receive_ns: 0.0,
-        reply_ns: 0.0,
-        take_ns: 0.0,
-        reserve_ns: 0.0,
-        forward_ns: 5_000.0,
-        get: vec![(8.0, 5_000.0)],
-        set: vec![(8.0, 10_000.0)],
-        spread: 0.0,
-        ..DatagramTable::built_in().paper.clone()
-    }
 }
 
 fn stated(series: &str, index: usize) -> Option<f64> {

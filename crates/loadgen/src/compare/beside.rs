@@ -1,0 +1,341 @@
+//! Small requests beside large ones: what large values do to the tail of those who never asked for
+//! them.
+//!
+//! ```text
+//!   for each server, in turn:   small alone | small + 0.125 % of 500 KB
+//!   then for each:              small alone | small + 0.5 % ...
+//! ```
+//!
+//! Two drivers with connections of their own: one sends requests for 14 to 1400 bytes in open loop,
+//! at a share of what the first server reached just before in closed loop, the same for every
+//! server; the other sends the large ones, also in open loop. Only the small ones are measured, in
+//! windows of 20 ms; the medians of the windows' p99 with and without the large requests are
+//! compared within a round, per server. The mixes are those of Minos (paper, section 5.2: 95:5,
+//! 500 KB) and large reads of 10 MB.
+
+mod large;
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
+};
+
+use curtail_workload::{SizeClass, Sizes};
+use serde::Serialize;
+
+use self::large::Large;
+use super::{
+    CompareArgs, Spread,
+    servers::{Kind, Server},
+    throughput::{self, CellPlan},
+};
+use crate::{
+    drive::{Pace, Plan, Session, measure},
+    error::LoadError,
+    load::Load,
+    measure::rank,
+    preload,
+    protocol::Protocol,
+    stop::Stop,
+};
+
+/// What stands beside the small requests.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) enum Company {
+    /// Values of 500 KB, 95:5, this share of the small requests' rate.
+    Share(f64),
+    /// Reads of 10 MB, so many a second.
+    Reads(f64),
+}
+
+/// One load for all servers.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Beside {
+    pub(crate) large: Company,
+    /// Share of the first server's peak.
+    pub(crate) load: f64,
+    /// Small requests a second.
+    pub(crate) rate: f64,
+    pub(crate) servers: Vec<Figures>,
+}
+
+/// One server's small requests, with the large ones and without.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Figures {
+    pub(crate) server: String,
+    pub(crate) windows: usize,
+    pub(crate) alone_p99_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) p99_lower_quartile_us: f64,
+    pub(crate) p99_upper_quartile_us: f64,
+    /// The median p99 of the driver's own lateness alone, and beside large requests: what is not
+    /// the server's.
+    pub(crate) late_us: [f64; 2],
+    /// The p99 beside large requests over the one alone, within rounds.
+    pub(crate) ratio: Spread,
+    /// Large requests a second that were answered.
+    pub(crate) large_rate: f64,
+    pub(crate) unfinished: u64,
+}
+
+/// Every load that is measured.
+const LARGE: [Company; 4] = [
+    Company::Share(0.001_25),
+    Company::Share(0.005),
+    Company::Reads(10.0),
+    Company::Reads(100.0),
+];
+
+/// Shares of the peak.
+const LOADS: [f64; 2] = [0.5, 0.8];
+
+const SMALL: CellPlan = CellPlan {
+    pipeline: 1,
+    get_ratio: 0.95,
+    value_bytes: 0,
+    zipf: 0.99,
+};
+
+/// Keys of the small values: 140 MB.
+const SMALL_KEYS: u64 = 200_000;
+const MIDDLE_BYTES: u32 = 500_000;
+const MIDDLE_KEYS: u64 = 400;
+const LARGE_BYTES: u32 = 10_000_000;
+const LARGE_KEYS: u64 = 20;
+/// Lengths of keys, which keep the three kinds apart.
+const KEY_BYTES: [usize; 3] = [16, 20, 24];
+
+/// One load while it is measured.
+struct Cell {
+    load: f64,
+    large: Company,
+    rates: Vec<f64>,
+    /// By server.
+    runs: Vec<Runs>,
+}
+
+#[derive(Default)]
+struct Runs {
+    alone: Vec<Run>,
+    beside: Vec<Run>,
+}
+
+/// One server in one round.
+struct Run {
+    p99s_us: Vec<f64>,
+    /// The driver's lateness, likewise.
+    late_p99s_us: Vec<f64>,
+    large_rate: f64,
+    unfinished: u64,
+}
+
+pub(crate) fn compare(args: &CompareArgs, servers: &[Server]) -> Result<Vec<Beside>, LoadError> {
+    store_all(servers)?;
+    let cells = LOADS
+        .iter()
+        .flat_map(|load| LARGE.map(|large| (*load, large)));
+    let mut cells: Vec<_> = cells
+        .map(|(load, large)| Cell {
+            load,
+            large,
+            rates: Vec::new(),
+            runs: servers.iter().map(|_| Runs::default()).collect(),
+        })
+        .collect();
+    for round in 0..args.rounds {
+        // Anew in every round, because the machine's speed drifts.
+        let peak = peak(args, servers, round)?;
+        for cell in &mut cells {
+            cell.measure(args, servers, peak * cell.load, round)?;
+        }
+    }
+    let all = cells.iter().map(|cell| Beside {
+        large: cell.large,
+        load: cell.load,
+        rate: rank(&cell.rates, 0.5),
+        servers: servers
+            .iter()
+            .zip(&cell.runs)
+            .map(|(server, runs)| figures_of(server, runs))
+            .collect(),
+    });
+    Ok(all.collect())
+}
+
+impl Cell {
+    /// One round: every server alone and beside large requests, one right behind the other.
+    fn measure(
+        &mut self,
+        args: &CompareArgs,
+        servers: &[Server],
+        rate: f64,
+        round: usize,
+    ) -> Result<(), LoadError> {
+        self.rates.push(rate);
+        for index in throughput::rotated(servers.len(), round) {
+            let (server, runs) = (&servers[index], &mut self.runs[index]);
+            let company = [None, Some(self.large)];
+            for which in throughput::rotated(company.len(), round) {
+                let run = run(args, server, rate, company[which], round)?;
+                match which {
+                    0 => runs.alone.push(run),
+                    _ => runs.beside.push(run),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn store_all(servers: &[Server]) -> Result<(), LoadError> {
+    for server in servers {
+        for load in [
+            small(server.kind)?,
+            middle(server.kind)?,
+            large(server.kind)?,
+        ] {
+            let preloaded = preload::preload(&server.target, &load, 1, &Stop::new())?;
+            if preloaded.refused > 0 {
+                let (name, refused) = (server.kind.name(), preloaded.refused);
+                return Err(LoadError::Server(format!("{name} refused {refused} keys")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn small(kind: Kind) -> Result<Load, LoadError> {
+    let sizes = Sizes::new(vec![(SizeClass::Uniform(14, 1400), 1.0)]);
+    let sizes = sizes.map_err(LoadError::Arguments)?;
+    loaded(kind, SMALL_KEYS, sizes, (0.95, 0.99), KEY_BYTES[0])
+}
+
+fn middle(kind: Kind) -> Result<Load, LoadError> {
+    let sizes = Sizes::constant(MIDDLE_BYTES);
+    loaded(kind, MIDDLE_KEYS, sizes, (0.95, 0.0), KEY_BYTES[1])
+}
+
+fn large(kind: Kind) -> Result<Load, LoadError> {
+    let sizes = Sizes::constant(LARGE_BYTES);
+    loaded(kind, LARGE_KEYS, sizes, (1.0, 0.0), KEY_BYTES[2])
+}
+
+fn loaded(
+    kind: Kind,
+    keys: u64,
+    sizes: Sizes,
+    (get_ratio, zipf): (f64, f64),
+    key_bytes: usize,
+) -> Result<Load, LoadError> {
+    let protocol = match kind {
+        Kind::Redis => Protocol::Resp,
+        Kind::Ours | Kind::Memcached => Protocol::Text,
+    };
+    let mut workload = throughput::workload(keys, sizes, get_ratio, zipf)?;
+    workload.key_bytes = key_bytes;
+    Ok(Load::drawn(protocol, workload))
+}
+
+/// What the first server reaches in closed loop.
+fn peak(args: &CompareArgs, servers: &[Server], round: usize) -> Result<f64, LoadError> {
+    let Some(server) = servers.first() else {
+        return Err(LoadError::Arguments("no server to measure".into()));
+    };
+    let plan = Plan {
+        load: small(server.kind)?,
+        ..throughput::plan(args, &SMALL, server, round)?
+    };
+    Ok(measure(&plan, &Session::default())?.rate)
+}
+
+/// Small requests at `rate`, and the large ones beside them.
+fn run(
+    args: &CompareArgs,
+    server: &Server,
+    rate: f64,
+    beside: Option<Company>,
+    round: usize,
+) -> Result<Run, LoadError> {
+    let plan = Plan {
+        load: small(server.kind)?,
+        pace: Pace::poisson(rate),
+        pregenerated: None,
+        spin: true,
+        ..throughput::plan(args, &SMALL, server, round)?
+    };
+    let Some(beside) = beside else {
+        let report = measure(&plan, &Session::default())?;
+        return Ok(run_of(&report, 0.0));
+    };
+    let (load, large_rate) = match beside {
+        Company::Share(share) => (middle(server.kind)?, rate * share),
+        Company::Reads(rate) => (large(server.kind)?, rate),
+    };
+    let large = Large {
+        load,
+        rate: large_rate,
+        core: args.server_core,
+    };
+    let (stop, start) = (AtomicBool::new(false), Instant::now());
+    std::thread::scope(|scope| {
+        let large = scope.spawn(|| large.drive(&server.target, &stop));
+        let report = measure(&plan, &Session::default());
+        stop.store(true, Ordering::Relaxed);
+        let panicked = |_| LoadError::Server("the driver of large requests panicked".into());
+        let answered = large.join().map_err(panicked)??;
+        Ok(run_of(
+            &report?,
+            answered as f64 / start.elapsed().as_secs_f64(),
+        ))
+    })
+}
+
+fn run_of(report: &crate::report::Report, large_rate: f64) -> Run {
+    let us = |each: Vec<(f64, f64)>| each.into_iter().map(|(_, us)| us).collect();
+    Run {
+        p99s_us: us(report.recorder().window_each(0.99)),
+        late_p99s_us: us(report.recorder().late_each(0.99)),
+        large_rate,
+        unfinished: report.counts.unfinished,
+    }
+}
+
+fn figures_of(server: &Server, runs: &Runs) -> Figures {
+    let Runs { alone, beside } = runs;
+    let pooled = |runs: &[Run]| -> Vec<f64> {
+        let each = runs.iter().flat_map(|run| run.p99s_us.iter().copied());
+        each.collect()
+    };
+    let late_us = |runs: &[Run]| {
+        let each = runs.iter().flat_map(|run| run.late_p99s_us.iter().copied());
+        rank(&each.collect::<Vec<f64>>(), 0.5)
+    };
+    let windows = pooled(beside);
+    let ratios = alone.iter().zip(beside);
+    let ratios: Vec<f64> = ratios
+        .map(|(alone, beside)| rank(&beside.p99s_us, 0.5) / rank(&alone.p99s_us, 0.5))
+        .collect();
+    let large_rates: Vec<f64> = beside.iter().map(|run| run.large_rate).collect();
+    Figures {
+        server: server.label.clone(),
+        windows: windows.len(),
+        alone_p99_us: rank(&pooled(alone), 0.5),
+        p99_us: rank(&windows, 0.5),
+        p99_lower_quartile_us: rank(&windows, 0.25),
+        p99_upper_quartile_us: rank(&windows, 0.75),
+        late_us: [late_us(alone), late_us(beside)],
+        ratio: Spread::of(&ratios),
+        large_rate: rank(&large_rates, 0.5),
+        unfinished: beside.iter().map(|run| run.unfinished).sum(),
+    }
+}
+
+impl Company {
+    /// In a few words.
+    pub(crate) fn describe(self) -> String {
+        match self {
+            Self::Share(share) => format!("{} % of 500 KB", share * 100.0),
+            Self::Reads(rate) => format!("{rate} reads of 10 MB a second"),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! How long a client waits for `accepted`: the network card's program, against one that only turns
+//! packets round, a thread that spins on a socket, and one that sleeps in it.
+//!
+//! ```text
+//!   namespace of the server                 namespace of the client
+//!   one 10.77.0.1  <---- veth ---->  two 10.77.0.2
+//!   processor 0: executor, or thread        processor 1: client, and the program (in its softirq)
+//! ```
+//!
+//! Closed loop: one request outstanding. Open loop: Poisson arrivals, 10 us of execution for each
+//! write, latency counted from the moment at which the request should have been sent. The ways are
+//! measured in turn, several rounds, and the median of the rounds is printed. Needs root; makes its
+//! own namespaces, which end with it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "what cannot be set up ends the bench"
+)]
+
+#[path = "nic/client.rs"]
+mod client;
+#[path = "../tests/nic/namespace.rs"]
+mod namespace;
+#[path = "nic/servers.rs"]
+mod servers;
+
+use std::time::Duration;
+
+use client::{Client, Load, Samples};
+use namespace::{Namespace, run};
+use servers::{Program, Server, Way, frame_of, nic_options};
+
+use curtail_runtime::Nic;
+
+/// Requests of a round in the closed loop, and rounds.
+const REQUESTS: usize = 20_000;
+const ROUNDS: usize = 5;
+/// How long each execution takes where one is pretended.
+const WORK_NS: u64 = 10_000;
+
+fn main() {
+    let Some(namespace) = Namespace::enter() else {
+        return;
+    };
+    let client = Client::start();
+    connect(&client);
+    program_times();
+    closed_loop(&namespace, &client);
+    open_loop(&namespace, &client);
+}
+
+/// One link between the two namespaces.
+fn connect(client: &Client) {
+    let pair = ["link", "add", "one", "type", "veth", "peer", "name", "two"];
+    run("ip", &pair);
+    run(
+        "ip",
+        &[
+            "link",
+            "set",
+            "two",
+            "netns",
+            &client.thread_id().to_string(),
+        ],
+    );
+    run("ip", &["addr", "add", "10.77.0.1/24", "dev", "one"]);
+    run("ip", &["link", "set", "one", "up"]);
+    client.set_up();
+    std::thread::sleep(Duration::from_millis(200));
+}
+
+fn program_times() {
+    println!("\nthe program alone (BPF_PROG_RUN), ns: median and 99th percentile");
+    println!(
+        "{:>16} {:>10} {:>10} {:>10} {:>10}",
+        "value, bytes", "floor", "", "queue", ""
+    );
+    for value_bytes in [16, 400, 1300] {
+        let mut nic = Nic::load(&nic_options(), None).unwrap();
+        servers::open(&nic);
+        let mut floor = Program::load("curtail_floor");
+        let mut samples = [Vec::new(), Vec::new()];
+        for number in 1..20_000 {
+            let frame = frame_of(number, value_bytes);
+            samples[0].push(floor.run(&frame));
+            let ran = nic.run(&frame, 1).unwrap();
+            assert_eq!(ran.fate, curtail_runtime::Fate::Answered, "{number}");
+            samples[1].push(ran.ns);
+            servers::skip(&nic);
+        }
+        let [floor, queue] = samples.map(Samples::new);
+        println!(
+            "{value_bytes:>16} {:>10} {:>10} {:>10} {:>10}",
+            floor.at(50.0),
+            floor.at(99.0),
+            queue.at(50.0),
+            queue.at(99.0)
+        );
+    }
+}
+
+fn closed_loop(namespace: &Namespace, client: &Client) {
+    let ways = [
+        Way::Floor { native: true },
+        Way::Nic { native: true },
+        Way::Floor { native: false },
+        Way::Nic { native: false },
+        Way::Spinning,
+        Way::Blocking,
+    ];
+    let mut rounds: Vec<Vec<Samples>> = ways.iter().map(|_| Vec::new()).collect();
+    for _ in 0..ROUNDS {
+        for (way, rounds) in ways.iter().zip(&mut rounds) {
+            let server = Server::start(*way, namespace, client, 0);
+            rounds.push(client.drive(Load::closed(REQUESTS)));
+            server.stop();
+        }
+    }
+    println!("\nclosed loop, no execution: `accepted`, us");
+    println!(
+        "{:32} {:>8} {:>8} {:>8} {:>8}",
+        "", "p50", "p90", "p99", "refused"
+    );
+    for (way, rounds) in ways.iter().zip(&rounds) {
+        line(&way.name(), rounds);
+    }
+}
+
+fn open_loop(namespace: &Namespace, client: &Client) {
+    let ways = [
+        Way::Nic { native: true },
+        Way::Nic { native: false },
+        Way::Spinning,
+        Way::Deferred,
+    ];
+    for rate in [10_000, 30_000, 50_000, 70_000, 90_000] {
+        println!("\nopen loop, 10 us of execution, {rate} requests/s: `accepted`, us");
+        println!(
+            "{:32} {:>8} {:>8} {:>8} {:>8}",
+            "", "p50", "p90", "p99", "refused"
+        );
+        for way in ways {
+            let mut rounds = Vec::new();
+            for seed in 0..3 {
+                let server = Server::start(way, namespace, client, WORK_NS);
+                rounds.push(client.drive(Load::open(rate / 3, rate as u64, seed)));
+                server.stop();
+            }
+            line(&way.name(), &rounds);
+        }
+    }
+}
+
+/// The medians over the rounds.
+fn line(name: &str, rounds: &[Samples]) {
+    let median = |of: &dyn Fn(&Samples) -> u64| {
+        let mut all: Vec<u64> = rounds.iter().map(of).collect();
+        all.sort_unstable();
+        all[all.len() / 2]
+    };
+    let us = |percent: f64| median(&|samples| samples.at(percent)) as f64 / 1000.0;
+    let refused: u64 = rounds.iter().map(|samples| samples.refused).sum();
+    let all: usize = rounds.iter().map(Samples::count).sum();
+    println!(
+        "{name:32} {:>8.2} {:>8.2} {:>8.2} {:>7.2}%",
+        us(50.0),
+        us(90.0),
+        us(99.0),
+        refused as f64 * 100.0 / (all as f64 + refused as f64)
+    );
+}

@@ -1,0 +1,290 @@
+//! The ways in which a write is acknowledged, each behind the same address.
+
+use std::net::UdpSocket;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use aya::Ebpf;
+use aya::programs::xdp::{XdpLinkId, XdpMode};
+use aya::programs::{TestRun as _, TestRunOptions, Xdp as Attachable};
+use curtail_dispatch::{
+    Worker,
+    ordered_queue::{Limits, OrderedQueue, Peer, QueueState, Sessions, TURN_MAX, Turn, layout},
+};
+use curtail_runtime::{Attach, Nic, NicOptions, Xdp, XdpOptions, monotonic_ns, pin_current_thread};
+
+use super::client::{CLIENT, Client, SERVER, request};
+use super::namespace::Namespace;
+
+/// Who acknowledges, and how.
+#[derive(Clone, Copy)]
+pub(crate) enum Way {
+    /// A program that turns packets round and keeps nothing.
+    Floor { native: bool },
+    /// The network card's program, and a thread that executes.
+    Nic { native: bool },
+    /// A thread that never sleeps: receives, executes, answers (RawRPC).
+    Spinning,
+    /// The same, but answers before it executes (DeferredExec).
+    Deferred,
+    /// A thread that sleeps in its socket.
+    Blocking,
+}
+
+impl Way {
+    pub(crate) fn name(self) -> String {
+        let mode = |native| if native { "driver" } else { "stack" };
+        match self {
+            Self::Floor { native } => format!("XDP, no queue ({})", mode(native)),
+            Self::Nic { native } => format!("XDP, Ordered Queue ({})", mode(native)),
+            Self::Spinning => "socket, spinning, RawRPC".into(),
+            Self::Deferred => "socket, spinning, DeferredExec".into(),
+            Self::Blocking => "socket, blocking".into(),
+        }
+    }
+}
+
+/// A way that is open.
+pub(crate) struct Server {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    floor: Option<Program>,
+    detach_peer: Option<Box<dyn FnOnce()>>,
+}
+
+static FLOOR: &[u8] = aya::include_bytes_aligned!("../../../../bpf/floor.bpf.o");
+
+/// A program of the floor's object.
+pub(crate) struct Program {
+    ebpf: Ebpf,
+    name: &'static str,
+    link: Option<XdpLinkId>,
+}
+
+impl Program {
+    pub(crate) fn load(name: &'static str) -> Self {
+        let mut ebpf = Ebpf::load(FLOOR).unwrap();
+        let program: &mut Attachable = ebpf.program_mut(name).unwrap().try_into().unwrap();
+        program.load().unwrap();
+        Self {
+            ebpf,
+            name,
+            link: None,
+        }
+    }
+
+    fn program(&mut self) -> &mut Attachable {
+        self.ebpf
+            .program_mut(self.name)
+            .unwrap()
+            .try_into()
+            .unwrap()
+    }
+
+    fn attach(&mut self, interface: &str, mode: XdpMode) {
+        self.link = Some(self.program().attach(interface, mode).unwrap());
+    }
+
+    /// How long it takes for a frame, in nanoseconds.
+    pub(crate) fn run(&mut self, frame: &[u8]) -> u64 {
+        let mut out = vec![0; 4096];
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            ..TestRunOptions::new()
+        };
+        let ran = self.program().test_run(options).unwrap();
+        assert_eq!(ran.return_value, 3, "the floor has to answer");
+        ran.duration.as_nanos() as u64
+    }
+}
+
+impl Server {
+    /// Starts a way; the other end gets a program where the driver's answers need it.
+    pub(crate) fn start(way: Way, namespace: &Namespace, client: &Client, work_ns: u64) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let is_native = matches!(way, Way::Floor { native: true } | Way::Nic { native: true });
+        let detach_peer = is_native.then(|| {
+            let program = client.ask(|| {
+                let mut pass = Program::load("curtail_pass");
+                pass.attach("two", XdpMode::Driver);
+                pass
+            });
+            let detach: Box<dyn FnOnce()> = Box::new(move || drop(program));
+            detach
+        });
+        let mut floor = None;
+        let thread = match way {
+            Way::Floor { native } => {
+                let mut program = Program::load("curtail_floor");
+                let mode = if native {
+                    XdpMode::Driver
+                } else {
+                    XdpMode::Skb
+                };
+                program.attach("one", mode);
+                floor = Some(program);
+                None
+            }
+            Way::Nic { native } => {
+                let attach = if native {
+                    Attach::Native
+                } else {
+                    Attach::Generic
+                };
+                let xdp = Xdp::start(&XdpOptions {
+                    interface: "one".into(),
+                    pin_directory: namespace.pins.join("bench"),
+                    attach,
+                    nic: nic_options(),
+                });
+                Some(execute(xdp.unwrap(), Arc::clone(&stop), work_ns))
+            }
+            Way::Spinning | Way::Deferred | Way::Blocking => {
+                let socket = UdpSocket::bind(SERVER).unwrap();
+                Some(answer(socket, way, Arc::clone(&stop), work_ns))
+            }
+        };
+        std::thread::sleep(Duration::from_millis(150));
+        Self {
+            stop,
+            thread,
+            floor,
+            detach_peer,
+        }
+    }
+
+    pub(crate) fn stop(mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread
+            .take()
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        drop(self.floor.take());
+        self.detach_peer
+            .take()
+            .into_iter()
+            .for_each(|detach| detach());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+pub(crate) fn nic_options() -> NicOptions {
+    let slots = 4096;
+    NicOptions {
+        port: SERVER.port(),
+        queues: 1,
+        slots,
+        queue_words: layout::queue_words(u64::from(slots)),
+        slot_words: layout::SLOT_WORDS,
+        stamp_words: layout::STAMP_WORDS,
+        places: 1,
+        session_words: layout::SESSION_WORDS,
+        secrets: [1, 2, 3, 4],
+        heartbeat_ns_max: 1_000_000_000,
+        lease_ns: 60_000_000_000,
+        datagram_bytes_max: 1984,
+        value_bytes_max: 1 << 20,
+        redirect: false,
+    }
+}
+
+/// Makes the queue and the client's session.
+pub(crate) fn open(nic: &Nic) {
+    let queue = OrderedQueue::format(nic.queues(), 4096, 1);
+    queue.set_backlog_max(4096);
+    queue.grant_bytes(1 << 50);
+    queue.beat(monotonic_ns());
+    let limits = Limits {
+        now_ns: monotonic_ns(),
+        lease_ns: 1,
+        per_address: 1,
+    };
+    let mapped = match CLIENT.ip() {
+        std::net::IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        std::net::IpAddr::V6(ip) => ip.octets(),
+    };
+    let (words, _) = mapped.as_chunks::<8>();
+    let peer = Peer {
+        address: [u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1])],
+        port: CLIENT.port(),
+    };
+    let sessions = Sessions::new(nic.sessions());
+    sessions.grant(peer, 0, limits, 0, |_, _| 7).unwrap();
+    queue.set_state(QueueState::Open);
+}
+
+/// Passes over what was queued, and lives.
+pub(crate) fn skip(nic: &Nic) {
+    let queue = OrderedQueue::open(nic.queues()).unwrap();
+    queue.beat(monotonic_ns());
+    let mut lease = queue.take_lease(Worker(0)).unwrap();
+    lease.advance(1);
+}
+
+/// The frame of a write, as the client's stack sends it.
+pub(crate) fn frame_of(number: u64, value_bytes: usize) -> Vec<u8> {
+    let datagram = request(number, value_bytes);
+    let bytes = datagram.len() as u16;
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
+    frame.extend((28 + bytes).to_be_bytes());
+    frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 77, 0, 2, 10, 77, 0, 1]);
+    for number in [CLIENT.port(), SERVER.port(), 8 + bytes, 0] {
+        frame.extend(number.to_be_bytes());
+    }
+    frame.extend(datagram);
+    frame
+}
+
+fn execute(xdp: Xdp, stop: Arc<AtomicBool>, work_ns: u64) -> JoinHandle<()> {
+    open(xdp.nic());
+    std::thread::spawn(move || {
+        let _ = pin_current_thread(0);
+        let queue = OrderedQueue::open(xdp.nic().queues()).unwrap();
+        let mut turn = Turn::new();
+        while !stop.load(Ordering::Relaxed) {
+            queue.beat(monotonic_ns());
+            let mut lease = queue.take_lease(Worker(0)).unwrap();
+            let drained = turn.run(&mut lease, TURN_MAX, None, |_| {});
+            work(work_ns * drained.entries);
+        }
+        xdp.unpin();
+    })
+}
+
+fn answer(socket: UdpSocket, way: Way, stop: Arc<AtomicBool>, work_ns: u64) -> JoinHandle<()> {
+    match way {
+        Way::Blocking => socket.set_read_timeout(Some(Duration::from_millis(50))),
+        _ => socket.set_nonblocking(true),
+    }
+    .unwrap();
+    std::thread::spawn(move || {
+        let _ = pin_current_thread(0);
+        let mut room = [0; 2048];
+        while !stop.load(Ordering::Relaxed) {
+            let Ok((_, from)) = socket.recv_from(&mut room) else {
+                continue;
+            };
+            let slot = room[6];
+            if matches!(way, Way::Spinning | Way::Blocking) {
+                work(work_ns);
+            }
+            room[3..6].copy_from_slice(&[131, 1, slot]);
+            let _ = socket.send_to(&room[..64], from);
+            if matches!(way, Way::Deferred) {
+                work(work_ns);
+            }
+        }
+        let _ = socket.as_fd();
+    })
+}
+
+fn work(ns: u64) {
+    let end = monotonic_ns() + ns;
+    while ns > 0 && monotonic_ns() < end {
+        std::hint::spin_loop();
+    }
+}

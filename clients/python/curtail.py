@@ -355,22 +355,25 @@ class Session:
 
     def __init__(self, host="127.0.0.1", port=11312, patience=5.0, window=32):
         self.patience, self.window_max = patience, window
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-        self._address = address
-        self._socket = socket.socket(family, socket.SOCK_DGRAM)
-        self._socket.connect(address)
-        self._socket.setblocking(False)
         self._stream, self._input = None, bytearray()
         self._stamp = random.randrange(1 << 32)
         self.grant = None
         self.resent = self.refused = 0
         self._heard = 0.0
         self._sequences = [0] * SLOTS
-        try:
-            self._open()
-        except CurtailError:
-            self._socket.close()
-            raise
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        for left, (family, _, _, _, address) in zip(range(len(addresses), 0, -1), addresses):
+            self._address = address
+            self._socket = socket.socket(family, socket.SOCK_DGRAM)
+            try:
+                self._socket.connect(address)
+                self._socket.setblocking(False)
+                self._open(patience / len(addresses))
+                return
+            except (CurtailError, OSError):
+                self._socket.close()
+                if left == 1:
+                    raise
 
     def __enter__(self):
         return self
@@ -441,9 +444,9 @@ class Session:
 
     # The handshake.
 
-    def _open(self):
+    def _open(self, patience=None):
         """Says hello until there is a cookie, and confirms it until there is a session."""
-        end, said = time.monotonic() + self.patience, None
+        end, said = time.monotonic() + (patience or self.patience), None
         self.grant = None
         while time.monotonic() < end:
             nonce = int.from_bytes(os.urandom(8), "little")

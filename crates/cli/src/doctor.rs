@@ -5,6 +5,7 @@
 use std::{fmt::Write as _, fs, process::ExitCode};
 
 use clap::{Args, ValueEnum};
+use curtail_runtime::Nic;
 use serde_json::json;
 
 /// Options of `curtail doctor`.
@@ -62,7 +63,20 @@ fn examine() -> Vec<Finding> {
         congestion(),
         memory_lock(),
         swap(),
+        network_card(),
     ]
+}
+
+/// Whether a program of the kernel's may acknowledge native writes.
+fn network_card() -> Finding {
+    let name = "native writes";
+    match Nic::probe() {
+        Ok(()) => good(name, "may be acknowledged by the network card's program"),
+        Err(why) => good(name, format!("acknowledged by a thread: {why}")).note(
+            true,
+            "for --native with --native-interface: see docs/guide/nic.md",
+        ),
+    }
 }
 
 fn good(name: &'static str, found: impl Into<String>) -> Finding {

@@ -79,33 +79,27 @@ pub(crate) struct Frame {
 
 impl Link {
     /// A session at `server`, which is greeted at the first turn.
-    pub fn new(server: impl ToSocketAddrs, config: Config) -> Result<Self, ClientError> {
-        let doing = "opening a socket";
-        let mut last = ErrorKind::AddrNotAvailable.into();
-        for server in server
-            .to_socket_addrs()
+    pub fn new(server: SocketAddr, config: Config) -> Result<Self, ClientError> {
+        let socket = connect(server).map_err(ClientError::machine("opening a socket"))?;
+        Ok(Self::with(server, socket, config))
+    }
+
+    /// A session at `server` that is open; waits for it as long as the configuration says. Of a
+    /// name with several addresses each is tried for its share of that time.
+    pub fn open(server: impl ToSocketAddrs, config: Config) -> Result<Self, ClientError> {
+        let servers = server.to_socket_addrs();
+        let servers: Vec<SocketAddr> = servers
             .map_err(ClientError::machine("resolving"))?
-        {
-            match connect(server) {
-                Ok(socket) => return Ok(Self::with(server, socket, config)),
+            .collect();
+        let share = config.connect_patience / servers.len().max(1) as u32;
+        let mut last = ClientError::NoSession(None);
+        for server in servers {
+            match Self::new(server, config).and_then(|link| link.opened(share)) {
+                Ok(link) => return Ok(link),
                 Err(error) => last = error,
             }
         }
-        Err(ClientError::machine(doing)(last))
-    }
-
-    /// A session at `server` that is open; waits for it as long as the configuration says.
-    pub fn open(server: impl ToSocketAddrs, config: Config) -> Result<Self, ClientError> {
-        let mut link = Self::new(server, config)?;
-        let start = Clock::now();
-        while link.machine.grant().is_none() {
-            let left = config.connect_patience.saturating_sub(start.elapsed());
-            if left.is_zero() {
-                return Err(ClientError::NoSession(link.machine.refusal()));
-            }
-            link.turn(left, &mut |_| {})?;
-        }
-        Ok(link)
+        Err(last)
     }
 
     /// Submits a request, to be sent at the next turn or flush; `ticket` names it in events.
@@ -168,7 +162,6 @@ impl Link {
     /// Receives what is there, does what is due, and sends.
     pub(crate) fn serve(&mut self, on: &mut impl FnMut(Event<'_>)) -> Result<(), ClientError> {
         self.receive(on)?;
-        self.serve_stream(on);
         let now = self.now();
         if self
             .machine
@@ -177,6 +170,8 @@ impl Link {
         {
             self.step(now, Input::Tick, on);
         }
+        // Last, since all of the above may have something for the stream.
+        self.serve_stream(on);
         self.flush()
     }
 
@@ -186,6 +181,9 @@ impl Link {
         patience: Duration,
         other: Option<BorrowedFd<'_>>,
     ) -> Result<(), ClientError> {
+        if !self.for_stream.is_empty() {
+            return Ok(());
+        }
         let now_ns = self.now().ns;
         let due_ns = self
             .machine
@@ -311,6 +309,19 @@ impl Link {
             for_stream: Vec::new(),
             buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
         }
+    }
+
+    /// The same once its session is open.
+    fn opened(mut self, patience: Duration) -> Result<Self, ClientError> {
+        let start = Clock::now();
+        while self.machine.grant().is_none() {
+            let left = patience.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Err(ClientError::NoSession(self.machine.refusal()));
+            }
+            self.turn(left, &mut |_| {})?;
+        }
+        Ok(self)
     }
 
     /// Sends a request that has just got its slot, or takes the slot back.

@@ -594,4 +594,6 @@ const KEEP_ALIVE_PARTS: u64 = 4;
 const STREAM_NS_PER_BYTE: u64 = 100;
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;

@@ -392,7 +392,11 @@ impl Delegate {
         self.shared.sleeps.store(true, Ordering::SeqCst);
         let is_stopping = self.shared.stops.load(Ordering::SeqCst);
         if cells.is_empty(&self.taken) && !is_stopping {
-            self.link.wait(SLEEP_MAX, Some(self.shared.bell.as_fd()))?;
+            let patience = match self.backlog.is_empty() {
+                true => SLEEP_MAX,
+                false => BACKLOG_SLEEP_MAX,
+            };
+            self.link.wait(patience, Some(self.shared.bell.as_fd()))?;
         }
         if !self.shared.sleeps.swap(false, Ordering::SeqCst) {
             let mut count = [0; 8];
@@ -469,8 +473,10 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// The owner looks after its backlog this often at least.
-const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// The owner sleeps until somebody rings, something arrives or the machine has something to do.
+const SLEEP_MAX: Duration = Duration::from_secs(3600);
+/// It looks after its backlog this often at least.
+const BACKLOG_SLEEP_MAX: Duration = Duration::from_millis(100);
 /// Between two looks whether a cell is free.
 const CELL_PATIENCE: Duration = Duration::from_millis(10);
 /// Requests of full queues that are passed over in a turn.

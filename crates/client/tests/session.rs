@@ -367,3 +367,17 @@ fn a_broken_stream_is_replaced() {
         assert!(found.value == value, "round {round}");
     }
 }
+
+/// Goal: a name with several addresses finds the server behind any of them. Method: the server
+/// listens on IPv4 alone, and its name comes with an address of IPv6 before that.
+#[test]
+fn every_address_of_a_name_is_tried() {
+    let server = Server::start(Behaviour::default());
+    let nobody: std::net::SocketAddr = ([0, 0, 0, 0, 0, 0, 0, 1], server.address.port()).into();
+    let config = Config {
+        connect_patience: Duration::from_secs(2),
+        ..patient()
+    };
+    let session = Session::open(&[nobody, server.address][..], config).unwrap();
+    session.set(b"k", b"v").unwrap().accepted().unwrap();
+}

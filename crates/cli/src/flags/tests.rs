@@ -149,3 +149,38 @@ fn policies_and_sizes_are_set() {
         assert!(settle(bad).is_err(), "{bad}");
     }
 }
+
+#[test]
+fn the_native_path_is_off_unless_asked_for() {
+    use curtail_server::{NativeMode, NativePlacement};
+
+    assert!(config("").native.is_none() && config("--native 0").native.is_none());
+    let asked = config(
+        "--native 11311 --native-mode raw --native-queues 32 --native-slots 512 \
+         -o native_backlog=9,native_placement=owner,native_service_us=0.5",
+    );
+    let native = asked.native.unwrap();
+    assert_eq!((native.port, native.mode), (11311, Some(NativeMode::Raw)));
+    assert_eq!((native.queues, native.slots), (32, Some(512)));
+    assert_eq!((native.backlog_max, native.service_ns), (9, 500));
+    assert_eq!(native.placement, NativePlacement::Owner);
+    assert_eq!(config("--native -1").native.unwrap().port, 0);
+    for wrong in [
+        "--native 70000",
+        "--native-mode io-ack",
+        "--native 1 --native-mode fast",
+        "--native 1 --native-mode xdp",
+        "--native 1 -o native_placement=nobody",
+    ] {
+        assert!(settle(wrong).is_err(), "{wrong}");
+    }
+    assert_eq!(settle("-o native_backlog=9").unwrap().warnings.len(), 1);
+}
+
+#[test]
+fn datagrams_of_memcached_are_off_unless_asked_for() {
+    assert_eq!(config("").udp_port, None);
+    assert_eq!(config("-U 11211 -p 5").udp_port, Some(11211));
+    assert_eq!(settle("-U 7").unwrap().warnings.len(), 1);
+    assert!(settle("-U 7 -Y file").is_err());
+}

@@ -182,6 +182,29 @@ impl Nic {
         Ok(nic)
     }
 
+    /// Whether this process could have the program: loads it with the smallest maps that there are,
+    /// and lets it go again. Attached is nothing.
+    pub fn probe() -> Result<(), XdpError> {
+        let slot_words = 256;
+        let options = NicOptions {
+            port: 0,
+            queues: 1,
+            slots: 1,
+            queue_words: 3 * slot_words,
+            slot_words,
+            stamp_words: 1 << 16,
+            places: 1,
+            session_words: 136,
+            secrets: [0; 4],
+            heartbeat_ns_max: 0,
+            lease_ns: 0,
+            datagram_bytes_max: 0,
+            value_bytes_max: 0,
+            redirect: false,
+        };
+        Self::load(&options, None).map(drop)
+    }
+
     /// Whether the maps were found.
     pub const fn origin(&self) -> Origin {
         self.origin

@@ -383,6 +383,15 @@ fn random_frames_have_the_same_fate() {
     assert!(all.iter().all(|times| *times > 0), "{counts:?}");
 }
 
+/// Goal: whoever asks whether the program can be had is told what is so. Method: the smallest maps,
+/// where this process may load the program at all.
+#[test]
+fn a_probe_loads_the_program() {
+    if load(&options()).is_some() {
+        curtail_runtime::Nic::probe().unwrap();
+    }
+}
+
 /// A long run under many seeds.
 #[test]
 #[ignore = "a minute of random frames"]

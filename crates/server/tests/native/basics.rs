@@ -1,9 +1,14 @@
 //! Every operation, in every mode that needs no privileges.
 
-use curtail_codec::native::{Flags, Opcode, Reply, Status};
-use curtail_server::NativeMode;
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+};
 
-use crate::support::{Ask, Client, Memcached, config, start};
+use curtail_codec::native::{Flags, Opcode, Reply, Status};
+use curtail_server::{Config, NativeConfig, NativeMode, Server};
+
+use crate::support::{Ask, Client, Memcached, config, config_with, eventually, start};
 
 const MODES: [NativeMode; 3] = [NativeMode::IoAck, NativeMode::Deferred, NativeMode::Raw];
 
@@ -144,5 +149,89 @@ fn a_flush_takes_what_was_accepted_before() {
             assert_eq!(memcached.ask("flush_all\r\n"), "OK");
             assert_eq!(client.get(b"k"), None);
         }
+    }
+}
+
+/// Goal: operators see what the path does, in both places, and what it takes of the memory; a server
+/// without it says nothing of it.
+#[test]
+fn operators_see_what_it_does() {
+    let admin = "127.0.0.1:0".parse().unwrap();
+    let server = start(Config {
+        admin: Some(admin),
+        ..config(NativeMode::IoAck)
+    });
+    let mut client = Client::connect(&server);
+    for _ in 0..5 {
+        client.ask(Ask::set(b"k", b"v").nilext()).accepted();
+        client.ask(Ask::set(b"k", b"w")).result();
+    }
+    assert_eq!(client.get(b"k").unwrap(), b"w");
+    assert_eq!(client.get(b"nothing"), None);
+    let mut memcached = Memcached::connect(&server);
+    for (name, least) in [
+        ("native:accepted", 5),
+        ("native:queued", 5),
+        ("native:get_hits", 1),
+        ("native:get_misses", 1),
+        ("native:cookies", 1),
+        ("native:grants", 1),
+    ] {
+        eventually(name, || memcached.stat(name) >= least);
+    }
+    eventually("all is executed", || {
+        memcached.stat("native:executed") == 10
+    });
+    assert_eq!(memcached.stat("native:backlog"), 0);
+    assert_eq!(memcached.stat("native:corrupt_after_ack"), 0);
+    let page = metrics(&server);
+    for line in [
+        "curtail_native_mode{name=\"io-ack\"} 1\n",
+        "curtail_native_accepted_total 5\n",
+        "curtail_native_executed_total 10\n",
+        "curtail_native_queue_depth{queue=\"15\"} 0\n",
+        "curtail_memory_bytes{part=\"native\"} ",
+    ] {
+        assert!(page.contains(line), "{line} in\n{page}");
+    }
+    let without = start(Config {
+        admin: Some(admin),
+        native: None,
+        ..config(NativeMode::IoAck)
+    });
+    assert!(!metrics(&without).contains("curtail_native"));
+}
+
+fn metrics(server: &Server) -> String {
+    let mut stream = TcpStream::connect(server.admin_address().unwrap()).unwrap();
+    let request = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    page
+}
+
+/// Goal: what cannot be had is said at the start. Method: a port that is taken, by datagrams or by
+/// streams, and shapes that make no sense.
+#[test]
+fn what_cannot_be_had_is_said_at_the_start() {
+    let refused = |change: fn(&mut NativeConfig)| {
+        let config = config_with(NativeMode::IoAck, change);
+        match Server::start(config, |_| ()) {
+            Ok(_) => panic!("started"),
+            Err(error) => error.to_string(),
+        }
+    };
+    assert!(refused(|native| native.queues = 17).contains("16, 32 or 64"));
+    assert!(refused(|native| native.slots = Some(100)).contains("power of two"));
+    assert!(refused(|native| native.slots = Some(1 << 14)).contains("more than half of -m"));
+    let first = start(config(NativeMode::IoAck));
+    let taken = first.native().unwrap().addresses[0].port();
+    for mode in [NativeMode::IoAck, NativeMode::Raw] {
+        let second = Server::start(config_with(mode, |native| native.port = taken), |_| ());
+        let Err(error) = second else {
+            panic!("two servers at one port");
+        };
+        assert!(error.to_string().contains("already in use"), "{error}");
     }
 }

@@ -7,5 +7,8 @@ mod basics;
 mod faults;
 mod histories;
 mod memcached_datagrams;
+#[path = "../../../runtime/tests/nic/namespace.rs"]
+mod namespace;
 mod streams;
 mod support;
+mod xdp;

@@ -1,8 +1,8 @@
 //! A driver of large requests that costs next to nothing.
 //!
 //! It runs on the servers' core, at the lowest priority: on the core of the driver that measures
-//! small requests, whatever it takes would look like the server's tail. Replies are discarded in the
-//! kernel (`MSG_TRUNC`). Its own latencies are not measured.
+//! small requests, whatever it takes would look like the server's tail. Replies are discarded in
+//! the kernel (`MSG_TRUNC`). Its own latencies are not measured.
 
 use std::{
     io::Write,

@@ -1,0 +1,86 @@
+//! The network card's program in front of a real server, on `lo` of a namespace of the test's own.
+//! Where this process may not have one, the tests say so and end.
+
+use curtail_codec::native::{Opcode, Status};
+use curtail_server::{Config, NativeMode};
+
+use crate::namespace::Namespace;
+use crate::support::{Ask, Client, Memcached, config_with, eventually, start};
+
+fn on_loopback(namespace: &Namespace) -> Config {
+    config_with(NativeMode::Xdp, |native| {
+        native.interface = Some("lo".to_owned());
+        native.pin = namespace.pins.join("curtail");
+    })
+}
+
+/// Namespaces are a thread's own, and tests may share one.
+fn in_a_thread(test: impl FnOnce() + Send + 'static) {
+    std::thread::spawn(test).join().unwrap();
+}
+
+/// Goal: writes that the program acknowledges, writes that it only queues, reads and memcached's
+/// clients see one store, and a planned stop leaves nothing behind. Method: each of them on one
+/// key, and a second server that finds nothing.
+#[test]
+fn the_program_and_the_server_are_one() {
+    in_a_thread(|| {
+        let Some(namespace) = Namespace::enter() else {
+            return;
+        };
+        let server = start(on_loopback(&namespace));
+        assert_eq!(server.native().unwrap().mode, NativeMode::Xdp);
+        let mut client = Client::connect(&server);
+        let mut memcached = Memcached::connect(&server);
+        let first = client.ask(Ask::set(b"k", b"1").nilext()).accepted();
+        assert_eq!(client.get(b"k").unwrap(), b"1");
+        assert_eq!(memcached.get("k").unwrap(), "1");
+        let counted = client.ask(Ask::new(Opcode::Increment, b"k").argument(41));
+        assert_eq!(counted.result().0, Status::Done);
+        assert_eq!(memcached.get("k").unwrap(), "42");
+        let last = client
+            .ask(Ask::new(Opcode::Delete, b"k").nilext())
+            .accepted();
+        assert_eq!(last, first + 2, "one key, one queue");
+        assert_eq!(memcached.get("k"), None);
+        for number in 0..2000_u32 {
+            let value = number.to_string();
+            client
+                .ask(Ask::set(b"n", value.as_bytes()).nilext())
+                .accepted();
+        }
+        assert_eq!(memcached.get("n").unwrap(), "1999");
+        drop(server.stop());
+        let pins = namespace.pins.join("curtail/lo");
+        eventually("the pins are gone", || !pins.exists());
+        let server = start(on_loopback(&namespace));
+        let note = server.native().unwrap().note.unwrap_or_default().to_owned();
+        assert!(!note.contains("earlier process"), "{note}");
+    });
+}
+
+/// Goal: a server that cannot have the program says why, and a thread takes its place unless the
+/// program was insisted on. Method: an interface that there is not.
+#[test]
+fn without_the_program_a_thread_acknowledges() {
+    let mut config = config_with(NativeMode::Xdp, |native| {
+        native.interface = Some("nowhere0".to_owned());
+    });
+    let refused = curtail_server::Server::start(config.clone(), |_| ());
+    let words = refused.err().map(|error| error.to_string());
+    let words = words.unwrap_or_default();
+    assert!(
+        words.contains("no network interface named nowhere0"),
+        "{words}"
+    );
+    if let Some(native) = &mut config.native {
+        native.mode = None;
+    }
+    let server = start(config);
+    let native = server.native().unwrap();
+    assert_eq!(native.mode, NativeMode::IoAck);
+    assert!(native.note.unwrap_or_default().contains("nowhere0"));
+    let mut client = Client::connect(&server);
+    client.ask(Ask::set(b"k", b"v").nilext()).accepted();
+    assert_eq!(client.get(b"k").unwrap(), b"v");
+}

@@ -381,3 +381,20 @@ fn every_address_of_a_name_is_tried() {
     let session = Session::open(&[nobody, server.address][..], config).unwrap();
     session.set(b"k", b"v").unwrap().accepted().unwrap();
 }
+
+/// Goal: a session that sleeps is woken by a request. Method: nothing else can wake it, since it
+/// sends no pings; it is asked when it has slept for a while.
+#[test]
+fn a_sleeping_session_is_woken_by_a_request() {
+    let server = Server::start(Behaviour::default());
+    let config = Config {
+        keep_alive: false,
+        ..patient()
+    };
+    let session = Session::open(server.address, config).unwrap();
+    for _ in 0..3 {
+        thread::sleep(Duration::from_millis(100));
+        let mut write = session.set(b"k", b"v").unwrap();
+        eventually("it is accepted", || write.try_accepted().is_some());
+    }
+}

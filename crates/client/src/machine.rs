@@ -15,8 +15,8 @@
 //! Invariants. A sequence number is given to one request. A request ends once: accepted, answered
 //! or failed. A write that may have been executed never fails with anything but
 //! [`ClientError::Indeterminate`], and is never sent in another session than its own. A queue never
-//! has more writes outstanding than its [window](window) and its credits allow, as far as the
-//! queues of keys are known ([`routes`]).
+//! has more writes outstanding than its window and its credits allow, as far as the
+//! queues of keys are known (`routes`).
 
 mod handshake;
 mod random;

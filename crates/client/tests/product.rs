@@ -203,7 +203,7 @@ fn a_server_that_comes_back_is_found_again() {
 #[test]
 fn an_idle_session_is_kept_alive() {
     let mut config = config(NativeMode::IoAck);
-    config.native.as_mut().unwrap().lease_ms = 400;
+    config.native.as_mut().unwrap().lease_ms = 1000;
     let (_server, address) = start(config);
     let session = Session::open(address, patient()).unwrap();
     thread::sleep(Duration::from_millis(1500));

@@ -244,12 +244,12 @@ fn nobody_there_is_an_error_in_time() {
 }
 
 /// Goal: an idle session outlives its lease, because it is kept alive; without that it is renewed
-/// when it is used again. Method: a lease of 200 ms, and three times that of silence.
+/// when it is used again. Method: a lease of a second, and more than that of silence.
 #[test]
 fn an_idle_session_is_kept_or_renewed() {
     for (keep_alive, sessions) in [(true, 1), (false, 2)] {
         let server = Server::start(Behaviour {
-            lease_ms: 400,
+            lease_ms: 1000,
             ..Behaviour::default()
         });
         let config = Config {
@@ -258,7 +258,7 @@ fn an_idle_session_is_kept_or_renewed() {
         };
         let session = Session::open(server.address, config).unwrap();
         session.set(b"k", b"v").unwrap().accepted().unwrap();
-        thread::sleep(Duration::from_millis(1000));
+        thread::sleep(Duration::from_millis(1500));
         session.set(b"k", b"w").unwrap().accepted().unwrap();
         let granted = server.state.lock().unwrap().sessions_granted;
         assert_eq!(granted, sessions, "keep alive: {keep_alive}");
@@ -380,4 +380,21 @@ fn every_address_of_a_name_is_tried() {
     };
     let session = Session::open(&[nobody, server.address][..], config).unwrap();
     session.set(b"k", b"v").unwrap().accepted().unwrap();
+}
+
+/// Goal: a session that sleeps is woken by a request. Method: nothing else can wake it, since it
+/// sends no pings; it is asked when it has slept for a while.
+#[test]
+fn a_sleeping_session_is_woken_by_a_request() {
+    let server = Server::start(Behaviour::default());
+    let config = Config {
+        keep_alive: false,
+        ..patient()
+    };
+    let session = Session::open(server.address, config).unwrap();
+    for _ in 0..3 {
+        thread::sleep(Duration::from_millis(100));
+        let mut write = session.set(b"k", b"v").unwrap();
+        eventually("it is accepted", || write.try_accepted().is_some());
+    }
 }

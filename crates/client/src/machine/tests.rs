@@ -508,3 +508,22 @@ fn durable_positions_are_told_as_they_grow() {
         .collect();
     assert_eq!(durable, ["durable 5", "durable 9"]);
 }
+
+/// Goal: a request that is not marked ends with its result and not with an acknowledgement.
+#[test]
+fn an_acknowledgement_does_not_end_a_call() {
+    let mut bench = Bench::open(Config::default());
+    let sent = bench.assign(Command::delete(b"a"), 1).unwrap();
+    bench.reply(ack(&sent, place(0, 8, 5)));
+    assert!(bench.said().is_empty());
+    bench.reply(Reply::Result {
+        echo: echo(&sent),
+        place: place(0, 8, 5),
+        status: Status::NotFound,
+        version: 0,
+        number: 0,
+        item_flags: 0,
+        value: b"",
+    });
+    assert_eq!(bench.said(), ["answered 1 NotFound"]);
+}

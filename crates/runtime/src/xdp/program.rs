@@ -143,6 +143,8 @@ impl Nic {
         pins: Option<&Path>,
     ) -> Result<Self, XdpError> {
         let mut loader = EbpfLoader::new();
+        // Nothing in the object depends on the kernel's own types, which take long to read.
+        loader.btf(None);
         let values = options.queues as usize * options.queue_words / options.slot_words;
         loader.map_max_entries("queues", values as u32);
         loader.map_max_entries("sessions", options.places);

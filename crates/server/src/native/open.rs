@@ -186,6 +186,17 @@ impl Opening {
                     .to_owned(),
             );
         }
+        if native
+            .addresses
+            .iter()
+            .any(|address| address.ip().is_unspecified())
+        {
+            notes.push(
+                "answers leave by the address that the route chooses; on a machine with several, \
+                 name them with -l"
+                    .to_owned(),
+            );
+        }
         let early = config.evict && native.mode != NativeMode::Raw;
         let now_ns = monotonic_ns();
         for queue in native.all_queues() {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use curtail_codec::native::{Flags, Opcode, Reply, Status};
-use curtail_server::{Config, NativeConfig, NativeMode, Server};
+use curtail_server::{Config, NativeConfig, NativeMode, NativePlacement, Server};
 
 use crate::support::{Ask, Client, Memcached, config, config_with, eventually, start};
 
@@ -152,8 +152,8 @@ fn a_flush_takes_what_was_accepted_before() {
     }
 }
 
-/// Goal: operators see what the path does, in both places, and what it takes of the memory; a server
-/// without it says nothing of it.
+/// Goal: operators see what the path does, in both places, and what it takes of the memory; a
+/// server without it says nothing of it.
 #[test]
 fn operators_see_what_it_does() {
     let admin = "127.0.0.1:0".parse().unwrap();
@@ -233,5 +233,25 @@ fn what_cannot_be_had_is_said_at_the_start() {
             panic!("two servers at one port");
         };
         assert!(error.to_string().contains("already in use"), "{error}");
+    }
+}
+
+/// Goal: queues that belong to one worker each are executed too, whoever receives.
+#[test]
+fn queues_may_belong_to_workers() {
+    for mode in MODES {
+        let server = start(Config {
+            workers: 3,
+            ..config_with(mode, |native| native.placement = NativePlacement::Owner)
+        });
+        let mut client = Client::connect(&server);
+        for key in 0..100 {
+            let key = format!("k{key}");
+            let name = key.as_bytes();
+            client.ask(Ask::set(name, b"1").nilext()).accepted();
+            let count = Ask::new(Opcode::Increment, name).argument(1);
+            assert_eq!(client.ask(count).number(), 2, "{mode:?}");
+            assert_eq!(client.get(name).unwrap(), b"2");
+        }
     }
 }

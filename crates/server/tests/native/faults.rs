@@ -169,7 +169,12 @@ fn a_planned_stop_loses_nothing() {
         let file = std::env::temp_dir().join(format!("curtail-{}-{number}", std::process::id()));
         let slow = Config {
             memory_file: Some(file.clone()),
-            ..config_with(mode, |native| native.service_ns = 50_000)
+            memory_bytes_max: 256 << 20,
+            ..config_with(mode, |native| {
+                native.service_ns = 300_000;
+                native.slots = Some(1024);
+                native.backlog_max = 1000;
+            })
         };
         let server = start(slow.clone());
         let mut client = Client::connect(&server);
@@ -183,7 +188,7 @@ fn a_planned_stop_loses_nothing() {
                 .set_read_timeout(Some(Duration::from_millis(1)))
                 .unwrap();
             while !is_done.load(Ordering::Relaxed) {
-                for slot in 0..16 {
+                for slot in 0..64 {
                     let count = Ask::new(Opcode::Increment, b"n").argument(1).nilext();
                     let bytes = client.bytes(slot, count);
                     // Nobody may be there any more.
@@ -195,13 +200,14 @@ fn a_planned_stop_loses_nothing() {
             }
             (sent, acknowledged)
         });
-        thread::sleep(Duration::from_millis(60));
+        thread::sleep(Duration::from_millis(100));
         server.stop().save().unwrap();
         done.store(true, Ordering::Relaxed);
         let (sent, acknowledged) = counting.join().unwrap();
         assert!(acknowledged > 20, "{acknowledged}");
         let next = start(Config {
             memory_file: Some(file),
+            memory_bytes_max: 256 << 20,
             ..config(mode)
         });
         let mut memcached = Memcached::connect(&next);

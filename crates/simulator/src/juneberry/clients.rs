@@ -2,9 +2,10 @@
 //!
 //! A connection belongs to one machine and one queue and is shared by the machine's threads
 //! (JB-15); eRPC has one for each thread. With [`WhenFull::Credits`] its window grows by one for
-//! each window of early answers, halves when the queue was full (once in a round trip), stands
-//! still while writes are answered late, and is never above the places that the server said were
-//! free. eRPC's window is 8; while answers take more than 50 us its rate falls, otherwise nothing
+//! each window of early answers, halves when the queue was full, loses an eighth when a write was
+//! answered late (each once in a round trip), and is never above the places that the server said
+//! were free. That late answers narrow it makes the shares of many connections equal: where they
+//! did not, those that had been refused first waited four times as long as others. eRPC's window is 8; while answers take more than 50 us its rate falls, otherwise nothing
 //! holds it back.
 
 use std::collections::VecDeque;
@@ -233,10 +234,13 @@ impl Run<'_> {
             return;
         }
         connection.credits = answer.credits;
+        let window = connection.window;
         let is_late = write && answer.tells == Tells::Done;
         if !is_late {
-            let window = connection.window;
             connection.window = (window + 1.0 / window).min(WINDOW_MAX);
+        } else if now >= connection.narrowed_ns + sent_ns {
+            connection.narrowed_ns = now;
+            connection.window = (window * LATE).max(1.0);
         }
     }
 
@@ -331,6 +335,8 @@ fn erpc_gap_ns(gap_ns: f64, round_ns: f64) -> f64 {
 }
 
 const WINDOW_FIRST: f64 = 16.0;
+/// What a late answer leaves of a window.
+const LATE: f64 = 7.0 / 8.0;
 const WINDOW_MAX: f64 = layout::SESSION_SLOTS as f64;
 /// eRPC's requests of a session.
 const ERPC_WINDOW: f64 = 8.0;

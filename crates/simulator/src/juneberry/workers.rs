@@ -236,6 +236,8 @@ impl<'a> Run<'a> {
             let found = queue.forward(stamp, hash, &hash.to_le_bytes(), &mut out);
             if let Forward::Payload { pos, .. } = found {
                 self.outcome.counts.forwarded += 1;
+                let is_other_key = out[..8] != hash.to_le_bytes();
+                self.audit.wrong.stale_reads += u64::from(is_other_key);
                 self.start_read(now, worker, (id, pos + 1), true);
                 return true;
             }

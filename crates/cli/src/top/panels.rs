@@ -325,10 +325,13 @@ fn stages(rows: &[StageRow]) -> Panel {
     let (heading, lines) = table(&columns, rows);
     Panel {
         heading,
-        least: lines.len(),
+        least: lines.len().min(STAGES_LEAST),
         lines,
     }
 }
+
+/// Lines of the stages that matter.
+const STAGES_LEAST: usize = 7;
 
 /// What the server itself sampled; the last on the screen, so what there is room for.
 fn sampled(keys: &[Sampled]) -> Panel {

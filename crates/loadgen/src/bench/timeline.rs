@@ -248,7 +248,7 @@ fn at(phases: &Phases, plan: &Plan, second: usize) -> f64 {
 }
 
 impl Second {
-    /// Adds what the server said at the end of this second, and how that differs from the beginning.
+    /// Adds what the server said at the end of this second, and how it differs from the beginning.
     fn fill(&mut self, begin: Instant, told: &[Told]) {
         let near = |time: Instant| {
             let distance = |told: &&Told| {
@@ -303,8 +303,8 @@ fn csv(rows: &[Second]) -> String {
 
 fn table(rows: &[Second]) -> String {
     let mut text = String::from(
-        "  s  large %  threshold  cores  large conns  hand-offs/s  busy  behind  small p50 us    p99 \
-         large p50    p99\n",
+        "  s  large %  threshold  cores  large conns  hand-offs/s  busy  behind  small p50 us    \
+         p99 large p50    p99\n",
     );
     for row in rows {
         let cell = |number: Option<f64>| {

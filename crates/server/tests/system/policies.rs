@@ -386,8 +386,8 @@ fn the_threshold_is_learned() {
 }
 
 /// Goal: large requests beyond the bound are refused in words, and small ones and the connection
-/// are none the worse; the second large worker helps the first before any is refused. Method: a bound of
-/// two for each; four clients that do not read.
+/// are none the worse; the second large worker helps the first before any is refused. Method: a
+/// bound of two for each; four clients that do not read.
 #[test]
 fn too_many_large_requests_are_told_so() {
     let mut config = configured(PolicyName::default(), 1);

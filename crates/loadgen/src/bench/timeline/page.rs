@@ -46,9 +46,9 @@ pub(super) fn page(plan: &Plan, label: &str, rows: &[Second]) -> String {
     let title = escape(label);
     let _ = write!(
         body,
-        "<h1>{title}: second by second</h1><p class=\"soft\">{load}; {} connections. Latencies from \
-         the instant a request was meant to be sent, of the requests of one second; the plan is the \
-         one at the second's end.</p>",
+        "<h1>{title}: second by second</h1><p class=\"soft\">{load}; {} connections. Latencies \
+         from the instant a request was meant to be sent, of the requests of one second; the plan \
+         is the one at the second's end.</p>",
         plan.connections
     );
     for strip in strips() {
@@ -63,7 +63,8 @@ pub(super) fn page(plan: &Plan, label: &str, rows: &[Second]) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\">\
          <meta name=\"color-scheme\" content=\"light dark\">\
-         <title>{title}: timeline</title><style>{STYLE}</style></head>\n<body>{body}</body></html>\n"
+         <title>{title}: timeline</title><style>{STYLE}</style></head>\n\
+         <body>{body}</body></html>\n"
     )
 }
 
@@ -130,7 +131,8 @@ impl Strip {
         if all.is_empty() {
             let _ = write!(
                 body,
-                "<text class=\"tick\" x=\"{LEFT}\" y=\"{TOP}\">the server does not tell</text></svg>"
+                "<text class=\"tick\" x=\"{LEFT}\" y=\"{TOP}\">\
+                 the server does not tell</text></svg>"
             );
             return;
         }
@@ -155,7 +157,8 @@ impl Strip {
             let second = (seconds * f64::from(step) / 10.0).round();
             let _ = write!(
                 body,
-                "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{second} s</text>",
+                "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">\
+                 {second} s</text>",
                 across(second),
                 BOTTOM + 18.0
             );
@@ -169,7 +172,8 @@ impl Strip {
             let _ = write!(
                 body,
                 "<polyline class=\"line s{style}\" points=\"{}\"/>\
-                 <text class=\"end s{style}\" x=\"{:.1}\" y=\"18\" text-anchor=\"end\">{name}</text>",
+                 <text class=\"end s{style}\" x=\"{:.1}\" y=\"18\" text-anchor=\"end\">\
+                 {name}</text>",
                 points.join(" "),
                 RIGHT - 70.0 * number as f64
             );

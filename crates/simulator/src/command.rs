@@ -2,6 +2,7 @@
 
 use std::{
     error::Error,
+    fmt,
     io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -16,7 +17,7 @@ use crate::{
     full::{Calibration, Items},
     juneberry::DatagramTable,
     report,
-    rows::{csv, table},
+    rows::{Row, csv, measured, table},
     spread::Threads,
 };
 
@@ -103,6 +104,10 @@ pub struct Args {
     /// Juneberry: share of the packets that are lost, as 0.001.
     #[arg(long)]
     pub loss: Option<f64>,
+    /// A folder whose CSV files hold this figure's rows as the real thing gave them, in the same
+    /// form; they stand beside the simulated ones as series `real-...`.
+    #[arg(long)]
+    pub real: Option<PathBuf>,
     /// What goes to standard output.
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
@@ -138,7 +143,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
         return Ok(ExitCode::SUCCESS);
     }
     let figure = figure(&args.figure)?;
-    let rows = figure.rows(&args.options()?, &Threads::new(args.threads))?;
+    let mut rows = figure.rows(&args.options()?, &Threads::new(args.threads))?;
+    if let Some(folder) = &args.real {
+        rows.extend(real(folder, figure.name, &rows)?);
+    }
     let json = || serde_json::to_string_pretty(&rows);
     if let Some(folder) = &args.out {
         let write = |ending: &str, text: String| {
@@ -233,6 +241,8 @@ impl Args {
         list("value-bytes", bytes.collect());
         list("turn", self.turn.iter().map(usize::to_string).collect());
         list("loss", self.loss.iter().map(f64::to_string).collect());
+        let real = self.real.iter().map(|path| path.display().to_string());
+        list("real", real.collect());
         let prices = self.prices.iter().map(|path| path.display().to_string());
         list("prices", prices.collect());
         let rules = |rules: RulesArg| {
@@ -245,6 +255,22 @@ impl Args {
         list("rules", self.rules.and_then(rules).into_iter().collect());
         words.join(" ")
     }
+}
+
+/// The figure's rows in a folder's CSV files, in the order of their names.
+fn real(folder: &Path, figure: &'static str, known: &[Row]) -> Result<Vec<Row>, String> {
+    let named = |path: &Path, error: &dyn fmt::Display| format!("{}: {error}", path.display());
+    let entries = std::fs::read_dir(folder).map_err(|error| named(folder, &error))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "csv"));
+    paths.sort();
+    let mut rows = Vec::new();
+    for path in paths {
+        let text = std::fs::read_to_string(&path).map_err(|error| named(&path, &error))?;
+        let found = measured(&text, figure, known).map_err(|error| named(&path, &error))?;
+        rows.extend(found);
+    }
+    Ok(rows)
 }
 
 /// Reads a file of costs.

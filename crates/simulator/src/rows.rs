@@ -43,6 +43,50 @@ pub fn csv(rows: &[Row]) -> String {
     text
 }
 
+/// Rows of this figure in a text of that form, as a measurement of the real thing writes it; each
+/// series is called `real-` and its name. A metric that no row of `known` has stays for good.
+pub(crate) fn measured(
+    text: &str,
+    figure: &'static str,
+    known: &[Row],
+) -> Result<Vec<Row>, String> {
+    let mut lines = text.lines().enumerate();
+    let heading = lines.next().map_or("", |(_, line)| line.trim_end());
+    if heading != "figure,series,params,x,metric,value,paper" {
+        return Err(format!("line 1 is {heading:?}"));
+    }
+    let mut rows: Vec<Row> = Vec::new();
+    for (index, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
+        let wrong = |what: &str| format!("line {}: {what}", index + 1);
+        let fields: Vec<&str> = line.trim_end().split(',').collect();
+        let [of, series, params, x, metric, value, paper] = fields[..] else {
+            return Err(wrong("not seven fields"));
+        };
+        if of != figure {
+            continue;
+        }
+        let optional = |text: &str| match text {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| wrong("no number")),
+        };
+        let same = known.iter().chain(&rows).find(|row| row.metric == metric);
+        let metric: &'static str = match same {
+            Some(row) => row.metric,
+            None => Box::leak(metric.into()),
+        };
+        rows.push(Row {
+            figure,
+            series: format!("real-{series}"),
+            params: params.into(),
+            x: x.parse().map_err(|_| wrong("no x"))?,
+            metric,
+            value: optional(value)?,
+            paper: optional(paper)?,
+        });
+    }
+    Ok(rows)
+}
+
 /// Columns for a person, one line a number.
 pub fn table(rows: &[Row]) -> String {
     let head = [
@@ -128,6 +172,22 @@ mod tests {
         );
         assert_eq!(difference(&rows[0]), "-0.4 %");
         assert_eq!(table(&rows).lines().count(), 3);
+    }
+
+    /// Goal: what is written is read again, other figures' rows are left out, and nonsense is told.
+    #[test]
+    fn measured_rows_are_read_as_they_are_written() {
+        let rows = [row(Some(87.5), Some(88.0)), row(None, None)];
+        let read = measured(&csv(&rows), "c4-fig3", &rows);
+        let named = |row: &Row| Row {
+            series: "real-crew".into(),
+            ..row.clone()
+        };
+        assert_eq!(read, Ok(rows.iter().map(named).collect()));
+        assert_eq!(measured(&csv(&rows), "c4-fig4", &rows), Ok(Vec::new()));
+        let text = csv(&rows).replace("87.5", "much");
+        assert!(measured(&text, "c4-fig3", &rows).is_err());
+        assert!(measured("figure,series", "c4-fig3", &rows).is_err());
     }
 
     #[test]

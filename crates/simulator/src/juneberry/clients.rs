@@ -5,8 +5,8 @@
 //! each window of early answers, halves when the queue was full, loses an eighth when a write was
 //! answered late (each once in a round trip), and is never above the places that the server said
 //! were free. That late answers narrow it makes the shares of many connections equal: where they
-//! did not, those that had been refused first waited four times as long as others. eRPC's window is 8; while answers take more than 50 us its rate falls, otherwise nothing
-//! holds it back.
+//! did not, those that had been refused first waited four times as long as others. eRPC's window
+//! is 8; while answers take more than 50 us its rate falls, otherwise nothing holds it back.
 
 use std::collections::VecDeque;
 

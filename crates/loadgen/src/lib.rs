@@ -3,10 +3,10 @@
 //!
 //! The driver speaks memcached's text and meta protocols, RESP and curtail's own datagrams, so that
 //! the same load reaches us and our peers. It is plain threads, one epoll set each, and it is
-//! honest in three ways: in open loop a latency counts from the instant the request was *meant* to be sent
-//! (no coordinated omission); it measures its own lateness and refuses to print a quantile that it
-//! could not measure; and beside whole-run quantiles it reports those of short windows, because a
-//! machine that stops threads for milliseconds spoils every run but few windows.
+//! honest in three ways: in open loop a latency counts from the instant the request was *meant* to
+//! be sent (no coordinated omission); it measures its own lateness and refuses to print a quantile
+//! that it could not measure; and beside whole-run quantiles it reports those of short windows,
+//! because a machine that stops threads for milliseconds spoils every run but few windows.
 //!
 //! ```text
 //!   load ──> drive::{generated, pregenerated, native} ──> measure ──> report

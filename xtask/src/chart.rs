@@ -1,7 +1,7 @@
-//! The chart of README.md, drawn from the measured numbers beside it: `cargo xtask chart`.
+//! The charts of the documents, drawn from measured numbers: `cargo xtask chart`.
 //!
-//! The numbers, and the commands that measured them, stand in `docs/benchmarks/summary.toml`; the
-//! drawing is `docs/chart.svg`. Tidy checks that the drawing is that of the numbers, so neither
+//! The numbers, and the commands that measured them, stand in `docs/benchmarks/*.toml`, the drawings
+//! beside the texts that show them. Tidy checks that each drawing is that of its numbers, so neither
 //! changes alone. Every group of bars has its own scale, and every scale starts at zero.
 
 use std::fmt::Write as _;
@@ -13,8 +13,11 @@ use anyhow::{Context, Result};
 use crate::tally::Outcome;
 use crate::workspace::Workspace;
 
-pub(crate) const NUMBERS: &str = "docs/benchmarks/summary.toml";
-pub(crate) const DRAWING: &str = "docs/chart.svg";
+/// Where numbers are, and their drawing.
+pub(crate) const CHARTS: [(&str, &str); 2] = [
+    ("docs/benchmarks/summary.toml", "docs/chart.svg"),
+    ("docs/benchmarks/policies.toml", "docs/guide/policies.svg"),
+];
 
 /// One scale: what was measured, and each server's number.
 struct Group {
@@ -25,17 +28,19 @@ struct Group {
 }
 
 pub(crate) fn command(workspace: &Workspace) -> Result<Outcome> {
-    let drawing = draw(&fs::read_to_string(workspace.root.join(NUMBERS)).context(NUMBERS)?)?;
-    fs::write(workspace.root.join(DRAWING), drawing)?;
-    println!("drew {DRAWING}");
+    for (numbers, drawing) in CHARTS {
+        let text = fs::read_to_string(workspace.root.join(numbers)).context(numbers)?;
+        fs::write(workspace.root.join(drawing), draw(&text)?)?;
+        println!("drew {drawing}");
+    }
     Ok(Outcome::passed())
 }
 
 /// Whether the drawing is that of the numbers; also if there are no numbers yet.
-pub(crate) fn agrees(root: &Path) -> Result<bool> {
+pub(crate) fn agrees(root: &Path, numbers: &str, drawing: &str) -> Result<bool> {
     let (Ok(numbers), drawing) = (
-        fs::read_to_string(root.join(NUMBERS)),
-        fs::read_to_string(root.join(DRAWING)),
+        fs::read_to_string(root.join(numbers)),
+        fs::read_to_string(root.join(drawing)),
     ) else {
         return Ok(true);
     };
@@ -116,7 +121,11 @@ impl Group {
         for (number, (name, value)) in self.bars.iter().enumerate() {
             let y = top + GROUP_HEADER_HEIGHT + BAR_HEIGHT * number as f64;
             let width = (value / largest * BAR_WIDTH_MAX).max(1.0);
-            let class = if name == "curtail" { "ours" } else { "peer" };
+            let class = if name.starts_with("curtail") {
+                "ours"
+            } else {
+                "peer"
+            };
             let text = y + 13.0;
             writeln!(
                 body,
@@ -194,14 +203,16 @@ mod tests {
     #[test]
     fn a_changed_number_is_seen() {
         let root = std::env::temp_dir().join(format!("xtask-chart-{}", std::process::id()));
+        let (numbers, drawing) = CHARTS[0];
+        let agrees = || agrees(&root, numbers, drawing).unwrap();
         fs::create_dir_all(root.join("docs/benchmarks")).unwrap();
-        assert!(agrees(&root).unwrap(), "no numbers, no drawing");
-        fs::write(root.join(super::NUMBERS), NUMBERS).unwrap();
-        assert!(!agrees(&root).unwrap(), "numbers without their drawing");
-        fs::write(root.join(DRAWING), draw(NUMBERS).unwrap()).unwrap();
-        assert!(agrees(&root).unwrap());
-        fs::write(root.join(super::NUMBERS), NUMBERS.replace("2.0", "3.0")).unwrap();
-        assert!(!agrees(&root).unwrap());
+        assert!(agrees(), "no numbers, no drawing");
+        fs::write(root.join(numbers), NUMBERS).unwrap();
+        assert!(!agrees(), "numbers without their drawing");
+        fs::write(root.join(drawing), draw(NUMBERS).unwrap()).unwrap();
+        assert!(agrees());
+        fs::write(root.join(numbers), NUMBERS.replace("2.0", "3.0")).unwrap();
+        assert!(!agrees());
         fs::remove_dir_all(root).unwrap();
     }
 }

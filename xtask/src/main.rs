@@ -92,7 +92,7 @@ cargo xtask COMMAND
                            --policies compares the policies
   soak [SECONDS]           mixed load with verified values (600 s unless told)
   bpf                      compiles the network card's program into the object that is kept
-  chart                    draws docs/chart.svg from docs/benchmarks/summary.toml
+  chart                    draws the documents' charts from docs/benchmarks/*.toml
   fix                      cargo fmt, cargo clippy --fix
 
 Logs, fetched suites and virtual environments go to target/xtask.

@@ -208,7 +208,7 @@ fn settings(args: &CompareArgs) -> Result<Vec<Setting>, LoadError> {
     Ok(settings)
 }
 
-/// Ours and memcached with two workers, memcached with one beside it; all take values of 10 MB.
+/// Ours and memcached with two workers, memcached with one beside it.
 fn with_two_workers(settings: &[Setting]) -> Vec<Setting> {
     let mut all = Vec::new();
     for setting in settings {
@@ -216,12 +216,10 @@ fn with_two_workers(settings: &[Setting]) -> Vec<Setting> {
             all.push(setting.clone());
             continue;
         }
-        let mut large = setting.clone();
-        large.arguments.extend(["-I".into(), "16m".into()]);
         if setting.kind == Kind::Memcached {
-            all.push(large.clone());
+            all.push(setting.clone());
         }
-        all.push(with_workers(&large, 2));
+        all.push(with_workers(setting, 2));
     }
     all
 }

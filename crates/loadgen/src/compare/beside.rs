@@ -11,7 +11,8 @@
 //! server; the other sends the large ones, also in open loop. Only the small ones are measured, in
 //! windows of 20 ms; the medians of the windows' p99 with and without the large requests are
 //! compared within a round, per server. The mixes are those of Minos (paper, section 5.2: 95:5,
-//! 500 KB) and large reads of 10 MB.
+//! 500 KB). Longer values would need a third core: on the servers' core the client that takes them
+//! keeps every server's processor for milliseconds.
 
 mod large;
 
@@ -39,19 +40,11 @@ use crate::{
     stop::Stop,
 };
 
-/// What stands beside the small requests.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) enum Company {
-    /// Values of 500 KB, 95:5, this share of the small requests' rate.
-    Share(f64),
-    /// Reads of 10 MB, so many a second.
-    Reads(f64),
-}
-
 /// One load for all servers.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Beside {
-    pub(crate) large: Company,
+    /// Large requests for each small one.
+    pub(crate) share: f64,
     /// Share of the first server's peak.
     pub(crate) load: f64,
     /// Small requests a second.
@@ -78,13 +71,8 @@ pub(crate) struct Figures {
     pub(crate) unfinished: u64,
 }
 
-/// Every load that is measured.
-const LARGE: [Company; 4] = [
-    Company::Share(0.001_25),
-    Company::Share(0.005),
-    Company::Reads(10.0),
-    Company::Reads(100.0),
-];
+/// Large requests for each small one.
+const SHARES: [f64; 2] = [0.001_25, 0.005];
 
 /// Shares of the peak.
 const LOADS: [f64; 2] = [0.5, 0.8];
@@ -98,17 +86,15 @@ const SMALL: CellPlan = CellPlan {
 
 /// Keys of the small values: 140 MB.
 const SMALL_KEYS: u64 = 200_000;
-const MIDDLE_BYTES: u32 = 500_000;
-const MIDDLE_KEYS: u64 = 400;
-const LARGE_BYTES: u32 = 10_000_000;
-const LARGE_KEYS: u64 = 20;
-/// Lengths of keys, which keep the three kinds apart.
-const KEY_BYTES: [usize; 3] = [16, 20, 24];
+const LARGE_BYTES: u32 = 500_000;
+const LARGE_KEYS: u64 = 400;
+/// Lengths of keys, which keep the two kinds apart.
+const KEY_BYTES: [usize; 2] = [16, 20];
 
 /// One load while it is measured.
 struct Cell {
     load: f64,
-    large: Company,
+    share: f64,
     rates: Vec<f64>,
     /// By server.
     runs: Vec<Runs>,
@@ -133,11 +119,11 @@ pub(crate) fn compare(args: &CompareArgs, servers: &[Server]) -> Result<Vec<Besi
     store_all(servers)?;
     let cells = LOADS
         .iter()
-        .flat_map(|load| LARGE.map(|large| (*load, large)));
+        .flat_map(|load| SHARES.map(|share| (*load, share)));
     let mut cells: Vec<_> = cells
-        .map(|(load, large)| Cell {
+        .map(|(load, share)| Cell {
             load,
-            large,
+            share,
             rates: Vec::new(),
             runs: servers.iter().map(|_| Runs::default()).collect(),
         })
@@ -150,7 +136,7 @@ pub(crate) fn compare(args: &CompareArgs, servers: &[Server]) -> Result<Vec<Besi
         }
     }
     let all = cells.iter().map(|cell| Beside {
-        large: cell.large,
+        share: cell.share,
         load: cell.load,
         rate: rank(&cell.rates, 0.5),
         servers: servers
@@ -174,7 +160,7 @@ impl Cell {
         self.rates.push(rate);
         for index in throughput::rotated(servers.len(), round) {
             let (server, runs) = (&servers[index], &mut self.runs[index]);
-            let company = [None, Some(self.large)];
+            let company = [None, Some(self.share)];
             for which in throughput::rotated(company.len(), round) {
                 let run = run(args, server, rate, company[which], round)?;
                 match which {
@@ -189,11 +175,7 @@ impl Cell {
 
 fn store_all(servers: &[Server]) -> Result<(), LoadError> {
     for server in servers {
-        for load in [
-            small(server.kind)?,
-            middle(server.kind)?,
-            large(server.kind)?,
-        ] {
+        for load in [small(server.kind)?, large(server.kind)?] {
             let preloaded = preload::preload(&server.target, &load, 1, &Stop::new())?;
             if preloaded.refused > 0 {
                 let (name, refused) = (server.kind.name(), preloaded.refused);
@@ -210,14 +192,9 @@ fn small(kind: Kind) -> Result<Load, LoadError> {
     loaded(kind, SMALL_KEYS, sizes, (0.95, 0.99), KEY_BYTES[0])
 }
 
-fn middle(kind: Kind) -> Result<Load, LoadError> {
-    let sizes = Sizes::constant(MIDDLE_BYTES);
-    loaded(kind, MIDDLE_KEYS, sizes, (0.95, 0.0), KEY_BYTES[1])
-}
-
 fn large(kind: Kind) -> Result<Load, LoadError> {
     let sizes = Sizes::constant(LARGE_BYTES);
-    loaded(kind, LARGE_KEYS, sizes, (1.0, 0.0), KEY_BYTES[2])
+    loaded(kind, LARGE_KEYS, sizes, (0.95, 0.0), KEY_BYTES[1])
 }
 
 fn loaded(
@@ -253,7 +230,7 @@ fn run(
     args: &CompareArgs,
     server: &Server,
     rate: f64,
-    beside: Option<Company>,
+    share: Option<f64>,
     round: usize,
 ) -> Result<Run, LoadError> {
     let plan = Plan {
@@ -263,17 +240,13 @@ fn run(
         spin: true,
         ..throughput::plan(args, &SMALL, server, round)?
     };
-    let Some(beside) = beside else {
+    let Some(share) = share else {
         let report = measure(&plan, &Session::default())?;
         return Ok(run_of(&report, 0.0));
     };
-    let (load, large_rate) = match beside {
-        Company::Share(share) => (middle(server.kind)?, rate * share),
-        Company::Reads(rate) => (large(server.kind)?, rate),
-    };
     let large = Large {
-        load,
-        rate: large_rate,
+        load: large(server.kind)?,
+        rate: rate * share,
         core: args.server_core,
     };
     let (stop, start) = (AtomicBool::new(false), Instant::now());
@@ -327,15 +300,5 @@ fn figures_of(server: &Server, runs: &Runs) -> Figures {
         ratio: Spread::of(&ratios),
         large_rate: rank(&large_rates, 0.5),
         unfinished: beside.iter().map(|run| run.unfinished).sum(),
-    }
-}
-
-impl Company {
-    /// In a few words.
-    pub(crate) fn describe(self) -> String {
-        match self {
-            Self::Share(share) => format!("{} % of 500 KB", share * 100.0),
-            Self::Reads(rate) => format!("{rate} reads of 10 MB a second"),
-        }
     }
 }

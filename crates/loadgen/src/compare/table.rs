@@ -140,10 +140,10 @@ fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
         for (index, figures) in one.servers.iter().enumerate() {
             let load = if index == 0 {
                 format!(
-                    "{:.0} % of peak ({:.0} k/s), {}",
+                    "{:.0} % of peak ({:.0} k/s), {} % of 500 KB",
                     one.load * 100.0,
                     one.rate / 1000.0,
-                    one.large.describe()
+                    one.share * 100.0
                 )
             } else {
                 String::new()

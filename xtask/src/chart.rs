@@ -1,8 +1,8 @@
 //! The charts of the documents, drawn from measured numbers: `cargo xtask chart`.
 //!
-//! The numbers, and the commands that measured them, stand in `docs/benchmarks/*.toml`, the drawings
-//! beside the texts that show them. Tidy checks that each drawing is that of its numbers, so neither
-//! changes alone. Every group of bars has its own scale, and every scale starts at zero.
+//! The numbers, and the commands that measured them, stand in `docs/benchmarks/*.toml`, the
+//! drawings beside the texts that show them. Tidy checks that each drawing is that of its numbers,
+//! so neither changes alone. Every group of bars has its own scale, and every scale starts at zero.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -5,7 +5,7 @@
 //! clock is hybrid (Kulkarni et al., "Logical physical clocks", 2014): it follows wall time and
 //! counts on its own when several writes fall into one tick.
 
-use crate::time::Now;
+use crate::{cluster::NodeId, time::Now};
 
 /// An item's version, as clients see it; 0 is never given to an item.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -14,6 +14,38 @@ pub struct Cas(pub u64);
 /// One of the 2^16 writers: a worker thread of some node.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct WriterId(pub u16);
+
+impl Cas {
+    /// A version out of its parts; `clock` has 48 bits.
+    pub const fn new(clock: u64, writer: WriterId) -> Self {
+        Self(clock << 16 | writer.0 as u64)
+    }
+
+    /// The clock part: between nodes, the Lamport clock of a write (ccKVS requirement CC-34).
+    pub const fn clock(self) -> u64 {
+        self.0 >> 16
+    }
+
+    /// Who gave it.
+    pub const fn writer(self) -> WriterId {
+        WriterId(self.0 as u16)
+    }
+}
+
+impl WriterId {
+    /// Writers that one node may have.
+    pub const PER_NODE: u16 = 1 << 10;
+
+    /// Writer `index` of `node`.
+    pub const fn of(node: NodeId, index: u16) -> Self {
+        Self(node.0 as u16 * Self::PER_NODE + index % Self::PER_NODE)
+    }
+
+    /// The node that it belongs to.
+    pub const fn node(self) -> NodeId {
+        NodeId((self.0 / Self::PER_NODE) as u8)
+    }
+}
 
 /// Gives out versions for one writer.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

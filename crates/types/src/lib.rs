@@ -8,12 +8,16 @@
 #![forbid(unsafe_code)]
 
 mod cas;
+mod cluster;
 mod hash;
 mod key;
 mod operation;
 mod time;
 
 pub use cas::{Cas, HybridClock, WriterId};
+pub use cluster::{
+    HotEpoch, Message, MessageKind, NodeId, NodeSet, Nodes, RouteHash, View, ViewNumber,
+};
 pub use hash::{HashSeed, KeyHash};
 pub use key::{Key, KeyError};
 pub use operation::{

@@ -371,7 +371,15 @@ const PARTNER_LINES_MAX: usize = 10;
 const BANNED_NAMES: &[&str] = &[
     "util", "utils", "common", "core", "helper", "helpers", "misc", "manager", "base",
 ];
-pub(super) const PURE_CRATES: &[&str] = &["types", "codec", "history", "workload", "dispatch"];
+pub(super) const PURE_CRATES: &[&str] = &[
+    "types",
+    "codec",
+    "history",
+    "workload",
+    "dispatch",
+    "hotkeys",
+    "consistency",
+];
 /// The pure crate whose mathematics needs std.
 const FLOATING_POINT: &str = "workload";
 const UNSAFE_CRATES: &[&str] = &["memory", "table", "segments", "runtime"];

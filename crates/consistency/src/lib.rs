@@ -1,0 +1,17 @@
+//! Between nodes: may this copy of a key answer, and who must hear of a write before it is done?
+//!
+//! Everything here is a machine: time and configuration are arguments, and what is to be done is
+//! emitted. Values never come in here: a machine knows a value by the timestamp of its write, and
+//! whoever drives it keeps the bytes. A server's workers, the simulator's event queue and the
+//! checker drive the same code.
+//!
+//! Two papers are here. ccKVS (Gavrielatos, Katsarakis et al., EuroSys 2018): every node caches the
+//! same hot keys ([`symmetric`]). Hermes (Katsarakis et al., ASPLOS 2020): the same when nodes
+//! fail.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod placement;
+pub mod symmetric;

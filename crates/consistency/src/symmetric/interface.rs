@@ -1,0 +1,214 @@
+//! What a machine is told, and what it asks for.
+
+use curtail_types::{Cas, HotEpoch, Message, NodeId, NodeSet, RouteHash, View};
+
+/// How the copies of a hot key agree (ccKVS, section 5).
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Model {
+    /// Sequential consistency per key: a write is done at once, the others hear of it soon.
+    Sc,
+    /// Linearizability: a write is done when every copy has it.
+    #[default]
+    Lin,
+}
+
+/// What a machine is made with.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Config {
+    /// The node that it runs on.
+    pub me: NodeId,
+    /// How the copies of a hot key agree; keys with several holders that are not hot are always
+    /// linearizable.
+    pub model: Model,
+    /// Keys that it may have something to remember about at a time; beyond, requests are refused.
+    pub keys_max: usize,
+    /// Requests that may wait at a time.
+    pub waiting_max: usize,
+    /// After how long without an answer something is sent again.
+    pub retransmit_ns: u64,
+    /// How long a key may be invalid here before whoever asks for it completes the write that made
+    /// it so (Hermes, section 3.4).
+    pub replay_ns: u64,
+    /// How long a request may wait; then it is refused.
+    pub patience_ns: u64,
+}
+
+/// A request of this node's driver; it is given back in outputs and never looked into.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Ticket(pub u64);
+
+/// What a request does to its key.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Access {
+    /// Reads it.
+    Read,
+    /// Writes it whatever is there: a `set`, a `delete` without condition.
+    Replace,
+    /// Writes depending on what is there: `add`, `append`, `incr`, `cas`, a read that touches. Runs
+    /// at the key's home only.
+    Update,
+}
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Input {
+    /// Time has come (its deadline).
+    Tick,
+    /// A request for `key` arrived at this node, from a client or forwarded.
+    Request {
+        /// What to call it.
+        ticket: Ticket,
+        /// The key.
+        key: RouteHash,
+        /// What it does.
+        access: Access,
+    },
+    /// The request of an [`Output::Run`] writes; the value is with the driver as the *incoming*
+    /// one.
+    Write {
+        /// The request.
+        ticket: Ticket,
+        /// The key.
+        key: RouteHash,
+    },
+    /// The request of an [`Output::Run`] with [`Access::Replace`] or [`Access::Update`] does not
+    /// write after all; it has been answered.
+    Decline {
+        /// The request.
+        ticket: Ticket,
+        /// The key.
+        key: RouteHash,
+    },
+    /// A message arrived; its value, if it has one, is the *incoming* one.
+    Message {
+        /// From whom.
+        from: NodeId,
+        /// About which key.
+        key: RouteHash,
+        /// What it says.
+        message: Message,
+    },
+    /// The key shall become hot. Only at its home, when no request runs beside the machine any
+    /// more.
+    Promote {
+        /// The key.
+        key: RouteHash,
+    },
+    /// The key shall cease to be hot. Only at its home.
+    Demote {
+        /// The key.
+        key: RouteHash,
+    },
+    /// Another view is in force. The driver has waited until nodes that left cannot answer any
+    /// more.
+    View(View),
+}
+
+/// Something to do, in the order in which it is emitted.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Output {
+    /// Carry the request out now, on the item as it is stored. One that may write is followed by
+    /// [`Input::Write`] or [`Input::Decline`] before anything else is told about its key.
+    Run {
+        /// The request.
+        ticket: Ticket,
+    },
+    /// The write of this request is complete: answer it.
+    Done {
+        /// The request.
+        ticket: Ticket,
+    },
+    /// Have another node carry the request out.
+    Forward {
+        /// The request.
+        ticket: Ticket,
+        /// Who.
+        to: NodeId,
+    },
+    /// Answer that the request could not be carried out; it had no effect, or its effect is
+    /// unknown.
+    Refuse {
+        /// The request.
+        ticket: Ticket,
+        /// Why.
+        reason: Refusal,
+    },
+    /// Change the stored item and what readers beside the machine see of the key.
+    Publish {
+        /// The key.
+        key: RouteHash,
+        /// The write that it now shows.
+        ts: Cas,
+        /// Who may answer for it.
+        state: Visibility,
+        /// Where its value comes from.
+        value: Value,
+    },
+    /// Send `message` to each of `to`, with the value of `key` if its kind carries one.
+    Send {
+        /// To whom.
+        to: NodeSet,
+        /// About which key.
+        key: RouteHash,
+        /// What to say.
+        message: Message,
+        /// Which value goes with it.
+        value: Value,
+    },
+    /// For reports: where this node, as its home, has come to with the key.
+    Moved {
+        /// The key.
+        key: RouteHash,
+        /// Which promotion of it.
+        epoch: HotEpoch,
+        /// Where to.
+        mode: Mode,
+    },
+}
+
+/// Why a request was refused.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Too much waits already, or too many keys are in transition; it had no effect.
+    Full,
+    /// It waited too long; a write may still take effect.
+    Late,
+    /// The view changed under it; a write may still take effect.
+    View,
+}
+
+/// Who may answer for a key of which the machine knows something.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Visibility {
+    /// Any reader on this node, without asking the machine.
+    Valid,
+    /// Nobody: every request goes through the machine.
+    Unsettled,
+    /// The machine forgets the key: it is treated as any other of the store. The item stays if this
+    /// node is one of its holders, else it is removed.
+    Ordinary,
+}
+
+/// A value, as a machine speaks of it.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Value {
+    /// None, or the one that is there.
+    Stored,
+    /// The one that came with the input of this step.
+    Incoming,
+}
+
+/// What the home of a key has come to with it (ccKVS requirements, CC-67).
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Mode {
+    /// Only its holders know it.
+    #[default]
+    Cold,
+    /// The others are being told.
+    Promoting,
+    /// Every node answers for it.
+    Hot,
+    /// The others are being told to stop.
+    Demoting,
+}

@@ -64,20 +64,21 @@ pub(crate) struct Search<'a> {
     events: Events,
     state: State,
     placed: Placed,
-    seen: BTreeSet<(Snapshot, State)>,
+    /// What was reached, by [`Placed::complete_to`]: the others that were placed, and the state.
+    seen: Vec<BTreeSet<(Vec<usize>, State)>>,
     /// Placements made, with the state before each.
     trail: Vec<(usize, State)>,
 }
 
-/// Which entries are placed.
+/// Which entries are placed: in time that does not depend on how many there are, because those
+/// beyond the first gap are few; they overlap in time with the gap.
+#[derive(Default)]
 struct Placed {
-    is_placed: Vec<bool>,
-    /// Every entry before this one is placed.
+    /// Every entry before this one is placed, and it is not.
     complete_to: usize,
+    /// The others that are placed, in order.
+    beyond: Vec<usize>,
 }
-
-/// The same, to remember: all before the first, and these others.
-type Snapshot = (usize, Vec<usize>);
 
 /// The events in time order, as a doubly linked list over a vector. Event 0 is the head.
 struct Events {
@@ -105,11 +106,8 @@ impl<'a> Search<'a> {
             entries,
             events: Events::new(entries),
             state: initial,
-            placed: Placed {
-                is_placed: vec![false; entries.len()],
-                complete_to: 0,
-            },
-            seen: BTreeSet::new(),
+            placed: Placed::default(),
+            seen: vec![BTreeSet::new(); entries.len() + 1],
             trail: Vec::new(),
         }
     }
@@ -157,7 +155,8 @@ impl<'a> Search<'a> {
             return false;
         };
         self.placed.add(entry);
-        if !self.seen.insert((self.placed.snapshot(), next)) {
+        let reached = (self.placed.beyond.clone(), next);
+        if !self.seen[self.placed.complete_to].insert(reached) {
             self.placed.remove(entry);
             return false;
         }
@@ -176,22 +175,24 @@ impl<'a> Search<'a> {
 
 impl Placed {
     fn add(&mut self, entry: usize) {
-        self.is_placed[entry] = true;
-        while self.is_placed.get(self.complete_to) == Some(&true) {
-            self.complete_to += 1;
+        if entry != self.complete_to {
+            let place = self.beyond.partition_point(|&other| other < entry);
+            self.beyond.insert(place, entry);
+            return;
         }
+        let gap = (entry + 1..).zip(&self.beyond);
+        let closed = gap.take_while(|(next, other)| next == *other).count();
+        self.beyond.drain(..closed);
+        self.complete_to = entry + 1 + closed;
     }
 
     fn remove(&mut self, entry: usize) {
-        self.is_placed[entry] = false;
-        self.complete_to = self.complete_to.min(entry);
-    }
-
-    /// Placed entries beyond the first gap are few: they overlap in time with the gap.
-    fn snapshot(&self) -> Snapshot {
-        let beyond = self.is_placed.iter().enumerate().skip(self.complete_to);
-        let placed = beyond.filter(|(_, is_placed)| **is_placed);
-        (self.complete_to, placed.map(|(entry, _)| entry).collect())
+        if entry < self.complete_to {
+            self.beyond.splice(..0, entry + 1..self.complete_to);
+            self.complete_to = entry;
+        } else {
+            self.beyond.retain(|&other| other != entry);
+        }
     }
 }
 

@@ -35,6 +35,7 @@ mod placement;
 pub mod pull;
 mod request;
 mod shared;
+mod shared_keys;
 pub mod size_aware;
 mod sync;
 
@@ -52,3 +53,4 @@ pub use jbsq::{DEPTH_MAX, Jbsq, TieBreak};
 pub use placement::Placement;
 pub use request::{Access, Partition, Request, RequestId, WORKERS_MAX, Worker};
 pub use shared::{Claim, SharedCredits, SharedWriters, Ticket};
+pub use shared_keys::{Seen, SharedKeys, SharedState};

@@ -580,7 +580,12 @@ impl Store {
             return Ok(());
         }
         let mark = locked.mark(position);
+        let is_kept = drain.purpose == Purpose::Evict && self.is_kept(hash);
         let fate = match drain.purpose {
+            Purpose::Evict if is_kept => Fate::Keep {
+                queue: Queue::Main,
+                mark,
+            },
             Purpose::Evict
                 if drain.must_give && !eviction::may_keep(mark, drain.offset, drain.kept_words) =>
             {
@@ -603,7 +608,7 @@ impl Store {
                 drain.kept_words += found.meta.words();
                 let moved = self.relocate(writer, now, &mut locked, found, queue, mark, tail);
                 match (moved, drain.purpose) {
-                    (Err(NoSegment), Purpose::Evict) => {
+                    (Err(NoSegment), Purpose::Evict) if !is_kept => {
                         self.evict(writer, now, &mut locked, found);
                         Ok(())
                     }

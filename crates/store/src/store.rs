@@ -16,8 +16,9 @@ use crate::{
     item::{Extension, Item, Kind, Meta},
     large::Value,
     reclaim::Reclaim,
+    replica::Kept,
     room::Room,
-    sync::{Arc, AtomicI64, AtomicU32, AtomicUsize, Ordering},
+    sync::{Arc, AtomicI64, AtomicU32, AtomicUsize, OnceLock, Ordering},
     view::LeaseGate,
 };
 
@@ -33,6 +34,8 @@ pub struct Store {
     accounted: AtomicI64,
     /// When everything is to be flushed, in Unix seconds; 0 for no such plan.
     flush_at: AtomicU32,
+    /// Keys that eviction passes by, if there ever were any.
+    pub(crate) kept: OnceLock<Kept>,
 }
 
 /// What one worker brings to every call: its clock, its open segments and its counters.
@@ -243,6 +246,7 @@ impl Store {
             limit: AtomicUsize::new(limit),
             accounted: AtomicI64::new(0),
             flush_at: AtomicU32::new(0),
+            kept: OnceLock::new(),
             config,
         };
         store.set_limits(limit);

@@ -4,7 +4,7 @@
 //! here are counters and rarely taken mutexes.
 
 pub(crate) use std::sync::{
-    Arc, Mutex, MutexGuard,
+    Arc, Mutex, MutexGuard, OnceLock,
     atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 

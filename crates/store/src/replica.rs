@@ -1,0 +1,249 @@
+//! Items that other nodes share: taken out whole, put in whole under a version of theirs, and kept
+//! from eviction meanwhile.
+//!
+//! Which version an item has to have is decided between the nodes (`consistency`); the store only
+//! carries it out. A copy that was evicted here alone would make this node answer "nothing" where
+//! the others answer the value, so keys that are shared are *kept*: their items move on whenever a
+//! segment is given up.
+
+use curtail_types::{Cas, Delete, Exptime, Get, Key, KeyHash, Now, Set, SetOutcome};
+
+use crate::{
+    Store, Writer,
+    sync::{AtomicU32, Ordering},
+};
+
+/// All there is to an item but its key and its value.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Image {
+    /// Its version.
+    pub cas: Cas,
+    /// The client's 32 bits.
+    pub flags: u32,
+    /// When it ends, in Unix seconds; 0 for never.
+    pub expiry: u32,
+    /// Whether it is stale.
+    pub stale: bool,
+    /// Whether the right to recache a stale item was given to somebody.
+    pub won: bool,
+}
+
+/// Hashes of keys that are kept, counted; several may share a count, and then all of them are kept.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    counts: Box<[AtomicU32]>,
+}
+
+/// Counts: few of ten thousand shared keys meet another, and no more than one in six of the others
+/// is kept for their sake when memory is short.
+const COUNTS: usize = 1 << 16;
+
+/// The plainest look at an item: it changes nothing, and gives nobody a right.
+const LOOK: Get = Get {
+    touch: None,
+    vivify: None,
+    recache: None,
+    quiet_access: true,
+    new_cas: None,
+    keep_token: true,
+};
+
+impl Kept {
+    pub(crate) fn new() -> Self {
+        Self {
+            counts: (0..COUNTS).map(|_| AtomicU32::new(0)).collect(),
+        }
+    }
+
+    pub(crate) fn contains(&self, hash: KeyHash) -> bool {
+        self.count(hash)
+            .is_some_and(|count| count.load(Ordering::Relaxed) > 0)
+    }
+
+    fn count(&self, hash: KeyHash) -> Option<&AtomicU32> {
+        self.counts.get(hash.0 as usize % COUNTS)
+    }
+}
+
+impl Store {
+    /// Keeps the item of a key with this hash from eviction until [`Store::let_go`]. Items that end
+    /// or are flushed go all the same. A key is kept as often as it is let go.
+    pub fn keep(&self, hash: KeyHash) {
+        let kept = self.kept.get_or_init(Kept::new);
+        if let Some(count) = kept.count(hash) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends what [`Store::keep`] began.
+    pub fn let_go(&self, hash: KeyHash) {
+        if let Some(count) = self.kept.get().and_then(|kept| kept.count(hash)) {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn is_kept(&self, hash: KeyHash) -> bool {
+        self.kept.get().is_some_and(|kept| kept.contains(hash))
+    }
+
+    /// The version of the item of `key`; `None` when there is none.
+    pub fn version_of(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+    ) -> Option<Cas> {
+        self.get(writer, now, key, hash, &LOOK, |view| view.status().cas)
+    }
+
+    /// The item of `key` as it is, its value in `value`, whose former content is lost; `None` when
+    /// there is none. Counts as no access.
+    pub fn take_image(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+        value: &mut Vec<u8>,
+    ) -> Option<Image> {
+        let bytes_max = self.config().item_bytes_max;
+        self.get(writer, now, key, hash, &LOOK, |view| {
+            let status = view.status();
+            // Garbage until the read is validated.
+            value.resize(view.value_bytes().min(bytes_max), 0);
+            view.copy_value(0, value);
+            let ends_in = |seconds: u32| now.unix_seconds().saturating_add(seconds);
+            Image {
+                cas: status.cas,
+                flags: status.flags,
+                expiry: status.ttl_seconds.map_or(0, ends_in),
+                stale: status.stale,
+                won: status.contended || status.won,
+            }
+        })
+    }
+
+    /// Puts an item in the place of whatever is there, under its version.
+    pub fn put_image(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+        image: &Image,
+        value: &[u8],
+    ) -> SetOutcome {
+        let set = Set {
+            flags: image.flags,
+            exptime: Exptime(i64::from(image.expiry)),
+            new_cas: Some(image.cas),
+            ..Set::default()
+        };
+        let outcome = self.set(writer, now, key, hash, &set, value);
+        if image.stale && matches!(outcome, SetOutcome::Stored(_)) {
+            let mark = Delete {
+                invalidate: true,
+                new_cas: Some(image.cas),
+                ..Delete::default()
+            };
+            self.delete(writer, now, key, hash, &mark);
+            if image.won {
+                // The first look at a stale item takes the right to recache it.
+                let take = Get {
+                    keep_token: false,
+                    ..LOOK
+                };
+                self.get(writer, now, key, hash, &take, |_| ());
+            }
+        }
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use curtail_types::{HashSeed, WriterId};
+
+    use super::*;
+    use crate::StoreConfig;
+
+    const NOW: Now = Now {
+        unix_ns: 1_800_000_000_000_000_000,
+        instant: curtail_types::Instant { ns: 0 },
+    };
+
+    fn store(memory: usize) -> (Store, Writer) {
+        let config = StoreConfig {
+            memory_bytes_max: memory,
+            huge_pages: false,
+            hash_seed: HashSeed([1, 2]),
+            ..StoreConfig::default()
+        };
+        let store = Store::new(config).unwrap();
+        let writer = store.writer(WriterId(0));
+        (store, writer)
+    }
+
+    /// Goal: an item that went to another store and back is the same to every reader. Method: small
+    /// and large values, with and without flags, end and marks.
+    #[test]
+    fn an_image_is_the_whole_item() {
+        let (from, mut writer) = store(16 << 20);
+        let (to, mut other) = store(16 << 20);
+        let key = Key::new(b"key").unwrap();
+        let hash = from.hash(key.bytes());
+        let (mut value, mut again) = (Vec::new(), Vec::new());
+        for bytes in [0, 1, 1000, 200_000] {
+            for (flags, exptime, stale) in [(0, 0, false), (7, 100, false), (9, 0, true)] {
+                let set = Set {
+                    flags,
+                    exptime: Exptime(exptime),
+                    ..Set::default()
+                };
+                from.set(&mut writer, NOW, key, hash, &set, &vec![3; bytes]);
+                if stale {
+                    let mark = Delete {
+                        invalidate: true,
+                        ..Delete::default()
+                    };
+                    from.delete(&mut writer, NOW, key, hash, &mark);
+                    from.get(&mut writer, NOW, key, hash, &Get::default(), |_| ());
+                }
+                let image = from.take_image(&mut writer, NOW, key, hash, &mut value);
+                let image = image.unwrap();
+                assert_eq!((image.flags, image.stale), (flags, stale));
+                assert_eq!(image.won, stale);
+                to.put_image(&mut other, NOW, key, hash, &image, &value);
+                let there = to.take_image(&mut other, NOW, key, hash, &mut again);
+                assert_eq!(there, Some(image));
+                assert_eq!((value.len(), &again), (bytes, &value));
+                assert_eq!(to.version_of(&mut other, NOW, key, hash), Some(image.cas));
+            }
+        }
+    }
+
+    /// Goal: a kept item outlives any amount of writes, another does not. Method: a small store is
+    /// filled several times over.
+    #[test]
+    fn a_kept_item_is_not_evicted() {
+        let (store, mut writer) = store(4 << 20);
+        let keys = ["kept", "other"].map(|name| Key::new(name.as_bytes()).unwrap());
+        let hashes = keys.map(|key| store.hash(key.bytes()));
+        store.keep(hashes[0]);
+        for (key, hash) in keys.into_iter().zip(hashes) {
+            store.set(&mut writer, NOW, key, hash, &Set::default(), b"value");
+        }
+        for number in 0..40_000 {
+            let name = format!("{number}");
+            let key = Key::new(name.as_bytes()).unwrap();
+            let hash = store.hash(key.bytes());
+            store.set(&mut writer, NOW, key, hash, &Set::default(), &[1; 300]);
+        }
+        let there = [0, 1].map(|n| store.version_of(&mut writer, NOW, keys[n], hashes[n]));
+        assert!(there[0].is_some());
+        assert!(there[1].is_none());
+        store.let_go(hashes[0]);
+        assert!(!store.is_kept(hashes[0]));
+    }
+}

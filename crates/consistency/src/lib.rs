@@ -13,5 +13,6 @@
 
 extern crate alloc;
 
+pub mod membership;
 pub mod placement;
 pub mod symmetric;

@@ -1,0 +1,109 @@
+//! What a node proposes, given what it knows.
+
+use curtail_types::NodeSet;
+
+use super::{Aim, Change, Membership};
+
+impl Membership {
+    /// The change that this node would propose now: first what concerns itself, then, if it is the
+    /// one to do so, what concerns all.
+    pub(super) fn wanted(&self) -> Option<Change> {
+        let change = self.own_change().or_else(|| self.change_for_all())?;
+        let next = self
+            .known
+            .after(change, self.config.me, self.config.replicas);
+        next.map(|_| change)
+    }
+
+    fn own_change(&self) -> Option<Change> {
+        let me = self.config.me;
+        let member = self.known.has(me, self.incarnation);
+        let leaving = member && self.known.leaving.contains(me);
+        match self.aim {
+            Aim::Outside => None,
+            Aim::Inside if !member => Some(Change::Join(self.incarnation)),
+            Aim::Leaving if !member => None,
+            Aim::Departing => Some(Change::Depart),
+            _ if leaving => self.may_depart().then_some(Change::Depart),
+            Aim::Leaving => Some(Change::Drain(me)),
+            Aim::Inside => self.may_go_live().then_some(Change::Live),
+        }
+    }
+
+    /// A node has every hot key of the newest view, and hears all who are live.
+    fn may_go_live(&self) -> bool {
+        let view = &self.known.view;
+        let newest = view.number;
+        let hears = self
+            .silent_for(3 * self.config.heartbeat_ns)
+            .intersection(view.live)
+            .is_empty();
+        view.joining.contains(self.config.me)
+            && !view.live.is_empty()
+            && self.ready == newest
+            && self.adopted.number == newest
+            && hears
+    }
+
+    /// A node that leaves waits until its keys are elsewhere, unless nobody is there to take them.
+    fn may_depart(&self) -> bool {
+        let me = self.config.me;
+        let view = &self.known.view;
+        let placed = view.placed.union(view.placed_before).contains(me);
+        !view.live.contains(me) || !placed || self.known.staying().is_empty()
+    }
+
+    fn change_for_all(&self) -> Option<Change> {
+        let me = self.config.me;
+        let silent = self.silent_for(self.config.suspicion_ns);
+        let view = &self.known.view;
+        if view.live.is_empty() {
+            return self.form(silent);
+        }
+        let heard = view.live.difference(silent);
+        if heard.first() == Some(me) {
+            return self.removal(silent).or_else(|| self.placement());
+        }
+        let waiting = view.joining.difference(silent);
+        if heard.is_empty() && waiting.first() == Some(me) {
+            return self.removal(silent);
+        }
+        None
+    }
+
+    /// Whoever is expected is waited for, but not for ever.
+    fn form(&self, silent: NodeSet) -> Option<Change> {
+        let joining = self.known.view.joining;
+        let lowest = joining.difference(silent).first() == Some(self.config.me);
+        let all = joining.contains_all(self.config.founders);
+        let patience = PATIENCE * self.config.suspicion_ns;
+        (lowest && (all || self.leaderless_ns > patience)).then_some(Change::Form)
+    }
+
+    /// Who hears less than half of the live nodes may be the one that is cut off: it lets the
+    /// others decide first.
+    fn removal(&self, silent: NodeSet) -> Option<Change> {
+        let view = &self.known.view;
+        let heard = view.live.difference(silent);
+        let silent = if 2 * heard.len() >= view.live.len() {
+            silent
+        } else {
+            self.silent_for(PATIENCE * self.config.suspicion_ns)
+        };
+        (!silent.is_empty()).then_some(Change::Remove(silent))
+    }
+
+    fn placement(&self) -> Option<Change> {
+        let view = &self.known.view;
+        if view.moves() {
+            return self
+                .moved
+                .contains_all(self.known.sources())
+                .then_some(Change::Settle);
+        }
+        (self.known.staying() != view.placed).then_some(Change::Place)
+    }
+}
+
+/// How many times the usual suspicion is waited in doubt.
+const PATIENCE: u64 = 4;

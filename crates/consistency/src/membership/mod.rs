@@ -1,0 +1,464 @@
+//! Who is a member, and who may serve: views with leases (Hermes, Katsarakis et al., ASPLOS 2020,
+//! section 3.1; ccKVS requirements CC-62, CC-64; clock rules of SwitchKV requirement SW-32).
+//!
+//! The store of the view (a file, etcd) decides who is a member; this machine decides what one node
+//! makes of it. A node reads the store three times in a lease, and serves until a lease after the
+//! *start* of the last reading that showed it. Whoever sees a view that somebody was taken out of
+//! waits a lease and a margin from the *end* of that reading before the view is in force there: by
+//! then the one that was taken out has stopped by itself. Everything else that two nodes may
+//! disagree on while they follow different views is fenced by the view's number in each message.
+//!
+//! ```text
+//!   outside -- Join --> joining -- Live --> live, then placed -- Drain --> leaving -- Depart --> outside
+//!      ^                   |                  |                               |
+//!      +------ Removed ----+------------------+-------------------------------+
+//! ```
+//!
+//! A node has one thing to ask of the store at a time. The lowest live node that hears enough of the others proposes what concerns all: to remove the
+//! silent, to place keys, to declare them moved. That two believe to be it is harmless: the store
+//! takes one proposal, and the loser reads again.
+
+mod decide;
+mod interface;
+mod members;
+
+use curtail_types::{Instant, NodeId, NodeSet, View, ViewNumber};
+
+pub use interface::{Config, Event, Input, Output};
+pub use members::{Change, Incarnation, Members};
+
+/// The membership of one node: what it knows, what is in force, and until when it may serve.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Membership {
+    config: Config,
+    aim: Aim,
+    incarnation: Incarnation,
+    /// The newest content of the store that was seen, and its revision.
+    known: Members,
+    revision: u64,
+    /// Whether a reading has ended since the last proposal; a first one is needed too.
+    read_since_proposal: bool,
+    /// The view in force here; its sets are empty if this node has none.
+    adopted: View,
+    /// When the known view comes into force.
+    adopt_at: Option<Instant>,
+    /// When what is known is too old to act on.
+    lease_end: Instant,
+    serving: bool,
+    told_until: Instant,
+    fenced: bool,
+    reading: bool,
+    read_at: Instant,
+    proposed: Option<Change>,
+    heartbeat_at: Instant,
+    silent_ns: [u64; NodeSet::NODES_MAX],
+    suspected: NodeSet,
+    /// Which nodes have moved their keys since the known placement.
+    moved: NodeSet,
+    ready: ViewNumber,
+    /// Since when nobody is live.
+    leaderless_ns: u64,
+    stepped: Instant,
+}
+
+/// Where a node wants to be.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Aim {
+    /// Not a member, and content with it.
+    Outside,
+    /// A member.
+    Inside,
+    /// Out, without loss.
+    Leaving,
+    /// Out, having stopped to serve for good.
+    Departing,
+}
+
+impl Membership {
+    /// A node that is no member yet and knows nothing; [`Input::Join`] makes it want to be one.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            aim: Aim::Outside,
+            incarnation: Incarnation(0),
+            known: Members::NOBODY,
+            revision: 0,
+            read_since_proposal: false,
+            adopted: View::default(),
+            adopt_at: None,
+            lease_end: Instant { ns: 0 },
+            serving: false,
+            told_until: Instant { ns: 0 },
+            fenced: false,
+            reading: false,
+            read_at: Instant { ns: 0 },
+            proposed: None,
+            heartbeat_at: Instant { ns: 0 },
+            silent_ns: [0; NodeSet::NODES_MAX],
+            suspected: NodeSet::NONE,
+            moved: NodeSet::NONE,
+            ready: ViewNumber(0),
+            leaderless_ns: 0,
+            stepped: Instant { ns: 0 },
+        }
+    }
+
+    /// The newest members that it knows of, in force here or not.
+    pub fn known(&self) -> &Members {
+        &self.known
+    }
+
+    /// The view in force here.
+    pub fn adopted(&self) -> &View {
+        &self.adopted
+    }
+
+    /// Whether it serves, as far as it has been told the time.
+    pub fn serves(&self) -> bool {
+        self.serving
+    }
+
+    /// When it has to be told the time next.
+    pub fn deadline(&self) -> Instant {
+        let mut next = self.heartbeat_at;
+        if !self.reading && self.proposed.is_none() {
+            next = next.min(self.read_at);
+        }
+        if let Some(adopt_at) = self.adopt_at {
+            next = next.min(adopt_at);
+        }
+        if self.serving {
+            next = next.min(self.lease_end);
+        }
+        next
+    }
+
+    /// Takes note of `input` and says what to do. `now` never goes back.
+    pub fn step(&mut self, now: Instant, input: Input, mut emit: impl FnMut(Output)) {
+        let emit = &mut emit;
+        self.fence(now, emit);
+        self.listen(now);
+        match input {
+            Input::Tick => {}
+            Input::Read {
+                started,
+                revision,
+                members,
+            } => self.read(now, started, revision, members, emit),
+            Input::ReadFailed => self.read_failed(now),
+            Input::Won { revision } => self.won(now, revision, emit),
+            Input::Lost => self.lost(now, emit),
+            Input::Heartbeat {
+                from,
+                incarnation,
+                view,
+            } => self.heard(now, from, incarnation, view, emit),
+            Input::Join(incarnation) => self.join(incarnation),
+            Input::Leave => self.leave(),
+            Input::Ready { view } => self.ready = view,
+            Input::MovesDone { from, view } => self.moves_done(from, view),
+        }
+        self.adopt(now, emit);
+        self.serve(now, emit);
+        self.suspect(emit);
+        self.propose(now, emit);
+        self.ask(now, emit);
+        self.beat(now, emit);
+    }
+
+    /// Stops serving at the end of the lease.
+    fn fence(&mut self, now: Instant, emit: &mut impl FnMut(Output)) {
+        if self.serving && now >= self.lease_end {
+            self.stop(emit);
+            self.fenced = true;
+            emit(Output::Event(Event::Fenced));
+        }
+    }
+
+    fn stop(&mut self, emit: &mut impl FnMut(Output)) {
+        if self.serving {
+            self.serving = false;
+            emit(Output::StopServing);
+        }
+    }
+
+    /// Counts everybody's silence: only while this node could have heard them.
+    fn listen(&mut self, now: Instant) {
+        let passed = now.ns.saturating_sub(self.stepped.ns);
+        let passed = passed.min(2 * self.config.heartbeat_ns);
+        self.stepped = now;
+        if now >= self.lease_end {
+            self.silent_ns.fill(0);
+            self.leaderless_ns = 0;
+            return;
+        }
+        for node in self.others() {
+            if let Some(silent) = self.silent_ns.get_mut(usize::from(node.0)) {
+                *silent = silent.saturating_add(passed);
+            }
+        }
+        self.leaderless_ns = match self.known.view.live.is_empty() {
+            true => self.leaderless_ns.saturating_add(passed),
+            false => 0,
+        };
+    }
+
+    fn read(
+        &mut self,
+        now: Instant,
+        started: Instant,
+        revision: u64,
+        members: &Members,
+        emit: &mut impl FnMut(Output),
+    ) {
+        self.reading = false;
+        self.read_at = after(started, self.config.lease_ns / READS_PER_LEASE);
+        if members.view.number < self.known.view.number || revision < self.revision {
+            emit(Output::Event(Event::StoreWentBack));
+            return;
+        }
+        self.read_since_proposal = true;
+        self.lease_end = self.lease_end.max(after(started, self.config.lease_ns));
+        self.revision = revision;
+        self.learn(now, members, emit);
+    }
+
+    fn read_failed(&mut self, now: Instant) {
+        self.reading = false;
+        self.read_at = after(now, self.config.lease_ns / RETRIES_PER_LEASE);
+    }
+
+    /// Takes in what the store holds.
+    fn learn(&mut self, now: Instant, members: &Members, emit: &mut impl FnMut(Output)) {
+        let before = self.known;
+        self.known = *members;
+        if members.view.number == before.view.number {
+            return;
+        }
+        for node in members.view.followers() {
+            if members.incarnation(node) != before.incarnation(node)
+                || !before.view.followers().contains(node)
+            {
+                self.hear(node);
+            }
+        }
+        if members.placement != before.placement {
+            self.moved = NodeSet::NONE;
+        }
+        if members.has(self.config.me, self.incarnation) {
+            self.schedule_adoption(now, before.removal);
+        } else if before.has(self.config.me, self.incarnation) {
+            self.taken_out(emit);
+        }
+    }
+
+    /// A view that took nobody out is in force at once. `waited_for` is the last removal that was
+    /// known before.
+    fn schedule_adoption(&mut self, now: Instant, waited_for: ViewNumber) {
+        let removal = self.known.removal;
+        let lease = self.config.lease_ns.saturating_add(self.config.margin_ns);
+        self.adopt_at = Some(match self.adopt_at {
+            _ if removal <= self.adopted.number => now,
+            Some(at) if removal == waited_for => at,
+            _ => after(now, lease),
+        });
+    }
+
+    /// This life is not a member any more.
+    fn taken_out(&mut self, emit: &mut impl FnMut(Output)) {
+        self.stop(emit);
+        self.adopt_at = None;
+        self.adopted = View {
+            number: self.adopted.number,
+            ..View::default()
+        };
+        let replaced = self.known.view.followers().contains(self.config.me);
+        let event = match self.aim {
+            _ if replaced => Event::Replaced,
+            Aim::Departing => Event::Departed,
+            _ => Event::Removed,
+        };
+        self.aim = Aim::Outside;
+        emit(Output::Event(event));
+    }
+
+    fn won(&mut self, now: Instant, revision: u64, emit: &mut impl FnMut(Output)) {
+        let Some(change) = self.proposed.take() else {
+            return;
+        };
+        emit(Output::Event(Event::Proposed(change)));
+        if let Some(next) = self
+            .known
+            .after(change, self.config.me, self.config.replicas)
+        {
+            self.revision = revision;
+            self.read_since_proposal = true;
+            self.learn(now, &next, emit);
+        }
+    }
+
+    fn lost(&mut self, now: Instant, emit: &mut impl FnMut(Output)) {
+        if let Some(change) = self.proposed.take() {
+            emit(Output::Event(Event::Beaten(change)));
+            self.read_at = now;
+        }
+    }
+
+    fn heard(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        incarnation: Incarnation,
+        view: ViewNumber,
+        emit: &mut impl FnMut(Output),
+    ) {
+        if view > self.known.view.number {
+            self.read_at = now;
+        }
+        if self.known.has(from, incarnation) {
+            self.hear(from);
+            if self.suspected.contains(from) {
+                emit(Output::Event(Event::Heard(from)));
+            }
+        }
+    }
+
+    fn hear(&mut self, node: NodeId) {
+        if let Some(silent) = self.silent_ns.get_mut(usize::from(node.0)) {
+            *silent = 0;
+        }
+    }
+
+    fn join(&mut self, incarnation: Incarnation) {
+        if self.aim == Aim::Outside {
+            self.aim = Aim::Inside;
+            self.incarnation = incarnation;
+        }
+    }
+
+    fn leave(&mut self) {
+        self.aim = match self.aim {
+            Aim::Inside => Aim::Leaving,
+            aim => aim,
+        };
+    }
+
+    fn moves_done(&mut self, from: NodeId, view: ViewNumber) {
+        if view >= self.known.placement && view <= self.known.view.number {
+            self.moved = self.moved.with(from);
+        }
+    }
+
+    fn adopt(&mut self, now: Instant, emit: &mut impl FnMut(Output)) {
+        if self.adopt_at.is_some_and(|at| now >= at) {
+            self.adopt_at = None;
+            self.adopted = self.known.view;
+            emit(Output::Adopt(self.adopted));
+        }
+    }
+
+    /// Serves while the newest view and the one in force both have it live, and the lease holds.
+    fn serve(&mut self, now: Instant, emit: &mut impl FnMut(Output)) {
+        let me = self.config.me;
+        let live = self.adopted.live.contains(me)
+            && self.known.view.live.contains(me)
+            && self.known.has(me, self.incarnation)
+            && self.aim != Aim::Departing;
+        if !live || now >= self.lease_end {
+            self.stop(emit);
+            return;
+        }
+        if self.fenced {
+            self.fenced = false;
+            emit(Output::Event(Event::Resumed));
+        }
+        if !self.serving || self.told_until != self.lease_end {
+            self.serving = true;
+            self.told_until = self.lease_end;
+            let until = self.lease_end;
+            emit(Output::Serve { until });
+        }
+    }
+
+    fn suspect(&mut self, emit: &mut impl FnMut(Output)) {
+        let silent = self.silent_for(self.config.suspicion_ns);
+        for node in silent.difference(self.suspected) {
+            emit(Output::Event(Event::Suspected(node)));
+        }
+        self.suspected = silent;
+    }
+
+    fn propose(&mut self, now: Instant, emit: &mut impl FnMut(Output)) {
+        let idle = self.proposed.is_none() && !self.reading;
+        if !idle || !self.read_since_proposal || now >= self.lease_end {
+            return;
+        }
+        if self.aim == Aim::Leaving && !self.known.has(self.config.me, self.incarnation) {
+            self.aim = Aim::Outside;
+            emit(Output::Event(Event::Departed));
+        }
+        let Some(change) = self.wanted() else {
+            return;
+        };
+        if change == Change::Depart {
+            self.aim = Aim::Departing;
+            self.stop(emit);
+        }
+        self.proposed = Some(change);
+        self.read_since_proposal = false;
+        let expected = self.revision;
+        emit(Output::Propose { expected, change });
+    }
+
+    fn ask(&mut self, now: Instant, emit: &mut impl FnMut(Output)) {
+        if !self.reading && self.proposed.is_none() && now >= self.read_at {
+            self.reading = true;
+            emit(Output::Read);
+        }
+    }
+
+    /// A node whose lease has ended keeps silent, so that the others can do without it.
+    fn beat(&mut self, now: Instant, emit: &mut impl FnMut(Output)) {
+        if now < self.heartbeat_at {
+            return;
+        }
+        self.heartbeat_at = after(now, self.config.heartbeat_ns);
+        let to = self.others();
+        if now < self.lease_end && !to.is_empty() {
+            let view = self.known.view.number;
+            emit(Output::Heartbeat { to, view });
+        }
+    }
+
+    /// The other members, if this node is one.
+    fn others(&self) -> NodeSet {
+        if self.known.has(self.config.me, self.incarnation) {
+            self.known.view.followers().without(self.config.me)
+        } else {
+            NodeSet::NONE
+        }
+    }
+
+    /// The other members that have been silent for longer than `ns`.
+    fn silent_for(&self, ns: u64) -> NodeSet {
+        let silence = |node: &NodeId| self.silent_ns.get(usize::from(node.0)).copied();
+        self.others()
+            .into_iter()
+            .filter(|node| silence(node).is_some_and(|silent| silent > ns))
+            .collect()
+    }
+}
+
+/// The store is read at a third of the lease, so that two readings may be lost.
+const READS_PER_LEASE: u64 = 3;
+/// And soon again if it could not be.
+const RETRIES_PER_LEASE: u64 = 12;
+
+fn after(instant: Instant, ns: u64) -> Instant {
+    Instant {
+        ns: instant.ns.saturating_add(ns),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ use clap::ValueEnum;
 
 use crate::{
     balanced::Rules,
+    cckvs::ClusterCosts,
     costs::{CostsError, FullCosts},
     figures::{Figure, Options, figure, figures},
     full::{Calibration, Items},
@@ -104,6 +105,13 @@ pub struct Args {
     /// Juneberry: share of the packets that are lost, as 0.001.
     #[arg(long)]
     pub loss: Option<f64>,
+    /// ccKVS: nodes of the cluster, as 9 or 5,9,40.
+    #[arg(long, value_delimiter = ',')]
+    pub nodes: Vec<u16>,
+    /// ccKVS on shared cores: a file of costs in place of the built-in one (see
+    /// crates/simulator/cckvs.toml).
+    #[arg(long)]
+    pub cluster_costs: Option<PathBuf>,
     /// A folder whose CSV files hold this figure's rows as the real thing gave them, in the same
     /// form; they stand beside the simulated ones as series `real-...`.
     #[arg(long)]
@@ -197,6 +205,12 @@ impl Args {
             value_bytes: self.value_bytes.clone(),
             turn: self.turn,
             loss: self.loss,
+            nodes: self.nodes.clone(),
+            cluster_costs: self
+                .cluster_costs
+                .as_deref()
+                .map(cluster_costs)
+                .transpose()?,
         })
     }
 
@@ -241,6 +255,10 @@ impl Args {
         list("value-bytes", bytes.collect());
         list("turn", self.turn.iter().map(usize::to_string).collect());
         list("loss", self.loss.iter().map(f64::to_string).collect());
+        list("nodes", self.nodes.iter().map(u16::to_string).collect());
+        let costs = self.cluster_costs.iter();
+        let costs = costs.map(|path| path.display().to_string());
+        list("cluster-costs", costs.collect());
         let real = self.real.iter().map(|path| path.display().to_string());
         list("real", real.collect());
         let prices = self.prices.iter().map(|path| path.display().to_string());
@@ -281,6 +299,11 @@ fn costs(path: &Path) -> Result<FullCosts, String> {
 /// Reads a file of prices.
 fn prices(path: &Path) -> Result<DatagramTable, String> {
     parsed(path, DatagramTable::parse)
+}
+
+/// Reads a file of a cluster's costs.
+fn cluster_costs(path: &Path) -> Result<ClusterCosts, String> {
+    parsed(path, ClusterCosts::parse)
 }
 
 fn parsed<T>(path: &Path, parse: fn(&str) -> Result<T, CostsError>) -> Result<T, String> {

@@ -6,6 +6,7 @@
 
 mod c4;
 mod c4_full;
+mod cckvs;
 mod combined;
 mod juneberry;
 mod minos;
@@ -15,6 +16,7 @@ mod reference;
 
 use crate::{
     balanced::Rules,
+    cckvs::ClusterCosts,
     costs::FullCosts,
     full::{Calibration, Items},
     juneberry::DatagramTable,
@@ -91,6 +93,10 @@ pub struct Options {
     pub turn: Option<usize>,
     /// Share of the packets that are lost.
     pub loss: Option<f64>,
+    /// Nodes of a cluster.
+    pub nodes: Vec<u16>,
+    /// What the work of a cluster costs; `None` is the built-in file.
+    pub cluster_costs: Option<ClusterCosts>,
 }
 
 /// A figure being drawn.
@@ -229,6 +235,8 @@ impl Options {
         all(&turn, 1.0, turn_max, "a turn's number of entries")?;
         let loss: Vec<f64> = self.loss.into_iter().collect();
         all(&loss, 0.0, 0.5, "the share that is lost")?;
+        let nodes: Vec<f64> = self.nodes.iter().copied().map(f64::from).collect();
+        all(&nodes, 2.0, 1_000.0, "a number of nodes")?;
         let requests: Vec<f64> = self.requests.iter().map(|n| *n as f64).collect();
         all(&requests, 1.0, 1e12, "the number of requests")
     }
@@ -295,5 +303,17 @@ const FIGURES: &[Figure] = &[
     juneberry::FIG11,
     juneberry::PATTERN,
     juneberry::OVERLOAD,
+    cckvs::FIG1,
+    cckvs::FIG3,
+    cckvs::FIG8,
+    cckvs::FIG9,
+    cckvs::FIG10,
+    cckvs::FIG11,
+    cckvs::FIG12,
+    cckvs::FIG13,
+    cckvs::FIG14,
+    cckvs::FIG15,
+    cckvs::CORES,
+    cckvs::COPIES,
     reference::POINTS,
 ];

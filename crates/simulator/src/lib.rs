@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod balanced;
+mod cckvs;
 mod combined;
 pub mod command;
 mod costs;
@@ -26,6 +27,10 @@ mod spread;
 mod stored;
 
 pub use balanced::{Balanced, BalancedOutcome, Costs, IN_FLIGHT_MAX, KEYS, Rules, WorkerUse};
+pub use cckvs::{
+    CACHED_SHARE, ClusterCosts, HotCopies, Link, MessageBytes, STORED_KEYS, Shards, SharedCpu,
+    Traffic, TrafficShares, break_even, copies_worth, exact_hit_ratio, stated_hit_ratio,
+};
 pub use combined::{Combined, CombinedOutcome, CombinedPrices, PlanCost};
 pub use costs::{
     ContendedCosts, CostsError, FullCosts, NetworkCosts, OneCost, RequestCosts, SizeCosts,

@@ -3,11 +3,12 @@
 //!
 //! Those of C-4 (G1 to G10) are what its authors' simulator gives, published or run by us with
 //! independent service times; those of Minos (M) come from another simulation of its section 2.2.
-//! Tests run them with fewer requests and the same tolerances.
+//! Tests run them with fewer requests and the same tolerances. Those of ccKVS are its text's, beside
+//! its figures.
 
 use crate::{
     balanced::{Balanced, BalancedOutcome, Rules},
-    figures::{Figure, Request, c4, minos},
+    figures::{Figure, Request, c4, cckvs, minos},
     rows::Row,
     sized::{Sized, UNIT},
 };
@@ -21,8 +22,8 @@ pub(super) const POINTS: Figure = Figure {
             saturation differ by a third from seed to seed: ours is the median of five. The values \
             of G10 are of one run of 30,000 requests; those of d-CREW and Ideal are above what any \
             of our seeds gives, and above what queueing theory has for a central queue (2570 ns).",
-    series: &["c4", "minos"],
-    series_default: 2,
+    series: &["c4", "minos", "cckvs"],
+    series_default: 3,
     run: points,
 };
 
@@ -163,6 +164,9 @@ fn points(request: &Request<'_>) -> Vec<Row> {
         };
         rows.push(one(known.metric, value, Some(known.value)));
         rows.push(one("within", within, Some(1.0)));
+    }
+    if request.series.contains(&"cckvs") {
+        rows.extend(cckvs::stated::points(request));
     }
     rows
 }

@@ -1,0 +1,178 @@
+//! ccKVS's figures: the paper's equations, the same with packets in place of bytes, and the
+//! paper's numbers.
+//!
+//! A series is a system: `base-erew`, `base` and `uniform` have no cache, `cckvs` is read only,
+//! `sc` and `lin` write. Without an ending its numbers come from the paper's equations (bytes
+//! against 21.5 Gb/s); with `-packets` from what the paper's section 8.4 says of them (packets
+//! through the switch, and 54 Gb/s). Hit ratios are exact (`hits=` says them); where the paper
+//! states another, its own stands beside in a chart of its own.
+
+mod ours;
+mod popularity;
+mod read_only;
+mod scaling;
+mod sizes;
+pub(super) mod stated;
+mod writes;
+
+use curtail_consistency::symmetric::Model;
+
+use crate::{
+    cckvs::{
+        CACHED_SHARE, HotCopies, Link, MessageBytes, Shards, base_mrps, exact_hit_ratio,
+        stated_hit_ratio,
+    },
+    figures::{Options, Request, or},
+    rows::Row,
+};
+
+pub(super) use ours::{COPIES, CORES};
+pub(super) use popularity::{FIG1, FIG3};
+pub(super) use read_only::{FIG8, FIG9};
+pub(super) use scaling::{FIG14, FIG15};
+pub(super) use sizes::{FIG12, FIG13};
+pub(super) use writes::{FIG10, FIG11};
+
+/// What a series is about.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum System {
+    BaseErew,
+    Base,
+    Uniform,
+    ReadOnly,
+    Cached(Model),
+}
+
+/// One point of a throughput figure.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    system: System,
+    link: Link,
+    nodes: u16,
+    gamma: f64,
+    hits: f64,
+    writes_percent: f64,
+    value_bytes: u32,
+    /// Requests in a packet, where they are coalesced.
+    degree: f64,
+    seed: u64,
+}
+
+impl Setting {
+    /// The paper's cluster, for a series.
+    fn new(series: &str, options: &Options) -> Self {
+        let packets = series.strip_suffix("-packets");
+        let system = match packets.unwrap_or(series) {
+            "base-erew" => System::BaseErew,
+            "base" => System::Base,
+            "uniform" => System::Uniform,
+            "sc" => System::Cached(Model::Sc),
+            "lin" => System::Cached(Model::Lin),
+            _ => System::ReadOnly,
+        };
+        let gamma = options.gammas.first().copied().unwrap_or(GAMMA);
+        Self {
+            system,
+            link: packets.map_or(Link::PAPER, |_| Link::switched()),
+            nodes: options.nodes.first().copied().unwrap_or(NODES),
+            gamma,
+            hits: exact_hit_ratio(gamma, CACHED_SHARE),
+            writes_percent: 1.0,
+            value_bytes: options.value_bytes.first().copied().unwrap_or(VALUE_BYTES),
+            degree: 1.0,
+            seed: options.seed,
+        }
+    }
+
+    /// Hot copies under this load; none for the systems without a cache.
+    fn load(&self) -> HotCopies {
+        let (hit_ratio, percent) = match self.system {
+            System::BaseErew | System::Base | System::Uniform => (0.0, self.writes_percent),
+            System::ReadOnly => (self.hits, 0.0),
+            System::Cached(_) => (self.hits, self.writes_percent),
+        };
+        HotCopies {
+            nodes: self.nodes,
+            hit_ratio,
+            write_ratio: percent / 100.0,
+        }
+    }
+
+    fn model(&self) -> Model {
+        match self.system {
+            System::Cached(model) => model,
+            _ => Model::Sc,
+        }
+    }
+
+    /// Millions of requests a second of the cluster.
+    fn mrps(&self) -> f64 {
+        let bytes = MessageBytes::paper(self.value_bytes);
+        let spread = |gamma| {
+            let hottest = Shards::hottest(gamma, self.nodes, self.seed);
+            base_mrps(
+                self.nodes,
+                hottest,
+                &bytes.coalesced(self.degree),
+                &self.link.coalesced(self.degree),
+            )
+        };
+        match self.system {
+            System::BaseErew => self.hottest_core_mrps().min(spread(self.gamma)),
+            System::Base => spread(self.gamma),
+            System::Uniform | System::ReadOnly | System::Cached(_) => {
+                let load = self.load();
+                let traffic = load.coalesced(&bytes, self.model(), self.degree);
+                load.throughput_mrps(&self.link, traffic)
+            }
+        }
+    }
+
+    /// When each core serves keys of its own, the one with the hottest is the limit. How much a
+    /// core carries is set so that the paper's 95 MRPS come out at its exponent.
+    fn hottest_core_mrps(&self) -> f64 {
+        let shards = |nodes: u16| nodes.saturating_mul(CORES_PER_NODE);
+        let core = EREW_MRPS * Shards::hottest(GAMMA, shards(NODES), self.seed);
+        core / Shards::hottest(self.gamma, shards(self.nodes), self.seed)
+    }
+}
+
+/// The hit ratios to draw for an exponent: the exact one, and the paper's if it states one.
+fn hit_ratios(gamma: f64) -> Vec<f64> {
+    let exact = exact_hit_ratio(gamma, CACHED_SHARE);
+    let stated = stated_hit_ratio(gamma);
+    std::iter::once(exact).chain(stated).collect()
+}
+
+/// A hit ratio as it stands in a row's parameters.
+fn hits_text(hits: f64) -> String {
+    format!("hits={:.3}", hits)
+}
+
+/// A row with the paper's number, if it has one there.
+fn row(
+    request: &Request<'_>,
+    curve: (&str, &str),
+    x: f64,
+    (metric, value): (&'static str, f64),
+) -> Row {
+    let (series, params) = curve;
+    let paper = stated::of(request.figure.name, series, params, x, metric);
+    request.row(curve, x, (metric, Some(value)), paper)
+}
+
+/// The nodes of a figure that has a curve for each.
+fn nodes(request: &Request<'_>) -> Vec<u16> {
+    or(&request.options.nodes, &[NODES])
+}
+
+/// The paper's cluster.
+const NODES: u16 = 9;
+/// Its threads for the store in each node.
+const CORES_PER_NODE: u16 = 10;
+/// Its exponent unless another is named.
+const GAMMA: f64 = 0.99;
+/// Its values.
+const VALUE_BYTES: u32 = 40;
+/// What Base-EREW carries.
+const EREW_MRPS: f64 = 95.0;

@@ -13,3 +13,4 @@
 
 pub mod memcached;
 pub mod native;
+pub mod node;

@@ -1,0 +1,51 @@
+//! The protocol between nodes: how two workers greet each other, and the frames they exchange
+//! afterwards; `docs/protocol-nodes.md` draws every byte.
+//!
+//! It is a stream protocol over TCP. A link proves itself first (a [`Greeting`] from either side,
+//! then a [`Proof`] from either side), and then carries frames: a header of 24 bytes, and a body.
+//! Frames are numbered and acknowledged, because a link that breaks is made again and goes on where
+//! it stopped. A frame holds many items, because what goes to one node in one turn goes in one piece
+//! (coalescing; ccKVS, EuroSys 2018, section 6.2; CC-41).
+//!
+//! ```text
+//!  byte   0        1        2        3        4        5        6        7
+//!     0 | length of the frame               | kind   | class  | zero            |
+//!     8 | sequence                                                              |
+//!    16 | acknowledged                                                          |
+//!    24 | body                                                                  |
+//! ```
+//!
+//! Invariants: a body is looked through before it is handed out, so its items can be walked without
+//! asking; what is decoded is canonical, encoding it again gives the same bytes. Nothing here
+//! allocates or panics, and values are borrowed from the bytes they came in.
+
+mod frame;
+mod handshake;
+mod items;
+mod part;
+mod words;
+
+pub use frame::{Body, Class, Decoded, Frame, Header, Kind, Malformed};
+pub use handshake::{Greeting, HandshakeKind, Nonce, Proof, Refusal, RefusalReason, cluster_hash};
+pub use items::{
+    AnswerStatus, BatchHead, Image, Item, Items, KeyMessage, KeyMove, KeyRequest, NodeAnswer,
+    NodeRequest,
+};
+pub use part::{Control, Part, Shape};
+
+/// The first four bytes of every handshake message, "CNOD" when read in order.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"CNOD");
+
+/// The oldest version that is spoken here.
+pub const VERSION_MIN: u8 = 1;
+
+/// The newest version that is spoken here.
+pub const VERSION_MAX: u8 = 1;
+
+/// Length of a frame's header in bytes.
+pub const HEADER_BYTES: usize = 24;
+
+/// Length of what stands before the items of most kinds: the number of the batch and the view.
+pub const BATCH_HEAD_BYTES: usize = 16;
+
+const _: () = assert!(VERSION_MIN <= VERSION_MAX);

@@ -24,6 +24,7 @@ mod linearizability;
 mod record;
 mod register;
 mod sequential;
+mod values;
 mod violation;
 
 pub use linearizability::check_linearizable;

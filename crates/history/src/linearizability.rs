@@ -12,15 +12,20 @@
 //!            └── may be next ──┘ stuck here with A not placed: take the last placement back
 //! ```
 //!
-//! The furthest return at which the search was ever stuck ends the shortest prefix that no order
-//! explains: everything before it can be explained, it cannot.
+//! Three things keep the search short where many operations overlap, and lose no order:
+//!
+//! - An operation that changes nothing and may be next is next: wherever else it stands in an
+//!   order, it can stand here, too.
+//! - What somebody still has to see is not overwritten, unless it is to be written again.
+//! - Two states that hold values which nobody asks for any more are one.
 
 use alloc::{collections::BTreeSet, vec, vec::Vec};
 
 use crate::{
     Verdict,
-    record::{Entry, History},
+    record::{Entry, History, Outcome},
     register::State,
+    values::Values,
     violation::Violation,
 };
 
@@ -33,8 +38,8 @@ pub fn check_linearizable(history: &History, steps_max: u64) -> Verdict {
     for (key, entries) in history.by_key() {
         match Search::new(&entries, State::Missing).run(steps_max) {
             Found::Order => {}
-            Found::Nothing { stuck_at } => {
-                return Verdict::Violation(Violation::of(key, &entries, stuck_at, steps_max));
+            Found::Nothing => {
+                return Verdict::Violation(Violation::of(key, &entries, steps_max));
             }
             Found::TooHard => {
                 too_hard.get_or_insert(Verdict::TooHard {
@@ -51,10 +56,7 @@ pub fn check_linearizable(history: &History, steps_max: u64) -> Verdict {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Found {
     Order,
-    /// No order; the entry whose return ends the shortest prefix without one.
-    Nothing {
-        stuck_at: usize,
-    },
+    Nothing,
     TooHard,
 }
 
@@ -64,10 +66,13 @@ pub(crate) struct Search<'a> {
     events: Events,
     state: State,
     placed: Placed,
+    values: Values,
     /// What was reached, by [`Placed::complete_to`]: the others that were placed, and the state.
-    seen: Vec<BTreeSet<(Vec<usize>, State)>>,
+    seen: Vec<BTreeSet<(Vec<usize>, Option<State>)>>,
     /// Placements made, with the state before each.
     trail: Vec<(usize, State)>,
+    /// Where the walk along the list stands.
+    event: usize,
 }
 
 /// Which entries are placed: in time that does not depend on how many there are, because those
@@ -107,45 +112,66 @@ impl<'a> Search<'a> {
             events: Events::new(entries),
             state: initial,
             placed: Placed::default(),
+            values: Values::new(entries),
             seen: vec![BTreeSet::new(); entries.len() + 1],
             trail: Vec::new(),
+            event: 0,
         }
     }
 
     pub(crate) fn run(mut self, steps_max: u64) -> Found {
-        let mut stuck_event = 0;
-        let mut event = self.events.first();
+        self.begin_again();
         for _ in 0..steps_max {
             if self.events.returns_left == 0 {
                 return Found::Order;
             }
-            let Event {
-                entry,
-                is_return,
-                next,
-                ..
-            } = self.events.events[event];
-            if !is_return {
-                event = if self.place(entry) {
-                    self.events.first()
-                } else {
-                    next
-                };
-                continue;
+            let event = self.events.events[self.event];
+            if !event.is_return {
+                match self.place(event.entry) {
+                    true => self.begin_again(),
+                    false => self.event = event.next,
+                }
+            } else if !self.take_back() {
+                return Found::Nothing;
             }
-            stuck_event = stuck_event.max(event);
-            let Some((entry, state)) = self.trail.pop() else {
-                return Found::Nothing {
-                    stuck_at: self.events.events[stuck_event].entry,
-                };
-            };
-            self.take_back(entry, state);
-            event = self.events.events[self.events.invocation_of[entry]].next;
         }
         Found::TooHard
     }
 
-    /// Places an entry next, if its outcome is possible and nobody has been here before.
+    /// Places what changes nothing, and looks at the first of the others next.
+    fn begin_again(&mut self) {
+        self.event = self.events.first();
+        let mut event = self.event;
+        while self.events.returns_left > 0 && !self.events.events[event].is_return {
+            let Event { entry, next, .. } = self.events.events[event];
+            event = if self.observes(entry) {
+                self.put(entry, self.state);
+                // A return may have gone, and more may be next.
+                self.events.first()
+            } else {
+                next
+            };
+        }
+        if self.events.returns_left > 0 {
+            self.event = self.events.first();
+        }
+    }
+
+    /// Whether an operation changes nothing wherever it stands, and may stand here.
+    fn observes(&self, entry: usize) -> bool {
+        let Entry {
+            action, returned, ..
+        } = self.entries[entry];
+        match returned {
+            Some((_, outcome)) if outcome != Outcome::Done => {
+                self.state.after(action, Some(outcome)) == Some(self.state)
+            }
+            _ => false,
+        }
+    }
+
+    /// Places an entry next, if its outcome is possible, nothing is lost by it that is still needed
+    /// and nobody has been here before.
     fn place(&mut self, entry: usize) -> bool {
         let Entry {
             action, returned, ..
@@ -154,22 +180,47 @@ impl<'a> Search<'a> {
         let Some(next) = self.state.after(action, outcome) else {
             return false;
         };
-        self.placed.add(entry);
-        let reached = (self.placed.beyond.clone(), next);
-        if !self.seen[self.placed.complete_to].insert(reached) {
-            self.placed.remove(entry);
+        let before = self.state;
+        self.put(entry, next);
+        let is_lost = next != before && self.values.must_stay(before);
+        let reached = (
+            self.placed.beyond.clone(),
+            self.values.told_apart(self.state),
+        );
+        if is_lost || !self.seen[self.placed.complete_to].insert(reached) {
+            self.trail.pop();
+            self.lift_out(entry, before);
             return false;
         }
-        self.trail.push((entry, self.state));
-        self.state = next;
-        self.events.lift(entry);
         true
     }
 
-    fn take_back(&mut self, entry: usize, state: State) {
+    fn put(&mut self, entry: usize, next: State) {
+        self.trail.push((entry, self.state));
+        self.placed.add(entry);
+        self.values.take(entry);
+        self.events.lift(entry);
+        self.state = next;
+    }
+
+    fn lift_out(&mut self, entry: usize, before: State) {
         self.events.unlift(entry);
         self.placed.remove(entry);
-        self.state = state;
+        self.values.give_back(entry);
+        self.state = before;
+    }
+
+    /// Takes the last placement back that was one of several, and looks at the next one instead.
+    /// False if there is none.
+    fn take_back(&mut self) -> bool {
+        while let Some((entry, before)) = self.trail.pop() {
+            self.lift_out(entry, before);
+            if !self.observes(entry) {
+                self.event = self.events.events[self.events.invocation_of[entry]].next;
+                return true;
+            }
+        }
+        false
     }
 }
 

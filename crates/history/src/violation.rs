@@ -3,8 +3,8 @@
 //! The whole history is what was judged; this is the explanation. Each cut keeps a sound argument:
 //! what is left is itself impossible, whatever was cut away.
 //!
-//! 1. *After*: the search says which return ends the shortest impossible prefix. Operations that
-//!    were still open then may or may not have happened.
+//! 1. *After*: one return ends the shortest impossible prefix. Operations that were still open then
+//!    may or may not have happened.
 //! 2. *Before*: at an instant when nothing was under way everything earlier is replaced by "the
 //!    register holds anything".
 //! 3. *Beside*: an operation that changed nothing can be left out; where only reads, writes and
@@ -36,14 +36,13 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// Cuts the entries of `key` down, given the entry at which the search was stuck for good.
-    pub(crate) fn of(key: u64, entries: &[Entry], stuck_at: usize, steps_max: u64) -> Self {
-        let culprit = entries[stuck_at];
-        let end = culprit.returned.map_or(culprit.invoked, |(end, _)| end);
+    /// Cuts the entries of `key` down, which no order explains.
+    pub(crate) fn of(key: u64, entries: &[Entry], steps_max: u64) -> Self {
         let shows = |window: &[Entry], initial| {
-            let found = Search::new(window, initial).run(steps_max);
-            matches!(found, Found::Nothing { .. })
+            Search::new(window, initial).run(steps_max) == Found::Nothing
         };
+        let culprit = culprit_of(entries, |prefix| shows(prefix, State::Missing));
+        let end = culprit.returned.map_or(culprit.invoked, |(end, _)| end);
         let prefix = up_to(entries, end);
         let mut window = without_the_past(&prefix, |window| shows(window, State::Unknown));
         let starts_missing = !shows(&window, State::Unknown);
@@ -71,6 +70,20 @@ impl Violation {
             starts_missing,
         }
     }
+}
+
+/// The operation whose return ends the shortest prefix that is impossible: everything before it can
+/// be explained, it cannot.
+fn culprit_of(entries: &[Entry], shows: impl Fn(&[Entry]) -> bool) -> Entry {
+    let mut returned: Vec<&Entry> = entries.iter().filter(|e| e.returned.is_some()).collect();
+    returned.sort_by_key(|entry| entry.returned.map(|(end, _)| end));
+    let ends_possible = |entry: &&Entry| {
+        let end = entry.returned.map_or(entry.invoked, |(end, _)| end);
+        !shows(&up_to(entries, end))
+    };
+    let first = returned.partition_point(ends_possible);
+    // A prefix may be too hard to judge; the whole was not.
+    *returned[first.min(returned.len() - 1)]
 }
 
 /// What was known when `end` came: later invocations are gone, later returns unknown.

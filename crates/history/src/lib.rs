@@ -20,6 +20,7 @@
 
 extern crate alloc;
 
+mod agreed;
 mod linearizability;
 mod record;
 mod register;
@@ -27,6 +28,7 @@ mod sequential;
 mod values;
 mod violation;
 
+pub use agreed::{Numbered, check_agreed};
 pub use linearizability::check_linearizable;
 pub use record::{Action, Entry, History, Outcome};
 pub use sequential::check_sequential;

@@ -1,0 +1,257 @@
+//! The checker for sequential consistency where the order of a key's writes is known.
+//!
+//! Per-key sequential consistency asks that all sessions agree on one order of the writes to a key
+//! and see it in their own order (ccKVS, section 5.1). To find such an order is hard in general; a
+//! store that numbers its writes has claimed one, and whether the answers keep to it is seen in one
+//! look at each. What this accepts is sequentially consistent: put every write where its number
+//! says and every read behind the write it saw, those of a session in its order. What it refuses
+//! may still have some other order, but not the one that was claimed.
+
+use alloc::{collections::BTreeMap, vec, vec::Vec};
+
+use crate::{
+    Verdict,
+    record::{Action, Entry, Outcome},
+    violation::Violation,
+};
+
+/// An operation, and where the store says that it stands among the writes of its key.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Numbered {
+    /// The operation.
+    pub entry: Entry,
+    /// The number of the write that it made; of one that made none, of the write that it saw. 0 is
+    /// a key that was never written.
+    pub number: u64,
+    /// The write that was there when it made its own; 0 for one that saw nothing, and of no
+    /// meaning where an operation does not depend on what is there.
+    pub replaced: u64,
+}
+
+/// Judges every key, each empty at the start: no two writes have one number, an answer is what the
+/// write that it saw wrote, an operation that depends on what is there stands right behind it, and
+/// a session never goes back.
+pub fn check_agreed(entries: &[Numbered]) -> Verdict {
+    let mut keys: BTreeMap<u64, Vec<Numbered>> = BTreeMap::new();
+    for numbered in entries {
+        keys.entry(numbered.entry.key).or_default().push(*numbered);
+    }
+    for (key, mut entries) in keys {
+        entries.sort_by_key(|numbered| numbered.entry.invoked);
+        if let Some((culprit, others)) = broken(&entries) {
+            let mut window: Vec<Entry> = others.iter().map(|other| other.entry).collect();
+            window.push(culprit.entry);
+            return Verdict::Violation(Violation {
+                key,
+                culprit: culprit.entry,
+                window,
+                starts_missing: true,
+            });
+        }
+    }
+    Verdict::Consistent
+}
+
+/// An operation that does not fit, with those that it does not fit to.
+fn broken(entries: &[Numbered]) -> Option<(Numbered, Vec<Numbered>)> {
+    let mut writes: BTreeMap<u64, Numbered> = BTreeMap::new();
+    for numbered in entries.iter().filter(|numbered| numbered.writes()) {
+        if let Some(other) = writes.insert(numbered.number, *numbered) {
+            return Some((*numbered, vec![other]));
+        }
+    }
+    let mut furthest: BTreeMap<u32, Numbered> = BTreeMap::new();
+    for numbered in entries {
+        if numbered.entry.returned.is_none() {
+            continue;
+        }
+        let seen = writes.get(&numbered.seen());
+        let wrong_value = !numbered.fits(seen.and_then(Numbered::leaves));
+        if wrong_value || seen.is_none() && numbered.seen() != 0 {
+            return Some((*numbered, seen.copied().into_iter().collect()));
+        }
+        if numbered.depends() {
+            let between = numbered.replaced.saturating_add(1)..numbered.number;
+            if let Some((_, other)) = (!between.is_empty())
+                .then(|| writes.range(between).next())
+                .flatten()
+            {
+                return Some((*numbered, vec![*other]));
+            }
+        }
+        if let Some(before) = furthest.insert(numbered.entry.client, *numbered) {
+            let back = numbered.number < before.number;
+            if back || numbered.writes() && numbered.number == before.number {
+                return Some((*numbered, vec![before]));
+            }
+        }
+    }
+    None
+}
+
+impl Numbered {
+    /// Whether it wrote, or may have.
+    fn writes(&self) -> bool {
+        match (self.entry.action, self.entry.returned) {
+            (Action::Read, _) => false,
+            (_, Some((_, outcome))) => outcome == Outcome::Done,
+            (_, None) => self.number != 0,
+        }
+    }
+
+    /// Whether it wrote behind a certain write.
+    fn depends(&self) -> bool {
+        self.writes() && !matches!(self.entry.action, Action::Write(_))
+    }
+
+    /// The write that its answer tells of.
+    fn seen(&self) -> u64 {
+        match self.writes() {
+            true if self.depends() => self.replaced,
+            true => 0,
+            false => self.number,
+        }
+    }
+
+    /// What is there after its write.
+    fn leaves(&self) -> Option<u64> {
+        match self.entry.action {
+            Action::Write(value) | Action::Insert(value) => Some(value),
+            Action::CompareAndSet { new, .. } => Some(new),
+            Action::Read | Action::Delete => None,
+        }
+    }
+
+    /// Whether its answer is right where `there` is.
+    fn fits(&self, there: Option<u64>) -> bool {
+        let Some((_, outcome)) = self.entry.returned else {
+            return true;
+        };
+        match (self.entry.action, outcome) {
+            (Action::Read, Outcome::Value(value)) => there == Some(value),
+            (Action::Write(_), Outcome::Done) => true,
+            (Action::Insert(_), Outcome::Refused) | (Action::Delete, Outcome::Done) => {
+                there.is_some()
+            }
+            (Action::CompareAndSet { expected, .. }, Outcome::Done) => there == Some(expected),
+            (Action::CompareAndSet { expected, .. }, Outcome::Refused) => {
+                there.is_some_and(|value| value != expected)
+            }
+            (Action::Insert(_), Outcome::Done)
+            | (Action::Read | Action::CompareAndSet { .. } | Action::Delete, Outcome::Missing) => {
+                there.is_none()
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use curtail_types::Instant;
+
+    use super::*;
+
+    fn done(client: u32, at: u64, action: Action, outcome: Outcome, numbers: [u64; 2]) -> Numbered {
+        Numbered {
+            entry: Entry {
+                client,
+                key: 7,
+                invoked: Instant { ns: at },
+                action,
+                returned: Some((Instant { ns: at + 1 }, outcome)),
+            },
+            number: numbers[0],
+            replaced: numbers[1],
+        }
+    }
+
+    fn write(client: u32, at: u64, value: u64, number: u64) -> Numbered {
+        done(client, at, Action::Write(value), Outcome::Done, [number, 0])
+    }
+
+    fn read(client: u32, at: u64, value: u64, number: u64) -> Numbered {
+        done(client, at, Action::Read, Outcome::Value(value), [number, 0])
+    }
+
+    fn is_violation(entries: &[Numbered]) -> bool {
+        matches!(check_agreed(entries), Verdict::Violation(_))
+    }
+
+    /// Goal: the paper's Fig. 5 is allowed, its Fig. 6 is not. Method: a late reader; two readers
+    /// that see two writes in different orders, so that one goes back whichever order is claimed.
+    #[test]
+    fn late_is_allowed_and_disagreement_is_not() {
+        let late = [
+            write(1, 0, 1, 1),
+            read(1, 10, 1, 1),
+            done(2, 20, Action::Read, Outcome::Missing, [0, 0]),
+            read(2, 30, 1, 1),
+        ];
+        assert_eq!(check_agreed(&late), Verdict::Consistent);
+        for (one, two) in [(1, 2), (2, 1)] {
+            let disagree = [
+                write(1, 0, 10, one),
+                write(4, 0, 20, two),
+                read(2, 5, 10, one),
+                read(2, 7, 20, two),
+                read(3, 5, 20, two),
+                read(3, 7, 10, one),
+            ];
+            assert!(is_violation(&disagree));
+        }
+    }
+
+    /// Goal: each rule is one that can be broken.
+    #[test]
+    fn every_rule_is_enforced() {
+        let twice = [write(1, 0, 1, 5), write(2, 0, 2, 5)];
+        let torn = [write(1, 0, 1, 5), read(2, 9, 3, 5)];
+        let from_nowhere = [read(1, 0, 3, 4)];
+        let own_write_unseen = [
+            write(1, 0, 1, 5),
+            done(1, 9, Action::Read, Outcome::Missing, [0, 0]),
+        ];
+        let swap = Action::CompareAndSet {
+            expected: 1,
+            new: 3,
+        };
+        let overtaken = [
+            write(1, 0, 1, 5),
+            write(2, 0, 2, 6),
+            done(3, 9, swap, Outcome::Done, [7, 5]),
+        ];
+        for wrong in [
+            &twice[..],
+            &torn,
+            &from_nowhere,
+            &own_write_unseen,
+            &overtaken,
+        ] {
+            assert!(is_violation(wrong), "{wrong:?}");
+        }
+        let right = [
+            write(1, 0, 1, 5),
+            done(3, 9, swap, Outcome::Done, [7, 5]),
+            done(3, 20, Action::Delete, Outcome::Done, [9, 7]),
+            done(3, 30, Action::Delete, Outcome::Missing, [9, 0]),
+            read(2, 40, 3, 7),
+        ];
+        assert_eq!(check_agreed(&right), Verdict::Consistent);
+    }
+
+    /// Goal: a write whose answer nobody heard explains what was read of it.
+    #[test]
+    fn an_unanswered_write_may_be_seen() {
+        let open = Numbered {
+            entry: Entry {
+                returned: None,
+                ..write(1, 0, 1, 5).entry
+            },
+            number: 5,
+            replaced: 0,
+        };
+        assert_eq!(check_agreed(&[open, read(2, 9, 1, 5)]), Verdict::Consistent);
+        assert!(is_violation(&[open, read(2, 9, 2, 5)]));
+    }
+}

@@ -1,2 +1,28 @@
 //! Who is a member of a cluster: views, kept in a file or in etcd, and read by every node.
+//!
+//! `consistency::membership` decides; this crate gives it what it needs of the world. A
+//! [`ClusterFile`] says what cluster it is and who the nodes are, a [`ViewStore`] holds the
+//! [`Roster`] that all nodes agree on, and a [`Member`] is a thread that drives the machine and
+//! tells the server what it says.
+//!
+//! ```text
+//!   ClusterFile ──> Member (thread) <── MemberHandle: heartbeats heard, keys moved, leave
+//!                   │     │      └────> Observer: adopt this roster, send heartbeats
+//!                   │     └───────────> Lease: serve until
+//!                   └──> store (thread) ──> ViewStore: FileStore or EtcdStore
+//! ```
 #![forbid(unsafe_code)]
+
+mod error;
+mod file;
+mod member;
+mod roster;
+mod secret;
+mod store;
+
+pub use error::ClusterError;
+pub use file::{ClusterFile, NodeConfig, NodeEntry, StoreConfig};
+pub use member::{Event, Lease, Member, MemberHandle, Observer};
+pub use roster::{Addresses, Node, Roster, RosterError, Settings};
+pub use secret::Secret;
+pub use store::{FileStore, StoreError, Stored, ViewStore};

@@ -68,7 +68,7 @@ impl Members {
         incarnations: [Incarnation(0); NodeSet::NODES_MAX],
     };
 
-    /// Which life of `node` takes part, or took part last; 0 if none ever did.
+    /// Which life of `node` takes part; 0 if none does.
     pub fn incarnation(&self, node: NodeId) -> Incarnation {
         let found = self.incarnations.get(usize::from(node.0));
         found.copied().unwrap_or_default()
@@ -194,6 +194,9 @@ impl Members {
 
     /// Takes `nodes` out of everything. Keys stay placed on somebody as long as somebody is live.
     fn take_out(&mut self, nodes: NodeSet) {
+        for node in nodes {
+            *self = self.with_incarnation(node, Incarnation(0));
+        }
         let view = &mut self.view;
         view.live = view.live.difference(nodes);
         view.joining = view.joining.difference(nodes);

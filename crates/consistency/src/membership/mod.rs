@@ -9,14 +9,15 @@
 //! disagree on while they follow different views is fenced by the view's number in each message.
 //!
 //! ```text
-//!   outside -- Join --> joining -- Live --> live, then placed -- Drain --> leaving -- Depart --> outside
-//!      ^                   |                  |                               |
-//!      +------ Removed ----+------------------+-------------------------------+
+//!   outside --Join--> joining --Live--> live, then placed --Drain--> leaving --Depart--> outside
+//!      ^                 |                    |                         |
+//!      +---- Removed ----+--------------------+-------------------------+
 //! ```
 //!
-//! A node has one thing to ask of the store at a time. The lowest live node that hears enough of the others proposes what concerns all: to remove the
-//! silent, to place keys, to declare them moved. That two believe to be it is harmless: the store
-//! takes one proposal, and the loser reads again.
+//! A node has one thing to ask of the store at a time. The lowest live node that hears enough of
+//! the others proposes what concerns all: to remove the silent, to place keys, to declare them
+//! moved. That two believe to be it is harmless: the store takes one proposal, and the loser reads
+//! again.
 
 mod decide;
 mod interface;

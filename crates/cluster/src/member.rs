@@ -1,0 +1,428 @@
+//! A node's membership in the real world: a thread that drives the machine, and one that talks to
+//! the store for it, so that a store that is slow to answer delays neither heartbeats nor the end
+//! of the lease.
+
+mod event;
+mod lease;
+
+use std::{
+    sync::{
+        Arc, RwLock,
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use curtail_consistency::membership::{Change, Incarnation, Input, Membership, Output};
+use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
+
+pub use event::Event;
+pub use lease::Lease;
+
+use crate::{
+    Addresses, ClusterError, Node, NodeConfig, Roster, Settings, StoreError, Stored, ViewStore,
+    secret,
+};
+
+/// Hears what the membership says. Called by its thread: heartbeats wait until it returns.
+pub trait Observer: Send + 'static {
+    /// This is in the store now, but not yet in force: reach its members, and let them reach you.
+    fn seen(&mut self, roster: &Arc<Roster>);
+
+    /// This is in force now: whoever is not in it serves nobody any more.
+    fn adopt(&mut self, roster: &Arc<Roster>);
+
+    /// Tell these nodes that this one is there, with its incarnation and the newest view that it
+    /// knows of; see [`MemberHandle::heard`].
+    fn heartbeat(&mut self, to: NodeSet, incarnation: Incarnation, view: ViewNumber);
+
+    /// For the log and reports; some of them ask for something, see [`Event`].
+    fn event(&mut self, event: &Event);
+}
+
+/// The thread that is a member.
+#[derive(Debug)]
+pub struct Member {
+    handle: MemberHandle,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What everybody else in the process tells the member, and asks it.
+#[derive(Clone, Debug)]
+pub struct MemberHandle {
+    inbox: Sender<Told>,
+    lease: Lease,
+    seen: Arc<RwLock<Option<Arc<Roster>>>>,
+}
+
+impl Member {
+    /// Joins the cluster of `config` as a node that listens on `addresses`. `clock` is the
+    /// process's monotonic one; all instants here and in [`Lease`] are its.
+    ///
+    /// # Errors
+    /// When there is no randomness or no thread to be had.
+    pub fn start(
+        config: &NodeConfig,
+        addresses: Addresses,
+        store: Box<dyn ViewStore>,
+        clock: impl Fn() -> Instant + Send + Sync + 'static,
+        observer: impl Observer,
+    ) -> Result<Self, ClusterError> {
+        let (inbox, told) = mpsc::channel();
+        let (asks, asked) = mpsc::channel();
+        let clock: Clock = Arc::new(clock);
+        let handle = MemberHandle {
+            inbox: inbox.clone(),
+            lease: Lease::default(),
+            seen: Arc::default(),
+        };
+        let own = Node {
+            name: config
+                .entry()
+                .map(|entry| entry.name.clone())
+                .unwrap_or_default(),
+            addresses,
+            incarnation: draw_incarnation()?,
+        };
+        let driver = Driver {
+            me: config.me,
+            own,
+            cluster: config.cluster.name.clone(),
+            settings: config.cluster.settings(),
+            machine: Membership::new(config.membership()),
+            roster: None,
+            asks,
+            store_fails: false,
+            mismatch: None,
+            handle: handle.clone(),
+            clock: Arc::clone(&clock),
+            observer,
+        };
+        let threads = vec![
+            spawn("member-store", move || {
+                serve_store(store, &clock, &asked, &inbox)
+            })?,
+            spawn("member", move || driver.run(&told))?,
+        ];
+        Ok(Self { handle, threads })
+    }
+
+    /// For everybody else in the process.
+    pub fn handle(&self) -> &MemberHandle {
+        &self.handle
+    }
+
+    /// Ends both threads without leaving the cluster: to the others it is as if the process had
+    /// died. Nobody is served from here on.
+    pub fn stop(self) {
+        let _ = self.handle.inbox.send(Told::Stop);
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+        self.handle.lease.end();
+    }
+}
+
+impl MemberHandle {
+    /// A heartbeat of `from` arrived, with its incarnation and the newest view that it knows of.
+    pub fn heard(&self, from: NodeId, incarnation: Incarnation, view: ViewNumber) {
+        self.tell(Told::Heard(from, incarnation, view));
+    }
+
+    /// This node is joining in the adopted view `view`, and has every hot key. To be said of each
+    /// adopted view in which it is joining.
+    pub fn ready(&self, view: ViewNumber) {
+        self.tell(Told::Ready(view));
+    }
+
+    /// Node `from`, this one or another that said so, has moved all keys that leave it under the
+    /// adopted view `view`.
+    pub fn moves_done(&self, from: NodeId, view: ViewNumber) {
+        self.tell(Told::MovesDone(from, view));
+    }
+
+    /// Leave without loss; ends with [`Event::Departed`].
+    pub fn leave(&self) {
+        self.tell(Told::Leave);
+    }
+
+    /// Join anew after [`Event::Removed`], once everything that this node held is thrown away.
+    pub fn rejoin(&self) {
+        self.tell(Told::Rejoin);
+    }
+
+    /// Until when this node may serve.
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// The newest roster that was seen in the store, in force or not.
+    pub fn roster(&self) -> Option<Arc<Roster>> {
+        let seen = self.seen.read();
+        seen.unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone()
+    }
+
+    fn tell(&self, told: Told) {
+        // After the end of the thread nobody is interested any more.
+        let _ = self.inbox.send(told);
+    }
+}
+
+type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
+
+/// What the member's thread is told.
+enum Told {
+    Heard(NodeId, Incarnation, ViewNumber),
+    Ready(ViewNumber),
+    MovesDone(NodeId, ViewNumber),
+    Leave,
+    Rejoin,
+    Read {
+        started: Instant,
+        result: Result<Option<Box<Stored>>, StoreError>,
+    },
+    Replaced {
+        roster: Arc<Roster>,
+        result: Result<Option<u64>, StoreError>,
+    },
+    Stop,
+}
+
+/// What the store's thread is asked.
+enum Asked {
+    Read,
+    Replace { expected: u64, roster: Arc<Roster> },
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ClusterError> {
+    let builder = thread::Builder::new().name(name.to_owned());
+    builder.spawn(run).map_err(ClusterError::Thread)
+}
+
+fn draw_incarnation() -> Result<Incarnation, ClusterError> {
+    let mut bytes = [0; 8];
+    secret::fill_random(&mut bytes)?;
+    Ok(Incarnation(u64::from_le_bytes(bytes).max(1)))
+}
+
+fn serve_store(
+    mut store: Box<dyn ViewStore>,
+    clock: &Clock,
+    asked: &Receiver<Asked>,
+    inbox: &Sender<Told>,
+) {
+    while let Ok(ask) = asked.recv() {
+        let told = match ask {
+            Asked::Read => {
+                let started = clock();
+                let result = store.read().map(|stored| stored.map(Box::new));
+                Told::Read { started, result }
+            }
+            Asked::Replace { expected, roster } => {
+                let result = store.replace(expected, &roster);
+                Told::Replaced { roster, result }
+            }
+        };
+        if inbox.send(told).is_err() {
+            return;
+        }
+    }
+}
+
+/// The member's thread.
+struct Driver<O> {
+    me: NodeId,
+    own: Node,
+    cluster: String,
+    settings: Settings,
+    machine: Membership,
+    /// The newest that was seen.
+    roster: Option<Arc<Roster>>,
+    asks: Sender<Asked>,
+    store_fails: bool,
+    mismatch: Option<String>,
+    handle: MemberHandle,
+    clock: Clock,
+    observer: O,
+}
+
+impl<O: Observer> Driver<O> {
+    fn run(mut self, told: &Receiver<Told>) {
+        self.step(Input::Join(self.own.incarnation));
+        loop {
+            let wait = self.machine.deadline().ns.saturating_sub((self.clock)().ns);
+            match told.recv_timeout(Duration::from_nanos(wait)) {
+                Ok(Told::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(told) => self.take(told),
+                Err(RecvTimeoutError::Timeout) => self.step(Input::Tick),
+            }
+        }
+        self.handle.lease.end();
+    }
+
+    fn take(&mut self, told: Told) {
+        match told {
+            Told::Heard(from, incarnation, view) => self.step(Input::Heartbeat {
+                from,
+                incarnation,
+                view,
+            }),
+            Told::Ready(view) => self.step(Input::Ready { view }),
+            Told::MovesDone(from, view) => self.step(Input::MovesDone { from, view }),
+            Told::Leave => self.step(Input::Leave),
+            Told::Rejoin => self.rejoin(),
+            Told::Read { started, result } => self.read(started, result),
+            Told::Replaced { roster, result } => self.replaced(roster, result),
+            Told::Stop => {}
+        }
+    }
+
+    fn rejoin(&mut self) {
+        match draw_incarnation() {
+            Ok(incarnation) => {
+                self.own.incarnation = incarnation;
+                self.step(Input::Join(incarnation));
+            }
+            Err(error) => self.observer.event(&Event::StoreFailed(error.to_string())),
+        }
+    }
+
+    fn read(&mut self, started: Instant, result: Result<Option<Box<Stored>>, StoreError>) {
+        let stored = match result {
+            Ok(stored) => stored,
+            Err(error) => return self.store_failed(&error),
+        };
+        self.store_answered();
+        let nothing = || Roster::empty(&self.cluster, self.settings);
+        let revision = stored.as_ref().map_or(0, |stored| stored.revision);
+        let roster = stored.map_or_else(nothing, |stored| stored.roster);
+        if self.differs(&roster) {
+            return self.step(Input::ReadFailed);
+        }
+        let newer = self.machine.known().view.number <= roster.number();
+        let members = roster.members;
+        if newer {
+            self.see(Arc::new(roster));
+        }
+        self.step(Input::Read {
+            started,
+            revision,
+            members: &members,
+        });
+    }
+
+    /// A node that thinks otherwise of what all must agree on takes no part.
+    fn differs(&mut self, roster: &Roster) -> bool {
+        let reason = if roster.cluster != self.cluster {
+            let (there, here) = (&roster.cluster, &self.cluster);
+            format!("the store holds the cluster {there}, this node is of {here}")
+        } else if roster.settings != self.settings {
+            let (there, here) = (&roster.settings, &self.settings);
+            format!("the cluster has {there}; this node's file says {here}")
+        } else {
+            self.mismatch = None;
+            return false;
+        };
+        if self.mismatch.as_ref() != Some(&reason) {
+            self.observer.event(&Event::Mismatch(reason.clone()));
+            self.mismatch = Some(reason);
+        }
+        true
+    }
+
+    fn replaced(&mut self, roster: Arc<Roster>, result: Result<Option<u64>, StoreError>) {
+        match result {
+            Ok(Some(revision)) => {
+                self.see(roster);
+                self.step(Input::Won { revision });
+            }
+            Ok(None) => self.step(Input::Lost),
+            Err(error) => {
+                self.report_failure(&error);
+                self.step(Input::Lost);
+            }
+        }
+    }
+
+    fn store_failed(&mut self, error: &StoreError) {
+        self.report_failure(error);
+        self.step(Input::ReadFailed);
+    }
+
+    fn report_failure(&mut self, error: &StoreError) {
+        if !self.store_fails {
+            self.store_fails = true;
+            self.observer.event(&Event::StoreFailed(error.to_string()));
+        }
+    }
+
+    fn store_answered(&mut self) {
+        if self.store_fails {
+            self.store_fails = false;
+            self.observer.event(&Event::StoreAnswers);
+        }
+    }
+
+    fn see(&mut self, roster: Arc<Roster>) {
+        let known = self.roster.as_ref().map(|roster| roster.number());
+        if known != Some(roster.number()) {
+            let seen = self.handle.seen.write();
+            *seen.unwrap_or_else(std::sync::PoisonError::into_inner) = Some(Arc::clone(&roster));
+            if roster.number() > ViewNumber(0) {
+                self.observer.seen(&roster);
+            }
+            self.roster = Some(roster);
+        }
+    }
+
+    fn step(&mut self, input: Input) {
+        let now = (self.clock)();
+        let mut outputs = Vec::new();
+        self.machine.step(now, input, |output| outputs.push(output));
+        for output in outputs {
+            self.carry_out(output);
+        }
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Read => self.ask(Asked::Read),
+            Output::Propose { expected, change } => self.propose(expected, change),
+            Output::Heartbeat { to, view } => {
+                self.observer.heartbeat(to, self.own.incarnation, view);
+            }
+            Output::Adopt(_) => {
+                if let Some(roster) = &self.roster {
+                    self.observer.adopt(roster);
+                }
+            }
+            Output::Serve { until } => self.handle.lease.extend(until),
+            Output::StopServing => self.handle.lease.end(),
+            Output::Event(event) => self.observer.event(&event.into()),
+        }
+    }
+
+    fn propose(&mut self, expected: u64, change: Change) {
+        let next = match &self.roster {
+            Some(roster) => roster.after(change, self.me, &self.own),
+            None => None,
+        };
+        match next.map(Arc::new) {
+            Some(roster) => self.ask(Asked::Replace { expected, roster }),
+            None => self.handle.tell(Told::Replaced {
+                roster: Arc::new(Roster::empty(&self.cluster, self.settings)),
+                result: Ok(None),
+            }),
+        }
+    }
+
+    fn ask(&self, ask: Asked) {
+        // The store's thread ends only after this one.
+        let _ = self.asks.send(ask);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! What a membership has to tell, in words an operator understands.
+
+use std::fmt;
+
+use curtail_consistency::membership::{self, Change};
+use curtail_types::{NodeId, NodeSet};
+
+/// Something that an operator should be able to find in the log.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The lease has ended; nothing is served until the store answers.
+    Fenced,
+    /// The lease holds again.
+    Resumed,
+    /// The others removed this node. What it holds is worth nothing any more: throw it away, then
+    /// [`rejoin`](super::MemberHandle::rejoin).
+    Removed,
+    /// Another process has joined as this node: this one has to end.
+    Replaced,
+    /// This node has left, as asked, and may end.
+    Departed,
+    /// A node has been silent for too long.
+    Suspected(NodeId),
+    /// It has been heard again.
+    Heard(NodeId),
+    /// This node changed the view.
+    Changed(Change),
+    /// This node wanted to change the view; another was first, or nobody knows.
+    Beaten(Change),
+    /// The store holds an older view than before and is not believed.
+    StoreWentBack,
+    /// The store does not answer; told once.
+    StoreFailed(String),
+    /// It answers again.
+    StoreAnswers,
+    /// This node's file is not that of the cluster: it takes no part.
+    Mismatch(String),
+}
+
+impl From<membership::Event> for Event {
+    fn from(event: membership::Event) -> Self {
+        match event {
+            membership::Event::Fenced => Self::Fenced,
+            membership::Event::Resumed => Self::Resumed,
+            membership::Event::Removed => Self::Removed,
+            membership::Event::Replaced => Self::Replaced,
+            membership::Event::Departed => Self::Departed,
+            membership::Event::Suspected(node) => Self::Suspected(node),
+            membership::Event::Heard(node) => Self::Heard(node),
+            membership::Event::Proposed(change) => Self::Changed(change),
+            membership::Event::Beaten(change) => Self::Beaten(change),
+            membership::Event::StoreWentBack => Self::StoreWentBack,
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fenced => {
+                f.write_str("the view could not be read in time: serving nobody until it can be")
+            }
+            Self::Resumed => f.write_str("the view can be read again: serving"),
+            Self::Removed => f.write_str("the others have removed this node from the cluster"),
+            Self::Replaced => f.write_str("another process has joined as this node"),
+            Self::Departed => f.write_str("this node has left the cluster"),
+            Self::Suspected(node) => write!(f, "node {} is silent", node.0),
+            Self::Heard(node) => write!(f, "node {} is heard again", node.0),
+            Self::Changed(change) => write!(f, "changed the view: {}", Told(change)),
+            Self::Beaten(change) => {
+                write!(f, "somebody else changed the view before: {}", Told(change))
+            }
+            Self::StoreWentBack => {
+                f.write_str("the store holds an older view than before; it is not believed")
+            }
+            Self::StoreFailed(reason) | Self::Mismatch(reason) => f.write_str(reason),
+            Self::StoreAnswers => f.write_str("the store of the view answers again"),
+        }
+    }
+}
+
+struct Told<'a>(&'a Change);
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Change::Join(_) => f.write_str("this node joins"),
+            Change::Form => f.write_str("all who wait are live"),
+            Change::Live => f.write_str("this node is live"),
+            Change::Place => f.write_str("keys are placed anew"),
+            Change::Settle => f.write_str("all keys are in their place"),
+            Change::Drain(node) => write!(f, "node {} is to leave", node.0),
+            Change::Depart => f.write_str("this node has left"),
+            Change::Remove(nodes) => write!(f, "removed {}", Numbers(*nodes)),
+        }
+    }
+}
+
+struct Numbers(NodeSet);
+
+impl fmt::Display for Numbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, node) in self.0.into_iter().enumerate() {
+            let before = if index == 0 { "node " } else { ", node " };
+            write!(f, "{before}{}", node.0)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_a_sentence() {
+        let nodes = NodeSet::from_bits(0b101);
+        let event = Event::Changed(Change::Remove(nodes));
+        assert_eq!(
+            event.to_string(),
+            "changed the view: removed node 0, node 2"
+        );
+    }
+}

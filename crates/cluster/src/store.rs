@@ -1,0 +1,69 @@
+//! Where a cluster's roster is kept: somewhere that answers who was first.
+
+mod file;
+
+use std::fmt;
+
+pub use file::FileStore;
+
+use crate::roster::{Roster, RosterError};
+
+/// Keeps one roster, and lets it be replaced only by whoever has seen it.
+///
+/// A reading returns what the last replacement before its start wrote, or something newer: leases
+/// count on that.
+pub trait ViewStore: Send {
+    /// What is there; nothing before the first replacement.
+    ///
+    /// # Errors
+    /// When the store does not answer in its time, or what it holds is not understood.
+    fn read(&mut self) -> Result<Option<Stored>, StoreError>;
+
+    /// Puts `roster` in place of the one with revision `expected` (0: of nothing), and says which
+    /// revision it has now; nothing if another is there.
+    ///
+    /// # Errors
+    /// When nobody knows whether it was written.
+    fn replace(&mut self, expected: u64, roster: &Roster) -> Result<Option<u64>, StoreError>;
+}
+
+/// A roster, and which state of the store it is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Stored {
+    /// Grows with every replacement; never 0.
+    pub revision: u64,
+    /// What is there.
+    pub roster: Roster,
+}
+
+/// Why a store could not be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// It did not answer, or not in time.
+    Unreachable(String),
+    /// It answered something that is not understood.
+    Strange(String),
+    /// What it holds is not a roster of this version.
+    Roster(RosterError),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable(reason) => write!(f, "the store of the view: {reason}"),
+            Self::Strange(reason) => {
+                write!(f, "the store of the view answers strangely: {reason}")
+            }
+            Self::Roster(reason) => write!(f, "the store of the view holds what is {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+impl From<RosterError> for StoreError {
+    fn from(error: RosterError) -> Self {
+        Self::Roster(error)
+    }
+}

@@ -7,10 +7,14 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
 mod cas;
 mod cluster;
 mod hash;
+mod hot;
 mod key;
+mod key_name;
 mod operation;
 mod time;
 
@@ -19,7 +23,9 @@ pub use cluster::{
     HotEpoch, Message, MessageKind, NodeId, NodeSet, Nodes, RouteHash, View, ViewNumber,
 };
 pub use hash::{HashSeed, KeyHash};
+pub use hot::{HotSetChange, HotSetEpoch, KeyLoad, Load, LoadReport, LoadScale, UnlikeReports};
 pub use key::{Key, KeyError};
+pub use key_name::KeyName;
 pub use operation::{
     Arithmetic, ArithmeticOutcome, Delete, DeleteOutcome, Direction, Get, ItemStatus, Operation,
     Set, SetMode, SetOutcome,

@@ -11,11 +11,12 @@ use crate::soak;
 use crate::tally::{Outcome, Tally};
 use crate::workspace::Workspace;
 
+/// Optimised, and with everything asserted and contention forced.
 pub(super) fn ignored(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     let words = [
         "test",
         "--profile",
-        "release-fast",
+        "checked",
         "--workspace",
         "--no-fail-fast",
         "--",

@@ -5,23 +5,33 @@
 //! its packet was sent to when its reply was read; requests of one pipeline overlap, so each
 //! position counts as a client of its own, and that a client reads what it wrote before is checked
 //! beside.
+//!
+//! Where assertions are on, contention is forced, too: in debug builds, and in the long tests with
+//! the profile that is made for them:
+//!
+//! ```text
+//! cargo test --profile checked -p curtail-server --test system for_long -- --ignored
+//!     --test-threads 1 --nocapture
+//! ```
+
+mod clients;
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::sync_channel,
+    },
     thread,
     time::{Duration, Instant as Clock},
 };
 
-use curtail_history::{Action, Entry, History, Outcome, Verdict, check_linearizable};
+use curtail_history::{History, Verdict, check_linearizable};
 use curtail_server::{Config, Fault, PolicyName, Server, Sizes};
-use curtail_types::Instant;
 
+use self::clients::{Amount, Run};
 use crate::support::{Client, config, start};
 
-/// Requests in a pipeline.
-const DEPTH: usize = 6;
-
-const CLIENTS: u32 = 5;
+const CLIENTS: u32 = 6;
 
 /// Runs in which everything has to take part at least once.
 const RUNS_MAX: usize = 20;
@@ -35,150 +45,39 @@ const STEPS_MAX: u64 = 2_000_000;
 /// The same where a run that is too hard to judge is as good as one without a fault.
 const STEPS_FEW: u64 = 100_000;
 
-/// How much is asked.
-#[derive(Clone, Copy)]
-struct Amount {
-    rounds: usize,
-    keys: u64,
-}
-
-/// What all clients of a run share.
-struct Run<'a> {
-    server: &'a Server,
-    started: Clock,
-    next_value: AtomicU64,
+/// What a run recorded.
+struct Recorded {
+    history: History,
     /// Some client read what it had overwritten.
-    old: AtomicBool,
-    amount: Amount,
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-}
-
-impl Run<'_> {
-    fn now(&self) -> Instant {
-        let ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap();
-        Instant { ns }
-    }
-
-    /// One client's requests.
-    fn client(&self, number: u32) -> Vec<Entry> {
-        let mut client = Client::connect(self.server);
-        let mut random = Random(0x9e37_79b9 * u64::from(number + 1));
-        let mut entries = Vec::new();
-        for _ in 0..self.amount.rounds {
-            let depth = 1 + random.below(DEPTH as u64);
-            let mut asked: Vec<(u64, Action)> = Vec::new();
-            let mut packet = Vec::new();
-            // Often one key alone, so that runs of writes to it are many.
-            let alone = (random.below(3) == 0).then(|| random.below(self.amount.keys));
-            for _ in 0..depth {
-                let key = alone.unwrap_or_else(|| random.below(self.amount.keys));
-                let action = self.choose(&mut random);
-                spell(&mut packet, key, action, &mut random);
-                asked.push((key, action));
-            }
-            let invoked = self.now();
-            client.send(&packet);
-            let mut wrote: Vec<(u64, u64)> = Vec::new();
-            for (position, (key, action)) in asked.into_iter().enumerate() {
-                let outcome = read_reply(&mut client, action);
-                let old = is_own_and_old(&mut wrote, key, action, outcome);
-                self.old.fetch_or(old, Ordering::Relaxed);
-                entries.push(Entry {
-                    client: number * DEPTH as u32 + position as u32,
-                    key,
-                    invoked,
-                    action,
-                    returned: Some((self.now(), outcome)),
-                });
-            }
-        }
-        entries
-    }
-
-    fn choose(&self, random: &mut Random) -> Action {
-        let value = || self.next_value.fetch_add(1, Ordering::Relaxed);
-        match random.below(16) {
-            0..7 => Action::Read,
-            7..14 => Action::Write(value()),
-            14 => Action::Insert(value()),
-            _ => Action::Delete,
-        }
-    }
-}
-
-fn spell(packet: &mut Vec<u8>, key: u64, action: Action, random: &mut Random) {
-    let mut write = |verb: &str, number: u64| {
-        let bytes = [12, 12, 900, 2000, 4400, 5000, 9000][random.below(7) as usize];
-        packet.extend(format!("{verb} k{key} 0 0 {bytes}\r\n{number:0bytes$}\r\n").bytes());
-    };
-    match action {
-        Action::Read => packet.extend(format!("mg k{key} v\r\n").bytes()),
-        Action::Write(number) => write("set", number),
-        Action::Insert(number) => write("add", number),
-        Action::Delete => packet.extend(format!("delete k{key}\r\n").bytes()),
-        Action::CompareAndSet { .. } => unreachable!("not asked here"),
-    }
-}
-
-fn read_reply(client: &mut Client, action: Action) -> Outcome {
-    let line = client.line();
-    match (action, line.as_str()) {
-        (Action::Read, "EN") | (Action::Delete, "NOT_FOUND") => Outcome::Missing,
-        (Action::Read, _) => {
-            let bytes: usize = line.strip_prefix("VA ").unwrap().parse().unwrap();
-            let value = client.line();
-            assert_eq!(value.len(), bytes, "a torn value");
-            Outcome::Value(value.parse().unwrap())
-        }
-        (Action::Insert(_), "NOT_STORED") => Outcome::Refused,
-        (Action::Delete, "DELETED") | (_, "STORED") => Outcome::Done,
-        _ => panic!("{action:?}: {line}"),
-    }
-}
-
-/// What one client may not see in its own pipeline: a value of its own that it had overwritten
-/// before.
-fn is_own_and_old(wrote: &mut Vec<(u64, u64)>, key: u64, action: Action, outcome: Outcome) -> bool {
-    match (action, outcome) {
-        (Action::Write(value), Outcome::Done) => {
-            wrote.push((key, value));
-            false
-        }
-        (Action::Read, Outcome::Value(value)) => {
-            let mut own = wrote.iter().filter(|own| own.0 == key);
-            let found = own.position(|own| own.1 == value);
-            found.is_some() && own.next().is_some()
-        }
-        _ => false,
-    }
-}
-
-/// What came of a run.
-struct Judgement {
-    requests: usize,
-    verdict: Verdict,
     old: bool,
+    took_part: TookPart,
+}
+
+/// How often each of the ways took part that requests can go.
+#[derive(Clone, Copy, Debug, Default)]
+struct TookPart {
     delegations: u64,
     compacted: u64,
     hand_offs: u64,
 }
 
-/// Runs clients against a server of `policy` and judges what they saw.
-fn judge(policy: PolicyName, workers: usize, amount: Amount, fault: Fault) -> Judgement {
-    let steps_max = match fault {
-        Fault::Nothing | Fault::Contends => STEPS_MAX,
-        _ => STEPS_FEW,
-    };
+impl TookPart {
+    fn add(&mut self, other: Self) {
+        self.delegations += other.delegations;
+        self.compacted += other.compacted;
+        self.hand_offs += other.hand_offs;
+    }
+
+    /// Whether all did that can under `policy`.
+    fn is_all(self, policy: PolicyName) -> bool {
+        let delegates = policy.to_string() != "size-aware+crcw";
+        let forced = self.compacted > 0 && (self.delegations > 0 || !delegates);
+        self.hand_offs > 0 && (forced || !cfg!(debug_assertions))
+    }
+}
+
+/// Runs clients against a server of `policy` and records what they saw.
+fn record(policy: PolicyName, workers: usize, amount: Amount, fault: Fault, seed: u64) -> Recorded {
     let server = start(Config {
         policy,
         workers,
@@ -189,6 +88,7 @@ fn judge(policy: PolicyName, workers: usize, amount: Amount, fault: Fault) -> Ju
     });
     let run = Run {
         server: &server,
+        seed,
         started: Clock::now(),
         next_value: AtomicU64::new(1),
         old: AtomicBool::new(false),
@@ -209,45 +109,46 @@ fn judge(policy: PolicyName, workers: usize, amount: Amount, fault: Fault) -> Ju
         entries.into_iter().flat_map(Result::unwrap).collect()
     });
     let mut client = Client::connect(&server);
-    Judgement {
-        requests: history.len(),
-        verdict: check_linearizable(&history, steps_max),
+    Recorded {
+        history,
         old: run.old.load(Ordering::Relaxed),
-        delegations: client.stat("curtail", "delegations"),
-        compacted: client.stat("curtail", "writes_compacted"),
-        hand_offs: client.stat("curtail", "hand_offs"),
+        took_part: TookPart {
+            delegations: client.stat("curtail", "delegations"),
+            compacted: client.stat("curtail", "writes_compacted"),
+            hand_offs: client.stat("curtail", "hand_offs"),
+        },
     }
 }
 
-/// Judges a server that has nothing wrong, and demands that everything took part: in one run, or in
-/// a few on a machine where it rarely happens that writes meet. Returns how many requests were
-/// judged.
+/// Judges what a server without a bug let its clients see. Returns how many requests were judged: 0
+/// of a history that is too hard, which says nothing.
 #[track_caller]
-fn judge_right(policy: PolicyName, workers: usize, amount: Amount) -> usize {
-    let mut requests = 0;
-    let (mut hand_offs, mut compacted, mut delegations) = (0, 0, 0);
-    let delegates = policy.to_string() != "size-aware+crcw";
-    for _ in 0..RUNS_MAX {
-        let judged = judge(policy, workers, amount, Fault::Contends);
-        // A history that is too hard to judge says nothing; another has to.
-        if matches!(judged.verdict, Verdict::TooHard { .. }) {
-            continue;
+fn judge_right(policy: PolicyName, workers: usize, recorded: &Recorded) -> usize {
+    let verdict = check_linearizable(&recorded.history, STEPS_MAX);
+    if matches!(verdict, Verdict::TooHard { .. }) {
+        return 0;
+    }
+    assert_eq!(verdict, Verdict::Consistent, "{policy}, {workers}");
+    let old = recorded.old;
+    assert!(!old, "{policy}: a client read what it had overwritten");
+    recorded.history.len()
+}
+
+/// Judges a server that has nothing wrong, and demands that everything took part: in one run, or in
+/// a few on a machine where it rarely happens that writes meet.
+#[track_caller]
+fn demand_right(policy: PolicyName, workers: usize, amount: Amount) {
+    let mut took_part = TookPart::default();
+    for seed in 0..RUNS_MAX as u64 {
+        let recorded = record(policy, workers, amount, Fault::Contends, seed);
+        if judge_right(policy, workers, &recorded) > 0 {
+            took_part.add(recorded.took_part);
         }
-        assert_eq!(judged.verdict, Verdict::Consistent, "{policy}, {workers}");
-        requests += judged.requests;
-        assert!(
-            !judged.old,
-            "{policy}: a client read what it had overwritten"
-        );
-        hand_offs += judged.hand_offs;
-        compacted += judged.compacted;
-        delegations += judged.delegations;
-        let forced = compacted > 0 && (delegations > 0 || !delegates);
-        if hand_offs > 0 && (forced || !cfg!(debug_assertions)) {
-            return requests;
+        if took_part.is_all(policy) {
+            return;
         }
     }
-    panic!("{policy}: {hand_offs} hand-offs, {compacted} compacted, {delegations} delegations");
+    panic!("{policy}: {took_part:?}");
 }
 
 /// Every 2 ms sizes are served apart, by another rule, or together.
@@ -270,7 +171,7 @@ fn every_policy_keeps_every_key_linearizable() {
         keys: 7,
     };
     for policy in PolicyName::all().filter(|policy| policy.sizes == Sizes::Learned) {
-        judge_right(policy, 4, few);
+        demand_right(policy, 4, few);
     }
 }
 
@@ -282,7 +183,7 @@ fn a_crowd_of_workers_keeps_every_key_linearizable() {
         rounds: 150,
         keys: 5,
     };
-    judge_right(PolicyName::default(), 12, few);
+    demand_right(PolicyName::default(), 12, few);
 }
 
 /// Goal: the judges notice a bug in delegation, in compaction and in hand-offs. Method: servers
@@ -301,52 +202,84 @@ fn planted_bugs_are_caught() {
         (Fault::FoldsAcross, "size-aware+d-crew", 1),
         (Fault::AnswersAhead, "size-aware+d-crew", 4),
     ] {
-        let caught = (0..100).any(|_| {
-            let judged = judge(policy.parse().unwrap(), workers, few, fault);
-            judged.old || matches!(judged.verdict, Verdict::Violation(_))
+        let caught = (0..100).any(|seed| {
+            let recorded = record(policy.parse().unwrap(), workers, few, fault, seed);
+            let verdict = check_linearizable(&recorded.history, STEPS_FEW);
+            recorded.old || matches!(verdict, Verdict::Violation(_))
         });
         assert!(caught, "{fault:?} went unnoticed");
     }
 }
 
-/// Ten million requests under one policy, with 2 to 8 workers. A history is judged whole, so the
-/// millions come in runs. Says now and then how far it is.
+/// Requests that a long test judges.
+const MANY: usize = 10_000_000;
+
+/// Ten million requests under one policy in its three forms, with 2 to 8 workers. A history is
+/// judged whole, so the millions come in runs, and one is judged while the next is recorded. Says
+/// now and then how far it is.
 fn judge_for_long(policy: &str) {
+    let policy: PolicyName = policy.parse().unwrap();
     let much = Amount {
         rounds: 4000,
-        keys: 7,
+        keys: 9,
     };
-    let (started, mut requests, mut run) = (Clock::now(), 0, 0);
-    while requests < 10_000_000 {
-        requests += judge_right(policy.parse().unwrap(), 2 + run % 7, much);
-        run += 1;
-        if run.is_multiple_of(10) {
+    let started = Clock::now();
+    let (mut requests, mut too_hard) = (0, 0);
+    let mut took_part = TookPart::default();
+    // Dropped with the judge, should that find something.
+    let (sender, recorded) = sync_channel::<(usize, Recorded)>(1);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for run in 0.. {
+                let workers = 2 + run % 7;
+                let recorded = record(policy, workers, much, Fault::Contends, run as u64);
+                if sender.send((workers, recorded)).is_err() {
+                    return;
+                }
+            }
+        });
+        for (run, (workers, recorded)) in recorded.into_iter().enumerate() {
+            let judged = judge_right(policy, workers, &recorded);
+            requests += judged;
+            too_hard += usize::from(judged == 0);
+            took_part.add(recorded.took_part);
             let seconds = started.elapsed().as_secs();
-            println!("{policy}: {run} histories, {requests} requests judged in {seconds} s");
+            if run % 10 == 9 || requests >= MANY {
+                println!(
+                    "{policy}: {} histories ({too_hard} too hard to judge), {requests} requests \
+                     judged in {seconds} s, {took_part:?}",
+                    run + 1
+                );
+            }
+            if requests >= MANY {
+                assert!(too_hard * 4 <= run, "{too_hard} of {run} were too hard");
+                break;
+            }
         }
-    }
+    });
+    assert!(took_part.is_all(policy), "{policy}: {took_part:?}");
 }
 
 #[test]
-#[ignore = "ten million requests: an hour"]
+#[ignore = "ten million requests: minutes"]
 fn the_default_keeps_every_key_linearizable_for_long() {
     judge_for_long("size-aware+d-crew");
 }
 
 #[test]
-#[ignore = "ten million requests: an hour"]
+#[ignore = "ten million requests: minutes"]
 fn crcw_keeps_every_key_linearizable_for_long() {
     judge_for_long("size-aware+crcw");
 }
 
 #[test]
-#[ignore = "ten million requests: an hour"]
+#[ignore = "ten million requests: minutes"]
 fn crew_keeps_every_key_linearizable_for_long() {
     judge_for_long("size-aware+crew");
 }
 
 #[test]
-#[ignore = "ten million requests: an hour"]
+#[ignore = "ten million requests: minutes"]
 fn erew_keeps_every_key_linearizable_for_long() {
     judge_for_long("size-aware+erew");
 }

@@ -46,7 +46,13 @@ pub(crate) fn temporary_path(name: &str) -> PathBuf {
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     received: Vec<u8>,
+    /// Where what was not taken yet begins in `received`.
+    taken: usize,
+    chunk: Box<[u8]>,
 }
+
+/// Bytes read at once.
+const CHUNK_BYTES: usize = 64 << 10;
 
 impl Client {
     pub(crate) fn connect(server: &Server) -> Self {
@@ -61,6 +67,8 @@ impl Client {
         Self {
             stream,
             received: Vec::new(),
+            taken: 0,
+            chunk: vec![0; CHUNK_BYTES].into(),
         }
     }
 
@@ -90,30 +98,40 @@ impl Client {
 
     /// The next `length` bytes, or fewer when the server closes or nothing comes.
     pub(crate) fn take(&mut self, length: usize) -> Vec<u8> {
-        let mut chunk = vec![0; 64 << 10];
-        while self.received.len() < length {
-            match self.stream.read(&mut chunk) {
-                Ok(0) | Err(_) => break,
-                Ok(bytes) => self.received.extend_from_slice(&chunk[..bytes]),
-            }
-        }
-        let length = length.min(self.received.len());
-        self.received.drain(..length).collect()
+        while self.received.len() - self.taken < length && self.receive() {}
+        let end = self.received.len().min(self.taken.saturating_add(length));
+        let taken = self.received[self.taken..end].to_vec();
+        self.taken = end;
+        taken
+    }
+
+    /// Receives more; false if there is nothing to come.
+    fn receive(&mut self) -> bool {
+        self.received.drain(..std::mem::take(&mut self.taken));
+        let Ok(bytes @ 1..) = self.stream.read(&mut self.chunk) else {
+            return false;
+        };
+        self.received.extend_from_slice(&self.chunk[..bytes]);
+        true
     }
 
     /// The next line, without its end.
     #[track_caller]
     pub(crate) fn line(&mut self) -> String {
+        let mut looked = self.taken;
         loop {
-            if let Some(end) = self.received.iter().position(|&byte| byte == b'\n') {
-                let line: Vec<u8> = self.received.drain(..=end).collect();
-                return String::from_utf8_lossy(&line).trim_end().to_owned();
+            let found = self.received[looked..]
+                .iter()
+                .position(|&byte| byte == b'\n');
+            if let Some(end) = found {
+                let line = &self.received[self.taken..looked + end];
+                let line = String::from_utf8_lossy(line).trim_end().to_owned();
+                self.taken = looked + end + 1;
+                return line;
             }
-            let have = self.received.len();
-            let mut more = self.take(have + 1);
-            assert!(more.len() > have, "no line: {:?}", shown(&more));
-            more.append(&mut self.received);
-            self.received = more;
+            looked = self.received.len() - self.taken;
+            let more = self.receive();
+            assert!(more, "no line: {:?}", shown(&self.received));
         }
     }
 

@@ -81,6 +81,9 @@ pub enum MessageKind {
     DeactivateAck = 9,
     /// Forget the key.
     Drop = 10,
+    /// As `Invalidate`, for a write that depends on what was there: who knows a later write says so
+    /// with an `Invalidate` of that one and does not acknowledge (Hermes, section 3.6).
+    InvalidateUpdate = 11,
 }
 
 impl NodeSet {
@@ -200,7 +203,7 @@ impl View {
 
 impl MessageKind {
     /// All of them, in order of their numbers.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Invalidate,
         Self::Ack,
         Self::Validate,
@@ -211,6 +214,7 @@ impl MessageKind {
         Self::Deactivate,
         Self::DeactivateAck,
         Self::Drop,
+        Self::InvalidateUpdate,
     ];
 
     /// The kind with this number.
@@ -220,7 +224,10 @@ impl MessageKind {
 
     /// Whether a value travels with it.
     pub const fn carries_value(self) -> bool {
-        matches!(self, Self::Invalidate | Self::Update | Self::Fill)
+        matches!(
+            self,
+            Self::Invalidate | Self::InvalidateUpdate | Self::Update | Self::Fill
+        )
     }
 }
 

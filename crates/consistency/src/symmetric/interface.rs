@@ -1,6 +1,6 @@
 //! What a machine is told, and what it asks for.
 
-use curtail_types::{Cas, HotEpoch, Message, NodeId, NodeSet, RouteHash, View};
+use curtail_types::{Cas, HotEpoch, Message, NodeId, NodeSet, RouteHash, View, WriterId};
 
 /// How the copies of a hot key agree (ccKVS, section 5).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -31,6 +31,11 @@ pub struct Config {
     pub replay_ns: u64,
     /// How long a request may wait; then it is refused.
     pub patience_ns: u64,
+    /// Under [`Model::Sc`]: how long after a write of a hot key the nodes make sure that all have
+    /// it.
+    pub settle_ns: u64,
+    /// Who writes: the machines of a node share one writer that nobody else uses.
+    pub writer: WriterId,
 }
 
 /// A request of this node's driver; it is given back in outputs and never looked into.
@@ -60,11 +65,18 @@ pub enum Input {
         ticket: Ticket,
         /// The key.
         key: RouteHash,
+        /// Its place.
+        place: Place,
         /// What it does.
         access: Access,
+        /// What [`Output::Forward`] said, else 0: the session has seen this write of the key.
+        after: Cas,
+        /// A write of it shall be later than this: the driver's clock for a key that it has no item
+        /// of, else 0. So versions rise across a delete.
+        floor: Cas,
     },
-    /// The request of an [`Output::Run`] writes; the value is with the driver as the *incoming*
-    /// one.
+    /// The request of an [`Output::Run`] wrote: the item in the store has the timestamp that was
+    /// given for it.
     Write {
         /// The request.
         ticket: Ticket,
@@ -85,14 +97,21 @@ pub enum Input {
         from: NodeId,
         /// About which key.
         key: RouteHash,
+        /// The key's place.
+        place: Place,
         /// What it says.
         message: Message,
     },
     /// The key shall become hot. Only at its home, when no request runs beside the machine any
-    /// more.
+    /// more. Answered by [`Output::Moved`], with [`Mode::Cold`] if it cannot be now.
     Promote {
         /// The key.
         key: RouteHash,
+        /// Its place.
+        place: Place,
+        /// Greater than those of all its promotions before, at whichever home: the clock part of a
+        /// version, for example.
+        epoch: HotEpoch,
     },
     /// The key shall cease to be hot. Only at its home.
     Demote {
@@ -100,18 +119,47 @@ pub enum Input {
         key: RouteHash,
     },
     /// Another view is in force. The driver has waited until nodes that left cannot answer any
-    /// more.
+    /// more. It then tells of every key in [`super::Symmetric::keys`] where it is now, by
+    /// [`Input::Placed`], before anything else.
     View(View),
+    /// Where a key is under the view that came just before.
+    Placed {
+        /// The key.
+        key: RouteHash,
+        /// Its place.
+        place: Place,
+    },
+    /// A reply that this node relayed showed this write of the key to a session of this node, which
+    /// shall not see an earlier one here (ccKVS requirement CC-72). Of use under [`Model::Sc`]
+    /// only.
+    Seen {
+        /// The key.
+        key: RouteHash,
+        /// The write.
+        ts: Cas,
+    },
+}
+
+/// Where a key belongs under the view in force.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Place {
+    /// The node that decides about it.
+    pub home: NodeId,
+    /// The nodes that store it when it is not hot, its home among them.
+    pub holders: NodeSet,
 }
 
 /// Something to do, in the order in which it is emitted.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Output {
     /// Carry the request out now, on the item as it is stored. One that may write is followed by
-    /// [`Input::Write`] or [`Input::Decline`] before anything else is told about its key.
+    /// [`Input::Write`] or [`Input::Decline`] before anything else is told about its key. An update
+    /// that lost against a later write is run again, on what that one left.
     Run {
         /// The request.
         ticket: Ticket,
+        /// The timestamp that its write has if it writes; 0 for [`Access::Read`].
+        ts: Cas,
     },
     /// The write of this request is complete: answer it.
     Done {
@@ -124,6 +172,8 @@ pub enum Output {
         ticket: Ticket,
         /// Who.
         to: NodeId,
+        /// To be told there with the request: what the sessions of this node may have seen.
+        after: Cas,
     },
     /// Answer that the request could not be carried out; it had no effect, or its effect is
     /// unknown.
@@ -185,9 +235,10 @@ pub enum Visibility {
     Valid,
     /// Nobody: every request goes through the machine.
     Unsettled,
-    /// The machine forgets the key: it is treated as any other of the store. The item stays if this
-    /// node is one of its holders, else it is removed.
+    /// The machine forgets the key: it is treated as any other of the store, and the item stays.
     Ordinary,
+    /// The machine forgets the key and the item is removed: this node does not hold it.
+    Gone,
 }
 
 /// A value, as a machine speaks of it.

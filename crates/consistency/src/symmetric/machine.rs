@@ -1,0 +1,348 @@
+//! A step of the machine: from an input to outputs.
+
+use curtail_types::{Cas, HotEpoch, Instant, Message, MessageKind, NodeId, RouteHash, View};
+
+use super::entry::{Entry, NEVER, Stage, Step};
+use super::promotion::answer_unknown;
+use super::table::{Entries, Waiter, Waiting};
+use super::{Access, Config, Input, Mode, Output, Place, Refusal, views};
+
+/// Decides about the keys of one slice on one node.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Symmetric {
+    config: Config,
+    view: View,
+    entries: Entries,
+    waiting: Waiting,
+    entries_made: u64,
+}
+
+impl Symmetric {
+    /// A machine that knows no key and is in no view. It allocates here and never again.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            view: View::default(),
+            entries: Entries::new(config.keys_max),
+            waiting: Waiting::new(config.waiting_max, config.keys_max),
+            entries_made: 0,
+        }
+    }
+
+    /// Takes `input` at `now`, and says through `emit` what is to be done, in order. `stored` is
+    /// the version of the item that the store has under the input's key, 0 if there is none.
+    pub fn step(&mut self, now: Instant, input: Input, stored: Cas, mut emit: impl FnMut(Output)) {
+        match input {
+            Input::Tick => self.tick(now, &mut emit),
+            Input::View(view) => self.change_view(now, view, &mut emit),
+            input => self.about_key(now, input, stored, &mut emit),
+        }
+    }
+
+    /// When [`Input::Tick`] is due.
+    pub fn deadline(&self) -> Option<Instant> {
+        let entries = self.entries.iter();
+        let due = entries.map(|entry| entry.write_due.min(entry.stage_due));
+        let first = due.min().filter(|due| *due < NEVER);
+        first.into_iter().chain(self.waiting.deadline()).min()
+    }
+
+    /// The keys that it knows something about, in order.
+    pub fn keys(&self) -> impl Iterator<Item = RouteHash> {
+        self.entries.iter().map(|entry| entry.key)
+    }
+
+    /// Whether this node is home of a hot key that `node` does not follow yet. A node that joins
+    /// has every hot key when no live node says so.
+    pub fn is_unfilled(&self, node: NodeId) -> bool {
+        self.entries.iter().any(|entry| {
+            let is_hot = matches!(entry.stage, Stage::Home(Mode::Promoting | Mode::Hot));
+            is_hot && !entry.heard.contains(node)
+        })
+    }
+
+    fn about_key(&mut self, now: Instant, input: Input, stored: Cas, emit: &mut dyn FnMut(Output)) {
+        let Some(key) = key_of(&input) else {
+            return;
+        };
+        let entry = self.entries.get(key);
+        let mut step = Step {
+            now,
+            stored,
+            config: &self.config,
+            view: &self.view,
+            waiting: &mut self.waiting,
+            entries_made: &mut self.entries_made,
+            has_room: !self.entries.is_full(),
+            emit,
+        };
+        let entry = with_input(&mut step, key, entry, input);
+        self.set(key, entry);
+    }
+
+    fn set(&mut self, key: RouteHash, entry: Option<Entry>) {
+        let kept = entry.filter(|entry| entry.stage != Stage::Forgotten);
+        self.entries.set(key, kept);
+    }
+
+    /// Lets `change` work on every entry in turn.
+    fn for_each(
+        &mut self,
+        now: Instant,
+        emit: &mut dyn FnMut(Output),
+        mut change: impl FnMut(&mut Entry, &mut Step<'_>),
+    ) {
+        let mut at = 0;
+        while let Some(mut entry) = self.entries.at(at) {
+            let mut step = Step {
+                now,
+                stored: entry.ts,
+                config: &self.config,
+                view: &self.view,
+                waiting: &mut self.waiting,
+                entries_made: &mut self.entries_made,
+                has_room: !self.entries.is_full(),
+                emit,
+            };
+            change(&mut entry, &mut step);
+            self.set(entry.key, Some(entry));
+            at += usize::from(entry.stage != Stage::Forgotten);
+        }
+    }
+
+    fn tick(&mut self, now: Instant, emit: &mut dyn FnMut(Output)) {
+        self.for_each(now, emit, |entry, step| {
+            if entry.write_due <= now {
+                entry.write_is_due(step);
+            }
+            if entry.stage_due <= now && entry.stage != Stage::Forgotten {
+                entry.stage_is_due(step);
+            }
+            entry.lose_patience(step);
+        });
+        while let Some(waiter) = self.waiting.pop_late(now) {
+            let (ticket, reason) = (waiter.ticket, Refusal::Late);
+            emit(Output::Refuse { ticket, reason });
+        }
+    }
+
+    fn change_view(&mut self, now: Instant, view: View, emit: &mut dyn FnMut(Output)) {
+        self.view = view;
+        if view.followers().contains(self.config.me) {
+            self.for_each(now, emit, |entry, step| entry.forget_answers(step));
+        } else {
+            views::leave(&mut self.entries, &mut self.waiting, emit);
+        }
+    }
+}
+
+/// The key that an input is about.
+fn key_of(input: &Input) -> Option<RouteHash> {
+    match *input {
+        Input::Tick | Input::View(_) => None,
+        Input::Request { key, .. }
+        | Input::Write { key, .. }
+        | Input::Decline { key, .. }
+        | Input::Message { key, .. }
+        | Input::Promote { key, .. }
+        | Input::Demote { key }
+        | Input::Placed { key, .. }
+        | Input::Seen { key, .. } => Some(key),
+    }
+}
+
+/// What is known about a key after an input.
+fn with_input(
+    step: &mut Step<'_>,
+    key: RouteHash,
+    entry: Option<Entry>,
+    input: Input,
+) -> Option<Entry> {
+    match input {
+        Input::Request {
+            ticket,
+            place,
+            access,
+            after,
+            floor,
+            ..
+        } => {
+            let until = step.in_ns(step.config.patience_ns);
+            let waiter = Waiter {
+                key,
+                ticket,
+                access,
+                after,
+                floor,
+                until,
+            };
+            request(step, place, entry, waiter)
+        }
+        Input::Message {
+            from,
+            place,
+            message,
+            ..
+        } => receive(step, (key, place), entry, from, message),
+        Input::Promote { place, epoch, .. } => promote(step, (key, place), entry, epoch),
+        input => {
+            let mut entry = entry?;
+            change(step, &mut entry, input);
+            Some(entry)
+        }
+    }
+}
+
+/// Inputs that are nothing to a key that nothing is known about.
+fn change(step: &mut Step<'_>, entry: &mut Entry, input: Input) {
+    match input {
+        Input::Write { ticket, .. } => entry.write(step, ticket),
+        Input::Decline { ticket, .. } => entry.decline(step, ticket),
+        Input::Demote { .. } => {
+            if matches!(entry.stage, Stage::Home(Mode::Promoting | Mode::Hot)) {
+                entry.enter(step, Mode::Demoting);
+                entry.proceed(step);
+            }
+        }
+        Input::Placed { place, .. } => entry.placed(step, place),
+        Input::Seen { ts, .. } => entry.have_seen(step, ts),
+        _ => {}
+    }
+}
+
+fn request(
+    step: &mut Step<'_>,
+    place: Place,
+    entry: Option<Entry>,
+    waiter: Waiter,
+) -> Option<Entry> {
+    let (ticket, ts) = (waiter.ticket, Cas(0));
+    let is_home = place.home == step.config.me;
+    let mut entry = match entry {
+        Some(entry) => entry,
+        None if !is_home => {
+            let (to, after) = (place.home, Cas(0));
+            step.emit(Output::Forward { ticket, to, after });
+            return None;
+        }
+        None if waiter.access == Access::Read => {
+            step.emit(Output::Run { ticket, ts });
+            return None;
+        }
+        None if !step.has_room => {
+            step.refuse(ticket, Refusal::Full);
+            return None;
+        }
+        None => Entry::new(waiter.key, place, step),
+    };
+    if step.waiting.is_full() {
+        step.refuse(ticket, Refusal::Full);
+    } else {
+        step.waiting.push(waiter);
+    }
+    entry.hurry(step);
+    entry.proceed(step);
+    Some(entry)
+}
+
+fn promote(
+    step: &mut Step<'_>,
+    (key, place): (RouteHash, Place),
+    entry: Option<Entry>,
+    epoch: HotEpoch,
+) -> Option<Entry> {
+    if entry.is_none() && step.has_room && place.home == step.config.me {
+        return Some(Entry::promote(key, place, epoch, step));
+    }
+    if !entry.is_some_and(|entry| entry.is_hot()) {
+        let mode = Mode::Cold;
+        step.emit(Output::Moved { key, epoch, mode });
+    }
+    entry
+}
+
+fn receive(
+    step: &mut Step<'_>,
+    (key, place): (RouteHash, Place),
+    entry: Option<Entry>,
+    from: NodeId,
+    message: Message,
+) -> Option<Entry> {
+    let is_fenced = message.view == step.view.number && step.view.followers().contains(from);
+    if !is_fenced {
+        return entry;
+    }
+    let me_is_home = place.home == step.config.me;
+    let epoch = entry.map_or(HotEpoch(0), |entry| entry.epoch);
+    let overtook_fill = epoch < message.epoch && message.kind != MessageKind::Fill;
+    let mut entry = match entry {
+        Some(entry) if epoch == message.epoch => entry,
+        Some(mut entry) if epoch < message.epoch && begins(message) && !me_is_home => {
+            entry.rejoin(message.epoch, step);
+            entry
+        }
+        None if begins(message) && message.epoch > epoch && !me_is_home && step.has_room => {
+            Entry::follow(key, place, message.epoch, step)
+        }
+        None if message.epoch == epoch => return receive_cold(step, (key, place), from, message),
+        // What is known is of a later promotion, or nothing is.
+        _ => {
+            if let Some(answer) = answer_unknown(me_is_home, message)
+                && epoch <= message.epoch
+            {
+                step.answer(from, key, answer);
+            }
+            return entry;
+        }
+    };
+    deliver(step, &mut entry, from, message);
+    if overtook_fill {
+        entry.report(step, place.home);
+    }
+    Some(entry)
+}
+
+/// Whether who gets this takes part in the promotion from here on.
+fn begins(message: Message) -> bool {
+    message.kind.carries_value()
+}
+
+/// About a key that is not hot, and of which no write is on its way as far as this node knows.
+fn receive_cold(
+    step: &mut Step<'_>,
+    (key, place): (RouteHash, Place),
+    from: NodeId,
+    message: Message,
+) -> Option<Entry> {
+    let invalidates = matches!(
+        message.kind,
+        MessageKind::Invalidate | MessageKind::InvalidateUpdate
+    );
+    if !invalidates || !step.has_room {
+        return None;
+    }
+    let mut entry = Entry::new(key, place, step);
+    deliver(step, &mut entry, from, message);
+    Some(entry)
+}
+
+fn deliver(step: &mut Step<'_>, entry: &mut Entry, from: NodeId, message: Message) {
+    let (ts, agrees) = (message.ts, entry.agrees(step));
+    match message.kind {
+        MessageKind::Invalidate | MessageKind::InvalidateUpdate if agrees => {
+            entry.receive_invalidation(step, from, message);
+        }
+        MessageKind::Ack if agrees => entry.receive_ack(step, from, ts),
+        MessageKind::Validate if agrees => entry.receive_validation(step, ts),
+        MessageKind::Update if !agrees => entry.receive_update(step, from, ts),
+        MessageKind::Validate => entry.receive_question(step, from, ts),
+        MessageKind::Ack => entry.receive_answer(step, from, ts),
+        MessageKind::Fill => entry.receive_fill(step, from, ts),
+        MessageKind::FillAck => entry.receive_fill_ack(step, from, ts),
+        MessageKind::Activate => entry.receive_activate(step, from, ts),
+        MessageKind::Deactivate => entry.receive_deactivate(step, from, ts),
+        MessageKind::DeactivateAck => entry.receive_deactivate_ack(step, from, ts),
+        MessageKind::Drop => entry.receive_drop(step),
+        MessageKind::Invalidate | MessageKind::InvalidateUpdate | MessageKind::Update => {}
+    }
+}

@@ -1,0 +1,290 @@
+//! A key becomes hot and ceases to be (ccKVS names the need in section 4; the protocol is ours).
+//!
+//! ```text
+//!   home  COLD -> PROMOTING  FILL(value) -> shadow     FILL-ACK(number)
+//!         all: HOT           ACTIVATE(number) -> live
+//!               DEMOTING     DEACTIVATE -> leaving     DEACTIVATE-ACK(ts), once nothing of its own
+//!         all: COLD          DROP -> gone              is on its way
+//! ```
+//!
+//! The home has the key's entry from the start of PROMOTING to the end of DEMOTING, and everything
+//! that reaches it for the key goes through the entry. A node that follows takes part in every
+//! write; only one that is *live* answers, the others send requests to the home.
+//!
+//! Messages may be late. Each carries the promotion (*epoch*) that it belongs to, and an entry
+//! numbers itself: ACTIVATE must name the number, so that one from before never wakes an entry that
+//! a late FILL has made. What the home does not know any more it answers with DROP.
+
+use curtail_types::{Cas, HotEpoch, Message, MessageKind, NodeId, NodeSet, RouteHash};
+
+use super::entry::{Entry, NEVER, Stage, Step};
+use super::{Mode, Output, Place, Value, Visibility};
+
+impl Entry {
+    /// Home makes the key hot.
+    pub(super) fn promote(
+        key: RouteHash,
+        place: Place,
+        epoch: HotEpoch,
+        step: &mut Step<'_>,
+    ) -> Self {
+        let mut entry = Self::new(key, place, step);
+        entry.epoch = epoch;
+        entry.enter(step, Mode::Promoting);
+        entry.publish(step, Value::Stored);
+        entry.proceed(step);
+        entry
+    }
+
+    /// Home begins a mode; everybody else is to follow.
+    pub(super) fn enter(&mut self, step: &mut Step<'_>, mode: Mode) {
+        self.stage = Stage::Home(mode);
+        self.heard = NodeSet::only(step.config.me);
+        self.moved(step, mode);
+        self.tell(step);
+        self.check_heard(step);
+    }
+
+    fn moved(&self, step: &mut Step<'_>, mode: Mode) {
+        let (key, epoch) = (self.key, self.epoch);
+        step.emit(Output::Moved { key, epoch, mode });
+    }
+
+    /// Home tells those who have not followed yet.
+    fn tell(&mut self, step: &mut Step<'_>) {
+        let to = self.members(step).difference(self.heard);
+        match self.stage {
+            Stage::Home(Mode::Promoting) => self.fill(step),
+            Stage::Home(Mode::Hot) => self.send(step, to, MessageKind::Activate, Cas(0)),
+            Stage::Home(Mode::Demoting) => {
+                self.send(step, to, MessageKind::Deactivate, self.ts);
+            }
+            _ => {}
+        }
+        if !to.is_empty() {
+            let soon = step.in_ns(step.config.retransmit_ns);
+            self.stage_due = self.stage_due.min(soon);
+        }
+    }
+
+    /// Sends the value to those who lack it. A value that is not valid is not sent: whoever
+    /// completes its write sends that to everybody.
+    pub(super) fn fill(&mut self, step: &mut Step<'_>) {
+        if self.valid {
+            let to = self.members(step).difference(self.heard);
+            self.send(step, to, MessageKind::Fill, self.ts);
+        }
+    }
+
+    /// Home goes on when all have followed.
+    fn check_heard(&mut self, step: &mut Step<'_>) {
+        let all = self.heard.contains_all(self.members(step));
+        if all && self.stage == Stage::Home(Mode::Promoting) {
+            self.stage = Stage::Home(Mode::Hot);
+            self.moved(step, Mode::Hot);
+            // Who is live is known by its answer to this.
+            self.heard = NodeSet::only(step.config.me);
+            self.tell(step);
+        }
+    }
+
+    /// Home writes the value back, which is to say that it forgets that the key was hot: what is
+    /// stored is the value.
+    pub(super) fn finish_demotion(&mut self, step: &mut Step<'_>) {
+        let members = self.members(step);
+        if !self.heard.contains_all(members) || !self.valid || !self.is_quiet() {
+            return;
+        }
+        if self.is_doubtful {
+            self.lose(step);
+        } else if !self.is_at_rest(step) {
+            return;
+        }
+        self.send(step, self.peers(step), MessageKind::Drop, self.ts);
+        self.moved(step, Mode::Cold);
+        let agreed = self.agrees(step) || self.place.holders.len() <= 1;
+        self.epoch = HotEpoch(0);
+        self.stage = Stage::Cold;
+        self.stage_due = NEVER;
+        if !agreed {
+            // The holders of a cold key agree on it; under SC they may not yet.
+            self.valid = false;
+            self.publish(step, Value::Stored);
+            self.begin_replay(step);
+        }
+        self.proceed(step);
+    }
+
+    /// The value is not to be relied upon: it is as if it had been evicted.
+    fn lose(&mut self, step: &mut Step<'_>) {
+        self.is_doubtful = false;
+        let (key, ts) = (self.key, self.ts);
+        step.emit(Output::Publish {
+            key,
+            ts,
+            state: Visibility::Gone,
+            value: Value::Stored,
+        });
+    }
+
+    /// A follower of a promotion that this node knows nothing of begins: from here on it takes part
+    /// in every write.
+    pub(super) fn follow(
+        key: RouteHash,
+        place: Place,
+        epoch: HotEpoch,
+        step: &mut Step<'_>,
+    ) -> Self {
+        let mut entry = Self::new(key, place, step);
+        entry.rejoin(epoch, step);
+        entry
+    }
+
+    /// The same for an entry of an earlier promotion.
+    pub(super) fn rejoin(&mut self, epoch: HotEpoch, step: &mut Step<'_>) {
+        *step.entries_made += 1;
+        self.number = *step.entries_made;
+        self.epoch = epoch;
+        self.stage = Stage::Shadow;
+        self.stage_due = step.in_ns(step.config.retransmit_ns);
+        self.publish(step, Value::Stored);
+    }
+
+    pub(super) fn receive_fill(&mut self, step: &mut Step<'_>, from: NodeId, ts: Cas) {
+        if ts > self.ts {
+            self.take(step, ts, false);
+        }
+        // What home sends is complete.
+        if ts == self.ts && !self.valid {
+            self.complete(step, false);
+        }
+        self.report(step, from);
+        self.proceed(step);
+    }
+
+    /// Tells the home how far this node has followed.
+    pub(super) fn report(&mut self, step: &mut Step<'_>, home: NodeId) {
+        let to = NodeSet::only(home);
+        match self.stage {
+            Stage::Shadow | Stage::Live => {
+                self.send(step, to, MessageKind::FillAck, Cas(self.number));
+            }
+            // Its last own write has to be complete before.
+            Stage::Leaving if self.is_quiet() => {
+                self.send(step, to, MessageKind::DeactivateAck, self.ts);
+            }
+            _ => {}
+        }
+        if matches!(self.stage, Stage::Shadow | Stage::Leaving) {
+            self.stage_due = step.in_ns(step.config.retransmit_ns);
+        }
+    }
+
+    pub(super) fn receive_activate(&mut self, step: &mut Step<'_>, from: NodeId, number: Cas) {
+        if self.stage == Stage::Shadow && number == Cas(self.number) {
+            self.stage = Stage::Live;
+            self.stage_due = NEVER;
+            if !self.agrees(step) {
+                self.spread(step, NodeSet::NONE);
+            }
+            self.publish(step, Value::Stored);
+            self.proceed(step);
+        } else if number == Cas(0) {
+            self.report(step, from);
+        }
+    }
+
+    pub(super) fn receive_deactivate(&mut self, step: &mut Step<'_>, from: NodeId, ts: Cas) {
+        if matches!(self.stage, Stage::Shadow | Stage::Live) {
+            self.stage = Stage::Leaving;
+            self.publish(step, Value::Stored);
+        }
+        // Home must not forget a write that it has not heard of.
+        if !self.agrees(step) && ts < self.ts {
+            self.send(step, NodeSet::only(from), MessageKind::Update, self.ts);
+        }
+        self.proceed(step);
+        self.report(step, from);
+    }
+
+    pub(super) fn receive_drop(&mut self, step: &mut Step<'_>) {
+        if matches!(self.stage, Stage::Shadow | Stage::Leaving) {
+            self.stage = Stage::Leaving;
+            self.proceed(step);
+            self.forget(step);
+        }
+    }
+
+    /// A follower has the key.
+    pub(super) fn receive_fill_ack(&mut self, step: &mut Step<'_>, from: NodeId, number: Cas) {
+        let to = NodeSet::only(from);
+        match self.stage {
+            Stage::Home(Mode::Promoting) => {
+                self.heard = self.heard.with(from);
+                self.check_heard(step);
+            }
+            // It has no entry.
+            Stage::Home(Mode::Hot) if number == Cas(0) && self.valid => {
+                self.send(step, to, MessageKind::Fill, self.ts);
+            }
+            Stage::Home(Mode::Hot) if number != Cas(0) => {
+                self.heard = self.heard.with(from);
+                self.send(step, to, MessageKind::Activate, number);
+            }
+            Stage::Home(Mode::Demoting) => {
+                // Who answered until now has the value.
+                self.is_doubtful &= number == Cas(0);
+                self.send(step, to, MessageKind::Deactivate, self.ts);
+                self.proceed(step);
+            }
+            _ => {}
+        }
+    }
+
+    /// A follower answers no more, and has nothing later than `ts`.
+    pub(super) fn receive_deactivate_ack(&mut self, step: &mut Step<'_>, from: NodeId, ts: Cas) {
+        match self.stage {
+            // A home before this one had begun to demote the key.
+            Stage::Home(Mode::Promoting | Mode::Hot) => self.enter(step, Mode::Demoting),
+            Stage::Home(Mode::Demoting) if ts <= self.ts => {
+                self.heard = self.heard.with(from);
+            }
+            _ => {}
+        }
+        self.proceed(step);
+    }
+
+    /// A stage got no further for too long.
+    pub(super) fn stage_is_due(&mut self, step: &mut Step<'_>) {
+        self.stage_due = NEVER;
+        self.tell(step);
+        if matches!(self.stage, Stage::Shadow | Stage::Leaving) {
+            self.report(step, self.place.home);
+        }
+        if !self.agrees(step) && self.ask(step) {
+            let soon = step.in_ns(step.config.settle_ns);
+            self.stage_due = self.stage_due.min(soon);
+        }
+        self.proceed(step);
+    }
+}
+
+/// The answer to a message about a promotion that this node knows nothing of, if one is due.
+pub(super) fn answer_unknown(me_is_home: bool, message: Message) -> Option<Message> {
+    let (kind, ts) = match message.kind {
+        // Nothing of it is here, and nothing will be.
+        MessageKind::Deactivate if !me_is_home => (MessageKind::DeactivateAck, message.ts),
+        MessageKind::Activate if !me_is_home && message.ts == Cas(0) => {
+            (MessageKind::FillAck, Cas(0))
+        }
+        MessageKind::FillAck | MessageKind::DeactivateAck if me_is_home => {
+            (MessageKind::Drop, message.ts)
+        }
+        _ => return None,
+    };
+    Some(Message {
+        kind,
+        ts,
+        ..message
+    })
+}

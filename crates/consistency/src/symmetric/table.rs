@@ -1,0 +1,139 @@
+//! The keys that a machine knows something about, and the requests that wait for them.
+//!
+//! Both are sorted vectors whose memory is reserved at the start: a step allocates nothing, and
+//! machines that know the same are equal, which the checker needs.
+
+use alloc::vec::Vec;
+
+use curtail_types::{Cas, Instant, RouteHash};
+
+use super::entry::Entry;
+use super::{Access, Ticket};
+
+/// Keys by their hash; at most as many as at construction.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Entries {
+    sorted: Vec<Entry>,
+    max: usize,
+}
+
+impl Entries {
+    pub(super) fn new(max: usize) -> Self {
+        let sorted = Vec::with_capacity(max);
+        Self { sorted, max }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.sorted.len() >= self.max
+    }
+
+    pub(super) fn get(&self, key: RouteHash) -> Option<Entry> {
+        self.find(key)
+            .ok()
+            .and_then(|at| self.sorted.get(at))
+            .copied()
+    }
+
+    /// The entry in place `at`, in the order of keys.
+    pub(super) fn at(&self, at: usize) -> Option<Entry> {
+        self.sorted.get(at).copied()
+    }
+
+    /// What is known about `key` from now on. The caller has looked that there is room.
+    pub(super) fn set(&mut self, key: RouteHash, entry: Option<Entry>) {
+        match (self.find(key), entry) {
+            (Ok(at), Some(entry)) => {
+                if let Some(place) = self.sorted.get_mut(at) {
+                    *place = entry;
+                }
+            }
+            (Ok(at), None) => {
+                self.sorted.remove(at);
+            }
+            (Err(at), Some(entry)) => self.sorted.insert(at, entry),
+            (Err(_), None) => {}
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.sorted.iter()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.sorted.clear();
+    }
+
+    fn find(&self, key: RouteHash) -> Result<usize, usize> {
+        self.sorted.binary_search_by_key(&key, |entry| entry.key)
+    }
+}
+
+/// A request that waits for its key.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Waiter {
+    pub(super) key: RouteHash,
+    pub(super) ticket: Ticket,
+    pub(super) access: Access,
+    pub(super) after: Cas,
+    pub(super) floor: Cas,
+    pub(super) until: Instant,
+}
+
+/// Requests by their key, those of one key in the order of their arrival.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Waiting {
+    sorted: Vec<Waiter>,
+    max: usize,
+}
+
+impl Waiting {
+    /// Room for `max` requests, and for `again` that have run and come back.
+    pub(super) fn new(max: usize, again: usize) -> Self {
+        let sorted = Vec::with_capacity(max + again);
+        Self { sorted, max }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.sorted.len() >= self.max
+    }
+
+    pub(super) fn push(&mut self, waiter: Waiter) {
+        let behind = self.sorted.partition_point(|other| other.key <= waiter.key);
+        self.sorted.insert(behind, waiter);
+    }
+
+    /// Before all others of its key: it has run once.
+    pub(super) fn push_first(&mut self, waiter: Waiter) {
+        let before = self.sorted.partition_point(|other| other.key < waiter.key);
+        self.sorted.insert(before, waiter);
+    }
+
+    pub(super) fn first(&self, key: RouteHash) -> Option<Waiter> {
+        let at = self.sorted.partition_point(|other| other.key < key);
+        self.sorted
+            .get(at)
+            .filter(|waiter| waiter.key == key)
+            .copied()
+    }
+
+    pub(super) fn pop(&mut self, key: RouteHash) {
+        let at = self.sorted.partition_point(|other| other.key < key);
+        if self.sorted.get(at).is_some_and(|waiter| waiter.key == key) {
+            self.sorted.remove(at);
+        }
+    }
+
+    /// Takes out one that may wait no longer.
+    pub(super) fn pop_late(&mut self, now: Instant) -> Option<Waiter> {
+        let late = self.sorted.iter().position(|waiter| waiter.until <= now)?;
+        Some(self.sorted.remove(late))
+    }
+
+    pub(super) fn pop_any(&mut self) -> Option<Waiter> {
+        self.sorted.pop()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.sorted.iter().map(|waiter| waiter.until).min()
+    }
+}

@@ -1,0 +1,209 @@
+//! A few machines, and a network that loses nothing and keeps the order of a pair's messages.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::vec::Vec;
+
+use curtail_types::{
+    Cas, HotEpoch, Instant, Message, NodeId, NodeSet, RouteHash, View, ViewNumber, WriterId,
+};
+
+use super::super::*;
+
+pub(super) const KEY: RouteHash = RouteHash(7);
+
+/// What a node's driver keeps of [`KEY`], and what clients were told.
+pub(super) struct Node {
+    pub(super) machine: Symmetric,
+    pub(super) stored: Cas,
+    pub(super) state: Option<Visibility>,
+    /// Requests and what became of them: the version that was read or written, or why not.
+    pub(super) answers: BTreeMap<Ticket, Result<Cas, Refusal>>,
+    pub(super) mode: Option<Mode>,
+    runs: Vec<(Ticket, Cas)>,
+    accesses: BTreeMap<Ticket, Access>,
+}
+
+pub(super) struct Cluster {
+    pub(super) nodes: Vec<Node>,
+    pub(super) links: BTreeMap<(usize, usize), VecDeque<(Message, Cas)>>,
+    pub(super) place: Place,
+    pub(super) now: Instant,
+    /// Whether requests that are sent on arrive.
+    tickets: u64,
+}
+
+impl Cluster {
+    pub(super) fn new(count: u8, replicas: u8, model: Model) -> Self {
+        let nodes = (0..count).map(|id| Node::new(NodeId(id), model)).collect();
+        let mut cluster = Self {
+            nodes,
+            links: BTreeMap::new(),
+            place: Place {
+                home: NodeId(0),
+                holders: (0..replicas).map(NodeId).collect(),
+            },
+            now: Instant::default(),
+            tickets: 0,
+        };
+        cluster.view(1, (0..count).map(NodeId).collect());
+        cluster
+    }
+
+    /// Everybody in `live` learns of the view; the key's place is where `self.place` says.
+    pub(super) fn view(&mut self, number: u32, live: NodeSet) {
+        let view = View {
+            number: ViewNumber(number),
+            live,
+            placed: live,
+            placed_before: live,
+            ..View::default()
+        };
+        let (key, place) = (KEY, self.place);
+        for node in live {
+            let node = usize::from(node.0);
+            self.input(node, Input::View(view), Cas(0));
+            self.input(node, Input::Placed { key, place }, Cas(0));
+        }
+    }
+
+    pub(super) fn promote(&mut self, epoch: u64) {
+        let (key, place, epoch) = (KEY, self.place, HotEpoch(epoch));
+        self.input(0, Input::Promote { key, place, epoch }, Cas(0));
+    }
+
+    pub(super) fn request(&mut self, node: usize, access: Access) -> Ticket {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.ask(node, ticket, access, Cas(0));
+        ticket
+    }
+
+    fn ask(&mut self, node: usize, ticket: Ticket, access: Access, after: Cas) {
+        self.nodes[node].accesses.insert(ticket, access);
+        let request = Input::Request {
+            ticket,
+            key: KEY,
+            place: self.place,
+            access,
+            after,
+            floor: Cas(0),
+        };
+        self.input(node, request, Cas(0));
+    }
+
+    /// Delivers until nothing is on its way.
+    pub(super) fn settle(&mut self) {
+        while let Some((pair, (message, value))) = self.next_message() {
+            self.deliver(pair, message, value);
+        }
+    }
+
+    fn next_message(&mut self) -> Option<((usize, usize), (Message, Cas))> {
+        let (pair, queue) = self.links.iter_mut().find(|(_, queue)| !queue.is_empty())?;
+        queue.pop_front().map(|message| (*pair, message))
+    }
+
+    fn deliver(&mut self, (from, to): (usize, usize), message: Message, value: Cas) {
+        let input = Input::Message {
+            from: NodeId(from as u8),
+            key: KEY,
+            place: self.place,
+            message,
+        };
+        self.input(to, input, value);
+    }
+
+    /// Time passes, and everything that is due happens.
+    pub(super) fn pass(&mut self, ns: u64) {
+        self.now.ns += ns;
+        for node in 0..self.nodes.len() {
+            self.input(node, Input::Tick, Cas(0));
+        }
+    }
+
+    /// Steps one machine and does what it asks for.
+    pub(super) fn input(&mut self, at: usize, input: Input, incoming: Cas) {
+        let node = &mut self.nodes[at];
+        let mut outputs = Vec::new();
+        node.machine
+            .step(self.now, input, node.stored, |output| outputs.push(output));
+        for output in outputs {
+            self.carry_out(at, output, incoming);
+        }
+        while let Some((ticket, ts)) = self.nodes[at].runs.pop() {
+            self.nodes[at].stored = ts;
+            let key = KEY;
+            self.input(at, Input::Write { ticket, key }, Cas(0));
+        }
+    }
+
+    fn carry_out(&mut self, at: usize, output: Output, incoming: Cas) {
+        let node = &mut self.nodes[at];
+        match output {
+            Output::Run { ticket, .. } if node.accesses[&ticket] == Access::Read => {
+                node.answers.insert(ticket, Ok(node.stored));
+            }
+            Output::Run { ticket, ts } => node.runs.push((ticket, ts)),
+            Output::Done { ticket } => {
+                node.answers.insert(ticket, Ok(node.stored));
+            }
+            Output::Refuse { ticket, reason } => {
+                node.answers.insert(ticket, Err(reason));
+            }
+            Output::Forward { ticket, to, after } => {
+                let access = node.accesses[&ticket];
+                self.ask(usize::from(to.0), ticket, access, after);
+            }
+            Output::Publish {
+                ts, state, value, ..
+            } => {
+                node.state = Some(state);
+                if value == Value::Incoming {
+                    assert_eq!(ts, incoming);
+                    node.stored = ts;
+                }
+                if state == Visibility::Gone {
+                    node.stored = Cas(0);
+                }
+            }
+            Output::Send { to, message, .. } => {
+                let value = node.stored;
+                for to in to {
+                    let queue = self.links.entry((at, usize::from(to.0))).or_default();
+                    queue.push_back((message, value));
+                }
+            }
+            Output::Moved { mode, .. } => node.mode = Some(mode),
+        }
+    }
+
+    pub(super) fn answer(&self, ticket: Ticket) -> Option<Result<Cas, Refusal>> {
+        let answers = |node: &Node| node.answers.get(&ticket).copied();
+        self.nodes.iter().find_map(answers)
+    }
+}
+
+impl Node {
+    fn new(me: NodeId, model: Model) -> Self {
+        let config = Config {
+            me,
+            model,
+            keys_max: 4,
+            waiting_max: 4,
+            retransmit_ns: 10,
+            replay_ns: 100,
+            patience_ns: 1000,
+            settle_ns: 50,
+            writer: WriterId::of(me, 0),
+        };
+        Self {
+            machine: Symmetric::new(config),
+            stored: Cas(0),
+            state: None,
+            answers: BTreeMap::new(),
+            mode: None,
+            runs: Vec::new(),
+            accesses: BTreeMap::new(),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The ways that a key goes when nothing goes wrong, one by one. The checker walks the others.
+
+mod cluster;
+
+use curtail_types::NodeId;
+
+use self::cluster::{Cluster, KEY};
+use super::*;
+
+fn hot(model: Model) -> Cluster {
+    let mut cluster = Cluster::new(3, 1, model);
+    let first = cluster.request(0, Access::Replace);
+    assert!(cluster.answer(first).is_some_and(|answer| answer.is_ok()));
+    cluster.promote(1);
+    cluster.settle();
+    assert_eq!(cluster.nodes[0].mode, Some(Mode::Hot));
+    for node in &cluster.nodes {
+        assert_eq!(node.state, Some(Visibility::Valid));
+        assert_eq!(node.stored, cluster.nodes[0].stored);
+    }
+    cluster
+}
+
+#[test]
+fn a_hot_key_is_written_anywhere_and_read_everywhere() {
+    for model in [Model::Lin, Model::Sc] {
+        let mut cluster = hot(model);
+        let written = cluster.request(2, Access::Replace);
+        assert_eq!(cluster.answer(written).is_some(), model == Model::Sc);
+        let early = cluster.request(2, Access::Read);
+        assert_eq!(cluster.answer(early).is_some(), model == Model::Sc);
+        cluster.settle();
+        let version = cluster.answer(written).expect("done");
+        assert_eq!(cluster.answer(early), Some(version));
+        let read = cluster.request(1, Access::Read);
+        assert_eq!(cluster.answer(read), Some(version));
+    }
+}
+
+#[test]
+fn an_update_runs_at_home_and_after_a_write_that_it_raced_with() {
+    let mut cluster = hot(Model::Lin);
+    let replaced = cluster.request(1, Access::Replace);
+    let updated = cluster.request(2, Access::Update);
+    cluster.settle();
+    let (replaced, updated) = (cluster.answer(replaced), cluster.answer(updated));
+    assert!(replaced.is_some() && updated.is_some());
+    let version = updated.and_then(Result::ok).expect("done");
+    assert_eq!(version.writer().node(), NodeId(0));
+    assert!(cluster.nodes.iter().all(|node| node.stored == version));
+}
+
+#[test]
+fn a_key_that_was_hot_is_only_with_its_holders() {
+    for (model, replicas) in [(Model::Lin, 1), (Model::Lin, 2), (Model::Sc, 2)] {
+        let mut cluster = Cluster::new(3, replicas, model);
+        cluster.request(0, Access::Replace);
+        cluster.settle();
+        cluster.promote(1);
+        cluster.settle();
+        cluster.request(2, Access::Replace);
+        cluster.input(0, Input::Demote { key: KEY }, Default::default());
+        cluster.settle();
+        let stored = cluster.nodes[0].stored;
+        assert_eq!(cluster.nodes[0].state, Some(Visibility::Ordinary));
+        for (at, node) in cluster.nodes.iter().enumerate() {
+            let holds = at < usize::from(replicas);
+            assert_eq!(node.stored == stored, holds, "{model:?} {replicas} {at}");
+            assert_eq!(node.machine.keys().count(), 0);
+        }
+        cluster.promote(2);
+        cluster.settle();
+        assert!(cluster.nodes.iter().all(|node| node.stored == stored));
+    }
+}
+
+#[test]
+fn a_cold_key_with_two_holders_is_written_to_both_before_it_is_done() {
+    let mut cluster = Cluster::new(3, 2, Model::Sc);
+    let written = cluster.request(2, Access::Replace);
+    assert_eq!(cluster.answer(written), None);
+    cluster.settle();
+    assert!(cluster.answer(written).is_some());
+    assert_eq!(cluster.nodes[1].stored, cluster.nodes[0].stored);
+    assert!(
+        cluster
+            .nodes
+            .iter()
+            .all(|node| node.machine.keys().count() == 0)
+    );
+}
+
+/// A writer dies after its invalidation and before its validation.
+#[test]
+fn what_a_dead_node_left_behind_is_completed() {
+    let mut cluster = hot(Model::Lin);
+    cluster.request(2, Access::Replace);
+    cluster.links.remove(&(2, 1));
+    cluster.settle();
+    let waits = cluster.request(0, Access::Read);
+    assert_eq!(cluster.answer(waits), None);
+    cluster.view(2, [NodeId(0), NodeId(1)].into_iter().collect());
+    cluster.settle();
+    let version = cluster.answer(waits).expect("answered").expect("read");
+    assert_eq!(version.writer().node(), NodeId(2));
+    let read = cluster.request(1, Access::Read);
+    assert_eq!(cluster.answer(read), Some(Ok(version)));
+}
+
+#[test]
+fn a_hot_key_outlives_its_home() {
+    for model in [Model::Lin, Model::Sc] {
+        let mut cluster = hot(model);
+        let version = cluster.nodes[0].stored;
+        cluster.place.home = NodeId(1);
+        cluster.place.holders = [NodeId(1)].into_iter().collect();
+        cluster.view(2, [NodeId(1), NodeId(2)].into_iter().collect());
+        cluster.settle();
+        assert_eq!(cluster.nodes[1].mode, Some(Mode::Hot));
+        let updated = cluster.request(2, Access::Update);
+        cluster.settle();
+        let later = cluster.answer(updated).expect("answered").expect("done");
+        assert!(later > version);
+        assert_eq!(cluster.nodes[2].stored, later);
+        cluster.input(1, Input::Demote { key: KEY }, Default::default());
+        cluster.settle();
+        assert_eq!(cluster.nodes[1].stored, later);
+        assert_eq!(cluster.nodes[1].state, Some(Visibility::Ordinary));
+        assert_eq!(cluster.nodes[2].state, Some(Visibility::Gone));
+    }
+}
+
+#[test]
+fn lost_messages_are_sent_again() {
+    let mut cluster = hot(Model::Lin);
+    let written = cluster.request(1, Access::Replace);
+    cluster.links.clear();
+    cluster.pass(10);
+    cluster.settle();
+    assert!(cluster.answer(written).is_some());
+    let mut cluster = hot(Model::Sc);
+    cluster.request(1, Access::Replace);
+    cluster.links.clear();
+    for _ in 0..3 {
+        cluster.pass(50);
+        cluster.settle();
+    }
+    let stored = cluster.nodes[1].stored;
+    assert!(cluster.nodes.iter().all(|node| node.stored == stored));
+    assert_eq!(cluster.nodes[0].machine.deadline(), None);
+}
+
+#[test]
+fn a_request_that_waits_too_long_is_refused_and_too_many_are_at_once() {
+    let mut cluster = hot(Model::Lin);
+    let written = cluster.request(1, Access::Replace);
+    cluster.links.clear();
+    let waiting: [Ticket; 5] = core::array::from_fn(|_| cluster.request(1, Access::Read));
+    assert_eq!(cluster.answer(waiting[4]), Some(Err(Refusal::Full)));
+    cluster.pass(1000);
+    assert_eq!(cluster.answer(waiting[0]), Some(Err(Refusal::Late)));
+    assert_eq!(cluster.answer(written), Some(Err(Refusal::Late)));
+}

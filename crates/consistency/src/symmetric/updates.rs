@@ -1,0 +1,71 @@
+//! A write is done at once, the others hear of it: SC (ccKVS, section 5.2).
+//!
+//! Updates are not acknowledged. So that all nodes end up with the last write even if messages were
+//! lost or their sender died, whoever has a write that others may lack asks for what they have some
+//! time later, in the way of anti-entropy: a node asks the home, the home asks everybody. The
+//! question is a validation, the answer an acknowledgement of what is there.
+//!
+//! An update is atomic towards other updates, for all of them run at home; not towards a plain
+//! write elsewhere at the same time, whose place in the order of writes may be before it.
+
+use curtail_types::{Cas, MessageKind, NodeId, NodeSet};
+
+use super::Value;
+use super::entry::{Entry, Step};
+
+impl Entry {
+    pub(super) fn begin_update(&mut self, step: &mut Step<'_>) {
+        self.send(step, self.peers(step), MessageKind::Update, self.ts);
+        self.spread(step, NodeSet::only(step.config.me));
+    }
+
+    /// The write that is stored here is known to be with `settled` only.
+    pub(super) fn spread(&mut self, step: &mut Step<'_>, settled: NodeSet) {
+        self.settled = settled.with(step.config.me);
+        self.stage_due = self.stage_due.min(step.in_ns(step.config.settle_ns));
+    }
+
+    pub(super) fn receive_update(&mut self, step: &mut Step<'_>, from: NodeId, ts: Cas) {
+        if ts > self.ts {
+            self.ts = ts;
+            self.publish(step, Value::Incoming);
+            self.spread(step, NodeSet::only(from));
+        } else if ts == self.ts {
+            self.settled = self.settled.with(from);
+        }
+        self.proceed(step);
+    }
+
+    /// `from` asks whether this node has what it has.
+    pub(super) fn receive_question(&mut self, step: &mut Step<'_>, from: NodeId, ts: Cas) {
+        let to = NodeSet::only(from);
+        if ts < self.ts {
+            self.send(step, to, MessageKind::Update, self.ts);
+        } else {
+            self.send(step, to, MessageKind::Ack, self.ts);
+        }
+        if ts == self.ts {
+            self.settled = self.settled.with(from);
+        }
+    }
+
+    pub(super) fn receive_answer(&mut self, step: &mut Step<'_>, from: NodeId, ts: Cas) {
+        if ts < self.ts {
+            self.send(step, NodeSet::only(from), MessageKind::Update, self.ts);
+        } else if ts == self.ts {
+            self.settled = self.settled.with(from);
+        }
+    }
+
+    /// Asks those who may lack the write; whether there was anybody.
+    pub(super) fn ask(&mut self, step: &mut Step<'_>) -> bool {
+        let asked = if self.is_home(step) {
+            self.peers(step)
+        } else {
+            NodeSet::only(self.place.home)
+        };
+        let unsure = asked.difference(self.settled);
+        self.send(step, unsure, MessageKind::Validate, self.ts);
+        !unsure.is_empty()
+    }
+}

@@ -1,0 +1,98 @@
+//! Nodes come and go: every write and every mode that is on its way starts again in the new view
+//! (ccKVS requirements CC-62, CC-64, CC-65 and CC-73; Hermes, section 3.1).
+//!
+//! What a node has acknowledged it has, so a write needs nobody to look back: its writer, or else
+//! whoever finds it invalid, sends it to the members of the new view. A hot key whose home is gone
+//! goes on under its new home, which has it as everybody has it:
+//!
+//! - it followed, so it takes over as if it promoted the key, and every node says how far it is;
+//! - if one says that it was told to leave, the home before had begun to demote the key, and the
+//!   new one demotes it;
+//! - if it was told to leave itself, the home before may have gone on alone, as the only holder of
+//!   a cold key. Unless somebody still answered for the key, or this node has held it all along,
+//!   the value is as lost as any other that died with its only holder.
+
+use curtail_types::NodeSet;
+
+use super::entry::{Entry, Stage, Step};
+use super::table::{Entries, Waiting};
+use super::{Mode, Output, Place, Refusal, Value, Visibility};
+
+impl Entry {
+    /// The view is another one: who had answered in the last one answers again.
+    pub(super) fn forget_answers(&mut self, step: &Step<'_>) {
+        let me = NodeSet::only(step.config.me);
+        if let Some(own) = &mut self.own {
+            own.acks = me;
+        }
+        self.replay = None;
+        self.heard = me;
+        self.settled = me;
+    }
+
+    pub(super) fn placed(&mut self, step: &mut Step<'_>, place: Place) {
+        let held = self.place.holders.contains(step.config.me);
+        self.place = place;
+        if self.is_hot() {
+            self.change_role(step, held);
+        } else if !place.holders.contains(step.config.me) {
+            self.forget(step);
+            return;
+        }
+        let is_writing = self.own.is_some();
+        if is_writing || (!self.valid && self.is_home(step)) {
+            self.write_is_due(step);
+        } else if !self.valid {
+            self.await_validation(step);
+        }
+        self.proceed(step);
+    }
+
+    fn change_role(&mut self, step: &mut Step<'_>, held: bool) {
+        match (self.stage, self.is_home(step)) {
+            (Stage::Home(mode), true) => self.enter(step, mode),
+            (Stage::Shadow | Stage::Live, true) => self.enter(step, Mode::Promoting),
+            (Stage::Leaving, true) => {
+                self.is_doubtful = !held;
+                self.enter(step, Mode::Demoting);
+            }
+            (Stage::Home(mode), false) => {
+                self.stage = match mode {
+                    Mode::Hot => Stage::Live,
+                    Mode::Promoting => Stage::Shadow,
+                    Mode::Cold | Mode::Demoting => Stage::Leaving,
+                };
+                self.report(step, self.place.home);
+            }
+            (_, false) => self.report(step, self.place.home),
+            (Stage::Cold | Stage::Forgotten, true) => {}
+        }
+        self.publish(step, Value::Stored);
+    }
+}
+
+/// This node is no member any more: nothing that it knows counts.
+pub(super) fn leave(entries: &mut Entries, waiting: &mut Waiting, emit: &mut dyn FnMut(Output)) {
+    for entry in entries.iter() {
+        let (key, ts) = (entry.key, entry.ts);
+        let own = entry.own.and_then(|own| own.waiter);
+        if let Some(waiter) = own.or(entry.running.map(|running| running.waiter)) {
+            refuse(waiter.ticket, emit);
+        }
+        emit(Output::Publish {
+            key,
+            ts,
+            state: Visibility::Gone,
+            value: Value::Stored,
+        });
+    }
+    entries.clear();
+    while let Some(waiter) = waiting.pop_any() {
+        refuse(waiter.ticket, emit);
+    }
+}
+
+fn refuse(ticket: super::Ticket, emit: &mut dyn FnMut(Output)) {
+    let reason = Refusal::View;
+    emit(Output::Refuse { ticket, reason });
+}

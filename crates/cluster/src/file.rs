@@ -30,7 +30,7 @@ use curtail_consistency::{membership, symmetric::Model};
 use curtail_types::{NodeId, NodeSet};
 use serde::Deserialize;
 
-use crate::{ClusterError, FileStore, Secret, Settings, ViewStore, roster};
+use crate::{ClusterError, EtcdStore, FileStore, Secret, Settings, ViewStore, roster};
 
 /// One node's place in a cluster.
 #[derive(Clone, Debug)]
@@ -188,7 +188,9 @@ impl ClusterFile {
         let patience = self.lease / STORE_WAITS_PER_LEASE;
         match &self.store {
             StoreConfig::File { path } => Box::new(FileStore::new(path, patience)),
-            StoreConfig::Etcd { .. } => Box::new(FileStore::new(Path::new("view"), patience)),
+            StoreConfig::Etcd { endpoints, key } => {
+                Box::new(EtcdStore::new(endpoints, key, patience))
+            }
         }
     }
 }

@@ -25,4 +25,4 @@ pub use file::{ClusterFile, NodeConfig, NodeEntry, StoreConfig};
 pub use member::{Event, Lease, Member, MemberHandle, Observer};
 pub use roster::{Addresses, Node, Roster, RosterError, Settings};
 pub use secret::Secret;
-pub use store::{FileStore, StoreError, Stored, ViewStore};
+pub use store::{EtcdStore, FileStore, StoreError, Stored, ViewStore};

@@ -1,9 +1,11 @@
 //! Where a cluster's roster is kept: somewhere that answers who was first.
 
+mod etcd;
 mod file;
 
 use std::fmt;
 
+pub use etcd::EtcdStore;
 pub use file::FileStore;
 
 use crate::roster::{Roster, RosterError};

@@ -132,6 +132,10 @@ const TOOLS: &[Tool] = &[
         package: "netcat-openbsd",
     },
     Tool {
+        program: "etcd",
+        package: "etcd-server",
+    },
+    Tool {
         program: "clang",
         package: "clang",
     },

@@ -15,6 +15,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod hot_set;
 pub mod membership;
 pub mod placement;
 pub mod symmetric;

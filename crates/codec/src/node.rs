@@ -4,8 +4,8 @@
 //! It is a stream protocol over TCP. A link proves itself first (a [`Greeting`] from either side,
 //! then a [`Proof`] from either side), and then carries frames: a header of 24 bytes, and a body.
 //! Frames are numbered and acknowledged, because a link that breaks is made again and goes on where
-//! it stopped. A frame holds many items, because what goes to one node in one turn goes in one piece
-//! (coalescing; ccKVS, EuroSys 2018, section 6.2; CC-41).
+//! it stopped. A frame holds many items, because what goes to one node in one turn goes in one
+//! piece (coalescing; ccKVS, Gavrielatos et al., EuroSys 2018, section 6.2; CC-41).
 //!
 //! ```text
 //!  byte   0        1        2        3        4        5        6        7

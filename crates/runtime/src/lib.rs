@@ -35,6 +35,7 @@ pub use service::{Service, ServiceState};
 pub use signals::{ControlEvent, Controls, ControlsHandle, SignalError};
 pub use socket::{
     BindError, Listener, PeerAddress, Received, Sent, SocketOptions, Stream, bind_tcp, bind_unix,
+    connect_tcp,
 };
 pub use xdp::{
     Attach, Fate, Nic, NicCounts, NicOptions, Origin, Ran, SharedWords, Xdp, XdpError, XdpOptions,

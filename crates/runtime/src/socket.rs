@@ -259,6 +259,15 @@ fn listen_tcp(address: SocketAddr, options: SocketOptions) -> io::Result<mio::ne
     Ok(mio::net::TcpListener::from_std(socket.into()))
 }
 
+/// Begins a TCP connection. The poller tells when it can be written to: it is connected then, or a
+/// send answers that it broke.
+pub fn connect_tcp(address: SocketAddr) -> io::Result<Stream> {
+    let stream = mio::net::TcpStream::connect(address)?;
+    // What is sent is gathered by who sends it.
+    stream.set_nodelay(true)?;
+    Ok(Stream::Tcp(stream))
+}
+
 /// Listens on a Unix socket at `path`, with the permissions `mode` (octal, as chmod takes it). A
 /// socket that an earlier process left behind is replaced; anything else at the path is an error.
 pub fn bind_unix(path: &Path, mode: u32, backlog: i32) -> Result<Listener, BindError> {
@@ -358,6 +367,29 @@ mod tests {
             Err(BindError::NotASocket)
         ));
         fs::remove_file(&path).unwrap();
+    }
+
+    /// Goal: a connection that is begun here carries bytes once the poller tells, and one that is
+    /// refused breaks at the first send. Method: a port that listens, and the same port afterwards.
+    #[test]
+    fn a_connection_is_made_or_breaks() {
+        let listener = bind_tcp("127.0.0.1:0".parse().unwrap(), OPTIONS).unwrap();
+        let address = listener.tcp_address().unwrap();
+        let mut poller = Poller::new().unwrap();
+        let mut events = crate::Events::with_capacity(4);
+        let mut sends = |expected: Sent| {
+            let mut stream = connect_tcp(address).unwrap();
+            stream.watch(&poller, Token(0)).unwrap();
+            poller.wait(&mut events, None).unwrap();
+            assert_eq!(stream.send(b"ab"), expected);
+            stream
+        };
+        let _made = sends(Sent::Bytes(2));
+        let (mut stream, _) = listener.accept().unwrap().unwrap();
+        let mut buffer = [0; 4];
+        while stream.receive(&mut buffer) != Received::Bytes(2) {}
+        drop((stream, listener));
+        sends(Sent::Broken);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod admin;
 mod admin_port;
 mod batch;
 mod buffers;
+mod cluster;
 mod collect;
 mod compaction;
 mod config;

@@ -1,0 +1,48 @@
+//! Says once what keeps a node from being linked with, not at every attempt.
+
+use std::{collections::VecDeque, net::IpAddr};
+
+use curtail_codec::node::RefusalReason;
+
+/// What was said already.
+#[derive(Debug, Default)]
+pub(super) struct Complaints {
+    said: VecDeque<(IpAddr, RefusalReason)>,
+}
+
+/// Complaints that are remembered; beyond, the oldest may be said again.
+const SAID_MAX: usize = 64;
+
+impl Complaints {
+    /// What to say of a failure with somebody at `address`; `None` if it was said. `here` is
+    /// whether it was this side that refused.
+    pub(super) fn about(
+        &mut self,
+        address: IpAddr,
+        reason: RefusalReason,
+        here: bool,
+    ) -> Option<String> {
+        // A node that is not known yet is no fault: it tries again, and the list of peers changes.
+        if reason == RefusalReason::Unknown || self.said.contains(&(address, reason)) {
+            return None;
+        }
+        if self.said.len() == SAID_MAX {
+            self.said.pop_front();
+        }
+        self.said.push_back((address, reason));
+        let advice = match reason {
+            RefusalReason::Version => "it speaks no common version; upgrade in smaller steps",
+            RefusalReason::Cluster => "it belongs to a cluster of another name",
+            RefusalReason::Secret => "it has another secret; give every node the same file",
+            RefusalReason::NotMe => "its list of addresses has another node here",
+            RefusalReason::Unknown => "it is not in the list of nodes",
+        };
+        let verb = if here { "refused" } else { "was refused by" };
+        Some(format!("{verb} a node at {address}: {advice}"))
+    }
+
+    /// Somebody at `address` was linked with: what goes wrong from now on is said again.
+    pub(super) fn forget(&mut self, address: IpAddr) {
+        self.said.retain(|(said, _)| *said != address);
+    }
+}

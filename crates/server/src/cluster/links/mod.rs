@@ -1,0 +1,579 @@
+//! Links to the workers of other nodes: what one worker says to them and hears from them.
+//!
+//! ```text
+//!   linker (a thread)           worker: one turn
+//!   connections that   mailbox  begin_turn   peers, silence, heartbeats
+//!   proved themselves --------> adopt        the poller watches its socket
+//!                               receive      frames that arrived, in order, each once
+//!                               send ...     parts; those of one kind share a frame (CC-41)
+//!                               flush        one send per connection
+//! ```
+//!
+//! A worker is linked with one worker of each node, or with several of a node that has more
+//! (CC-31), and over two connections each: what is large has one of its own. A link outlives its
+//! connections: what was not received is sent again over the next one ([`session`]). It ends when
+//! its node leaves the list of peers or comes back in another life; then [`LinkEvent::Reset`] says
+//! that everything outstanding there is lost.
+//!
+//! Nothing here waits. What a peer does not take makes sends be refused ([`SendError::Full`]),
+//! never memory grow: that is bounded by the windows, for each link and class.
+
+mod chunks;
+mod complaints;
+mod dials;
+mod handshake;
+mod link;
+mod linker;
+mod outbox;
+mod pending;
+mod roster;
+mod session;
+
+use std::collections::VecDeque;
+
+use curtail_codec::node::{Class, Frame, HEADER_BYTES, Part, Shape};
+use curtail_runtime::{Poller, Readiness, Token};
+use curtail_types::{Instant, NodeId, NodeSet};
+
+use self::{
+    chunks::{CHUNK_BYTES, Chunks},
+    link::{AREA_BYTES, Link, Progress},
+    outbox::{Pushed, Windows},
+    session::Session,
+};
+pub(crate) use self::{
+    link::Vitals,
+    linker::{Deliver, Linker, LinkerConfig, LinkerError, LinkerHandle, NewLink, Say},
+    roster::Peer,
+};
+
+/// One worker's links; see the head of this file.
+#[derive(Debug)]
+pub(crate) struct Links {
+    config: LinksConfig,
+    linker: LinkerHandle,
+    /// Which list of peers it goes by.
+    generation: u64,
+    /// By the number of the node.
+    neighbours: Vec<Option<Neighbour>>,
+    /// By the number of the link, which its token is made of.
+    links: Vec<Option<Box<Link>>>,
+    /// Links with something to receive, in the order of their turn.
+    ready: VecDeque<usize>,
+    /// Links with something to send.
+    dirty: Vec<usize>,
+    chunks: Chunks,
+    area: Vec<u8>,
+    events: VecDeque<LinkEvent>,
+    vitals: Vitals,
+    now: Instant,
+    /// When to look next for links that are silent.
+    look: Instant,
+    /// Names streams; begins with a time, so that no other life of this worker has the same.
+    next_stream: u64,
+}
+
+/// How one worker's links are made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct LinksConfig {
+    /// The worker, below [`LinkerConfig::workers`].
+    pub(crate) worker: u16,
+    /// Bytes of unacknowledged demands for each link; a single one may be longer.
+    pub(crate) demand_bytes_max: usize,
+    /// The same for answers.
+    pub(crate) answer_bytes_max: usize,
+    /// The longest part, in bytes; it is what one connection may make this node hold.
+    pub(crate) part_bytes_max: usize,
+}
+
+/// The far end of a link: one of the workers of a node. Answers go where the request came from.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Endpoint {
+    /// The node.
+    pub(crate) node: NodeId,
+    /// Which of the links between the two nodes.
+    pub(crate) pair: u16,
+}
+
+/// Why something was not sent. It has no effect then.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub(crate) enum SendError {
+    /// Too much is unacknowledged already; try again when the peer has caught up.
+    Full,
+    /// The node is not in the list of peers, or has no such link.
+    Unknown,
+    /// It is longer than this node sends or the peer takes; it never will be sent.
+    TooLarge,
+}
+
+/// What happened to the links with a node.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum LinkEvent {
+    /// Small items arrive and leave.
+    Up(NodeId),
+    /// They do not at the moment; what was sent is kept and goes on with the next connection.
+    Down(NodeId),
+    /// Whatever was sent to it and not answered is lost, done or not; whatever it sent and was not
+    /// answered need not be.
+    Reset(NodeId),
+}
+
+/// A peer, and the links with it.
+#[derive(Debug)]
+struct Neighbour {
+    peer: Peer,
+    links: Vec<LinkName>,
+}
+
+/// Which one of a node's links, and its number here.
+#[derive(Clone, Copy, Debug)]
+struct LinkName {
+    pair: u16,
+    large: bool,
+    number: usize,
+}
+
+/// The token of link 0; those of the others are below. The one above is the waker's.
+const TOKEN_MAX: usize = crate::worker::WAKER.0 - 1;
+
+/// Links that a worker may have.
+const LINKS_MAX: usize = 1 << 16;
+
+/// Longer parts travel on the connection for large ones.
+const SMALL_PART_BYTES_MAX: usize = 8 << 10;
+
+/// After how long without anything sent a heartbeat goes, on connections for small and large items.
+const HEARTBEAT_NS: [u64; 2] = [50_000_000, 500_000_000];
+
+/// After so many heartbeats that did not come a connection is given up.
+const HEARTBEATS_MISSED: u64 = 20;
+
+/// Connections that are received from in one turn.
+const RECEIVE_LINKS_MAX: usize = 32;
+
+impl LinksConfig {
+    /// What suits values of `item_bytes_max`, for one worker.
+    pub(crate) fn for_items(worker: u16, item_bytes_max: usize) -> Self {
+        Self {
+            worker,
+            demand_bytes_max: 1 << 20,
+            answer_bytes_max: 2 << 20,
+            // Beside its value an item has a key, and a reply its line.
+            part_bytes_max: item_bytes_max + (4 << 10),
+        }
+    }
+
+    fn frame_bytes_max(&self, large: bool) -> usize {
+        match large {
+            true => self.part_bytes_max + HEADER_BYTES + 64,
+            false => CHUNK_BYTES,
+        }
+    }
+}
+
+impl Links {
+    /// The links of a worker; `started_ns` is the time in Unix nanoseconds.
+    pub(crate) fn new(linker: LinkerHandle, config: LinksConfig, started_ns: u64) -> Self {
+        Self {
+            config,
+            linker,
+            generation: 0,
+            neighbours: (0..NodeSet::NODES_MAX).map(|_| None).collect(),
+            links: Vec::new(),
+            ready: VecDeque::new(),
+            dirty: Vec::new(),
+            chunks: Chunks::default(),
+            area: vec![0; AREA_BYTES],
+            events: VecDeque::new(),
+            vitals: Vitals::default(),
+            now: Instant { ns: 0 },
+            look: Instant { ns: 0 },
+            next_stream: started_ns.max(1),
+        }
+    }
+
+    /// Whether a token is one of a link's.
+    #[inline]
+    pub(crate) fn owns(token: Token) -> bool {
+        token.0 <= TOKEN_MAX && token.0 > TOKEN_MAX - LINKS_MAX
+    }
+
+    /// Notes what the poller says of a link.
+    #[inline]
+    pub(crate) fn note_event(&mut self, token: Token, readiness: Readiness) {
+        let number = TOKEN_MAX.wrapping_sub(token.0);
+        if let Some(Some(link)) = self.links.get_mut(number) {
+            link.note_readiness(readiness.read, readiness.write);
+            self.line_up(number);
+        }
+    }
+
+    /// What the next heartbeats say of this node.
+    pub(crate) fn set_vitals(&mut self, vitals: Vitals) {
+        self.vitals = vitals;
+    }
+
+    /// Looks at what may differ from turn to turn: the list of peers, and who is silent.
+    pub(crate) fn begin_turn(&mut self, now: Instant) {
+        self.now = now;
+        if self.generation != self.linker.office.roster.generation() {
+            self.take_peers();
+        }
+        if now >= self.look {
+            self.look_for_silence();
+        }
+    }
+
+    /// Takes a connection from the linker.
+    pub(crate) fn adopt(&mut self, poller: &Poller, new: NewLink) {
+        if self.generation != self.linker.office.roster.generation() {
+            self.take_peers();
+        }
+        let NewLink {
+            mut stream,
+            established,
+            attempt,
+        } = new;
+        let endpoint = Endpoint {
+            node: established.node,
+            pair: established.pair,
+        };
+        let life = |neighbour: &Neighbour| neighbour.peer.incarnation;
+        let is_peer = self.neighbour(endpoint.node).map(life) == Some(established.incarnation);
+        let number = is_peer.then(|| self.open_link(endpoint, established.large));
+        let Some(number) = number.flatten() else {
+            self.linker.lost(attempt);
+            return;
+        };
+        // What the one before was in the middle of is begun again on this one.
+        self.disconnect(number);
+        if stream.watch(poller, Token(TOKEN_MAX - number)).is_err() {
+            self.linker.lost(attempt);
+            return;
+        }
+        if let Some(Some(link)) = self.links.get_mut(number) {
+            link.connect(stream, attempt, self.now);
+            self.line_up(number);
+        }
+        self.look = self.now;
+    }
+
+    /// The link with a node that this worker begins with.
+    pub(crate) fn endpoint(&self, node: NodeId) -> Option<Endpoint> {
+        self.neighbour(node)?;
+        let pair = self.config.worker;
+        Some(Endpoint { node, pair })
+    }
+
+    /// Whether small items arrive at `node` at the moment.
+    pub(crate) fn is_up(&self, node: NodeId) -> bool {
+        self.main_link(node)
+            .is_some_and(|link| link.session.is_running())
+    }
+
+    /// When something was last heard of `node` by this worker; `None` if nothing yet.
+    pub(crate) fn heard(&self, node: NodeId) -> Option<Instant> {
+        let heard = self.main_link(node)?.heard;
+        (heard.ns > 0).then_some(heard)
+    }
+
+    /// Appends `part` to what goes to `to` with the next [`Links::flush`]. What is long goes on the
+    /// connection for large items whatever `class` says; the order between the two is not kept.
+    ///
+    /// # Errors
+    /// When there is no such peer, too much on the way to it, or it is too large.
+    pub(crate) fn send(
+        &mut self,
+        to: Endpoint,
+        class: Class,
+        part: &Part<'_>,
+    ) -> Result<(), SendError> {
+        let payload = part.payload();
+        self.send_filled(to, class, part, payload.len(), |room| {
+            room.copy_from_slice(payload);
+        })
+    }
+
+    /// The same for a part whose payload of `payload_bytes` bytes is not in one piece: `fill`
+    /// writes it to where it is sent from. The payload in `part` is not looked at.
+    ///
+    /// # Errors
+    /// As [`Links::send`].
+    pub(crate) fn send_filled(
+        &mut self,
+        to: Endpoint,
+        class: Class,
+        part: &Part<'_>,
+        payload_bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        let bytes = part.bytes_with(payload_bytes);
+        let class = match class {
+            _ if bytes <= SMALL_PART_BYTES_MAX => class,
+            Class::Demand | Class::LargeDemand => Class::LargeDemand,
+            Class::Answer | Class::LargeAnswer => Class::LargeAnswer,
+        };
+        let number = self
+            .number_of(to, class.is_large())
+            .ok_or(SendError::Unknown)?;
+        let Some(Some(link)) = self.links.get_mut(number) else {
+            return Err(SendError::Unknown);
+        };
+        let whole = Shape::of(class, part).bytes() + bytes;
+        let max = self.config.frame_bytes_max(class.is_large());
+        if whole > max.min(link.session.frame_bytes_max()) {
+            return Err(SendError::TooLarge);
+        }
+        let chunks = &mut self.chunks;
+        match link
+            .session
+            .push(chunks, (class, part), payload_bytes, fill)
+        {
+            Pushed::Taken => {}
+            Pushed::Full => return Err(SendError::Full),
+            Pushed::Unfit => return Err(SendError::TooLarge),
+        }
+        if !link.is_dirty {
+            link.is_dirty = true;
+            self.dirty.push(number);
+        }
+        Ok(())
+    }
+
+    /// Sends what was appended, with one call for each connection.
+    pub(crate) fn flush(&mut self) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for number in dirty.drain(..) {
+            let Some(Some(link)) = self.links.get_mut(number) else {
+                continue;
+            };
+            link.is_dirty = false;
+            match link.send(self.now) {
+                Progress::Waits => {}
+                Progress::More => self.line_up(number),
+                Progress::Broken => self.give_up(number),
+            }
+        }
+        // Those that have more came back into the other list; this one keeps its memory.
+        dirty.append(&mut self.dirty);
+        self.dirty = dirty;
+    }
+
+    /// Hands every frame that has arrived to `each`, in the order of its sender, once; of a bounded
+    /// number of links, and of each a bounded number of bytes.
+    pub(crate) fn receive(&mut self, mut each: impl FnMut(Endpoint, &Frame<'_>)) {
+        for _ in 0..self.ready.len().min(RECEIVE_LINKS_MAX) {
+            let Some(number) = self.ready.pop_front() else {
+                return;
+            };
+            let Some(Some(link)) = self.links.get_mut(number) else {
+                continue;
+            };
+            link.in_line = false;
+            let memory = (self.area.as_mut_slice(), &mut self.chunks);
+            let (progress, happened) = link.receive(memory, self.now, &mut each);
+            let (node, is_main) = (link.endpoint.node, link.is_main(self.config.worker));
+            if happened.reset {
+                self.events.push_back(LinkEvent::Reset(node));
+            }
+            if happened.up && is_main {
+                self.events.push_back(LinkEvent::Up(node));
+            }
+            match progress {
+                Progress::Broken => self.give_up(number),
+                Progress::Waits | Progress::More => self.line_up(number),
+            }
+        }
+    }
+
+    /// What happened to links since the last call, the oldest first.
+    pub(crate) fn next_event(&mut self) -> Option<LinkEvent> {
+        self.events.pop_front()
+    }
+
+    /// Whether there is something to receive or to send without an event.
+    pub(crate) fn wants_turn(&self) -> bool {
+        !(self.ready.is_empty() && self.dirty.is_empty())
+    }
+
+    /// When the next turn should be at the latest; `None` if there is no link.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let any = self.links.iter().flatten().any(|link| link.is_connected());
+        any.then_some(self.look)
+    }
+
+    /// Puts a link into the lists of those with something to do.
+    fn line_up(&mut self, number: usize) {
+        let Some(Some(link)) = self.links.get_mut(number) else {
+            return;
+        };
+        if !link.in_line && link.wants_to_receive() {
+            link.in_line = true;
+            self.ready.push_back(number);
+        }
+        if !link.is_dirty && link.wants_to_send() {
+            link.is_dirty = true;
+            self.dirty.push(number);
+        }
+    }
+
+    fn neighbour(&self, node: NodeId) -> Option<&Neighbour> {
+        self.neighbours.get(usize::from(node.0))?.as_ref()
+    }
+
+    fn number_of(&self, to: Endpoint, large: bool) -> Option<usize> {
+        let links = &self.neighbour(to.node)?.links;
+        let is_it = |name: &&LinkName| (name.pair, name.large) == (to.pair, large);
+        Some(links.iter().find(is_it)?.number)
+    }
+
+    fn main_link(&self, node: NodeId) -> Option<&Link> {
+        let number = self.number_of(self.endpoint(node)?, false)?;
+        self.links.get(number)?.as_deref()
+    }
+
+    /// The number of a link, which is made if there is none; `None` if there are too many.
+    fn open_link(&mut self, endpoint: Endpoint, large: bool) -> Option<usize> {
+        if let Some(number) = self.number_of(endpoint, large) {
+            return Some(number);
+        }
+        let free = self.links.iter().position(Option::is_none);
+        let number = free.unwrap_or(self.links.len());
+        if number >= LINKS_MAX {
+            return None;
+        }
+        self.next_stream += 1;
+        let windows = Windows {
+            demand_bytes_max: self.config.demand_bytes_max,
+            answer_bytes_max: self.config.answer_bytes_max,
+        };
+        let session = Session::new(self.next_stream, windows);
+        let max = self.config.frame_bytes_max(large);
+        let link = Some(Box::new(Link::new(endpoint, large, session, max)));
+        match self.links.get_mut(number) {
+            Some(place) => *place = link,
+            None => self.links.push(link),
+        }
+        let place = self.neighbours.get_mut(usize::from(endpoint.node.0));
+        place?.as_mut()?.links.push(LinkName {
+            pair: endpoint.pair,
+            large,
+            number,
+        });
+        Some(number)
+    }
+
+    /// Ends the connection of a link, and has another made.
+    fn give_up(&mut self, number: usize) {
+        let attempt = match self.links.get(number) {
+            Some(Some(link)) => link.attempt,
+            _ => return,
+        };
+        self.disconnect(number);
+        self.linker.lost(attempt);
+    }
+
+    fn disconnect(&mut self, number: usize) {
+        let Some(Some(link)) = self.links.get_mut(number) else {
+            return;
+        };
+        let was_up = link.session.is_running() && link.is_main(self.config.worker);
+        link.disconnect(&mut self.chunks);
+        if was_up {
+            self.events.push_back(LinkEvent::Down(link.endpoint.node));
+        }
+    }
+
+    /// Takes the present list of peers.
+    fn take_peers(&mut self) {
+        let roster = &self.linker.office.roster;
+        // The list may be a later one than its number says; then it is taken once more.
+        self.generation = roster.generation();
+        let peers = roster.get();
+        for place in 0..self.neighbours.len() {
+            let node = NodeId(place as u8);
+            let peer = peers.iter().find(|peer| peer.node == node).copied();
+            let known = self.neighbour(node).map(|neighbour| neighbour.peer);
+            let life = |peer: Peer| peer.incarnation;
+            if known.is_some() && known.map(life) != peer.map(life) {
+                self.remove(node);
+            }
+            if let Some(peer) = peer {
+                self.welcome(peer);
+            }
+        }
+    }
+
+    fn welcome(&mut self, peer: Peer) {
+        let place = self.neighbours.get_mut(usize::from(peer.node.0));
+        match place {
+            Some(Some(neighbour)) => neighbour.peer = peer,
+            Some(place) => {
+                let links = Vec::new();
+                *place = Some(Neighbour { peer, links });
+                let pair = self.config.worker;
+                let node = peer.node;
+                // What is sent before there is a connection waits in these.
+                self.open_link(Endpoint { node, pair }, false);
+                self.open_link(Endpoint { node, pair }, true);
+            }
+            None => {}
+        }
+    }
+
+    fn remove(&mut self, node: NodeId) {
+        let place = self.neighbours.get_mut(usize::from(node.0));
+        let Some(neighbour) = place.and_then(Option::take) else {
+            return;
+        };
+        for name in neighbour.links {
+            self.disconnect(name.number);
+            if let Some(place) = self.links.get_mut(name.number)
+                && let Some(mut link) = place.take()
+            {
+                link.session.outbox.clear(&mut self.chunks);
+            }
+            self.ready.retain(|&number| number != name.number);
+            self.dirty.retain(|&number| number != name.number);
+        }
+        self.events.push_back(LinkEvent::Reset(node));
+    }
+
+    /// Has heartbeats sent where nothing else was, and gives up connections that are silent.
+    fn look_for_silence(&mut self) {
+        let mut next_ns = self.now.ns + HEARTBEAT_NS[0];
+        for number in 0..self.links.len() {
+            let Some(Some(link)) = self.links.get_mut(number) else {
+                continue;
+            };
+            if !link.is_connected() {
+                continue;
+            }
+            let pause_ns = HEARTBEAT_NS[usize::from(link.large)];
+            if self.now.ns >= link.heard.ns + pause_ns * HEARTBEATS_MISSED {
+                self.give_up(number);
+                continue;
+            }
+            if self.now.ns >= link.spoke.ns + pause_ns {
+                link.beat(self.vitals);
+                self.line_up(number);
+            } else {
+                next_ns = next_ns.min(link.spoke.ns + pause_ns);
+            }
+        }
+        self.look = Instant { ns: next_ns };
+    }
+}
+
+impl Link {
+    /// Whether it is the one by which a worker judges whether the node is there.
+    fn is_main(&self, worker: u16) -> bool {
+        self.endpoint.pair == worker && !self.large
+    }
+}
+
+const _: () = assert!(SMALL_PART_BYTES_MAX + 64 < CHUNK_BYTES);
+
+#[cfg(test)]
+mod tests;

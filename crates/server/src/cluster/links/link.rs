@@ -35,9 +35,12 @@ pub(super) struct Link {
     /// Whether it is in the list of those with something to receive, or to send.
     pub(super) in_line: bool,
     pub(super) is_dirty: bool,
-    /// When something was received last, and sent.
+    /// When something was received last, on any connection, and sent; 0 for never.
     pub(super) heard: Instant,
-    pub(super) spoke: Instant,
+    spoke: Instant,
+    /// From when on silence counts: the first look at this connection, which comes after its
+    /// making.
+    watched_since: Option<Instant>,
 }
 
 /// A frame about the connection itself, while it is being sent.
@@ -75,6 +78,8 @@ pub(super) struct Happened {
     pub(super) up: bool,
     /// What was outstanding is lost.
     pub(super) reset: bool,
+    /// How much arrived.
+    pub(super) bytes: usize,
 }
 
 /// Why a connection is of no use.
@@ -109,11 +114,12 @@ impl Link {
             is_dirty: false,
             heard: Instant { ns: 0 },
             spoke: Instant { ns: 0 },
+            watched_since: None,
         }
     }
 
     /// Goes on with another connection.
-    pub(super) fn connect(&mut self, stream: Stream, attempt: u64, now: Instant) {
+    pub(super) fn connect(&mut self, stream: Stream, attempt: u64) {
         self.stream = Some(stream);
         self.attempt = attempt;
         self.partial = Vec::new();
@@ -121,7 +127,7 @@ impl Link {
         let resume = self.session.resume(self.frame_bytes_max);
         self.control(resume);
         (self.readable, self.writable) = (true, true);
-        (self.heard, self.spoke) = (now, now);
+        self.watched_since = None;
     }
 
     /// Ends the connection; whether there was one.
@@ -172,6 +178,7 @@ impl Link {
                 Some(Received::End) | None => return (Progress::Broken, happened),
             };
             self.heard = now;
+            happened.bytes += bytes;
             let arrived = area.get(..bytes).unwrap_or_default();
             if self.take_in(arrived, chunks, &mut happened, each).is_err() {
                 return (Progress::Broken, happened);
@@ -298,8 +305,12 @@ impl Link {
         Ok(())
     }
 
-    /// Sends what there is, with one call.
+    /// Sends what there is, with one call. While the kernel takes nothing the open frame goes on
+    /// taking parts.
     pub(super) fn send(&mut self, now: Instant) -> Progress {
+        if !self.writable {
+            return Progress::Waits;
+        }
         if self.session.is_running() {
             self.session.seal();
             if self.session.owes() && !self.session.outbox.is_unsent() && self.control.is_empty() {
@@ -335,6 +346,20 @@ impl Link {
             true => Progress::More,
             false => Progress::Waits,
         }
+    }
+
+    /// Whether nothing was heard on this connection for `limit_ns`, though this side has looked.
+    pub(super) fn is_silent(&mut self, now: Instant, limit_ns: u64) -> bool {
+        let since = *self.watched_since.get_or_insert(now);
+        let since_ns = since.ns.max(self.heard.ns);
+        // What has arrived and was not received yet is no silence.
+        !self.readable && now.ns >= since_ns + limit_ns
+    }
+
+    /// When the next heartbeat is due if one goes after `pause_ns` without anything else.
+    pub(super) fn beat_due_ns(&self, pause_ns: u64) -> u64 {
+        let since = self.watched_since.map_or(0, |since| since.ns);
+        since.max(self.spoke.ns) + pause_ns
     }
 
     /// Says that this node lives, unless something else is on its way.

@@ -133,6 +133,9 @@ const ACCEPTS_MAX: usize = 32;
 /// How long a handshake may take, with connecting.
 const HANDSHAKE_NS_MAX: u64 = 2_000_000_000;
 
+/// How long to wait when the process is out of descriptors.
+const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(10);
+
 /// How long to wait when there is nothing to do.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -198,16 +201,11 @@ impl Linker {
                 return;
             }
             orders.into_iter().for_each(|order| self.follow(order));
-            if accepts {
-                accepts = self.accept();
-            }
+            let more = if accepts { self.accept() } else { None };
+            accepts = more.is_some();
             self.dial();
             self.step_all();
-            let timeout = if accepts {
-                Duration::ZERO
-            } else {
-                self.pause()
-            };
+            let timeout = more.unwrap_or_else(|| self.pause());
             if self.poller.wait(&mut self.events, Some(timeout)).is_err() {
                 continue;
             }
@@ -251,11 +249,13 @@ impl Linker {
         ns.map_or(TICK, |ns| TICK.min(Duration::from_nanos(ns + 1_000_000)))
     }
 
-    /// Takes connections of others; whether there may be more.
-    fn accept(&mut self) -> bool {
+    /// Takes connections of others; after how long there may be more, if there may.
+    fn accept(&mut self) -> Option<Duration> {
         for _ in 0..ACCEPTS_MAX {
-            let Ok(Some((stream, PeerAddress::Tcp(address)))) = self.listener.accept() else {
-                return false;
+            let (stream, address) = match self.listener.accept() {
+                Ok(Some((stream, PeerAddress::Tcp(address)))) => (stream, address),
+                Ok(_) => return None,
+                Err(_) => return Some(OUT_OF_DESCRIPTORS),
             };
             if let Some(nonce) = self.nonce() {
                 let until_ns = self.now_ns() + HANDSHAKE_NS_MAX;
@@ -263,7 +263,7 @@ impl Linker {
                 self.begin(Pending::accepted(stream, address, handshake, until_ns));
             }
         }
-        true
+        Some(Duration::ZERO)
     }
 
     /// Begins the connections that are due.

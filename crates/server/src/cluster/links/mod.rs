@@ -24,6 +24,7 @@ mod dials;
 mod handshake;
 mod link;
 mod linker;
+mod neighbours;
 mod outbox;
 mod pending;
 mod roster;
@@ -32,14 +33,14 @@ mod session;
 use std::collections::VecDeque;
 
 use curtail_codec::node::{Class, Frame, HEADER_BYTES, Part, Shape};
-use curtail_runtime::{Poller, Readiness, Token};
+use curtail_runtime::{Readiness, Token};
 use curtail_types::{Instant, NodeId, NodeSet};
 
 use self::{
     chunks::{CHUNK_BYTES, Chunks},
     link::{AREA_BYTES, Link, Progress},
-    outbox::{Pushed, Windows},
-    session::Session,
+    neighbours::{LinkName, Neighbour},
+    outbox::Pushed,
 };
 pub(crate) use self::{
     link::Vitals,
@@ -119,21 +120,6 @@ pub(crate) enum LinkEvent {
     Reset(NodeId),
 }
 
-/// A peer, and the links with it.
-#[derive(Debug)]
-struct Neighbour {
-    peer: Peer,
-    links: Vec<LinkName>,
-}
-
-/// Which one of a node's links, and its number here.
-#[derive(Clone, Copy, Debug)]
-struct LinkName {
-    pair: u16,
-    large: bool,
-    number: usize,
-}
-
 /// The token of link 0; those of the others are below. The one above is the waker's.
 const TOKEN_MAX: usize = crate::worker::WAKER.0 - 1;
 
@@ -143,14 +129,8 @@ const LINKS_MAX: usize = 1 << 16;
 /// Longer parts travel on the connection for large ones.
 const SMALL_PART_BYTES_MAX: usize = 8 << 10;
 
-/// After how long without anything sent a heartbeat goes, on connections for small and large items.
-const HEARTBEAT_NS: [u64; 2] = [50_000_000, 500_000_000];
-
-/// After so many heartbeats that did not come a connection is given up.
-const HEARTBEATS_MISSED: u64 = 20;
-
-/// Connections that are received from in one turn.
-const RECEIVE_LINKS_MAX: usize = 32;
+/// After so many bytes received the other connections wait for the next turn.
+const RECEIVE_BYTES_MAX: usize = 512 << 10;
 
 impl LinksConfig {
     /// What suits values of `item_bytes_max`, for one worker.
@@ -223,40 +203,6 @@ impl Links {
         if now >= self.look {
             self.look_for_silence();
         }
-    }
-
-    /// Takes a connection from the linker.
-    pub(crate) fn adopt(&mut self, poller: &Poller, new: NewLink) {
-        if self.generation != self.linker.office.roster.generation() {
-            self.take_peers();
-        }
-        let NewLink {
-            mut stream,
-            established,
-            attempt,
-        } = new;
-        let endpoint = Endpoint {
-            node: established.node,
-            pair: established.pair,
-        };
-        let life = |neighbour: &Neighbour| neighbour.peer.incarnation;
-        let is_peer = self.neighbour(endpoint.node).map(life) == Some(established.incarnation);
-        let number = is_peer.then(|| self.open_link(endpoint, established.large));
-        let Some(number) = number.flatten() else {
-            self.linker.lost(attempt);
-            return;
-        };
-        // What the one before was in the middle of is begun again on this one.
-        self.disconnect(number);
-        if stream.watch(poller, Token(TOKEN_MAX - number)).is_err() {
-            self.linker.lost(attempt);
-            return;
-        }
-        if let Some(Some(link)) = self.links.get_mut(number) {
-            link.connect(stream, attempt, self.now);
-            self.line_up(number);
-        }
-        self.look = self.now;
     }
 
     /// The link with a node that this worker begins with.
@@ -363,7 +309,11 @@ impl Links {
     /// Hands every frame that has arrived to `each`, in the order of its sender, once; of a bounded
     /// number of links, and of each a bounded number of bytes.
     pub(crate) fn receive(&mut self, mut each: impl FnMut(Endpoint, &Frame<'_>)) {
-        for _ in 0..self.ready.len().min(RECEIVE_LINKS_MAX) {
+        let mut bytes_left = RECEIVE_BYTES_MAX;
+        for _ in 0..self.ready.len() {
+            if bytes_left == 0 {
+                return;
+            }
             let Some(number) = self.ready.pop_front() else {
                 return;
             };
@@ -373,6 +323,7 @@ impl Links {
             link.in_line = false;
             let memory = (self.area.as_mut_slice(), &mut self.chunks);
             let (progress, happened) = link.receive(memory, self.now, &mut each);
+            bytes_left = bytes_left.saturating_sub(happened.bytes);
             let (node, is_main) = (link.endpoint.node, link.is_main(self.config.worker));
             if happened.reset {
                 self.events.push_back(LinkEvent::Reset(node));
@@ -433,37 +384,6 @@ impl Links {
         self.links.get(number)?.as_deref()
     }
 
-    /// The number of a link, which is made if there is none; `None` if there are too many.
-    fn open_link(&mut self, endpoint: Endpoint, large: bool) -> Option<usize> {
-        if let Some(number) = self.number_of(endpoint, large) {
-            return Some(number);
-        }
-        let free = self.links.iter().position(Option::is_none);
-        let number = free.unwrap_or(self.links.len());
-        if number >= LINKS_MAX {
-            return None;
-        }
-        self.next_stream += 1;
-        let windows = Windows {
-            demand_bytes_max: self.config.demand_bytes_max,
-            answer_bytes_max: self.config.answer_bytes_max,
-        };
-        let session = Session::new(self.next_stream, windows);
-        let max = self.config.frame_bytes_max(large);
-        let link = Some(Box::new(Link::new(endpoint, large, session, max)));
-        match self.links.get_mut(number) {
-            Some(place) => *place = link,
-            None => self.links.push(link),
-        }
-        let place = self.neighbours.get_mut(usize::from(endpoint.node.0));
-        place?.as_mut()?.links.push(LinkName {
-            pair: endpoint.pair,
-            large,
-            number,
-        });
-        Some(number)
-    }
-
     /// Ends the connection of a link, and has another made.
     fn give_up(&mut self, number: usize) {
         let attempt = match self.links.get(number) {
@@ -483,93 +403,6 @@ impl Links {
         if was_up {
             self.events.push_back(LinkEvent::Down(link.endpoint.node));
         }
-    }
-
-    /// Takes the present list of peers.
-    fn take_peers(&mut self) {
-        let roster = &self.linker.office.roster;
-        // The list may be a later one than its number says; then it is taken once more.
-        self.generation = roster.generation();
-        let peers = roster.get();
-        for place in 0..self.neighbours.len() {
-            let node = NodeId(place as u8);
-            let peer = peers.iter().find(|peer| peer.node == node).copied();
-            let known = self.neighbour(node).map(|neighbour| neighbour.peer);
-            let life = |peer: Peer| peer.incarnation;
-            if known.is_some() && known.map(life) != peer.map(life) {
-                self.remove(node);
-            }
-            if let Some(peer) = peer {
-                self.welcome(peer);
-            }
-        }
-    }
-
-    fn welcome(&mut self, peer: Peer) {
-        let place = self.neighbours.get_mut(usize::from(peer.node.0));
-        match place {
-            Some(Some(neighbour)) => neighbour.peer = peer,
-            Some(place) => {
-                let links = Vec::new();
-                *place = Some(Neighbour { peer, links });
-                let pair = self.config.worker;
-                let node = peer.node;
-                // What is sent before there is a connection waits in these.
-                self.open_link(Endpoint { node, pair }, false);
-                self.open_link(Endpoint { node, pair }, true);
-            }
-            None => {}
-        }
-    }
-
-    fn remove(&mut self, node: NodeId) {
-        let place = self.neighbours.get_mut(usize::from(node.0));
-        let Some(neighbour) = place.and_then(Option::take) else {
-            return;
-        };
-        for name in neighbour.links {
-            self.disconnect(name.number);
-            if let Some(place) = self.links.get_mut(name.number)
-                && let Some(mut link) = place.take()
-            {
-                link.session.outbox.clear(&mut self.chunks);
-            }
-            self.ready.retain(|&number| number != name.number);
-            self.dirty.retain(|&number| number != name.number);
-        }
-        self.events.push_back(LinkEvent::Reset(node));
-    }
-
-    /// Has heartbeats sent where nothing else was, and gives up connections that are silent.
-    fn look_for_silence(&mut self) {
-        let mut next_ns = self.now.ns + HEARTBEAT_NS[0];
-        for number in 0..self.links.len() {
-            let Some(Some(link)) = self.links.get_mut(number) else {
-                continue;
-            };
-            if !link.is_connected() {
-                continue;
-            }
-            let pause_ns = HEARTBEAT_NS[usize::from(link.large)];
-            if self.now.ns >= link.heard.ns + pause_ns * HEARTBEATS_MISSED {
-                self.give_up(number);
-                continue;
-            }
-            if self.now.ns >= link.spoke.ns + pause_ns {
-                link.beat(self.vitals);
-                self.line_up(number);
-            } else {
-                next_ns = next_ns.min(link.spoke.ns + pause_ns);
-            }
-        }
-        self.look = Instant { ns: next_ns };
-    }
-}
-
-impl Link {
-    /// Whether it is the one by which a worker judges whether the node is there.
-    fn is_main(&self, worker: u16) -> bool {
-        self.endpoint.pair == worker && !self.large
     }
 }
 

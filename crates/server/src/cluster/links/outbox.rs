@@ -2,10 +2,9 @@
 //! acknowledged.
 //!
 //! ```text
-//!   chunk      chunk          chunk
-//!  [frame frame][frame frame fr][ame? no: a frame lies in one chunk]
-//!        ^             ^                ^
-//!        acknowledged  sent             open: still takes parts
+//!   chunk                     chunk                  chunk
+//!  [frame  frame  frame    ] [frame  frame      ]   [frame  part part ...     ]
+//!         ^ acknowledged            ^ sent           ^ open: takes more parts
 //! ```
 //!
 //! Consecutive parts of one shape share a frame (coalescing, CC-41). What may be kept is bounded

@@ -13,9 +13,11 @@ use std::{
 use curtail_codec::node::{
     Body, Class, Greeting, HandshakeKind, Part, Refusal, RefusalReason, cluster_hash,
 };
-use curtail_runtime::{Clock, Events};
+use curtail_runtime::{Clock, Events, Poller};
 
 use super::*;
+
+mod figures;
 
 /// A node: a linker on its thread, and workers that the test steps.
 struct Node {

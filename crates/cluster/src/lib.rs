@@ -13,6 +13,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod drain;
 mod error;
 mod file;
 mod member;
@@ -20,6 +21,8 @@ mod roster;
 mod secret;
 mod store;
 
+pub use curtail_consistency::membership::Incarnation;
+pub use drain::drain;
 pub use error::ClusterError;
 pub use file::{ClusterFile, NodeConfig, NodeEntry, StoreConfig};
 pub use member::{Event, Lease, Member, MemberHandle, Observer};

@@ -115,6 +115,16 @@ impl Roster {
         })
     }
 
+    /// The next roster, in which `node` is to leave; nothing if it is no member or leaves already.
+    pub fn draining(&self, node: NodeId) -> Option<Self> {
+        let drain = Change::Drain(node);
+        let members = self.members.after(drain, node, self.settings.replicas)?;
+        Some(Self {
+            members,
+            ..self.clone()
+        })
+    }
+
     /// As the store holds it.
     pub fn to_json(&self) -> String {
         let view = &self.members.view;
@@ -149,6 +159,13 @@ impl Roster {
         }
         let roster: WireRoster = serde_json::from_str(text).map_err(malformed)?;
         roster.understand().map_err(RosterError::Malformed)
+    }
+}
+
+impl Settings {
+    /// The name of the model, as files and command lines have it.
+    pub fn model_name(&self) -> &'static str {
+        model_name(self.model)
     }
 }
 

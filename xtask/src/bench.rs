@@ -3,8 +3,13 @@
 //! `server` is not one of them: it builds the server as it is released and measures it alternately
 //! with its peers (`curtail bench compare`).
 //!
+//! `nic` with arguments is not one either: it measures the released server between two network
+//! namespaces.
+//!
 //! A bench prints its tables; what it printed is kept under target/xtask/bench. The figures that
 //! the documents show, with the command that made each, are in docs/benchmarks.
+
+mod nic;
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +33,11 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
             println!("{:12} {bench}", member.short);
         }
         println!("{:12} compare", "server");
+        println!("{:12} --only clusters, --only overload", "nic");
         return Ok(Outcome::default());
+    }
+    if nic::is_asked(arguments) {
+        return nic::command(workspace, arguments);
     }
     let folder = workspace.scratch("bench")?;
     for name in arguments {

@@ -22,6 +22,8 @@ pub struct Config {
     pub pause_max: Duration,
     /// Writes that one queue may have outstanding at most, 1 to 64.
     pub window_max: u32,
+    /// What the session makes of a full queue.
+    pub when_full: WhenFull,
     /// Whether a session that is idle is kept alive.
     pub keep_alive: bool,
     /// Requests that all handles of a [`Session`](crate::Session) may stand for at a time, a power
@@ -30,6 +32,18 @@ pub struct Config {
     /// How long a thread that has nothing to do polls before it sleeps. Zero unless there are cores
     /// to spare.
     pub spin: Duration,
+}
+
+/// What a session makes of a queue that was full.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum WhenFull {
+    /// Its window narrows and closes for a random time, and is held below the queue's credits.
+    #[default]
+    Credits,
+    /// As a reliable connection of RDMA whose receiver is not ready (Juneberry, NSDI 2025, section
+    /// 7): everything to that queue stands still for this fixed time and is then sent as before,
+    /// whatever the credits say. For comparison: above the server's capacity it collapses.
+    NotReady(Duration),
 }
 
 impl Default for Config {
@@ -42,6 +56,7 @@ impl Default for Config {
             pause_min: Duration::from_micros(100),
             pause_max: Duration::from_millis(50),
             window_max: SLOTS as u32,
+            when_full: WhenFull::default(),
             keep_alive: true,
             handles_max: 1024,
             spin: Duration::ZERO,

@@ -50,7 +50,7 @@ pub use curtail_codec::native::{ErrorCode, Flags, NackReason, Opcode, Place, Pro
 
 pub use self::{
     command::Command,
-    config::Config,
+    config::{Config, WhenFull},
     error::{ClientError, Reason},
     handle::{Call, Write},
     link::Link,

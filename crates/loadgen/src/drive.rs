@@ -19,6 +19,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use curtail_client::WhenFull;
 use curtail_workload::Phases;
 
 pub(crate) use self::native::store;
@@ -71,6 +72,8 @@ pub struct Plan {
     pub late: Duration,
     /// Limits between size classes, in bytes of the value, ascending, at most 6.
     pub size_limits: Vec<u32>,
+    /// What sessions of the native protocol make of a full queue.
+    pub when_full: WhenFull,
     /// A fault of the driver's own, to see that it notices.
     pub stall: Option<Stall>,
 }

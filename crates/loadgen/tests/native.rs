@@ -34,6 +34,7 @@ fn plan(server: &Server, marking: Marking) -> Plan {
         server_pid: None,
         late: Duration::from_millis(1),
         size_limits: vec![1400],
+        when_full: curtail_client::WhenFull::Credits,
         stall: None,
     }
 }

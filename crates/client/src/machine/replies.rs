@@ -10,6 +10,7 @@ use curtail_codec::native::{
 
 use super::{Machine, Output, PAUSE_DOUBLINGS, QUEUES_MAX, ns, slot::State, window::Window};
 use crate::{
+    config::WhenFull,
     error::ClientError,
     outcome::{Accepted, Event, Outcome},
 };
@@ -177,7 +178,10 @@ impl Machine {
         };
         let pause_max_ns = ns(self.config.pause_max);
         let pause_ns = ns(self.config.pause_min) << slot.refusals.min(PAUSE_DOUBLINGS);
-        let pause_ns = self.random.around(pause_ns.min(pause_max_ns));
+        let pause_ns = match self.config.when_full {
+            WhenFull::NotReady(pause) if reason == NackReason::Full => ns(pause),
+            _ => self.random.around(pause_ns.min(pause_max_ns)),
+        };
         slot.refusals = slot.refusals.saturating_add(1);
         slot.refusal = Some(reason);
         slot.last_word = Some(reason);
@@ -192,7 +196,12 @@ impl Machine {
         let key_hash = self.slots.get(index).map_or(0, |slot| slot.key_hash);
         self.routes.learn(key_hash, place.queue);
         if let Some(window) = self.windows.get_mut(usize::from(place.queue)) {
-            window.refused(now_ns, round_trip_ns, pause_ns, place.credits);
+            match self.config.when_full {
+                WhenFull::Credits => {
+                    window.refused(now_ns, round_trip_ns, pause_ns, place.credits);
+                }
+                WhenFull::NotReady(_) => window.not_ready(now_ns, pause_ns),
+            }
             if let Some(opens_ns) = window.opens_ns(now_ns) {
                 self.soon(opens_ns);
             }
@@ -295,6 +304,9 @@ impl Machine {
             self.routes.learn(slot.key_hash, place.queue);
             if let Some(window) = self.windows.get_mut(usize::from(place.queue)) {
                 window.accepted(place.credits);
+                if self.config.when_full != WhenFull::Credits {
+                    window.forget_credits();
+                }
             }
         }
     }

@@ -11,7 +11,7 @@ use curtail_codec::native::{
 use curtail_types::Instant;
 
 use super::{Ask, Input, Machine, Output, Transmission};
-use crate::{ClientError, Command, Config, Event, Reason};
+use crate::{ClientError, Command, Config, Event, Reason, WhenFull};
 
 const MS: u64 = 1_000_000;
 
@@ -526,4 +526,30 @@ fn an_acknowledgement_does_not_end_a_call() {
         value: b"",
     });
     assert_eq!(bench.said(), ["answered 1 NotFound"]);
+}
+
+/// Goal: a session that takes a full queue for a receiver that is not ready (JB-16) stands still
+/// for its fixed time, sends the same request again, and neither narrows nor counts credits.
+#[test]
+fn a_receiver_that_is_not_ready_is_waited_for() {
+    let pause = Duration::from_micros(640);
+    let mut bench = Bench::open(Config {
+        when_full: WhenFull::NotReady(pause),
+        ..Config::default()
+    });
+    let sent = bench.assign(marked(b"a"), 0).unwrap();
+    bench.reply(ack(&sent, place(1, 1, 0)));
+    bench.said.clear();
+    let sent = bench.assign(marked(b"a"), 1).unwrap();
+    let refused_ns = bench.now.ns;
+    bench.reply(nack(&sent, NackReason::Full, 1));
+    assert!(bench.assign(marked(b"a"), 2).is_none(), "it stands still");
+    bench.wait();
+    assert_eq!(bench.said(), ["again 0 2"]);
+    assert_eq!(bench.now.ns - refused_ns, 640_000, "no more, no less");
+    let again = *bench.sent.last().unwrap();
+    bench.reply(ack(&again, place(1, 0, 1)));
+    assert_eq!(bench.machine.queue(1), Some((u32::MAX, 8)));
+    let many = (10..18).all(|ticket| bench.assign(marked(b"a"), ticket).is_some());
+    assert!(many, "a queue without credits is sent to all the same");
 }

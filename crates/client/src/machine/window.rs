@@ -73,6 +73,16 @@ impl Window {
         }
     }
 
+    /// The queue was full, and nothing follows from that but a pause.
+    pub(super) fn not_ready(&mut self, now_ns: u64, pause_ns: u64) {
+        self.closed_until_ns = self.closed_until_ns.max(now_ns + pause_ns);
+    }
+
+    /// As if the queue had room without end.
+    pub(super) fn forget_credits(&mut self) {
+        self.credits = u32::MAX;
+    }
+
     /// A write was not answered in time.
     pub(super) fn silent(&mut self, now_ns: u64, round_trip_ns: u64) {
         self.cut(now_ns, round_trip_ns);

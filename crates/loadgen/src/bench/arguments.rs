@@ -3,6 +3,7 @@
 use std::{path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
 use clap::Args;
+use curtail_client::WhenFull;
 use curtail_workload::{Arrivals, Catalogue, Mix, Phases, Popularity, Workload, WorkloadError};
 
 use super::{
@@ -36,6 +37,10 @@ pub struct LoadArgs {
         help_heading = "Servers"
     )]
     pub mark: Marking,
+    /// Has sessions of the native protocol answer a full queue by standing still for so many
+    /// microseconds, as RDMA's do, and not by narrowing their windows.
+    #[arg(long, value_name = "US", help_heading = "Servers")]
+    pub when_full_pause_us: Option<u64>,
     /// Process of the server, to measure its processor time; one for each target.
     #[arg(long, value_name = "PID", help_heading = "Servers")]
     pub server_pid: Vec<u32>,
@@ -279,6 +284,10 @@ impl LoadArgs {
             server_pid: pid.copied(),
             late: seconds(self.late_us / 1e6, "lateness")?,
             size_limits: self.size_classes.clone(),
+            when_full: match self.when_full_pause_us {
+                None => WhenFull::Credits,
+                Some(us) => WhenFull::NotReady(Duration::from_micros(us)),
+            },
             stall: self.stall()?,
         })
     }

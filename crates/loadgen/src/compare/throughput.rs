@@ -164,6 +164,7 @@ pub(crate) fn plan(
         server_pid: Some(server.pid()),
         late: Duration::from_micros(100),
         size_limits: Vec::new(),
+        when_full: Default::default(),
         stall: None,
     })
 }

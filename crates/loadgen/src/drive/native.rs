@@ -11,7 +11,7 @@
 
 use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 
-use curtail_client::{ClientError, Command, Config, Event, Link, Status};
+use curtail_client::{ClientError, Command, Config, Event, Link, Status, WhenFull};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{
@@ -109,7 +109,7 @@ impl Native {
     pub(super) fn new(plan: &Plan, session: &Session, thread: usize) -> Result<Self, LoadError> {
         let lane = |_| {
             Ok(Lane {
-                link: open(&plan.target)?,
+                link: open(&plan.target, plan.when_full)?,
                 under_way: (0..plan.pipeline).map(|_| None).collect(),
                 free: (0..plan.pipeline).rev().collect(),
                 held: VecDeque::with_capacity(plan.pipeline),
@@ -624,7 +624,7 @@ pub(crate) fn store(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<u64, LoadError> {
-    let mut link = open(target)?;
+    let mut link = open(target, WhenFull::Credits)?;
     let version = epoch_ns();
     let (mut key, mut value) = (Vec::new(), Vec::new());
     let (mut sent, mut done, mut refused) = (keys.start, keys.start, 0);
@@ -658,8 +658,12 @@ pub(crate) fn store(
     Ok(refused)
 }
 
-fn open(target: &str) -> Result<Link, LoadError> {
-    let link = Link::open(target, Config::default());
+fn open(target: &str, when_full: WhenFull) -> Result<Link, LoadError> {
+    let config = Config {
+        when_full,
+        ..Config::default()
+    };
+    let link = Link::open(target, config);
     link.map_err(|error| LoadError::Protocol(format!("opening a session at {target}: {error}")))
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use curtail_client::WhenFull;
 use curtail_loadgen::{
     Load, LoadError, Pace, Plan, Protocol, Report, Session, Stall, Stop, measure,
 };
@@ -30,6 +31,7 @@ fn plan(target: String, protocol: Protocol) -> Plan {
         server_pid: Some(std::process::id()),
         late: Duration::from_millis(1),
         size_limits: vec![1400],
+        when_full: WhenFull::Credits,
         stall: None,
     }
 }

@@ -1,0 +1,163 @@
+//! `cargo xtask bench nic --only clusters|overload`: the released server in each of its modes, over
+//! links between two network namespaces, in the same run.
+//!
+//! ```text
+//!   namespace of the servers          one link a server          namespace of the driver
+//!   raw 10.77.1.1, deferred 10.77.2.1, io-ack ..  <-- veth -->   curtail bench --protocol native
+//!   processor 0 (--cores two: and 1)                              processor 1
+//! ```
+//!
+//! All servers are up at once, the idle ones asleep, and are measured in turn, several rounds;
+//! tables hold medians over the rounds and ratios taken within a round. Loads are shares of what
+//! RawRPC reaches in a closed loop just before. The rows go to a CSV of the form that `curtail
+//! simulate FIGURE --real` draws beside the simulated ones. Needs root, iproute2 and util-linux.
+
+mod clusters;
+mod link;
+mod load;
+mod overload;
+mod table;
+
+use std::{path::PathBuf, process::Command};
+
+use anyhow::{Context as _, Result, bail};
+
+use self::link::Cores;
+use crate::process::Log;
+use crate::tally::Outcome;
+use crate::workspace::{Workspace, cargo};
+
+/// What was asked for.
+struct Asked {
+    part: Part,
+    /// Twitter's clusters, by number; empty for all.
+    clusters: Vec<u16>,
+    cores: Cores,
+    rounds: usize,
+    /// Measured in each run.
+    seconds: f64,
+    /// Processor time of each execution, in microseconds.
+    work_us: f64,
+    /// Shares of RawRPC's capacity; empty for the part's own.
+    loads: Vec<f64>,
+    /// Further arguments of the servers.
+    server: Vec<String>,
+    binary: PathBuf,
+    /// Whether the binary is made first; not if one was named.
+    builds: bool,
+    folder: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    Clusters,
+    Overload,
+}
+
+/// Whether these arguments of `bench` are for this module, and not for the bench of the program.
+pub(super) fn is_asked(arguments: &[String]) -> bool {
+    arguments.first().is_some_and(|name| name == "nic") && arguments.len() > 1
+}
+
+/// Runs what is asked for.
+pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Outcome> {
+    let asked = Asked::parse(
+        arguments.get(1..).unwrap_or_default(),
+        workspace.target.join("release/curtail"),
+        workspace.scratch("bench")?,
+    )?;
+    if asked.builds {
+        let mut build = Command::new(cargo());
+        build.args(["build", "--release", "--package", "curtail-cli"]);
+        Log::terminal().run(build.current_dir(&workspace.root))?;
+    }
+    match asked.part {
+        Part::Clusters => clusters::run(&asked)?,
+        Part::Overload => overload::run(&asked)?,
+    }
+    Ok(Outcome::passed())
+}
+
+impl Asked {
+    fn parse(arguments: &[String], binary: PathBuf, folder: PathBuf) -> Result<Self> {
+        let mut part = None;
+        let mut asked = Self {
+            part: Part::Clusters,
+            clusters: Vec::new(),
+            cores: Cores::One,
+            rounds: 3,
+            seconds: 0.6,
+            work_us: 10.0,
+            loads: Vec::new(),
+            server: Vec::new(),
+            binary,
+            builds: true,
+            folder,
+        };
+        let mut words = arguments.iter();
+        while let Some(word) = words.next() {
+            let value = words.next().with_context(|| format!("{word} of what?"))?;
+            match word.as_str() {
+                "--only" => part = Some(value.parse()?),
+                "--cluster" => asked.clusters = list(value)?,
+                "--cores" => asked.cores = value.parse()?,
+                "--rounds" => asked.rounds = value.parse()?,
+                "--seconds" => asked.seconds = value.parse()?,
+                "--work-us" => asked.work_us = value.parse()?,
+                "--load" => asked.loads = list(value)?,
+                "--server" => asked.server = value.split(' ').map(str::to_owned).collect(),
+                "--ours" => (asked.binary, asked.builds) = (value.into(), false),
+                _ => bail!("{word} is no argument of `bench nic`"),
+            }
+        }
+        asked.part = part.context("`bench nic` or `bench nic --only clusters|overload ..`")?;
+        if asked.rounds == 0 {
+            bail!("at least one round");
+        }
+        Ok(asked)
+    }
+}
+
+impl std::str::FromStr for Part {
+    type Err = anyhow::Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "clusters" => Ok(Self::Clusters),
+            "overload" => Ok(Self::Overload),
+            _ => bail!("{name} is not clusters or overload"),
+        }
+    }
+}
+
+fn list<T>(text: &str) -> Result<Vec<T>>
+where
+    T: std::str::FromStr,
+    T::Err: std::error::Error + Send + Sync + 'static,
+{
+    text.split(',').map(|one| Ok(one.parse()?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Asked> {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        Asked::parse(&words, PathBuf::new(), PathBuf::new())
+    }
+
+    /// Goal: what is asked for is understood, and what is not is refused.
+    #[test]
+    fn arguments_are_understood() {
+        let asked = parse("--only clusters --cluster 12,31 --rounds 5 --cores two").unwrap();
+        assert_eq!((asked.clusters, asked.rounds), (vec![12, 31], 5));
+        assert!(asked.cores == Cores::Two);
+        for line in ["--only nothing", "--rounds 3", "--only overload --rounds 0"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert!(is_asked(&words("nic --only overload")));
+        assert!(!is_asked(&words("nic")));
+    }
+}

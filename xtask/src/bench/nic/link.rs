@@ -1,0 +1,251 @@
+//! Two network namespaces, a link for each server between them, and the servers.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::process::Running;
+
+/// Which processors the servers have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Cores {
+    /// One, that all threads of a server share.
+    One,
+    /// Two: the thread that acknowledges has the driver's, everything else the other one.
+    Two,
+}
+
+/// How a server is started, and what its rows are called.
+pub(super) struct Way {
+    /// Its name in tables.
+    pub(super) label: &'static str,
+    /// The simulator's name for it.
+    pub(super) series: &'static str,
+    pub(super) mode: &'static str,
+    /// Arguments of its own.
+    pub(super) arguments: Vec<String>,
+}
+
+/// The namespaces and what runs in them, until this is dropped.
+pub(super) struct Link {
+    names: [String; 2],
+    servers: Vec<Running>,
+    /// Keeps the servers' processor from halting, at the lowest priority there is.
+    awake: Option<Running>,
+}
+
+/// A server that does not answer by then never will.
+const START_MAX: Duration = Duration::from_secs(10);
+
+impl std::str::FromStr for Cores {
+    type Err = anyhow::Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "one" => Ok(Self::One),
+            "two" => Ok(Self::Two),
+            _ => bail!("{name} is not one or two"),
+        }
+    }
+}
+
+impl Link {
+    /// Starts every way behind a link of its own: way `n` listens at 10.77.n+1.1.
+    pub(super) fn start(
+        binary: &Path,
+        ways: &[Way],
+        cores: Cores,
+        arguments: &[String],
+        folder: &Path,
+    ) -> Result<Self> {
+        let id = std::process::id();
+        let mut link = Self {
+            names: [
+                format!("curtail-servers-{id}"),
+                format!("curtail-driver-{id}"),
+            ],
+            servers: Vec::new(),
+            awake: None,
+        };
+        let [servers, driver] = &link.names;
+        ip(&["netns", "add", servers])?;
+        ip(&["netns", "add", driver])?;
+        ip(&["-n", servers, "link", "set", "lo", "up"])?;
+        mount_bpf()?;
+        for (index, way) in ways.iter().enumerate() {
+            let number = index + 1;
+            let [one, two] = [format!("one{number}"), format!("two{number}")];
+            ip(&[
+                "link", "add", &one, "netns", servers, "type", "veth", "peer", "name", &two,
+                "netns", driver,
+            ])?;
+            for (namespace, name, end) in [(servers, &one, 1), (driver, &two, 2)] {
+                let address = format!("10.77.{number}.{end}/24");
+                ip(&["-n", namespace, "addr", "add", &address, "dev", name])?;
+                ip(&["-n", namespace, "link", "set", name, "up"])?;
+            }
+            let log = folder.join(format!("nic-{}.log", way.label));
+            let mut command = link.server(binary, way, number, cores, arguments);
+            let file = fs::File::create(&log)?;
+            command.stdout(file.try_clone()?).stderr(file);
+            link.servers.push(Running::start(&mut command)?);
+            await_start(&log, link.servers.last_mut())?;
+            if let (Cores::Two, Some(server)) = (cores, link.servers.last()) {
+                part(server.id())?;
+            }
+        }
+        if cores == Cores::One {
+            let mut awake = Command::new("chrt");
+            awake.args(["--idle", "0", "taskset", "-c", "0", "sh", "-c"]);
+            awake.arg("while :; do :; done");
+            link.awake = Some(Running::start(&mut awake)?);
+        }
+        Ok(link)
+    }
+
+    fn server(
+        &self,
+        binary: &Path,
+        way: &Way,
+        number: usize,
+        cores: Cores,
+        arguments: &[String],
+    ) -> Command {
+        let list = match cores {
+            Cores::One => "0",
+            Cores::Two => "0,1",
+        };
+        let address = format!("10.77.{number}.1");
+        let mut command = prioritized(&self.names[0], list, binary);
+        command.args(["serve", "-l", &address, "--open-to-network", "-p", "11211"]);
+        command.args(["-t", "1", "-m", "1024", "--native", "11311"]);
+        command.args(["--native-mode", way.mode]);
+        if way.mode == "xdp" {
+            command.args(["--native-interface", &format!("one{number}")]);
+        }
+        command.args(&way.arguments).args(arguments);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// The driver, in its namespace and on its processor; it sleeps if it shares that.
+    pub(super) fn driver(&self, binary: &Path) -> Command {
+        let mut command = prioritized(&self.names[1], "1", binary);
+        command.args(["bench", "--protocol", "native", "--json"]);
+        if self.awake.is_some() {
+            command.arg("--spin");
+        }
+        command
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        drop(self.awake.take());
+        // A server that is asked to stop takes its program from the interface; one that does not
+        // stop is killed.
+        for server in &self.servers {
+            let id = server.id().to_string();
+            let _ = Command::new("kill").args(["-TERM", &id]).status();
+        }
+        let end = Instant::now() + Duration::from_secs(3);
+        let running = |server: &mut Running| !server.has_ended().unwrap_or(true);
+        while self.servers.iter_mut().any(running) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.servers.clear();
+        for name in &self.names {
+            let _ = ip(&["netns", "del", name]);
+        }
+    }
+}
+
+/// The address of way `index`.
+pub(super) fn target(index: usize) -> String {
+    format!("10.77.{}.1:11311", index + 1)
+}
+
+/// `binary` in a namespace and on some processors, before everything else: its session has a group
+/// of its own in the scheduler, whose priority counts.
+fn prioritized(namespace: &str, cores: &str, binary: &Path) -> Command {
+    let mut command = Command::new("setsid");
+    command.args(["-w", "nsenter", &format!("--net=/run/netns/{namespace}")]);
+    command
+        .args(["sh", "-c", PRIORITIZED, "sh", cores])
+        .arg(binary);
+    command
+}
+
+/// The first argument is a list of processors, the rest a command.
+const PRIORITIZED: &str = "cores=$1; shift; echo -20 > /proc/self/autogroup; \
+                           exec nice -n -20 taskset -c $cores \"$@\"";
+
+fn ip(words: &[&str]) -> Result<()> {
+    let status = Command::new("ip").args(words).status().context("ip")?;
+    if !status.success() {
+        bail!("ip {} ended with {status}", words.join(" "));
+    }
+    Ok(())
+}
+
+/// Gives the thread that acknowledges the second processor, and all others the first.
+fn part(process: u32) -> Result<()> {
+    for thread in fs::read_dir(format!("/proc/{process}/task"))? {
+        let thread = thread?;
+        let name = fs::read_to_string(thread.path().join("comm"))?;
+        let core = if name.trim_end() == "native-io" {
+            "1"
+        } else {
+            "0"
+        };
+        let id = thread.file_name();
+        let mut command = Command::new("taskset");
+        command
+            .args(["-p", "-c", core])
+            .arg(&id)
+            .stdout(Stdio::null());
+        if !command.status()?.success() {
+            bail!("pinning thread {} did not work", id.display());
+        }
+    }
+    Ok(())
+}
+
+/// The file system in which the program is pinned, if the system has not mounted it.
+fn mount_bpf() -> Result<()> {
+    let mounts = fs::read_to_string("/proc/mounts")?;
+    if mounts.contains(" /sys/fs/bpf bpf ") {
+        return Ok(());
+    }
+    let status = Command::new("mount")
+        .args(["-t", "bpf", "bpf", "/sys/fs/bpf"])
+        .status()?;
+    if !status.success() {
+        bail!("mounting /sys/fs/bpf ended with {status}");
+    }
+    Ok(())
+}
+
+/// Waits for the line with which a server says that it listens.
+fn await_start(log: &Path, server: Option<&mut Running>) -> Result<()> {
+    let Some(server) = server else {
+        return Ok(());
+    };
+    let end = Instant::now() + START_MAX;
+    while Instant::now() < end {
+        let text = fs::read_to_string(log).unwrap_or_default();
+        if text.contains("Native protocol on") {
+            return Ok(());
+        }
+        if server.has_ended()? {
+            bail!("a server ended at once: {}", text.trim_end());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    bail!("a server did not start; see {}", log.display())
+}

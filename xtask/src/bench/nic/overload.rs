@@ -1,0 +1,152 @@
+//! One to two times what the server carries (JB-T6): credits and narrowing windows, receivers that
+//! are not ready (JB-16), and RawRPC.
+
+use std::fs;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{
+    Asked,
+    link::{Link, Way, target},
+    load::{Step, drive},
+    table::{Rows, cell, median},
+};
+
+/// Shares of what RawRPC reaches.
+const LOADS: [f64; 8] = [0.8, 0.9, 1.0, 1.1, 1.2, 1.4, 1.7, 2.0];
+
+/// Places of each of the 16 queues: few, so that they are full within the warm-up.
+const SLOTS: &str = "256";
+
+/// For how long a connection stands still whose receiver is not ready, as in the simulator.
+const PAUSE_US: &str = "640";
+
+/// The way whose clients are told that the receiver is not ready.
+const NOT_READY: usize = 1;
+
+/// Sessions of the driver.
+const SESSIONS: &str = "4";
+
+pub(super) fn run(asked: &Asked) -> Result<()> {
+    let ways = ways();
+    let mut arguments = asked.server.clone();
+    let work = format!("native_service_us={}", asked.work_us);
+    arguments.extend(["--native-slots", SLOTS, "-o", &work].map(str::to_owned));
+    let link = Link::start(&asked.binary, &ways, asked.cores, &arguments, &asked.folder)?;
+    let drive_one = |way: usize, pace: &[&str]| -> Result<Vec<Step>> {
+        let mut command = link.driver(&asked.binary);
+        command.args(["--target", &format!("{}={}", ways[way].label, target(way))]);
+        command.args([
+            "--keys",
+            "100000",
+            "--key-bytes",
+            "16",
+            "--value-bytes",
+            "64",
+        ]);
+        command.args(["--get-ratio", "0", "--zipf", "0", "--pipeline", "64"]);
+        command.args(["--connections", SESSIONS]);
+        if way == NOT_READY {
+            command.args(["--when-full-pause-us", PAUSE_US]);
+        }
+        let labels: Vec<String> = ways.iter().map(|way| way.label.to_owned()).collect();
+        drive(command.args(pace), &labels)
+    };
+    let raw = ways.len() - 1;
+    let closed = drive_one(
+        raw,
+        &["--repeat", "3", "--warm-up", "0.1", "--duration", "0.4"],
+    )?;
+    let capacity = closed.iter().map(|step| step.rate).fold(0.0, f64::max);
+    if capacity < 1.0 {
+        bail!("RawRPC answered nothing");
+    }
+    let loads = if asked.loads.is_empty() {
+        &LOADS[..]
+    } else {
+        &asked.loads
+    };
+    let seconds = asked.seconds.to_string();
+    let mut steps: Vec<Vec<Vec<Step>>> = vec![vec![Vec::new(); loads.len()]; ways.len()];
+    for _ in 0..asked.rounds {
+        for (place, load) in loads.iter().enumerate() {
+            for (way, steps) in steps.iter_mut().enumerate() {
+                let rate = format!("{:.0}", load * capacity);
+                let pace = ["--rate", &rate, "--warm-up", "0.3", "--duration", &seconds];
+                steps[place].extend(drive_one(way, &pace)?);
+            }
+        }
+    }
+    println!(
+        "\nwrites of 16 + 64 B, uniform keys; RawRPC reaches {:.1} k/s; {} us of work; queues of \
+         {SLOTS} places",
+        capacity / 1000.0,
+        asked.work_us
+    );
+    let rows = report(&ways, loads, &steps);
+    let path = asked.folder.join("nic-overload.csv");
+    fs::write(&path, rows.csv()).with_context(|| path.display().to_string())?;
+    println!("\nrows: {}", path.display());
+    Ok(())
+}
+
+/// The simulator's series of the same names.
+fn ways() -> Vec<Way> {
+    let way = |label, series, mode, arguments: &[&str]| Way {
+        label,
+        series,
+        mode,
+        arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
+    };
+    vec![
+        way("credits", "credits", "xdp", &["-o", "native_backlog=64"]),
+        way(
+            "not-ready",
+            "not-ready",
+            "xdp",
+            &["-o", "native_backlog=256"],
+        ),
+        way("raw", "raw-rpc", "raw", &[]),
+    ]
+}
+
+fn report(ways: &[Way], loads: &[f64], steps: &[Vec<Vec<Step>>]) -> Rows {
+    println!(
+        "| load | way | executed, k/s | of its peak | accepted since sent p50 / p90 / p99, us | \
+         since due p50 / p99, us | refused, % | backlog p50 / p99 |\n\
+         |---|---|---|---|---|---|---|---|"
+    );
+    let mut rows = Rows::default();
+    for (way, steps) in ways.iter().zip(steps) {
+        let steps: Vec<Vec<&Step>> = steps.iter().map(|steps| steps.iter().collect()).collect();
+        let rate = |steps: &[&Step]| median(steps, |step| Some(step.rate)).unwrap_or(0.0);
+        let peak = steps
+            .iter()
+            .map(|steps| rate(steps))
+            .fold(f64::MIN_POSITIVE, f64::max);
+        for (load, own) in loads.iter().zip(&steps) {
+            let middle = |of: &dyn Fn(&Step) -> Option<f64>| median(own, of);
+            println!(
+                "| {load} | {} | {} | {:.2} | {} | {} | {} | {} |",
+                way.label,
+                cell(&[Some(rate(own) / 1000.0)]),
+                rate(own) / peak,
+                cell(&[0, 1, 2].map(|place| middle(&|step| step.sent[place]))),
+                cell(&[0, 2].map(|place| middle(&|step| step.accepted[place]))),
+                cell(&[middle(&|step| Some(100.0 * step.refused))]),
+                cell(&[
+                    middle(&|step| Some(step.backlog_p50)),
+                    middle(&|step| Some(step.backlog_p99)),
+                ]),
+            );
+            let of = ("juneberry-overload", way.series, PARAMS);
+            rows.add_point(of, *load, own);
+            rows.add(of, *load, "over_peak", Some(rate(own) / peak));
+            let sent = middle(&|step| step.sent[2]);
+            rows.add(of, *load, "ack_since_sent_p99_us", sent);
+        }
+    }
+    rows
+}
+
+const PARAMS: &str = "prices=measured;writes=100;gamma=0;slots=256;cores=1";

@@ -86,6 +86,7 @@ pub(crate) fn apply(
         "lease_ms" => native.lease_ms = number(text)?,
         "datagram" => native.datagram_bytes_max = number(text)?,
         "placement" => native.placement = text.parse().map_err(anyhow::Error::msg)?,
+        "choice" => native.choice = text.parse().map_err(anyhow::Error::msg)?,
         "attach" => native.attach = text.parse().map_err(anyhow::Error::msg)?,
         "service_us" => {
             let us: f64 = number(text)?;

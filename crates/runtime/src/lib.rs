@@ -18,6 +18,7 @@ mod process;
 mod service;
 mod signals;
 mod socket;
+mod steering;
 mod sync;
 mod xdp;
 
@@ -37,6 +38,7 @@ pub use socket::{
     BindError, Listener, PeerAddress, Received, Sent, SocketOptions, Stream, bind_tcp, bind_unix,
     connect_tcp,
 };
+pub use steering::{SteerBy, Steering};
 pub use xdp::{
     Attach, Fate, Nic, NicCounts, NicOptions, Origin, Ran, SharedWords, Xdp, XdpError, XdpOptions,
 };

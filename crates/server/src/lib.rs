@@ -65,6 +65,6 @@ pub use config::{Config, Echoed, Listen, UnixSocket};
 #[doc(hidden)]
 pub use fault::Fault;
 pub use logins::LoginsError;
-pub use native::{NativeConfig, NativeMode, NativePlacement};
+pub use native::{NativeChoice, NativeConfig, NativeMode, NativePlacement};
 pub use policy::{PolicyName, Sizes, UnknownPolicy};
 pub use server::{NativeAtStart, Restored, Server, StartError, Stopped};

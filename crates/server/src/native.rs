@@ -30,8 +30,10 @@ mod handshake;
 mod io_thread;
 mod memory;
 mod open;
+mod pull;
 mod read;
 mod report;
+mod software_queue;
 mod stream;
 mod wire;
 mod worker;
@@ -47,7 +49,7 @@ use curtail_runtime::DatagramSocket;
 use curtail_types::HashSeed;
 
 pub(crate) use barrier::Behind;
-pub use config::{NativeConfig, NativeMode, NativePlacement};
+pub use config::{NativeChoice, NativeConfig, NativeMode, NativePlacement};
 pub(crate) use executor::{Executor, Hands};
 pub(crate) use io_thread::run as run_io_thread;
 pub(crate) use open::{Opened, Opening};
@@ -65,6 +67,7 @@ use self::{
     counts::{NativeCounts, PublishedNativeCounts},
     handshake::Grants,
     memory::QueueMemory,
+    software_queue::SoftwareQueue,
 };
 
 /// What the threads of the path share.
@@ -83,6 +86,8 @@ pub(crate) struct Native {
     addresses: Vec<SocketAddr>,
     answers: Answers,
     grants: Mutex<Grants>,
+    /// Between receiving and running, where the placement has that.
+    software: Vec<SoftwareQueue>,
     /// Of each thread: workers, large workers, and the others behind them.
     published: Vec<PublishedNativeCounts>,
     /// Whether payloads are looked at once more when they are executed.
@@ -282,7 +287,8 @@ impl Native {
     pub(crate) fn memory_bytes(&self) -> usize {
         let words = self.config.queues * self.queue_words + layout::STAMP_WORDS;
         let session = layout::SESSION_WORDS * 8 + Answers::session_bytes();
-        words * 8 + self.config.sessions * session
+        let software = self.software.len() * SoftwareQueue::bytes();
+        words * 8 + self.config.sessions * session + software
     }
 
     /// What an acknowledgement promises here, for people (JB-52).

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use curtail_dispatch::ordered_queue::layout;
-use curtail_runtime::Attach;
+use curtail_runtime::{Attach, SteerBy};
 
 /// The native datagram path: `--native` and what goes with it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -32,8 +32,10 @@ pub struct NativeConfig {
     pub lease_ms: u32,
     /// How many writes may wait in a queue for one to be acknowledged before it is executed.
     pub backlog_max: u64,
-    /// Which workers execute a queue.
+    /// Which workers run requests, and execute a queue.
     pub placement: NativePlacement,
+    /// Which worker's socket a datagram comes to, where workers receive.
+    pub choice: NativeChoice,
     /// Longest datagram, in bytes, to and from other machines; what the path's MTU leaves.
     pub datagram_bytes_max: usize,
     /// Processor time added to each execution, in nanoseconds: for experiments.
@@ -53,15 +55,39 @@ pub enum NativeMode {
     Raw,
 }
 
-/// Which workers execute a queue (MI-55..57).
+/// Which workers run requests and execute queues: Minos's baselines (NSDI 2019, section 5.1;
+/// MI-55..57) on the datagram path.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum NativePlacement {
-    /// Whoever comes by, beginning with its own queues: HKH+WS, and with a thread that receives
-    /// for all SHO.
+    /// Whoever comes by, beginning with its own queues.
     #[default]
     Any,
-    /// The one worker that the queue belongs to: HKH.
+    /// The one worker that the queue belongs to.
     Owner,
+    /// Where workers receive, whoever received it: HKH, early binding, with
+    /// [`NativeChoice::Writes`] or [`NativeChoice::Key`]. Elsewhere as `Any`.
+    Arrival,
+    /// The same, one request at a time, and who has nothing to do takes what others have not begun:
+    /// HKH+WS. Elsewhere as `Any`.
+    Stealing,
+    /// Whoever is free, one request at a time, from a queue that a thread fills: SHO. Where that
+    /// thread acknowledges writes, it hands over reads.
+    HandOff,
+}
+
+/// Which of the workers' sockets the kernel gives a datagram to (MI-6, MI-8, MI-55). Never more
+/// than a hint: any worker serves any request (MI-12).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum NativeChoice {
+    /// One for each client's address and port.
+    #[default]
+    Flow,
+    /// Any.
+    Random,
+    /// Writes by their key, reads any: CREW, as Minos's clients choose.
+    Writes,
+    /// All by their key: EREW.
+    Key,
 }
 
 impl Default for NativeConfig {
@@ -79,6 +105,7 @@ impl Default for NativeConfig {
             lease_ms: 60_000,
             backlog_max: 256,
             placement: NativePlacement::default(),
+            choice: NativeChoice::default(),
             datagram_bytes_max: 1452,
             service_ns: 0,
         }
@@ -86,6 +113,11 @@ impl Default for NativeConfig {
 }
 
 impl NativeConfig {
+    /// Whether workers receive datagrams themselves, in a mode.
+    pub(crate) fn workers_receive(&self, mode: NativeMode) -> bool {
+        mode.workers_receive() && self.placement != NativePlacement::HandOff
+    }
+
     /// Slots of each queue under a memory limit.
     pub(crate) fn slots_under(&self, memory_bytes_max: usize) -> u64 {
         self.slots.unwrap_or_else(|| {
@@ -125,8 +157,8 @@ impl NativeMode {
         }
     }
 
-    /// Whether workers receive datagrams themselves.
-    pub(crate) const fn workers_receive(self) -> bool {
+    /// Whether it is the workers who acknowledge, and receive unless a thread does that for them.
+    pub(super) const fn workers_receive(self) -> bool {
         matches!(self, Self::Deferred | Self::Raw)
     }
 }
@@ -148,7 +180,38 @@ impl std::str::FromStr for NativePlacement {
         match name {
             "any" => Ok(Self::Any),
             "owner" => Ok(Self::Owner),
-            _ => Err(format!("'{name}' is not any or owner")),
+            "arrival" => Ok(Self::Arrival),
+            "stealing" => Ok(Self::Stealing),
+            "hand-off" => Ok(Self::HandOff),
+            _ => Err(format!(
+                "'{name}' is not any, owner, arrival, stealing or hand-off"
+            )),
+        }
+    }
+}
+
+impl NativeChoice {
+    /// What the kernel is told; `None` for what it does by itself.
+    pub(super) const fn steer(self) -> Option<SteerBy> {
+        match self {
+            Self::Flow => None,
+            Self::Random => Some(SteerBy::Random),
+            Self::Writes => Some(SteerBy::WritesByKey),
+            Self::Key => Some(SteerBy::Key),
+        }
+    }
+}
+
+impl std::str::FromStr for NativeChoice {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "flow" => Ok(Self::Flow),
+            "random" => Ok(Self::Random),
+            "writes" => Ok(Self::Writes),
+            "key" => Ok(Self::Key),
+            _ => Err(format!("'{name}' is not flow, random, writes or key")),
         }
     }
 }

@@ -56,6 +56,8 @@ pub(crate) enum NativeCount {
     Forwarded,
     /// Reads that waited for a queue.
     Parked,
+    /// Requests that a worker took from another one.
+    Stolen,
     /// Writes that went past the queues.
     Direct,
     /// Entries whose bytes were not those that were acknowledged.
@@ -63,7 +65,7 @@ pub(crate) enum NativeCount {
 }
 
 /// All of them in their order, under the names of `stats curtail`.
-pub(crate) const NATIVE_COUNTS: [(&str, NativeCount); 27] = [
+pub(crate) const NATIVE_COUNTS: [(&str, NativeCount); 28] = [
     ("received", NativeCount::Received),
     ("receives", NativeCount::Receives),
     ("sent", NativeCount::Sent),
@@ -89,6 +91,7 @@ pub(crate) const NATIVE_COUNTS: [(&str, NativeCount); 27] = [
     ("get_misses", NativeCount::GetMisses),
     ("forwarded", NativeCount::Forwarded),
     ("parked", NativeCount::Parked),
+    ("stolen", NativeCount::Stolen),
     ("direct", NativeCount::Direct),
     ("corrupt_after_ack", NativeCount::CorruptAfterAck),
 ];

@@ -25,7 +25,7 @@ use curtail_runtime::Inbox;
 use curtail_types::{Exptime, KeyHash};
 
 use super::{
-    HEARTBEAT_NS_MAX, Native,
+    HEARTBEAT_NS_MAX, Native, NativePlacement,
     answers::Done,
     counts::NativeCount,
     executor::{Executor, Hands, read_and_touch, reply_to},
@@ -50,6 +50,17 @@ pub(crate) struct Door<'a> {
     budget: Budget,
     /// A bit for each queue that took an entry since the last [`Door::take_touched`].
     touched: u64,
+    hands_off: HandsOff,
+    /// Requests left to the workers since the last [`Door::take_handed`].
+    pub(super) handed: usize,
+}
+
+/// Which requests are left to the workers.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum HandsOff {
+    Nothing,
+    Reads,
+    All,
 }
 
 /// What a turn of the door works with.
@@ -89,12 +100,38 @@ impl<'a> Door<'a> {
             barrier: None,
             budget: Budget::default(),
             touched: 0,
+            hands_off: HandsOff::Nothing,
+            handed: 0,
+        }
+    }
+
+    /// The same for the one thread that receives: it leaves to the workers what the placement says.
+    pub(crate) fn of_receiver(native: &'a Native) -> Self {
+        let hands_off = match native.config.placement {
+            NativePlacement::HandOff if native.mode.workers_receive() => HandsOff::All,
+            NativePlacement::HandOff => HandsOff::Reads,
+            _ => HandsOff::Nothing,
+        };
+        Self {
+            hands_off,
+            ..Self::new(native, 0)
         }
     }
 
     /// Receives one batch from each socket, looks at all of it, and sends what is to be answered.
     /// Returns how many datagrams came.
     pub(crate) fn turn(&mut self, means: &mut Means<'_, '_>) -> usize {
+        let total = self.receive(means, Self::take);
+        self.attend(means);
+        total
+    }
+
+    /// Receives one batch from each socket and has `run` look at each datagram; how many came.
+    pub(super) fn receive(
+        &mut self,
+        means: &mut Means<'_, '_>,
+        mut run: impl FnMut(&mut Self, &mut Means<'_, '_>, &[u8], Sender),
+    ) -> usize {
         let Some(mut inbox) = self.inbox.take() else {
             return 0;
         };
@@ -117,16 +154,25 @@ impl<'a> Door<'a> {
                         socket: number as u8,
                         address,
                     };
-                    self.take(means, bytes, from);
+                    run(self, means, bytes, from);
                 }
             }
         }
         self.inbox = Some(inbox);
+        total
+    }
+
+    /// Goes on with what waits here, and sends what is to be answered.
+    pub(super) fn attend(&mut self, means: &mut Means<'_, '_>) {
         self.serve_waiting(means);
         self.go_on_with_barrier(means);
         let desk = means.executor.desk();
         desk.post.send(self.native, &mut desk.counts);
-        total
+    }
+
+    /// How many requests were left to the workers since the last call.
+    pub(crate) fn take_handed(&mut self) -> usize {
+        std::mem::take(&mut self.handed)
     }
 
     /// The queues that took entries since the last call, as bits.
@@ -139,7 +185,7 @@ impl<'a> Door<'a> {
         !self.waiting.is_empty() || self.barrier.is_some()
     }
 
-    fn take(&mut self, means: &mut Means<'_, '_>, bytes: &[u8], from: Sender) {
+    pub(super) fn take(&mut self, means: &mut Means<'_, '_>, bytes: &[u8], from: Sender) {
         let request = match Request::decode(bytes) {
             Ok(request) => request,
             Err(why) => return self.refuse(means, bytes, why, from),
@@ -151,8 +197,18 @@ impl<'a> Door<'a> {
         match class.class() {
             Class::Local => self.local(means, &request, from),
             Class::Barrier => self.barrier(means, &request, from),
+            _ if self.leaves(class.is_queued()) => self.hand_off(means, &request, bytes, from),
             _ if class.is_queued() => self.write(means, &request, bytes, from),
             _ => self.read(means, &request, from),
+        }
+    }
+
+    #[inline]
+    fn leaves(&self, is_write: bool) -> bool {
+        match self.hands_off {
+            HandsOff::Nothing => false,
+            HandsOff::Reads => !is_write,
+            HandsOff::All => true,
         }
     }
 

@@ -58,9 +58,10 @@ pub(crate) fn run(shared: &Arc<Shared>, poller: Poller, writer: Writer, thread: 
         events: Events::with_capacity(EVENTS_MAX),
         spin: Spin::new(shared.spins),
         beaten_ns: 0,
+        next: 0,
         active_ns: 0,
     };
-    let mut door = Door::new(native, 0);
+    let mut door = Door::of_receiver(native);
     let mut stops_at = None;
     loop {
         let now_ns = monotonic_ns();
@@ -88,6 +89,8 @@ struct IoThread<'a> {
     events: Events,
     spin: Spin,
     beaten_ns: u64,
+    /// The worker that is woken first for what is handed over.
+    next: usize,
     /// When something was last found that the network card's program had queued.
     active_ns: u64,
 }
@@ -115,6 +118,11 @@ impl IoThread<'_> {
             self.active_ns = if touched == 0 { self.active_ns } else { now_ns };
         }
         self.native.ring(self.shared, touched);
+        let handed = door.take_handed();
+        if handed > 0 {
+            self.native.wake(self.shared, self.next, handed);
+            self.next = self.next.wrapping_add(1);
+        }
         self.native
             .publish(self.thread, &self.executor.desk().counts);
         received

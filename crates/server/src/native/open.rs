@@ -15,10 +15,12 @@ use curtail_store::Store;
 use curtail_types::HashSeed;
 
 use super::{
-    Native, NativeConfig, NativeMode, Streams,
+    Native, NativeConfig, NativeMode, NativePlacement, Streams,
     counts::PublishedNativeCounts,
     handshake::{Grants, answers_for},
     memory::{Anonymous, QueueMemory, Secrets, Shape},
+    software_queue::SoftwareQueue,
+    wire,
     xdp::NicMemory,
 };
 use crate::{
@@ -120,7 +122,7 @@ impl Opening {
 
     /// Who receives: whether the workers do.
     pub(crate) fn workers_receive(&self) -> bool {
-        self.mode.workers_receive()
+        self.config.workers_receive(self.mode)
     }
 
     /// Has `poller` tell of datagrams for thread `receiver` of those that receive.
@@ -168,6 +170,7 @@ impl Opening {
             addresses: self.addresses,
             answers: answers_for(self.config.sessions),
             grants: Mutex::new(Grants::default()),
+            software: software_queues(&self.config, self.mode, config.workers),
             published: (0..threads).map(|_| PublishedNativeCounts::new()).collect(),
             verifies: self.memory.acknowledges(),
             item_bytes_max: config.item_bytes_max,
@@ -329,13 +332,23 @@ fn bind(config: &Config, native: &NativeConfig, mode: NativeMode) -> Result<Boun
 /// How often the kernel is asked for a port that both may have.
 const TRIES_MAX: u32 = 32;
 
+/// The queues between receiving and running that a placement has: one for each worker, or one.
+fn software_queues(config: &NativeConfig, mode: NativeMode, workers: usize) -> Vec<SoftwareQueue> {
+    let count = match config.placement {
+        NativePlacement::HandOff => 1,
+        NativePlacement::Stealing if mode.workers_receive() => workers,
+        _ => 0,
+    };
+    (0..count).map(|_| SoftwareQueue::new()).collect()
+}
+
 /// Binds a socket at each address, for each thread that receives.
 fn bind_datagrams(
     config: &Config,
     native: &NativeConfig,
     mode: NativeMode,
 ) -> Result<(Vec<DatagramSocket>, Vec<SocketAddr>), StartError> {
-    let receivers = match mode.workers_receive() {
+    let receivers = match native.workers_receive(mode) {
         true => config.workers,
         false => 1,
     };
@@ -371,6 +384,12 @@ fn bind_datagrams(
         for address in &addresses {
             let socket = bind_udp(*address, options);
             sockets.push(socket.map_err(|error| refused(*address, error))?);
+        }
+    }
+    if let (Some(by), true) = (native.choice.steer(), receivers > 1) {
+        let steering = wire::steering(by, receivers);
+        for socket in sockets.iter().take(addresses.len()) {
+            socket.steer(&steering).map_err(StartError::System)?;
         }
     }
     Ok((sockets, addresses))

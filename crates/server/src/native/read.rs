@@ -194,6 +194,7 @@ impl Door<'_> {
         let desk = executor.desk();
         let room = self.native.datagram_bytes_for(from.address);
         let value = desk.value.get_mut(..room).unwrap_or_default();
+        self.native.pretend_work();
         let done = read_and_touch(hands, key, hash, &Get::default(), value);
         let hit = match done.status {
             Status::NotFound => NativeCount::GetMisses,

@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use curtail_codec::native::{self, HEADER_BYTES, Place, Reply, Session};
+use curtail_codec::native::{self, HEADER_BYTES, Opcode, Place, Reply, Session};
 use curtail_dispatch::ordered_queue::{OrderedQueue, Peer, SessionName};
-use curtail_runtime::Outbox;
+use curtail_runtime::{Outbox, SteerBy, Steering};
 
 use super::{
     Native,
@@ -70,6 +70,22 @@ impl Post {
         }
     }
 }
+
+/// How requests are spread over the sockets of so many receivers.
+pub(super) fn steering(by: SteerBy, receivers: usize) -> Steering {
+    Steering {
+        by,
+        sockets: u32::try_from(receivers).unwrap_or(1),
+        opcode_at: OPCODE_AT,
+        read_opcode: Opcode::Get as u8,
+        key_bytes_at: KEY_BYTES_AT,
+        key_at: HEADER_BYTES as u32,
+    }
+}
+
+/// Where a request's header has these (docs/protocol.md).
+const OPCODE_AT: u32 = 3;
+const KEY_BYTES_AT: u32 = 7;
 
 /// The address in 16 bytes, IPv4 in its mapped form.
 fn octets(address: SocketAddr) -> [u8; 16] {

@@ -10,6 +10,7 @@ use super::{
     BEAT_NS, Native, NativePlacement,
     door::{Door, Means},
     executor::{Executor, Hands},
+    pull::Pulling,
 };
 use crate::{shared::Shared, sync::Relaxed, worker::Worker};
 
@@ -18,6 +19,10 @@ pub(crate) struct NativeTurns<'a> {
     shared: &'a Shared,
     native: &'a Native,
     door: Option<Door<'a>>,
+    /// How requests come to the door, if not simply by its sockets.
+    pulling: Option<Pulling>,
+    /// Of placement by arrival: a bit for each queue that has entries of ours, perhaps.
+    left: u64,
     beaten_ns: u64,
 }
 
@@ -27,7 +32,7 @@ const ENTRIES_A_TURN: u64 = 4 * TURN_MAX as u64;
 impl Native {
     /// The executor of a worker.
     pub(crate) fn executor_of(&self, worker: usize, workers: usize) -> Box<Executor> {
-        let receives = self.mode.workers_receive() && worker < workers;
+        let receives = self.config.workers_receive(self.mode) && worker < workers;
         let first_socket = if receives {
             worker * self.addresses.len()
         } else {
@@ -42,11 +47,21 @@ impl<'a> NativeTurns<'a> {
     pub(crate) fn new(shared: &'a Arc<Shared>, index: usize) -> Option<Self> {
         let native = shared.native.as_deref()?;
         let is_small = index < shared.config.workers;
-        let receives = native.mode.workers_receive() && is_small;
+        let receives = native.config.workers_receive(native.mode) && is_small;
+        let workers = shared.config.workers;
+        let pulling = is_small.then(|| Pulling::new(native, index, workers));
+        let pulling = pulling.flatten();
+        let first_socket = match receives {
+            true => index * native.addresses.len(),
+            false => 0,
+        };
+        let has_door = receives || pulling.is_some();
         Some(Self {
             shared,
             native,
-            door: receives.then(|| Door::new(native, index * native.addresses.len())),
+            door: has_door.then(|| Door::new(native, first_socket)),
+            pulling,
+            left: 0,
             beaten_ns: 0,
         })
     }
@@ -79,21 +94,34 @@ impl<'a> NativeTurns<'a> {
                 hands,
                 monotonic_ns: now_ns,
             };
-            received = door.turn(&mut means);
+            received = match &mut self.pulling {
+                None => door.turn(&mut means),
+                Some(pulling) => {
+                    let taken = pulling.turn(door, &mut means, self.shared);
+                    door.attend(&mut means);
+                    taken
+                }
+            };
             let touched = door.take_touched();
+            self.left |= touched;
             if native.config.placement == NativePlacement::Owner && self.shared.config.workers > 1 {
                 native.ring(self.shared, touched);
             }
             hands = means.hands;
         }
         let is_large = index >= self.shared.config.workers;
+        let by_arrival = native.config.placement == NativePlacement::Arrival;
         let entries = match is_large {
             true => 0,
+            false if by_arrival && self.door.is_some() => {
+                native.execute_left(executor, &mut hands, &mut self.left)
+            }
             false => native.execute_some(executor, &mut hands, index, self.shared.config.workers),
         };
         let waits = self.door.as_ref().is_some_and(Door::is_waiting);
         native.publish(index, &executor.desk().counts);
-        received > 0 || entries > 0 || waits
+        let is_left = by_arrival && self.left != 0;
+        received > 0 || entries > 0 || waits || is_left
     }
 
     /// At the end of a worker: nothing more is admitted, and all that was is executed.
@@ -147,6 +175,21 @@ impl Native {
         for number in 0..self.config.queues {
             if number % workers != worker && executed < ENTRIES_A_TURN {
                 executed += self.execute_one(executor, hands, number);
+            }
+        }
+        executed
+    }
+
+    /// Executes the queues in `left`, and forgets those in which nothing waits any more.
+    fn execute_left(&self, executor: &mut Executor, hands: &mut Hands<'_>, left: &mut u64) -> u64 {
+        let mut executed = 0;
+        let mut queues = *left;
+        while queues != 0 {
+            let number = queues.trailing_zeros() as usize;
+            queues &= queues - 1;
+            executed += self.execute_one(executor, hands, number);
+            if !self.has_backlog(number) {
+                *left &= !(1 << number);
             }
         }
         executed

@@ -16,7 +16,7 @@ use std::{
 
 use curtail_codec::native::{ErrorCode, Opcode, Reply, Status};
 use curtail_history::{Action, Entry, History, Outcome, Verdict, check_linearizable};
-use curtail_server::{Config, Fault, NativeMode, Server};
+use curtail_server::{Config, Fault, NativeChoice, NativeMode, NativePlacement, Server};
 use curtail_types::Instant;
 
 use crate::support::{Answer, Ask, Client, Memcached, config_with, native_address, start};
@@ -246,6 +246,26 @@ impl Run<'_> {
     }
 }
 
+/// How a server spreads requests over its workers.
+#[derive(Clone, Copy, Debug)]
+struct Spread {
+    mode: NativeMode,
+    workers: usize,
+    placement: NativePlacement,
+    choice: NativeChoice,
+}
+
+impl Spread {
+    fn new(mode: NativeMode, workers: usize) -> Self {
+        Self {
+            mode,
+            workers,
+            placement: NativePlacement::default(),
+            choice: NativeChoice::default(),
+        }
+    }
+}
+
 /// What came of a run.
 struct Judgement {
     verdict: Verdict,
@@ -255,8 +275,11 @@ struct Judgement {
     parts: [u64; 4],
 }
 
-fn judge(mode: NativeMode, workers: usize, amount: Amount, fault: Fault) -> Judgement {
+fn judge(spread: Spread, amount: Amount, fault: Fault) -> Judgement {
+    let Spread { mode, workers, .. } = spread;
     let config = config_with(mode, |native| {
+        native.placement = spread.placement;
+        native.choice = spread.choice;
         native.slots = Some(64);
         native.backlog_max = 32;
         native.service_ns = 15_000;
@@ -298,15 +321,15 @@ fn judge(mode: NativeMode, workers: usize, amount: Amount, fault: Fault) -> Judg
 }
 
 #[track_caller]
-fn judge_right(mode: NativeMode, workers: usize, amount: Amount) -> usize {
+fn judge_right(spread: Spread, amount: Amount) -> usize {
     let (mut requests, mut parts) = (0, [0; 4]);
     for _ in 0..RUNS_MAX {
-        let judged = judge(mode, workers, amount, Fault::Nothing);
+        let judged = judge(spread, amount, Fault::Nothing);
         // A history that is too hard to judge says nothing; another has to.
         if matches!(judged.verdict, Verdict::TooHard { .. }) {
             continue;
         }
-        assert_eq!(judged.verdict, Verdict::Consistent, "{mode:?}, {workers}");
+        assert_eq!(judged.verdict, Verdict::Consistent, "{spread:?}");
         requests += judged.requests;
         for (sum, part) in parts.iter_mut().zip(judged.parts) {
             *sum += part;
@@ -315,7 +338,7 @@ fn judge_right(mode: NativeMode, workers: usize, amount: Amount) -> usize {
             return requests;
         }
     }
-    panic!("{mode:?}, {workers}: not everything took part: {parts:?}");
+    panic!("{spread:?}: not everything took part: {parts:?}");
 }
 
 const FEW: Amount = Amount {
@@ -326,14 +349,69 @@ const FEW: Amount = Amount {
 #[test]
 fn a_thread_that_acknowledges_keeps_every_key_linearizable() {
     for workers in [1, 3] {
-        judge_right(NativeMode::IoAck, workers, FEW);
+        judge_right(Spread::new(NativeMode::IoAck, workers), FEW);
     }
 }
 
 #[test]
 fn workers_that_acknowledge_keep_every_key_linearizable() {
     for mode in [NativeMode::Deferred, NativeMode::Raw] {
-        judge_right(mode, 2, FEW);
+        judge_right(Spread::new(mode, 2), FEW);
+    }
+}
+
+/// Goal: who takes a request decides no answer (MI-12). Method: every placement, each with a way
+/// in which the kernel chooses sockets.
+#[test]
+fn every_placement_keeps_every_key_linearizable() {
+    for (mode, placement, choice) in [
+        (
+            NativeMode::Raw,
+            NativePlacement::Owner,
+            NativeChoice::Random,
+        ),
+        (
+            NativeMode::Raw,
+            NativePlacement::Arrival,
+            NativeChoice::Writes,
+        ),
+        (
+            NativeMode::Deferred,
+            NativePlacement::Arrival,
+            NativeChoice::Key,
+        ),
+        (
+            NativeMode::Raw,
+            NativePlacement::Stealing,
+            NativeChoice::Writes,
+        ),
+        (
+            NativeMode::Deferred,
+            NativePlacement::Stealing,
+            NativeChoice::Random,
+        ),
+        (
+            NativeMode::Raw,
+            NativePlacement::HandOff,
+            NativeChoice::Flow,
+        ),
+        (
+            NativeMode::Deferred,
+            NativePlacement::HandOff,
+            NativeChoice::Flow,
+        ),
+        (
+            NativeMode::IoAck,
+            NativePlacement::HandOff,
+            NativeChoice::Flow,
+        ),
+    ] {
+        let spread = Spread {
+            placement,
+            choice,
+            ..Spread::new(mode, 3)
+        };
+        judge_right(spread, FEW);
     }
 }
 
@@ -349,28 +427,44 @@ fn planted_bugs_are_caught() {
         Fault::RedoesWrites,
     ] {
         let caught = (0..RUNS_MAX).any(|_| {
-            let judged = judge(NativeMode::IoAck, 2, FEW, fault);
+            let judged = judge(Spread::new(NativeMode::IoAck, 2), FEW, fault);
             matches!(judged.verdict, Verdict::Violation(_))
         });
         assert!(caught, "{fault:?} went unnoticed");
     }
 }
 
-/// A million requests in each mode.
-#[test]
-#[ignore = "minutes: run by cargo xtask test --all"]
-fn a_million_requests_stay_linearizable() {
+/// Judges a million requests, or as many as `CURTAIL_HISTORY_REQUESTS` says.
+fn judge_many(mode: NativeMode) {
     let much = Amount {
         rounds: 1500,
         keys: 6,
     };
-    for mode in [NativeMode::IoAck, NativeMode::Deferred, NativeMode::Raw] {
-        let (started, mut requests, mut run) = (Clock::now(), 0, 0);
-        while requests < 1_000_000 {
-            requests += judge_right(mode, 1 + run % 4, much);
-            run += 1;
-        }
-        let seconds = started.elapsed().as_secs();
-        println!("{mode:?}: {run} histories, {requests} requests judged in {seconds} s");
+    let wanted = std::env::var("CURTAIL_HISTORY_REQUESTS").ok();
+    let wanted = wanted.map_or(1_000_000, |text| text.parse().unwrap());
+    let (started, mut requests, mut run) = (Clock::now(), 0, 0);
+    while requests < wanted {
+        requests += judge_right(Spread::new(mode, 1 + run % 4), much);
+        run += 1;
     }
+    let seconds = started.elapsed().as_secs();
+    println!("{mode:?}: {run} histories, {requests} requests judged in {seconds} s");
+}
+
+#[test]
+#[ignore = "minutes: run by cargo xtask test --all"]
+fn a_million_requests_of_io_ack_stay_linearizable() {
+    judge_many(NativeMode::IoAck);
+}
+
+#[test]
+#[ignore = "minutes: run by cargo xtask test --all"]
+fn a_million_requests_of_deferred_stay_linearizable() {
+    judge_many(NativeMode::Deferred);
+}
+
+#[test]
+#[ignore = "minutes: run by cargo xtask test --all"]
+fn a_million_requests_of_raw_stay_linearizable() {
+    judge_many(NativeMode::Raw);
 }

@@ -256,8 +256,7 @@ fn a_large_write_comes_after_what_was_accepted_before_it() {
     for _ in 0..10 {
         for slot in 1..40 {
             let bytes = client.bytes(slot, Ask::set(b"k", b"small").nilext());
-            client.socket.send_to(&bytes, client.to).unwrap();
-            client.receive_for(&bytes).unwrap().accepted();
+            client.exchange(&bytes).accepted();
         }
         let stored = line.ask(&mut client, Ask::set(b"k", &large));
         assert_eq!(stored.result().0, Status::Done);

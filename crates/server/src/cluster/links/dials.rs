@@ -47,6 +47,14 @@ const PAUSE_NS_MIN: u64 = 10_000_000;
 const PAUSE_NS_MAX: u64 = 500_000_000;
 
 impl Dials {
+    /// None; attempts are counted on from `before`.
+    pub(super) fn after(before: &Self) -> Self {
+        Self {
+            dials: Vec::new(),
+            attempts: before.attempts,
+        }
+    }
+
     /// Takes another list of peers; `me` has `workers`. What is unchanged goes on, and what failed
     /// is tried again at once.
     pub(super) fn set_peers(&mut self, me: NodeId, workers: u16, peers: &[Peer]) {

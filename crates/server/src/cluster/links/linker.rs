@@ -63,8 +63,6 @@ pub(crate) type Say = dyn Fn(&str) + Send;
 pub(crate) struct LinkerConfig {
     /// This node.
     pub(crate) node: NodeId,
-    /// Which life of it; no other life may have the same.
-    pub(crate) incarnation: u64,
     /// The cluster's name.
     pub(crate) cluster: String,
     /// What every node of the cluster knows and nobody else.
@@ -156,7 +154,7 @@ impl Linker {
         watched.map_err(|error| LinkerError::System(error.0))?;
         let me = Identity {
             node: config.node,
-            incarnation: config.incarnation,
+            incarnation: 0,
             workers: config.workers.max(1),
             cluster: cluster_hash(&config.cluster),
             secret: config.secret,
@@ -225,11 +223,22 @@ impl Linker {
         let now_ns = self.now_ns();
         match order {
             Order::Peers => {
-                let peers = self.office.roster.get();
-                self.dials.set_peers(self.me.node, self.me.workers, &peers);
+                let (own, peers) = self.office.roster.get();
+                self.live(own);
+                let peers: &[Peer] = if own == 0 { &[] } else { &peers };
+                self.dials.set_peers(self.me.node, self.me.workers, peers);
             }
             Order::Lost(attempt) => self.dials.lose(attempt, now_ns),
             Order::Stop => {}
+        }
+    }
+
+    /// Begins another life, if it is one: whatever was begun in the one before is given up.
+    fn live(&mut self, own: u64) {
+        if self.me.incarnation != own {
+            self.me.incarnation = own;
+            self.dials = Dials::after(&self.dials);
+            self.pending.clear();
         }
     }
 
@@ -404,10 +413,11 @@ impl LinkerHandle {
         self.address
     }
 
-    /// Takes another list of peers, from which this node may be absent or not. Links to nodes that
-    /// are not in it, or in another life, end and are reset.
-    pub(crate) fn set_peers(&self, peers: Vec<Peer>) {
-        self.office.roster.set(peers);
+    /// Takes another list of peers, for this life of this node: in another life it has no link in
+    /// common with the one before. From the list this node may be absent or not. Links to nodes
+    /// that are not in it, or in another life, end and are reset.
+    pub(crate) fn set_peers(&self, own: u64, peers: Vec<Peer>) {
+        self.office.roster.set(own, peers);
         self.order(Order::Peers);
     }
 

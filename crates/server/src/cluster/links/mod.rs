@@ -55,6 +55,8 @@ pub(crate) struct Links {
     linker: LinkerHandle,
     /// Which list of peers it goes by.
     generation: u64,
+    /// Which life of this node they belong to.
+    own: u64,
     /// By the number of the node.
     neighbours: Vec<Option<Neighbour>>,
     /// By the number of the link, which its token is made of.
@@ -159,6 +161,7 @@ impl Links {
             config,
             linker,
             generation: 0,
+            own: 0,
             neighbours: (0..NodeSet::NODES_MAX).map(|_| None).collect(),
             links: Vec::new(),
             ready: VecDeque::new(),
@@ -171,6 +174,12 @@ impl Links {
             look: Instant { ns: 0 },
             next_stream: started_ns.max(1),
         }
+    }
+
+    /// Which life of a node it is linked with.
+    pub(crate) fn incarnation(&self, node: NodeId) -> Option<u64> {
+        self.neighbour(node)
+            .map(|neighbour| neighbour.peer.incarnation)
     }
 
     /// Whether a token is one of a link's.

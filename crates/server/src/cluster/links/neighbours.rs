@@ -69,16 +69,17 @@ impl Links {
         let roster = &self.linker.office.roster;
         // The list may be a later one than its number says; then it is taken once more.
         self.generation = roster.generation();
-        let peers = roster.get();
+        let (own, peers) = roster.get();
+        let is_another_life = std::mem::replace(&mut self.own, own) != own;
         for place in 0..self.neighbours.len() {
             let node = NodeId(place as u8);
             let peer = peers.iter().find(|peer| peer.node == node).copied();
             let known = self.neighbour(node).map(|neighbour| neighbour.peer);
             let life = |peer: Peer| peer.incarnation;
-            if known.is_some() && known.map(life) != peer.map(life) {
+            if known.is_some() && (is_another_life || known.map(life) != peer.map(life)) {
                 self.remove(node);
             }
-            if let Some(peer) = peer {
+            if let Some(peer) = peer.filter(|_| own != 0) {
                 self.welcome(peer);
             }
         }

@@ -17,30 +17,32 @@ pub(crate) struct Peer {
     pub(crate) incarnation: u64,
 }
 
-/// The present list of peers.
+/// The present list of peers, and the life of this node that has it.
 #[derive(Debug, Default)]
 pub(super) struct Roster {
-    peers: Mutex<Arc<[Peer]>>,
+    list: Mutex<(u64, Arc<[Peer]>)>,
     /// Counts the lists. A hint when to look: the list itself is behind the lock.
     generation: AtomicU64,
 }
 
 impl Roster {
-    pub(super) fn set(&self, peers: Vec<Peer>) {
+    /// Takes another list, for this life of this node; 0 for none, which has no links.
+    pub(super) fn set(&self, own: u64, peers: Vec<Peer>) {
         let fits = |peer: &Peer| usize::from(peer.node.0) < NodeSet::NODES_MAX;
         let peers = peers.into_iter().filter(fits).collect();
-        let mut present = lock(&self.peers);
-        *present = peers;
+        let mut list = lock(&self.list);
+        *list = (own, peers);
         self.generation.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn get(&self) -> Arc<[Peer]> {
-        Arc::clone(&lock(&self.peers))
+    /// This life of this node, and the list.
+    pub(super) fn get(&self) -> (u64, Arc<[Peer]>) {
+        lock(&self.list).clone()
     }
 
     pub(super) fn find(&self, node: NodeId) -> Option<Peer> {
-        let peers = lock(&self.peers);
-        peers.iter().find(|peer| peer.node == node).copied()
+        let list = lock(&self.list);
+        list.1.iter().find(|peer| peer.node == node).copied()
     }
 
     pub(super) fn generation(&self) -> u64 {

@@ -67,7 +67,6 @@ impl Node {
         let (box_of_arrivals, box_of_said) = (Arc::clone(&arrivals), Arc::clone(&said));
         let linker = Linker::bind(LinkerConfig {
             node: NodeId(kind.node),
-            incarnation: kind.incarnation,
             cluster: kind.cluster.to_owned(),
             secret: kind.secret.to_vec(),
             listen: "127.0.0.1:0".parse().unwrap(),
@@ -173,7 +172,8 @@ fn introduce(nodes: &[&Node]) {
     for node in nodes {
         let others = nodes.iter().map(|other| other.peer);
         let others = others.filter(|other| other.node != node.peer.node);
-        node.handle.set_peers(others.collect());
+        let own = node.peer.incarnation;
+        node.handle.set_peers(own, others.collect());
     }
 }
 
@@ -367,7 +367,7 @@ fn another_life_and_removal_are_resets() {
         LinkEvent::Up(node),
     ];
     assert_eq!(a.workers[0].happened, expected);
-    a.handle.set_peers(Vec::new());
+    a.handle.set_peers(11, Vec::new());
     until(&mut a, &mut b, "removal", |a, _| {
         a.workers[0].happened.last() == Some(&LinkEvent::Reset(node))
     });
@@ -376,6 +376,34 @@ fn another_life_and_removal_are_resets() {
         Err(SendError::Unknown)
     );
     assert!(a.workers[0].links.links.iter().all(Option::is_none));
+}
+
+/// Goal: a node that begins another life without ending has new links, on both sides, and none
+/// while it has no life. Method: one node is told another incarnation of its own, then none.
+#[test]
+fn another_life_of_its_own_is_a_reset() {
+    let (mut a, mut b) = two(KIND, other());
+    a.workers[0].report(2, Class::Demand, b"before").unwrap();
+    until(&mut a, &mut b, "a report", |_, b| {
+        !b.workers[0].received.is_empty()
+    });
+    b.peer.incarnation = 30;
+    introduce(&[&a, &b]);
+    let (first, second) = (NodeId(1), NodeId(2));
+    until(&mut a, &mut b, "two resets", |a, b| {
+        let of = |node: &Node, of| node.workers[0].happened.contains(&LinkEvent::Reset(of));
+        of(a, second) && of(b, first)
+    });
+    until(&mut a, &mut b, "linking again", |a, b| are_up(a, b));
+    assert_eq!(a.workers[0].links.incarnation(second), Some(30));
+    b.workers[0].report(1, Class::Demand, b"after").unwrap();
+    until(&mut a, &mut b, "a report", |a, _| {
+        !a.workers[0].received.is_empty()
+    });
+    b.handle.set_peers(0, vec![a.peer]);
+    until(&mut a, &mut b, "the end", |a, b| {
+        b.workers[0].links.incarnation(first).is_none() && !a.workers[0].links.is_up(second)
+    });
 }
 
 /// Goal: what keeps a node out is said once on each side, and no link is made. Method: another
@@ -411,11 +439,13 @@ fn another_secret_or_cluster_is_refused_and_said_once() {
 fn acceptor() -> (Node, SocketAddr) {
     let node = Node::start(other());
     let address = node.peer.address;
-    node.handle.set_peers(vec![Peer {
+    let own = node.peer.incarnation;
+    let peers = vec![Peer {
         node: NodeId(1),
         address,
         incarnation: 11,
-    }]);
+    }];
+    node.handle.set_peers(own, peers);
     (node, address)
 }
 
@@ -547,11 +577,12 @@ fn a_wrong_proof_is_refused() {
 fn a_challenge_of_another_version_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let node = Node::start(KIND);
-    node.handle.set_peers(vec![Peer {
+    let peers = vec![Peer {
         node: NodeId(2),
         address: listener.local_addr().unwrap(),
         incarnation: 22,
-    }]);
+    }];
+    node.handle.set_peers(11, peers);
     let (mut stream, _) = listener.accept().unwrap();
     let mut bytes = [0; Greeting::BYTES];
     stream.read_exact(&mut bytes).unwrap();

@@ -10,7 +10,8 @@
 //!
 //! A claim compares and swaps the whole word; the generation moves with every new owner, so that a
 //! release which comes too late is found (C-4 counts releases; a bug there would give a partition
-//! two writers).
+//! two writers). A ticket keeps the word that its claim left: if it still stands there at the
+//! release, which is nearly always, one more compare-and-swap against it is all.
 //!
 //! **Hand-over.** When a partition goes from one worker to another without a lock, the second must
 //! see what the first wrote: the last [`SharedWriters::release`] is a Release and the next
@@ -45,7 +46,8 @@ pub enum Claim {
 #[must_use]
 pub struct Ticket {
     partition: Partition,
-    generation: u64,
+    /// What the claim made of the partition's word.
+    word: u64,
 }
 
 /// How many more requests each worker takes: JBSQ's bound for several dispatching threads.
@@ -75,6 +77,24 @@ impl SharedWriters {
     #[inline]
     pub fn claim(&self, partition: Partition, worker: Worker) -> Claim {
         let word = self.word(partition);
+        let seen = word.load(Ordering::Relaxed);
+        if writes_of(seen) == 0 {
+            let next = first_claim(seen, worker);
+            // Acquire as in `claim_once_more`. The strong form: to fail without a reason would cost
+            // more than it saves.
+            let swapped = word.compare_exchange(seen, next, Ordering::Acquire, Ordering::Relaxed);
+            if swapped.is_ok() {
+                let word = next;
+                return Claim::Granted(worker, Ticket { partition, word });
+            }
+        }
+        self.claim_once_more(partition, worker)
+    }
+
+    /// The same where others are at the partition.
+    #[cold]
+    fn claim_once_more(&self, partition: Partition, worker: Worker) -> Claim {
+        let word = self.word(partition);
         let mut seen = word.load(Ordering::Relaxed);
         loop {
             let (owner, writes) = (owner_of(seen), writes_of(seen));
@@ -82,7 +102,7 @@ impl SharedWriters {
                 return Claim::Full(owner);
             }
             let next = match writes {
-                0 => pack(generation_of(seen) + 1, worker, 1),
+                0 => first_claim(seen, worker),
                 _ => seen + 1,
             };
             // Acquire pairs with the Release in `release`: a new owner sees what the last one
@@ -91,7 +111,7 @@ impl SharedWriters {
                 Ok(_) => {
                     let ticket = Ticket {
                         partition,
-                        generation: generation_of(next),
+                        word: next,
                     };
                     return Claim::Granted(owner_of(next), ticket);
                 }
@@ -104,10 +124,21 @@ impl SharedWriters {
     /// the ticket is not of the present owner's time: a bug of the caller, which is survived.
     #[inline]
     pub fn release(&self, ticket: Ticket) -> Result<bool, Ticket> {
+        let (claimed, next) = (ticket.word, ticket.word - 1);
+        // Release as in `release_late`.
         let word = self.word(ticket.partition);
-        let mut seen = word.load(Ordering::Relaxed);
+        match word.compare_exchange(claimed, next, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => Ok(writes_of(next) == 0),
+            Err(seen) => self.release_late(ticket, seen),
+        }
+    }
+
+    /// The same where others have been at the partition since the claim.
+    #[cold]
+    fn release_late(&self, ticket: Ticket, mut seen: u64) -> Result<bool, Ticket> {
+        let word = self.word(ticket.partition);
         loop {
-            if writes_of(seen) == 0 || generation_of(seen) != ticket.generation {
+            if writes_of(seen) == 0 || generation_of(seen) != generation_of(ticket.word) {
                 return Err(ticket);
             }
             let next = seen - 1;
@@ -198,9 +229,12 @@ impl SharedCredits {
     }
 }
 
+/// The word when `worker` becomes the owner of a partition that nobody owns: the next generation,
+/// with one write.
 #[inline]
-const fn pack(generation: u64, owner: Worker, writes: u64) -> u64 {
-    generation << (WRITES_BITS + OWNER_BITS) | (owner.0 as u64) << WRITES_BITS | writes
+const fn first_claim(seen: u64, worker: Worker) -> u64 {
+    let generation = seen & !((1 << GENERATION_SHIFT) - 1);
+    generation.wrapping_add(1 << GENERATION_SHIFT | (worker.0 as u64) << WRITES_BITS | 1)
 }
 
 #[inline]
@@ -215,11 +249,12 @@ const fn owner_of(word: u64) -> Worker {
 
 #[inline]
 const fn generation_of(word: u64) -> u64 {
-    word >> (WRITES_BITS + OWNER_BITS)
+    word >> GENERATION_SHIFT
 }
 
 const WRITES_BITS: u32 = 12;
 const OWNER_BITS: u32 = 12;
+const GENERATION_SHIFT: u32 = WRITES_BITS + OWNER_BITS;
 
 const _: () = assert!(crate::request::WORKERS_MAX <= 1 << OWNER_BITS);
 

@@ -103,10 +103,9 @@ impl Worker {
         // d-CREW, and nothing was handed on in this turn: only writes have to ask.
         match &entry.work {
             Work::Request(Request::Item { operation, .. })
-                if access_of(operation) == Access::Write
-                    && self.replies.bytes_for(entry.slot) <= OUTPUT_BYTES_MAX =>
+                if access_of(operation) == Access::Write =>
             {
-                self.claim(partition_of(entry.hash))
+                self.claim(entry)
             }
             _ => Decision::Here,
         }
@@ -141,14 +140,15 @@ impl Worker {
             Placement::Here => Decision::Here,
             Placement::Owner(owner) if owner.index() == self.index => Decision::Here,
             Placement::Owner(owner) => Decision::At(owner, None),
-            Placement::Claim => self.claim(partition),
+            Placement::Claim => self.claim(entry),
         }
     }
 
     /// The write is ours if nobody holds its partition; else it follows whoever does.
     #[inline]
-    fn claim(&self, partition: Partition) -> Decision {
+    fn claim(&self, entry: &Entry<'_>) -> Decision {
         let me = Id(self.index as u16);
+        let partition = partition_of(entry.hash);
         match self.kit.shared.writers.claim(partition, me) {
             Claim::Granted(owner, ticket) if owner == me => {
                 if self.kit.is_contended() {
@@ -156,10 +156,21 @@ impl Worker {
                 }
                 Decision::Held(ticket)
             }
-            Claim::Granted(owner, ticket) => Decision::At(owner, Some(ticket)),
+            Claim::Granted(owner, ticket) => self.follow_holder(entry, owner, ticket),
             // More than can be counted wait for it: the store is right without an owner, too.
             Claim::Full(_) => Decision::Here,
         }
+    }
+
+    /// The write goes to whoever holds its partition, unless its connection was put off and has no
+    /// further part in this turn.
+    #[cold]
+    fn follow_holder(&self, entry: &Entry<'_>, owner: Id, ticket: Ticket) -> Decision {
+        if self.replies.bytes_for(entry.slot) <= OUTPUT_BYTES_MAX {
+            return Decision::At(owner, Some(ticket));
+        }
+        // Put off where it is, with the claim until then, for it is given back in any case.
+        Decision::Held(ticket)
     }
 
     /// What is not about one item must not overtake what was handed on before it.

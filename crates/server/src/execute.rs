@@ -6,8 +6,8 @@ use curtail_codec::memcached::{
 };
 use curtail_store::{COPY_BYTES_MAX, Hint, ItemView};
 use curtail_types::{
-    Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Direction, Get, ItemStatus, KeyHash,
-    Operation, Set, SetMode, SetOutcome,
+    Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Direction, Get, KeyHash, Operation,
+    Set, SetMode, SetOutcome,
 };
 
 use crate::{
@@ -351,21 +351,21 @@ impl Kit {
     #[inline(always)] // as `carry_out`
     fn get(&mut self, replies: &mut Replies, item: &Item<'_, '_>, get: &Get) {
         let key = item.key.resolve(&mut self.scratch);
-        let hide_cas = !self.shared.config.cas;
         // Beside the result: a lease is large, and few reads take one.
         let mut lease = None;
         let mut bytes = 0;
         let found = replies.write(item.slot, |sink| {
             let view = |view: &ItemView<'_>| {
                 sink.truncate(0);
-                let hit = if hide_cas {
-                    let status = ItemStatus {
-                        cas: Cas(0),
-                        ..*view.status()
-                    };
+                // Most reads ask for the value and nothing else, and then nothing else is found out.
+                let is_plain =
+                    view.is_plain() && encode::plain_hit(sink, item.form, view.value_bytes());
+                let hit = is_plain || {
+                    let mut status = view.status();
+                    if !self.shared.config.cas {
+                        status.cas = Cas(0);
+                    }
                     encode::hit(sink, item.key, item.form, &status)
-                } else {
-                    encode::hit(sink, item.key, item.form, view.status())
                 };
                 bytes = view.value_bytes();
                 if !hit {
@@ -403,16 +403,18 @@ impl Kit {
         if self.samples || bytes > COPY_BYTES_MAX {
             self.note_size(bytes);
         }
-        match (found, lease) {
-            (Some(Found::Leased), Some(lease)) => {
-                replies.lease(item.slot, lease);
+        match found {
+            Some(Found::Leased) => {
+                if let Some(lease) = lease {
+                    replies.lease(item.slot, lease);
+                }
                 replies.write(item.slot, |sink| encode::value_end(sink, item.form));
             }
-            (Some(Found::Refused), _) => {
+            Some(Found::Refused) => {
                 self.counts.add(Count::ReplyNoMemory, 1);
                 self.lease_refused = true;
             }
-            (Some(Found::Busy), _) => self.counts.add(Count::LargeRefused, 1),
+            Some(Found::Busy) => self.counts.add(Count::LargeRefused, 1),
             _ => {}
         }
     }

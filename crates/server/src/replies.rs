@@ -84,7 +84,7 @@ impl Replies {
 
     /// Has `write` fill the room that is left with (a part of) the reply to the connection in
     /// `slot`.
-    #[inline]
+    #[inline(always)] // a read's closure holds a dozen places, which a call would have to gather
     pub(crate) fn write<T>(&mut self, slot: usize, write: impl FnOnce(&mut Sink<'_>) -> T) -> T {
         let start = self.used;
         let mut sink = Sink::new(self.area.get_mut(start..).unwrap_or_default());

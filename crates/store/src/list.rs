@@ -32,7 +32,7 @@ impl Store {
                 return;
             };
             let status = self.get(writer, now, key, self.hash(key.bytes()), &get, |view| {
-                *view.status()
+                view.status()
             });
             if let Some(status) = status {
                 each(key, &status);

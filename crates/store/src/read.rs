@@ -203,7 +203,9 @@ impl Store {
             .is_some_and(|within| ends_within(expiry, within, now));
         let won = !get.keep_token && !meta.won() && (meta.stale() || is_due);
         let mut shown = self.view(found.reference, item, meta, now);
-        shown.status_mut().won = won;
+        if won {
+            shown.win(false);
+        }
         let result = view(&shown);
         let mut changed = meta.with_won(meta.won() || won);
         if !get.quiet_access {
@@ -249,9 +251,7 @@ impl Store {
     ) -> T {
         let item = self.item(reference);
         let mut shown = self.view(reference, item, item.meta(), now);
-        let status = shown.status_mut();
-        status.won = true;
-        status.contended = false;
+        shown.win(true);
         view(&shown)
     }
 

@@ -16,8 +16,13 @@ use crate::{
 /// has validated the read; the closure then runs again.
 #[derive(Debug)]
 pub struct ItemView<'a> {
-    status: ItemStatus,
     value: Value<'a>,
+    item: Item<'a>,
+    meta: Meta,
+    extension: Extension,
+    now: Now,
+    /// Whether this read won the right to recache.
+    won: bool,
     segments: &'a Arc<Segments>,
     gate: &'a LeaseGate,
 }
@@ -32,23 +37,46 @@ impl<'a> ItemView<'a> {
         meta: Meta,
         now: Now,
     ) -> Self {
-        let value = Value::of(reference, item, meta);
-        let extension = item.extension(meta);
         Self {
-            status: status_of(item, meta, extension, value.bytes, now),
-            value,
+            value: Value::of(reference, item, meta),
+            item,
+            meta,
+            extension: item.extension(meta),
+            now,
+            won: false,
             segments,
             gate,
         }
     }
 
-    pub(crate) fn status_mut(&mut self) -> &mut ItemStatus {
-        &mut self.status
+    /// Its reader has won the right to recache, which nobody had before if it is new.
+    pub(crate) fn win(&mut self, is_new: bool) {
+        self.won = true;
+        if is_new {
+            self.meta = self.meta.with_won(false);
+        }
     }
 
     /// What is known about the item beside its value.
-    pub fn status(&self) -> &ItemStatus {
-        &self.status
+    #[inline]
+    pub fn status(&self) -> ItemStatus {
+        ItemStatus {
+            won: self.won,
+            ..status_of(
+                self.item,
+                self.meta,
+                self.extension,
+                self.value.bytes,
+                self.now,
+            )
+        }
+    }
+
+    /// Whether there is nothing to say that the reader did not ask for: the item is not stale, and
+    /// nobody has won the right to recache it.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        !(self.won || self.meta.stale() || self.meta.won())
     }
 
     /// The length of the value in bytes. May be garbage until the read is validated: do not size

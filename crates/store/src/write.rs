@@ -383,7 +383,7 @@ impl Store {
                 joined.clear();
                 joined.resize(view.value_bytes().min(max), 0);
                 view.copy_value(0, &mut joined);
-                *view.status()
+                view.status()
             });
             let Some(status) = seen else {
                 return self.join_nothing(writer, now, key, hash, set, value);

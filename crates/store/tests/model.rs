@@ -317,7 +317,7 @@ impl Run {
                 if lease.is_none() {
                     assert_eq!(view.copy_value(0, &mut value), value.len());
                 }
-                (*view.status(), value, lease)
+                (view.status(), value, lease)
             });
         let seen = seen.map(|(status, mut value, lease)| {
             if let Some(lease) = lease {

@@ -131,7 +131,7 @@ impl Worker {
                         let copied = view.copy_value(0, value);
                         value.truncate(copied);
                     }
-                    (*view.status(), lease)
+                    (view.status(), lease)
                 })?;
         if let Some(lease) = &lease {
             read_lease(lease, &mut self.value);

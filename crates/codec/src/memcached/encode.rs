@@ -36,7 +36,24 @@ pub fn hit(sink: &mut Sink<'_>, key: &WireKey<'_>, form: &Form<'_>, status: &Ite
     }
 }
 
-/// What follows a value that [`hit`] asked for.
+/// The same as [`hit`] where nothing but the value is asked for and the item has nothing to tell
+/// unasked (it is not stale, and nobody has won it): most reads. False, with nothing written, if
+/// more is asked for.
+#[inline(always)] // what `hit` would be given need not be found out
+#[must_use = "the value may have to follow"]
+pub fn plain_hit(sink: &mut Sink<'_>, form: &Form<'_>, value_bytes: usize) -> bool {
+    match form {
+        Form::Meta(meta) if meta.value && meta.returns.is_empty() => {
+            sink.push(b"VA ");
+            sink.push_number(value_bytes as u64);
+            sink.push(b"\r\n");
+            true
+        }
+        _ => false,
+    }
+}
+
+/// What follows a value that [`hit`] or [`plain_hit`] asked for.
 #[inline]
 pub fn value_end(sink: &mut Sink<'_>, form: &Form<'_>) {
     match form {

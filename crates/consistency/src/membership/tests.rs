@@ -1,5 +1,7 @@
 //! One node and a store that answers at once.
 
+mod world;
+
 use alloc::vec::Vec;
 
 use super::*;
@@ -222,14 +224,40 @@ fn whoever_hears_nobody_waits_longer() {
     assert!(proposes(&desk.run(2 * desk.machine.config.suspicion_ns)));
 }
 
+/// Whether somebody is suspected in `outputs`.
+fn suspects(outputs: &[Output]) -> bool {
+    let suspicion = |output: &Output| matches!(output, Output::Event(Event::Suspected(_)));
+    outputs.iter().any(suspicion)
+}
+
 #[test]
 fn a_node_that_was_asleep_suspects_nobody() {
     let mut desk = three(0);
+    desk.now += LEASE * 8 / 10;
+    assert!(!suspects(&desk.run(100 * MS)), "a nap within the lease");
     desk.now += 10 * LEASE;
     let outputs = desk.run(100 * MS);
     assert!(outputs.contains(&Output::Event(Event::Fenced)));
-    let suspicion = |output: &Output| matches!(output, Output::Event(Event::Suspected(_)));
-    assert!(!outputs.iter().any(suspicion));
+    assert!(!suspects(&outputs), "a long sleep");
+}
+
+#[test]
+fn who_cannot_read_the_store_is_silent_and_suspects_nobody() {
+    // While the store is away nobody may send heartbeats; that is held against nobody afterwards.
+    let mut desk = three(0);
+    while desk.now < 4 * LEASE {
+        desk.now += 30 * MS;
+        let mut outputs = desk.step(Input::Tick);
+        if desk.asked.take().is_some() {
+            outputs.append(&mut desk.step(Input::ReadFailed));
+        }
+        let heartbeat = |output: &Output| matches!(output, Output::Heartbeat { .. });
+        let silent = !outputs.iter().any(heartbeat);
+        assert!(silent || desk.now < 2 * LEASE);
+    }
+    assert!(!desk.machine.serves());
+    assert!(!suspects(&desk.run(400 * MS)));
+    assert!(desk.machine.serves());
 }
 
 #[test]

@@ -19,6 +19,7 @@
 use curtail_types::{Cas, Message, MessageKind, NodeId, NodeSet};
 
 use super::entry::{Entry, NEVER, Own, Stage, Step};
+use super::mutant::Mutant;
 use super::table::Waiter;
 use super::{Mode, Output, Value};
 
@@ -65,15 +66,23 @@ impl Entry {
     ) {
         let ts = message.ts;
         let is_update = message.kind == MessageKind::InvalidateUpdate;
-        self.count(from, ts);
+        self.count(step, from, ts);
+        let helps = step.has(Mutant::UpdateHelped);
+        let knows_later = is_update && !step.has(Mutant::UpdateAcknowledged);
+        let guards = self.update && !self.valid && !step.has(Mutant::EarlierAcknowledged);
         if ts > self.ts {
-            self.take(step, ts, is_update);
-            self.acknowledge(step, from, ts);
-        } else if ts == self.ts {
-            if !(self.update && self.is_writing()) {
+            if step.has(Mutant::AckBeforePublish) {
                 self.acknowledge(step, from, ts);
             }
-        } else if is_update || (self.update && !self.valid) {
+            self.take(step, ts, is_update);
+            if !step.has(Mutant::AckBeforePublish) {
+                self.acknowledge(step, from, ts);
+            }
+        } else if ts == self.ts {
+            if helps || !(self.update && self.is_writing()) {
+                self.acknowledge(step, from, ts);
+            }
+        } else if knows_later || guards {
             self.send(step, NodeSet::only(from), self.invalidation(), self.ts);
         } else {
             self.acknowledge(step, from, ts);
@@ -111,14 +120,18 @@ impl Entry {
     }
 
     pub(super) fn receive_ack(&mut self, step: &mut Step<'_>, from: NodeId, ts: Cas) {
-        self.count(from, ts);
+        if step.has(Mutant::AckWithoutSender) {
+            self.count_anybody(step);
+        }
+        self.count(step, from, ts);
         self.settle(step);
         self.proceed(step);
     }
 
     /// `from` has the write `ts` or a later one.
-    fn count(&mut self, from: NodeId, ts: Cas) {
-        let writes_update = self.update && self.is_writing();
+    fn count(&mut self, step: &Step<'_>, from: NodeId, ts: Cas) {
+        let accepts_later = step.has(Mutant::UpdateAcknowledged);
+        let writes_update = self.update && self.is_writing() && !accepts_later;
         if let Some(own) = &mut self.own
             && (ts == own.ts || (ts > own.ts && !writes_update))
         {
@@ -128,6 +141,15 @@ impl Entry {
             && ts == self.ts
         {
             *acks = acks.with(from);
+        }
+    }
+
+    /// Only [`Mutant::AckWithoutSender`] does this.
+    fn count_anybody(&mut self, step: &Step<'_>) {
+        let members = self.members(step);
+        if let Some(own) = &mut self.own {
+            let missing = members.difference(own.acks).first();
+            own.acks = missing.map_or(own.acks, |node| own.acks.with(node));
         }
     }
 
@@ -152,7 +174,8 @@ impl Entry {
     }
 
     pub(super) fn receive_validation(&mut self, step: &mut Step<'_>, ts: Cas) {
-        if ts == self.ts && !self.valid {
+        let another = step.has(Mutant::ValidateAnother) && self.own.is_none();
+        if (ts == self.ts || another) && !self.valid {
             self.complete(step, false);
         } else if self.own.is_some_and(|own| own.ts < ts) {
             self.finish_own(step);
@@ -214,7 +237,9 @@ impl Entry {
             // If it is superseded, the later one serves: who has that has no need of this one.
             (Some(own), _) => self.invalidate(step, members.difference(own.acks)),
             (None, Some(acks)) => self.invalidate(step, members.difference(acks)),
-            (None, None) if !self.valid => self.begin_replay(step),
+            (None, None) if !self.valid && !step.has(Mutant::NoReplay) => {
+                self.begin_replay(step);
+            }
             (None, None) => {}
         }
         self.proceed(step);

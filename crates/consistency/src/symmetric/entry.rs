@@ -12,6 +12,7 @@ use curtail_types::{
     Cas, HotEpoch, Instant, Message, MessageKind, NodeId, NodeSet, RouteHash, View,
 };
 
+use super::mutant::Mutant;
 use super::table::{Waiter, Waiting};
 use super::{Access, Config, Mode, Model, Output, Place, Refusal, Ticket, Value, Visibility};
 
@@ -89,6 +90,7 @@ pub(super) struct Step<'a> {
     pub(super) waiting: &'a mut Waiting,
     pub(super) entries_made: &'a mut u64,
     pub(super) has_room: bool,
+    pub(super) mutant: Option<Mutant>,
     pub(super) emit: &'a mut dyn FnMut(Output),
 }
 
@@ -96,6 +98,11 @@ pub(super) struct Step<'a> {
 pub(super) const NEVER: Instant = Instant { ns: u64::MAX };
 
 impl Step<'_> {
+    /// Whether the machine is to make this error.
+    pub(super) fn has(&self, mutant: Mutant) -> bool {
+        cfg!(any(test, feature = "mutants")) && self.mutant == Some(mutant)
+    }
+
     pub(super) fn emit(&mut self, output: Output) {
         (self.emit)(output);
     }
@@ -263,6 +270,9 @@ impl Entry {
 
     /// A session of this node has seen a write that may be on its way still.
     pub(super) fn have_seen(&mut self, step: &mut Step<'_>, ts: Cas) {
+        if step.has(Mutant::SeenForgotten) {
+            return;
+        }
         let was_seen = self.seen;
         self.seen = was_seen.max(ts);
         if self.ts < self.seen && was_seen <= self.ts && !self.agrees(step) {
@@ -296,6 +306,12 @@ impl Entry {
             }
             let may_run = match waiter.access {
                 Access::Read => self.valid,
+                Access::Replace if step.has(Mutant::SetDropped) && self.own.is_some() => {
+                    step.waiting.pop(self.key);
+                    let ticket = waiter.ticket;
+                    step.emit(Output::Done { ticket });
+                    continue;
+                }
                 Access::Replace => self.own.is_none(),
                 Access::Update => self.valid && self.own.is_none(),
             };
@@ -324,7 +340,10 @@ impl Entry {
         let ts = match waiter.access {
             Access::Read => Cas(0),
             Access::Replace => Cas::new(clock + 2, step.config.writer),
-            Access::Update => Cas::new(clock + 1, step.config.writer),
+            Access::Update if !step.has(Mutant::UpdateStepTwo) => {
+                Cas::new(clock + 1, step.config.writer)
+            }
+            Access::Update => Cas::new(clock + 2, step.config.writer),
         };
         if waiter.access != Access::Read {
             self.running = Some(Running { waiter, ts });

@@ -3,9 +3,10 @@
 use curtail_types::{Cas, HotEpoch, Instant, Message, MessageKind, NodeId, RouteHash, View};
 
 use super::entry::{Entry, NEVER, Stage, Step};
+use super::mutant::Mutant;
 use super::promotion::answer_unknown;
 use super::table::{Entries, Waiter, Waiting};
-use super::{Access, Config, Input, Mode, Output, Place, Refusal, views};
+use super::{Access, Config, Input, Mode, Output, Place, Refusal, Ticket, views};
 
 /// Decides about the keys of one slice on one node.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -15,6 +16,8 @@ pub struct Symmetric {
     entries: Entries,
     waiting: Waiting,
     entries_made: u64,
+    #[cfg(any(test, feature = "mutants"))]
+    mutant: Option<Mutant>,
 }
 
 impl Symmetric {
@@ -26,6 +29,18 @@ impl Symmetric {
             entries: Entries::new(config.keys_max),
             waiting: Waiting::new(config.waiting_max, config.keys_max),
             entries_made: 0,
+            #[cfg(any(test, feature = "mutants"))]
+            mutant: None,
+        }
+    }
+
+    /// A machine that makes an error.
+    #[cfg(any(test, feature = "mutants"))]
+    pub fn with_mutant(config: Config, mutant: Mutant) -> Self {
+        let mutant = Some(mutant);
+        Self {
+            mutant,
+            ..Self::new(config)
         }
     }
 
@@ -52,6 +67,21 @@ impl Symmetric {
         self.entries.iter().map(|entry| entry.key)
     }
 
+    /// Whether it knows something about `key`, or has a request for it.
+    pub fn knows(&self, key: RouteHash) -> bool {
+        self.entries.get(key).is_some()
+    }
+
+    /// Whether the request is here: it waits, runs, or its write goes round.
+    pub fn holds(&self, ticket: Ticket) -> bool {
+        let in_entries = self.entries.iter().any(|entry| {
+            let own = entry.own.and_then(|own| own.waiter);
+            let waiter = own.or(entry.running.map(|running| running.waiter));
+            waiter.is_some_and(|waiter| waiter.ticket == ticket)
+        });
+        in_entries || self.waiting.iter().any(|waiter| waiter.ticket == ticket)
+    }
+
     /// Whether this node is home of a hot key that `node` does not follow yet. A node that joins
     /// has every hot key when no live node says so.
     pub fn is_unfilled(&self, node: NodeId) -> bool {
@@ -65,7 +95,7 @@ impl Symmetric {
         let Some(key) = key_of(&input) else {
             return;
         };
-        let entry = self.entries.get(key);
+        let (entry, mutant) = (self.entries.get(key), self.mutant());
         let mut step = Step {
             now,
             stored,
@@ -74,10 +104,21 @@ impl Symmetric {
             waiting: &mut self.waiting,
             entries_made: &mut self.entries_made,
             has_room: !self.entries.is_full(),
+            mutant,
             emit,
         };
         let entry = with_input(&mut step, key, entry, input);
         self.set(key, entry);
+    }
+
+    #[cfg(any(test, feature = "mutants"))]
+    fn mutant(&self) -> Option<Mutant> {
+        self.mutant
+    }
+
+    #[cfg(not(any(test, feature = "mutants")))]
+    fn mutant(&self) -> Option<Mutant> {
+        None
     }
 
     fn set(&mut self, key: RouteHash, entry: Option<Entry>) {
@@ -92,7 +133,7 @@ impl Symmetric {
         emit: &mut dyn FnMut(Output),
         mut change: impl FnMut(&mut Entry, &mut Step<'_>),
     ) {
-        let mut at = 0;
+        let (mut at, mutant) = (0, self.mutant());
         while let Some(mut entry) = self.entries.at(at) {
             let mut step = Step {
                 now,
@@ -102,6 +143,7 @@ impl Symmetric {
                 waiting: &mut self.waiting,
                 entries_made: &mut self.entries_made,
                 has_room: !self.entries.is_full(),
+                mutant,
                 emit,
             };
             change(&mut entry, &mut step);
@@ -269,7 +311,7 @@ fn receive(
     message: Message,
 ) -> Option<Entry> {
     let is_fenced = message.view == step.view.number && step.view.followers().contains(from);
-    if !is_fenced {
+    if !is_fenced && !step.has(Mutant::AnyView) {
         return entry;
     }
     let me_is_home = place.home == step.config.me;
@@ -282,8 +324,14 @@ fn receive(
             entry
         }
         None if begins(message) && message.epoch > epoch && !me_is_home && step.has_room => {
+            if step.has(Mutant::AbsentAcknowledged) && message.kind != MessageKind::Fill {
+                let kind = MessageKind::Ack;
+                step.answer(from, key, Message { kind, ..message });
+                return None;
+            }
             Entry::follow(key, place, message.epoch, step)
         }
+        Some(entry) if activates(message) && step.has(Mutant::AnyActivation) => entry,
         None if message.epoch == epoch => return receive_cold(step, (key, place), from, message),
         // What is known is of a later promotion, or nothing is.
         _ => {
@@ -300,6 +348,10 @@ fn receive(
         entry.report(step, place.home);
     }
     Some(entry)
+}
+
+fn activates(message: Message) -> bool {
+    message.kind == MessageKind::Activate && message.ts > Cas(0)
 }
 
 /// Whether who gets this takes part in the promotion from here on.

@@ -17,11 +17,13 @@
 //! | `updates` | a write and its way round: SC |
 //! | `promotion` | how a key becomes hot and ceases to be |
 //! | `views` | what changes when nodes come and go |
+//! | `mutant` | errors that the checker must find |
 
 mod agreement;
 mod entry;
 mod interface;
 mod machine;
+mod mutant;
 mod promotion;
 mod table;
 #[cfg(test)]
@@ -33,3 +35,5 @@ pub use interface::{
     Access, Config, Input, Mode, Model, Output, Place, Refusal, Ticket, Value, Visibility,
 };
 pub use machine::Symmetric;
+#[cfg(any(test, feature = "mutants"))]
+pub use mutant::Mutant;

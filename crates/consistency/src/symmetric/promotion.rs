@@ -18,6 +18,7 @@
 use curtail_types::{Cas, HotEpoch, Message, MessageKind, NodeId, NodeSet, RouteHash};
 
 use super::entry::{Entry, NEVER, Stage, Step};
+use super::mutant::Mutant;
 use super::{Mode, Output, Place, Value, Visibility};
 
 impl Entry {
@@ -92,7 +93,8 @@ impl Entry {
     /// stored is the value.
     pub(super) fn finish_demotion(&mut self, step: &mut Step<'_>) {
         let members = self.members(step);
-        if !self.heard.contains_all(members) || !self.valid || !self.is_quiet() {
+        let all = self.heard.contains_all(members) || step.has(Mutant::DemotionWithoutAcks);
+        if !all || !self.valid || !self.is_quiet() {
             return;
         }
         if self.is_doubtful {
@@ -181,7 +183,8 @@ impl Entry {
     }
 
     pub(super) fn receive_activate(&mut self, step: &mut Step<'_>, from: NodeId, number: Cas) {
-        if self.stage == Stage::Shadow && number == Cas(self.number) {
+        let any = step.has(Mutant::AnyActivation) && number > Cas(0);
+        if self.stage == Stage::Shadow && (any || number == Cas(self.number)) {
             self.stage = Stage::Live;
             self.stage_due = NEVER;
             if !self.agrees(step) {

@@ -133,6 +133,10 @@ impl Waiting {
         self.sorted.pop()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Waiter> {
+        self.sorted.iter()
+    }
+
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.sorted.iter().map(|waiter| waiter.until).min()
     }

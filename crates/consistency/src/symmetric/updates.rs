@@ -12,6 +12,7 @@ use curtail_types::{Cas, MessageKind, NodeId, NodeSet};
 
 use super::Value;
 use super::entry::{Entry, Step};
+use super::mutant::Mutant;
 
 impl Entry {
     pub(super) fn begin_update(&mut self, step: &mut Step<'_>) {
@@ -26,7 +27,7 @@ impl Entry {
     }
 
     pub(super) fn receive_update(&mut self, step: &mut Step<'_>, from: NodeId, ts: Cas) {
-        if ts > self.ts {
+        if ts > self.ts || (ts < self.ts && step.has(Mutant::OlderUpdateTaken)) {
             self.ts = ts;
             self.publish(step, Value::Incoming);
             self.spread(step, NodeSet::only(from));
@@ -64,6 +65,9 @@ impl Entry {
         } else {
             NodeSet::only(self.place.home)
         };
+        if step.has(Mutant::NoAntiEntropy) {
+            return false;
+        }
         let unsure = asked.difference(self.settled);
         self.send(step, unsure, MessageKind::Validate, self.ts);
         !unsure.is_empty()

@@ -15,6 +15,7 @@
 use curtail_types::NodeSet;
 
 use super::entry::{Entry, Stage, Step};
+use super::mutant::Mutant;
 use super::table::{Entries, Waiting};
 use super::{Mode, Output, Place, Refusal, Value, Visibility};
 
@@ -53,7 +54,7 @@ impl Entry {
             (Stage::Home(mode), true) => self.enter(step, mode),
             (Stage::Shadow | Stage::Live, true) => self.enter(step, Mode::Promoting),
             (Stage::Leaving, true) => {
-                self.is_doubtful = !held;
+                self.is_doubtful = !held && !step.has(Mutant::DoubtfulServed);
                 self.enter(step, Mode::Demoting);
             }
             (Stage::Home(mode), false) => {

@@ -5,6 +5,8 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
+use curtail_cluster::NodeConfig;
+
 use crate::{fault::Fault, kit::INLINE_VALUE_BYTES_MAX, native::NativeConfig, policy::PolicyName};
 
 /// What a server is started with.
@@ -93,6 +95,8 @@ pub struct Config {
     pub fault: Fault,
     /// The native datagram path, if it is asked for: `--native`.
     pub native: Option<NativeConfig>,
+    /// Which node of which cluster the server is, if of any: `--cluster`, `--node`.
+    pub node: Option<NodeConfig>,
     /// The port of memcached's own datagrams at the addresses of `listen`, if they are asked for:
     /// `-U`; 0 lets the kernel choose.
     pub udp_port: Option<u16>,
@@ -208,6 +212,7 @@ impl Default for Config {
             debug_time: false,
             fault: Fault::Nothing,
             native: None,
+            node: None,
             udp_port: None,
             echoed: Echoed::default(),
         }

@@ -243,6 +243,16 @@ impl Worker {
         }
     }
 
+    /// The number that the next parcel will have.
+    pub(crate) fn next_parcel(&self) -> u64 {
+        self.delegation.next_number
+    }
+
+    /// The oldest parcel that is not back yet.
+    pub(crate) fn oldest_parcel(&self) -> Option<u64> {
+        self.delegation.outstanding.first().map(|out| out.number)
+    }
+
     /// Whether a parcel of this worker is not back yet.
     pub(crate) fn awaits_parcels(&self) -> bool {
         !self.delegation.outstanding.is_empty()

@@ -57,7 +57,7 @@ enum Found {
 }
 
 /// The answer to a large request when no large worker takes another one.
-const BUSY: &[u8] = b"SERVER_ERROR busy\r\n";
+pub(crate) const BUSY: &[u8] = b"SERVER_ERROR busy\r\n";
 
 impl Worker {
     /// Carries out one entry of the batch.
@@ -99,7 +99,11 @@ impl Worker {
                 }
             }
             Work::Request(request) => self.run_other(slot, hash, request),
-            Work::LargeSet { request, rest } => self.begin_large_set(entry, request, rest),
+            Work::LargeSet { request, rest } => {
+                if let Some(right) = self.begin_large_set(entry, request, rest, false) {
+                    self.end_large_set(slot, right);
+                }
+            }
             Work::LargeSetEnd { right } => self.end_large_set(slot, *right),
             Work::Login { accepted } => self.answer_login(slot, *accepted),
             Work::Malformed { reply, close } => {
@@ -205,8 +209,16 @@ impl Worker {
         }
     }
 
-    /// Makes room for a large value and takes in what has come of it.
-    fn begin_large_set(&mut self, entry: &Entry<'_>, request: &Request<'_>, mut rest: &[u8]) {
+    /// Makes room for a large value and takes in what has come of it; if that was all, whether it
+    /// ended as it should. One that `passes` is received by this worker, for another node or its
+    /// machine.
+    pub(crate) fn begin_large_set(
+        &mut self,
+        entry: &Entry<'_>,
+        request: &Request<'_>,
+        mut rest: &[u8],
+        passes: bool,
+    ) -> Option<bool> {
         let (slot, hash) = (entry.slot, entry.hash);
         let Request::SetHeader {
             key,
@@ -215,10 +227,10 @@ impl Worker {
             form,
         } = request
         else {
-            return;
+            return None;
         };
         let (kit, Some(connection)) = (&mut self.kit, self.slots.get_mut(slot)) else {
-            return;
+            return None;
         };
         let item = Item {
             slot,
@@ -229,14 +241,15 @@ impl Worker {
         };
         let joined = kit.joined_bytes(&item, set);
         let bytes = value_bytes.saturating_add(joined);
-        let is_large = kit.is_large(bytes as usize);
+        let is_large = kit.is_large(bytes as usize) && !passes;
         if is_large && !kit.large_full {
             // Not decoded here after all: a large worker starts over with the command.
             self.depart_to_receive(slot, hash, bytes);
             self.put_off(entry);
-            return;
+            return None;
         }
         let reserved = match is_large {
+            false if passes => kit.reserve(&item, &Set::default(), *value_bytes),
             false => kit.reserve(&item, set, *value_bytes),
             true => Err(SetOutcome::OutOfMemory),
         };
@@ -247,7 +260,8 @@ impl Worker {
                 let unread = u64::from(*value_bytes) + BodyEnd::BYTES as u64;
                 connection.decoder.swallow(unread);
                 connection.hold(&mut kit.pool, rest, true);
-                return self.swallow_apart(slot, hash, bytes);
+                self.swallow_apart(slot, hash, bytes);
+                return None;
             }
             Err(outcome) => {
                 kit.answer_set(&mut self.replies, &item, set.compare.is_some(), outcome);
@@ -263,18 +277,20 @@ impl Worker {
                     let (taken, state) = body.end.feed(rest);
                     rest = rest.get(taken..).unwrap_or_default();
                     connection.hold(&mut kit.pool, rest, true);
-                    if state != BodyEndState::Incomplete {
-                        self.end_large_set(slot, state == BodyEndState::Right);
-                    }
-                    return;
+                    let ended = state != BodyEndState::Incomplete;
+                    return ended.then_some(state == BodyEndState::Right);
                 }
             }
         }
         connection.hold(&mut kit.pool, rest, true);
+        None
     }
 
     /// Publishes a large value that is complete.
-    fn end_large_set(&mut self, slot: usize, right: bool) {
+    pub(crate) fn end_large_set(&mut self, slot: usize, right: bool) {
+        if right && self.kit.shared.cluster.is_some() && self.end_large_elsewhere(slot) {
+            return;
+        }
         let ahead = right && self.kit.has(Fault::AnswersAhead);
         if ahead {
             self.replies.write(slot, |sink| sink.push(b"STORED\r\n"));

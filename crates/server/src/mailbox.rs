@@ -11,6 +11,7 @@ use curtail_dispatch::Doorbell;
 use curtail_runtime::{PeerAddress, Stream, Waker};
 
 use crate::{
+    cluster::{Completed, MoveAsked, Moved, NewLink, Waiter},
     connection::Connection,
     parcel::{Parcel, Sealed},
     sync::{Mutex, lock},
@@ -41,6 +42,18 @@ pub(crate) enum Arrival {
     Parcel(Arc<Sealed>),
     /// A parcel of ours, carried out.
     Answer(Box<Parcel>),
+    /// A link to another node.
+    Link(Box<NewLink>),
+    /// A request for a key of this worker's slices that may still have to come to this node.
+    Waiter(Box<Waiter>),
+    /// Such a key.
+    MovedKey(Box<Moved>),
+    /// Another node wants one.
+    MoveAsked(Box<MoveAsked>),
+    /// Something was left for a slice of this worker.
+    Stir(usize),
+    /// A request that another worker completed for one that waits here.
+    Completed(Box<Completed>),
     /// A lease was refused: whoever holds most without reading has to go.
     Relieve,
 }

@@ -44,6 +44,9 @@ impl Worker {
             self.note_times(&batch, [begun, collected, executed]);
         }
         self.finish_turn();
+        if self.node.is_some() {
+            self.work_in_cluster();
+        }
         self.batch = batch.recycle();
     }
 
@@ -53,7 +56,9 @@ impl Worker {
             self.kit.prefetch_item(entry);
         }
         let superseded = self.superseded(batch);
-        if self.native.is_some() && self.is_behind(batch) {
+        if self.node.is_some() {
+            self.execute_in_cluster(batch);
+        } else if self.native.is_some() && self.is_behind(batch) {
             self.execute_behind(batch);
         } else if superseded.any() {
             self.execute_compacted(batch, &superseded);

@@ -52,6 +52,16 @@ pub(crate) enum Content {
     Owned(Box<[u8]>),
 }
 
+/// A place in the replies of a turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    used: usize,
+    pieces: usize,
+    /// Where the last piece ended: it may have grown.
+    last_end: usize,
+    current: (usize, usize),
+}
+
 /// Bytes of small replies that a turn can gather; executing pauses to send when they are used up.
 const AREA_BYTES: usize = 256 << 10;
 
@@ -60,6 +70,15 @@ const AWAITED_BYTES: usize = 64;
 
 /// Pieces to expect in a turn; more are possible and grow the list once.
 const PIECES_EXPECTED: usize = 1024;
+
+impl Piece {
+    fn end(&self) -> usize {
+        match self.content {
+            Content::Area { end, .. } => end,
+            _ => 0,
+        }
+    }
+}
 
 impl Replies {
     pub(crate) fn new() -> Self {
@@ -152,6 +171,30 @@ impl Replies {
             self.area.get(..self.used).unwrap_or_default(),
             &mut self.pieces,
         )
+    }
+
+    /// Where it is now, for [`Replies::roll_back`] in the same turn and before anything is sent.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            used: self.used,
+            pieces: self.pieces.len(),
+            last_end: self.pieces.last().map_or(0, Piece::end),
+            current: self.current,
+        }
+    }
+
+    /// Takes back what was answered since `mark`.
+    pub(crate) fn roll_back(&mut self, mark: Mark) {
+        self.used = mark.used;
+        self.pieces.truncate(mark.pieces);
+        self.current = mark.current;
+        if let Some(Piece {
+            content: Content::Area { end, .. },
+            ..
+        }) = self.pieces.last_mut()
+        {
+            *end = mark.last_end;
+        }
     }
 
     /// Starts over.

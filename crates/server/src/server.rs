@@ -24,6 +24,7 @@ use curtail_types::{HashSeed, Now, WriterId};
 use crate::{
     acceptor::{self, Acceptor, name_of},
     admin_port,
+    cluster::{self, Membership},
     config::Config,
     control::{self, ControlFace},
     counts::Counts,
@@ -53,6 +54,7 @@ pub struct Server {
     restored: Restored,
     native_note: Option<String>,
     udp_addresses: Vec<SocketAddr>,
+    membership: Option<Membership>,
 }
 
 /// What became of the contents saved by an earlier process.
@@ -93,6 +95,8 @@ pub enum StartError {
     Logins(LoginsError),
     /// The native datagram path cannot be had as it was asked for.
     Native(String),
+    /// The server cannot be the node that it is to be.
+    Cluster(String),
     /// The system refused threads, descriptors or randomness.
     System(io::Error),
 }
@@ -114,6 +118,7 @@ impl Server {
         let (udp, udp_addresses) = bind_udp_sockets(&config)?;
         let clock = Clock::start();
         let started = clock.now();
+        let node = cluster::Opening::begin(&config, threads(&config))?;
         let mut opening = Opening::begin(&config)?;
         let seed = opening.as_ref().and_then(Opening::seed);
         let (store, restored) = open_store(&config, started, seed)?;
@@ -125,10 +130,7 @@ impl Server {
         let io_poller = io_poller.map_err(StartError::System)?;
         let streams = open_streams(opening.as_mut()).map_err(StartError::System)?;
         let wake_door = door_poller.waker(acceptor::WAKER);
-        let faces: io::Result<_> = worker_pollers
-            .iter()
-            .map(|poller| Ok(WorkerFace::new(poller.waker(worker::WAKER)?)))
-            .collect();
+        let faces = faces_of(&worker_pollers);
         store.account(delegate::writers_bytes(config.workers).cast_signed());
         let regimes = Regimes::new(
             config.policy,
@@ -156,6 +158,7 @@ impl Server {
             verbosity: AtomicU8::new(config.verbosity),
             crawler: Crawler::new(config.echoed.lru_crawler),
             watchers: Watchers::new(config.watcher_bytes_max),
+            cluster: node.as_ref().map(|node| Arc::clone(&node.cluster)),
             spins: spin::is_allowed(config.workers),
             stopping: AtomicBool::new(false),
             time_shift_seconds: AtomicI64::new(0),
@@ -171,13 +174,27 @@ impl Server {
             restored,
             native_note: native_note.flatten(),
             udp_addresses,
+            membership: None,
         };
         server
             .spawn(door_poller, worker_pollers, (io_poller, streams), listeners)
             .map_err(StartError::System)?;
         server.spawn_admin(admin).map_err(StartError::System)?;
         server.spawn_udp(udp).map_err(StartError::System)?;
+        server.join_cluster(node)?;
         Ok(server)
+    }
+
+    fn join_cluster(&mut self, opening: Option<cluster::Opening>) -> Result<(), StartError> {
+        if let (Some(opening), Some(node)) = (opening, &self.shared.config.node) {
+            let clients = self
+                .addresses
+                .first()
+                .copied()
+                .ok_or(StartError::NoAddress)?;
+            self.membership = Some(opening.join(node, clients, &self.shared)?);
+        }
+        Ok(())
     }
 
     fn spawn_admin(&mut self, listener: Option<TcpListener>) -> io::Result<()> {
@@ -201,7 +218,7 @@ impl Server {
         self.spawn_thread("pages".to_owned(), move || pages::run(&shared))?;
         let cpus = cpus_to_pin(&self.shared.config);
         for (index, poller) in worker_pollers.into_iter().enumerate() {
-            let writer_id = WriterId(u16::try_from(index).unwrap_or(u16::MAX));
+            let writer_id = self.writer_id(index);
             let writer = self.shared.store.writer(writer_id);
             let worker = Worker::new(index, Arc::clone(&self.shared), writer, poller);
             let large_nice = self.shared.config.large_nice;
@@ -266,8 +283,15 @@ impl Server {
     }
 
     fn native_writer(&self, thread: usize) -> (Arc<Shared>, Writer) {
-        let id = WriterId(u16::try_from(thread).unwrap_or(u16::MAX));
+        let id = self.writer_id(thread);
         (Arc::clone(&self.shared), self.shared.store.writer(id))
+    }
+
+    /// The writer of thread `index`; no two nodes of a cluster have the same.
+    fn writer_id(&self, index: usize) -> WriterId {
+        let node = self.shared.cluster.as_ref().map(|cluster| cluster.me);
+        let index = u16::try_from(index).unwrap_or(u16::MAX);
+        WriterId::of(node.unwrap_or_default(), index)
     }
 
     fn spawn_thread(
@@ -311,6 +335,14 @@ impl Server {
         self.admin_address
     }
 
+    /// For tests: has a key become hot, or cease to be, if this server is its home.
+    #[doc(hidden)]
+    pub fn change_hot(&self, key: &[u8], hot: bool) {
+        if let Some(cluster) = self.shared.cluster.as_deref() {
+            cluster.change_hot(&self.shared, key, hot);
+        }
+    }
+
     /// What became of the contents saved by an earlier process.
     pub fn restored(&self) -> &Restored {
         &self.restored
@@ -339,6 +371,9 @@ impl Server {
     }
 
     fn shut(&mut self) {
+        if let Some(membership) = self.membership.take() {
+            membership.stop();
+        }
         if let Some(native) = self.shared.native.as_deref() {
             native.begin_to_stop();
         }
@@ -381,6 +416,12 @@ impl Stopped {
         self.shared.store.save(&path, self.shared.clock.now())?;
         Ok(Some(path))
     }
+}
+
+/// What is seen of each worker, with what wakes it.
+fn faces_of(pollers: &[Poller]) -> io::Result<Vec<WorkerFace>> {
+    let face = |poller: &Poller| Ok(WorkerFace::new(poller.waker(worker::WAKER)?));
+    pollers.iter().map(face).collect()
 }
 
 fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
@@ -557,6 +598,7 @@ impl std::fmt::Display for StartError {
             Self::Store(error) => write!(f, "{error}"),
             Self::Logins(error) => write!(f, "{error}"),
             Self::Native(why) => write!(f, "--native: {why}"),
+            Self::Cluster(why) => write!(f, "--cluster: {why}"),
             Self::System(error) => write!(f, "the system refused: {error}"),
         }
     }

@@ -11,6 +11,7 @@ use curtail_store::Store;
 use curtail_types::Now;
 
 use crate::{
+    cluster::Cluster,
     config::Config,
     control::ControlFace,
     counts::{Counts, PublishedCounts},
@@ -54,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) watchers: Watchers,
     /// The native datagram path, if it is on.
     pub(crate) native: Option<Box<Native>>,
+    /// The cluster, if the server is a node of one.
+    pub(crate) cluster: Option<Arc<Cluster>>,
     /// Whether workers may look again before they sleep.
     pub(crate) spins: bool,
     /// No new connection is taken and the workers finish.

@@ -17,6 +17,7 @@ use curtail_types::Instant;
 
 use crate::{
     batch::Batch,
+    cluster::{self, Completed, Links, NodeWorker},
     collect::AREA_BYTES,
     compaction::Compaction,
     connection::Connection,
@@ -64,6 +65,11 @@ pub(crate) struct Worker {
     pub(crate) compaction: Compaction,
     /// What executes accepted writes, if the native path is on.
     pub(crate) native: Option<Box<Executor>>,
+    /// What it is in a cluster, if the server is a node of one.
+    pub(crate) node: Option<Box<NodeWorker>>,
+    pub(crate) filled: Vec<Completed>,
+    /// The last mark that it saw, and the parcel that it must have back to have passed it.
+    pub(crate) mark_seen: (u64, u64),
     /// Connections that large workers have.
     pub(crate) lent: usize,
     /// Whether it has noted what its connections did, and from which slot on.
@@ -126,6 +132,7 @@ impl Worker {
         let workers = shared.config.workers;
         let native = shared.native.as_deref();
         let executor = native.map(|native| native.executor_of(index, workers));
+        let node = cluster::node_worker(&shared, index);
         Self {
             index,
             kit: Kit::new(index, shared, writer),
@@ -141,6 +148,9 @@ impl Worker {
             delegation: Delegation::new(workers),
             compaction: Compaction::default(),
             native: executor,
+            node,
+            filled: Vec::new(),
+            mark_seen: (0, 0),
             lent: 0,
             marked: false,
             mark_from: 0,
@@ -197,24 +207,28 @@ impl Worker {
     /// Waits for events, if there is nothing else to do, and lines up the connections concerned.
     /// Returns whether anything happened.
     fn wait(&mut self) -> bool {
-        let busy = self.slots.any_ready() || self.maintaining;
+        let in_cluster = self.node.as_ref().is_some_and(|node| node.wants_turn());
+        let busy = self.slots.any_ready() || self.maintaining || in_cluster;
         let timeout = match (busy, self.stop_at) {
             (true, _) => Duration::ZERO,
             (false, _) if self.awaits_parcels() => LOOK,
             (false, Some(_)) => QUIET,
             (false, None) => TICK,
         };
+        let timeout = timeout.min(self.time_to_cluster());
         let waited = self.sleep(timeout);
         self.begin_turn();
         if waited.is_err() {
             return false;
         }
         let (mut woken, mut happened) = (false, false);
-        let slots = &mut self.slots;
+        let (slots, node) = (&mut self.slots, &mut self.node);
         self.events.for_each(|token, readiness| {
             happened = true;
             if token == WAKER {
                 woken = true;
+            } else if let Some(node) = node.as_mut().filter(|_| Links::owns(token)) {
+                node.links.note_event(token, readiness);
             } else {
                 note_readiness(slots, token.0, readiness);
             }
@@ -307,6 +321,9 @@ impl Worker {
             self.end_epoch();
         }
         self.settle_regime();
+        if self.kit.shared.cluster.is_some() {
+            self.begin_turn_in_cluster();
+        }
     }
 
     /// What follows from the regime for this turn.
@@ -377,6 +394,12 @@ impl Worker {
                 Arrival::Lost(slot) => self.receive_lost(slot),
                 Arrival::Parcel(sealed) => self.open_parcel(&sealed),
                 Arrival::Answer(parcel) => self.deliver(parcel),
+                Arrival::Link(link) => self.adopt_link(*link),
+                arrival @ (Arrival::Waiter(_) | Arrival::MovedKey(_) | Arrival::MoveAsked(_)) => {
+                    self.take_from_cluster(arrival);
+                }
+                Arrival::Stir(slice) => self.stir(slice),
+                Arrival::Completed(completed) => self.take_completed(*completed),
                 Arrival::Relieve => self.kit.lease_refused = true,
             }
         }

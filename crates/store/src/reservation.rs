@@ -57,6 +57,13 @@ impl Reservation {
         written
     }
 
+    /// Appends what was received to `into`.
+    pub fn read(&self, into: &mut Vec<u8>) {
+        let start = into.len();
+        into.resize(start + self.received, 0);
+        self.chain.read(into.get_mut(start..).unwrap_or_default());
+    }
+
     /// The length of the value in bytes.
     pub fn value_bytes(&self) -> usize {
         self.chain.value_bytes

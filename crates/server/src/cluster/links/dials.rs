@@ -44,7 +44,7 @@ enum DialState {
 const PAUSE_NS_MIN: u64 = 10_000_000;
 
 /// The longest pause between two attempts.
-const PAUSE_NS_MAX: u64 = 500_000_000;
+const PAUSE_NS_MAX: u64 = 100_000_000;
 
 impl Dials {
     /// None; attempts are counted on from `before`.

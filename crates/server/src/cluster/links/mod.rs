@@ -44,7 +44,7 @@ use self::{
 };
 pub(crate) use self::{
     link::Vitals,
-    linker::{Deliver, Linker, LinkerConfig, LinkerError, LinkerHandle, NewLink, Say},
+    linker::{Linker, LinkerConfig, LinkerHandle, NewLink},
     roster::Peer,
 };
 
@@ -222,15 +222,10 @@ impl Links {
     }
 
     /// Whether small items arrive at `node` at the moment.
+    #[cfg(test)]
     pub(crate) fn is_up(&self, node: NodeId) -> bool {
         self.main_link(node)
             .is_some_and(|link| link.session.is_running())
-    }
-
-    /// When something was last heard of `node` by this worker; `None` if nothing yet.
-    pub(crate) fn heard(&self, node: NodeId) -> Option<Instant> {
-        let heard = self.main_link(node)?.heard;
-        (heard.ns > 0).then_some(heard)
     }
 
     /// Appends `part` to what goes to `to` with the next [`Links::flush`]. What is long goes on the
@@ -388,6 +383,7 @@ impl Links {
         Some(links.iter().find(is_it)?.number)
     }
 
+    #[cfg(test)]
     fn main_link(&self, node: NodeId) -> Option<&Link> {
         let number = self.number_of(self.endpoint(node)?, false)?;
         self.links.get(number)?.as_deref()

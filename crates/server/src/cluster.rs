@@ -1,0 +1,185 @@
+//! A server that is a node of a cluster: any client may talk to any node (ccKVS, EuroSys 2018).
+//!
+//! ```text
+//!                    clients
+//!                       |
+//!      worker: is the key ours, hot, or another node's?  (place)
+//!         |                     |                   |
+//!       here              the machine of        node link to its home
+//!     store, as           the key's slice       (links), relayed reply
+//!     a server alone      (slices)
+//!                           |       ^
+//!                 messages to and from the other nodes
+//! ```
+//!
+//! `in_force` is the view that this node acts on, `membership` who brings it; `carry` carries out
+//! what was written down, `jobs` is what that is. Everything is owned by workers: there is no
+//! thread of the cluster on the path of a request.
+
+mod carry;
+mod clients;
+mod hot;
+mod in_force;
+mod jobs;
+mod links;
+mod membership;
+mod moves;
+mod node_worker;
+mod place;
+mod progress;
+mod relay;
+mod reports;
+mod slices;
+mod turn;
+
+use std::{collections::VecDeque, sync::OnceLock};
+
+use curtail_cluster::MemberHandle;
+use curtail_consistency::{
+    membership::Incarnation,
+    placement::SLICES,
+    symmetric::{self, Model},
+};
+use curtail_dispatch::SharedKeys;
+use curtail_types::{Instant, NodeId, NodeSet, ViewNumber, WriterId};
+
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, Relaxed};
+
+use self::{
+    hot::Prepared,
+    in_force::{InForce, Marks, Views},
+    progress::Progress,
+    slices::Slice,
+};
+
+pub(crate) use self::{
+    jobs::{Completed, Moved},
+    links::{LinkerHandle, Links, NewLink},
+    membership::{Membership, Opening},
+    moves::Waiter,
+    node_worker::{MoveAsked, NodeWorker},
+    turn::node_worker,
+};
+
+/// What the threads of a node share.
+pub(crate) struct Cluster {
+    pub(crate) me: NodeId,
+    pub(crate) replicas: usize,
+    pub(crate) workers: usize,
+    pub(crate) keys: SharedKeys,
+    slices: Box<[Slice]>,
+    views: Views,
+    pub(crate) marks: Marks,
+    pub(crate) linker: LinkerHandle,
+    member: OnceLock<MemberHandle>,
+    /// The view that heartbeats tell of, and a count of the times that one was asked for.
+    beats: AtomicU64,
+    beats_to: AtomicU64,
+    /// Keys that are to become hot.
+    prepared: Mutex<VecDeque<Prepared>>,
+    progress: Progress,
+    /// Slices that have forgotten what they knew, while this node joins anew.
+    forgotten: AtomicUsize,
+}
+
+/// Keys that may be hot, or in transition, at a time on a node.
+const KEYS_MAX: usize = 32 << 10;
+
+/// Requests that may wait for a slice's machine.
+const WAITING_MAX: usize = 4096;
+
+/// The writer of the machines: no worker has it.
+const MACHINES: u16 = WriterId::PER_NODE - 1;
+
+const MS_NS: u64 = 1_000_000;
+
+impl Cluster {
+    pub(crate) fn new(
+        me: NodeId,
+        (model, replicas): (Model, usize),
+        (workers, threads): (usize, usize),
+        linker: LinkerHandle,
+    ) -> Self {
+        let config = symmetric::Config {
+            me,
+            writer: WriterId::of(me, MACHINES),
+            model,
+            keys_max: KEYS_MAX / SLICES,
+            waiting_max: WAITING_MAX,
+            retransmit_ns: 20 * MS_NS,
+            replay_ns: 50 * MS_NS,
+            patience_ns: 3000 * MS_NS,
+            settle_ns: 1000 * MS_NS,
+        };
+        Self {
+            me,
+            replicas,
+            workers,
+            keys: SharedKeys::new(KEYS_MAX),
+            slices: (0..SLICES).map(|_| Slice::new(config)).collect(),
+            views: Views::new(),
+            marks: Marks::new(threads),
+            linker,
+            member: OnceLock::new(),
+            beats: AtomicU64::new(0),
+            beats_to: AtomicU64::new(0),
+            prepared: Mutex::default(),
+            progress: Progress::default(),
+            forgotten: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether this node may answer at `now`.
+    #[inline]
+    pub(crate) fn holds_lease(&self, now: Instant) -> bool {
+        self.member
+            .get()
+            .is_some_and(|member| member.lease().holds(now))
+    }
+
+    fn set_member(&self, member: MemberHandle) {
+        // It is set once, at the start.
+        let _ = self.member.set(member);
+    }
+
+    /// A heartbeat of another node, in that life of it.
+    fn heard(&self, from: NodeId, incarnation: u64, view: ViewNumber) {
+        if let Some(member) = self.member.get() {
+            member.heard(from, Incarnation(incarnation), view);
+        }
+    }
+
+    /// Has the links tell that this node is there. Only the membership's thread calls this.
+    fn heartbeat(&self, to: NodeSet, view: ViewNumber) {
+        self.beats_to.store(to.to_bits(), Relaxed);
+        let count = self.beats.load(Relaxed) as u32;
+        let beat = u64::from(view.0) << 32 | u64::from(count.wrapping_add(1));
+        self.beats.store(beat, Relaxed);
+    }
+
+    /// Whom to send it.
+    fn beats_to(&self) -> NodeSet {
+        NodeSet::from_bits(self.beats_to.load(Relaxed))
+    }
+
+    /// The last heartbeat that was asked for: a number that changes, and the view to tell of.
+    #[inline]
+    fn beat(&self) -> (u64, ViewNumber) {
+        let beat = self.beats.load(Relaxed);
+        (beat, ViewNumber((beat >> 32) as u32))
+    }
+
+    /// Joins anew, once every slice has forgotten what it knew.
+    fn begin_anew(&self) {
+        self.forgotten.store(0, Relaxed);
+    }
+
+    /// A slice has forgotten everything.
+    fn note_forgotten(&self) {
+        if self.forgotten.fetch_add(1, Relaxed) + 1 == self.slices.len()
+            && let Some(member) = self.member.get()
+        {
+            member.rejoin();
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! What clients of this worker ask for, when its server is a node.
+//!
+//! A request that runs elsewhere leaves a place in its connection's replies, and nothing more is
+//! read from that connection until all such places are filled: so replies keep their order, and a
+//! client that sends one request after the other finds what it wrote.
+
+use std::sync::Arc;
+
+use curtail_codec::memcached::{Admin, Carried, Request, Sink};
+use curtail_consistency::symmetric::Access;
+use curtail_dispatch::Seen;
+use curtail_types::{Cas, Exptime, NodeId, Operation, RouteHash};
+
+use super::{
+    jobs::{Asker, Completed, Origin},
+    moves::Waiter,
+    node_worker::NodeWorker,
+    place::{Way, access_of, route_of},
+    slices::{Relayed, RelayedKind},
+};
+use crate::{
+    batch::{Batch, Entry, Work},
+    counts::Count,
+    execute::{BUSY, OUTPUT_BYTES_MAX, ROOM_BYTES},
+    kit::Kit,
+    replies::{Content, Piece},
+    worker::Worker,
+};
+
+/// Places that wait for other nodes or for a slice have this bit; those for workers have not.
+const TOKEN: u16 = 1 << 15;
+
+/// The answer of a node that may not answer.
+const OUT_OF_SERVICE: &[u8] = b"SERVER_ERROR this node is not in service\r\n";
+
+impl Worker {
+    /// The batch of a node: each request runs where its key is.
+    #[inline(never)]
+    pub(crate) fn execute_in_cluster(&mut self, batch: &Batch<'_>) {
+        let Some(mut node) = self.node.take() else {
+            return;
+        };
+        for (number, entry) in batch.entries().iter().enumerate() {
+            self.look_ahead(batch, number, entry);
+            node.run(self, entry);
+        }
+        self.node = Some(node);
+        self.check_lease(batch);
+    }
+
+    /// What was read may be older than the lease: if that has ended meanwhile, whoever was to hear
+    /// of it hears nothing.
+    fn check_lease(&mut self, batch: &Batch<'_>) {
+        let served = self.node.as_ref().is_some_and(|node| {
+            let now = self.kit.shared.clock.now().instant;
+            !node.serves || node.cluster.holds_lease(now)
+        });
+        if served {
+            return;
+        }
+        self.replies.clear();
+        for entry in batch.entries() {
+            self.close(entry.slot);
+        }
+    }
+
+    /// The part of a turn that is about other nodes.
+    pub(crate) fn work_in_cluster(&mut self) {
+        let Some(mut node) = self.node.take() else {
+            return;
+        };
+        let mut filled = std::mem::take(&mut self.filled);
+        node.work(&mut self.kit, &mut filled);
+        for completed in filled.drain(..) {
+            self.fill(&completed);
+            node.give_back(completed.into_reply());
+        }
+        self.filled = filled;
+        self.node = Some(node);
+    }
+
+    /// Has a large write that is complete carried out where its key is, if that is not here.
+    /// A large worker has no part in the cluster: it refuses what has moved while it was received.
+    pub(crate) fn end_large_elsewhere(&mut self, slot: usize) -> bool {
+        let Some(mut node) = self.node.take() else {
+            return self.refuse_large_elsewhere(slot);
+        };
+        let passed = node.pass_large(self, slot);
+        self.node = Some(node);
+        passed
+    }
+
+    fn refuse_large_elsewhere(&mut self, slot: usize) -> bool {
+        let shared = Arc::clone(&self.kit.shared);
+        let Some(connection) = self.slots.get_mut(slot) else {
+            return false;
+        };
+        let write = connection.body.as_ref().and_then(|body| body.write());
+        let (Some(cluster), Some((key, set, _))) = (&shared.cluster, write) else {
+            return false;
+        };
+        let route = route_of(key.resolve(&mut self.kit.scratch).bytes());
+        let access = access_of(&Operation::Set(set));
+        let is_here = cluster.holds_lease(self.kit.now.instant)
+            && cluster.views.current().is_some_and(|in_force| {
+                matches!(cluster.place(&in_force, route, access), Way::Here)
+            });
+        if !is_here && let Some(body) = connection.body.take() {
+            body.finish(&mut self.kit.pool, |_, _, _, _| ());
+            self.replies.write(slot, |sink| sink.push(BUSY));
+        }
+        !is_here
+    }
+
+    /// Puts a reply where a connection waits for it.
+    fn fill(&mut self, completed: &Completed) {
+        let Asker::Client {
+            slot,
+            serial,
+            token,
+        } = completed.origin.asker
+        else {
+            return;
+        };
+        let Some(connection) = self.slots.get_mut(slot) else {
+            return;
+        };
+        if connection.serial != serial {
+            return;
+        }
+        let end = completed.reply.len();
+        let content = Content::Area { start: 0, end };
+        let piece = (end > 0).then_some(Piece { slot: 0, content });
+        connection.unsent.fill(
+            &mut self.kit.pool,
+            token,
+            &completed.reply,
+            0..1,
+            &mut piece.into_iter().peekable(),
+        );
+        self.slots.queue(slot);
+    }
+}
+
+impl NodeWorker {
+    fn run(&mut self, worker: &mut Worker, entry: &Entry<'_>) {
+        let Work::Request(request) = &entry.work else {
+            return self.run_other(worker, entry);
+        };
+        let Request::Item {
+            key,
+            operation,
+            value,
+            form,
+        } = request
+        else {
+            return self.run_other(worker, entry);
+        };
+        if worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {
+            return worker.put_off(entry);
+        }
+        let in_force = match &self.in_force {
+            Some(in_force) if self.serves => in_force,
+            _ => return refuse(worker, entry, OUT_OF_SERVICE),
+        };
+        let key_bytes = key.resolve(&mut worker.kit.scratch).bytes();
+        let (route, access) = (route_of(key_bytes), access_of(operation));
+        let carried = Carried {
+            key: *key,
+            operation: *operation,
+            value,
+            form: *form,
+        };
+        let mut way = self.cluster.place(in_force, route, access);
+        if let Way::Looked(seen) = way {
+            let home = in_force.home(route);
+            match self.run_looked(worker, entry, route, seen, home) {
+                Looked::Shown => return,
+                Looked::Changed => {}
+                Looked::Missing => way = Way::At(home),
+            }
+        }
+        match way {
+            Way::Here => run_here(worker, entry),
+            way => self.ask(worker, entry, (way, route), &carried),
+        }
+    }
+
+    /// Shows what is read if nothing happened to the key meanwhile.
+    fn run_looked(
+        &mut self,
+        worker: &mut Worker,
+        entry: &Entry<'_>,
+        route: RouteHash,
+        seen: Seen,
+        home: NodeId,
+    ) -> Looked {
+        if worker.replies.remaining() < ROOM_BYTES {
+            worker.reply();
+        }
+        let mark = worker.replies.mark();
+        let misses = worker.kit.counts.get(Count::GetMisses);
+        worker.carry_out_apart(entry);
+        let missed = worker.kit.counts.get(Count::GetMisses) != misses;
+        let looked = match self.cluster.keys.is_as(route, seen) {
+            false => Looked::Changed,
+            // What is not here may have been flushed here alone.
+            true if missed && home != self.cluster.me => Looked::Missing,
+            true => return Looked::Shown,
+        };
+        worker.replies.roll_back(mark);
+        looked
+    }
+
+    /// Has a request carried out elsewhere; its reply finds the place that it gets now.
+    fn ask(
+        &mut self,
+        worker: &mut Worker,
+        entry: &Entry<'_>,
+        (way, key): (Way, RouteHash),
+        carried: &Carried<'_>,
+    ) {
+        if let Some(origin) = self.await_reply(worker, entry.slot) {
+            let bytes = self.written(carried);
+            let access = access_of(&carried.operation);
+            self.send_off(&mut worker.kit, way, (origin, key, access), bytes);
+        }
+    }
+
+    /// A place in the replies of a connection.
+    fn await_reply(&mut self, worker: &mut Worker, slot: usize) -> Option<Origin> {
+        let serial = worker.slots.get_mut(slot)?.serial;
+        let token = TOKEN | self.next_token;
+        self.next_token = (self.next_token + 1) % TOKEN;
+        worker.replies.await_from(slot, token);
+        Some(Origin {
+            worker: worker.index,
+            asker: Asker::Client {
+                slot,
+                serial,
+                token,
+            },
+        })
+    }
+
+    fn written(&mut self, carried: &Carried<'_>) -> Vec<u8> {
+        let mut bytes = self.spare.take();
+        bytes.resize(Carried::HEAD_BYTES_MAX + carried.value.len(), 0);
+        let mut sink = Sink::new(&mut bytes);
+        carried.write(&mut sink);
+        let length = sink.len();
+        bytes.truncate(length);
+        bytes
+    }
+
+    /// What is not about one small item.
+    fn run_other(&mut self, worker: &mut Worker, entry: &Entry<'_>) {
+        if let Work::Request(Request::Admin(Admin::FlushAll { delay, .. })) = &entry.work {
+            self.flush_others(worker, entry.slot, *delay);
+        }
+        if let Work::LargeSetEnd { right: true } = &entry.work
+            && self.pass_large(worker, entry.slot)
+        {
+            return;
+        }
+        if let Work::LargeSet { request, rest } = &entry.work
+            && let Request::SetHeader { key, set, .. } = request
+        {
+            let operation = Operation::Set(*set);
+            let route = route_of(key.resolve(&mut worker.kit.scratch).bytes());
+            let way = self.way(route, &operation);
+            if !matches!(way, Some(Way::Here)) {
+                let ended = worker.begin_large_set(entry, request, rest, true);
+                if ended == Some(true) && self.pass_large(worker, entry.slot) {
+                    return;
+                }
+                if let Some(right) = ended {
+                    worker.end_large_set(entry.slot, right);
+                }
+                return;
+            }
+        }
+        run_here(worker, entry);
+    }
+
+    /// Has the other nodes flush, too; the reply to the client waits for them.
+    fn flush_others(&mut self, worker: &mut Worker, slot: usize, at: Exptime) {
+        let view = self.in_force.as_ref().map(|now| now.view);
+        let others = view.unwrap_or_default().live.without(self.cluster.me);
+        for to in others {
+            if let Some(origin) = self.await_reply(worker, slot) {
+                let relayed = Relayed {
+                    origin,
+                    to,
+                    key: RouteHash(0),
+                    after: Cas(0),
+                    bytes: at.0.to_le_bytes().to_vec(),
+                    kind: RelayedKind::Flush,
+                };
+                self.relay(worker.kit.now.instant, relayed);
+            }
+        }
+    }
+
+    /// Where a request would run; nothing while this node is not in service.
+    fn way(&self, route: RouteHash, operation: &Operation) -> Option<Way> {
+        let in_force = self.in_force.as_ref().filter(|_| self.serves)?;
+        Some(self.cluster.place(in_force, route, access_of(operation)))
+    }
+
+    /// Has a large write that was received here carried out where its key is; false if that is
+    /// here after all.
+    fn pass_large(&mut self, worker: &mut Worker, slot: usize) -> bool {
+        let Some(connection) = worker.slots.get_mut(slot) else {
+            return false;
+        };
+        let write = connection.body.as_ref().and_then(|body| body.write());
+        let Some((key, set, _)) = write else {
+            return false;
+        };
+        let operation = Operation::Set(set);
+        let route = route_of(key.resolve(&mut worker.kit.scratch).bytes());
+        let way = self.way(route, &operation);
+        if matches!(way, Some(Way::Here)) {
+            return false;
+        }
+        let Some(body) = connection.body.take() else {
+            return false;
+        };
+        let mut bytes = Vec::new();
+        body.finish(&mut worker.kit.pool, |reservation, key, form, _| {
+            let mut value = Vec::with_capacity(reservation.value_bytes());
+            reservation.read(&mut value);
+            let carried = Carried {
+                key,
+                operation,
+                value: &value,
+                form,
+            };
+            bytes = self.written(&carried);
+        });
+        let Some(way) = way else {
+            worker.replies.write(slot, |sink| sink.push(OUT_OF_SERVICE));
+            return true;
+        };
+        if let Some(origin) = self.await_reply(worker, slot) {
+            let access = access_of(&operation);
+            self.send_off(&mut worker.kit, way, (origin, route, access), bytes);
+        }
+        true
+    }
+
+    /// Sends a request that waits for its reply on its way.
+    fn send_off(
+        &mut self,
+        kit: &mut Kit,
+        way: Way,
+        (origin, key, access): (Origin, RouteHash, Access),
+        bytes: Vec<u8>,
+    ) {
+        let after = Cas(0);
+        match way {
+            Way::At(to) => {
+                let relayed = Relayed {
+                    origin,
+                    to,
+                    key,
+                    after,
+                    bytes,
+                    kind: RelayedKind::Item,
+                };
+                self.relay(kit.now.instant, relayed);
+            }
+            Way::Arriving => {
+                let waiter = Waiter {
+                    origin,
+                    key,
+                    access,
+                    after,
+                    bytes,
+                };
+                self.give_waiter(kit, waiter);
+            }
+            Way::Here | Way::Looked(_) | Way::Protocol => {
+                self.give_request(origin, key, (access, after), bytes);
+            }
+        }
+    }
+}
+
+/// What became of a read that looked past the protocol.
+enum Looked {
+    Shown,
+    Changed,
+    Missing,
+}
+
+/// Runs a request as on a server that is alone.
+fn run_here(worker: &mut Worker, entry: &Entry<'_>) {
+    let decision = worker.decide(entry);
+    worker.follow_apart(entry, decision);
+}
+
+fn refuse(worker: &mut Worker, entry: &Entry<'_>, text: &'static [u8]) {
+    worker.replies.write(entry.slot, |sink| sink.push(text));
+}

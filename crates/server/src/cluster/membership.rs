@@ -1,0 +1,202 @@
+//! What the membership says, brought to the workers.
+//!
+//! ```text
+//!   Member (thread) --- seen  ---> linker: whom to reach, as which life
+//!                   --- adopt ---> views: workers find it at their next turn, slices are told
+//!                   --- event ---> standard error; removed: forget everything, join anew
+//! ```
+
+use std::{
+    sync::{Arc, OnceLock, Weak},
+    thread::{self, JoinHandle},
+};
+
+use curtail_cluster::{Addresses, Event, Member, NodeConfig, Observer, Roster};
+use curtail_consistency::membership::Incarnation;
+use curtail_types::{Exptime, NodeSet, ViewNumber};
+
+use super::{
+    Cluster, InForce,
+    links::{Linker, LinkerConfig, LinkerHandle, NewLink, Peer},
+};
+use crate::{config::Config, mailbox::Arrival, server::StartError, shared::Shared, sync::Relaxed};
+
+/// What a node has before its workers run.
+pub(crate) struct Opening {
+    pub(crate) cluster: Arc<Cluster>,
+    /// Where links find the workers, once there are any.
+    reach: Reach,
+    linker: LinkerHandle,
+    thread: JoinHandle<()>,
+}
+
+type Reach = Arc<OnceLock<Weak<Shared>>>;
+
+/// What keeps a node in its cluster; to be stopped last.
+pub(crate) struct Membership {
+    member: Member,
+    linker: LinkerHandle,
+    thread: JoinHandle<()>,
+}
+
+impl Opening {
+    /// Listens for other nodes, if the server is to be a node.
+    pub(crate) fn begin(config: &Config, threads: usize) -> Result<Option<Self>, StartError> {
+        let Some(node) = &config.node else {
+            return Ok(None);
+        };
+        let entry = node.entry().ok_or_else(|| {
+            StartError::Cluster("this node is not among those of the cluster's file".into())
+        })?;
+        let unknown =
+            |error| StartError::Cluster(format!("node links at {}: {error}", entry.links));
+        let listen = entry.links_address().map_err(unknown)?;
+        let reach: Reach = Arc::default();
+        let deliver_to = Arc::clone(&reach);
+        let deliver = move |worker: usize, link: NewLink| {
+            let shared = deliver_to.get().and_then(Weak::upgrade);
+            if let Some(face) = shared
+                .as_ref()
+                .and_then(|shared| shared.workers.get(worker))
+            {
+                face.mail.send(Arrival::Link(Box::new(link)));
+            }
+        };
+        let linker = Linker::bind(LinkerConfig {
+            node: node.me,
+            cluster: node.cluster.name.clone(),
+            secret: node.cluster.secret().bytes().to_vec(),
+            listen,
+            workers: u16::try_from(config.workers).unwrap_or(u16::MAX),
+            deliver: Box::new(deliver),
+            say: Box::new(|text: &str| eprintln!("curtail: {text}")),
+        })
+        .map_err(|error| StartError::Cluster(format!("node links at {}: {error}", entry.links)))?;
+        let handle = linker.handle();
+        let thread = thread::Builder::new().name("linker".to_owned());
+        let thread = thread
+            .spawn(move || linker.run())
+            .map_err(StartError::System)?;
+        let cluster = Cluster::new(
+            node.me,
+            (node.cluster.model, node.cluster.replicas),
+            (config.workers, threads),
+            handle.clone(),
+        );
+        Ok(Some(Self {
+            cluster: Arc::new(cluster),
+            reach,
+            linker: handle,
+            thread,
+        }))
+    }
+
+    /// Joins the cluster, now that workers run.
+    pub(crate) fn join(
+        self,
+        config: &NodeConfig,
+        clients: std::net::SocketAddr,
+        shared: &Arc<Shared>,
+    ) -> Result<Membership, StartError> {
+        let fail = |error: &dyn std::fmt::Display| StartError::Cluster(error.to_string());
+        // It is set once, here.
+        let _ = self.reach.set(Arc::downgrade(shared));
+        let addresses = Addresses {
+            clients,
+            links: self.linker.address(),
+        };
+        let clock = shared.clock;
+        let watcher = Watcher {
+            shared: Arc::downgrade(shared),
+            cluster: Arc::clone(&self.cluster),
+        };
+        let store = config.cluster.open_store();
+        let now = move || clock.now().instant;
+        let member = Member::start(config, addresses, store, now, watcher);
+        let member = member.map_err(|error| fail(&error))?;
+        self.cluster.set_member(member.handle().clone());
+        Ok(Membership {
+            member,
+            linker: self.linker,
+            thread: self.thread,
+        })
+    }
+}
+
+impl Membership {
+    pub(crate) fn stop(self) {
+        self.member.stop();
+        self.linker.stop();
+        // A thread that panicked has said so itself.
+        let _ = self.thread.join();
+    }
+}
+
+/// Hears what the membership says.
+struct Watcher {
+    shared: Weak<Shared>,
+    cluster: Arc<Cluster>,
+}
+
+impl Observer for Watcher {
+    fn seen(&mut self, roster: &Arc<Roster>) {
+        let own = roster.node(self.cluster.me);
+        let others = roster.nodes().filter(|(id, _)| *id != self.cluster.me);
+        let peers = others.map(|(node, entry)| Peer {
+            node,
+            address: entry.addresses.links,
+            incarnation: entry.incarnation.0,
+        });
+        let own = own.map_or(0, |node| node.incarnation.0);
+        self.cluster.linker.set_peers(own, peers.collect());
+    }
+
+    fn adopt(&mut self, roster: &Arc<Roster>) {
+        let in_force = InForce::new(*roster.view(), self.cluster.replicas);
+        self.put_in_force(in_force.map(Arc::new));
+    }
+
+    fn heartbeat(&mut self, to: NodeSet, _incarnation: Incarnation, view: ViewNumber) {
+        self.cluster.heartbeat(to, view);
+        self.wake();
+    }
+
+    fn event(&mut self, event: &Event) {
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        if shared.verbosity.load(Relaxed) > 0 || is_news(event) {
+            eprintln!("curtail: node {}: {event}", self.cluster.me.0);
+        }
+        match event {
+            Event::Removed => {
+                self.put_in_force(None);
+                shared.store.flush_all(shared.now(), Exptime(0));
+                self.cluster.begin_anew();
+            }
+            Event::Replaced | Event::Mismatch(_) => self.put_in_force(None),
+            _ => {}
+        }
+    }
+}
+
+impl Watcher {
+    fn put_in_force(&self, in_force: Option<Arc<InForce>>) {
+        self.cluster.views.put_in_force(in_force);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.workers.iter().for_each(|worker| worker.mail.wake());
+        }
+    }
+}
+
+/// What an operator wants to see without asking for more.
+fn is_news(event: &Event) -> bool {
+    !matches!(
+        event,
+        Event::Beaten(_) | Event::Heard(_) | Event::Suspected(_)
+    )
+}

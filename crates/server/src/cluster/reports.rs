@@ -1,0 +1,84 @@
+//! Small news from node to node that is about no key: how far moves and joins have come.
+//!
+//! ```text
+//!   source of moves            target                    everybody
+//!   all its keys are sent --- MovesEnd(view, worker) -->
+//!          <------------- MovesSeen(view, worker) --- every worker has taken them in
+//!   MovesDone(view) ------------------------------------------> its membership
+//!   Filled(view) ------> a node that joins: it has all hot keys whose home this node is
+//! ```
+//!
+//! What moves and this news travel one link in order, so an end is seen after everything before it.
+
+use curtail_types::ViewNumber;
+
+/// Something to tell.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum News {
+    /// Worker `worker` of the sender has sent all keys that leave its slices under the view.
+    MovesEnd { view: ViewNumber, worker: u16 },
+    /// They have been taken in.
+    MovesSeen { view: ViewNumber, worker: u16 },
+    /// All keys that leave the sender have been taken in where they belong.
+    MovesDone { view: ViewNumber },
+    /// The sender is there, and knows of this view.
+    Beat { view: ViewNumber },
+    /// The receiver, which is joining, follows all hot keys whose home the sender is.
+    Filled { view: ViewNumber },
+}
+
+/// Bytes of a piece of news.
+pub(super) const NEWS_BYTES: usize = 7;
+
+impl News {
+    pub(super) fn to_bytes(self) -> [u8; NEWS_BYTES] {
+        let (kind, view, worker) = match self {
+            Self::MovesEnd { view, worker } => (1, view, worker),
+            Self::MovesSeen { view, worker } => (2, view, worker),
+            Self::MovesDone { view } => (3, view, 0),
+            Self::Filled { view } => (4, view, 0),
+            Self::Beat { view } => (5, view, 0),
+        };
+        let mut bytes = [kind; NEWS_BYTES];
+        bytes[1..5].copy_from_slice(&view.0.to_le_bytes());
+        bytes[5..].copy_from_slice(&u16::to_le_bytes(worker));
+        bytes
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let &[kind, v0, v1, v2, v3, w0, w1] = bytes else {
+            return None;
+        };
+        let view = ViewNumber(u32::from_le_bytes([v0, v1, v2, v3]));
+        let worker = u16::from_le_bytes([w0, w1]);
+        Some(match kind {
+            1 => Self::MovesEnd { view, worker },
+            2 => Self::MovesSeen { view, worker },
+            3 => Self::MovesDone { view },
+            4 => Self::Filled { view },
+            5 => Self::Beat { view },
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_arrive_as_they_were_sent() {
+        let (view, worker) = (ViewNumber(70_000), 300);
+        for news in [
+            News::MovesEnd { view, worker },
+            News::MovesSeen { view, worker },
+            News::MovesDone { view },
+            News::Filled { view },
+            News::Beat { view },
+        ] {
+            assert_eq!(News::from_bytes(&news.to_bytes()), Some(news));
+        }
+        assert_eq!(News::from_bytes(&[9; NEWS_BYTES]), None);
+        assert_eq!(News::from_bytes(&[1]), None);
+    }
+}

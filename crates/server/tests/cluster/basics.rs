@@ -1,0 +1,132 @@
+//! Any node answers for any key.
+
+use std::{thread, time::Duration};
+
+use crate::support::{Cluster, Shape};
+
+/// Goal: a client need not know where a key is. Method: every command on many keys, written at one
+/// node and read at the others, in pipelines too.
+#[test]
+fn any_node_answers_for_any_key() {
+    let cluster = Cluster::start(Shape::default());
+    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    for number in 0..60 {
+        let at = number % 3;
+        let key = format!("key{number}");
+        let (one, other) = (at, (at + 1) % 3);
+        clients[one].expect(&format!("set {key} 7 0 3\r\nabc\r\n"), "STORED\r\n");
+        clients[other].expect(
+            &format!("get {key}\r\n"),
+            &format!("VALUE {key} 7 3\r\nabc\r\nEND\r\n"),
+        );
+        clients[other].expect(&format!("append {key} 0 0 2\r\nde\r\n"), "STORED\r\n");
+        clients[one].expect(&format!("mg {key} v\r\n"), "VA 5\r\nabcde\r\n");
+        clients[one].expect(&format!("add {key} 0 0 1\r\nx\r\n"), "NOT_STORED\r\n");
+        clients[other].expect(&format!("delete {key}\r\n"), "DELETED\r\n");
+        clients[one].expect(&format!("get {key}\r\n"), "END\r\n");
+        clients[one].expect(&format!("ma {key} N0 J5 v\r\n"), "VA 1\r\n5\r\n");
+        clients[other].expect(&format!("incr {key} 10\r\n"), "15\r\n");
+    }
+    let keys: Vec<String> = (0..60).map(|number| format!("key{number}")).collect();
+    let values: String = keys
+        .iter()
+        .map(|key| format!("VALUE {key} 0 2\r\n15\r\n"))
+        .collect();
+    let all = format!("get {}\r\n", keys.join(" "));
+    clients[2].expect(&format!("{all}mn\r\n"), &format!("{values}END\r\nMN\r\n"));
+    let quiet: String = keys
+        .iter()
+        .map(|key| format!("mg {key} v q k\r\n"))
+        .collect();
+    let found: String = keys
+        .iter()
+        .map(|key| format!("VA 2 k{key}\r\n15\r\n"))
+        .collect();
+    clients[1].expect(&format!("{quiet}mn\r\n"), &format!("{found}MN\r\n"));
+}
+
+/// Goal: a hot key is read and written at every node, and every node sees the last write. Method:
+/// keys become hot, are written at one node and read at all, and cease to be hot again.
+#[test]
+fn a_hot_key_is_one_key_everywhere() {
+    let cluster = Cluster::start(Shape::default());
+    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    for round in 0..4 {
+        for number in 0..12 {
+            let key = format!("hot{number}");
+            clients[number % 3].expect(&format!("set {key} 0 0 2\r\n00\r\n"), "STORED\r\n");
+            cluster.change_hot(&key, round % 2 == 0);
+        }
+        thread::sleep(Duration::from_millis(50));
+        for number in 0..12 {
+            let key = format!("hot{number}");
+            for write in 10..40 {
+                let at = write % 3;
+                clients[at].expect(&format!("set {key} 0 0 2\r\n{write}\r\n"), "STORED\r\n");
+                for client in &mut clients {
+                    client.expect(&format!("mg {key} v\r\n"), &format!("VA 2\r\n{write}\r\n"));
+                }
+            }
+            clients[0].expect(&format!("incr {key} 1\r\n"), "40\r\n");
+            clients[1].expect(&format!("incr {key} 1\r\n"), "41\r\n");
+            clients[2].expect(&format!("mg {key} v\r\n"), "VA 2\r\n41\r\n");
+            clients[2].expect(&format!("delete {key}\r\n"), "DELETED\r\n");
+            clients[0].expect(&format!("mg {key} v\r\n"), "EN\r\n");
+        }
+    }
+}
+
+/// Goal: large values go to and come from any node, hot or not. Method: values of several sizes,
+/// written at one node, joined and read at the others, of keys that become hot meanwhile.
+#[test]
+fn large_values_are_at_any_node() {
+    let cluster = Cluster::start(Shape::default());
+    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    for number in 0..24 {
+        let key = format!("large{number}");
+        let mut value = "v".repeat(3000 + 9000 * number);
+        let set = |value: &str| format!("set {key} 0 0 {}\r\n{value}\r\n", value.len());
+        let found = |value: &str| format!("VA {}\r\n{value}\r\n", value.len());
+        clients[number % 3].expect(&set(&value), "STORED\r\n");
+        clients[(number + 1) % 3].expect(&format!("mg {key} v\r\n"), &found(&value));
+        if number % 2 == 0 {
+            cluster.change_hot(&key, true);
+            thread::sleep(Duration::from_millis(20));
+        }
+        clients[(number + 1) % 3].expect(&format!("append {key} 0 0 3\r\nend\r\n"), "STORED\r\n");
+        value += "end";
+        for client in &mut clients {
+            client.expect(&format!("mg {key} v\r\n"), &found(&value));
+        }
+        value = "w".repeat(5000);
+        clients[(number + 2) % 3].expect(&set(&value), "STORED\r\n");
+        clients[number % 3].expect(&format!("mg {key} v\r\n"), &found(&value));
+        let too_large = "x".repeat((1 << 20) + 1);
+        clients[(number + 2) % 3].expect(
+            &set(&too_large),
+            "SERVER_ERROR object too large for cache\r\n",
+        );
+    }
+}
+
+/// Goal: `flush_all` at one node empties the cluster. Method: keys of every home, hot ones too.
+#[test]
+fn a_flush_is_for_all_nodes() {
+    let cluster = Cluster::start(Shape::default());
+    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    for round in 0..3 {
+        for number in 0..30 {
+            clients[0].expect(&format!("set key{number} 0 0 1\r\nx\r\n"), "STORED\r\n");
+            if number % 3 == 0 {
+                cluster.change_hot(&format!("key{number}"), true);
+            }
+        }
+        thread::sleep(Duration::from_millis(50));
+        clients[round].expect("flush_all\r\n", "OK\r\n");
+        for number in 0..30 {
+            for client in &mut clients {
+                client.expect(&format!("mg key{number} v\r\n"), "EN\r\n");
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! A cluster and its clients.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::PathBuf,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use curtail_cluster::NodeConfig;
+use curtail_server::{Config, Listen, Server};
+
+/// The longest that any single wait may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What differs from cluster to cluster.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) nodes: usize,
+    pub(crate) workers: usize,
+    pub(crate) replicas: usize,
+    pub(crate) model: &'static str,
+    pub(crate) lease_ms: u64,
+}
+
+/// Nodes in this process.
+pub(crate) struct Cluster {
+    pub(crate) nodes: Vec<Option<Server>>,
+    shape: Shape,
+    folder: PathBuf,
+}
+
+/// A client of one node.
+pub(crate) struct Client {
+    stream: TcpStream,
+    input: BufReader<TcpStream>,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            nodes: 3,
+            workers: 2,
+            replicas: 1,
+            model: "lin",
+            lease_ms: 3000,
+        }
+    }
+}
+
+impl Cluster {
+    /// Starts all nodes and waits until each serves.
+    pub(crate) fn start(shape: Shape) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("curtail-cluster-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(&name);
+        fs::create_dir_all(&folder).unwrap();
+        let secret = folder.join("secret");
+        fs::write(&secret, "a secret of sixteen bytes and more").unwrap();
+        restrict(&secret);
+        let mut text = format!(
+            "name = \"{name}\"\nmodel = \"{}\"\nreplicas = {}\nlease_ms = {}\n\
+             secret_file = \"secret\"\n[store]\nkind = \"file\"\npath = \"view.json\"\n",
+            shape.model, shape.replicas, shape.lease_ms,
+        );
+        for id in 0..shape.nodes {
+            text += &format!(
+                "[[node]]\nid = {id}\nclients = \"127.0.0.1:0\"\nlinks = \"127.0.0.1:0\"\n"
+            );
+        }
+        fs::write(folder.join("cluster.toml"), text).unwrap();
+        let mut cluster = Self {
+            nodes: Vec::new(),
+            shape,
+            folder,
+        };
+        cluster.nodes = (0..shape.nodes).map(|id| Some(cluster.node(id))).collect();
+        for id in 0..shape.nodes {
+            cluster.await_service(id);
+        }
+        cluster
+    }
+
+    /// A server that is node `id`.
+    pub(crate) fn node(&self, id: usize) -> Server {
+        let file = self.folder.join("cluster.toml");
+        let config = Config {
+            listen: vec![Listen {
+                address: "127.0.0.1:0".parse().unwrap(),
+                optional: false,
+            }],
+            workers: self.shape.workers,
+            memory_bytes_max: 32 << 20,
+            huge_pages: false,
+            pin: false,
+            node: Some(NodeConfig::load(&file, &id.to_string()).unwrap()),
+            ..Config::default()
+        };
+        Server::start(config, |_| ()).unwrap()
+    }
+
+    pub(crate) fn address(&self, id: usize) -> SocketAddr {
+        self.nodes[id].as_ref().unwrap().addresses()[0]
+    }
+
+    pub(crate) fn client(&self, id: usize) -> Client {
+        Client::connect(self.address(id))
+    }
+
+    /// Waits until node `id` answers for keys of every node.
+    pub(crate) fn await_service(&self, id: usize) {
+        let mut client = self.client(id);
+        let started = Instant::now();
+        for number in 0..64 {
+            loop {
+                let answer = client.ask(&format!("mg probe{number}\r\n"));
+                if answer == "EN\r\n" {
+                    break;
+                }
+                assert!(started.elapsed() < PATIENCE, "node {id}: {answer:?}");
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+
+    /// Has a key become hot, or cease to be, and waits a little.
+    pub(crate) fn change_hot(&self, key: &str, hot: bool) {
+        for node in self.nodes.iter().flatten() {
+            node.change_hot(key.as_bytes(), hot);
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.nodes.clear();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let input = BufReader::new(stream.try_clone().unwrap());
+        Self { stream, input }
+    }
+
+    pub(crate) fn send(&mut self, request: &str) {
+        self.stream.write_all(request.as_bytes()).unwrap();
+    }
+
+    /// Sends a request and takes one line.
+    pub(crate) fn ask(&mut self, request: &str) -> String {
+        self.send(request);
+        self.line()
+    }
+
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.input.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Sends a request and demands exactly this answer.
+    #[track_caller]
+    pub(crate) fn expect(&mut self, request: &str, answer: &str) {
+        self.send(request);
+        let mut got = vec![0; answer.len()];
+        let mut filled = 0;
+        while filled < got.len() {
+            match self.input.read(&mut got[filled..]) {
+                Ok(0) | Err(_) => break,
+                Ok(bytes) => filled += bytes,
+            }
+            if !answer.as_bytes().starts_with(&got[..filled]) {
+                break;
+            }
+        }
+        if got[..filled] != *answer.as_bytes() {
+            let rest = self.line();
+            let got = String::from_utf8_lossy(&got[..filled]) + &*rest;
+            panic!("expected {answer:.100?}, got {got:.100?} to {request:.100?}");
+        }
+    }
+}
+
+fn restrict(path: &std::path::Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+}

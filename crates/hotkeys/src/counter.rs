@@ -14,7 +14,7 @@
 //! the count; no error exceeds the least count, which is at most n / N; and a key with more than
 //! n / N requests has a place.
 
-use alloc::{boxed::Box, vec};
+use alloc::{boxed::Box, vec, vec::Vec};
 
 use curtail_types::{Key, KeyHash, KeyName};
 
@@ -26,7 +26,8 @@ pub struct Counter {
     /// From a key's hash to its place, plus one.
     index: Index,
     places: Box<[Place]>,
-    names: Box<[KeyName]>,
+    /// Of the places in use; what is not used takes no memory.
+    names: Vec<KeyName>,
     /// The keys of each bucket, in a ring with the number `places + bucket`: oldest visit first.
     keys: Links,
     /// Count of each bucket.
@@ -34,7 +35,6 @@ pub struct Counter {
     /// The buckets in use, in a ring with the number `buckets`: least count first. The others are
     /// in a ring with the number after it.
     buckets: Links,
-    used: u32,
     seen: u64,
 }
 
@@ -71,11 +71,10 @@ impl Counter {
         let mut counter = Self {
             index: Index::new(keys_max),
             places: vec![Place::default(); keys_max as usize].into_boxed_slice(),
-            names: vec![KeyName::default(); keys_max as usize].into_boxed_slice(),
+            names: Vec::with_capacity(keys_max as usize),
             keys: Links::new(2 * keys_max),
             counts: vec![0; keys_max as usize].into_boxed_slice(),
             buckets: Links::new(keys_max + 2),
-            used: 0,
             seen: 0,
         };
         counter.clear();
@@ -89,7 +88,7 @@ impl Counter {
 
     /// The most requests that a key without a place may have had.
     pub fn absent_max(&self) -> u64 {
-        if self.used < self.keys_max() {
+        if self.used() < self.keys_max() {
             return 0;
         }
         self.count_of(self.buckets.after(self.keys_max()))
@@ -100,7 +99,7 @@ impl Counter {
     pub fn see(&mut self, hash: KeyHash, key: Key<'_>, access: Access) {
         self.seen += 1;
         let at = match self.index.get(hash.0) {
-            0 if self.used < self.keys_max() => return self.begin(hash, key, access),
+            0 if self.used() < self.keys_max() => return self.begin(hash, key, access),
             0 => self.replace(hash, key),
             number => number - 1,
         };
@@ -138,13 +137,14 @@ impl Counter {
         self.buckets.clear();
         let (buckets, free) = (self.keys_max(), self.keys_max() + 1);
         (0..buckets).for_each(|bucket| self.buckets.insert_before(free, bucket));
-        (self.used, self.seen) = (0, 0);
+        self.names.clear();
+        self.seen = 0;
     }
 
     /// A key is seen for the first time, and there is a free place.
     fn begin(&mut self, hash: KeyHash, key: Key<'_>, access: Access) {
-        let at = self.used;
-        self.used += 1;
+        let at = self.used();
+        self.names.push(KeyName::default());
         let least = self.buckets.after(self.keys_max());
         let bucket = match least < self.keys_max() && self.count_of(least) == 1 {
             true => least,
@@ -244,6 +244,11 @@ impl Counter {
             error: place.error,
             writes: place.writes,
         })
+    }
+
+    #[inline]
+    fn used(&self) -> u32 {
+        self.names.len() as u32
     }
 
     #[inline]

@@ -51,7 +51,7 @@ mod tracker;
 
 pub use bursts::Bursts;
 pub use counter::{Counted, Counter};
-pub use parameters::{Parameters, ParametersError};
+pub use parameters::{CheckedParameters, Parameters, ParametersError};
 pub use sampler::Sampler;
 pub use tracker::Tracker;
 

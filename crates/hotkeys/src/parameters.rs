@@ -21,6 +21,10 @@ pub struct Parameters {
     pub burst_above: u32,
 }
 
+/// Parameters that are within their bounds.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct CheckedParameters(Parameters);
+
 /// Why parameters cannot be used: the operator's fault, or that of whoever chose them.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
@@ -79,12 +83,12 @@ impl Parameters {
         }
     }
 
-    /// Whether a tracker can be made with them.
+    /// The same, known to be within their bounds.
     ///
     /// # Errors
     /// The first that is out of its bounds.
-    pub const fn check(&self) -> Result<(), ParametersError> {
-        let scale = &self.scale;
+    pub const fn check(self) -> Result<CheckedParameters, ParametersError> {
+        let scale = self.scale;
         if scale.segment_ns == 0 {
             Err(ParametersError::Segment)
         } else if scale.alpha == 0 || scale.alpha > LoadScale::ALPHA_ONE {
@@ -98,8 +102,15 @@ impl Parameters {
         } else if self.logged > Self::LOGGED_MAX {
             Err(ParametersError::Logged)
         } else {
-            Ok(())
+            Ok(CheckedParameters(self))
         }
+    }
+}
+
+impl CheckedParameters {
+    /// What was checked.
+    pub const fn get(&self) -> &Parameters {
+        &self.0
     }
 }
 
@@ -124,8 +135,9 @@ mod tests {
 
     #[test]
     fn what_is_out_of_bounds_is_named() {
-        assert_eq!(Parameters::switchkv().check(), Ok(()));
-        assert_eq!(Parameters::sampled().check(), Ok(()));
+        assert!(Parameters::switchkv().check().is_ok());
+        let sampled = Parameters::sampled();
+        assert_eq!(sampled.check().map(|checked| *checked.get()), Ok(sampled));
         let refused = |change: fn(&mut Parameters)| {
             let mut parameters = Parameters::sampled();
             change(&mut parameters);

@@ -7,7 +7,7 @@ use crate::{
     bursts::Bursts,
     counter::Counter,
     loads::{Loads, Segment},
-    parameters::{Parameters, ParametersError},
+    parameters::{CheckedParameters, Parameters},
 };
 
 /// The tracker of one thread.
@@ -26,18 +26,15 @@ pub struct Tracker {
 
 impl Tracker {
     /// A tracker whose first segment begins `now`.
-    ///
-    /// # Errors
-    /// When a parameter is out of its bounds.
-    pub fn new(parameters: Parameters, now: Instant) -> Result<Self, ParametersError> {
-        parameters.check()?;
-        Ok(Self {
+    pub fn new(parameters: CheckedParameters, now: Instant) -> Self {
+        let parameters = *parameters.get();
+        Self {
             parameters,
             counter: Counter::new(parameters.counted),
             loads: Loads::new(parameters.listed),
             bursts: Bursts::new(&parameters),
             since: now,
-        })
+        }
     }
 
     /// What it was made with.

@@ -21,7 +21,7 @@ fn parameters(counted: u32, listed: u32, alpha: f64) -> Parameters {
 }
 
 fn tracker(parameters: Parameters) -> Tracker {
-    Tracker::new(parameters, Instant::default()).unwrap()
+    Tracker::new(parameters.check().unwrap(), Instant::default())
 }
 
 fn at(second: u64) -> Instant {
@@ -269,14 +269,4 @@ fn reports_reuse_memory_and_equal_streams_make_equal_trackers() {
 
 fn text(known: &KeyLoad) -> String {
     String::from_utf8(known.key.bytes().to_vec()).unwrap()
-}
-
-#[test]
-fn wrong_parameters_are_refused() {
-    let wrong = Parameters {
-        listed: 0,
-        ..Parameters::switchkv()
-    };
-    let refused = Tracker::new(wrong, Instant::default());
-    assert_eq!(refused, Err(ParametersError::Listed));
 }

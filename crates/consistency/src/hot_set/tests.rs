@@ -94,7 +94,7 @@ struct Cluster {
 
 impl Cluster {
     fn new(config: HotSetConfig, reporting: usize) -> Self {
-        let tracker = || Tracker::new(parameters(), Instant::default()).unwrap();
+        let tracker = || Tracker::new(parameters().check().unwrap(), Instant::default());
         Self {
             config,
             set: HotSet::new(config),
@@ -354,6 +354,25 @@ fn proposals_are_bounded_and_made_again() {
     cluster.obeys = true;
     (0..20).for_each(|_| drop(cluster.end_epoch()));
     assert_eq!(cluster.hot.len(), 0, "idle keys go");
+}
+
+/// Goal: who takes another's place needs an allowance for both. Method: all keys change at once,
+/// and an odd number may be on its way.
+#[test]
+fn an_exchange_is_two_keys_on_their_way() {
+    let config = HotSetConfig {
+        in_flight_max: 7,
+        ..HotSetConfig::new(20)
+    };
+    let (mut cluster, mut stream) = (Cluster::new(config, 1), Stream::new(5));
+    cluster.run(&mut stream, 6);
+    assert_eq!(cluster.hot.len(), 20);
+    (0..50).for_each(|place| stream.keys.swap(place, 10_000 + place));
+    for _ in 0..4 {
+        cluster.see_stream(&mut stream);
+        let change = cluster.end_epoch();
+        assert_eq!((change.promote.len(), change.demote.len()), (3, 3));
+    }
 }
 
 /// Goal: reports of several nodes find keys that one node hardly sees (CC-80), and unlike ones are

@@ -118,12 +118,10 @@ impl Link {
         }
     }
 
-    /// Goes on with another connection.
+    /// Goes on with another connection; the one before has been ended.
     pub(super) fn connect(&mut self, stream: Stream, attempt: u64) {
         self.stream = Some(stream);
         self.attempt = attempt;
-        self.partial = Vec::new();
-        self.control = ControlBytes::NONE;
         let resume = self.session.resume(self.frame_bytes_max);
         self.control(resume);
         (self.readable, self.writable) = (true, true);

@@ -81,7 +81,8 @@ pub(crate) struct Links {
 pub(crate) struct LinksConfig {
     /// The worker, below [`LinkerConfig::workers`].
     pub(crate) worker: u16,
-    /// Bytes of unacknowledged demands for each link; a single one may be longer.
+    /// Bytes of unacknowledged demands for each link, and four times as many on the connection for
+    /// large items; a single one may be longer.
     pub(crate) demand_bytes_max: usize,
     /// The same for answers.
     pub(crate) answer_bytes_max: usize,

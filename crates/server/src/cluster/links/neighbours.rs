@@ -29,6 +29,9 @@ const HEARTBEAT_NS: [u64; 2] = [50_000_000, 500_000_000];
 /// After so many heartbeats that did not come a connection is given up.
 const HEARTBEATS_MISSED: u64 = 20;
 
+/// How much more may be unacknowledged on a connection for large items.
+const LARGE_WINDOWS: usize = 4;
+
 impl Links {
     /// Takes a connection from the linker.
     pub(crate) fn adopt(&mut self, poller: &Poller, new: NewLink) {
@@ -131,9 +134,10 @@ impl Links {
             return None;
         }
         self.next_stream += 1;
+        let times = if large { LARGE_WINDOWS } else { 1 };
         let windows = Windows {
-            demand_bytes_max: self.config.demand_bytes_max,
-            answer_bytes_max: self.config.answer_bytes_max,
+            demand_bytes_max: self.config.demand_bytes_max.saturating_mul(times),
+            answer_bytes_max: self.config.answer_bytes_max.saturating_mul(times),
         };
         let session = Session::new(self.next_stream, windows);
         let max = self.config.frame_bytes_max(large);

@@ -335,6 +335,22 @@ fn numbers_are_judged() {
     assert_eq!(session.received(), 43);
 }
 
+/// Goal: a sender hears how far its peer has come before it runs out of credit, though the peer has
+/// nothing else to say. Method: many small frames, then few large ones.
+#[test]
+fn what_was_taken_is_owed() {
+    let mut session = Session::new(1, WINDOWS);
+    let frames = (1..).take_while(|&number| {
+        session.take(number, 24);
+        !session.owes()
+    });
+    assert_eq!(frames.count(), 31);
+    session.note_told();
+    assert!(!session.owes());
+    session.take(33, 70_000);
+    assert!(session.owes());
+}
+
 /// Goal: a peer cannot acknowledge what it was not sent. Method: numbers ahead of what was sent.
 #[test]
 fn acknowledging_too_much_is_refused() {

@@ -73,13 +73,14 @@ impl Kit {
     /// The kit of a thread: of worker `index`, or of one behind the workers.
     pub(crate) fn new(index: usize, shared: Arc<Shared>, writer: Writer) -> Self {
         let store = Arc::clone(&shared.store);
+        let now = shared.now();
         let limits = Limits {
             value_bytes_max: u32::try_from(shared.config.item_bytes_max).unwrap_or(u32::MAX),
             inline_value_bytes_max: INLINE_VALUE_BYTES_MAX,
         };
         Self {
             writer,
-            now: shared.now(),
+            now,
             limits,
             pool: BufferPool::new(Arc::clone(&store)),
             counts: Counts::new(),
@@ -100,7 +101,7 @@ impl Kit {
             learns: false,
             samples: false,
             stages: Stages::default(),
-            hot_keys: HotKeys::new(index),
+            hot_keys: HotKeys::new(index, now.instant),
             store,
             shared,
         }

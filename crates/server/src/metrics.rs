@@ -289,9 +289,15 @@ fn hot_keys(page: &mut Page, shared: &Shared) {
     let hottest = shared.hottest();
     let name = "curtail_hot_key_share";
     page.head(name, "gauge", "Share of the requests by rank of their key.");
-    for (rank, (_, seen)) in hottest.keys.iter().enumerate() {
-        let labels = format!("rank=\"{}\"", rank + 1);
-        page.row(name, &labels, format_args!("{:.4}", hottest.share(*seen)));
+    for (rank, key) in (1..).zip(&hottest.keys) {
+        let labels = format!("rank=\"{rank}\"");
+        page.row(name, &labels, format_args!("{:.4}", key.share));
+    }
+    let name = "curtail_hot_key_write_share";
+    page.head(name, "gauge", "Share of writes by rank of their key.");
+    for (rank, key) in (1..).zip(&hottest.keys) {
+        let labels = format!("rank=\"{rank}\"");
+        page.row(name, &labels, format_args!("{:.4}", key.writes));
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use curtail_dispatch::{SharedWriters, size_aware::SizeHistogram};
 use curtail_runtime::{Clock, ControlEvent, Waker};
 use curtail_store::Store;
-use curtail_types::Now;
+use curtail_types::{LoadReport, Now};
 
 use crate::{
     cluster::Cluster,
@@ -88,7 +88,7 @@ pub(crate) struct WorkerFace {
     /// Connections that had no room in its last turn.
     pub(crate) in_line: AtomicUsize,
     /// The keys it was asked for most, as of the last second.
-    pub(crate) hottest: Mutex<Hottest>,
+    pub(crate) hottest: Mutex<Option<LoadReport>>,
 }
 
 /// What a worker's buffers take, as of its last turn.
@@ -223,7 +223,10 @@ impl Shared {
     /// The keys that all workers together were asked for most.
     pub(crate) fn hottest(&self) -> Hottest {
         let workers = self.workers.iter();
-        Hottest::of_all(workers.map(|worker| lock(&worker.hottest).clone()))
+        let reports: Vec<_> = workers
+            .filter_map(|worker| lock(&worker.hottest).clone())
+            .collect();
+        Hottest::of_all(reports.iter())
     }
 
     /// The counts of all workers since the last `stats reset`.

@@ -371,12 +371,12 @@ impl Worker {
     }
 
     fn show_hot_keys(&mut self) {
-        let now_ns = self.kit.now.instant.ns;
-        if !self.kit.hot_keys.is_due(now_ns) {
+        let now = self.kit.now.instant;
+        if !self.kit.hot_keys.is_due(now) {
             return;
         }
         if let Some(face) = self.kit.shared.workers.get(self.index) {
-            *lock(&face.hottest) = self.kit.hot_keys.show(now_ns);
+            self.kit.hot_keys.show(now, &mut lock(&face.hottest));
         }
     }
 

@@ -336,9 +336,13 @@ const STAGES_LEAST: usize = 7;
 /// What the server itself sampled; the last on the screen, so what there is room for.
 fn sampled(keys: &[Sampled]) -> Panel {
     let keys = keys.iter();
-    let lines = keys.map(|key| format!("{:>8} {}", percent(Some(key.share)), key.key));
+    let line = |key: &Sampled| {
+        let (share, writes) = (percent(Some(key.share)), percent(key.writes));
+        format!("{share:>8} {writes:>8} {}", key.key)
+    };
+    let lines = keys.map(line);
     Panel {
-        heading: "HOTTEST KEYS   of one request in 64".to_owned(),
+        heading: "HOTTEST KEYS   of one request in 64: share, its writes, key".to_owned(),
         lines: lines.collect(),
         least: 1,
     }

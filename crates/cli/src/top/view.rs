@@ -168,6 +168,8 @@ pub(crate) struct Sampled {
     pub(crate) key: String,
     /// Of all requests, 0 to 1.
     pub(crate) share: f64,
+    /// Of its requests, 0 to 1; absent if the server does not tell.
+    pub(crate) writes: Option<f64>,
 }
 
 impl View {
@@ -442,11 +444,13 @@ fn stages(own: &Pair<'_>) -> Vec<StageRow> {
 }
 
 fn hot_keys(own: &Names) -> Vec<Sampled> {
-    let sampled = |(_, value): (&str, &str)| {
+    let sampled = |(rank, value): (&str, &str)| {
         let (share, key) = value.split_once(' ')?;
+        let writes = own.text(&format!("hot_key_writes:{rank}"));
         Some(Sampled {
             key: key.to_owned(),
             share: share.parse().ok()?,
+            writes: writes.and_then(|writes| writes.parse().ok()),
         })
     };
     own.behind("hot_key:").filter_map(sampled).collect()

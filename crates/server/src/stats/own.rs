@@ -144,16 +144,20 @@ fn stage(report: &mut Report, name: &str, stage: &Stage) {
     }
 }
 
-/// The hottest keys: the share of all requests and the key, percent-encoded.
+/// The hottest keys: the share of all requests and the key, percent-encoded; and how many of its
+/// requests write.
 fn hot_keys(report: &mut Report, hottest: &Hottest) {
-    for (rank, (key, seen)) in hottest.keys.iter().enumerate() {
+    for (rank, hot) in (1..).zip(&hottest.keys) {
         let mut text = Vec::new();
-        push_percent(&mut text, key);
-        let (rank, share) = (rank + 1, hottest.share(*seen));
-        let key = String::from_utf8_lossy(&text);
+        push_percent(&mut text, &hot.key);
+        let (share, key) = (hot.share, String::from_utf8_lossy(&text));
         report.stat(
             format_args!("hot_key:{rank}"),
             format_args!("{share:.4} {key}"),
+        );
+        report.stat(
+            format_args!("hot_key_writes:{rank}"),
+            format_args!("{:.4}", hot.writes),
         );
     }
 }

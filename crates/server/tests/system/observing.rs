@@ -149,6 +149,7 @@ fn the_hottest_keys_are_told() {
     let share: f64 = told.split(' ').next().unwrap().parse().unwrap();
     assert!((0.4..0.6).contains(&share), "{told}");
     let rows = rows(&mut clients[0]);
+    assert_eq!(rows["hot_key_writes:1"], "0.0000");
     if let Some(second) = rows.get("hot_key:2") {
         let share: f64 = second.split(' ').next().unwrap().parse().unwrap();
         assert!(share < 0.1, "{second}");
@@ -158,5 +159,6 @@ fn the_hottest_keys_are_told() {
         page.contains("curtail_hot_key_share{rank=\"1\"} 0."),
         "{page}"
     );
+    assert!(page.contains("curtail_hot_key_write_share{rank=\"1\"} 0.0000"));
     assert!(!page.contains("hot%25key"), "keys are clients' data");
 }

@@ -226,14 +226,15 @@ fn stages_are_told_as_they_are_named() {
 
 #[test]
 fn sampled_keys_are_told_in_the_servers_order() {
-    let own = format!("{OWN}\nhot_key:1 0.2500 a%20b\nhot_key:2 0.0104 c\nhot_key:3 odd");
+    let keys = "hot_key:1 0.2500 a%20b\nhot_key_writes:1 0.0500\nhot_key:2 0.0104 c\nhot_key:3 odd";
+    let own = format!("{OWN}\n{keys}");
     let view = View::between(None, &sample(0, GENERAL, Some(&own)));
-    let keys: Vec<(&str, f64)> = view
+    let keys: Vec<(&str, f64, Option<f64>)> = view
         .hot_keys
         .iter()
-        .map(|sampled| (&*sampled.key, sampled.share))
+        .map(|sampled| (&*sampled.key, sampled.share, sampled.writes))
         .collect();
-    assert_eq!(keys, [("a%20b", 0.25), ("c", 0.0104)]);
+    assert_eq!(keys, [("a%20b", 0.25, Some(0.05)), ("c", 0.0104, None)]);
 }
 
 #[test]

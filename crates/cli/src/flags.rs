@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use clap::{ArgAction, Args};
 use curtail_server::{Config, Listen, PolicyName, UnixSocket};
 
-use crate::{extended, native_flags::NativeFlags, sizes};
+use crate::{cluster_flags::ClusterFlags, extended, native_flags::NativeFlags, sizes};
 
 /// The flags; see `--help` for what each means.
 #[derive(Args, Debug)]
@@ -148,6 +148,8 @@ pub(crate) struct Flags {
     no_pin: bool,
     #[command(flatten)]
     native: NativeFlags,
+    #[command(flatten)]
+    cluster: ClusterFlags,
     /// Read flags from a TOML file, under their long names; the command line wins
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -185,6 +187,7 @@ impl Flags {
             auth_file: self.auth_file.clone(),
             memory_file: self.memory_file.clone(),
             native: self.native.settle()?,
+            node: self.cluster.settle()?,
             ..Config::default()
         };
         self.settle_limits(&mut config)?;
@@ -298,6 +301,14 @@ impl Flags {
             });
             return Ok(());
         }
+        if let Some(address) = self.address_of_node(config)? {
+            config.echoed.tcp_port = i32::from(address.port());
+            config.listen = vec![Listen {
+                address,
+                optional: false,
+            }];
+            return self.guard(config, warnings);
+        }
         let port = match self.tcp_port() {
             0 => None,
             -1 => Some(0),
@@ -309,6 +320,17 @@ impl Flags {
             Some(port) => resolve_all(&self.listen, port)?,
         };
         self.guard(config, warnings)
+    }
+
+    /// Where a node of a cluster listens by its file, unless other flags say where.
+    fn address_of_node(&self, config: &Config) -> anyhow::Result<Option<SocketAddr>> {
+        let entry = config.node.as_ref().and_then(|node| node.entry());
+        match entry {
+            Some(entry) if self.port.is_none() && self.listen.is_empty() => {
+                Ok(Some(entry.clients_address().context("--cluster")?))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Whoever reaches a server without a login can read and change everything in it.

@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod cluster;
+mod cluster_flags;
 mod config_file;
 mod doctor;
 mod extended;
@@ -43,6 +45,8 @@ enum Command {
     Soak(Box<curtail_loadgen::soak::SoakArgs>),
     /// Watch a server: rates, workers, plan and stages, on a terminal or as a report
     Top(top::Options),
+    /// Run a trial cluster on this machine, or look after a cluster
+    Cluster(cluster::Options),
     /// Simulate a figure of a paper with the decision-makers of the server; `simulate list`
     Simulate(Box<curtail_simulator::command::Args>),
 }
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Soak(options) => curtail_loadgen::soak::run(&options).map_err(Into::into),
         Command::Top(options) => top::run(&options),
+        Command::Cluster(options) => cluster::run(&options),
         Command::Simulate(options) => {
             curtail_simulator::command::run(&options).map_err(|error| anyhow::anyhow!(error))
         }

@@ -1,0 +1,206 @@
+//! `curtail cluster`: a trial cluster of processes on this machine, and what an operator asks of
+//! any cluster.
+//!
+//! ```text
+//!   up ──starts──> serve --cluster FILE --node 0, 1, ...
+//!    └── control (socket in its folder) <── status, kill, pause, resume, add
+//!   view.json (or etcd)                 <── status, remove, rebalance
+//! ```
+
+mod child;
+mod control;
+mod report;
+mod settled;
+mod trial;
+mod up;
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use curtail_cluster::ClusterFile;
+
+use control::Request;
+use trial::Folder;
+
+/// What to do with a cluster.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start a trial cluster on loopback, and keep it until Ctrl-C
+    Up(up::Options),
+    /// Say who is in the cluster, what each node does, and whether keys are moving
+    Status {
+        #[command(flatten)]
+        target: Target,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Kill a node of the trial cluster, as a crash would
+    Kill(OneNode),
+    /// Stop a node of the trial cluster in its tracks, as a long pause would
+    Pause(OneNode),
+    /// Let a paused node go on
+    Resume(OneNode),
+    /// Add a node to the trial cluster, or start one again that was killed or removed
+    Add {
+        /// Its number or name; a new one if none is given
+        node: Option<String>,
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Have a node leave: its keys move to the others first
+    Remove {
+        #[command(flatten)]
+        one: OneNode,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Wait until keys are placed on every node that stays, and none is on its way
+    Rebalance {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        wait: Wait,
+    },
+}
+
+#[derive(Args, Debug)]
+struct OneNode {
+    /// The node: its number or its name
+    node: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Args, Debug)]
+struct Wait {
+    /// How many seconds to wait until it is done
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    wait: u64,
+}
+
+/// Which cluster is meant.
+#[derive(Args, Debug)]
+struct Target {
+    /// The trial cluster in this folder
+    #[arg(long, value_name = "DIR", conflicts_with = "port")]
+    dir: Option<PathBuf>,
+    /// The trial cluster that was started with this port
+    #[arg(long, value_name = "PORT", default_value_t = trial::PORT)]
+    port: u16,
+    /// Not a trial cluster, but the one of this cluster file (status, remove, rebalance)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "port"])]
+    file: Option<PathBuf>,
+}
+
+impl Target {
+    fn folder(&self) -> anyhow::Result<Folder> {
+        match &self.file {
+            Some(_) => anyhow::bail!("--file: only a trial cluster has processes to act on"),
+            None => Ok(Folder::find(self.dir.as_deref(), self.port)),
+        }
+    }
+
+    fn load(&self) -> anyhow::Result<ClusterFile> {
+        match &self.file {
+            Some(path) => Ok(ClusterFile::load(path)?),
+            None => {
+                let folder = self.folder()?;
+                control::ask(&folder, &Request::Processes)?;
+                Ok(ClusterFile::load(&folder.cluster_file())?)
+            }
+        }
+    }
+}
+
+impl Wait {
+    fn duration(&self) -> Duration {
+        Duration::from_secs(self.wait)
+    }
+}
+
+/// Carries the command out.
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    match &options.command {
+        Command::Up(options) => return up::run(options),
+        Command::Status { target, json } => status(target, *json)?,
+        Command::Kill(one) => tell(one, |node| Request::Kill { node })?,
+        Command::Pause(one) => tell(one, |node| Request::Pause { node })?,
+        Command::Resume(one) => tell(one, |node| Request::Resume { node })?,
+        Command::Add { node, target, wait } => add(node.as_deref(), target, wait)?,
+        Command::Remove { one, wait } => remove(one, wait)?,
+        Command::Rebalance { target, wait } => {
+            settled::wait(&target.load()?, wait.duration())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn status(target: &Target, json: bool) -> anyhow::Result<()> {
+    let processes = match &target.file {
+        Some(_) => Vec::new(),
+        None => control::processes(&target.folder()?)?,
+    };
+    let cluster = target.load()?;
+    let stored = cluster.open_store().read()?;
+    let report = report::Report::new(&cluster, stored.map(|stored| stored.roster), processes);
+    if json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{report}");
+    }
+    Ok(())
+}
+
+fn tell(one: &OneNode, request: impl Fn(String) -> Request) -> anyhow::Result<()> {
+    let answer = control::ask(&one.target.folder()?, &request(one.node.clone()))?;
+    println!("{answer}");
+    Ok(())
+}
+
+fn add(node: Option<&str>, target: &Target, wait: &Wait) -> anyhow::Result<()> {
+    let folder = target.folder()?;
+    let before = target.load()?.open_store().read()?;
+    let request = Request::Add {
+        node: node.map(str::to_owned),
+    };
+    let name = control::ask(&folder, &request)?;
+    let cluster = ClusterFile::load(&folder.cluster_file())?;
+    let entry = cluster
+        .find(&name)
+        .context("the new node is not in the file")?;
+    println!("{name} starts, for clients at {}", entry.clients);
+    // A node that was killed may still be a member, as its life before.
+    let roster = before.map(|stored| stored.roster);
+    let life = roster.and_then(|roster| Some(roster.node(entry.id)?.incarnation));
+    settled::wait_for(&cluster, (entry.id, life), wait.duration())
+}
+
+fn remove(one: &OneNode, wait: &Wait) -> anyhow::Result<()> {
+    let cluster = one.target.load()?;
+    let entry = cluster
+        .find(&one.node)
+        .with_context(|| format!("the cluster file names no node {}", one.node))?;
+    let mut store = cluster.open_store();
+    if !curtail_cluster::drain(store.as_mut(), entry.id)? {
+        let stored = store.read()?;
+        let leaving = stored.is_some_and(|stored| stored.roster.node(entry.id).is_some());
+        anyhow::ensure!(leaving, "{} is no member", entry.name);
+    }
+    settled::wait_until_gone(&cluster, entry.id, wait.duration())?;
+    println!("{} has left", entry.name);
+    if one.target.file.is_none() {
+        let node = entry.name.clone();
+        control::ask(&one.target.folder()?, &Request::Stop { node })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! The process of one node: started, listened to, stopped and continued, ended. It is known by its
+//! number until it is waited for, so nobody else is ever hit.
+
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::process::{CommandExt, ExitStatusExt},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::control::Process;
+
+/// A node's process, running or ended.
+#[derive(Debug)]
+pub(super) struct NodeProcess {
+    id: u8,
+    child: Child,
+    paused: bool,
+    ended: Option<ExitStatus>,
+}
+
+impl NodeProcess {
+    /// Starts `command` as node `id`; its lines appear here with the node's name in front.
+    pub(super) fn start(id: u8, mut command: Command) -> anyhow::Result<Self> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Ctrl-C is for this process, which ends the others in its own time.
+            .process_group(0);
+        let mut child = command.spawn().with_context(|| format!("node {id}"))?;
+        follow(id, child.stdout.take())?;
+        follow(id, child.stderr.take())?;
+        Ok(Self {
+            id,
+            child,
+            paused: false,
+            ended: None,
+        })
+    }
+
+    /// The node's number.
+    pub(super) fn id(&self) -> u8 {
+        self.id
+    }
+
+    /// Whether it has not ended yet.
+    pub(super) fn runs(&self) -> bool {
+        self.ended.is_none()
+    }
+
+    /// What there is to report.
+    pub(super) fn report(&self) -> Process {
+        let state = match self.ended {
+            Some(status) => describe(status),
+            None if self.paused => "paused".to_owned(),
+            None => "running".to_owned(),
+        };
+        Process {
+            id: self.id,
+            pid: self.runs().then(|| self.child.id()),
+            state,
+        }
+    }
+
+    /// Notes whether it has ended; says how if that is new.
+    pub(super) fn look(&mut self) -> Option<String> {
+        if self.ended.is_some() {
+            return None;
+        }
+        self.ended = self.child.try_wait().ok().flatten();
+        self.ended.map(describe)
+    }
+
+    /// Kills it.
+    pub(super) fn kill(&mut self) -> anyhow::Result<()> {
+        self.must_run()?;
+        self.child.kill()?;
+        self.ended = Some(self.child.wait()?);
+        Ok(())
+    }
+
+    /// Stops it in its tracks.
+    pub(super) fn pause(&mut self) -> anyhow::Result<()> {
+        self.signal(Signal::STOP)?;
+        self.paused = true;
+        Ok(())
+    }
+
+    /// Lets it go on.
+    pub(super) fn resume(&mut self) -> anyhow::Result<()> {
+        self.signal(Signal::CONT)?;
+        self.paused = false;
+        Ok(())
+    }
+
+    /// Asks it to end.
+    pub(super) fn stop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.signal(Signal::TERM);
+        let _ = self.signal(Signal::CONT);
+    }
+
+    /// Waits for its end, and brings it about at `deadline`.
+    pub(super) fn finish(&mut self, deadline: Instant) {
+        while self.runs() && Instant::now() < deadline {
+            let _ = self.look();
+            thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.kill();
+    }
+
+    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        self.must_run()?;
+        kill_process(Pid::from_child(&self.child), signal)?;
+        Ok(())
+    }
+
+    fn must_run(&self) -> anyhow::Result<()> {
+        let id = self.id;
+        ensure!(self.runs(), "node {id} does not run");
+        Ok(())
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => "ended".to_owned(),
+        (Some(code), _) => format!("ended with status {code}"),
+        (None, Some(signal)) => format!("ended by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+/// Prints what a node prints, a line at a time.
+fn follow(id: u8, stream: Option<impl Read + Send + 'static>) -> io::Result<()> {
+    let Some(stream) = stream else {
+        return Ok(());
+    };
+    let copy = move || {
+        let mut lines = BufReader::new(stream);
+        let mut line = Vec::new();
+        while lines
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|bytes| bytes > 0)
+        {
+            say(id, &String::from_utf8_lossy(&line));
+            line.clear();
+        }
+    };
+    let builder = thread::Builder::new().name(format!("node{id}-lines"));
+    builder.spawn(copy).map(|_| ())
+}
+
+/// Prints a line about node `id`. Nobody may be looking.
+pub(super) fn say(id: u8, line: &str) {
+    let _ = writeln!(io::stdout().lock(), "node{id} | {}", line.trim_end());
+}

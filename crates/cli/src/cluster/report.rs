@@ -1,0 +1,134 @@
+//! `curtail cluster status`: the view and the processes, side by side.
+
+use std::fmt;
+
+use curtail_cluster::{ClusterFile, Roster};
+use curtail_types::NodeId;
+use serde::Serialize;
+
+use super::control::Process;
+
+/// What is known of a cluster.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    cluster: String,
+    model: String,
+    replicas: usize,
+    lease_ms: u64,
+    view: u32,
+    moving: bool,
+    nodes: Vec<Line>,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    id: u8,
+    name: String,
+    clients: String,
+    /// What the others take it for.
+    membership: &'static str,
+    /// Whether keys are placed on it.
+    keys: &'static str,
+    process: Option<String>,
+    pid: Option<u32>,
+}
+
+impl Report {
+    /// Puts together what the file, the store and whoever runs the processes say.
+    pub(super) fn new(
+        cluster: &ClusterFile,
+        roster: Option<Roster>,
+        processes: Vec<Process>,
+    ) -> Self {
+        let settings = cluster.settings();
+        let roster = roster.unwrap_or_else(|| Roster::empty(&cluster.name, settings));
+        let mut ids: Vec<NodeId> = cluster.nodes.iter().map(|entry| entry.id).collect();
+        ids.extend(roster.nodes().map(|(id, _)| id));
+        ids.sort_unstable();
+        ids.dedup();
+        let process = |id: NodeId| processes.iter().find(|process| process.id == id.0);
+        let lines = ids
+            .into_iter()
+            .map(|id| line(cluster, &roster, id, process(id)));
+        Self {
+            cluster: cluster.name.clone(),
+            model: settings.model_name().to_owned(),
+            replicas: settings.replicas,
+            lease_ms: settings.lease_ms,
+            view: roster.number().0,
+            moving: roster.view().moves(),
+            nodes: lines.collect(),
+        }
+    }
+}
+
+fn line(cluster: &ClusterFile, roster: &Roster, id: NodeId, process: Option<&Process>) -> Line {
+    let entry = cluster.entry(id);
+    let node = roster.node(id);
+    let name = node.map(|node| node.name.clone());
+    let address = node.map(|node| node.addresses.clients.to_string());
+    let known = |text: &dyn Fn() -> Option<String>| text().unwrap_or_default();
+    Line {
+        id: id.0,
+        name: name.unwrap_or_else(|| known(&|| Some(entry?.name.clone()))),
+        clients: address.unwrap_or_else(|| known(&|| Some(entry?.clients.clone()))),
+        membership: membership(roster, id),
+        keys: keys(roster, id),
+        process: process.map(|process| process.state.clone()),
+        pid: process.and_then(|process| process.pid),
+    }
+}
+
+fn membership(roster: &Roster, id: NodeId) -> &'static str {
+    let view = roster.view();
+    if roster.members.leaving.contains(id) {
+        "leaving"
+    } else if view.live.contains(id) {
+        "live"
+    } else if view.joining.contains(id) {
+        "joining"
+    } else {
+        "out"
+    }
+}
+
+fn keys(roster: &Roster, id: NodeId) -> &'static str {
+    let view = roster.view();
+    match (view.placed_before.contains(id), view.placed.contains(id)) {
+        (true, true) => "yes",
+        (false, true) => "coming",
+        (true, false) => "going",
+        (false, false) => "no",
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let moving = if self.moving { ", keys are moving" } else { "" };
+        writeln!(
+            f,
+            "{}: view {}, model {}, replicas {}, lease {} ms{moving}",
+            self.cluster, self.view, self.model, self.replicas, self.lease_ms
+        )?;
+        writeln!(
+            f,
+            "{:<4}{:<12}{:<24}{:<12}{:<8}process",
+            "id", "name", "clients", "membership", "keys"
+        )?;
+        for line in &self.nodes {
+            let process = line.process.as_deref().unwrap_or("-");
+            let pid = line.pid.map(|pid| format!(" (pid {pid})"));
+            writeln!(
+                f,
+                "{:<4}{:<12}{:<24}{:<12}{:<8}{process}{}",
+                line.id,
+                line.name,
+                line.clients,
+                line.membership,
+                line.keys,
+                pid.unwrap_or_default()
+            )?;
+        }
+        Ok(())
+    }
+}

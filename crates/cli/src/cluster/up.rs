@@ -1,0 +1,305 @@
+//! `curtail cluster up`: one process that starts the others, shows what they say, and does to them
+//! what it is asked to. It restarts nothing by itself: what happens to a cluster that loses a node
+//! is what it is there to show.
+
+use std::{
+    io::Write,
+    os::unix::{
+        fs::PermissionsExt,
+        net::{UnixListener, UnixStream},
+    },
+    path::PathBuf,
+    process::{Command, ExitCode},
+    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use curtail_cluster::{ClusterFile, ViewStore};
+use curtail_runtime::{ControlEvent, Controls};
+
+use super::{
+    child::{NodeProcess, say},
+    control::{self, Request},
+    trial::{self, Folder, Plan},
+};
+
+/// What cluster to start.
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// How many nodes
+    #[arg(long, value_name = "NUM", default_value_t = 3)]
+    nodes: u8,
+    /// Where node 0 answers clients; node i does at this port + i
+    #[arg(long, value_name = "PORT", default_value_t = trial::PORT)]
+    port: u16,
+    /// What hot keys promise: lin (linearizability) or sc (sequential consistency per key)
+    #[arg(long, value_name = "MODEL", default_value = "lin")]
+    model: String,
+    /// How many nodes hold a key that is not hot
+    #[arg(long, value_name = "NUM", default_value_t = 1)]
+    replicas: usize,
+    /// The memory limit of each node, in megabytes
+    #[arg(long, value_name = "NUM", default_value = "64")]
+    memory: String,
+    /// Worker threads of each node (default: the usable processors divided among the nodes)
+    #[arg(long, value_name = "NUM")]
+    threads: Option<usize>,
+    /// How long a node may serve after it read the view, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    lease_ms: u64,
+    /// Where to keep the cluster's files (default: a folder for this port among the temporary ones)
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// More flags for `curtail serve`
+    #[arg(last = true, value_name = "FLAGS")]
+    serve: Vec<String>,
+}
+
+/// Runs a trial cluster until it is interrupted.
+pub(super) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    ensure!(
+        (1..=64).contains(&options.nodes),
+        "--nodes {}: from 1 to 64",
+        options.nodes
+    );
+    // Before the first thread: threads inherit the blocked signals.
+    let controls = Controls::new()?;
+    let folder = Folder::find(options.dir.as_deref(), options.port);
+    if UnixStream::connect(folder.control()).is_ok() {
+        let path = folder.path().display();
+        bail!("a trial cluster runs in {path} already; choose another --port or --dir");
+    }
+    folder.make()?;
+    let answer = Trial::start(options, folder.clone()).and_then(|mut trial| {
+        let (sender, events) = mpsc::channel();
+        listen(&folder, sender.clone())?;
+        wait_for_signal(controls, sender)?;
+        trial.attend(&events);
+        trial.end();
+        Ok(ExitCode::SUCCESS)
+    });
+    folder.remove();
+    answer
+}
+
+/// What reaches the process that runs the cluster.
+enum Event {
+    Interrupted,
+    Asked(Request, UnixStream),
+}
+
+fn wait_for_signal(mut controls: Controls, events: Sender<Event>) -> anyhow::Result<()> {
+    let wait = move || {
+        while controls.wait(None) != Some(ControlEvent::Stop) {}
+        let _ = events.send(Event::Interrupted);
+    };
+    thread::Builder::new().name("signals".into()).spawn(wait)?;
+    Ok(())
+}
+
+fn listen(folder: &Folder, events: Sender<Event>) -> anyhow::Result<()> {
+    let path = folder.control();
+    let listener = UnixListener::bind(&path).with_context(|| path.display().to_string())?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    let accept = move || {
+        for stream in listener.incoming().flatten() {
+            if let Ok(request) = control::receive(&stream)
+                && events.send(Event::Asked(request, stream)).is_err()
+            {
+                return;
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("control".into())
+        .spawn(accept)?;
+    Ok(())
+}
+
+/// A cluster that runs.
+struct Trial {
+    folder: Folder,
+    plan: Plan,
+    memory: String,
+    threads: usize,
+    serve: Vec<String>,
+    nodes: Vec<NodeProcess>,
+    store: Box<dyn ViewStore>,
+    greeted: bool,
+}
+
+impl Trial {
+    fn start(options: &Options, folder: Folder) -> anyhow::Result<Self> {
+        let plan = Plan {
+            port: options.port,
+            model: options.model.clone(),
+            replicas: options.replicas,
+            lease_ms: options.lease_ms,
+        };
+        let ids: Vec<u8> = (0..options.nodes).collect();
+        for &id in &ids {
+            plan.check_port(id)?;
+        }
+        folder.write(&plan, &ids)?;
+        let cluster = ClusterFile::load(&folder.cluster_file())?;
+        let share = curtail_runtime::cpus_usable() / ids.len();
+        let mut trial = Self {
+            store: cluster.open_store(),
+            folder,
+            plan,
+            memory: options.memory.clone(),
+            threads: options.threads.unwrap_or(share.max(1)),
+            serve: options.serve.clone(),
+            nodes: Vec::new(),
+            greeted: false,
+        };
+        for id in ids {
+            trial.start_node(id)?;
+        }
+        Ok(trial)
+    }
+
+    fn start_node(&mut self, id: u8) -> anyhow::Result<()> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .arg("serve")
+            .arg("--cluster")
+            .arg(self.folder.cluster_file())
+            .args(["--node", &id.to_string()])
+            .args(["--end-with-parent", &std::process::id().to_string()])
+            .args(["-m", &self.memory, "-t", &self.threads.to_string()])
+            .args(&self.serve);
+        let node = NodeProcess::start(id, command)?;
+        self.nodes.retain(|node| node.id() != id);
+        self.nodes.push(node);
+        self.nodes.sort_by_key(NodeProcess::id);
+        Ok(())
+    }
+
+    fn attend(&mut self, events: &Receiver<Event>) {
+        loop {
+            match events.recv_timeout(GLANCE) {
+                Ok(Event::Asked(request, stream)) => {
+                    let answer = self.carry_out(request);
+                    control::reply(&stream, answer);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Event::Interrupted) | Err(RecvTimeoutError::Disconnected) => return,
+            }
+            for node in &mut self.nodes {
+                if let Some(end) = node.look() {
+                    say(node.id(), &end);
+                }
+            }
+            if self.nodes.iter().all(|node| !node.runs()) {
+                println!("no node is left");
+                return;
+            }
+            self.greet();
+        }
+    }
+
+    /// Says once that everybody is there.
+    fn greet(&mut self) {
+        if self.greeted {
+            return;
+        }
+        let Ok(Some(stored)) = self.store.read() else {
+            return;
+        };
+        let running = self.nodes.iter().filter(|node| node.runs()).count();
+        if stored.roster.view().live.len() < running {
+            return;
+        }
+        self.greeted = true;
+        let ports = match self.nodes.last().map(|node| self.plan.port_of(node.id())) {
+            Some(Ok(last)) if last > self.plan.port => format!("{} to {last}", self.plan.port),
+            _ => self.plan.port.to_string(),
+        };
+        let _ = writeln!(
+            std::io::stdout().lock(),
+            "{running} nodes are up: memcached's protocol on 127.0.0.1, ports {ports}. \
+             Files in {}. Stop with Ctrl-C.",
+            self.folder.path().display()
+        );
+    }
+
+    fn carry_out(&mut self, request: Request) -> anyhow::Result<String> {
+        match request {
+            Request::Processes => {
+                let reports: Vec<_> = self.nodes.iter().map(NodeProcess::report).collect();
+                Ok(serde_json::to_string(&reports)?)
+            }
+            Request::Kill { node } => {
+                self.find(&node)?.kill()?;
+                Ok(format!("{node} is dead"))
+            }
+            Request::Pause { node } => {
+                self.find(&node)?.pause()?;
+                Ok(format!("{node} is paused"))
+            }
+            Request::Resume { node } => {
+                self.find(&node)?.resume()?;
+                Ok(format!("{node} goes on"))
+            }
+            Request::Stop { node } => {
+                self.find(&node)?.stop();
+                Ok(format!("{node} ends"))
+            }
+            Request::Add { node } => self.add(node.as_deref()),
+        }
+    }
+
+    fn find(&mut self, name: &str) -> anyhow::Result<&mut NodeProcess> {
+        let id = number(name)?;
+        let found = self.nodes.iter_mut().find(|node| node.id() == id);
+        found.with_context(|| format!("there is no node {id}"))
+    }
+
+    fn add(&mut self, node: Option<&str>) -> anyhow::Result<String> {
+        let used = |id: &u8| self.nodes.iter().any(|node| node.id() == *id);
+        let id = match node {
+            Some(name) => number(name)?,
+            None => (0..64)
+                .find(|id| !used(id))
+                .context("64 nodes are the most")?,
+        };
+        ensure!(id < 64, "node {id}: 63 is the last");
+        let runs = self.nodes.iter().any(|node| node.id() == id && node.runs());
+        ensure!(!runs, "node {id} runs already");
+        self.plan.check_port(id)?;
+        let mut ids: Vec<u8> = self.nodes.iter().map(NodeProcess::id).collect();
+        ids.push(id);
+        ids.sort_unstable();
+        ids.dedup();
+        self.folder.write(&self.plan, &ids)?;
+        self.start_node(id)?;
+        Ok(format!("node{id}"))
+    }
+
+    /// Ends every node: asked first, killed when it takes too long.
+    fn end(&mut self) {
+        for node in &mut self.nodes {
+            node.stop();
+        }
+        let deadline = Instant::now() + END_PATIENCE;
+        for node in &mut self.nodes {
+            node.finish(deadline);
+        }
+    }
+}
+
+fn number(name: &str) -> anyhow::Result<u8> {
+    let digits = name.strip_prefix("node").unwrap_or(name);
+    digits
+        .parse()
+        .with_context(|| format!("\"{name}\" is not a node's number or name"))
+}
+
+/// How often the processes are looked at.
+const GLANCE: Duration = Duration::from_millis(100);
+
+const END_PATIENCE: Duration = Duration::from_secs(5);

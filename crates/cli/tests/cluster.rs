@@ -1,0 +1,244 @@
+//! A trial cluster as a newcomer meets it: up, look, kill, add, remove, and an end that leaves
+//! nothing behind.
+#![expect(clippy::unwrap_used, reason = "a failure here is a test's failure")]
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A trial cluster; its nodes end with it.
+struct Trial {
+    child: Child,
+    port: u16,
+    dir: PathBuf,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Trial {
+    fn up(name: &str, nodes: u16) -> Self {
+        let name = format!("curtail-cluster-cli-{}-{name}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        let port = free_ports(nodes + 1);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_curtail"))
+            .args(["cluster", "up", "--lease-ms", "500", "--threads", "1"])
+            .args(["--nodes", &nodes.to_string(), "--port", &port.to_string()])
+            .arg("--dir")
+            .arg(&dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let stream = BufReader::new(child.stdout.take().unwrap());
+        let kept = Arc::clone(&lines);
+        thread::spawn(move || {
+            for line in stream.lines().map_while(Result::ok) {
+                kept.lock().unwrap().push(line);
+            }
+        });
+        let trial = Self {
+            child,
+            port,
+            dir,
+            lines,
+        };
+        trial.wait_until("the nodes are up", || trial.said("nodes are up"));
+        trial
+    }
+
+    fn said(&self, words: &str) -> bool {
+        let lines = self.lines.lock().unwrap();
+        lines.iter().any(|line| line.contains(words))
+    }
+
+    fn wait_until(&self, what: &str, mut done: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !done() {
+            let lines = self.lines.lock().unwrap();
+            assert!(start.elapsed() < PATIENCE, "{what}\n{}", lines.join("\n"));
+            drop(lines);
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn call(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_curtail"));
+        command.arg("cluster").args(words).arg("--dir");
+        command.arg(&self.dir).output().unwrap()
+    }
+
+    fn done(&self, words: &[&str]) -> String {
+        let output = self.call(words);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        let lines = self.lines.lock().unwrap().join("\n");
+        assert!(
+            output.status.success(),
+            "{words:?}: {text}{errors}\n{lines}"
+        );
+        text
+    }
+
+    fn refused(&self, words: &[&str]) -> String {
+        let output = self.call(words);
+        assert!(!output.status.success(), "{words:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_str(&self.done(&["status", "--json"])).unwrap()
+    }
+
+    /// What the status says of a node.
+    fn node(&self, id: usize, what: &str) -> Value {
+        self.status()["nodes"][id][what].clone()
+    }
+
+    fn wait_for(&self, id: usize, what: &str, value: &str) {
+        let label = format!("node {id}: {what} {value}");
+        self.wait_until(&label, || self.node(id, what) == value);
+    }
+
+    /// One line asked of a node and the answer's first bytes.
+    fn ask(&self, node: u16, request: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port + node)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = [0; 512];
+        let bytes = stream.read(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer[..bytes]).into_owned()
+    }
+
+    fn pids(&self) -> Vec<Pid> {
+        let status = self.status();
+        let nodes = status["nodes"].as_array().unwrap().clone();
+        let pid = |node: &Value| Pid::from_raw(i32::try_from(node["pid"].as_i64()?).ok()?);
+        nodes.iter().filter_map(pid).collect()
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        let _ = kill_process(self.pid(), Signal::TERM);
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// The first of as many ports in a row that nobody has now.
+fn free_ports(count: u16) -> u16 {
+    loop {
+        let first = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = first.local_addr().unwrap().port();
+        let more = (1..count).map_while(|index| port.checked_add(index));
+        let taken: Vec<_> = more
+            .map_while(|port| TcpListener::bind(("127.0.0.1", port)).ok())
+            .collect();
+        if taken.len() + 1 == usize::from(count) {
+            return port;
+        }
+    }
+}
+
+#[test]
+fn a_cluster_is_up_and_any_node_answers() {
+    // Two nodes; each key set at one is read at the other; then Ctrl-C, and nothing is left.
+    let mut trial = Trial::up("answers", 2);
+    for node in 0..2 {
+        let key = format!("key{node}");
+        assert_eq!(
+            trial.ask(node, &format!("set {key} 0 0 2\r\nhi\r\n")),
+            "STORED\r\n"
+        );
+        let found = format!("VALUE {key} 0 2\r\nhi\r\nEND\r\n");
+        assert_eq!(trial.ask(1 - node, &format!("get {key}\r\n")), found);
+    }
+    let status = trial.done(&["status"]);
+    assert!(
+        status.contains("node1") && status.contains("live"),
+        "{status}"
+    );
+    let file = trial.dir.join("cluster.toml");
+    let file = file.to_str().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_curtail"))
+        .args(["cluster", "status", "--file", file])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(trial.refused(&["kill", "9"]).contains("no node 9"));
+    let second = trial.refused(&["up", "--port", "1"]);
+    assert!(second.contains("runs in"), "{second}");
+    let pids = trial.pids();
+    assert_eq!(pids.len(), 2);
+    kill_process(trial.pid(), Signal::INT).unwrap();
+    assert!(trial.child.wait().unwrap().success());
+    for pid in pids {
+        assert!(test_kill_process(pid).is_err(), "{pid:?} still runs");
+    }
+    assert_eq!(std::fs::read_dir(&trial.dir).unwrap().count(), 0);
+    assert!(trial.refused(&["status"]).contains("no trial cluster runs"));
+}
+
+#[test]
+fn a_node_that_dies_is_removed_and_comes_back() {
+    let trial = Trial::up("dies", 3);
+    trial.done(&["kill", "node2"]);
+    assert_eq!(trial.node(2, "process"), "ended by signal 9");
+    assert!(trial.refused(&["pause", "2"]).contains("does not run"));
+    trial.wait_for(2, "membership", "out");
+    assert_eq!(trial.node(0, "membership"), "live");
+    assert!(trial.refused(&["add", "1"]).contains("runs already"));
+    let added = trial.done(&["add", "2"]);
+    assert!(added.contains("keys are placed on it"), "{added}");
+    assert_eq!(trial.node(2, "membership"), "live");
+    assert_eq!(trial.node(2, "keys"), "yes");
+}
+
+#[test]
+fn a_node_joins_and_another_leaves_with_nothing_lost() {
+    let trial = Trial::up("leaves", 2);
+    for key in 0..50 {
+        let set = format!("set key{key} 0 0 2\r\nhi\r\n");
+        assert_eq!(trial.ask(0, &set), "STORED\r\n");
+    }
+    trial.done(&["add"]);
+    trial.done(&["rebalance"]);
+    trial.done(&["remove", "0"]);
+    trial.wait_for(0, "process", "ended");
+    for key in 0..50 {
+        let found = trial.ask(1 + key % 2, &format!("get key{key}\r\n"));
+        assert!(found.starts_with("VALUE"), "key{key}: {found}");
+    }
+}
+
+#[test]
+fn a_pause_is_survived_and_no_process_outlives_the_trial() {
+    let mut trial = Trial::up("pause", 3);
+    trial.done(&["pause", "1"]);
+    trial.wait_for(1, "membership", "out");
+    trial.done(&["resume", "1"]);
+    trial.wait_for(1, "membership", "live");
+    let pids = trial.pids();
+    assert_eq!(pids.len(), 3);
+    kill_process(trial.pid(), Signal::KILL).unwrap();
+    trial.child.wait().unwrap();
+    for pid in pids {
+        trial.wait_until("the end of the nodes", || test_kill_process(pid).is_err());
+    }
+}

@@ -18,6 +18,7 @@
 
 mod carry;
 mod clients;
+mod coordinator;
 mod hot;
 mod in_force;
 mod jobs;
@@ -46,6 +47,7 @@ use curtail_types::{Instant, NodeId, NodeSet, ViewNumber, WriterId};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Relaxed};
 
 use self::{
+    coordinator::Coordinator,
     hot::Prepared,
     in_force::{InForce, Marks, Views},
     progress::Progress,
@@ -53,6 +55,7 @@ use self::{
 };
 
 pub(crate) use self::{
+    coordinator::Proposal,
     jobs::{Completed, Moved},
     links::{LinkerHandle, Links, NewLink},
     membership::{Membership, Opening},
@@ -78,6 +81,12 @@ pub(crate) struct Cluster {
     /// Keys that are to become hot.
     prepared: Mutex<VecDeque<Prepared>>,
     progress: Progress,
+    coordinator: Mutex<Coordinator>,
+    hot_keys_max: usize,
+    /// What a test has it do wrong.
+    shows_unsettled: bool,
+    /// Keys that are shared with others, as of the last epoch.
+    hot_count: AtomicUsize,
     /// Slices that have forgotten what they knew, while this node joins anew.
     forgotten: AtomicUsize,
 }
@@ -97,6 +106,7 @@ impl Cluster {
     pub(crate) fn new(
         me: NodeId,
         (model, replicas): (Model, usize),
+        (hot_keys_max, shows_unsettled): (usize, bool),
         (workers, threads): (usize, usize),
         linker: LinkerHandle,
     ) -> Self {
@@ -125,6 +135,10 @@ impl Cluster {
             beats_to: AtomicU64::new(0),
             prepared: Mutex::default(),
             progress: Progress::default(),
+            coordinator: Mutex::new(Coordinator::new(model, hot_keys_max)),
+            hot_keys_max,
+            shows_unsettled,
+            hot_count: AtomicUsize::new(0),
             forgotten: AtomicUsize::new(0),
         }
     }
@@ -135,6 +149,20 @@ impl Cluster {
         self.member
             .get()
             .is_some_and(|member| member.lease().holds(now))
+    }
+
+    /// What `stats curtail` tells of it.
+    pub(crate) fn statistics(&self, now: Instant, mut stat: impl FnMut(&str, u64)) {
+        let view = self.views.current().map(|now| now.view).unwrap_or_default();
+        stat("cluster_node", u64::from(self.me.0));
+        stat("cluster_view", u64::from(view.number.0));
+        stat("cluster_nodes_live", view.live.len() as u64);
+        stat("cluster_nodes_joining", view.joining.len() as u64);
+        stat("cluster_nodes_placed", view.placed.len() as u64);
+        stat("cluster_moves", u64::from(view.moves()));
+        stat("cluster_serves", u64::from(self.holds_lease(now)));
+        stat("cluster_replicas", self.replicas as u64);
+        stat("cluster_hot_keys", self.hot_count.load(Relaxed) as u64);
     }
 
     fn set_member(&self, member: MemberHandle) {

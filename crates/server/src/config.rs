@@ -97,6 +97,8 @@ pub struct Config {
     pub native: Option<NativeConfig>,
     /// Which node of which cluster the server is, if of any: `--cluster`, `--node`.
     pub node: Option<NodeConfig>,
+    /// Keys that every node of a cluster may have at a time; 0 for none: `--hot-keys`.
+    pub hot_keys_max: usize,
     /// The port of memcached's own datagrams at the addresses of `listen`, if they are asked for:
     /// `-U`; 0 lets the kernel choose.
     pub udp_port: Option<u16>,
@@ -213,6 +215,7 @@ impl Default for Config {
             fault: Fault::Nothing,
             native: None,
             node: None,
+            hot_keys_max: 256,
             udp_port: None,
             echoed: Echoed::default(),
         }

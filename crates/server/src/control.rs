@@ -69,6 +69,9 @@ pub(crate) fn run(shared: &Shared) {
         }
         note_loads(shared, &mut requests);
         shared.control.epoch.fetch_add(1, Relaxed);
+        if let Some(cluster) = &shared.cluster {
+            cluster.end_epoch(shared);
+        }
         let now = shared.clock.now().instant;
         for worker in &shared.workers {
             let measured = lock(&worker.measured).take();

@@ -56,6 +56,11 @@ pub(crate) enum Count {
     SmallBehindLarge,
     Compacted,
     ConnectionsMoved,
+    ClusterHot,
+    ClusterRelayed,
+    ClusterAnswered,
+    ClusterProtocol,
+    ClusterKeysSent,
     Length,
 }
 

@@ -28,6 +28,8 @@ pub enum Fault {
     /// A native write is executed again when its queue is taken up again, as after a crash, though
     /// a write past the queue may have come between.
     RedoesWrites,
+    /// A node shows its copy of a shared key although a write of it is not everywhere.
+    ShowsUnsettled,
 }
 
 impl Kit {

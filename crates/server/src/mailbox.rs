@@ -11,7 +11,7 @@ use curtail_dispatch::Doorbell;
 use curtail_runtime::{PeerAddress, Stream, Waker};
 
 use crate::{
-    cluster::{Completed, MoveAsked, Moved, NewLink, Waiter},
+    cluster::{Completed, MoveAsked, Moved, NewLink, Proposal, Waiter},
     connection::Connection,
     parcel::{Parcel, Sealed},
     sync::{Mutex, lock},
@@ -50,6 +50,8 @@ pub(crate) enum Arrival {
     MovedKey(Box<Moved>),
     /// Another node wants one.
     MoveAsked(Box<MoveAsked>),
+    /// What the coordinator proposes.
+    Proposal(Box<Proposal>),
     /// Something was left for a slice of this worker.
     Stir(usize),
     /// A request that another worker completed for one that waits here.

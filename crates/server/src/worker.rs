@@ -395,7 +395,10 @@ impl Worker {
                 Arrival::Parcel(sealed) => self.open_parcel(&sealed),
                 Arrival::Answer(parcel) => self.deliver(parcel),
                 Arrival::Link(link) => self.adopt_link(*link),
-                arrival @ (Arrival::Waiter(_) | Arrival::MovedKey(_) | Arrival::MoveAsked(_)) => {
+                arrival @ (Arrival::Waiter(_)
+                | Arrival::MovedKey(_)
+                | Arrival::MoveAsked(_)
+                | Arrival::Proposal(_)) => {
                     self.take_from_cluster(arrival);
                 }
                 Arrival::Stir(slice) => self.stir(slice),

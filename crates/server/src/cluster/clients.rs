@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use curtail_codec::memcached::{Admin, Carried, Request, Sink};
 use curtail_consistency::symmetric::Access;
-use curtail_dispatch::Seen;
+use curtail_dispatch::{Seen, SharedState};
 use curtail_types::{Cas, Exptime, NodeId, Operation, RouteHash};
 
 use super::{
@@ -175,7 +175,11 @@ impl NodeWorker {
         if let Way::Looked(seen) = way {
             let home = in_force.home(route);
             match self.run_looked(worker, entry, route, seen, home) {
-                Looked::Shown => return,
+                Looked::Shown => {
+                    let is_hot = seen.state == SharedState::Valid;
+                    worker.kit.counts.add(Count::ClusterHot, u64::from(is_hot));
+                    return;
+                }
                 Looked::Changed => {}
                 Looked::Missing => way = Way::At(home),
             }
@@ -369,6 +373,7 @@ impl NodeWorker {
                     bytes,
                     kind: RelayedKind::Item,
                 };
+                kit.counts.add(Count::ClusterRelayed, 1);
                 self.relay(kit.now.instant, relayed);
             }
             Way::Arriving => {

@@ -19,7 +19,10 @@ use super::{
     Cluster, InForce,
     links::{Linker, LinkerConfig, LinkerHandle, NewLink, Peer},
 };
-use crate::{config::Config, mailbox::Arrival, server::StartError, shared::Shared, sync::Relaxed};
+use crate::{
+    config::Config, fault::Fault, mailbox::Arrival, server::StartError, shared::Shared,
+    sync::Relaxed,
+};
 
 /// What a node has before its workers run.
 pub(crate) struct Opening {
@@ -77,9 +80,11 @@ impl Opening {
         let thread = thread
             .spawn(move || linker.run())
             .map_err(StartError::System)?;
+        let shows_unsettled = cfg!(debug_assertions) && config.fault == Fault::ShowsUnsettled;
         let cluster = Cluster::new(
             node.me,
             (node.cluster.model, node.cluster.replicas),
+            (config.hot_keys_max, shows_unsettled),
             (config.workers, threads),
             handle.clone(),
         );

@@ -34,7 +34,7 @@ use super::{
     reports::News,
     slices::LARGE_BYTES,
 };
-use crate::kit::Kit;
+use crate::{counts::Count, kit::Kit};
 
 /// What a worker has to do with keys that move.
 #[derive(Debug, Default)]
@@ -268,6 +268,8 @@ impl NodeWorker {
         if sent && large {
             self.mover.sent_large.insert(route);
         }
+        kit.counts
+            .add(Count::ClusterKeysSent, u64::from(sent && !even_none));
         if sent && self.cluster.replicas == 1 {
             kit.remove(key, hash);
         }

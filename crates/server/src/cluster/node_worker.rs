@@ -21,6 +21,7 @@ use curtail_types::{Cas, Exptime, Instant, NodeId, NodeSet, RouteHash, ViewNumbe
 use super::{
     Cluster, InForce,
     carry::Bench,
+    coordinator::Proposal,
     jobs::{Asker, Completed, End, Job, Moved, Origin, Said, Spare},
     links::{Endpoint, LinkEvent, Links, Vitals},
     moves::{Mover, Waiter},
@@ -29,7 +30,7 @@ use super::{
     reports::News,
     slices::{LARGE_BYTES, Relayed, RelayedKind, Tools},
 };
-use crate::{kit::Kit, mailbox::Arrival};
+use crate::{counts::Count, kit::Kit, mailbox::Arrival};
 
 /// A worker's part in the cluster.
 pub(crate) struct NodeWorker {
@@ -56,6 +57,7 @@ pub(crate) struct NodeWorker {
     moved: Vec<Moved>,
     move_requests: Vec<(NodeId, ViewNumber, RouteHash, Box<[u8]>)>,
     news: Vec<(NodeId, News)>,
+    proposals: Vec<Proposal>,
     pub(super) mover: Mover,
     /// What could not be told or asked for want of room.
     pub(super) untold: Vec<(NodeId, News)>,
@@ -131,6 +133,7 @@ impl NodeWorker {
             moved: Vec::new(),
             move_requests: Vec::new(),
             news: Vec::new(),
+            proposals: Vec::new(),
             mover: Mover::default(),
             untold: Vec::new(),
             unasked: Vec::new(),
@@ -261,6 +264,7 @@ impl NodeWorker {
             moved,
             move_requests,
             news,
+            proposals,
             ..
         } = self;
         links.receive(|at, frame: &Frame<'_>| match frame.body {
@@ -310,7 +314,13 @@ impl NodeWorker {
                     bytes: copied(spare, answer.bytes),
                 }));
             }
-            Body::Report(bytes) => news.extend(News::from_bytes(bytes).map(|news| (at.node, news))),
+            Body::Report(bytes) => match News::as_proposal(bytes) {
+                Some((key, hot)) => proposals.push(Proposal {
+                    key: key.into(),
+                    hot,
+                }),
+                None => news.extend(News::from_bytes(bytes).map(|news| (at.node, news))),
+            },
             Body::Moves(_, moves) => {
                 moved.extend(moves.map(|one| Moved::new(&one)));
             }
@@ -365,6 +375,7 @@ impl NodeWorker {
         let Some((carried, _)) = Carried::read(&asked.bytes) else {
             return Some(End::Refused);
         };
+        kit.counts.add(Count::ClusterAnswered, 1);
         let in_force = self.in_force.clone().filter(|_| self.serves);
         let Some(in_force) = in_force.filter(|now| now.view.number == asked.view) else {
             return Some(End::Elsewhere);
@@ -433,6 +444,10 @@ impl NodeWorker {
                 let ask = MoveAsked { node, view, key };
                 face.mail.send(Arrival::MoveAsked(Box::new(ask)));
             }
+        }
+        for proposal in std::mem::take(&mut self.proposals) {
+            self.cluster
+                .change_hot(&kit.shared, &proposal.key, proposal.hot);
         }
         for (from, news) in std::mem::take(&mut self.news) {
             self.take_news(from, news);

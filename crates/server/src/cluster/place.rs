@@ -63,6 +63,7 @@ impl Cluster {
             (SharedState::Ordinary, _) if !in_force.sources(key).is_empty() => Way::Arriving,
             (SharedState::Ordinary, _) if self.replicas == 1 => Way::Here,
             (SharedState::Ordinary | SharedState::Valid, Access::Read) => Way::Looked(seen),
+            _ if self.shows_unsettled && access == Access::Read => Way::Here,
             _ => Way::Protocol,
         }
     }

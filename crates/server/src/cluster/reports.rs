@@ -27,10 +27,30 @@ pub(super) enum News {
     Filled { view: ViewNumber },
 }
 
+/// A key shall become hot, or cease to be: the kind, then the key's bytes.
+const PROMOTE: u8 = 16;
+const DEMOTE: u8 = 17;
+
 /// Bytes of a piece of news.
 pub(super) const NEWS_BYTES: usize = 7;
 
 impl News {
+    /// A proposal to the home of a key.
+    pub(super) fn proposal(key: &[u8], hot: bool) -> Vec<u8> {
+        let mut bytes = vec![if hot { PROMOTE } else { DEMOTE }];
+        bytes.extend_from_slice(key);
+        bytes
+    }
+
+    /// The key of a proposal, and whether it shall be hot.
+    pub(super) fn as_proposal(bytes: &[u8]) -> Option<(&[u8], bool)> {
+        match bytes.split_first()? {
+            (&PROMOTE, key) => Some((key, true)),
+            (&DEMOTE, key) => Some((key, false)),
+            _ => None,
+        }
+    }
+
     pub(super) fn to_bytes(self) -> [u8; NEWS_BYTES] {
         let (kind, view, worker) = match self {
             Self::MovesEnd { view, worker } => (1, view, worker),
@@ -78,6 +98,8 @@ mod tests {
         ] {
             assert_eq!(News::from_bytes(&news.to_bytes()), Some(news));
         }
+        let proposal = News::proposal(b"key", true);
+        assert_eq!(News::as_proposal(&proposal), Some((&b"key"[..], true)));
         assert_eq!(News::from_bytes(&[9; NEWS_BYTES]), None);
         assert_eq!(News::from_bytes(&[1]), None);
     }

@@ -37,6 +37,7 @@ use super::{
     links::Links,
 };
 use crate::{
+    counts::Count,
     kit::Kit,
     sync::{AtomicU64, Mutex, Relaxed, lock},
 };
@@ -174,7 +175,6 @@ impl Slice {
                 return;
             };
             let jobs = std::mem::take(&mut *lock(&self.inbox));
-            let idle = jobs.is_empty();
             for job in jobs {
                 held.carry_out(tools, job);
             }
@@ -182,11 +182,18 @@ impl Slice {
             self.due_ns
                 .store(due.map_or(u64::MAX, |instant| instant.ns), Relaxed);
             drop(held);
-            // Whoever left something while the slice was held has found it held.
-            if idle || lock(&self.inbox).is_empty() {
+            // Whoever left something while the slice was held has found it held, and gone.
+            if lock(&self.inbox).is_empty() {
                 return;
             }
         }
+    }
+
+    /// Calls `each` with every key that is shared with others.
+    pub(super) fn each_shared(&self, mut each: impl FnMut(&[u8])) {
+        let held = lock(&self.held);
+        let shared = held.names.values().filter(|name| name.shared);
+        shared.for_each(|name| each(&name.key));
     }
 
     /// Whether this node is home of a hot key that `node`, which is joining, does not follow yet.
@@ -227,6 +234,7 @@ impl Held {
         (key, access): (RouteHash, Access),
         bytes: Vec<u8>,
     ) {
+        tools.kit.counts.add(Count::ClusterProtocol, 1);
         let (Some(place), Some(hash)) = (self.place(key), self.name(tools, key, &bytes)) else {
             tools.refuse(origin, bytes, BUSY);
             return;

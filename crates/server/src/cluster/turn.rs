@@ -75,6 +75,7 @@ impl Worker {
         };
         match arrival {
             Arrival::Waiter(waiter) => node.await_arrival(&mut self.kit, *waiter),
+            Arrival::Proposal(proposal) => node.propose(&self.kit, &proposal),
             Arrival::MovedKey(moved) => node.take_moved(*moved),
             Arrival::MoveAsked(asked) => {
                 let MoveAsked {

@@ -28,6 +28,15 @@ pub(crate) const POLICY_COUNTS: [(&str, Count); 11] = [
     ("connections_moved", Count::ConnectionsMoved),
 ];
 
+/// Counters of a node of a cluster.
+pub(crate) const CLUSTER_COUNTS: [(&str, Count); 5] = [
+    ("cluster_hot_reads", Count::ClusterHot),
+    ("cluster_relayed", Count::ClusterRelayed),
+    ("cluster_answered", Count::ClusterAnswered),
+    ("cluster_protocol", Count::ClusterProtocol),
+    ("cluster_keys_sent", Count::ClusterKeysSent),
+];
+
 /// Counters of each worker, since the start.
 pub(crate) const WORKER_COUNTS: [(&str, Count); 5] = [
     ("requests", Count::Requests),
@@ -88,6 +97,13 @@ pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
         }
     }
     hot_keys(&mut report, &shared.hottest());
+    if let Some(cluster) = &shared.cluster {
+        let now = shared.clock.now().instant;
+        cluster.statistics(now, |name, value| report.stat(name, value));
+        for (name, count) in CLUSTER_COUNTS {
+            report.stat(name, counts.get(count));
+        }
+    }
     if let Some(native) = shared.native.as_deref() {
         native::statistics(native, |name, value| report.stat(name, value));
     }

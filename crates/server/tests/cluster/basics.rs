@@ -130,3 +130,35 @@ fn a_flush_is_for_all_nodes() {
         }
     }
 }
+
+/// Goal: a key that is asked for often becomes hot by itself, and every node answers for it. Method:
+/// one key is read again and again at every node until all of them say that they have it.
+#[test]
+fn a_popular_key_becomes_hot() {
+    let cluster = Cluster::start(Shape::default());
+    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    clients[0].expect("set popular 0 0 5\r\nvalue\r\n", "STORED\r\n");
+    let (request, answer) = (
+        "mg popular v\r\n".repeat(100),
+        "VA 5\r\nvalue\r\n".repeat(100),
+    );
+    let started = std::time::Instant::now();
+    loop {
+        let mut hot = 0;
+        for client in &mut clients {
+            for _ in 0..20 {
+                client.expect(&request, &answer);
+            }
+            hot += usize::from(client.stat("cluster_hot_reads") > 100);
+        }
+        if hot == 3 {
+            break;
+        }
+        assert!(
+            started.elapsed() < crate::support::PATIENCE,
+            "hot at {hot} nodes"
+        );
+    }
+    clients[2].expect("set popular 0 0 5\r\nother\r\n", "STORED\r\n");
+    clients[1].expect("mg popular v\r\n", "VA 5\r\nother\r\n");
+}

@@ -3,4 +3,5 @@
 
 mod basics;
 mod failures;
+mod histories;
 mod support;

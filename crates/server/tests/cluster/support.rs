@@ -11,7 +11,7 @@ use std::{
 };
 
 use curtail_cluster::NodeConfig;
-use curtail_server::{Config, Listen, Server};
+use curtail_server::{Config, Fault, Listen, Server};
 
 /// The longest that any single wait may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -24,6 +24,7 @@ pub(crate) struct Shape {
     pub(crate) replicas: usize,
     pub(crate) model: &'static str,
     pub(crate) lease_ms: u64,
+    pub(crate) fault: Fault,
 }
 
 /// Nodes in this process.
@@ -47,7 +48,14 @@ impl Default for Shape {
             replicas: 1,
             model: "lin",
             lease_ms: 3000,
+            fault: Fault::Nothing,
         }
+    }
+}
+
+impl Shape {
+    pub(crate) fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms)
     }
 }
 
@@ -97,6 +105,7 @@ impl Cluster {
             memory_bytes_max: 32 << 20,
             huge_pages: false,
             pin: false,
+            fault: self.shape.fault,
             node: Some(NodeConfig::load(&file, &id.to_string()).unwrap()),
             ..Config::default()
         };
@@ -105,6 +114,12 @@ impl Cluster {
 
     pub(crate) fn address(&self, id: usize) -> SocketAddr {
         self.nodes[id].as_ref().unwrap().addresses()[0]
+    }
+
+    /// Where clients reach each node that lives.
+    pub(crate) fn addresses(&self) -> Vec<Option<SocketAddr>> {
+        let address = |node: &Option<Server>| node.as_ref().map(|node| node.addresses()[0]);
+        self.nodes.iter().map(address).collect()
     }
 
     pub(crate) fn client(&self, id: usize) -> Client {
@@ -165,6 +180,22 @@ impl Client {
         let mut line = String::new();
         self.input.read_line(&mut line).unwrap();
         line
+    }
+
+    /// A number of `stats curtail`.
+    pub(crate) fn stat(&mut self, name: &str) -> u64 {
+        self.send("stats curtail\r\n");
+        let mut found = None;
+        loop {
+            let line = self.line();
+            let mut words = line.split_whitespace().skip(1);
+            if words.next() == Some(name) {
+                found = words.next().and_then(|value| value.parse().ok());
+            }
+            if line == "END\r\n" {
+                return found.unwrap();
+            }
+        }
     }
 
     /// Sends a request and demands exactly this answer.

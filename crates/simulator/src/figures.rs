@@ -8,6 +8,7 @@ mod c4;
 mod c4_full;
 mod cckvs;
 mod combined;
+mod hot_set;
 mod juneberry;
 mod minos;
 mod minos_system;
@@ -315,5 +316,6 @@ const FIGURES: &[Figure] = &[
     cckvs::FIG15,
     cckvs::CORES,
     cckvs::COPIES,
+    hot_set::HOT_SET,
     reference::POINTS,
 ];

@@ -4,7 +4,7 @@
 //! what it has not drained: a receive that filled its buffer keeps the connection in the worker's
 //! ready list, a short one means there is nothing left and the next change will be told.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, os::fd::AsRawFd, sync::Arc, time::Duration};
 
 /// Names a watched socket; the server chooses the number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -61,6 +61,24 @@ impl Poller {
         }
     }
 
+    /// The same for a time that would be rounded up to a millisecond: a short sleep costs one more
+    /// system call.
+    pub fn wait_briefly(&mut self, events: &mut Events, timeout: Duration) -> io::Result<()> {
+        let mut descriptor = libc::pollfd {
+            fd: self.poll.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let timeout = libc::timespec {
+            tv_sec: timeout.as_secs().cast_signed(),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        };
+        // SAFETY: one descriptor is given, which lives past the call as the time does; a null mask
+        // is allowed. However it ends, the wait below finds what there is.
+        unsafe { libc::ppoll(&raw mut descriptor, 1, &raw const timeout, std::ptr::null()) };
+        self.wait(events, Some(Duration::ZERO))
+    }
+
     pub(crate) fn registry(&self) -> &mio::Registry {
         self.poll.registry()
     }
@@ -109,5 +127,34 @@ impl Waker {
     pub fn wake(&self) {
         // The only failure is a poller that is gone, and then there is nobody to wake.
         let _ = self.waker.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Goal: a brief wait ends after its time, and at once when it is woken. Method: the best of
+    /// several waits of 200 us, of which a rounded one would take a millisecond.
+    #[test]
+    fn a_brief_wait_is_brief() {
+        let mut poller = Poller::new().unwrap();
+        let mut events = Events::with_capacity(4);
+        let waker = poller.waker(Token(7)).unwrap();
+        let mut wait = |time: Duration| {
+            let started = Instant::now();
+            poller.wait_briefly(&mut events, time).unwrap();
+            (started.elapsed(), events.is_empty())
+        };
+        let brief = Duration::from_micros(200);
+        let waits: Vec<_> = (0..50).map(|_| wait(brief)).collect();
+        assert!(waits.iter().all(|(took, empty)| *took >= brief && *empty));
+        let best = waits.iter().map(|(took, _)| *took).min();
+        assert!(best < Some(Duration::from_micros(900)), "{best:?}");
+        waker.wake();
+        let (took, empty) = wait(Duration::from_secs(60));
+        assert!(!empty && took < Duration::from_secs(30), "{took:?}");
     }
 }

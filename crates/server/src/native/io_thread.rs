@@ -26,13 +26,11 @@ use crate::{shared::Shared, spin::Spin, sync::Relaxed};
 /// How long it sleeps at most: well within the heartbeat's age.
 const SLEEP: Duration = Duration::from_millis(20);
 
-/// How long it sleeps while the network card's program queues; an acknowledged write waits so long
-/// at most to be executed, and reads of it do not wait for that.
-const LOOK: Duration = Duration::from_millis(1);
-
-/// The same when nothing was found for [`LOOK_OFTEN_NS`].
-const LOOK_IDLE: Duration = Duration::from_millis(4);
-const LOOK_OFTEN_NS: u64 = 500_000_000;
+/// Nobody rings when the network card's program has queued something, so it is looked for: after
+/// something was found this soon, then in pauses that double up to the longest. An acknowledged
+/// write waits so long at most to be executed, and reads of it do not wait for that.
+const LOOK_MIN: Duration = Duration::from_micros(100);
+const LOOK_MAX: Duration = Duration::from_millis(4);
 
 /// How long it looks again before it sleeps.
 const SPIN_NS_MAX: u64 = 50_000;
@@ -59,7 +57,7 @@ pub(crate) fn run(shared: &Arc<Shared>, poller: Poller, writer: Writer, thread: 
         spin: Spin::new(shared.spins),
         beaten_ns: 0,
         next: 0,
-        active_ns: 0,
+        look: LOOK_MIN,
     };
     let mut door = Door::of_receiver(native);
     let mut stops_at = None;
@@ -91,8 +89,8 @@ struct IoThread<'a> {
     beaten_ns: u64,
     /// The worker that is woken first for what is handed over.
     next: usize,
-    /// When something was last found that the network card's program had queued.
-    active_ns: u64,
+    /// How long to sleep before it looks what the network card's program has queued.
+    look: Duration,
 }
 
 impl IoThread<'_> {
@@ -115,7 +113,9 @@ impl IoThread<'_> {
         let mut touched = door.take_touched();
         if self.native.memory.acknowledges() {
             touched |= self.native.backlogged();
-            self.active_ns = if touched == 0 { self.active_ns } else { now_ns };
+            if touched != 0 {
+                self.look = LOOK_MIN;
+            }
         }
         self.native.ring(self.shared, touched);
         let handed = door.take_handed();
@@ -146,20 +146,13 @@ impl IoThread<'_> {
             self.spin.spun(false);
         }
         // An error is a wait that ends at once; the sockets are looked at either way.
-        let sleep = self.sleep();
-        let _ = self.poller.wait(&mut self.events, Some(sleep));
-        self.spin.slept(waited_ns());
-    }
-
-    /// How long to sleep: nobody rings when the network card's program has queued something, so it
-    /// is looked for, often while there is something to be found.
-    fn sleep(&self) -> Duration {
-        let idle_ns = monotonic_ns().saturating_sub(self.active_ns);
-        match self.native.memory.acknowledges() {
-            false => SLEEP,
-            true if idle_ns < LOOK_OFTEN_NS => LOOK,
-            true => LOOK_IDLE,
+        if self.native.memory.acknowledges() {
+            let _ = self.poller.wait_briefly(&mut self.events, self.look);
+            self.look = (self.look * 2).min(LOOK_MAX);
+        } else {
+            let _ = self.poller.wait(&mut self.events, Some(SLEEP));
         }
+        self.spin.slept(waited_ns());
     }
 
     /// Closes the queues, executes what is left, and says so to the memory.

@@ -84,3 +84,44 @@ fn without_the_program_a_thread_acknowledges() {
     client.ask(Ask::set(b"k", b"v").nilext()).accepted();
     assert_eq!(client.get(b"k").unwrap(), b"v");
 }
+
+/// Goal: a store that is saved at a planned stop (`-e`) holds everything that the program
+/// acknowledged, and a server that restores it takes the program again. Method: writes until the
+/// stop, of which the last ones wait to be executed; then a second server reads them.
+#[test]
+fn what_the_program_acknowledged_is_saved() {
+    in_a_thread(|| {
+        let Some(namespace) = Namespace::enter() else {
+            return;
+        };
+        let name = format!("curtail-xdp-saved-{}", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        let config = || Config {
+            memory_file: Some(file.clone()),
+            memory_bytes_max: 64 << 20,
+            ..on_loopback(&namespace)
+        };
+        let server = start(config());
+        let mut client = Client::connect(&server);
+        let key = |number: u32| format!("key {number}").into_bytes();
+        for number in 0..500_u32 {
+            let value = number.to_string();
+            client
+                .ask(Ask::set(&key(number), value.as_bytes()).nilext())
+                .accepted();
+        }
+        let saved = server.stop().save().unwrap();
+        assert_eq!(saved.as_deref(), Some(file.as_path()));
+        let server = start(config());
+        assert_eq!(server.native().unwrap().mode, NativeMode::Xdp);
+        let mut client = Client::connect(&server);
+        for number in 0..500_u32 {
+            let found = client.get(&key(number));
+            assert_eq!(found.unwrap(), number.to_string().as_bytes(), "{number}");
+        }
+        client.ask(Ask::set(b"k", b"v").nilext()).accepted();
+        assert_eq!(client.get(b"k").unwrap(), b"v");
+        drop(server.stop());
+        let _ = std::fs::remove_file(&file);
+    });
+}

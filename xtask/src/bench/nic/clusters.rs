@@ -74,9 +74,12 @@ pub(super) fn run(asked: &Asked) -> Result<()> {
         .iter()
         .map(|number| format!("-{number}"))
         .collect();
-    let path = asked
-        .folder
-        .join(format!("nic-clusters{}.csv", names.concat()));
+    let cores = match asked.cores {
+        Cores::One => "",
+        Cores::Two => "-two",
+    };
+    let name = format!("nic-clusters{cores}{}.csv", names.concat());
+    let path = asked.folder.join(name);
     fs::write(&path, rows.csv()).with_context(|| path.display().to_string())?;
     println!("\nrows: {}", path.display());
     Ok(())
@@ -203,7 +206,14 @@ fn one(asked: &Asked, link: &Link, ways: &[Way], cluster: &Cluster, rows: &mut R
         .collect();
     let steps = run.measure(&rates)?;
     run.head(capacity);
-    let params = format!("prices=measured;workload=cluster{};cores=1", cluster.number);
+    let own = match asked.cores {
+        Cores::One => "",
+        Cores::Two => ";acknowledging=own core",
+    };
+    let params = format!(
+        "prices=measured;workload=cluster{};cores=1{own}",
+        cluster.number
+    );
     for (load, rate) in loads.iter().zip(&rates) {
         let at: f64 = rate.parse()?;
         let of = |way: usize| -> Vec<&Step> {

@@ -198,10 +198,9 @@ fn part(process: u32) -> Result<()> {
     for thread in fs::read_dir(format!("/proc/{process}/task"))? {
         let thread = thread?;
         let name = fs::read_to_string(thread.path().join("comm"))?;
-        let core = if name.trim_end() == "native-io" {
-            "1"
-        } else {
-            "0"
+        let core = match name.trim_end() {
+            "native-io" => "1",
+            _ => "0",
         };
         let id = thread.file_name();
         let mut command = Command::new("taskset");

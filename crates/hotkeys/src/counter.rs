@@ -13,6 +13,8 @@
 //! n requests and N places: the counts sum up to n; the truth is between a count less its error and
 //! the count; no error exceeds the least count, which is at most n / N; and a key with more than
 //! n / N requests has a place.
+//!
+//! A binary heap of counts took 1.4 times as long for 32 places and 3 times for 20,000 (`benches`).
 
 use alloc::{boxed::Box, vec, vec::Vec};
 

@@ -21,6 +21,7 @@ mod clients;
 mod coordinator;
 mod hot;
 mod in_force;
+mod inbox;
 mod jobs;
 mod links;
 mod membership;
@@ -56,11 +57,12 @@ use self::{
 
 pub(crate) use self::{
     coordinator::Proposal,
+    inbox::MoveAsked,
     jobs::{Completed, Moved},
     links::{LinkerHandle, Links, NewLink},
     membership::{Membership, Opening},
     moves::Waiter,
-    node_worker::{MoveAsked, NodeWorker},
+    node_worker::NodeWorker,
     turn::node_worker,
 };
 

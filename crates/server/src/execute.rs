@@ -373,7 +373,7 @@ impl Kit {
         let found = replies.write(item.slot, |sink| {
             let view = |view: &ItemView<'_>| {
                 sink.truncate(0);
-                // Most reads ask for the value and nothing else, and then nothing else is found out.
+                // Most reads ask for the value and nothing else: then nothing else is found out.
                 let is_plain =
                     view.is_plain() && encode::plain_hit(sink, item.form, view.value_bytes());
                 let hit = is_plain || {

@@ -200,6 +200,13 @@ impl Spare {
         self.0.pop_back().unwrap_or_default()
     }
 
+    /// A copy of `bytes`.
+    pub(super) fn copied(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut copy = self.take();
+        copy.extend_from_slice(bytes);
+        copy
+    }
+
     /// Keeps a piece for the next one who needs it.
     pub(super) fn give(&mut self, mut bytes: Vec<u8>) {
         if self.0.len() < SPARE_MAX && bytes.capacity() <= SPARE_BYTES_MAX {

@@ -25,10 +25,10 @@ use curtail_codec::{
 };
 use curtail_consistency::{placement::slice_of, symmetric::Access};
 use curtail_dispatch::SharedState;
-use curtail_types::{Cas, Key, NodeId, NodeSet, RouteHash, ViewNumber};
+use curtail_types::{Cas, Key, NodeId, NodeSet, RouteHash};
 
 use super::{
-    NodeWorker,
+    MoveAsked, NodeWorker,
     jobs::{Job, Moved, Origin},
     place::route_of,
     reports::News,
@@ -438,13 +438,8 @@ impl NodeWorker {
     }
 
     /// A node asks for a key that it has become the home of.
-    pub(super) fn take_move_request(
-        &mut self,
-        kit: &mut Kit,
-        node: NodeId,
-        view: ViewNumber,
-        key: Box<[u8]>,
-    ) {
+    pub(super) fn take_move_request(&mut self, kit: &mut Kit, asked: MoveAsked) {
+        let MoveAsked { node, view, key } = asked;
         let now = self.in_force.as_ref().map(|now| now.view.number);
         let may = !matches!(self.mover.phase, Phase::Waiting { .. }) && now >= Some(view);
         match may {

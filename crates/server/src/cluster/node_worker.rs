@@ -13,16 +13,16 @@ use std::{collections::VecDeque, sync::Arc};
 
 use curtail_codec::{
     memcached::{Carried, KeyScratch},
-    node::{AnswerStatus, BatchHead, Body, Class, Frame, NodeAnswer, Part},
+    node::{AnswerStatus, BatchHead, Class, NodeAnswer, Part},
 };
 use curtail_consistency::placement::slice_of;
-use curtail_types::{Cas, Exptime, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
+use curtail_types::{Cas, Exptime, Instant, NodeId, NodeSet, RouteHash};
 
 use super::{
     Cluster, InForce,
     carry::Bench,
-    coordinator::Proposal,
-    jobs::{Asker, Completed, End, Job, Moved, Origin, Said, Spare},
+    inbox::{Asked, Inbox},
+    jobs::{Asker, Completed, End, Job, Origin, Spare},
     links::{Endpoint, LinkEvent, Links, Vitals},
     moves::{Mover, Waiter},
     place::{Way, access_of},
@@ -52,12 +52,7 @@ pub(crate) struct NodeWorker {
     pub(super) parked: VecDeque<u32>,
     /// Slices that have got something to do from this worker.
     stirred: u64,
-    asked: Vec<Asked>,
-    answered: Vec<Answered>,
-    moved: Vec<Moved>,
-    move_requests: Vec<(NodeId, ViewNumber, RouteHash, Box<[u8]>)>,
-    news: Vec<(NodeId, News)>,
-    proposals: Vec<Proposal>,
+    inbox: Inbox,
     pub(super) mover: Mover,
     /// What could not be told or asked for want of room.
     pub(super) untold: Vec<(NodeId, News)>,
@@ -74,39 +69,6 @@ pub(crate) struct NodeWorker {
     now_ns: u64,
     pub(super) looked_ns: u64,
 }
-
-/// A request of another node.
-struct Asked {
-    at: Endpoint,
-    parcel: u64,
-    number: u32,
-    view: ViewNumber,
-    after: Cas,
-    kind: RelayedKind,
-    bytes: Vec<u8>,
-}
-
-/// Another node asks for a key that it has become the home of.
-#[derive(Debug)]
-pub(crate) struct MoveAsked {
-    pub(super) node: NodeId,
-    pub(super) view: ViewNumber,
-    pub(super) key: Box<[u8]>,
-}
-
-/// An answer of another node.
-struct Answered {
-    parcel: u64,
-    number: u32,
-    status: AnswerStatus,
-    bytes: Vec<u8>,
-}
-
-/// The option of a request that is a `flush_all`.
-pub(super) const FLUSH: u8 = 1;
-
-/// The option of a request before which eight bytes say what its session has seen of the key.
-pub(super) const AFTER: u8 = 2;
 
 /// After how long it is sent again when a node was not ready for it.
 pub(super) const AGAIN_NS: u64 = 500_000;
@@ -128,12 +90,7 @@ impl NodeWorker {
             free: Vec::new(),
             parked: VecDeque::new(),
             stirred: 0,
-            asked: Vec::new(),
-            answered: Vec::new(),
-            moved: Vec::new(),
-            move_requests: Vec::new(),
-            news: Vec::new(),
-            proposals: Vec::new(),
+            inbox: Inbox::default(),
             mover: Mover::default(),
             untold: Vec::new(),
             unasked: Vec::new(),
@@ -259,87 +216,19 @@ impl NodeWorker {
             cluster,
             spare,
             stirred,
-            asked,
-            answered,
-            moved,
-            move_requests,
-            news,
-            proposals,
+            inbox,
             ..
         } = self;
-        links.receive(|at, frame: &Frame<'_>| match frame.body {
-            Body::Messages(messages) => {
-                for said in messages {
-                    let slice = slice_of(said.route);
-                    let job = Said::new(at.node, &said, spare.take());
-                    if let Some(slice) = cluster.slices.get(slice) {
-                        slice.leave(Job::Message(Box::new(job)));
-                    }
-                    *stirred |= 1 << slice;
-                }
-            }
-            Body::Requests(head, requests) => {
-                asked.extend(requests.map(|request| {
-                    Asked {
-                        at,
-                        parcel: head.number,
-                        number: request.number,
-                        view: head.view,
-                        after: Cas(match request.options {
-                            AFTER => request
-                                .bytes
-                                .first_chunk()
-                                .map_or(0, |ts| u64::from_le_bytes(*ts)),
-                            _ => 0,
-                        }),
-                        kind: match request.options {
-                            FLUSH => RelayedKind::Flush,
-                            _ => RelayedKind::Item,
-                        },
-                        bytes: copied(
-                            spare,
-                            match request.options {
-                                AFTER => request.bytes.get(8..).unwrap_or_default(),
-                                _ => request.bytes,
-                            },
-                        ),
-                    }
-                }));
-            }
-            Body::Answers(head, answers) => {
-                answered.extend(answers.map(|answer| Answered {
-                    parcel: head.number,
-                    number: answer.number,
-                    status: answer.status,
-                    bytes: copied(spare, answer.bytes),
-                }));
-            }
-            Body::Report(bytes) => match News::as_proposal(bytes) {
-                Some((key, hot)) => proposals.push(Proposal {
-                    key: key.into(),
-                    hot,
-                }),
-                None => news.extend(News::from_bytes(bytes).map(|news| (at.node, news))),
-            },
-            Body::Moves(_, moves) => {
-                moved.extend(moves.map(|one| Moved::new(&one)));
-            }
-            Body::MoveRequests(head, asked) => {
-                let asked =
-                    asked.map(|ask| (at.node, head.view, ask.route, ask.key.bytes().into()));
-                move_requests.extend(asked);
-            }
-            Body::MovesAck(..) | Body::Heartbeat { .. } | Body::Resume { .. } | Body::Credit => {}
-        });
+        links.receive(|at, frame| inbox.take(cluster, (spare, stirred), at, &frame.body));
     }
 
     /// Carries out what other nodes ask for.
     fn answer_peers(&mut self, kit: &mut Kit) {
-        let mut asked = std::mem::take(&mut self.asked);
+        let mut asked = std::mem::take(&mut self.inbox.asked);
         for one in asked.drain(..) {
             self.answer_peer(kit, one);
         }
-        self.asked = asked;
+        self.inbox.asked = asked;
     }
 
     fn answer_peer(&mut self, kit: &mut Kit, asked: Asked) {
@@ -395,12 +284,12 @@ impl NodeWorker {
             // It is this node's; who asked may not know that it has moved.
             Way::At(_) => Some(End::Elsewhere),
             Way::Looked(_) | Way::Protocol => {
-                let bytes = copied(&mut self.spare, &asked.bytes);
+                let bytes = self.spare.copied(&asked.bytes);
                 self.give_request(origin, key, (access, asked.after), bytes);
                 None
             }
             Way::Arriving => {
-                let bytes = copied(&mut self.spare, &asked.bytes);
+                let bytes = self.spare.copied(&asked.bytes);
                 self.give_waiter(
                     kit,
                     Waiter {
@@ -428,7 +317,7 @@ impl NodeWorker {
 
     /// Takes in what other nodes sent, or ask for, because keys move.
     fn take_moves(&mut self, kit: &mut Kit) {
-        for moved in std::mem::take(&mut self.moved) {
+        for moved in std::mem::take(&mut self.inbox.moved) {
             let owner = slice_of(moved.route) % self.cluster.workers;
             if owner == self.index {
                 self.take_moved(moved);
@@ -436,20 +325,19 @@ impl NodeWorker {
                 face.mail.send(Arrival::MovedKey(Box::new(moved)));
             }
         }
-        for (node, view, route, key) in std::mem::take(&mut self.move_requests) {
+        for (route, ask) in std::mem::take(&mut self.inbox.move_requests) {
             let owner = slice_of(route) % self.cluster.workers;
             if owner == self.index {
-                self.take_move_request(kit, node, view, key);
+                self.take_move_request(kit, ask);
             } else if let Some(face) = kit.shared.workers.get(owner) {
-                let ask = MoveAsked { node, view, key };
                 face.mail.send(Arrival::MoveAsked(Box::new(ask)));
             }
         }
-        for proposal in std::mem::take(&mut self.proposals) {
+        for proposal in std::mem::take(&mut self.inbox.proposals) {
             self.cluster
                 .change_hot(&kit.shared, &proposal.key, proposal.hot);
         }
-        for (from, news) in std::mem::take(&mut self.news) {
+        for (from, news) in std::mem::take(&mut self.inbox.news) {
             self.take_news(from, news);
         }
     }
@@ -473,7 +361,7 @@ impl NodeWorker {
     }
 
     fn take_answers(&mut self, kit: &Kit) {
-        let mut answered = std::mem::take(&mut self.answered);
+        let mut answered = std::mem::take(&mut self.inbox.answered);
         for answer in answered.drain(..) {
             let Some(out) = self.out_of(answer.number, answer.parcel) else {
                 self.spare.give(answer.bytes);
@@ -488,7 +376,7 @@ impl NodeWorker {
             }
             self.end(answer.number, answer.bytes);
         }
-        self.answered = answered;
+        self.inbox.answered = answered;
     }
 
     fn take_events(&mut self, kit: &Kit) {
@@ -602,10 +490,4 @@ impl NodeWorker {
     pub(crate) fn give_back(&mut self, bytes: Vec<u8>) {
         self.spare.give(bytes);
     }
-}
-
-fn copied(spare: &mut Spare, bytes: &[u8]) -> Vec<u8> {
-    let mut copy = spare.take();
-    copy.extend_from_slice(bytes);
-    copy
 }

@@ -15,9 +15,10 @@ use curtail_types::{Cas, Instant, NodeId};
 
 use super::{
     NodeWorker,
+    inbox::{AFTER, FLUSH},
     jobs::{Completed, End, Origin},
     moves::Waiter,
-    node_worker::{AFTER, AGAIN_NS, FLUSH},
+    node_worker::AGAIN_NS,
     place::{Way, access_of},
     slices::{LARGE_BYTES, Relayed, RelayedKind},
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use curtail_types::Instant;
 
 use super::{
-    Cluster, MoveAsked, NodeWorker,
+    Cluster, NodeWorker,
     jobs::Completed,
     links::{Links, LinksConfig, NewLink},
 };
@@ -77,14 +77,7 @@ impl Worker {
             Arrival::Waiter(waiter) => node.await_arrival(&mut self.kit, *waiter),
             Arrival::Proposal(proposal) => node.propose(&self.kit, &proposal),
             Arrival::MovedKey(moved) => node.take_moved(*moved),
-            Arrival::MoveAsked(asked) => {
-                let MoveAsked {
-                    node: from,
-                    view,
-                    key,
-                } = *asked;
-                node.take_move_request(&mut self.kit, from, view, key);
-            }
+            Arrival::MoveAsked(asked) => node.take_move_request(&mut self.kit, *asked),
             _ => {}
         }
         self.node = Some(node);

@@ -131,8 +131,8 @@ fn a_flush_is_for_all_nodes() {
     }
 }
 
-/// Goal: a key that is asked for often becomes hot by itself, and every node answers for it. Method:
-/// one key is read again and again at every node until all of them say that they have it.
+/// Goal: a key that is asked for often becomes hot by itself, and every node answers for it.
+/// Method: one key is read again and again at every node until all say that they have it.
 #[test]
 fn a_popular_key_becomes_hot() {
     let cluster = Cluster::start(Shape::default());

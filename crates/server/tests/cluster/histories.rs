@@ -266,7 +266,10 @@ fn disturb(cluster: &mut Cluster, run: &Run) {
             return;
         }
         if plan.churns {
-            cluster.change_hot(&format!("k{}", step % plan.keys), step / plan.keys % 2 == 0);
+            cluster.change_hot(
+                &format!("k{}", step % plan.keys),
+                (step / plan.keys).is_multiple_of(2),
+            );
         }
         if plan.kills {
             match dead {

@@ -255,3 +255,34 @@ fn queues_may_belong_to_workers() {
         }
     }
 }
+
+/// Goal: who has nothing to do takes what another worker has not begun, and only where it may.
+/// Method: one client's burst, which comes to one worker's socket, of executions that take long.
+#[test]
+fn idle_workers_steal_where_they_may() {
+    for (placement, steals) in [
+        (NativePlacement::Stealing, true),
+        (NativePlacement::Arrival, false),
+    ] {
+        let server = start(Config {
+            workers: 2,
+            ..config_with(NativeMode::Raw, |native| {
+                native.placement = placement;
+                native.service_ns = 1_000_000;
+            })
+        });
+        let mut client = Client::connect(&server);
+        for slot in 0..60 {
+            let key = format!("key {slot}");
+            let bytes = client.bytes(slot, Ask::set(key.as_bytes(), b"v").nilext());
+            client.socket.send_to(&bytes, client.to).unwrap();
+        }
+        let mut memcached = Memcached::connect(&server);
+        eventually("all is executed", || {
+            memcached.stat("native:executed") == 60
+        });
+        let stolen = memcached.stat("native:stolen");
+        assert_eq!(stolen > 0, steals, "{placement:?}: {stolen}");
+        assert_eq!(client.get(b"key 59").unwrap(), b"v");
+    }
+}

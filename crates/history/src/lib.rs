@@ -28,7 +28,7 @@ mod sequential;
 mod values;
 mod violation;
 
-pub use agreed::{Numbered, check_agreed};
+pub use agreed::{Numbered, Updates, check_agreed};
 pub use linearizability::check_linearizable;
 pub use record::{Action, Entry, History, Outcome};
 pub use sequential::check_sequential;

@@ -13,6 +13,7 @@ use clap::ValueEnum;
 use crate::{
     balanced::Rules,
     cckvs::ClusterCosts,
+    cluster::{self, ClusterArgs},
     costs::{CostsError, FullCosts},
     figures::{Figure, Options, figure, figures},
     full::{Calibration, Items},
@@ -25,7 +26,7 @@ use crate::{
 /// Simulates a figure of a paper, in virtual time, with the decision-makers that the server runs.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The figure; `list` names them all.
+    /// The figure; `list` names them all, `cluster` runs whole clusters.
     pub figure: String,
     /// Workers, as 8 or 4,8,64.
     #[arg(long, value_delimiter = ',')]
@@ -112,6 +113,9 @@ pub struct Args {
     /// crates/simulator/cckvs.toml).
     #[arg(long)]
     pub cluster_costs: Option<PathBuf>,
+    /// Of whole clusters.
+    #[command(flatten)]
+    pub cluster_run: ClusterArgs,
     /// A folder whose CSV files hold this figure's rows as the real thing gave them, in the same
     /// form; they stand beside the simulated ones as series `real-...`.
     #[arg(long)]
@@ -149,6 +153,17 @@ pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
     if args.figure == "list" {
         print(&list())?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if args.figure == "cluster" {
+        let threads = Threads::new(args.threads);
+        let (text, went_well) =
+            cluster::simulate(&args.cluster_run, args.seed, &args.nodes, &threads)?;
+        print(&text)?;
+        return Ok(if went_well {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        });
     }
     let figure = figure(&args.figure)?;
     let mut rows = figure.rows(&args.options()?, &Threads::new(args.threads))?;

@@ -11,6 +11,7 @@
 
 mod balanced;
 mod cckvs;
+mod cluster;
 mod combined;
 pub mod command;
 mod costs;
@@ -31,6 +32,7 @@ pub use cckvs::{
     CACHED_SHARE, ClusterCosts, HotCopies, Link, MessageBytes, STORED_KEYS, Shards, SharedCpu,
     Traffic, TrafficShares, break_even, copies_worth, exact_hit_ratio, stated_hit_ratio,
 };
+pub use cluster::{ClusterArgs, ClusterOutcome, ClusterRun, Fault, Faults, Mutant};
 pub use combined::{Combined, CombinedOutcome, CombinedPrices, PlanCost};
 pub use costs::{
     ContendedCosts, CostsError, FullCosts, NetworkCosts, OneCost, RequestCosts, SizeCosts,

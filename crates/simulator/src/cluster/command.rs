@@ -1,0 +1,134 @@
+//! `curtail simulate cluster`: many runs, and the line that repeats the first that fails.
+
+use std::time::Instant;
+
+use clap::ValueEnum;
+use curtail_consistency::symmetric::Model;
+
+use super::{ClusterOutcome, ClusterRun, Faults, Mutant};
+use crate::spread::Threads;
+
+/// Options of `curtail simulate cluster`.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ClusterArgs {
+    /// Cluster: runs, with seeds from --seed on.
+    #[arg(long)]
+    pub runs: Option<u64>,
+    /// Cluster: operations of each run.
+    #[arg(long)]
+    pub operations: Option<u64>,
+    /// Cluster: nodes that hold a key which is not hot.
+    #[arg(long)]
+    pub replicas: Option<usize>,
+    /// Cluster: how the copies of hot keys agree.
+    #[arg(long, value_enum)]
+    pub model: Option<ModelArg>,
+    /// Cluster: what may go wrong: all, none, or names with commas between, of loss, duplicate,
+    /// reorder, partition, slow, crash, pause, drift and churn; a name behind a minus is taken out.
+    #[arg(long, allow_hyphen_values = true)]
+    pub faults: Option<Faults>,
+    /// Cluster: keys.
+    #[arg(long)]
+    pub keys: Option<usize>,
+    /// Cluster: clients.
+    #[arg(long)]
+    pub sessions: Option<usize>,
+    /// Cluster: a wrong driver, which must be found out.
+    #[arg(long, value_enum)]
+    pub mutant: Option<Mutant>,
+    /// Cluster: shows every step of one key, by its number, on standard error.
+    #[arg(long)]
+    pub trace: Option<usize>,
+}
+
+/// As [`Model`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum ModelArg {
+    /// Linearizable.
+    Lin,
+    /// Sequentially consistent for each key.
+    Sc,
+}
+
+/// Runs them all; what to print, and whether all went well.
+pub(crate) fn simulate(
+    args: &ClusterArgs,
+    seed: u64,
+    nodes: &[u16],
+    threads: &Threads,
+) -> Result<(String, bool), String> {
+    let first = settings(args, seed, nodes)?;
+    let runs = args.runs.unwrap_or(100);
+    let all: Vec<ClusterRun> = (0..runs)
+        .map(|offset| ClusterRun {
+            seed: seed + offset,
+            ..first
+        })
+        .collect();
+    let start = Instant::now();
+    let outcomes = threads.map("cluster", &all, ClusterRun::run);
+    let seconds = start.elapsed().as_secs_f64();
+    let mut text = summary(&outcomes, seconds);
+    let mut failed = all
+        .iter()
+        .zip(&outcomes)
+        .filter(|(_, outcome)| outcome.failure.is_some());
+    let failures = failed.clone().count();
+    if let Some((run, outcome)) = failed.next() {
+        let what = outcome.failure.as_deref().unwrap_or_default();
+        text += &format!("{failures} of {runs} runs failed; the first:\n{what}\n{run} --runs 1\n");
+    }
+    Ok((text, failures == 0))
+}
+
+fn settings(args: &ClusterArgs, seed: u64, nodes: &[u16]) -> Result<ClusterRun, String> {
+    let model = match args.model {
+        Some(ModelArg::Sc) => Model::Sc,
+        _ => Model::Lin,
+    };
+    let usual = ClusterRun::new(seed, model);
+    let nodes = nodes.first().map_or(u16::from(usual.nodes), |nodes| *nodes);
+    let run = ClusterRun {
+        nodes: nodes.min(64) as u8,
+        replicas: args.replicas.unwrap_or(usual.replicas),
+        faults: args.faults.unwrap_or(usual.faults),
+        operations: args.operations.unwrap_or(usual.operations),
+        keys: args.keys.unwrap_or(usual.keys),
+        sessions: args.sessions.unwrap_or(usual.sessions),
+        mutant: args.mutant,
+        trace: args
+            .trace
+            .filter(|key| *key < args.keys.unwrap_or(usual.keys)),
+        ..usual
+    };
+    let within = |what: &str, number: usize, most: usize| match (1..=most).contains(&number) {
+        true => Ok(()),
+        false => Err(format!("{what} are 1 to {most}, not {number}")),
+    };
+    within("nodes", usize::from(nodes), 16)?;
+    within("replicas", run.replicas, usize::from(nodes))?;
+    within("keys", run.keys, 64)?;
+    within("sessions", run.sessions, 64)?;
+    Ok(run)
+}
+
+fn summary(outcomes: &[ClusterOutcome], seconds: f64) -> String {
+    let sum = |part: fn(&ClusterOutcome) -> u64| outcomes.iter().map(part).sum::<u64>();
+    let (answered, refused) = (sum(|one| one.answered), sum(|one| one.refused));
+    let (unknown, packets) = (sum(|one| one.unknown), sum(|one| one.packets));
+    let all = answered + refused + unknown;
+    format!(
+        "{} runs: {all} operations ({answered} answered, {refused} refused, {unknown} unknown), \
+         {packets} packets, {} views, {} restarts, {} promotions, {} items lost with their only \
+         holder, {} keys too hard to judge; {:.1} virtual seconds in {seconds:.1}: {:.0} \
+         operations a second\n",
+        outcomes.len(),
+        sum(|one| one.views),
+        sum(|one| one.crashes),
+        sum(|one| one.promotions),
+        sum(|one| one.lost),
+        sum(|one| one.unjudged),
+        sum(|one| one.elapsed_ns) as f64 / 1e9,
+        all as f64 / seconds.max(1e-9),
+    )
+}

@@ -1,0 +1,50 @@
+//! Wrong drivers, each of which the judges must find out.
+
+/// A way to drive the machines wrongly.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub enum Mutant {
+    /// Readers see a key as valid for a while after its invalidation was acknowledged.
+    LatePublish,
+    /// A node serves on when its lease has ended.
+    Unfenced,
+    /// Messages of another view are taken for messages of this one.
+    AnyView,
+    /// A write is answered when it begins, not when it is done.
+    EarlyAnswer,
+    /// The home reads its store beside the machine while the key is hot (CC-74).
+    HomeBeside,
+    /// A value for a key that is not in the store is acknowledged and dropped (CC-74).
+    DropUnknown,
+    /// The new home of a key does not wait for its item.
+    Unmoved,
+    /// A request is sent again when the node that was asked may have carried it out.
+    AskTwice,
+}
+
+impl Mutant {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::LatePublish,
+        Self::Unfenced,
+        Self::AnyView,
+        Self::EarlyAnswer,
+        Self::HomeBeside,
+        Self::DropUnknown,
+        Self::Unmoved,
+        Self::AskTwice,
+    ];
+
+    /// What it is called on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LatePublish => "late-publish",
+            Self::Unfenced => "unfenced",
+            Self::AnyView => "any-view",
+            Self::EarlyAnswer => "early-answer",
+            Self::HomeBeside => "home-beside",
+            Self::DropUnknown => "drop-unknown",
+            Self::Unmoved => "unmoved",
+            Self::AskTwice => "ask-twice",
+        }
+    }
+}

@@ -1,0 +1,474 @@
+//! One node: the machines as a server drives them, with items in place of a store.
+//!
+//! What a server spreads over workers is one step here: whatever arrives is dealt with at once, and
+//! what comes of it is left in `deeds` for the world to carry out. Values are numbers.
+//!
+//! ```text
+//!   client --Demand--> admit -> route -+-> read beside the machine (valid)     -+
+//!   node ----Ask-----/                 +-> run at once (cold, one holder, home) +-> Answer
+//!                                      +-> Symmetric::step -> Run, Done, ...   -+
+//!                                      +-> Ask another node (Forward)
+//! ```
+
+mod moves;
+mod outputs;
+mod requests;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use curtail_consistency::{
+    membership::{self, Change, Incarnation, Membership},
+    symmetric::{self, Mode, Place, Symmetric, Ticket},
+};
+use curtail_types::{
+    Cas, HotEpoch, HybridClock, Instant, NodeId, NodeSet, View, ViewNumber, WriterId,
+};
+
+use super::{
+    ClusterRun,
+    clock::{Clock, lease},
+    keys::Keys,
+    mutant::Mutant,
+    packet::{Answer, Item, Packet},
+};
+use requests::Open;
+
+/// What a node wants of the world.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Deed {
+    Send {
+        to: NodeId,
+        packet: Packet,
+    },
+    /// To a client.
+    Reply {
+        number: u64,
+        answer: Answer,
+    },
+    /// An operation has had an effect, whether or not its answer ever arrives.
+    Ran {
+        number: u64,
+        from: Option<u64>,
+        version: Cas,
+    },
+    ReadStore {
+        started: Instant,
+    },
+    Propose {
+        expected: u64,
+        change: Change,
+    },
+    /// It is not a member any more, and begins anew.
+    Reborn,
+    /// A rule between machine and driver was broken.
+    Broken(&'static str),
+    Promoted,
+    Adopted,
+}
+
+pub(super) struct Node {
+    pub(super) me: NodeId,
+    /// Counts its restarts.
+    pub(super) life: u64,
+    pub(super) clock: Clock,
+    pub(super) mutant: Option<Mutant>,
+    /// A key whose steps are shown.
+    trace: Option<usize>,
+    hybrid: HybridClock,
+    pub(super) membership: Membership,
+    serve_until: Option<Instant>,
+    pub(super) view: View,
+    pub(super) places: Vec<Place>,
+    machines: Vec<Symmetric>,
+    pub(super) items: Vec<Item>,
+    /// Of each key: whether the machine knows it, and then whether readers may read it.
+    index: Vec<Option<bool>>,
+    /// What readers see of a key until then: the mutant's.
+    stale: Vec<Option<(u64, Item)>>,
+    pub(super) modes: Vec<Mode>,
+    moves: moves::Moves,
+    open: BTreeMap<Ticket, Open>,
+    tickets: u64,
+    /// Packets of a view that is not in force here yet.
+    kept: VecDeque<(NodeId, Packet)>,
+    /// The newest life of each node that was heard.
+    lives: Vec<u64>,
+    promotions: u64,
+    /// Live nodes that say that this joining node lacks nothing.
+    filled: NodeSet,
+    pub(super) deeds: Vec<Deed>,
+    outputs: Vec<symmetric::Output>,
+}
+
+impl Node {
+    pub(super) fn new(run: &ClusterRun, me: NodeId, life: u64, clock: Clock) -> Self {
+        let membership = membership::Config {
+            replicas: run.replicas,
+            founders: (0..run.nodes).map(NodeId).collect(),
+            ..lease(me)
+        };
+        let config = symmetric::Config {
+            me,
+            model: run.model,
+            keys_max: 64,
+            waiting_max: 256,
+            retransmit_ns: 1_000_000,
+            replay_ns: 1_500_000,
+            patience_ns: 60_000_000,
+            settle_ns: 5_000_000,
+            writer: WriterId::of(me, 1023),
+        };
+        Self {
+            me,
+            life,
+            clock,
+            mutant: run.mutant,
+            trace: run.trace,
+            hybrid: HybridClock::new(WriterId::of(me, 0), Cas(0)),
+            membership: Membership::new(membership),
+            serve_until: None,
+            view: View::default(),
+            places: vec![Place::default(); run.keys],
+            machines: vec![Symmetric::new(config); SLICES],
+            items: vec![Item::default(); run.keys],
+            index: vec![None; run.keys],
+            stale: vec![None; run.keys],
+            modes: vec![Mode::Cold; run.keys],
+            moves: moves::Moves::new(run.keys),
+            open: BTreeMap::new(),
+            tickets: 0,
+            kept: VecDeque::new(),
+            lives: vec![0; usize::from(run.nodes)],
+            promotions: 0,
+            filled: NodeSet::NONE,
+            deeds: Vec::new(),
+            outputs: Vec::new(),
+        }
+    }
+
+    /// Becomes a member, or wants to.
+    pub(super) fn start(&mut self, at: u64, keys: &mut Keys) {
+        let incarnation = Incarnation(self.life << 8 | u64::from(self.me.0));
+        self.member(at, keys, membership::Input::Join(incarnation));
+    }
+
+    /// Whether it may answer for what it has.
+    pub(super) fn serves(&self, at: u64) -> bool {
+        let now = self.clock.instant(at);
+        match self.mutant {
+            Some(Mutant::Unfenced) => self.view.live.contains(self.me),
+            _ => self.serve_until.is_some_and(|until| now < until),
+        }
+    }
+
+    /// When it has to be told the time, in the world's.
+    pub(super) fn deadline(&self) -> u64 {
+        let machines = self.machines.iter().filter_map(Symmetric::deadline);
+        let machines = machines.map(|due| self.clock.world(due)).min();
+        let member = self.clock.world(self.membership.deadline());
+        let again = self.open.values().filter_map(Open::due).min();
+        [machines, Some(member), again]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(member)
+    }
+
+    /// Time has come.
+    pub(super) fn tick(&mut self, at: u64, keys: &mut Keys) {
+        let now = self.clock.instant(at);
+        if now >= self.membership.deadline() {
+            self.member(at, keys, membership::Input::Tick);
+        }
+        for slice in 0..SLICES {
+            if self.machines[slice]
+                .deadline()
+                .is_some_and(|due| now >= due)
+            {
+                self.step(at, keys, slice, symmetric::Input::Tick, Item::default());
+            }
+        }
+        self.ask_again(at, keys);
+        self.settle(at, keys);
+    }
+
+    /// A packet of the life `life` of `from` arrived.
+    pub(super) fn receive(
+        &mut self,
+        at: u64,
+        keys: &mut Keys,
+        (from, life): (NodeId, u64),
+        packet: Packet,
+    ) {
+        let known = &mut self.lives[usize::from(from.0)];
+        if life < *known {
+            return;
+        }
+        *known = life;
+        self.handle(at, keys, from, packet);
+        self.settle(at, keys);
+    }
+
+    fn handle(&mut self, at: u64, keys: &mut Keys, from: NodeId, packet: Packet) {
+        match packet {
+            Packet::Heartbeat { incarnation, view } => {
+                let input = membership::Input::Heartbeat {
+                    from,
+                    incarnation,
+                    view,
+                };
+                self.member(at, keys, input);
+            }
+            Packet::Ask {
+                number,
+                demand,
+                after,
+            } => {
+                self.admit_of_node(at, keys, (from, number), demand, after);
+            }
+            Packet::Tell { number, told } => self.told(at, keys, (from, number), told),
+            Packet::MovesDone { view } => {
+                self.member(at, keys, membership::Input::MovesDone { from, view });
+            }
+            Packet::Key { .. }
+            | Packet::Move { .. }
+            | Packet::Moved { .. }
+            | Packet::Unfilled { .. } => {
+                if self.is_early(&packet) {
+                    self.kept.push_back((from, packet));
+                    self.kept.truncate(KEPT_MAX);
+                } else {
+                    self.handle_in_view(at, keys, from, packet);
+                }
+            }
+        }
+    }
+
+    /// Whether it belongs to a view that is not in force here yet.
+    fn is_early(&self, packet: &Packet) -> bool {
+        let view = match packet {
+            Packet::Key { message, .. } if self.mutant != Some(Mutant::AnyView) => message.view,
+            Packet::Move { view, .. } | Packet::Unfilled { view, .. } => *view,
+            _ => return false,
+        };
+        view > self.view.number
+    }
+
+    fn handle_in_view(&mut self, at: u64, keys: &mut Keys, from: NodeId, packet: Packet) {
+        match packet {
+            Packet::Key {
+                key,
+                mut message,
+                item,
+            } => {
+                if self.mutant == Some(Mutant::AnyView) {
+                    message.view = self.view.number;
+                }
+                self.observe(item.version);
+                let input = symmetric::Input::Message {
+                    from,
+                    key: keys.route(key),
+                    place: self.places[key],
+                    message,
+                };
+                self.step(at, keys, slice_of(key), input, item);
+            }
+            Packet::Move { key, view, item } => self.moved_in(at, keys, from, (key, view, item)),
+            Packet::Moved { key, view } => self.moved_out(from, key, view),
+            Packet::Unfilled { view, any } => self.note_filled(at, keys, from, view, any),
+            _ => {}
+        }
+    }
+
+    fn note_filled(&mut self, at: u64, keys: &mut Keys, from: NodeId, view: ViewNumber, any: bool) {
+        if view != self.view.number || any {
+            return;
+        }
+        self.filled = self.filled.with(from);
+        if self.view.joining.contains(self.me) && self.filled.contains_all(self.view.live) {
+            self.member(at, keys, membership::Input::Ready { view });
+        }
+    }
+
+    /// Steps the membership and does what it says.
+    fn member(&mut self, at: u64, keys: &mut Keys, input: membership::Input<'_>) {
+        let now = self.clock.instant(at);
+        let mut outputs = Vec::new();
+        self.membership
+            .step(now, input, |output| outputs.push(output));
+        for output in outputs {
+            match output {
+                membership::Output::Read => self.deeds.push(Deed::ReadStore { started: now }),
+                membership::Output::Propose { expected, change } => {
+                    self.deeds.push(Deed::Propose { expected, change });
+                }
+                membership::Output::Heartbeat { to, view } => self.beat(to, view),
+                membership::Output::Adopt(view) => self.adopt(at, keys, view),
+                membership::Output::Serve { until } => self.serve_until = Some(until),
+                membership::Output::StopServing => self.serve_until = None,
+                membership::Output::Event(event) => {
+                    if self.trace.is_some() {
+                        eprintln!("{at} node {}: {event:?}", self.me.0);
+                    }
+                    use membership::Event;
+                    let ended = matches!(event, Event::Removed | Event::Replaced | Event::Departed);
+                    if ended {
+                        self.deeds.push(Deed::Reborn);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What the store of views said.
+    pub(super) fn of_store(&mut self, at: u64, keys: &mut Keys, input: membership::Input<'_>) {
+        self.member(at, keys, input);
+        self.settle(at, keys);
+    }
+
+    fn beat(&mut self, to: NodeSet, view: ViewNumber) {
+        let Some(incarnation) = self.incarnation() else {
+            return;
+        };
+        for to in to {
+            self.send(to, Packet::Heartbeat { incarnation, view });
+        }
+        let view = self.view.number;
+        if self.view.moves() && self.moves.is_over() && self.view.placed_before.contains(self.me) {
+            // Whoever follows an older view has not taken note of it.
+            for to in self.view.live.without(self.me) {
+                self.send(to, Packet::MovesDone { view });
+            }
+        }
+        if self.view.live.contains(self.me) {
+            for to in self.view.joining {
+                let any = self.machines.iter().any(|machine| machine.is_unfilled(to));
+                self.send(to, Packet::Unfilled { view, any });
+            }
+        }
+    }
+
+    fn incarnation(&self) -> Option<Incarnation> {
+        let own = self.membership.known().incarnation(self.me);
+        (own != Incarnation(0)).then_some(own)
+    }
+
+    /// A view is in force.
+    fn adopt(&mut self, at: u64, keys: &mut Keys, view: View) {
+        let before = self.view;
+        self.view = view;
+        self.filled = NodeSet::NONE;
+        self.deeds.push(Deed::Adopted);
+        for key in 0..self.places.len() {
+            self.places[key] = keys.place(key, &view);
+            if self.places[key].home != self.me {
+                self.modes[key] = Mode::Cold;
+            }
+        }
+        for slice in 0..SLICES {
+            self.step(
+                at,
+                keys,
+                slice,
+                symmetric::Input::View(view),
+                Item::default(),
+            );
+            let known: Vec<_> = self.machines[slice].keys().collect();
+            for route in known {
+                let place = self.places[keys.index_of(route)];
+                let input = symmetric::Input::Placed { key: route, place };
+                self.step(at, keys, slice, input, Item::default());
+            }
+        }
+        self.plan_moves(keys, &before);
+        self.forget_askers(at, keys);
+        for (from, packet) in std::mem::take(&mut self.kept) {
+            self.handle(at, keys, from, packet);
+        }
+    }
+
+    /// Makes a key hot, if this is its home and nothing speaks against it.
+    pub(super) fn promote(&mut self, at: u64, keys: &mut Keys, key: usize) {
+        let place = self.places[key];
+        let cold = self.modes[key] == Mode::Cold && self.index[key].is_none();
+        if !self.serves(at) || place.home != self.me || !cold || self.is_awaited(key) {
+            return;
+        }
+        self.promotions += 1;
+        // A later view's home is another, and greater than all before it.
+        let epoch = HotEpoch(u64::from(self.view.number.0) << 32 | self.promotions);
+        let input = symmetric::Input::Promote {
+            key: keys.route(key),
+            place,
+            epoch,
+        };
+        self.deeds.push(Deed::Promoted);
+        self.step(at, keys, slice_of(key), input, Item::default());
+        self.settle(at, keys);
+    }
+
+    /// Makes a key cold, if this is its home and it is hot.
+    pub(super) fn demote(&mut self, at: u64, keys: &mut Keys, key: usize) {
+        if self.places[key].home == self.me && self.modes[key] == Mode::Hot {
+            let input = symmetric::Input::Demote {
+                key: keys.route(key),
+            };
+            self.step(at, keys, slice_of(key), input, Item::default());
+            self.settle(at, keys);
+        }
+    }
+
+    /// Whether nothing is on its way to or from it, and every key that it knows may be read.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let valid = self.index.iter().all(|known| *known != Some(false));
+        let modes = [Mode::Promoting, Mode::Demoting];
+        let changes = self.modes.iter().any(|mode| modes.contains(mode));
+        valid && !changes && self.open.is_empty() && self.moves.is_over()
+    }
+
+    /// Whether a reader may find this key's item here.
+    pub(super) fn has_copy(&self, key: usize) -> bool {
+        self.index[key] == Some(true) || self.places[key].holders.contains(self.me)
+    }
+
+    /// What a person wants to know of a node that is stuck.
+    pub(super) fn describe(&self, at: u64) -> String {
+        format!(
+            "node {} life {} serves {} {:?} index {:?} modes {:?} moves {:?} open {:?}",
+            self.me.0,
+            self.life,
+            self.serves(at),
+            self.view,
+            self.index,
+            self.modes,
+            self.moves,
+            self.unanswered()
+        )
+    }
+
+    fn send(&mut self, to: NodeId, packet: Packet) {
+        self.deeds.push(Deed::Send { to, packet });
+    }
+
+    /// Its own clock never falls behind a version that it has seen.
+    fn observe(&mut self, version: Cas) {
+        if version > self.hybrid.last() {
+            self.hybrid = HybridClock::new(WriterId::of(self.me, 0), version);
+        }
+    }
+
+    fn machine_knows(&self, keys: &Keys, key: usize) -> bool {
+        let route = keys.route(key);
+        self.machines[slice_of(key)]
+            .keys()
+            .any(|known| known == route)
+    }
+}
+
+fn slice_of(key: usize) -> usize {
+    key % SLICES
+}
+
+/// Machines of a node.
+const SLICES: usize = 2;
+const KEPT_MAX: usize = 1024;

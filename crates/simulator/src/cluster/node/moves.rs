@@ -1,0 +1,157 @@
+//! Items that move when nodes come and go.
+//!
+//! While keys move, whoever held a key before pushes its item to each new holder: the lowest live
+//! one of the old holders does, once it follows the new view and its machine is done with the key.
+//! A new home lets requests wait until then. With one holder the source forgets what it sends at
+//! once: the new home writes, and if it dies the old item must not come back.
+
+use curtail_types::{NodeId, NodeSet, View, ViewNumber};
+
+use super::{Node, Packet};
+use crate::cluster::{keys::Keys, mutant::Mutant, packet::Item};
+
+/// What a node has, awaits and gives away.
+#[derive(Clone, Debug)]
+pub(super) struct Moves {
+    /// Of each key: whether its item, or that there is none, is here.
+    has: Vec<bool>,
+    awaited: Vec<bool>,
+    pushes: Vec<Push>,
+    /// Whether the others have been told that nothing is left to push.
+    told: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Push {
+    key: usize,
+    to: NodeId,
+    is_sent: bool,
+}
+
+impl Moves {
+    pub(super) fn new(keys: usize) -> Self {
+        Self {
+            has: vec![false; keys],
+            awaited: vec![false; keys],
+            pushes: Vec::new(),
+            told: true,
+        }
+    }
+
+    /// Whether nothing is awaited and nothing is left to push.
+    pub(super) fn is_over(&self) -> bool {
+        self.told && !self.awaited.contains(&true)
+    }
+}
+
+impl Node {
+    /// Whether the key's item is on its way to this node.
+    pub(super) fn is_awaited(&self, key: usize) -> bool {
+        self.moves.awaited[key] && self.mutant != Some(Mutant::Unmoved)
+    }
+
+    /// A view is in force: what has to move under it?
+    pub(super) fn plan_moves(&mut self, keys: &mut Keys, before: &View) {
+        let view = self.view;
+        self.moves.pushes.clear();
+        self.moves.told = !view.moves();
+        let new_ring = before.placed != view.placed || before.placed_before != view.placed_before;
+        for key in 0..self.items.len() {
+            let after = keys.holders(key, view.placed);
+            let named = keys.holders(key, view.placed_before);
+            let sources = named.intersection(view.live);
+            let mine = after.contains(self.me);
+            if !view.moves() {
+                self.moves.has[key] = mine;
+                self.moves.awaited[key] = false;
+                if !mine && self.index[key].is_none() && new_ring {
+                    self.items[key] = Item::default();
+                }
+                continue;
+            }
+            self.moves.has[key] |= named.contains(self.me) || sources.is_empty();
+            self.moves.awaited[key] = mine && !self.moves.has[key] && self.index[key].is_none();
+            if sources.first() == Some(self.me) {
+                self.plan_pushes(key, after.difference(named));
+            }
+        }
+    }
+
+    fn plan_pushes(&mut self, key: usize, to: NodeSet) {
+        let push = |to| Push {
+            key,
+            to,
+            is_sent: false,
+        };
+        self.moves.pushes.extend(to.into_iter().map(push));
+    }
+
+    /// Sends what can be sent, and says so when nothing is left.
+    pub(super) fn settle(&mut self, at: u64, keys: &mut Keys) {
+        if self.moves.told {
+            return;
+        }
+        let view = self.view.number;
+        for index in 0..self.moves.pushes.len() {
+            let Push { key, to, is_sent } = self.moves.pushes[index];
+            let busy = self.index[key] == Some(false)
+                || self.index[key].is_none() && self.machine_knows(keys, key);
+            if is_sent || busy {
+                continue;
+            }
+            self.moves.pushes[index].is_sent = true;
+            let item = self.items[key];
+            self.send(to, Packet::Move { key, view, item });
+            let here = self.places[key].holders.contains(self.me);
+            if keys.replicas() == 1 && !here && self.index[key].is_none() {
+                self.items[key] = Item::default();
+            }
+        }
+        let source = self.view.placed_before.contains(self.me);
+        if self.moves.pushes.is_empty() {
+            self.moves.told = true;
+            if source {
+                for to in self.view.live.without(self.me) {
+                    self.send(to, Packet::MovesDone { view });
+                }
+                let from = self.me;
+                let input = curtail_consistency::membership::Input::MovesDone { from, view };
+                self.member(at, keys, input);
+            }
+        }
+    }
+
+    /// An item arrived from one of its old holders.
+    pub(super) fn moved_in(
+        &mut self,
+        at: u64,
+        keys: &mut Keys,
+        from: NodeId,
+        (key, view, item): (usize, ViewNumber, Item),
+    ) {
+        self.observe(item.version);
+        let awaited = std::mem::take(&mut self.moves.awaited[key]);
+        let known = self.index[key].is_some() || self.machine_knows(keys, key);
+        if !known
+            && item.version > self.items[key].version
+            && self.places[key].holders.contains(self.me)
+        {
+            self.items[key] = item;
+        }
+        self.moves.has[key] = true;
+        self.send(from, Packet::Moved { key, view });
+        if awaited {
+            self.resume(at, keys, key);
+        }
+    }
+
+    /// It is where it belongs.
+    pub(super) fn moved_out(&mut self, from: NodeId, key: usize, view: ViewNumber) {
+        if view != self.view.number {
+            return;
+        }
+        self.moves
+            .pushes
+            .retain(|push| (push.key, push.to) != (key, from));
+    }
+}

@@ -1,0 +1,136 @@
+//! Steps of the machines, and what they ask for, in the order in which they ask.
+
+use curtail_consistency::symmetric::{Input, Output, Value, Visibility};
+use curtail_types::{Cas, RouteHash};
+
+use super::{Deed, Node};
+use crate::cluster::{
+    keys::Keys,
+    mutant::Mutant,
+    packet::{Item, Packet},
+};
+
+impl Node {
+    /// Steps a machine and does what it says; `incoming` came with the input.
+    pub(super) fn step(
+        &mut self,
+        at: u64,
+        keys: &mut Keys,
+        slice: usize,
+        input: Input,
+        incoming: Item,
+    ) {
+        let stored = match key_of(&input) {
+            Some(route) => self.items[keys.index_of(route)].version,
+            None => Cas(0),
+        };
+        let now = self.clock.instant(at);
+        let mut outputs = std::mem::take(&mut self.outputs);
+        self.machines[slice].step(now, input, stored, |output| outputs.push(output));
+        self.trace_step(at, keys, input, incoming, &outputs);
+        for output in outputs.drain(..) {
+            self.carry_out(at, keys, output, incoming);
+        }
+        self.outputs = outputs;
+    }
+
+    /// Shows what a machine was told and what it said, if somebody wants to see this key.
+    fn trace_step(&self, at: u64, keys: &Keys, input: Input, incoming: Item, outputs: &[Output]) {
+        let route = self.trace.map(|key| keys.route(key));
+        if route.is_none() || key_of(&input).is_some_and(|key| Some(key) != route) {
+            return;
+        }
+        let (node, view) = (self.me.0, self.view.number.0);
+        let stored = self.trace.map(|key| self.items[key]);
+        eprintln!(
+            "{at} node {node} view {view}: {input:?} with {incoming:?} on {stored:?} -> {outputs:?}"
+        );
+    }
+
+    fn carry_out(&mut self, at: u64, keys: &mut Keys, output: Output, incoming: Item) {
+        match output {
+            Output::Run { ticket, ts } => self.run(at, keys, ticket, ts),
+            Output::Done { ticket } => self.done(ticket),
+            Output::Forward { ticket, to, after } => self.forward(ticket, to, after),
+            Output::Refuse { ticket, reason } => self.refused(ticket, reason),
+            Output::Publish {
+                key,
+                ts,
+                state,
+                value,
+            } => {
+                let item = (value == Value::Incoming).then_some(Item {
+                    version: ts,
+                    ..incoming
+                });
+                self.publish(at, keys.index_of(key), (ts, state), item);
+            }
+            Output::Send {
+                to,
+                key,
+                message,
+                value,
+            } => {
+                let key = keys.index_of(key);
+                let item = match value {
+                    Value::Incoming => incoming,
+                    Value::Stored => self.items[key],
+                };
+                if message.kind.carries_value() && item.version != message.ts {
+                    self.deeds
+                        .push(Deed::Broken("a message carries the value of another write"));
+                }
+                let item = Item {
+                    version: message.ts,
+                    ..item
+                };
+                for to in to {
+                    self.send(to, Packet::Key { key, message, item });
+                }
+            }
+            Output::Moved { key, mode, .. } => self.modes[keys.index_of(key)] = mode,
+        }
+    }
+
+    fn publish(&mut self, at: u64, key: usize, (ts, state): (Cas, Visibility), item: Option<Item>) {
+        let before = self.items[key];
+        let unknown = before.version == Cas(0) && self.mutant == Some(Mutant::DropUnknown);
+        if let Some(item) = item.filter(|_| !unknown) {
+            self.items[key] = item;
+        }
+        let late = self.mutant == Some(Mutant::LatePublish);
+        if late && state == Visibility::Unsettled && self.index[key] == Some(true) {
+            self.stale[key] = Some((at + STALE_NS, before));
+        }
+        if state == Visibility::Valid && self.items[key].version != ts && !unknown {
+            self.deeds.push(Deed::Broken(
+                "another write is shown than the one that is stored",
+            ));
+        }
+        self.index[key] = match state {
+            Visibility::Valid => Some(true),
+            Visibility::Unsettled => Some(false),
+            Visibility::Ordinary | Visibility::Gone => None,
+        };
+        if state == Visibility::Gone {
+            self.items[key] = Item::default();
+        }
+    }
+}
+
+fn key_of(input: &Input) -> Option<RouteHash> {
+    match *input {
+        Input::Request { key, .. }
+        | Input::Write { key, .. }
+        | Input::Decline { key, .. }
+        | Input::Message { key, .. }
+        | Input::Promote { key, .. }
+        | Input::Demote { key }
+        | Input::Placed { key, .. }
+        | Input::Seen { key, .. } => Some(key),
+        Input::Tick | Input::View(_) => None,
+    }
+}
+
+/// How long the mutant's readers are behind.
+const STALE_NS: u64 = 300_000;

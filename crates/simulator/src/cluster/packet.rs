@@ -1,0 +1,153 @@
+//! What clients ask of nodes, and nodes of each other.
+
+use curtail_consistency::{membership::Incarnation, symmetric::Refusal};
+use curtail_types::{Cas, Message, NodeId, ViewNumber};
+
+/// A request of a client.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Demand {
+    /// Which operation of the run; no other has this number.
+    pub(super) number: u64,
+    /// One of the keys, by its index.
+    pub(super) key: usize,
+    pub(super) command: Command,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Command {
+    Get,
+    Set(u64),
+    /// Only if nothing is there.
+    Add(u64),
+    Delete,
+    Increment(u64),
+    /// If the item has still this version, which had this value.
+    Swap {
+        version: Cas,
+        expected: u64,
+        new: u64,
+    },
+}
+
+/// What a client is told.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Answer {
+    Carried(Effect),
+    /// It had no effect: another node may be asked.
+    Refused,
+    /// It may have had an effect, or have one yet.
+    Unknown,
+}
+
+/// What carrying out a command did.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Effect {
+    pub(super) outcome: Done,
+    /// The write that it made, or else the one that it saw.
+    pub(super) version: Cas,
+    /// The write that was there before its own.
+    pub(super) replaced: Cas,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Done {
+    Value(u64),
+    Missing,
+    Written,
+    /// An increment: what was there, and what is now.
+    Counted {
+        from: u64,
+        to: u64,
+    },
+    /// Something was there, or another version.
+    Exists,
+}
+
+/// An item as it travels and as it is stored; a version without a value is a deleted item.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Item {
+    pub(super) version: Cas,
+    pub(super) value: Option<u64>,
+}
+
+/// What travels between nodes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Packet {
+    /// What the machines say to each other, with the value if it has one.
+    Key {
+        key: usize,
+        message: Message,
+        item: Item,
+    },
+    /// A request for somebody else's key.
+    Ask {
+        number: u64,
+        demand: Demand,
+        after: Cas,
+    },
+    /// Its answer.
+    Tell {
+        number: u64,
+        told: Told,
+    },
+    Heartbeat {
+        incarnation: Incarnation,
+        view: ViewNumber,
+    },
+    /// An item moves to a new holder; version 0 says that there is none.
+    Move {
+        key: usize,
+        view: ViewNumber,
+        item: Item,
+    },
+    Moved {
+        key: usize,
+        view: ViewNumber,
+    },
+    /// All keys that leave the sender have arrived.
+    MovesDone {
+        view: ViewNumber,
+    },
+    /// The sender's machine has filled nothing yet that the receiver must have.
+    Unfilled {
+        view: ViewNumber,
+        any: bool,
+    },
+}
+
+/// What the node that was asked says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Told {
+    Answer(Answer),
+    /// Ask somebody else, or again: this node is not the one.
+    Elsewhere,
+}
+
+impl Packet {
+    /// Whether the network may lose, double and overtake it; the others are carried by a link that
+    /// sends again.
+    pub(super) fn is_loose(&self) -> bool {
+        matches!(self, Self::Key { .. } | Self::Heartbeat { .. })
+    }
+}
+
+/// A packet and whom it comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parcel {
+    pub(super) from: NodeId,
+    pub(super) to: NodeId,
+    /// Which life of the sender and of the receiver it belongs to.
+    pub(super) lives: [u64; 2],
+    pub(super) packet: Packet,
+}
+
+impl Answer {
+    /// What a refused request is to be taken for.
+    pub(super) fn of_refusal(reason: Refusal, may_have_run: bool) -> Self {
+        match reason {
+            Refusal::Full => Self::Refused,
+            _ if may_have_run => Self::Unknown,
+            _ => Self::Refused,
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What the clients saw, and the judges of it.
+
+use std::collections::BTreeMap;
+
+use curtail_consistency::symmetric::Model;
+use curtail_history::{
+    Action, Entry, History, Numbered, Outcome, Updates, Verdict, check_agreed, check_linearizable,
+};
+use curtail_types::{Cas, Instant};
+
+use super::packet::{Command, Demand, Done, Effect};
+
+/// Every operation that may have had an effect.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    answered: Vec<(Asked, u64, Effect)>,
+    unanswered: Vec<Asked>,
+    /// What an operation did, each time that it ran, until it is answered.
+    ran: BTreeMap<u64, Vec<(Option<u64>, Cas)>>,
+    /// Keys whose only item died with its node, and when.
+    lost: Vec<(usize, u64)>,
+}
+
+/// An operation as its client knows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) client: u32,
+    pub(super) invoked: u64,
+    pub(super) demand: Demand,
+}
+
+impl Record {
+    pub(super) fn ran(&mut self, number: u64, from: Option<u64>, version: Cas) {
+        self.ran.entry(number).or_default().push((from, version));
+    }
+
+    pub(super) fn answered(&mut self, asked: Asked, at: u64, effect: Effect) {
+        self.ran.remove(&asked.demand.number);
+        self.answered.push((asked, at, effect));
+    }
+
+    /// Its client will never know.
+    pub(super) fn unanswered(&mut self, asked: Asked) {
+        self.unanswered.push(asked);
+    }
+
+    pub(super) fn lost(&mut self, key: usize, at: u64) {
+        self.lost.push((key, at));
+    }
+
+    /// Whether an operation that was refused ran all the same.
+    pub(super) fn has_run(&self, number: u64) -> bool {
+        self.ran.contains_key(&number)
+    }
+
+    pub(super) fn judge(&self, model: Model) -> Verdict {
+        match model {
+            Model::Lin => check_linearizable(&self.history(), STEPS_MAX),
+            Model::Sc => check_agreed(&self.numbered(), Updates::Loose),
+        }
+    }
+
+    /// The operations in the words of the judge. One that was not answered counts once for each
+    /// time that it ran; an increment is a compare-and-set of what it found.
+    fn history(&self) -> History {
+        let numbered = self.numbered().into_iter();
+        let mut history: History = numbered.map(|numbered| numbered.entry).collect();
+        history.extend(self.lost.iter().map(|(key, at)| Entry {
+            client: u32::MAX,
+            key: *key as u64,
+            invoked: Instant { ns: *at },
+            action: Action::Delete,
+            returned: None,
+        }));
+        history
+    }
+
+    fn numbered(&self) -> Vec<Numbered> {
+        let answered = self.answered.iter().map(|(asked, at, effect)| {
+            let (action, outcome) = in_words(asked.demand.command, effect.outcome);
+            Numbered {
+                entry: entry(asked, action, Some((Instant { ns: *at }, outcome))),
+                number: effect.version.0,
+                replaced: effect.replaced.0,
+            }
+        });
+        let unanswered = self.unanswered.iter().flat_map(|asked| {
+            let runs = self.ran.get(&asked.demand.number).into_iter().flatten();
+            runs.map(|(from, version)| Numbered {
+                entry: entry(asked, unseen(asked.demand.command, *from), None),
+                number: version.0,
+                replaced: 0,
+            })
+        });
+        answered.chain(unanswered).collect()
+    }
+}
+
+fn entry(asked: &Asked, action: Action, returned: Option<(Instant, Outcome)>) -> Entry {
+    Entry {
+        client: asked.client,
+        key: asked.demand.key as u64,
+        invoked: Instant { ns: asked.invoked },
+        action,
+        returned,
+    }
+}
+
+fn in_words(command: Command, done: Done) -> (Action, Outcome) {
+    let action = match (command, done) {
+        (Command::Increment(_), Done::Counted { from, to }) => Action::CompareAndSet {
+            expected: from,
+            new: to,
+        },
+        (command, _) => unseen(command, None),
+    };
+    let outcome = match done {
+        Done::Value(value) => Outcome::Value(value),
+        Done::Missing => Outcome::Missing,
+        Done::Written | Done::Counted { .. } => Outcome::Done,
+        Done::Exists => Outcome::Refused,
+    };
+    (action, outcome)
+}
+
+/// A command of which only is known what it found when it ran.
+fn unseen(command: Command, from: Option<u64>) -> Action {
+    match command {
+        Command::Get => Action::Read,
+        Command::Set(value) => Action::Write(value),
+        Command::Add(value) => Action::Insert(value),
+        Command::Delete => Action::Delete,
+        Command::Increment(by) => {
+            let expected = from.unwrap_or(u64::MAX);
+            Action::CompareAndSet {
+                expected,
+                new: expected.wrapping_add(by),
+            }
+        }
+        Command::Swap { expected, new, .. } => Action::CompareAndSet { expected, new },
+    }
+}
+
+/// Placements that the search of one key may try.
+const STEPS_MAX: u64 = 500_000;

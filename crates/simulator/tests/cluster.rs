@@ -1,0 +1,130 @@
+//! Whole clusters in virtual time, each configuration with several seeds; a failure prints the line
+//! that repeats it. The ignored tests are the long ones.
+
+use curtail_consistency::symmetric::Model;
+use curtail_simulator::{ClusterOutcome, ClusterRun, Fault, Faults, Mutant};
+
+/// What goes wrong on the way and not with nodes.
+const NETWORK: Faults = Faults::NONE
+    .with(Fault::Loss)
+    .with(Fault::Duplicate)
+    .with(Fault::Reorder)
+    .with(Fault::Slow)
+    .with(Fault::Drift);
+
+fn run(replicas: usize, model: Model, faults: Faults, seed: u64) -> ClusterRun {
+    ClusterRun {
+        replicas,
+        faults,
+        ..ClusterRun::new(seed, model)
+    }
+}
+
+/// Runs it; it must end well.
+fn passes(run: &ClusterRun) -> ClusterOutcome {
+    let outcome = run.run();
+    if let Some(failure) = &outcome.failure {
+        panic!("{failure}\n{run} --runs 1");
+    }
+    outcome
+}
+
+/// Goal: copies of cold keys, with one holder and with several, agree over a network that loses,
+/// doubles, overtakes and is slow, with clocks that differ.
+#[test]
+fn copies_agree_over_a_bad_network() {
+    for (replicas, model) in CONFIGURATIONS {
+        let mut answered = 0;
+        for seed in 1..=SEEDS {
+            answered += passes(&run(replicas, model, NETWORK, seed)).answered;
+        }
+        assert!(answered > SEEDS * 1_500, "{answered}");
+    }
+}
+
+/// Goal: the same when nodes stop, come back, pause and are cut off. Method: cold keys; the test
+/// checks that each of this happened.
+#[test]
+fn nodes_come_and_go() {
+    let faults = Faults::ALL.without(Fault::Churn);
+    let mut crashes = 0;
+    for seed in 1..=SEEDS {
+        let outcome = passes(&run(1, Model::Lin, faults, seed));
+        crashes += outcome.crashes;
+    }
+    assert!(crashes > 0);
+}
+
+/// Goal: a line repeats a run.
+#[test]
+fn a_seed_replays() {
+    let one = run(2, Model::Lin, Faults::ALL, 5);
+    assert_eq!(one.run(), one.run());
+    assert_ne!(one.run(), run(2, Model::Lin, Faults::ALL, 6).run());
+}
+
+/// Goal: the judges judge. Method: each wrong driver fails for some seed for which the right one
+/// passes.
+#[test]
+fn wrong_drivers_are_found_out() {
+    for (mutant, replicas, faults) in WRONG {
+        let fails = |seed: &u64| {
+            let right = run(replicas, Model::Lin, faults, *seed);
+            let wrong = ClusterRun {
+                mutant: Some(mutant),
+                ..right
+            };
+            wrong.run().failure.is_some() && right.run().failure.is_none()
+        };
+        let found = (1..=MUTANT_SEEDS).find(fails);
+        println!("{}: seed {found:?}", mutant.name());
+        assert!(found.is_some(), "{} lives", mutant.name());
+    }
+}
+
+/// Ten million operations of each configuration; minutes each in an optimised build.
+#[test]
+#[ignore = "takes minutes; run optimised"]
+fn ten_million_operations() {
+    for (replicas, model) in CONFIGURATIONS {
+        for faults in [NETWORK, ClusterRun::new(0, model).faults] {
+            let mut operations = 0;
+            let mut seed = 1_000;
+            let start = std::time::Instant::now();
+            while operations < 10_000_000 {
+                let run = ClusterRun {
+                    operations: 5_000,
+                    ..self::run(replicas, model, faults, seed)
+                };
+                let outcome = passes(&run);
+                operations += outcome.answered + outcome.refused + outcome.unknown;
+                seed += 1;
+            }
+            let rate = operations as f64 / start.elapsed().as_secs_f64();
+            println!("R = {replicas}, {model:?}, {faults}: {rate:.0} operations a second");
+        }
+    }
+}
+
+const CONFIGURATIONS: [(usize, Model); 4] = [
+    (1, Model::Lin),
+    (2, Model::Lin),
+    (3, Model::Lin),
+    (1, Model::Sc),
+];
+const SEEDS: u64 = 20;
+const MUTANT_SEEDS: u64 = 60;
+const CHURN: Faults = NETWORK.with(Fault::Churn);
+const NODES: Faults = Faults::ALL.without(Fault::Churn);
+
+/// Wrong drivers, and under what they are looked for.
+const WRONG: [(Mutant, usize, Faults); 8] = [
+    (Mutant::LatePublish, 1, CHURN),
+    (Mutant::HomeBeside, 1, CHURN),
+    (Mutant::EarlyAnswer, 1, CHURN),
+    (Mutant::DropUnknown, 1, CHURN),
+    (Mutant::Unfenced, 1, NODES),
+    (Mutant::Unmoved, 1, NODES),
+    (Mutant::AskTwice, 1, NODES),
+    (Mutant::AnyView, 2, NODES),
+];

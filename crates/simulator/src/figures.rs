@@ -4,6 +4,7 @@
 //! own default, so that a figure's name alone reproduces the paper's, and any point that nobody
 //! listed can be asked for.
 
+mod beside;
 mod c4;
 mod c4_full;
 mod cckvs;
@@ -298,6 +299,7 @@ const FIGURES: &[Figure] = &[
     minos_system::FIG9,
     minos_system::FIG10,
     combined::COMBINED,
+    beside::BESIDE,
     juneberry::FIG6,
     juneberry::FIG7,
     juneberry::FIG9,

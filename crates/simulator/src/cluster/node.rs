@@ -24,6 +24,7 @@ use curtail_types::{
     Cas, HotEpoch, HybridClock, Instant, NodeId, NodeSet, View, ViewNumber, WriterId,
 };
 
+use self::requests::Open;
 use super::{
     ClusterRun,
     clock::{Clock, lease},
@@ -31,7 +32,6 @@ use super::{
     mutant::Mutant,
     packet::{Answer, Item, Packet},
 };
-use requests::Open;
 
 /// What a node wants of the world.
 #[derive(Clone, Copy, Debug)]

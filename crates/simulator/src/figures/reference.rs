@@ -3,8 +3,8 @@
 //!
 //! Those of C-4 (G1 to G10) are what its authors' simulator gives, published or run by us with
 //! independent service times; those of Minos (M) come from another simulation of its section 2.2.
-//! Tests run them with fewer requests and the same tolerances. Those of ccKVS are its text's, beside
-//! its figures.
+//! Tests run them with fewer requests and the same tolerances. Those of ccKVS are its text's,
+//! beside its figures.
 
 use crate::{
     balanced::{Balanced, BalancedOutcome, Rules},

@@ -14,7 +14,7 @@ mod settled;
 mod trial;
 mod up;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -153,11 +153,12 @@ fn status(target: &Target, json: bool) -> anyhow::Result<()> {
     let cluster = target.load()?;
     let stored = cluster.open_store().read()?;
     let report = report::Report::new(&cluster, stored.map(|stored| stored.roster), processes);
-    if json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print!("{report}");
-    }
+    let text = match json {
+        true => serde_json::to_string_pretty(&report)? + "\n",
+        false => report.to_string(),
+    };
+    // Whoever reads may have seen enough.
+    let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(())
 }
 

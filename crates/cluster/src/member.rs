@@ -126,6 +126,10 @@ impl Member {
 
 impl MemberHandle {
     /// A heartbeat of `from` arrived, with its incarnation and the newest view that it knows of.
+    ///
+    /// Whoever receives them may also tell of this node itself, whenever it carries out
+    /// [`Observer::heartbeat`]: from then on the others' silence counts only while it does, so that
+    /// a node whose receiving thread is starved suspects nobody.
     pub fn heard(&self, from: NodeId, incarnation: Incarnation, view: ViewNumber) {
         self.tell(Told::Heard(from, incarnation, view));
     }

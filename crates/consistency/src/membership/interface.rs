@@ -65,7 +65,8 @@ pub enum Input<'a> {
     Lost,
     /// A heartbeat arrived.
     Heartbeat {
-        /// Whose.
+        /// Whose. One of this node itself says that whoever receives heartbeats here is at work:
+        /// once there was one, the others' silence counts only while there are more.
         from: NodeId,
         /// Which life of it.
         incarnation: Incarnation,

@@ -53,6 +53,8 @@ pub struct Membership {
     proposed: Option<Change>,
     heartbeat_at: Instant,
     silent_ns: [u64; NodeSet::NODES_MAX],
+    /// For how long this node has not even heard itself, if it ever did.
+    own_silent_ns: Option<u64>,
     suspected: NodeSet,
     /// Which nodes have moved their keys since the known placement.
     moved: NodeSet,
@@ -96,6 +98,7 @@ impl Membership {
             proposed: None,
             heartbeat_at: Instant { ns: 0 },
             silent_ns: [0; NodeSet::NODES_MAX],
+            own_silent_ns: None,
             suspected: NodeSet::NONE,
             moved: NodeSet::NONE,
             ready: ViewNumber(0),
@@ -183,15 +186,23 @@ impl Membership {
         }
     }
 
-    /// Counts everybody's silence: only while this node could have heard them.
+    /// Counts everybody's silence: only while this node could have heard them, and hears itself if
+    /// it ever did.
     fn listen(&mut self, now: Instant) {
         let passed = now.ns.saturating_sub(self.stepped.ns);
         let passed = passed.min(2 * self.config.heartbeat_ns);
         self.stepped = now;
         if now >= self.lease_end {
             self.silent_ns.fill(0);
+            self.own_silent_ns = self.own_silent_ns.and(Some(0));
             self.leaderless_ns = 0;
             return;
+        }
+        if let Some(silent) = &mut self.own_silent_ns {
+            *silent = silent.saturating_add(passed);
+            if *silent > 2 * self.config.heartbeat_ns {
+                return;
+            }
         }
         for node in self.others() {
             if let Some(silent) = self.silent_ns.get_mut(usize::from(node.0)) {
@@ -316,7 +327,9 @@ impl Membership {
         if view > self.known.view.number {
             self.read_at = now;
         }
-        if self.known.has(from, incarnation) {
+        if from == self.config.me {
+            self.own_silent_ns = Some(0);
+        } else if self.known.has(from, incarnation) {
             self.hear(from);
             if self.suspected.contains(from) {
                 emit(Output::Event(Event::Heard(from)));

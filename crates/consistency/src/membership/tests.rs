@@ -242,6 +242,19 @@ fn a_node_that_was_asleep_suspects_nobody() {
 }
 
 #[test]
+fn who_does_not_even_hear_itself_suspects_nobody() {
+    let mut desk = three(0);
+    desk.hear(0);
+    assert!(!suspects(&desk.run(3 * LEASE)), "nothing is received here");
+    let mut suspicion = false;
+    for _ in 0..20 {
+        desk.hear(0);
+        suspicion |= suspects(&desk.run(50 * MS));
+    }
+    assert!(suspicion, "it hears itself and nobody else");
+}
+
+#[test]
 fn who_cannot_read_the_store_is_silent_and_suspects_nobody() {
     // While the store is away nobody may send heartbeats; that is held against nobody afterwards.
     let mut desk = three(0);

@@ -1,6 +1,19 @@
 //! How many messages a second one link carries over loopback, with and without coalescing.
 //!
 //! `cargo test --profile release-fast -p curtail-server --lib figures -- --ignored --nocapture`
+//!
+//! On two virtual processors, one for each side, in millions a second for values of 0, 40 and 1000
+//! bytes:
+//!
+//! | messages in a frame | in a send | 0 | 40 | 1000 |
+//! |---|---|---|---|---|
+//! | 1 | 1 | 0.37 | 0.35 | 0.30 |
+//! | 1 | 16 | 3.4 | 3.4 | 2.3 |
+//! | 16 | 16 | 4.4 | 4.4 | 2.6 |
+//! | 64 | 64 | 12.4 | 10.0 | 0.7 |
+//!
+//! The call to send is what coalescing saves first, the header second. In the last place nearly every
+//! turn found the window full.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

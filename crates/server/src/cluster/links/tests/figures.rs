@@ -12,8 +12,8 @@
 //! | 16 | 16 | 4.4 | 4.4 | 2.6 |
 //! | 64 | 64 | 12.4 | 10.0 | 0.7 |
 //!
-//! The call to send is what coalescing saves first, the header second. In the last place nearly every
-//! turn found the window full.
+//! The call to send is what coalescing saves first, the header second. In the last place nearly
+//! every turn found the window full.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

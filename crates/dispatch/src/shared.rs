@@ -18,6 +18,7 @@
 //! [`SharedWriters::claim`] an Acquire of the same word.
 
 use alloc::boxed::Box;
+use core::num::NonZeroU64;
 
 use crate::{
     request::{Partition, Worker},
@@ -46,8 +47,8 @@ pub enum Claim {
 #[must_use]
 pub struct Ticket {
     partition: Partition,
-    /// What the claim made of the partition's word.
-    word: u64,
+    /// What the claim made of the partition's word, which is never 0: it counts the claim.
+    word: NonZeroU64,
 }
 
 /// How many more requests each worker takes: JBSQ's bound for several dispatching threads.
@@ -55,6 +56,14 @@ pub struct Ticket {
 pub struct SharedCredits {
     outstanding: Box<[OwnLine<AtomicU32>]>,
     depth: u32,
+}
+
+impl Ticket {
+    #[inline]
+    fn of(partition: Partition, word: u64) -> Self {
+        let word = NonZeroU64::new(word).unwrap_or(NonZeroU64::MIN);
+        Self { partition, word }
+    }
 }
 
 impl SharedWriters {
@@ -84,8 +93,7 @@ impl SharedWriters {
             // more than it saves.
             let swapped = word.compare_exchange(seen, next, Ordering::Acquire, Ordering::Relaxed);
             if swapped.is_ok() {
-                let word = next;
-                return Claim::Granted(worker, Ticket { partition, word });
+                return Claim::Granted(worker, Ticket::of(partition, next));
             }
         }
         self.claim_once_more(partition, worker)
@@ -109,11 +117,7 @@ impl SharedWriters {
             // wrote.
             match word.compare_exchange_weak(seen, next, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => {
-                    let ticket = Ticket {
-                        partition,
-                        word: next,
-                    };
-                    return Claim::Granted(owner_of(next), ticket);
+                    return Claim::Granted(owner_of(next), Ticket::of(partition, next));
                 }
                 Err(other) => seen = other,
             }
@@ -124,7 +128,8 @@ impl SharedWriters {
     /// the ticket is not of the present owner's time: a bug of the caller, which is survived.
     #[inline]
     pub fn release(&self, ticket: Ticket) -> Result<bool, Ticket> {
-        let (claimed, next) = (ticket.word, ticket.word - 1);
+        let claimed = ticket.word.get();
+        let next = claimed - 1;
         // Release as in `release_late`.
         let word = self.word(ticket.partition);
         match word.compare_exchange(claimed, next, Ordering::Release, Ordering::Relaxed) {
@@ -138,7 +143,7 @@ impl SharedWriters {
     fn release_late(&self, ticket: Ticket, mut seen: u64) -> Result<bool, Ticket> {
         let word = self.word(ticket.partition);
         loop {
-            if writes_of(seen) == 0 || generation_of(seen) != generation_of(ticket.word) {
+            if writes_of(seen) == 0 || generation_of(seen) != generation_of(ticket.word.get()) {
                 return Err(ticket);
             }
             let next = seen - 1;
@@ -233,8 +238,9 @@ impl SharedCredits {
 /// with one write.
 #[inline]
 const fn first_claim(seen: u64, worker: Worker) -> u64 {
-    let generation = seen & !((1 << GENERATION_SHIFT) - 1);
-    generation.wrapping_add(1 << GENERATION_SHIFT | (worker.0 as u64) << WRITES_BITS | 1)
+    // All ones below it, so that one more is the next generation's first word.
+    let last = seen | ((1 << GENERATION_SHIFT) - 1);
+    last.wrapping_add(1 + ((worker.0 as u64) << WRITES_BITS | 1))
 }
 
 #[inline]

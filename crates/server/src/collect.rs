@@ -115,11 +115,13 @@ fn collect_one<'a>(
         return Turn::Done;
     }
     if !connection.unsent.is_empty() {
-        kit.note_large_here(slot, connection.unsent.value_bytes_max());
+        let value_bytes = connection.unsent.value_bytes_max();
+        kit.note_large_here(slot, value_bytes);
         let (bytes, progress) = connection
             .unsent
             .send(&mut kit.pool, &mut connection.stream);
         kit.counts.add(Count::BytesWritten, bytes as u64);
+        kit.note_moved(value_bytes, bytes);
         match progress {
             Progress::Broken => return Turn::Close,
             Progress::Full => connection.writable = false,
@@ -204,6 +206,7 @@ fn receive_body(connection: &mut Connection, slot: usize, kit: &mut Kit) -> bool
     match connection.stream.receive(spare) {
         Received::Bytes(bytes) => {
             body.reservation.advance(bytes);
+            kit.note_moved(value_bytes, bytes);
             kit.counts.add(Count::BytesRead, bytes as u64);
             connection.readable = bytes == room || connection.ending;
             connection.visible.touch(kit.now.unix_seconds());

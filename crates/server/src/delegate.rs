@@ -94,11 +94,11 @@ impl Worker {
     /// Where `entry` runs.
     #[inline]
     pub(crate) fn decide(&mut self, entry: &Entry<'_>) -> Decision {
-        if !self.decides {
-            return Decision::Here;
-        }
-        if !self.claims || self.delegation.slot.is_some() {
-            return self.decide_among_workers(entry);
+        if !self.claims {
+            return match self.decides {
+                false => Decision::Here,
+                true => self.decide_among_workers(entry),
+            };
         }
         // d-CREW, and nothing was handed on in this turn: only writes have to ask.
         match &entry.work {
@@ -204,6 +204,7 @@ impl Worker {
         self.replies.await_from(entry.slot, owner.0);
         let parcel = self.delegation.parcel_for(self.index, owner);
         parcel.push((entry.slot, serial), entry.hash, request, ticket);
+        self.claims = false;
         self.delegation.note(entry.slot, entry.hash, owner);
     }
 

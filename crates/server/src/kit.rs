@@ -45,6 +45,8 @@ pub(crate) struct Kit {
     pub(crate) large_counts_from: usize,
     /// The connection for which something large was done in this turn where small requests wait.
     pub(crate) large_here: Option<usize>,
+    /// Bytes of large values that were moved since this worker last looked for requests.
+    pub(crate) large_moved: u64,
     /// What is carried out came in a parcel: its connection cannot be handed on.
     pub(crate) in_parcel: bool,
     /// The request that was to be carried out joins bytes to a value of so many, which is a large
@@ -93,6 +95,7 @@ impl Kit {
             large_full: false,
             large_counts_from: usize::MAX,
             large_here: None,
+            large_moved: 0,
             in_parcel: false,
             joins_large: 0,
             larges: 0,

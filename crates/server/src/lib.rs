@@ -14,6 +14,7 @@
 mod acceptor;
 mod admin;
 mod admin_port;
+mod ahead;
 mod batch;
 mod buffers;
 mod cluster;

@@ -62,6 +62,8 @@ impl Worker {
             self.execute_behind(batch);
         } else if superseded.any() {
             self.execute_compacted(batch, &superseded);
+        } else if self.is_measured() {
+            self.execute_measured(batch);
         } else {
             for (number, entry) in batch.entries().iter().enumerate() {
                 self.look_ahead(batch, number, entry);
@@ -69,6 +71,7 @@ impl Worker {
                 self.follow(entry, decision);
             }
         }
+        self.kit.large_moved = 0;
         self.send_parcels();
         let requests = batch.entries().len() as u64;
         self.slots.count(requests);
@@ -127,8 +130,13 @@ impl Worker {
     /// The time in nanoseconds, in a turn that is measured.
     #[inline]
     fn time(&self) -> Option<u64> {
-        let measured = self.turns.is_multiple_of(MEASURED_EVERY);
-        measured.then(|| self.kit.shared.clock.now().instant.ns)
+        let clock = self.kit.shared.clock;
+        self.is_measured().then(|| clock.now().instant.ns)
+    }
+
+    #[inline]
+    fn is_measured(&self) -> bool {
+        self.turns.is_multiple_of(MEASURED_EVERY)
     }
 
     /// Notes how long the stages of this turn took for its requests: what was large among them took

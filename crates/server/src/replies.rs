@@ -68,6 +68,9 @@ const AREA_BYTES: usize = 256 << 10;
 /// What an answer of another worker counts for before it is known.
 const AWAITED_BYTES: usize = 64;
 
+/// More than a connection can be answered in a turn.
+const CLOSED_OFF: usize = usize::MAX / 2;
+
 /// Pieces to expect in a turn; more are possible and grow the list once.
 const PIECES_EXPECTED: usize = 1024;
 
@@ -135,7 +138,12 @@ impl Replies {
     /// Has nothing more answered to the connection in `slot` in this turn: its requests are put
     /// off from here on.
     pub(crate) fn close_off(&mut self, slot: usize) {
-        self.current = (slot, usize::MAX / 2);
+        self.current = (slot, CLOSED_OFF);
+    }
+
+    /// Whether that was done.
+    pub(crate) fn is_closed_off(&self, slot: usize) -> bool {
+        self.bytes_for(slot) >= CLOSED_OFF
     }
 
     /// Doubles the room for small replies.

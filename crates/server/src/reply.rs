@@ -141,6 +141,7 @@ impl Sent {
         kit.counts.add(Count::BytesWritten, taken as u64);
         kit.stages.record(StageName::Reply, self.bytes >> 10);
         self.bytes += taken as u64;
+        kit.note_moved(value_bytes, taken);
         let is_large = value_bytes >= kit.large_counts_from;
         if self.large && !is_large {
             kit.counts.add(Count::SmallBehindLarge, 1);

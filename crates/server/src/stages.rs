@@ -4,7 +4,8 @@
 //! large worker's line, replies' bytes sent ahead in the turn. It costs no clock, and on a shared
 //! machine it tells the server's own queueing from the machine's stalls. Time is measured beside it
 //! in microseconds, apart for small and large requests: of small ones in one turn of 64, of large
-//! ones that a large worker has always.
+//! ones that a large worker has always. In those turns the work ahead is also told apart by
+//! size, in requests and in kilobytes; see `ahead`.
 //!
 //! ```text
 //!            queue                     execute              reply
@@ -37,6 +38,12 @@ pub(crate) enum StageName {
     ExecuteLarge,
     ReplySmall,
     ReplyLarge,
+    /// Requests carried out ahead of a request in its turn.
+    AheadSmall,
+    AheadLarge,
+    /// Kilobytes moved ahead of it since its worker last looked for requests.
+    KilobytesSmall,
+    KilobytesLarge,
     Length,
 }
 
@@ -68,6 +75,10 @@ const NAMES: [(&str, Option<&str>); LENGTH] = [
     ("execute_us", Some("large")),
     ("reply_us", Some("small")),
     ("reply_us", Some("large")),
+    ("ahead_requests", Some("small")),
+    ("ahead_requests", Some("large")),
+    ("ahead_kilobytes", Some("small")),
+    ("ahead_kilobytes", Some("large")),
 ];
 
 impl Stage {

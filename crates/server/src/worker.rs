@@ -57,7 +57,8 @@ pub(crate) struct Worker {
     pub(crate) regime: Arc<Regime>,
     /// Whether requests may have to run elsewhere in this turn.
     pub(crate) decides: bool,
-    /// Whether a write asks for its partition.
+    /// Whether nothing but a write has to ask where it runs, and it asks for its partition; until
+    /// something is handed on in this turn.
     pub(crate) claims: bool,
     /// Whether reads run where they arrive.
     pub(crate) reads_here: bool,
@@ -332,7 +333,7 @@ impl Worker {
         let is_large = self.is_large_worker();
         // Who looks on sees requests where they arrive, so they run there then.
         self.decides = workers > 1 && policy != Policy::Crcw && !is_large && !self.kit.notice.on;
-        self.claims = policy == Policy::DynamicCrew;
+        self.claims = self.decides && policy == Policy::DynamicCrew;
         self.reads_here = policy != Policy::Erew;
         let is_apart = self.regime.name.is_size_aware() && !is_large;
         self.kit.large_from = match is_apart {

@@ -11,9 +11,10 @@
 //! server; the other sends the large ones, also in open loop. Only the small ones are measured, in
 //! windows of 20 ms; the medians of the windows' p99 with and without the large requests are
 //! compared within a round, per server. The mixes are those of Minos (paper, section 5.2: 95:5,
-//! 500 KB). Longer values would need a third core: on the servers' core the client that takes them
+//! 500 KB). A server of ours also tells what work was ahead of its small requests. Longer values would need a third core: on the servers' core the client that takes them
 //! keeps every server's processor for milliseconds.
 
+mod ahead;
 mod large;
 
 use std::{
@@ -24,7 +25,8 @@ use std::{
 use curtail_workload::{SizeClass, Sizes};
 use serde::Serialize;
 
-use self::large::Large;
+pub(crate) use self::ahead::AheadBounds;
+use self::{ahead::Ahead, large::Large};
 use super::{
     CompareArgs, Spread,
     servers::{Kind, Server},
@@ -69,6 +71,8 @@ pub(crate) struct Figures {
     /// Large requests a second that were answered.
     pub(crate) large_rate: f64,
     pub(crate) unfinished: u64,
+    /// Work ahead of the small requests, alone and beside large ones, if the server tells.
+    pub(crate) ahead: [Option<AheadBounds>; 2],
 }
 
 /// Large requests for each small one.
@@ -104,6 +108,7 @@ struct Cell {
 struct Runs {
     alone: Vec<Run>,
     beside: Vec<Run>,
+    ahead: [Ahead; 2],
 }
 
 /// One server in one round.
@@ -162,7 +167,13 @@ impl Cell {
             let (server, runs) = (&servers[index], &mut self.runs[index]);
             let company = [None, Some(self.share)];
             for which in throughput::rotated(company.len(), round) {
+                let before = (server.kind == Kind::Ours).then(|| Ahead::ask(&server.target));
                 let run = run(args, server, rate, company[which], round)?;
+                if let Some(Some(before)) = before
+                    && let Some(after) = Ahead::ask(&server.target)
+                {
+                    runs.ahead[which].add(&before, &after);
+                }
                 match which {
                     0 => runs.alone.push(run),
                     _ => runs.beside.push(run),
@@ -274,7 +285,11 @@ fn run_of(report: &crate::report::Report, large_rate: f64) -> Run {
 }
 
 fn figures_of(server: &Server, runs: &Runs) -> Figures {
-    let Runs { alone, beside } = runs;
+    let Runs {
+        alone,
+        beside,
+        ahead,
+    } = runs;
     let pooled = |runs: &[Run]| -> Vec<f64> {
         let each = runs.iter().flat_map(|run| run.p99s_us.iter().copied());
         each.collect()
@@ -300,5 +315,6 @@ fn figures_of(server: &Server, runs: &Runs) -> Figures {
         ratio: Spread::of(&ratios),
         large_rate: rank(&large_rates, 0.5),
         unfinished: beside.iter().map(|run| run.unfinished).sum(),
+        ahead: ahead.each_ref().map(Ahead::bounds),
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use super::{
     Comparison, Spread,
-    beside::Beside,
+    beside::{AheadBounds, Beside},
     memory::Memory,
     start::Start,
     tail::Tail,
@@ -134,8 +134,16 @@ fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
         "Small requests (14 to 1400 B, 95:5, zipf 0.99) in open loop beside large ones; windows of \
          20 ms; us; ratios within rounds.\n\n\
          | load | server | windows | p99 alone | p99 beside | quartiles | beside : alone | \
-         driver late, p99 | large/s | unfinished |\n|---|---|---|---|---|---|---|---|---|"
+         driver late, p99 | large/s | unfinished | ahead alone, p99 | ahead beside, p99 |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|"
     )?;
+    let ahead = |bounds: Option<AheadBounds>| {
+        bounds.map_or_else(String::new, |ahead| {
+            let share = 100.0 * ahead.share;
+            let (requests, kilobytes) = (ahead.requests, ahead.kilobytes);
+            format!("< {requests}, < {kilobytes} KB ({share:.2} % some)")
+        })
+    };
     for one in all {
         for (index, figures) in one.servers.iter().enumerate() {
             let load = if index == 0 {
@@ -152,7 +160,7 @@ fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
             writeln!(
                 text,
                 "| {load} | {} | {} | {:.0} | {:.0} | {:.0}-{:.0} | \
-                 {median:.2}x ({min:.2}-{max:.2}) | {:.0}, {:.0} | {:.0} | {} |",
+                 {median:.2}x ({min:.2}-{max:.2}) | {:.0}, {:.0} | {:.0} | {} | {} | {} |",
                 figures.server,
                 figures.windows,
                 figures.alone_p99_us,
@@ -162,7 +170,9 @@ fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
                 figures.late_us[0],
                 figures.late_us[1],
                 figures.large_rate,
-                figures.unfinished
+                figures.unfinished,
+                ahead(figures.ahead[0]),
+                ahead(figures.ahead[1])
             )?;
         }
     }

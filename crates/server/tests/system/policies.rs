@@ -236,6 +236,61 @@ fn no_small_request_waits_behind_a_large_one() {
     }
 }
 
+/// Small requests of which the server says that 64 KB or more were moved ahead of them.
+fn many_kilobytes_ahead(client: &mut Client) -> u64 {
+    client.send("stats curtail\r\n");
+    let mut sum = 0;
+    loop {
+        let line = client.line();
+        if line == "END" {
+            return sum;
+        }
+        let class = line.strip_prefix("STAT stage:ahead_kilobytes:small:");
+        if let Some((bound, count)) = class.and_then(|class| class.split_once(' ')) {
+            let bound = bound
+                .strip_prefix("below_")
+                .map_or(u64::MAX, |bound| bound.parse().unwrap());
+            sum += if bound > 64 {
+                count.parse::<u64>().unwrap()
+            } else {
+                0
+            };
+        }
+    }
+}
+
+/// Goal: the work ahead of small requests is told in bytes, and there are none of large values
+/// where sizes are apart. Method: the same load with sizes apart, for a while, and together, until
+/// some are seen: one turn in 64 is measured.
+#[test]
+fn bytes_ahead_of_small_requests_are_told() {
+    let large = value(3 << 20, 1);
+    for (policy, rounds_max) in [("size-aware+d-crew", 60), ("d-crew", 3000)] {
+        let server = start(configured(named(policy), 1));
+        let mut client = Client::connect(&server);
+        client.send(set("large", &large));
+        client.expect("STORED\r\n");
+        let done = AtomicBool::new(false);
+        let rounds = thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let mut small = Client::connect(&server);
+                    while !done.load(Ordering::Relaxed) {
+                        small.ask("get small\r\n", "END\r\n");
+                    }
+                });
+            }
+            let _over = Over(&done);
+            (0..rounds_max).position(|_| {
+                client.send("get large\r\n");
+                client.expect(hit("large", &large));
+                many_kilobytes_ahead(&mut client) > 0
+            })
+        });
+        assert_eq!(rounds.is_some(), policy == "d-crew", "{policy}: {rounds:?}");
+    }
+}
+
 /// Goal: no small request waits for a large one while large ones are refused, either. Method: both
 /// large workers have their one connection, of clients that do not read; others write.
 #[test]

@@ -62,7 +62,7 @@ impl Entry {
             }
             _ => {}
         }
-        if !to.is_empty() {
+        if matches!(self.stage, Stage::Home(_)) && !to.is_empty() {
             let soon = step.in_ns(step.config.retransmit_ns);
             self.stage_due = self.stage_due.min(soon);
         }

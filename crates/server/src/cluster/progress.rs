@@ -43,6 +43,12 @@ impl Cluster {
         })
     }
 
+    /// Whether all workers have moved their keys.
+    fn has_moved(&self, view: ViewNumber) -> bool {
+        self.progress
+            .with(view, |counts| counts.moved >= self.workers)
+    }
+
     /// Worker `index` has filled `node`; whether all have.
     fn worker_has_filled(&self, view: ViewNumber, node: NodeId, index: usize) -> bool {
         self.progress.with(view, |counts| {
@@ -85,6 +91,22 @@ impl Cluster {
 }
 
 impl NodeWorker {
+    /// Says again that all keys that leave this node are where they belong: a node that has not
+    /// come to the view yet does not listen.
+    pub(super) fn repeat_moves_done(&mut self) {
+        let in_force = self.in_force.clone();
+        let Some(in_force) = in_force.filter(|now| now.view.moves() && self.index == 0) else {
+            return;
+        };
+        let view = in_force.view.number;
+        if self.cluster.has_moved(view) {
+            self.cluster.moves_done(self.cluster.me, view);
+            for node in in_force.view.followers().without(self.cluster.me) {
+                self.tell(node, News::MovesDone { view });
+            }
+        }
+    }
+
     /// Looks whether nodes that are joining have the hot keys of this worker's slices, and tells
     /// them when they have those of all workers: again and again, because a node that has not come
     /// to the view yet does not listen.

@@ -202,6 +202,7 @@ impl NodeWorker {
         }
         self.looked_ns = now_ns;
         self.look_at_joining();
+        self.repeat_moves_done();
         for number in 0..self.out.len() as u32 {
             let is_late = |out: &Out| now_ns.saturating_sub(out.begun_ns) > ANSWER_NS;
             let late = self.out.get(number as usize).and_then(Option::as_ref);

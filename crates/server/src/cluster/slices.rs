@@ -64,6 +64,8 @@ struct Held {
     /// Messages of a view that this node has not come to.
     early: VecDeque<Box<Said>>,
     clock: HybridClock,
+    /// Promotions that this slice has begun.
+    promotions: u64,
     config: Config,
     /// Keys that are hot with this node as their home.
     hot: HashMap<RouteHash, (HotEpoch, Mode)>,
@@ -144,6 +146,7 @@ impl Slice {
             held: Mutex::new(Held {
                 clock: HybridClock::new(config.writer, Cas(0)),
                 machine: Symmetric::new(config),
+                promotions: 0,
                 config,
                 in_force: None,
                 names: HashMap::new(),
@@ -353,7 +356,10 @@ impl Held {
     }
 
     fn promote(&mut self, tools: &mut Tools<'_>, key: RouteHash) {
-        let epoch = HotEpoch(self.clock.next(tools.kit.now).clock());
+        // Greater than all before, whichever node was home and whatever clocks say.
+        let view = self.in_force.as_ref().map_or(0, |now| now.view.number.0);
+        self.promotions += 1;
+        let epoch = HotEpoch(u64::from(view) << 32 | self.promotions);
         let Some(name) = self.names.get_mut(&key) else {
             return;
         };
@@ -413,7 +419,7 @@ impl Held {
 
     /// Whether the machine has something to remember about a key.
     fn knows(&self, key: RouteHash) -> bool {
-        self.machine.keys().any(|known| known == key)
+        self.machine.knows(key)
     }
 
     fn keep(&mut self, waiting: Waiting) -> Ticket {

@@ -41,7 +41,7 @@ impl Secret {
         let bytes = content.trim_ascii();
         if !(Self::BYTES_MIN..=Self::BYTES_MAX).contains(&bytes.len()) {
             return Err(refused(format!(
-                "from {} to {} bytes; `head -c 32 /dev/urandom | xxd -p -c 64` makes a good one",
+                "from {} to {} bytes; `head -c 32 /dev/urandom | base64` makes a good one",
                 Self::BYTES_MIN,
                 Self::BYTES_MAX
             )));

@@ -1,0 +1,191 @@
+//! Says of every answer, when it is given, whether it may be given.
+//!
+//! Under Lin the judge keeps every way in which the requests so far may have taken effect one after
+//! the other: the value that the key would have, and which of the requests that are not answered
+//! yet have taken effect (Lowe, "Testing for linearizability", 2016, just-in-time linearization).
+//! An answer leaves the ways that explain it; if none is left, no order does. It is exact, and
+//! small: a way is looked for only when an answer asks for it.
+//!
+//! Under SC all sessions have to see the writes in the order of their timestamps, and each its own.
+
+use curtail_types::Cas;
+
+use crate::setup::Kind;
+
+/// The writes that led to a value: a set starts with itself, an append adds itself to what was
+/// there. Four bits for each, the last one lowest.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Written(pub(crate) u64);
+
+impl Written {
+    /// What operation `number` makes of it.
+    pub(crate) fn after(self, number: usize, kind: Kind) -> Self {
+        let before = match kind {
+            Kind::Get => return self,
+            Kind::Set => 0,
+            Kind::Append => self.0 << 4,
+        };
+        Self(before | (number as u64 + 1))
+    }
+}
+
+/// One way in which the requests may have taken effect.
+#[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+struct Way {
+    value: Written,
+    /// Requests that have taken effect and are not answered, with the value that they left.
+    early: Vec<(usize, Written)>,
+}
+
+/// The ways that are left.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Linearizable {
+    ways: Vec<Way>,
+    /// Requests that were asked and not answered.
+    open: Vec<(usize, Kind)>,
+}
+
+impl Linearizable {
+    pub(crate) fn new(value: Written) -> Self {
+        let early = Vec::new();
+        Self {
+            ways: vec![Way { value, early }],
+            open: Vec::new(),
+        }
+    }
+
+    pub(crate) fn asked(&mut self, number: usize, kind: Kind) {
+        self.open.push((number, kind));
+        self.open.sort_unstable();
+    }
+
+    /// The same, unless it was asked before.
+    pub(crate) fn asked_once(&mut self, number: usize, kind: Kind) {
+        if !self.open.contains(&(number, kind)) {
+            self.asked(number, kind);
+        }
+    }
+
+    /// Request `number` is answered: a get with the value, a set or append having left it. Whether
+    /// some order explains that.
+    pub(crate) fn answered(&mut self, number: usize, kind: Kind, value: Written) -> bool {
+        let mut left = Vec::new();
+        for way in core::mem::take(&mut self.ways) {
+            self.explain(way, (number, kind, value), &mut left);
+        }
+        left.sort_unstable();
+        left.dedup();
+        self.ways = left;
+        self.open.retain(|open| open.0 != number);
+        !self.ways.is_empty()
+    }
+
+    fn explain(&self, mut way: Way, answer: (usize, Kind, Written), left: &mut Vec<Way>) {
+        let (number, kind, value) = answer;
+        let early = way.early.iter().position(|early| early.0 == number);
+        if let Some(early) = early {
+            if way.early.remove(early).1 == value {
+                left.push(way);
+            }
+            return;
+        }
+        let explained = match kind {
+            Kind::Get => way.value == value,
+            Kind::Set | Kind::Append => way.value.after(number, kind) == value,
+        };
+        if explained {
+            let early = way.early.clone();
+            left.push(Way { value, early });
+            if kind == Kind::Get {
+                return;
+            }
+        }
+        for &(other, kind) in &self.open {
+            let is_done = way.early.iter().any(|early| early.0 == other);
+            if other == number || is_done || kind == Kind::Get {
+                continue;
+            }
+            let mut next = way.clone();
+            next.value = next.value.after(other, kind);
+            next.early.push((other, next.value));
+            next.early.sort_unstable();
+            self.explain(next, answer, left);
+        }
+    }
+}
+
+/// The last write that each session has seen.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Sessions(Vec<Cas>);
+
+impl Sessions {
+    pub(crate) fn new(count: usize) -> Self {
+        Self(vec![Cas(0); count])
+    }
+
+    /// A session's answer showed, or was, the write `ts`.
+    pub(crate) fn answered(&mut self, session: usize, kind: Kind, ts: Cas) -> bool {
+        let Some(last) = self.0.get_mut(session) else {
+            return false;
+        };
+        let is_right = match kind {
+            Kind::Get => ts >= *last,
+            Kind::Set | Kind::Append => ts > *last,
+        };
+        *last = ts.max(*last);
+        is_right
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Written = Written(0);
+
+    #[test]
+    fn a_get_after_a_set_does_not_see_what_was_before() {
+        let mut judge = Linearizable::new(START);
+        let set = START.after(0, Kind::Set);
+        judge.asked(0, Kind::Set);
+        judge.asked(1, Kind::Get);
+        assert!(judge.answered(1, Kind::Get, set));
+        judge.asked(2, Kind::Get);
+        assert!(!judge.clone().answered(2, Kind::Get, START));
+        assert!(judge.answered(2, Kind::Get, set));
+        assert!(judge.answered(0, Kind::Set, set));
+    }
+
+    #[test]
+    fn two_appends_do_not_start_from_the_same_value() {
+        let mut judge = Linearizable::new(START);
+        judge.asked(0, Kind::Append);
+        judge.asked(1, Kind::Append);
+        assert!(judge.answered(0, Kind::Append, START.after(0, Kind::Append)));
+        let again = START.after(1, Kind::Append);
+        assert!(!judge.clone().answered(1, Kind::Append, again));
+        let both = START.after(0, Kind::Append).after(1, Kind::Append);
+        assert!(judge.answered(1, Kind::Append, both));
+    }
+
+    #[test]
+    fn a_set_that_was_never_answered_may_take_effect_late() {
+        let mut judge = Linearizable::new(START);
+        judge.asked(0, Kind::Set);
+        judge.asked(1, Kind::Get);
+        assert!(judge.answered(1, Kind::Get, START));
+        judge.asked(2, Kind::Get);
+        let set = START.after(0, Kind::Set);
+        assert!(judge.answered(2, Kind::Get, set));
+        judge.asked(3, Kind::Get);
+        assert!(!judge.answered(3, Kind::Get, START));
+    }
+
+    #[test]
+    fn a_session_does_not_go_back() {
+        let mut judge = Sessions::new(2);
+        assert!(judge.answered(0, Kind::Set, Cas(5)));
+        assert!(judge.answered(1, Kind::Get, Cas(3)));
+        assert!(!judge.answered(0, Kind::Get, Cas(3)));
+    }
+}

@@ -9,7 +9,7 @@ use curtail_consistency::{
     symmetric::{Mode, Model},
 };
 use curtail_history::Verdict;
-use curtail_types::{Instant, NodeId};
+use curtail_types::{Instant, NodeId, View};
 use curtail_workload::Random;
 
 use self::events::{Event, Events};
@@ -399,7 +399,7 @@ impl<'a> World<'a> {
             return;
         }
         self.outcome.crashes += 1;
-        self.note_losses(node, true);
+        self.note_losses(node, self.store.members.view, true);
         self.is_up[node] = false;
         self.paused_until[node] = 0;
         let me = NodeId(node as u8);
@@ -436,7 +436,7 @@ impl<'a> World<'a> {
     /// With one holder a cold key dies with its home, and nobody promises more. `certain` is
     /// whether the node has stopped: one that does not know yet that it was removed may still make
     /// a key cold.
-    fn note_losses(&mut self, node: usize, certain: bool) {
+    fn note_losses(&mut self, node: usize, view: View, certain: bool) {
         if self.run.replicas > 1 {
             return;
         }
@@ -447,7 +447,13 @@ impl<'a> World<'a> {
             let elsewhere = others
                 .map(|other| self.nodes[other].items[key].version)
                 .max();
-            let is_home = self.nodes[node].places[key].home.0 as usize == node;
+            // By its own view, or by the store's, which it may not know yet.
+            let homes = [
+                self.nodes[node].places[key].home,
+                self.keys.home(key, view.placed),
+                self.keys.home(key, view.placed_before),
+            ];
+            let is_home = homes.contains(&NodeId(node as u8));
             let has_it = version.0 != 0 || is_home;
             if has_it && !(is_hot && elsewhere >= Some(version)) {
                 self.note_loss(key);
@@ -472,7 +478,7 @@ impl<'a> World<'a> {
         for node in gone {
             let node = usize::from(node.0);
             if self.is_up[node] {
-                self.note_losses(node, false);
+                self.note_losses(node, before.view, false);
             }
         }
         // A second node that goes while keys move may have been the last that had one.

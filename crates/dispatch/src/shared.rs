@@ -89,8 +89,8 @@ impl SharedWriters {
         let seen = word.load(Ordering::Relaxed);
         if writes_of(seen) == 0 {
             let next = first_claim(seen, worker);
-            // Acquire as in `claim_once_more`. The strong form: to fail without a reason would cost
-            // more than it saves.
+            // Acquire pairs with the Release in `release`: a new owner sees what the last wrote.
+            // The strong form: to fail without a reason would cost more than it saves.
             let swapped = word.compare_exchange(seen, next, Ordering::Acquire, Ordering::Relaxed);
             if swapped.is_ok() {
                 return Claim::Granted(worker, Ticket::of(partition, next));
@@ -130,7 +130,7 @@ impl SharedWriters {
     pub fn release(&self, ticket: Ticket) -> Result<bool, Ticket> {
         let claimed = ticket.word.get();
         let next = claimed - 1;
-        // Release as in `release_late`.
+        // Release pairs with the Acquire in `claim`; see `release_late`.
         let word = self.word(ticket.partition);
         match word.compare_exchange(claimed, next, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => Ok(writes_of(next) == 0),

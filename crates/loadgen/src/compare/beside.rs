@@ -11,8 +11,9 @@
 //! server; the other sends the large ones, also in open loop. Only the small ones are measured, in
 //! windows of 20 ms; the medians of the windows' p99 with and without the large requests are
 //! compared within a round, per server. The mixes are those of Minos (paper, section 5.2: 95:5,
-//! 500 KB). A server of ours also tells what work was ahead of its small requests. Longer values would need a third core: on the servers' core the client that takes them
-//! keeps every server's processor for milliseconds.
+//! 500 KB). A server of ours also tells what work was ahead of its small requests. Longer values
+//! would need a third core: on the servers' core the client that takes them keeps every server's
+//! processor for milliseconds.
 
 mod ahead;
 mod large;

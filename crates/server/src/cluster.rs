@@ -80,6 +80,8 @@ pub(crate) struct Cluster {
     /// The view that heartbeats tell of, and a count of the times that one was asked for.
     beats: AtomicU64,
     beats_to: AtomicU64,
+    /// Which life of this node has the last one sent.
+    own: AtomicU64,
     /// Keys that are to become hot.
     prepared: Mutex<VecDeque<Prepared>>,
     progress: Progress,
@@ -135,6 +137,7 @@ impl Cluster {
             member: OnceLock::new(),
             beats: AtomicU64::new(0),
             beats_to: AtomicU64::new(0),
+            own: AtomicU64::new(0),
             prepared: Mutex::default(),
             progress: Progress::default(),
             coordinator: Mutex::new(Coordinator::new(model, hot_keys_max)),
@@ -180,7 +183,8 @@ impl Cluster {
     }
 
     /// Has the links tell that this node is there. Only the membership's thread calls this.
-    fn heartbeat(&self, to: NodeSet, view: ViewNumber) {
+    fn heartbeat(&self, to: NodeSet, own: Incarnation, view: ViewNumber) {
+        self.own.store(own.0, Relaxed);
         self.beats_to.store(to.to_bits(), Relaxed);
         let count = self.beats.load(Relaxed) as u32;
         let beat = u64::from(view.0) << 32 | u64::from(count.wrapping_add(1));

@@ -101,8 +101,9 @@ impl Inbox {
                     .news
                     .extend(News::from_bytes(bytes).map(|news| (at.node, news))),
             },
-            Body::Moves(_, moves) => {
-                self.moved.extend(moves.map(|one| Moved::new(&one)));
+            Body::Moves(head, moves) => {
+                self.moved
+                    .extend(moves.map(|one| Moved::new(head.view, &one)));
             }
             Body::MoveRequests(head, asked) => {
                 self.move_requests.extend(asked.map(|ask| {

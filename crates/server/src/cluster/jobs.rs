@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use curtail_codec::node::{self, KeyMessage, KeyMove};
 use curtail_consistency::symmetric::Access;
 use curtail_store::Image;
-use curtail_types::{Cas, Message, NodeId, RouteHash};
+use curtail_types::{Cas, Message, NodeId, RouteHash, ViewNumber};
 
 use super::{InForce, links::Endpoint};
 
@@ -55,6 +55,8 @@ pub(super) struct Said {
 /// A key that has come from where it was.
 #[derive(Debug)]
 pub(crate) struct Moved {
+    /// The view under which it moves.
+    pub(super) view: ViewNumber,
     pub(super) route: RouteHash,
     pub(super) ts: Cas,
     /// The item without its value; `None` for none.
@@ -120,7 +122,7 @@ const SPARE_MAX: usize = 256;
 const SPARE_BYTES_MAX: usize = 8 << 10;
 
 impl Moved {
-    pub(super) fn new(moved: &KeyMove<'_>) -> Self {
+    pub(super) fn new(view: ViewNumber, moved: &KeyMove<'_>) -> Self {
         let key = moved.key.bytes();
         let mut bytes = key.to_vec();
         let image = moved.image.map(|image| {
@@ -128,6 +130,7 @@ impl Moved {
             image_of(moved.ts, &image)
         });
         Self {
+            view,
             route: moved.route,
             ts: moved.ts,
             image,

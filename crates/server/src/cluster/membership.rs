@@ -161,8 +161,8 @@ impl Observer for Watcher {
         self.put_in_force(in_force.map(Arc::new));
     }
 
-    fn heartbeat(&mut self, to: NodeSet, _incarnation: Incarnation, view: ViewNumber) {
-        self.cluster.heartbeat(to, view);
+    fn heartbeat(&mut self, to: NodeSet, own: Incarnation, view: ViewNumber) {
+        self.cluster.heartbeat(to, own, view);
         self.wake();
     }
 

@@ -14,10 +14,10 @@
 //! until all has moved, and drop theirs then.
 //!
 //! Invariant: what moves out of a slice and what asks for it go through the one worker that sees to
-//! the slice, on either side, and one link between them: so the answer "there is none" is never
-//! faster than the key.
+//! the slice, on either side. All that moves, and the end of it, goes over one connection between
+//! them, the one for large items: so the answer "there is none" is never faster than the key.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use curtail_codec::{
     memcached::{Carried, KeyScratch},
@@ -32,7 +32,6 @@ use super::{
     jobs::{Job, Moved, Origin},
     place::route_of,
     reports::News,
-    slices::LARGE_BYTES,
 };
 use crate::{counts::Count, kit::Kit};
 
@@ -48,8 +47,8 @@ pub(super) struct Mover {
     asked: Vec<(NodeId, Box<[u8]>)>,
     /// Nodes that have not seen the end of what was sent.
     unseen: NodeSet,
-    /// Keys that were sent over the connections for large items.
-    sent_large: HashSet<RouteHash>,
+    /// Keys of a view that this node has not come to.
+    early: Vec<Moved>,
 }
 
 /// How far this worker is with its slices under the view in force.
@@ -107,7 +106,6 @@ impl NodeWorker {
         let is_source = view.moves() && view.placed_before.contains(self.cluster.me);
         let swept = self.mover.phase != Phase::Idle && !view.moves();
         self.mover.found.clear();
-        self.mover.sent_large.clear();
         self.mover.phase = match (is_source, swept) {
             (true, _) => Phase::Waiting {
                 mark: self.cluster.marks.set(),
@@ -118,6 +116,9 @@ impl NodeWorker {
         let waiters = std::mem::take(&mut self.mover.arrivals);
         for waiter in waiters.into_values().flatten() {
             self.await_arrival(kit, waiter);
+        }
+        for moved in std::mem::take(&mut self.mover.early) {
+            self.take_moved(moved);
         }
     }
 
@@ -242,12 +243,6 @@ impl NodeWorker {
             won: image.won,
             value,
         });
-        // That there is none may not be faster than the key was.
-        let large = image.is_some_and(|image| image.value.len() > LARGE_BYTES);
-        let class = match large || self.mover.sent_large.contains(&route) {
-            true => Class::LargeDemand,
-            false => Class::Demand,
-        };
         let head = BatchHead {
             number: 0,
             view: in_force.view.number,
@@ -264,10 +259,7 @@ impl NodeWorker {
         let Some(to) = self.links.endpoint(node) else {
             return false;
         };
-        let sent = self.links.send(to, class, &part).is_ok();
-        if sent && large {
-            self.mover.sent_large.insert(route);
-        }
+        let sent = self.links.send(to, Class::LargeDemand, &part).is_ok();
         kit.counts
             .add(Count::ClusterKeysSent, u64::from(sent && !even_none));
         if sent && self.cluster.replicas == 1 {
@@ -297,9 +289,11 @@ impl NodeWorker {
     pub(super) fn tell(&mut self, node: NodeId, news: News) {
         let sent = self.links.endpoint(node).is_some_and(|to| {
             let bytes = news.to_bytes();
-            self.links
-                .send(to, Class::Demand, &Part::Report(&bytes))
-                .is_ok()
+            let class = match news {
+                News::MovesEnd { .. } => Class::LargeDemand,
+                _ => Class::Demand,
+            };
+            self.links.send(to, class, &Part::Report(&bytes)).is_ok()
         });
         if !sent {
             self.untold.push((node, news));
@@ -419,6 +413,15 @@ impl NodeWorker {
 
     /// A key is here, or is known to be nowhere: what waited for it goes to its machine, behind it.
     pub(super) fn take_moved(&mut self, moved: Moved) {
+        let view = self.in_force.as_ref().map(|now| now.view);
+        let view = view.unwrap_or_default();
+        if moved.view > view.number {
+            return self.mover.early.push(moved);
+        }
+        // What comes late may have been given up, and written anew since.
+        if moved.view < view.number || !view.moves() {
+            return;
+        }
         let key = moved.route;
         self.give(slice_of(key), Job::Install(Box::new(moved)));
         for waiter in self.mover.arrivals.remove(&key).into_iter().flatten() {

@@ -30,7 +30,7 @@ use super::{
     reports::News,
     slices::{LARGE_BYTES, Relayed, RelayedKind, Tools},
 };
-use crate::{counts::Count, kit::Kit, mailbox::Arrival};
+use crate::{counts::Count, kit::Kit, mailbox::Arrival, sync::Relaxed};
 
 /// A worker's part in the cluster.
 pub(crate) struct NodeWorker {
@@ -208,6 +208,9 @@ impl NodeWorker {
                 let _ = self.links.send(to, Class::Answer, &Part::Report(&news));
             }
         }
+        // A process that does not get to this suspects nobody of the same.
+        let own = self.cluster.own.load(Relaxed);
+        self.cluster.heard(self.cluster.me, own, view);
     }
 
     fn receive(&mut self) {

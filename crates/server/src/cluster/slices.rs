@@ -665,7 +665,7 @@ impl Held {
 }
 
 /// A longer value travels on a connection of its own.
-pub(super) const LARGE_BYTES: usize = 16 << 10;
+pub(super) const LARGE_BYTES: usize = 4 << 10;
 
 impl Name {
     /// Nobody reads the key past the protocol from now on.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod check;
 mod cluster;
 mod cluster_flags;
 mod config_file;
@@ -45,6 +46,8 @@ enum Command {
     Soak(Box<curtail_loadgen::soak::SoakArgs>),
     /// Watch a server: rates, workers, plan and stages, on a terminal or as a report
     Top(top::Options),
+    /// Walk every path through a tiny cluster, and look for a wrong answer; `check list`
+    Check(check::Options),
     /// Run a trial cluster on this machine, or look after a cluster
     Cluster(cluster::Options),
     /// Simulate a figure of a paper with the decision-makers of the server; `simulate list`
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Soak(options) => curtail_loadgen::soak::run(&options).map_err(Into::into),
         Command::Top(options) => top::run(&options),
+        Command::Check(options) => check::run(&options),
         Command::Cluster(options) => cluster::run(&options),
         Command::Simulate(options) => {
             curtail_simulator::command::run(&options).map_err(|error| anyhow::anyhow!(error))

@@ -76,10 +76,9 @@ impl Model for Cluster {
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
         if world.fault.is_none() {
             self.client_actions(world, actions);
-            let before = actions.len();
             self.network_actions(world, actions);
-            let is_quiet = actions.len() == before;
-            self.node_actions(world, is_quiet, actions);
+            // What is kept back is on its way, too: else timers would send more for ever.
+            self.node_actions(world, world.parcels.is_empty(), actions);
             self.view_actions(world, actions);
         }
     }

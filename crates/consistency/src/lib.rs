@@ -12,8 +12,6 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
-extern crate std;
 
 pub mod hot_set;
 pub mod membership;

@@ -1,7 +1,7 @@
 //! Hot sets over time: nodes with trackers of their own, a coordinator, and homes that obey.
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{format, vec};
-use std::collections::{BTreeMap, BTreeSet};
 
 use curtail_hotkeys::{Access, Parameters, Tracker};
 use curtail_types::{Instant, Key, KeyHash, LoadScale};

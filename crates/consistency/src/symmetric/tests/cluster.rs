@@ -1,7 +1,7 @@
 //! A few machines, and a network that loses nothing and keeps the order of a pair's messages.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::vec::Vec;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 
 use curtail_types::{
     Cas, HotEpoch, Instant, Message, NodeId, NodeSet, RouteHash, View, ViewNumber, WriterId,

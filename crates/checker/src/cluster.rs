@@ -161,15 +161,16 @@ impl Cluster {
 
     fn client_actions(&self, world: &World, actions: &mut Vec<Action>) {
         let operations = world.operations.iter().zip(self.setup.operations);
+        let asks_anyway = self.mutant == Some(Mutant::Driver(DriverMutant::AnswersWithoutLease));
         let mut offered: Vec<Kind> = Vec::new();
         for (number, (operation, kind)) in operations.enumerate() {
             match operation.stage {
                 // Of requests that are alike the first is asked first.
                 OperationStage::NotAsked if !offered.contains(kind) => {
                     offered.push(*kind);
-                    let able = self
-                        .nodes(world)
-                        .filter(|(node, state)| state.has_lease && !self.is_busy(world, *node));
+                    let able = self.nodes(world).filter(|(node, state)| {
+                        (state.has_lease || asks_anyway) && !self.is_busy(world, *node)
+                    });
                     actions.extend(able.map(|(node, _)| Action::Ask(number, node)));
                 }
                 OperationStage::Copied(..) => actions.push(Action::Look(number)),

@@ -189,7 +189,6 @@ pub const MODELS: &[Setup] = &[
             Witness::TookOver,
             Witness::GetAfterView,
         ],
-        is_deep: true,
         ..HOT
     },
     Setup {
@@ -220,7 +219,6 @@ pub const MODELS: &[Setup] = &[
         },
         is_ordered: true,
         sees: &[Witness::AllAnswered, Witness::TookOver],
-        is_deep: true,
         ..HOT
     },
     Setup {

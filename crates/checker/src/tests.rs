@@ -92,6 +92,7 @@ const QUICK: &[(Mutant, &str)] = &[
     (Driver(DriverMutant::NoWriteBack), "promote-set"),
     (Driver(DriverMutant::ReaderLooksOnce), "lin"),
     (Driver(DriverMutant::HomeReadsBesideEntry), "lin-readers"),
+    (Driver(DriverMutant::AnswersWithoutLease), "lin-lease"),
 ];
 
 /// These take long to show, or do not show yet in any model that is here: see the guide.
@@ -102,6 +103,5 @@ const SLOW: &[(Mutant, &str)] = &[
         "lin-append-wide",
     ),
     (Machine(MachineMutant::UpdateHelped), "lin-append-loss"),
-    (Driver(DriverMutant::AnswersWithoutLease), "lin-lease"),
     (Machine(MachineMutant::AnyView), "lin-join"),
 ];

@@ -118,7 +118,7 @@ impl SharedKeys {
     /// between may be shown.
     #[inline]
     pub fn is_as(&self, key: RouteHash, seen: Seen) -> bool {
-        // Pairs with the fences of changes: what was copied is newer than `seen` only if the word is.
+        // Pairs with the fences of changes: if what was copied is newer, so is the word.
         fence(Ordering::Acquire);
         let Some(bucket) = self.bucket(key) else {
             return true;

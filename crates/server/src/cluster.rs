@@ -87,6 +87,9 @@ pub(crate) struct Cluster {
     progress: Progress,
     coordinator: Mutex<Coordinator>,
     hot_keys_max: usize,
+    /// Only a slice's own worker steps it: what it says to a node then goes over one link, in order,
+    /// which sessions under sequential consistency need when a key ceases to be hot (CC-72).
+    by_owner: bool,
     /// What a test has it do wrong.
     shows_unsettled: bool,
     /// Keys that are shared with others, as of the last epoch.
@@ -142,6 +145,7 @@ impl Cluster {
             progress: Progress::default(),
             coordinator: Mutex::new(Coordinator::new(model, hot_keys_max)),
             hot_keys_max,
+            by_owner: model == Model::Sc,
             shows_unsettled,
             hot_count: AtomicUsize::new(0),
             forgotten: AtomicUsize::new(0),

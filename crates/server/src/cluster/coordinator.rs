@@ -17,7 +17,7 @@ use curtail_consistency::{
     hot_set::{HotSet, HotSetConfig, MessageBytes},
     symmetric::Model,
 };
-use curtail_types::{HotSetEpoch, Key, KeyName, LoadReport};
+use curtail_types::{HotSetEpoch, Key, KeyName, Load, LoadReport};
 
 use super::{Cluster, NodeWorker, place::route_of, reports::News};
 use crate::{
@@ -40,6 +40,13 @@ pub(crate) struct Proposal {
     pub(super) hot: bool,
 }
 
+/// A key with less load is not worth a place: half a sample an epoch, which by the average over
+/// epochs is a request in two epochs, or several long ago.
+const LOAD_MIN: Load = Load(Load::ONE.0 / 2);
+
+/// An epoch with fewer samples changes nothing: what was hot may be so again.
+const TOTAL_MIN: Load = Load::of(128);
+
 impl Coordinator {
     pub(super) fn new(model: Model, keys_max: usize) -> Self {
         let bytes = match model {
@@ -48,6 +55,7 @@ impl Coordinator {
         };
         let config = HotSetConfig {
             bytes,
+            load_min: LOAD_MIN,
             ..HotSetConfig::new(keys_max)
         };
         Self {
@@ -77,6 +85,9 @@ impl Cluster {
         let Ok(Some(report)) = LoadReport::merged(&reports, usize::MAX) else {
             return;
         };
+        if report.total < TOTAL_MIN {
+            return;
+        }
         let mut coordinator = lock(&self.coordinator);
         let Coordinator { set, epoch } = &mut *coordinator;
         let known: Vec<KeyName> = set.hot().copied().collect();

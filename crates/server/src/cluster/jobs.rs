@@ -23,6 +23,8 @@ pub(super) enum Job {
     },
     /// What another node says.
     Message(Box<Said>),
+    /// A relayed reply showed this write of the key; it goes to its client after that is known.
+    Seen(RouteHash, Cas, Box<Completed>),
     /// A key that has moved here, or that there is none.
     Install(Box<Moved>),
     /// Another view is in force.
@@ -98,6 +100,8 @@ pub(crate) struct Completed {
     pub(super) end: End,
     /// The reply, ready to be sent.
     pub(super) reply: Vec<u8>,
+    /// The write of the key that it shows; 0 for none.
+    pub(super) ts: Cas,
 }
 
 /// How a request ended here.

@@ -48,6 +48,10 @@ impl Opening {
         let Some(node) = &config.node else {
             return Ok(None);
         };
+        if config.native.is_some() || config.udp_port.is_some() {
+            let why = "datagrams (--native, -U) do not know of other nodes";
+            return Err(StartError::Cluster(why.into()));
+        }
         let entry = node.entry().ok_or_else(|| {
             StartError::Cluster("this node is not among those of the cluster's file".into())
         })?;

@@ -16,7 +16,7 @@ use curtail_codec::{
     node::{AnswerStatus, BatchHead, Class, NodeAnswer, Part},
 };
 use curtail_consistency::placement::slice_of;
-use curtail_types::{Cas, Exptime, Instant, NodeId, NodeSet, RouteHash};
+use curtail_types::{Cas, Exptime, Instant, Key, NodeId, NodeSet, RouteHash};
 
 use super::{
     Cluster, InForce,
@@ -245,32 +245,37 @@ impl NodeWorker {
         };
         let mut reply = self.spare.take();
         let end = self.run_for_peer(kit, &asked, origin, &mut reply);
-        if let Some(end) = end {
-            self.done.push(Completed { origin, end, reply });
+        if let Some((end, ts)) = end {
+            self.done.push(Completed {
+                origin,
+                end,
+                reply,
+                ts,
+            });
         }
         self.spare.give(asked.bytes);
     }
 
-    /// How it ended; `None` if a slice has it now.
+    /// How it ended, and which write it showed; `None` if a slice has it now.
     fn run_for_peer(
         &mut self,
         kit: &mut Kit,
         asked: &Asked,
         origin: Origin,
         reply: &mut Vec<u8>,
-    ) -> Option<End> {
+    ) -> Option<(End, Cas)> {
         if let (RelayedKind::Flush, Some(at)) = (asked.kind, asked.bytes.first_chunk()) {
             kit.store
                 .flush_all(kit.now, Exptime(i64::from_le_bytes(*at)));
-            return Some(End::Done);
+            return Some((End::Done, Cas(0)));
         }
         let Some((carried, _)) = Carried::read(&asked.bytes) else {
-            return Some(End::Refused);
+            return Some((End::Refused, Cas(0)));
         };
         kit.counts.add(Count::ClusterAnswered, 1);
         let in_force = self.in_force.clone().filter(|_| self.serves);
         let Some(in_force) = in_force.filter(|now| now.view.number == asked.view) else {
-            return Some(End::Elsewhere);
+            return Some((End::Elsewhere, Cas(0)));
         };
         let mut scratch = KeyScratch::default();
         let key_bytes = carried.resolve(&mut scratch).bytes();
@@ -282,10 +287,14 @@ impl NodeWorker {
             Way::Here => {
                 let hash = kit.store.hash(key_bytes);
                 self.bench.run(kit, &carried, hash, reply);
-                Some(End::Done)
+                let shown = match (self.cluster.by_owner, Key::new(key_bytes)) {
+                    (true, Ok(key)) => kit.version_of(key, hash),
+                    _ => None,
+                };
+                Some((End::Done, shown.unwrap_or_default()))
             }
             // It is this node's; who asked may not know that it has moved.
-            Way::At(_) => Some(End::Elsewhere),
+            Way::At(_) => Some((End::Elsewhere, Cas(0))),
             Way::Looked(_) | Way::Protocol => {
                 let bytes = self.spare.copied(&asked.bytes);
                 self.give_request(origin, key, (access, asked.after), bytes);
@@ -377,9 +386,36 @@ impl NodeWorker {
                 self.spare.give(answer.bytes);
                 continue;
             }
-            self.end(answer.number, answer.bytes);
+            match answer.status == AnswerStatus::Done && self.cluster.by_owner {
+                true => self.end_seen(answer.number, answer.bytes),
+                false => self.end(answer.number, answer.bytes),
+            }
         }
         self.inbox.answered = answered;
+    }
+
+    /// A relayed request has its reply, before which stands the write that it shows: this node's
+    /// copy must not show an earlier one to the same session.
+    fn end_seen(&mut self, number: u32, mut bytes: Vec<u8>) {
+        let Some(Out { relayed, .. }) = self.take_out(number) else {
+            return;
+        };
+        let shown = bytes.first_chunk().map(|ts| Cas(u64::from_le_bytes(*ts)));
+        bytes.drain(..8.min(bytes.len()));
+        let completed = Completed {
+            origin: relayed.origin,
+            end: End::Done,
+            reply: bytes,
+            ts: Cas(0),
+        };
+        match shown.filter(|ts| *ts != Cas(0)) {
+            Some(ts) => self.give(
+                slice_of(relayed.key),
+                Job::Seen(relayed.key, ts, Box::new(completed)),
+            ),
+            None => self.done.push(completed),
+        }
+        self.spare.give(relayed.bytes);
     }
 
     fn take_events(&mut self, kit: &Kit) {
@@ -414,7 +450,12 @@ impl NodeWorker {
         while stirred != 0 {
             let number = stirred.trailing_zeros() as usize;
             stirred &= stirred - 1;
-            if let Some(slice) = cluster.slices.get(number) {
+            let owner = number % cluster.workers.max(1);
+            if cluster.by_owner && owner != self.index {
+                if let Some(face) = tools.kit.shared.workers.get(owner) {
+                    face.mail.send(Arrival::Stir(number));
+                }
+            } else if let Some(slice) = cluster.slices.get(number) {
                 slice.work(&mut tools);
             }
         }
@@ -429,6 +470,7 @@ impl NodeWorker {
                     origin: relayed.origin,
                     end: End::Elsewhere,
                     reply: relayed.bytes,
+                    ts: Cas(0),
                 }),
             }
         }
@@ -472,8 +514,14 @@ impl NodeWorker {
             number: parcel,
             view: view.unwrap_or_default(),
         };
+        let mut framed = Vec::new();
+        if *end == End::Done && self.cluster.by_owner {
+            framed.extend_from_slice(&completed.ts.0.to_le_bytes());
+            framed.extend_from_slice(reply);
+        }
         let bytes = match end {
             End::Elsewhere => &[],
+            End::Done if self.cluster.by_owner => framed.as_slice(),
             _ => reply.as_slice(),
         };
         let class = match bytes.len() > LARGE_BYTES {

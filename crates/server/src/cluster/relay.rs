@@ -27,7 +27,7 @@ use crate::kit::Kit;
 /// A request that another node carries out.
 #[derive(Debug)]
 pub(super) struct Out {
-    relayed: Relayed,
+    pub(super) relayed: Relayed,
     pub(super) parcel: u64,
     begun_ns: u64,
     /// When it may be sent again.
@@ -217,7 +217,7 @@ impl NodeWorker {
         (out.parcel == parcel && out.is_sent).then_some(out)
     }
 
-    fn take_out(&mut self, number: u32) -> Option<Out> {
+    pub(super) fn take_out(&mut self, number: u32) -> Option<Out> {
         let out = self.out.get_mut(number as usize)?.take()?;
         self.free.push(number);
         Some(out)
@@ -231,6 +231,7 @@ impl NodeWorker {
             origin,
             end: End::Refused,
             reply: bytes,
+            ts: Cas(0),
         });
     }
 
@@ -242,6 +243,7 @@ impl NodeWorker {
                 origin: out.relayed.origin,
                 end: End::Done,
                 reply,
+                ts: Cas(0),
             });
         }
     }

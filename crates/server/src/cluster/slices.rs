@@ -89,6 +89,8 @@ struct Waiting {
     access: Access,
     bytes: Vec<u8>,
     reply: Vec<u8>,
+    /// The write that the reply shows.
+    ts: Cas,
 }
 
 /// What a step works with.
@@ -217,6 +219,10 @@ impl Held {
             } => self.take_request(tools, (origin, after), (key, access), bytes),
             Job::Message(said) => self.take_message(tools, said),
             Job::Install(moved) => self.install(tools, &moved),
+            Job::Seen(key, ts, completed) => {
+                self.step(tools, Input::Seen { key, ts }, Some(key), None);
+                tools.done.push(*completed);
+            }
             Job::View(in_force) => self.take_view(tools, &in_force),
             Job::Forget => self.forget_all(tools),
             Job::Tick => {
@@ -252,6 +258,7 @@ impl Held {
             access,
             bytes,
             reply: tools.spare.take(),
+            ts: Cas(0),
         });
         let input = Input::Request {
             ticket,
@@ -543,6 +550,9 @@ impl Held {
         waiting.reply.clear();
         if access == Access::Read {
             bench.run(kit, &carried, name.hash, &mut waiting.reply);
+            if let Ok(key) = Key::new(&name.key) {
+                waiting.ts = kit.version_of(key, name.hash).unwrap_or_default();
+            }
             if let Some(waiting) = self.release(ticket) {
                 tools.complete(waiting, End::Done);
             }
@@ -551,6 +561,7 @@ impl Held {
         let before = tools.cluster.keys.look(key).state;
         let was_shared = name.shared;
         name.unsettle(&tools.cluster.keys, &kit.store, key);
+        waiting.ts = ts;
         let Ok(key_bytes) = Key::new(&name.key) else {
             return;
         };
@@ -711,6 +722,7 @@ impl Tools<'_> {
             origin: waiting.origin,
             end,
             reply: waiting.reply,
+            ts: waiting.ts,
         });
     }
 
@@ -722,6 +734,7 @@ impl Tools<'_> {
             origin,
             end: End::Refused,
             reply,
+            ts: Cas(0),
         });
     }
 }

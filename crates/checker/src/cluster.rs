@@ -417,7 +417,14 @@ impl Driver<'_> {
         let place = self.world.place(self.setup, view);
         let epoch = HotEpoch(1 + all - u64::from(self.world.left.promotions));
         let key = KEY;
-        self.step(node, Input::Promote { key, place, epoch }, None);
+        let floor = Cas(0);
+        let input = Input::Promote {
+            key,
+            place,
+            epoch,
+            floor,
+        };
+        self.step(node, input, None);
     }
 
     fn demote(&mut self, node: NodeId) {

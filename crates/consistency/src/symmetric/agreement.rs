@@ -66,7 +66,7 @@ impl Entry {
     ) {
         let ts = message.ts;
         let is_update = message.kind == MessageKind::InvalidateUpdate;
-        self.count(step, from, ts);
+        self.count(step, from, ts, true);
         let helps = step.has(Mutant::UpdateHelped);
         let knows_later = is_update && !step.has(Mutant::UpdateAcknowledged);
         let guards = self.update && !self.valid && !step.has(Mutant::EarlierAcknowledged);
@@ -123,13 +123,13 @@ impl Entry {
         if step.has(Mutant::AckWithoutSender) {
             self.count_anybody(step);
         }
-        self.count(step, from, ts);
+        self.count(step, from, ts, false);
         self.settle(step);
         self.proceed(step);
     }
 
-    /// `from` has the write `ts` or a later one.
-    fn count(&mut self, step: &Step<'_>, from: NodeId, ts: Cas) {
+    /// `from` has the write `ts` or a later one: it sends it (`is_sent`) or acknowledges it.
+    fn count(&mut self, step: &Step<'_>, from: NodeId, ts: Cas, is_sent: bool) {
         let accepts_later = step.has(Mutant::UpdateAcknowledged);
         let writes_update = self.update && self.is_writing() && !accepts_later;
         if let Some(own) = &mut self.own
@@ -137,8 +137,11 @@ impl Entry {
         {
             own.acks = own.acks.with(from);
         }
+        // That the writer of an update sends it says that it is not complete.
+        let is_unfinished = is_sent && self.update && ts.writer().node() == from;
         if let Some(acks) = &mut self.replay
             && ts == self.ts
+            && (!is_unfinished || step.has(Mutant::UpdateHelped))
         {
             *acks = acks.with(from);
         }

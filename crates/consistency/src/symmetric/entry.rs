@@ -13,7 +13,7 @@ use curtail_types::{
 };
 
 use super::mutant::Mutant;
-use super::table::{Waiter, Waiting};
+use super::table::{Dropped, Waiter, Waiting};
 use super::{Access, Config, Mode, Model, Output, Place, Refusal, Ticket, Value, Visibility};
 
 /// What is known about a key.
@@ -88,6 +88,7 @@ pub(super) struct Step<'a> {
     pub(super) config: &'a Config,
     pub(super) view: &'a View,
     pub(super) waiting: &'a mut Waiting,
+    pub(super) dropped: &'a mut Dropped,
     pub(super) entries_made: &'a mut u64,
     pub(super) has_room: bool,
     pub(super) mutant: Option<Mutant>,

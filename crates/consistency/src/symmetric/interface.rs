@@ -112,6 +112,10 @@ pub enum Input {
         /// Greater than those of all its promotions before, at whichever home: the clock part of a
         /// version, for example.
         epoch: HotEpoch,
+        /// What is written from here on shall be later than this: the driver's clock if it has no
+        /// item of the key, else 0. The others are told, so that versions rise everywhere across a
+        /// delete before the promotion.
+        floor: Cas,
     },
     /// The key shall cease to be hot. Only at its home.
     Demote {

@@ -5,7 +5,7 @@ use curtail_types::{Cas, HotEpoch, Instant, Message, MessageKind, NodeId, RouteH
 use super::entry::{Entry, NEVER, Stage, Step};
 use super::mutant::Mutant;
 use super::promotion::answer_unknown;
-use super::table::{Entries, Waiter, Waiting};
+use super::table::{Dropped, Entries, Waiter, Waiting};
 use super::{Access, Config, Input, Mode, Output, Place, Refusal, Ticket, views};
 
 /// Decides about the keys of one slice on one node.
@@ -15,6 +15,7 @@ pub struct Symmetric {
     view: View,
     entries: Entries,
     waiting: Waiting,
+    dropped: Dropped,
     entries_made: u64,
     #[cfg(any(test, feature = "mutants"))]
     mutant: Option<Mutant>,
@@ -28,6 +29,7 @@ impl Symmetric {
             view: View::default(),
             entries: Entries::new(config.keys_max),
             waiting: Waiting::new(config.waiting_max, config.keys_max),
+            dropped: Dropped::new(config.keys_max),
             entries_made: 0,
             #[cfg(any(test, feature = "mutants"))]
             mutant: None,
@@ -102,6 +104,7 @@ impl Symmetric {
             config: &self.config,
             view: &self.view,
             waiting: &mut self.waiting,
+            dropped: &mut self.dropped,
             entries_made: &mut self.entries_made,
             has_room: !self.entries.is_full(),
             mutant,
@@ -141,6 +144,7 @@ impl Symmetric {
                 config: &self.config,
                 view: &self.view,
                 waiting: &mut self.waiting,
+                dropped: &mut self.dropped,
                 entries_made: &mut self.entries_made,
                 has_room: !self.entries.is_full(),
                 mutant,
@@ -170,6 +174,7 @@ impl Symmetric {
 
     fn change_view(&mut self, now: Instant, view: View, emit: &mut dyn FnMut(Output)) {
         self.view = view;
+        self.dropped.clear();
         if view.followers().contains(self.config.me) {
             self.for_each(now, emit, |entry, step| entry.forget_answers(step));
         } else {
@@ -226,7 +231,12 @@ fn with_input(
             message,
             ..
         } => receive(step, (key, place), entry, from, message),
-        Input::Promote { place, epoch, .. } => promote(step, (key, place), entry, epoch),
+        Input::Promote {
+            place,
+            epoch,
+            floor,
+            ..
+        } => promote(step, (key, place), entry, (epoch, floor)),
         input => {
             let mut entry = entry?;
             change(step, &mut entry, input);
@@ -291,9 +301,10 @@ fn promote(
     step: &mut Step<'_>,
     (key, place): (RouteHash, Place),
     entry: Option<Entry>,
-    epoch: HotEpoch,
+    (epoch, floor): (HotEpoch, Cas),
 ) -> Option<Entry> {
     if entry.is_none() && step.has_room && place.home == step.config.me {
+        step.stored = step.stored.max(floor);
         return Some(Entry::promote(key, place, epoch, step));
     }
     if !entry.is_some_and(|entry| entry.is_hot()) {
@@ -317,13 +328,15 @@ fn receive(
     let me_is_home = place.home == step.config.me;
     let epoch = entry.map_or(HotEpoch(0), |entry| entry.epoch);
     let overtook_fill = epoch < message.epoch && message.kind != MessageKind::Fill;
+    let is_over = epoch < message.epoch && step.dropped.covers(key, message.epoch);
+    let may_begin = begins(message) && !me_is_home && !is_over;
     let mut entry = match entry {
         Some(entry) if epoch == message.epoch => entry,
-        Some(mut entry) if epoch < message.epoch && begins(message) && !me_is_home => {
+        Some(mut entry) if epoch < message.epoch && may_begin => {
             entry.rejoin(message.epoch, step);
             entry
         }
-        None if begins(message) && message.epoch > epoch && !me_is_home && step.has_room => {
+        None if message.epoch > epoch && may_begin && step.has_room => {
             if step.has(Mutant::AbsentAcknowledged) && message.kind != MessageKind::Fill {
                 let kind = MessageKind::Ack;
                 step.answer(from, key, Message { kind, ..message });
@@ -335,6 +348,9 @@ fn receive(
         None if message.epoch == epoch => return receive_cold(step, (key, place), from, message),
         // What is known is of a later promotion, or nothing is.
         _ => {
+            if message.kind == MessageKind::Drop && !me_is_home {
+                step.dropped.add(key, message.epoch);
+            }
             if let Some(answer) = answer_unknown(me_is_home, message)
                 && epoch <= message.epoch
             {

@@ -210,8 +210,10 @@ impl Entry {
         self.report(step, from);
     }
 
+    /// Home knows the promotion no more: whatever this node has come to, it is over.
     pub(super) fn receive_drop(&mut self, step: &mut Step<'_>) {
-        if matches!(self.stage, Stage::Shadow | Stage::Leaving) {
+        if matches!(self.stage, Stage::Shadow | Stage::Live | Stage::Leaving) {
+            step.dropped.add(self.key, self.epoch);
             self.stage = Stage::Leaving;
             self.proceed(step);
             self.forget(step);
@@ -280,7 +282,13 @@ pub(super) fn answer_unknown(me_is_home: bool, message: Message) -> Option<Messa
         MessageKind::Activate if !me_is_home && message.ts == Cas(0) => {
             (MessageKind::FillAck, Cas(0))
         }
-        MessageKind::FillAck | MessageKind::DeactivateAck if me_is_home => {
+        // Also who completes a write of it: the others would not answer any more.
+        MessageKind::FillAck
+        | MessageKind::DeactivateAck
+        | MessageKind::Invalidate
+        | MessageKind::InvalidateUpdate
+            if me_is_home && message.epoch > HotEpoch(0) =>
+        {
             (MessageKind::Drop, message.ts)
         }
         _ => return None,

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use curtail_types::{Cas, Instant, RouteHash};
+use curtail_types::{Cas, HotEpoch, Instant, RouteHash};
 
 use super::entry::Entry;
 use super::{Access, Ticket};
@@ -65,6 +65,59 @@ impl Entries {
 
     fn find(&self, key: RouteHash) -> Result<usize, usize> {
         self.sorted.binary_search_by_key(&key, |entry| entry.key)
+    }
+}
+
+/// The promotions that this node has been told are over, the last one of each key: what is said
+/// about them yet is late (ccKVS requirement CC-70).
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Dropped {
+    sorted: Vec<(RouteHash, HotEpoch)>,
+    max: usize,
+}
+
+impl Dropped {
+    pub(super) fn new(max: usize) -> Self {
+        let sorted = Vec::with_capacity(max);
+        Self { sorted, max }
+    }
+
+    /// Whether this promotion of `key`, or a later one, is over.
+    pub(super) fn covers(&self, key: RouteHash, epoch: HotEpoch) -> bool {
+        self.find(key)
+            .ok()
+            .and_then(|at| self.sorted.get(at))
+            .is_some_and(|(_, last)| epoch <= *last)
+    }
+
+    /// The promotion `epoch` of `key` is over. If there is no room, what was promoted longest ago
+    /// is forgotten: messages do not live that long.
+    pub(super) fn add(&mut self, key: RouteHash, epoch: HotEpoch) {
+        if let Ok(at) = self.find(key) {
+            if let Some((_, last)) = self.sorted.get_mut(at) {
+                *last = epoch.max(*last);
+            }
+            return;
+        }
+        if self.sorted.len() >= self.max {
+            let ages = self.sorted.iter().enumerate();
+            let Some((oldest, _)) = ages.min_by_key(|(_, (_, epoch))| *epoch) else {
+                return;
+            };
+            self.sorted.remove(oldest);
+        }
+        if let Err(at) = self.find(key) {
+            self.sorted.insert(at, (key, epoch));
+        }
+    }
+
+    /// Messages of the views before are refused anyway.
+    pub(super) fn clear(&mut self) {
+        self.sorted.clear();
+    }
+
+    fn find(&self, key: RouteHash) -> Result<usize, usize> {
+        self.sorted.binary_search_by_key(&key, |(key, _)| *key)
     }
 }
 

@@ -371,9 +371,22 @@ impl Held {
             return;
         };
         let was_prepared = std::mem::take(&mut name.preparing);
+        let version = Key::new(&name.key)
+            .ok()
+            .and_then(|bytes| tools.kit.version_of(bytes, name.hash));
         let is_mine = |place: &Place| place.home == tools.cluster.me;
         if let (true, Some(place)) = (was_prepared, self.place(key).filter(is_mine)) {
-            let input = Input::Promote { key, place, epoch };
+            // A version from before a delete must not come again.
+            let floor = match version {
+                Some(_) => Cas(0),
+                None => self.clock.next(tools.kit.now),
+            };
+            let input = Input::Promote {
+                key,
+                place,
+                epoch,
+                floor,
+            };
             self.step(tools, input, Some(key), None);
         } else if !self.knows(key) {
             self.forget(tools, key);

@@ -397,10 +397,19 @@ impl Node {
         self.promotions += 1;
         // A later view's home is another, and greater than all before it.
         let epoch = HotEpoch(u64::from(self.view.number.0) << 32 | self.promotions);
+        let floor = match self.items[key].version {
+            Cas(0) => self.hybrid.next(self.clock.now(at)),
+            _ => Cas(0),
+        };
+        if floor > Cas(0) {
+            // Nothing, of this version: so the judge can tell it from what is there later.
+            self.items[key].version = floor;
+        }
         let input = symmetric::Input::Promote {
             key: keys.route(key),
             place,
             epoch,
+            floor,
         };
         self.deeds.push(Deed::Promoted);
         self.step(at, keys, slice_of(key), input, Item::default());

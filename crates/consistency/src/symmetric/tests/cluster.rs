@@ -66,9 +66,19 @@ impl Cluster {
         }
     }
 
-    pub(super) fn promote(&mut self, epoch: u64) {
-        let (key, place, epoch) = (KEY, self.place, HotEpoch(epoch));
-        self.input(0, Input::Promote { key, place, epoch }, Cas(0));
+    pub(super) fn promote(&mut self, epoch: u64, floor: Cas) {
+        let promote = Input::Promote {
+            key: KEY,
+            place: self.place,
+            epoch: HotEpoch(epoch),
+            floor,
+        };
+        self.input(0, promote, Cas(0));
+    }
+
+    /// A node with nothing in it takes the place of `at`.
+    pub(super) fn restart(&mut self, at: u8, model: Model) {
+        self.nodes[usize::from(at)] = Node::new(NodeId(at), model);
     }
 
     pub(super) fn request(&mut self, node: usize, access: Access) -> Ticket {
@@ -98,12 +108,21 @@ impl Cluster {
         }
     }
 
+    /// The same, but what goes to `deaf` is lost.
+    pub(super) fn settle_without(&mut self, deaf: usize) {
+        while let Some((pair, (message, value))) = self.next_message() {
+            if pair.1 != deaf {
+                self.deliver(pair, message, value);
+            }
+        }
+    }
+
     fn next_message(&mut self) -> Option<((usize, usize), (Message, Cas))> {
         let (pair, queue) = self.links.iter_mut().find(|(_, queue)| !queue.is_empty())?;
         queue.pop_front().map(|message| (*pair, message))
     }
 
-    fn deliver(&mut self, (from, to): (usize, usize), message: Message, value: Cas) {
+    pub(super) fn deliver(&mut self, (from, to): (usize, usize), message: Message, value: Cas) {
         let input = Input::Message {
             from: NodeId(from as u8),
             key: KEY,
@@ -160,14 +179,18 @@ impl Cluster {
                 node.state = Some(state);
                 if value == Value::Incoming {
                     assert_eq!(ts, incoming);
-                    node.stored = ts;
                 }
+                node.stored = ts;
                 if state == Visibility::Gone {
                     node.stored = Cas(0);
                 }
             }
             Output::Send { to, message, .. } => {
-                let value = node.stored;
+                // What is not there yet is of the version that the machine says.
+                let value = match node.stored {
+                    Cas(0) => message.ts,
+                    stored => stored,
+                };
                 for to in to {
                     let queue = self.links.entry((at, usize::from(to.0))).or_default();
                     queue.push_back((message, value));

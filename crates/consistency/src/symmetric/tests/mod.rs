@@ -2,7 +2,7 @@
 
 mod cluster;
 
-use curtail_types::NodeId;
+use curtail_types::{Cas, NodeId, WriterId};
 
 use self::cluster::{Cluster, KEY};
 use super::*;
@@ -11,7 +11,7 @@ fn hot(model: Model) -> Cluster {
     let mut cluster = Cluster::new(3, 1, model);
     let first = cluster.request(0, Access::Replace);
     assert!(cluster.answer(first).is_some_and(|answer| answer.is_ok()));
-    cluster.promote(1);
+    cluster.promote(1, Cas(0));
     cluster.settle();
     assert_eq!(cluster.nodes[0].mode, Some(Mode::Hot));
     for node in &cluster.nodes {
@@ -56,7 +56,7 @@ fn a_key_that_was_hot_is_only_with_its_holders() {
         let mut cluster = Cluster::new(3, replicas, model);
         cluster.request(0, Access::Replace);
         cluster.settle();
-        cluster.promote(1);
+        cluster.promote(1, Cas(0));
         cluster.settle();
         cluster.request(2, Access::Replace);
         cluster.input(0, Input::Demote { key: KEY }, Default::default());
@@ -68,7 +68,7 @@ fn a_key_that_was_hot_is_only_with_its_holders() {
             assert_eq!(node.stored == stored, holds, "{model:?} {replicas} {at}");
             assert_eq!(node.machine.keys().count(), 0);
         }
-        cluster.promote(2);
+        cluster.promote(2, Cas(0));
         cluster.settle();
         assert!(cluster.nodes.iter().all(|node| node.stored == stored));
     }
@@ -160,4 +160,74 @@ fn a_request_that_waits_too_long_is_refused_and_too_many_are_at_once() {
     cluster.pass(1000);
     assert_eq!(cluster.answer(waiting[0]), Some(Err(Refusal::Late)));
     assert_eq!(cluster.answer(written), Some(Err(Refusal::Late)));
+}
+
+/// Goal: nobody but its writer knows whether an update is complete, for its writer may run it
+/// again. Method: the writer hears nothing and repeats itself; another node completes what it has.
+#[test]
+fn an_update_is_complete_when_its_writer_says_so() {
+    let mut cluster = hot(Model::Lin);
+    let updated = cluster.request(0, Access::Update);
+    cluster.settle_without(0);
+    let read = cluster.request(1, Access::Read);
+    for _ in 0..4 {
+        cluster.pass(50);
+        cluster.settle_without(0);
+    }
+    assert_eq!(cluster.answer(read), None);
+    assert_eq!(cluster.answer(updated), None);
+    cluster.pass(10);
+    cluster.settle();
+    assert!(cluster.answer(updated).is_some_and(|done| done.is_ok()));
+    assert_eq!(cluster.answer(read), cluster.answer(updated));
+}
+
+/// Goal: CC-70. Method: an invalidation comes a second time, after the key has ceased to be hot.
+#[test]
+fn what_is_late_does_not_make_a_key_hot_again() {
+    let mut cluster = hot(Model::Lin);
+    cluster.request(2, Access::Replace);
+    let (message, value) = cluster.links[&(2, 1)][0];
+    cluster.settle();
+    cluster.input(0, Input::Demote { key: KEY }, Default::default());
+    cluster.settle();
+    cluster.deliver((2, 1), message, value);
+    assert_eq!(cluster.nodes[1].machine.keys().count(), 0);
+    assert_eq!(cluster.nodes[1].state, Some(Visibility::Gone));
+    assert!(cluster.links.values().all(|queue| queue.is_empty()));
+    cluster.promote(2, Cas(0));
+    cluster.settle();
+    assert_eq!(cluster.nodes[1].state, Some(Visibility::Valid));
+}
+
+/// Goal: who followed does not go on with a home that knows nothing of it. Method: all others are
+/// new.
+#[test]
+fn a_follower_whose_home_knows_nothing_gives_up_the_key() {
+    for model in [Model::Lin, Model::Sc] {
+        let mut cluster = hot(model);
+        cluster.restart(1, model);
+        cluster.place.home = NodeId(1);
+        cluster.place.holders = [NodeId(1)].into_iter().collect();
+        cluster.view(2, [NodeId(1), NodeId(2)].into_iter().collect());
+        cluster.settle();
+        assert_eq!(cluster.nodes[2].state, Some(Visibility::Gone));
+        assert_eq!(cluster.nodes[2].machine.keys().count(), 0);
+    }
+}
+
+/// Goal: versions rise across a delete. Method: a key without item is promoted.
+#[test]
+fn an_absent_key_is_promoted_with_the_version_that_it_is_told() {
+    for model in [Model::Lin, Model::Sc] {
+        let mut cluster = Cluster::new(3, 1, model);
+        let floor = Cas::new(100, WriterId::of(NodeId(0), 0));
+        cluster.promote(1, floor);
+        cluster.settle();
+        assert!(cluster.nodes.iter().all(|node| node.stored == floor));
+        let written = cluster.request(2, Access::Replace);
+        cluster.settle();
+        let version = cluster.answer(written).expect("answered").expect("done");
+        assert!(version > floor);
+    }
 }

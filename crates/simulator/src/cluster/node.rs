@@ -62,7 +62,11 @@ pub(super) enum Deed {
     Reborn,
     /// A rule between machine and driver was broken.
     Broken(&'static str),
-    Promoted,
+    /// A key became hot; what is not there has had this version from then on, if not 0.
+    Promoted {
+        key: usize,
+        floor: Cas,
+    },
     Adopted,
 }
 
@@ -402,7 +406,7 @@ impl Node {
             _ => Cas(0),
         };
         if floor > Cas(0) {
-            // Nothing, of this version: so the judge can tell it from what is there later.
+            // Nothing, of this version.
             self.items[key].version = floor;
         }
         let input = symmetric::Input::Promote {
@@ -411,7 +415,7 @@ impl Node {
             epoch,
             floor,
         };
-        self.deeds.push(Deed::Promoted);
+        self.deeds.push(Deed::Promoted { key, floor });
         self.step(at, keys, slice_of(key), input, Item::default());
         self.settle(at, keys);
     }

@@ -19,6 +19,8 @@ pub(super) struct Record {
     ran: BTreeMap<u64, Vec<(Option<u64>, Cas)>>,
     /// Keys whose only item died with its node, and when.
     lost: Vec<(usize, u64)>,
+    /// Keys that were promoted while absent, when, and the version of nothing from then on.
+    absent: Vec<(usize, u64, Cas)>,
 }
 
 /// An operation as its client knows it.
@@ -48,6 +50,12 @@ impl Record {
         self.lost.push((key, at));
     }
 
+    pub(super) fn promoted_absent(&mut self, key: usize, at: u64, version: Cas) {
+        if version > Cas(0) {
+            self.absent.push((key, at, version));
+        }
+    }
+
     /// Whether an operation that was refused ran all the same.
     pub(super) fn has_run(&self, number: u64) -> bool {
         self.ran.contains_key(&number)
@@ -56,7 +64,15 @@ impl Record {
     pub(super) fn judge(&self, model: Model) -> Verdict {
         match model {
             Model::Lin => check_linearizable(&self.history(), STEPS_MAX),
-            Model::Sc => check_agreed(&self.numbered(), Updates::Loose),
+            Model::Sc => {
+                let absent = self.absent.iter().map(|(key, at, version)| Numbered {
+                    entry: deleted(*key, *at),
+                    number: version.0,
+                    replaced: 0,
+                });
+                let all: Vec<_> = self.numbered().into_iter().chain(absent).collect();
+                check_agreed(&all, Updates::Loose)
+            }
         }
     }
 
@@ -65,13 +81,7 @@ impl Record {
     fn history(&self) -> History {
         let numbered = self.numbered().into_iter();
         let mut history: History = numbered.map(|numbered| numbered.entry).collect();
-        history.extend(self.lost.iter().map(|(key, at)| Entry {
-            client: u32::MAX,
-            key: *key as u64,
-            invoked: Instant { ns: *at },
-            action: Action::Delete,
-            returned: None,
-        }));
+        history.extend(self.lost.iter().map(|(key, at)| deleted(*key, *at)));
         history
     }
 
@@ -93,6 +103,17 @@ impl Record {
             })
         });
         answered.chain(unanswered).collect()
+    }
+}
+
+/// Nobody's delete: the key has nothing from some time after `at` on.
+fn deleted(key: usize, at: u64) -> Entry {
+    Entry {
+        client: u32::MAX,
+        key: key as u64,
+        invoked: Instant { ns: at },
+        action: Action::Delete,
+        returned: None,
     }
 }
 

@@ -237,7 +237,10 @@ impl<'a> World<'a> {
             }
             Deed::Reborn => self.crash(node, 100_000),
             Deed::Broken(what) => self.fail(what.into()),
-            Deed::Promoted => self.outcome.promotions += 1,
+            Deed::Promoted { key, floor } => {
+                self.outcome.promotions += 1;
+                self.record.promoted_absent(key, self.now, floor);
+            }
             Deed::Adopted => {
                 self.outcome.views += 1;
                 // What a lost item's last holder still answered is lost to sessions elsewhere.

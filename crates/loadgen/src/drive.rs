@@ -40,6 +40,8 @@ use crate::{
 pub struct Plan {
     /// `HOST:PORT` of the server.
     pub target: String,
+    /// Further nodes of the server's cluster: connections are dealt out in turn.
+    pub other_nodes: Vec<String>,
     /// What is asked for.
     pub load: Load,
     /// Connections in all, spread over the threads.
@@ -66,8 +68,8 @@ pub struct Plan {
     pub spin: bool,
     /// Seed of every random choice.
     pub seed: u64,
-    /// The server's process, for its processor time.
-    pub server_pid: Option<u32>,
+    /// The server's processes, for their processor time; empty leaves it unknown.
+    pub server_pids: Vec<u32>,
     /// A driver that sends a request later than this was late.
     pub late: Duration,
     /// Limits between size classes, in bytes of the value, ascending, at most 6.
@@ -202,6 +204,9 @@ impl Plan {
             if self.pregenerated.is_some() {
                 return refuse("requests of the native protocol are not made in advance");
             }
+            if !self.other_nodes.is_empty() {
+                return refuse("a session of the native protocol has one server");
+            }
             if self.pipeline > usize::from(native::SLOTS) {
                 return refuse("a session of the native protocol has 64 slots: --pipeline is more");
             }
@@ -266,12 +271,21 @@ impl Plan {
             if index > 0 {
                 std::thread::sleep(gap);
             }
-            poller.connect(&self.target, index).map_err(|error| {
-                let number = self.connections * thread / self.threads + index + 1;
+            let number = self.connections * thread / self.threads + index;
+            poller.connect(self.node(number), index).map_err(|error| {
+                let number = number + 1;
                 error.while_doing(&format!("connection {number} of {}", self.connections))
             })
         };
         (0..count).map(connect).collect()
+    }
+
+    /// The address for a connection.
+    fn node(&self, connection: usize) -> &str {
+        match connection % (self.other_nodes.len() + 1) {
+            0 => &self.target,
+            other => &self.other_nodes[other - 1],
+        }
     }
 
     fn driver(&self, session: &Session, thread: usize) -> Result<Driver, LoadError> {
@@ -367,20 +381,20 @@ fn watch(plan: &Plan, clock: &Clock, ended: impl Fn() -> bool) -> Result<Usage, 
         }
     };
     let times = || -> Result<_, LoadError> {
-        let server = plan.server_pid.map(ProcessTime::of).transpose()?;
+        let servers = plan.server_pids.iter().map(|pid| ProcessTime::of(*pid));
+        let servers: Vec<ProcessTime> = servers.collect::<Result<_, _>>()?;
         let driver = ProcessTime::of(std::process::id())?;
-        Ok((server, driver, Instant::now()))
+        Ok((servers, driver, Instant::now()))
     };
     sleep_to(plan.warm_up, "warming up");
     let before = times()?;
     sleep_to(plan.warm_up + plan.duration, "measuring");
     let after = times()?;
     progress.finish();
+    let servers = after.0.iter().zip(&before.0);
+    let server = servers.map(|(after, before)| after.since(before)).sum();
     Ok(Usage {
-        server: match (&after.0, &before.0) {
-            (Some(after), Some(before)) => Some(after.since(before)),
-            _ => None,
-        },
+        server: (!plan.server_pids.is_empty()).then_some(server),
         driver: after.1.since(&before.1),
         wall: after.2 - before.2,
     })

@@ -18,6 +18,7 @@ fn plan(server: &Server, marking: Marking) -> Plan {
     load.marking = marking;
     Plan {
         target: server.address.to_string(),
+        other_nodes: Vec::new(),
         load,
         connections: 2,
         threads: 2,
@@ -31,7 +32,7 @@ fn plan(server: &Server, marking: Marking) -> Plan {
         cores: Vec::new(),
         spin: false,
         seed: 1,
-        server_pid: None,
+        server_pids: Vec::new(),
         late: Duration::from_millis(1),
         size_limits: vec![1400],
         when_full: curtail_client::WhenFull::Credits,

@@ -22,7 +22,8 @@ use crate::{
 /// Runs against servers that are up.
 #[derive(Clone, Debug, Args)]
 pub struct LoadArgs {
-    /// Server to drive, [LABEL=]HOST:PORT; several are run alternately and shown together.
+    /// Server to drive, [LABEL=]HOST:PORT; several are run alternately and shown together. The
+    /// nodes of a cluster are one server: HOST:PORT+HOST:PORT.
     #[arg(long, default_value = "127.0.0.1:11211", help_heading = "Servers")]
     pub target: Vec<Target>,
     /// Protocol to speak.
@@ -41,9 +42,10 @@ pub struct LoadArgs {
     /// microseconds, as RDMA's do, and not by narrowing their windows.
     #[arg(long, value_name = "US", help_heading = "Servers")]
     pub when_full_pause_us: Option<u64>,
-    /// Process of the server, to measure its processor time; one for each target.
+    /// Process of the server, to measure its processor time; one for each target. Those of a
+    /// cluster's nodes: PID+PID.
     #[arg(long, value_name = "PID", help_heading = "Servers")]
-    pub server_pid: Vec<u32>,
+    pub server_pid: Vec<Processes>,
 
     /// Workload by name (etc:p-large=0.25, zipf:0.99, ycsb-a, twitter:cluster12, ..) or a file with
     /// a recorded trace.
@@ -187,7 +189,13 @@ pub struct Target {
     pub label: String,
     /// `HOST:PORT`.
     pub address: String,
+    /// Those of the other nodes, if it is a cluster.
+    pub other_nodes: Vec<String>,
 }
+
+/// The processes of a server.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Processes(Vec<u32>);
 
 /// What is to be run, ready to run it.
 #[derive(Debug)]
@@ -261,13 +269,19 @@ impl LoadArgs {
         })
     }
 
-    fn plan(&self, target: &Target, pid: Option<&u32>, load: &Load) -> Result<Plan, LoadError> {
+    fn plan(
+        &self,
+        target: &Target,
+        pids: Option<&Processes>,
+        load: &Load,
+    ) -> Result<Plan, LoadError> {
         let (connections, pipeline) = match self.protocol {
             Protocol::Native => (self.threads, 32),
             _ => (50, 1),
         };
         Ok(Plan {
             target: target.address.clone(),
+            other_nodes: target.other_nodes.clone(),
             load: load.clone(),
             connections: self.connections.unwrap_or(connections),
             threads: self.threads,
@@ -281,7 +295,7 @@ impl LoadArgs {
             cores: self.pin.clone(),
             spin: self.spin,
             seed: self.seed,
-            server_pid: pid.copied(),
+            server_pids: pids.map_or(Vec::new(), |pids| pids.0.clone()),
             late: seconds(self.late_us / 1e6, "lateness")?,
             size_limits: self.size_classes.clone(),
             when_full: match self.when_full_pause_us {
@@ -436,22 +450,36 @@ fn seconds(number: f64, what: &str) -> Result<Duration, LoadError> {
         .map_err(|_| LoadError::Arguments(format!("{what} of {number} s")))
 }
 
-/// `[LABEL=]HOST:PORT`; without a label the address is its own.
+/// `[LABEL=]HOST:PORT[+HOST:PORT..]`; without a label the address is its own.
 impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (label, address) = text.split_once('=').unwrap_or((text, text));
-        let port = address
-            .rsplit_once(':')
-            .map(|(_, port)| port.parse::<u16>());
-        if label.is_empty() || !matches!(port, Some(Ok(_))) {
-            return Err(format!("{text:?} is not [LABEL=]HOST:PORT"));
+        let (label, addresses) = text.split_once('=').unwrap_or((text, text));
+        let is_address = |address: &&str| {
+            let port = address.rsplit_once(':').map(|(_, port)| port.parse());
+            matches!(port, Some(Ok::<u16, _>(_)))
+        };
+        let mut addresses = addresses.split('+');
+        if label.is_empty() || !addresses.clone().all(|address| is_address(&address)) {
+            return Err(format!("{text:?} is not [LABEL=]HOST:PORT[+HOST:PORT..]"));
         }
         Ok(Self {
             label: label.into(),
-            address: address.into(),
+            address: addresses.next().unwrap_or_default().into(),
+            other_nodes: addresses.map(str::to_owned).collect(),
         })
+    }
+}
+
+/// `PID[+PID..]`.
+impl FromStr for Processes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let pids: Result<_, _> = text.split('+').map(str::parse).collect();
+        let refuse = |_| format!("{text:?} is not PID[+PID..]");
+        pids.map(Self).map_err(refuse)
     }
 }
 
@@ -562,7 +590,12 @@ mod tests {
             ("ours", "localhost:11211")
         );
         assert_eq!("h:1".parse::<Target>().unwrap().label, "h:1");
-        for wrong in ["", "host", "=h:1", "h:x"] {
+        let cluster: Target = "three=a:1+b:2+c:3".parse().unwrap();
+        assert_eq!(cluster.address, "a:1");
+        assert_eq!(cluster.other_nodes, ["b:2", "c:3"]);
+        assert!("1+x".parse::<Processes>().is_err());
+        assert_eq!("1+2".parse::<Processes>().unwrap().0, [1, 2]);
+        for wrong in ["", "host", "=h:1", "h:x", "a:1+", "a:1+b"] {
             assert!(wrong.parse::<Target>().is_err(), "{wrong:?}");
         }
     }

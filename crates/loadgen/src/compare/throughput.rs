@@ -145,6 +145,7 @@ pub(crate) fn plan(
 ) -> Result<Plan, LoadError> {
     Ok(Plan {
         target: server.target.clone(),
+        other_nodes: Vec::new(),
         load: cell.load(server.kind, args.keys)?,
         connections: CONNECTIONS,
         threads: 1,
@@ -161,7 +162,7 @@ pub(crate) fn plan(
         },
         spin: false,
         seed: 1 + round as u64,
-        server_pid: Some(server.pid()),
+        server_pids: vec![server.pid()],
         late: Duration::from_micros(100),
         size_limits: Vec::new(),
         when_full: Default::default(),

@@ -17,9 +17,10 @@ use serde::Serialize;
 const BEYOND_MIN: f64 = 10.0;
 
 /// The quantiles that are reported, with their names.
-pub(crate) const QUANTILES: [(f64, &str); 5] = [
+pub(crate) const QUANTILES: [(f64, &str); 6] = [
     (0.5, "p50"),
     (0.9, "p90"),
+    (0.95, "p95"),
     (0.99, "p99"),
     (0.999, "p99.9"),
     (0.9999, "p99.99"),
@@ -36,6 +37,8 @@ pub struct Quantiles {
     pub p50_us: Option<f64>,
     /// 90th percentile.
     pub p90_us: Option<f64>,
+    /// 95th percentile.
+    pub p95_us: Option<f64>,
     /// 99th percentile.
     pub p99_us: Option<f64>,
     /// 99.9th percentile.
@@ -125,6 +128,7 @@ impl Quantiles {
         match name {
             "p50" => self.p50_us,
             "p90" => self.p90_us,
+            "p95" => self.p95_us,
             "p99" => self.p99_us,
             "p99.9" => self.p999_us,
             "p99.99" => self.p9999_us,
@@ -136,6 +140,7 @@ impl Quantiles {
         match name {
             "p50" => &mut self.p50_us,
             "p90" => &mut self.p90_us,
+            "p95" => &mut self.p95_us,
             "p99" => &mut self.p99_us,
             "p99.9" => &mut self.p999_us,
             _ => &mut self.p9999_us,

@@ -15,6 +15,7 @@ const MIX: &str = "uniform:keys=200,key=10,value=50,get=0.5";
 fn plan(target: String, protocol: Protocol) -> Plan {
     Plan {
         target,
+        other_nodes: Vec::new(),
         load: Load::drawn(protocol, MIX.parse().unwrap()),
         connections: 4,
         threads: 2,
@@ -28,7 +29,7 @@ fn plan(target: String, protocol: Protocol) -> Plan {
         cores: Vec::new(),
         spin: false,
         seed: 1,
-        server_pid: Some(std::process::id()),
+        server_pids: vec![std::process::id()],
         late: Duration::from_millis(1),
         size_limits: vec![1400],
         when_full: WhenFull::Credits,
@@ -82,6 +83,23 @@ fn the_cheap_driver_counts_what_happened() {
         });
         check_counts(&report.unwrap());
     }
+}
+
+/// Goal: connections are dealt out over a cluster's nodes in turn. Method: the second node only
+/// listens; of five connections of two threads two must be waiting there.
+#[test]
+fn connections_are_dealt_out_over_nodes() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    silent.set_nonblocking(true).unwrap();
+    let report = run(&Plan {
+        other_nodes: vec![silent.local_addr().unwrap().to_string()],
+        connections: 5,
+        threads: 2,
+        ..plan(fake::start(Lie::None), Protocol::Meta)
+    });
+    assert!(report.unwrap().counts.hits > 0);
+    let waiting = std::iter::from_fn(|| silent.accept().ok()).count();
+    assert_eq!(waiting, 2);
 }
 
 #[test]

@@ -17,6 +17,9 @@ pub(crate) struct ClusterFlags {
     /// listens where the file says
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
+    /// Keys that may be on every node of the cluster; 0 shares none
+    #[arg(long, value_name = "NUM", default_value_t = 256)]
+    pub(crate) hot_keys: usize,
     /// End when the process that started this one, which has this number, ends
     #[arg(long, value_name = "PID", hide = true)]
     end_with_parent: Option<i32>,

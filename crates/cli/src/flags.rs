@@ -188,6 +188,7 @@ impl Flags {
             memory_file: self.memory_file.clone(),
             native: self.native.settle()?,
             node: self.cluster.settle()?,
+            hot_keys_max: self.cluster.hot_keys,
             ..Config::default()
         };
         self.settle_limits(&mut config)?;

@@ -1,0 +1,212 @@
+//! `cargo xtask bench cluster`: clusters that share hot keys against clusters that do not (ccKVS,
+//! EuroSys 2018, section 8), on this machine's loopback, in one block of runs.
+//!
+//! ```text
+//!   for each number of nodes:
+//!     2-node clusters (calibration) and N-node clusters (lin, sc, base, base-erew) start, preload
+//!     rounds: every cluster in turn at every write ratio ──> curtail bench, stats curtail
+//!     medians ──> what messages cost (CC-58) ──> measured and modelled ratios, break-even
+//! ```
+//!
+//! The client has the same cores as the nodes, so requests a second say little about the nodes
+//! alone. What is compared with the model is their processor time for a request; the requests a
+//! second stand beside it. A write ratio above a key's break-even has the coordinator take the key
+//! back; so every run begins by reading until the hot set is whole, and is short.
+
+mod model;
+mod nodes;
+mod plan;
+mod run;
+mod table;
+
+use std::{fs, path::PathBuf, process::Command};
+
+use anyhow::{Context as _, Result, bail};
+
+use self::{
+    nodes::Nodes,
+    plan::System,
+    run::{Driver, Run},
+};
+use crate::process::Log;
+use crate::tally::Outcome;
+use crate::workspace::{Workspace, cargo};
+
+/// What was asked for.
+struct Asked {
+    /// Sizes of the clusters.
+    nodes: Vec<usize>,
+    /// Measured in each run.
+    seconds: f64,
+    rounds: usize,
+    keys: u64,
+    hot_keys: usize,
+    /// Shares of writes.
+    writes: Vec<f64>,
+    /// Connections for each node.
+    connections: usize,
+    binary: PathBuf,
+    /// Whether the binary is made first; not if one was named.
+    builds: bool,
+    folder: PathBuf,
+}
+
+/// Nodes of the clusters that tell what messages cost.
+const CALIBRATION_NODES: usize = 2;
+
+/// Whether these arguments of `bench` are for this module.
+pub(super) fn is_asked(arguments: &[String]) -> bool {
+    arguments.first().is_some_and(|name| name == "cluster")
+}
+
+/// Runs what is asked for.
+pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Outcome> {
+    let asked = Asked::parse(
+        arguments.get(1..).unwrap_or_default(),
+        workspace.target.join("release/curtail"),
+        workspace.scratch("bench")?,
+    )?;
+    if asked.builds {
+        let mut build = Command::new(cargo());
+        build.args(["build", "--release", "--package", "curtail-cli"]);
+        Log::terminal().run(build.current_dir(&workspace.root))?;
+    }
+    let mut runs = Vec::new();
+    let mut text = String::new();
+    for &nodes in &asked.nodes {
+        let block = block(&asked, nodes)?;
+        let part = table::block(nodes, &block);
+        print!("{part}");
+        text += &part;
+        runs.extend(block);
+    }
+    fs::create_dir_all(&asked.folder)?;
+    fs::write(asked.folder.join("cluster.md"), text)?;
+    fs::write(asked.folder.join("cluster.csv"), table::csv(&runs))?;
+    println!("tables and rows: {}", asked.folder.display());
+    Ok(Outcome::passed())
+}
+
+/// All runs of clusters of one size, and of the small ones that calibrate the model.
+fn block(asked: &Asked, nodes: usize) -> Result<Vec<Run>> {
+    let driver = Driver {
+        binary: &asked.binary,
+        seconds: asked.seconds,
+        keys: asked.keys,
+        hot_keys: asked.hot_keys,
+        connections: asked.connections,
+    };
+    let start = |count: usize, system: System| -> Result<Nodes> {
+        let cluster = Nodes::start(&asked.binary, count, system, asked.hot_keys)?;
+        driver.preload(&cluster)?;
+        Ok(cluster)
+    };
+    let mut clusters = Vec::new();
+    for system in [System::Lin, System::Sc, System::Base] {
+        clusters.push(start(CALIBRATION_NODES, system)?);
+    }
+    for system in [System::Lin, System::Sc, System::Base, System::Erew] {
+        clusters.push(start(nodes, system)?);
+    }
+    let mut jobs = plan::calibration(CALIBRATION_NODES, &asked.writes);
+    jobs.extend(plan::comparison(nodes, &asked.writes));
+    let mut runs: Vec<Run> = Vec::new();
+    for round in 0..asked.rounds {
+        let mut due = jobs.clone();
+        // What is offered when latencies are compared depends on the first round's capacity.
+        for number in 0.. {
+            if number == jobs.len() {
+                due.extend(plan::paced(nodes, &runs));
+            }
+            let Some(job) = due.get(number) else {
+                break;
+            };
+            let is_asked =
+                |cluster: &&Nodes| cluster.count() == job.nodes && cluster.system() == job.system;
+            let found = clusters.iter().find(is_asked);
+            let cluster = found.context("a run of a cluster that was not started")?;
+            runs.push(driver.run(cluster, job, round)?);
+        }
+    }
+    Ok(runs)
+}
+
+impl Asked {
+    fn parse(arguments: &[String], binary: PathBuf, folder: PathBuf) -> Result<Self> {
+        let mut asked = Self {
+            nodes: vec![3, 4, 8],
+            seconds: 1.0,
+            rounds: 3,
+            keys: 200_000,
+            hot_keys: 256,
+            writes: vec![0.0, 0.01, 0.05, 0.1, 0.2, 0.4],
+            connections: 4,
+            binary,
+            builds: true,
+            folder,
+        };
+        let mut words = arguments.iter();
+        while let Some(word) = words.next() {
+            let value = words.next().with_context(|| format!("{word} of what?"))?;
+            match word.as_str() {
+                "--nodes" => asked.nodes = list(value)?,
+                "--seconds" => asked.seconds = value.parse()?,
+                "--rounds" => asked.rounds = value.parse()?,
+                "--keys" => asked.keys = value.parse()?,
+                "--hot-keys" => asked.hot_keys = value.parse()?,
+                "--writes" => asked.writes = list(value)?,
+                "--connections" => asked.connections = value.parse()?,
+                "--out" => asked.folder = value.into(),
+                "--ours" => (asked.binary, asked.builds) = (value.into(), false),
+                _ => bail!("{word} is no argument of `bench cluster`"),
+            }
+        }
+        if asked.rounds == 0 || asked.connections == 0 {
+            bail!("at least one round, and one connection for each node");
+        }
+        if asked.nodes.iter().any(|nodes| !(3..=64).contains(nodes)) {
+            bail!("clusters have 3 to 64 nodes; those of 2 calibrate the model");
+        }
+        if !asked.writes.contains(&0.0) || !asked.writes.is_sorted() {
+            bail!("write ratios in ascending order, beginning with 0");
+        }
+        Ok(asked)
+    }
+}
+
+fn list<T>(text: &str) -> Result<Vec<T>>
+where
+    T: std::str::FromStr,
+    T::Err: std::error::Error + Send + Sync + 'static,
+{
+    text.split(',').map(|one| Ok(one.parse()?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Asked> {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        Asked::parse(&words, PathBuf::new(), PathBuf::new())
+    }
+
+    /// Goal: what is asked for is understood, and what is not is refused.
+    #[test]
+    fn arguments_are_understood() {
+        let asked = parse("--nodes 3,8 --seconds 0.5 --writes 0,0.05").unwrap();
+        assert_eq!((asked.nodes, asked.seconds), (vec![3, 8], 0.5));
+        assert_eq!(asked.writes, [0.0, 0.05]);
+        for line in [
+            "--nodes 2",
+            "--nodes x",
+            "--rounds 0",
+            "--writes 0.01,0.05",
+            "--writes 0,0.2,0.1",
+            "--colour 1",
+            "--seconds",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+}

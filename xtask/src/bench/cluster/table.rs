@@ -1,0 +1,273 @@
+//! What a block of runs says, as tables and as rows.
+
+use std::fmt::Write as _;
+
+use super::{
+    CALIBRATION_NODES,
+    model::{Costs, crossing, median, paired},
+    plan::{Job, PIPELINE, Popularity, System},
+    run::Run,
+};
+
+/// The tables of one block, for clusters of `nodes`.
+pub(super) fn block(nodes: usize, runs: &[Run]) -> String {
+    let mut text = format!("\n## {nodes} nodes\n\n");
+    let costs = Costs::calibrated(runs, CALIBRATION_NODES);
+    // Writing to a String cannot fail.
+    let _ = comparison(&mut text, nodes, runs, costs.as_ref());
+    let _ = break_even(&mut text, nodes, runs, costs.as_ref());
+    let _ = latency(&mut text, nodes, runs);
+    let _ = coalescing(&mut text, nodes, runs);
+    text
+}
+
+/// Every run once, in the order of the plan.
+fn jobs(runs: &[Run], nodes: usize) -> Vec<Job> {
+    let mut jobs: Vec<Job> = Vec::new();
+    for run in runs.iter().filter(|run| run.job.nodes == nodes) {
+        if !jobs.contains(&run.job) {
+            jobs.push(run.job);
+        }
+    }
+    jobs
+}
+
+fn comparison(
+    text: &mut String,
+    nodes: usize,
+    runs: &[Run],
+    costs: Option<&Costs>,
+) -> std::fmt::Result {
+    if let Some(costs) = costs {
+        writeln!(
+            text,
+            "Calibrated on {CALIBRATION_NODES} nodes, in ns of one core: a request answered where \
+             it arrives {:.0}; added when another node answers {:.0} and {:.0} a frame; a hot \
+             write for each other node {:.0} and {:.0} a frame (Lin), {:.0} and {:.0} (SC).\n",
+            costs.hit,
+            costs.remote.own,
+            costs.remote.frame,
+            costs.lin.own,
+            costs.lin.frame,
+            costs.sc.own,
+            costs.sc.frame
+        )?;
+    }
+    writeln!(
+        text,
+        "| system | writes | requests/s | CPU, ns | hot reads | handed on | p50 | p95, us | \
+         requests/s to Base | CPU: Base to it | model | differs |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|"
+    )?;
+    let closed = |job: &Job| job.rate.is_none() && job.pipeline == PIPELINE;
+    for job in jobs(runs, nodes).iter().filter(|job| closed(job)) {
+        let base = Job::new(nodes, System::Base, job.writes);
+        let of = |what: fn(&Run) -> f64| median(runs, job, |run| Some(what(run)));
+        let hot = of(|run| run.hot_share).unwrap_or(0.0);
+        let measured = paired(runs, (&base, job), |run| run.cpu_ns);
+        let model = costs.and_then(|costs| modelled(runs, costs, &base, job));
+        let differs = measured
+            .zip(model)
+            .map(|(measured, model)| model / measured - 1.0);
+        writeln!(
+            text,
+            "| {} | {:.0} % | {} | {} | {:.1} % | {:.1} % | {} | {} | {} | {} | {} | {} |",
+            title(job),
+            100.0 * job.writes,
+            number(of(|run| run.rate), 0),
+            number(of(|run| run.cpu_ns), 0),
+            100.0 * hot,
+            100.0 * of(|run| run.relayed).unwrap_or(0.0),
+            number(median(runs, job, |run| run.p50_us), 0),
+            number(median(runs, job, |run| run.p95_us), 0),
+            number(paired(runs, (job, &base), |run| run.rate), 2),
+            number(measured, 2),
+            number(model, 2),
+            percent(differs),
+        )?;
+    }
+    Ok(())
+}
+
+/// Base's cost over that of a system that shares, by the model.
+fn modelled(runs: &[Run], costs: &Costs, base: &Job, job: &Job) -> Option<f64> {
+    let hot = median(runs, job, |run| Some(run.hot_share))?;
+    let in_flight = median(runs, job, |run| Some(run.in_flight))?;
+    let costs = |job: &Job| costs.request(job, hot, in_flight);
+    job.system.shares().then(|| costs(base) / costs(job))
+}
+
+fn title(job: &Job) -> String {
+    match job.popularity {
+        Popularity::Uniform => format!("{}, uniform", job.system.name()),
+        _ => job.system.name().to_owned(),
+    }
+}
+
+fn break_even(
+    text: &mut String,
+    nodes: usize,
+    runs: &[Run],
+    costs: Option<&Costs>,
+) -> std::fmt::Result {
+    writeln!(
+        text,
+        "\n| break-even | measured | model | differs |\n|---|---|---|---|"
+    )?;
+    for system in [System::Lin, System::Sc] {
+        let mut writes: Vec<f64> = jobs(runs, nodes).iter().map(|job| job.writes).collect();
+        writes.sort_by(f64::total_cmp);
+        writes.dedup();
+        let pair = |share| {
+            let base = Job::new(nodes, System::Base, share);
+            (base, Job::new(nodes, system, share))
+        };
+        let measured = |&share: &f64| {
+            let (base, job) = pair(share);
+            Some((share, paired(runs, (&base, &job), |run| run.cpu_ns)?))
+        };
+        let modelled = |&share: &f64| {
+            let (base, job) = pair(share);
+            Some((share, modelled(runs, costs?, &base, &job)?))
+        };
+        let ratios: Vec<(f64, f64)> = writes.iter().filter_map(measured).collect();
+        let model: Vec<(f64, f64)> = writes.iter().filter_map(modelled).collect();
+        let (measured, model) = (crossing(&ratios), crossing(&model));
+        let above = ratios.last().map(|last| last.0);
+        let differs = measured
+            .zip(model)
+            .map(|(measured, model)| model / measured - 1.0);
+        let first = ratios.first().map(|first| first.1);
+        let measured = match (measured, above) {
+            (Some(share), _) => format!("{:.1} %", 100.0 * share),
+            (None, Some(_)) if first.is_some_and(|ratio| ratio <= 1.0) => "never pays".to_owned(),
+            (None, Some(most)) => format!("above {:.0} %", 100.0 * most),
+            (None, None) => "-".to_owned(),
+        };
+        writeln!(
+            text,
+            "| {} | {measured} | {} % | {} |",
+            system.name(),
+            number(model.map(|share| 100.0 * share), 1),
+            percent(differs),
+        )?;
+    }
+    Ok(())
+}
+
+fn latency(text: &mut String, nodes: usize, runs: &[Run]) -> std::fmt::Result {
+    let jobs = jobs(runs, nodes);
+    for job in jobs.iter().filter(|job| job.rate.is_some()) {
+        writeln!(
+            text,
+            "\nOpen loop, {}, {:.0} % writes, {} requests/s: p50 {}, p95 {} us.",
+            job.system.name(),
+            100.0 * job.writes,
+            number(job.rate, 0),
+            number(median(runs, job, |run| run.p50_us), 0),
+            number(median(runs, job, |run| run.p95_us), 0),
+        )?;
+    }
+    Ok(())
+}
+
+fn coalescing(text: &mut String, nodes: usize, runs: &[Run]) -> std::fmt::Result {
+    writeln!(
+        text,
+        "\n| coalescing | requests/s, pipelines of 1 | of {PIPELINE} | gain | CPU, ns, of 1 | \
+         of {PIPELINE} | gain |\n\
+         |---|---|---|---|---|---|---|"
+    )?;
+    for system in [System::Base, System::Lin] {
+        let many = Job::new(nodes, system, 0.0);
+        let one = Job {
+            pipeline: 1,
+            ..many
+        };
+        let of = |job: &Job, what: fn(&Run) -> f64| median(runs, job, |run| Some(what(run)));
+        writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} |",
+            system.name(),
+            number(of(&one, |run| run.rate), 0),
+            number(of(&many, |run| run.rate), 0),
+            number(paired(runs, (&many, &one), |run| run.rate), 2),
+            number(of(&one, |run| run.cpu_ns), 0),
+            number(of(&many, |run| run.cpu_ns), 0),
+            number(paired(runs, (&one, &many), |run| run.cpu_ns), 2),
+        )?;
+    }
+    Ok(())
+}
+
+fn number(value: Option<f64>, places: usize) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.places$}"))
+}
+
+fn percent(value: Option<f64>) -> String {
+    // Adding 0 makes a rounded -0 one without its sign.
+    let whole = |value: f64| (100.0 * value).round() + 0.0;
+    value.map_or("-".to_owned(), |value| format!("{:+.0} %", whole(value)))
+}
+
+/// Every run as a row.
+pub(super) fn csv(runs: &[Run]) -> String {
+    let mut text = String::from(
+        "nodes,system,popularity,write_ratio,pipeline,rate_offered,round,requests_per_second,\
+         cpu_ns,driver_cores,hot_share,relayed,protocol,in_flight,hot_keys,p50_us,p95_us\n",
+    );
+    for run in runs {
+        let job = &run.job;
+        let optional = |value: Option<f64>| value.map_or(String::new(), |one| format!("{one:.1}"));
+        let _ = writeln!(
+            text,
+            "{},{},{},{},{},{},{},{:.0},{:.1},{:.3},{:.4},{:.4},{:.4},{:.0},{:.1},{},{}",
+            job.nodes,
+            job.system.name(),
+            job.popularity.name(),
+            job.writes,
+            job.pipeline,
+            optional(job.rate),
+            run.round,
+            run.rate,
+            run.cpu_ns,
+            run.driver_cores,
+            run.hot_share,
+            run.relayed,
+            run.protocol,
+            run.in_flight,
+            run.hot_keys,
+            optional(run.p50_us),
+            optional(run.p95_us),
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{model::tests::modelled, plan};
+    use super::*;
+
+    /// Goal: runs that are as the model has them differ from it by nothing, in the ratios and in
+    /// the break-even, and one that is dearer by a quarter is seen. Method: runs by the model.
+    #[test]
+    fn tables_show_how_far_the_model_is_off() {
+        let writes = [0.0, 0.05, 0.1, 0.2, 0.4];
+        let mut jobs = plan::calibration(CALIBRATION_NODES, &writes);
+        jobs.extend(plan::comparison(4, &writes));
+        let mut runs: Vec<Run> = jobs.into_iter().map(modelled).collect();
+        let text = block(4, &runs);
+        let even = text
+            .lines()
+            .filter(|line| line.ends_with(" %  | +0 % |") || line.ends_with(" % | +0 % |"));
+        assert_eq!(even.count(), 2, "{text}");
+        assert_eq!(text.matches("| +0 % |").count(), 12, "{text}");
+        let worst = Job::new(4, System::Lin, 0.05);
+        for run in runs.iter_mut().filter(|run| run.job == worst) {
+            run.cpu_ns *= 1.25;
+        }
+        assert!(block(4, &runs).contains("| +25 % |"));
+        assert_eq!(csv(&runs).lines().count(), runs.len() + 1);
+    }
+}

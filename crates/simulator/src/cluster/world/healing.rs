@@ -25,6 +25,7 @@ impl World<'_> {
                 }
             }
         }
+        self.let_settle();
         if self.outcome.failure.is_none() {
             self.check_copies();
         }
@@ -36,6 +37,15 @@ impl World<'_> {
             if self.now > patience {
                 return self.fail(self.why_not());
             }
+            self.advance();
+        }
+    }
+
+    /// Under SC an update that was lost is asked for some time later only, in two rounds: a node
+    /// asks the home, the home the others.
+    fn let_settle(&mut self) {
+        let until = self.now + SETTLE_NS;
+        while self.outcome.failure.is_none() && self.now < until {
             self.advance();
         }
     }
@@ -104,3 +114,6 @@ impl World<'_> {
 
 /// How long everything may take to end once nothing goes wrong any more.
 const HEAL_NS: u64 = 2_000_000_000;
+
+/// Several times what the nodes wait before they ask whether all have a write.
+const SETTLE_NS: u64 = 50_000_000;

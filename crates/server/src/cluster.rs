@@ -87,8 +87,8 @@ pub(crate) struct Cluster {
     progress: Progress,
     coordinator: Mutex<Coordinator>,
     hot_keys_max: usize,
-    /// Only a slice's own worker steps it: what it says to a node then goes over one link, in order,
-    /// which sessions under sequential consistency need when a key ceases to be hot (CC-72).
+    /// Only a slice's own worker steps it: what it says to a node then goes over one link, in
+    /// order, which sessions need under sequential consistency when a key cools down (CC-72).
     by_owner: bool,
     /// What a test has it do wrong.
     shows_unsettled: bool,

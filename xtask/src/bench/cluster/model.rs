@@ -60,16 +60,14 @@ impl Message {
             0.0
         };
         let own = (y - frame * x) / all;
-        Some(match (own < 0.0, frame < 0.0) {
-            (true, _) => Self {
-                own: 0.0,
-                frame: xy / xx,
-            },
-            (_, true) => Self {
-                own: y / all,
-                frame: 0.0,
-            },
-            _ => Self { own, frame },
+        let (own, frame) = match (own < 0.0, frame < 0.0) {
+            (true, _) => (0.0, xy / xx),
+            (_, true) => (y / all, 0.0),
+            _ => (own, frame),
+        };
+        Some(Self {
+            own: own.max(0.0),
+            frame: frame.max(0.0),
         })
     }
 }
@@ -271,6 +269,18 @@ pub(super) mod tests {
         }
         runs.retain(|run| !run.job.is_light);
         assert_eq!(Costs::calibrated(&runs, 2), None);
+    }
+
+    /// Goal: disturbed runs do not make a message cost less than nothing.
+    #[test]
+    fn no_message_gives_time_back() {
+        for points in [
+            [(1.0, -5.0, 1.0), (9.0, -9.0, 1.0)],
+            [(1.0, 9.0, 1.0), (9.0, -9.0, 1.0)],
+        ] {
+            let fitted = Message::fitted(&points).unwrap();
+            assert!(fitted.own >= 0.0 && fitted.frame >= 0.0, "{fitted:?}");
+        }
     }
 
     #[test]

@@ -20,6 +20,10 @@ pub(crate) struct ClusterFlags {
     /// Keys that may be on every node of the cluster; 0 shares none
     #[arg(long, value_name = "NUM", default_value_t = 256)]
     pub(crate) hot_keys: usize,
+    /// How long a node that is told to stop may take to give its keys to the others first; 0 stops
+    /// at once, and so does a second signal
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    pub(crate) leave_seconds: u64,
     /// End when the process that started this one, which has this number, ends
     #[arg(long, value_name = "PID", hide = true)]
     end_with_parent: Option<i32>,

@@ -149,7 +149,7 @@ pub(crate) struct Flags {
     #[command(flatten)]
     native: NativeFlags,
     #[command(flatten)]
-    cluster: ClusterFlags,
+    pub(crate) cluster: ClusterFlags,
     /// Read flags from a TOML file, under their long names; the command line wins
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,

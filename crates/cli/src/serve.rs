@@ -1,6 +1,12 @@
 //! `curtail serve`: from flags to a running server, and to its end.
 
-use std::{fs, io::Write, path::Path, process::ExitCode};
+use std::{
+    fs,
+    io::Write,
+    path::Path,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context;
 use curtail_runtime::{
@@ -14,6 +20,9 @@ use crate::flags::{Flags, Settled};
 /// that may go with it.
 const OWN_DESCRIPTORS: u64 = 64;
 const THREAD_DESCRIPTORS: u64 = 6;
+
+/// How often a node is looked at that is on its way in or out.
+const GLANCE: Duration = Duration::from_millis(10);
 
 /// Runs a server until it is told to stop.
 pub(crate) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
@@ -41,12 +50,13 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     }
     write_ports(&server)?;
     greet(&server, &config);
-    service.tell(
-        ServiceState::Ready,
-        &format!("listening on {}", server.names().join(", ")),
-    );
     stop_waiting_parent(config.verbosity > 0);
-    let last = wait_for_the_end(&mut controls, &server, &service);
+    let early = await_service(&mut controls, &server, &service);
+    let last = match early {
+        Some(last) => last,
+        None => wait_for_the_end(&mut controls, &server, &service),
+    };
+    leave(&mut controls, &server, &service, flags);
     service.tell(ServiceState::Stopping, "answering what is in flight");
     let answer = finish(server, last, config.verbosity);
     if let Some(path) = &flags.pidfile {
@@ -159,6 +169,43 @@ fn greet(server: &Server, config: &Config) {
         Restored::Items(items) => writeln!(screen, "Restored {items} items."),
         Restored::Failed(error) => writeln!(screen, "Started empty: {error}"),
     };
+}
+
+/// Tells that the server is ready as soon as it is. A node is when it is in service; how it may be
+/// told to stop before is returned.
+fn await_service(
+    controls: &mut Controls,
+    server: &Server,
+    service: &Service,
+) -> Option<ControlEvent> {
+    while !server.is_in_service() {
+        match controls.wait(Some(GLANCE)) {
+            None | Some(ControlEvent::Reload) => {}
+            last => return last,
+        }
+    }
+    let text = format!("listening on {}", server.names().join(", "));
+    service.tell(ServiceState::Ready, &text);
+    None
+}
+
+/// A node gives its keys to the others before it ends.
+fn leave(controls: &mut Controls, server: &Server, service: &Service, flags: &Flags) {
+    let seconds = flags.cluster.leave_seconds;
+    if seconds == 0 || !server.leave() {
+        return;
+    }
+    service.tell(ServiceState::Stopping, "giving its keys to other nodes");
+    let start = Instant::now();
+    while !server.has_left() {
+        if start.elapsed() >= Duration::from_secs(seconds) {
+            eprintln!("curtail: not all keys went to other nodes within {seconds} s");
+            return;
+        }
+        if controls.wait(Some(GLANCE)).is_some() {
+            return;
+        }
+    }
 }
 
 fn wait_for_the_end(controls: &mut Controls, server: &Server, service: &Service) -> ControlEvent {

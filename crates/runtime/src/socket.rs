@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::{Token, WatchError, poll::Poller};
 
@@ -71,6 +71,9 @@ pub enum Sent {
 pub struct SocketOptions {
     /// Connections the kernel holds until they are accepted.
     pub backlog: i32,
+    /// Whether it takes connections at once; if not, they are refused until
+    /// [`listen`](Listener::listen).
+    pub listens: bool,
 }
 
 /// A socket could not be made to listen.
@@ -174,6 +177,14 @@ fn judge_send(answer: io::Result<usize>) -> Option<Sent> {
 }
 
 impl Listener {
+    /// Takes connections from now on, if it has not from the beginning.
+    pub fn listen(&self, backlog: i32) -> io::Result<()> {
+        match self {
+            Self::Tcp(listener) => SockRef::from(listener).listen(backlog),
+            Self::Unix(listener, _) => SockRef::from(listener).listen(backlog),
+        }
+    }
+
     /// Takes one waiting connection; `None` when there is none now.
     pub fn accept(&self) -> io::Result<Option<(Stream, PeerAddress)>> {
         let accepted = match self {
@@ -255,7 +266,9 @@ fn listen_tcp(address: SocketAddr, options: SocketOptions) -> io::Result<mio::ne
     }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(options.backlog)?;
+    if options.listens {
+        socket.listen(options.backlog)?;
+    }
     Ok(mio::net::TcpListener::from_std(socket.into()))
 }
 
@@ -270,7 +283,7 @@ pub fn connect_tcp(address: SocketAddr) -> io::Result<Stream> {
 
 /// Listens on a Unix socket at `path`, with the permissions `mode` (octal, as chmod takes it). A
 /// socket that an earlier process left behind is replaced; anything else at the path is an error.
-pub fn bind_unix(path: &Path, mode: u32, backlog: i32) -> Result<Listener, BindError> {
+pub fn bind_unix(path: &Path, mode: u32, options: SocketOptions) -> Result<Listener, BindError> {
     if let Ok(found) = fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {
             return Err(BindError::NotASocket);
@@ -280,18 +293,24 @@ pub fn bind_unix(path: &Path, mode: u32, backlog: i32) -> Result<Listener, BindE
         }
         fs::remove_file(path).map_err(BindError::from_io)?;
     }
-    listen_unix(path, mode, backlog)
+    listen_unix(path, mode, options)
         .map(|listener| Listener::Unix(listener, path.to_path_buf()))
         .map_err(BindError::from_io)
 }
 
-fn listen_unix(path: &Path, mode: u32, backlog: i32) -> io::Result<mio::net::UnixListener> {
+fn listen_unix(
+    path: &Path,
+    mode: u32,
+    options: SocketOptions,
+) -> io::Result<mio::net::UnixListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     socket.bind(&socket2::SockAddr::unix(path)?)?;
     // Nobody can connect between bind and here: the socket does not listen yet.
     fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-    socket.listen(backlog)?;
+    if options.listens {
+        socket.listen(options.backlog)?;
+    }
     // SAFETY: the descriptor was just released by `socket`, so it is open and owned by nobody else.
     let listener = unsafe { std::os::unix::net::UnixListener::from_raw_fd(socket.into_raw_fd()) };
     Ok(mio::net::UnixListener::from_std(listener))

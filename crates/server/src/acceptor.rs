@@ -3,10 +3,13 @@
 //!
 //! It also keeps the connection limit. By default a client too many is told so and closed at once;
 //! without `maxconns_fast` it waits in the kernel's queue until another one leaves.
+//!
+//! A node of a cluster has its addresses from the start, and takes connections there once it is in
+//! service; when it leaves, its listeners are closed first. Whoever is refused goes to another node.
 
 use std::{sync::Arc, time::Duration};
 
-use curtail_runtime::{Events, Listener, PeerAddress, Poller, Stream, Token};
+use curtail_runtime::{ControlEvent, Events, Listener, PeerAddress, Poller, Stream, Token};
 
 use crate::{
     mailbox::{Arrival, Newcomer},
@@ -22,6 +25,8 @@ pub(crate) struct Acceptor {
     events: Events,
     doors: Vec<Door>,
     disabled_since_ns: Option<u64>,
+    /// Whether the listeners are watched.
+    is_open: bool,
 }
 
 /// A listener and how `stats conns` names it.
@@ -71,21 +76,58 @@ impl Acceptor {
             events: Events::with_capacity(64),
             doors,
             disabled_since_ns: None,
+            is_open: false,
         }
     }
 
-    /// Has the poller watch all listeners.
+    /// Has the poller watch all listeners, if clients may connect already.
     pub(crate) fn watch(&mut self) -> Result<(), curtail_runtime::WatchError> {
+        if !self.shared.doors.is_open() {
+            return Ok(());
+        }
         for (index, door) in self.doors.iter_mut().enumerate() {
             door.listener.watch(&self.poller, Token(index))?;
         }
+        self.is_open = true;
         Ok(())
+    }
+
+    /// Begins or ends to take connections, as is wanted of it.
+    fn open_or_close(&mut self) {
+        match (self.is_open, self.shared.doors.is_open()) {
+            (false, true) => self.open(),
+            (true, false) => self.close(),
+            _ => {}
+        }
+    }
+
+    /// A node whose clients cannot reach it is of no use: it ends and says why.
+    fn open(&mut self) {
+        let backlog = self.shared.config.backlog;
+        let listens = self.doors.iter().try_for_each(|door| {
+            let answer = door.listener.listen(backlog);
+            answer.map_err(|error| format!("{}: {error}", door.name))
+        });
+        let watches = listens.and_then(|()| self.watch().map_err(|error| error.0.to_string()));
+        if let Err(why) = watches {
+            eprintln!("curtail: no connections can be taken: {why}");
+            (self.shared.ask)(ControlEvent::Stop);
+            self.is_open = true;
+        }
+    }
+
+    fn close(&mut self) {
+        for door in self.doors.drain(..) {
+            self.shared.registry.remove(&door.visible);
+        }
+        self.is_open = false;
     }
 
     /// Takes connections until the server stops; dropping the listeners then closes them.
     pub(crate) fn run(mut self) {
         while !self.shared.stopping.load(Relaxed) {
             let mut pause = None;
+            self.open_or_close();
             for index in 0..self.doors.len() {
                 if self.drain(index).is_err() {
                     pause = Some(OUT_OF_DESCRIPTORS);
@@ -116,7 +158,7 @@ impl Acceptor {
     }
 
     fn any_open(&self) -> bool {
-        self.doors.iter().any(|door| door.open)
+        self.is_open && self.doors.iter().any(|door| door.open)
     }
 
     /// Takes what waits at one listener.
@@ -129,6 +171,9 @@ impl Acceptor {
                 return Ok(());
             };
             if !door.open || !(room || fast) {
+                return Ok(());
+            }
+            if !self.is_open {
                 return Ok(());
             }
             let Some((stream, peer)) = door.listener.accept()? else {

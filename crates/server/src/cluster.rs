@@ -45,7 +45,7 @@ use curtail_consistency::{
 use curtail_dispatch::SharedKeys;
 use curtail_types::{Instant, NodeId, NodeSet, ViewNumber, WriterId};
 
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, Relaxed};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed};
 
 use self::{
     coordinator::Coordinator,
@@ -96,6 +96,9 @@ pub(crate) struct Cluster {
     hot_count: AtomicUsize,
     /// Slices that have forgotten what they knew, while this node joins anew.
     forgotten: AtomicUsize,
+    /// It was told to end, and has left.
+    is_leaving: AtomicBool,
+    has_left: AtomicBool,
 }
 
 /// Keys that may be hot, or in transition, at a time on a node.
@@ -149,6 +152,8 @@ impl Cluster {
             shows_unsettled,
             hot_count: AtomicUsize::new(0),
             forgotten: AtomicUsize::new(0),
+            is_leaving: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
         }
     }
 
@@ -158,6 +163,11 @@ impl Cluster {
         self.member
             .get()
             .is_some_and(|member| member.lease().holds(now))
+    }
+
+    /// Whether it has left the cluster, as it was told to.
+    pub(crate) fn has_left(&self) -> bool {
+        self.has_left.load(Relaxed)
     }
 
     /// What `stats curtail` tells of it.

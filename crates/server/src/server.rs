@@ -150,7 +150,10 @@ impl Server {
             writers: delegate::shared_writers(config.workers),
             regimes,
             control: ControlFace::default(),
-            doors: Doors::new(wake_door.map_err(StartError::System)?),
+            doors: Doors::new(
+                wake_door.map_err(StartError::System)?,
+                config.node.is_none(),
+            ),
             pages: PagesThread::default(),
             prefixes: Prefixes::new(config.detail, config.prefix_delimiter),
             logins: Mutex::new(logins.map(Arc::new)),
@@ -187,11 +190,10 @@ impl Server {
 
     fn join_cluster(&mut self, opening: Option<cluster::Opening>) -> Result<(), StartError> {
         if let (Some(opening), Some(node)) = (opening, &self.shared.config.node) {
-            let clients = self
-                .addresses
-                .first()
-                .copied()
-                .ok_or(StartError::NoAddress)?;
+            // A node may have a Unix socket alone; the others are told what its file says.
+            let entry = node.entry().and_then(|entry| entry.clients_address().ok());
+            let clients = self.addresses.first().copied().or(entry);
+            let clients = clients.ok_or(StartError::NoAddress)?;
             self.membership = Some(opening.join(node, clients, &self.shared)?);
         }
         Ok(())
@@ -343,6 +345,27 @@ impl Server {
         }
     }
 
+    /// Whether it answers clients: always, unless it is a node that is not in service.
+    pub fn is_in_service(&self) -> bool {
+        let now = self.shared.clock.now().instant;
+        let cluster = self.shared.cluster.as_deref();
+        cluster.is_none_or(|cluster| cluster.holds_lease(now))
+    }
+
+    /// Has a node leave its cluster: no more clients are let in, its keys go to the other nodes,
+    /// who is connected is served meanwhile. False if there is nothing to wait for: it is no node,
+    /// or not in service.
+    pub fn leave(&self) -> bool {
+        let membership = self.membership.as_ref();
+        membership.is_some_and(|membership| membership.leave(&self.shared))
+    }
+
+    /// Whether it has left since [`leave`](Self::leave).
+    pub fn has_left(&self) -> bool {
+        let cluster = self.shared.cluster.as_deref();
+        cluster.is_some_and(cluster::Cluster::has_left)
+    }
+
     /// What became of the contents saved by an earlier process.
     pub fn restored(&self) -> &Restored {
         &self.restored
@@ -428,6 +451,8 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
     let mut listeners = Vec::new();
     let options = SocketOptions {
         backlog: config.backlog,
+        // Whoever reaches a node shall be answered: it is not there before it is in service.
+        listens: config.node.is_none(),
     };
     for listen in &config.listen {
         match bind_tcp(listen.address, options) {
@@ -437,7 +462,7 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
         }
     }
     if let Some(unix) = &config.unix {
-        let listener = bind_unix(&unix.path, unix.mode, config.backlog)
+        let listener = bind_unix(&unix.path, unix.mode, options)
             .map_err(|error| StartError::Bind(unix.path.display().to_string(), error))?;
         listeners.push(listener);
     }

@@ -109,14 +109,18 @@ pub(crate) struct Doors {
     pub(crate) accepting: AtomicBool,
     pub(crate) disabled_count: AtomicU64,
     pub(crate) disabled_us: AtomicU64,
+    /// Whether clients may connect: a node lets them from when it is first in service until it
+    /// leaves.
+    is_open: AtomicBool,
     pub(crate) waker: Waker,
 }
 
 const SECOND_NS: i64 = 1_000_000_000;
 
 impl Doors {
-    pub(crate) fn new(waker: Waker) -> Self {
+    pub(crate) fn new(waker: Waker, is_open: bool) -> Self {
         Self {
+            is_open: AtomicBool::new(is_open),
             connections_now: AtomicUsize::new(0),
             connections_most: AtomicUsize::new(0),
             connections_total: AtomicU64::new(0),
@@ -125,6 +129,18 @@ impl Doors {
             disabled_count: AtomicU64::new(0),
             disabled_us: AtomicU64::new(0),
             waker,
+        }
+    }
+
+    /// Whether clients may connect.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open.load(Relaxed)
+    }
+
+    /// Lets clients connect, or no more of them.
+    pub(crate) fn set_open(&self, is_open: bool) {
+        if self.is_open.swap(is_open, Relaxed) != is_open {
+            self.waker.wake();
         }
     }
 

@@ -105,6 +105,12 @@ impl NodeProcess {
         let _ = self.signal(Signal::CONT);
     }
 
+    /// Asks it to end without leaving its cluster first: the second signal says so.
+    pub(super) fn stop_at_once(&mut self) {
+        let _ = self.signal(Signal::INT);
+        self.stop();
+    }
+
     /// Waits for its end, and brings it about at `deadline`.
     pub(super) fn finish(&mut self, deadline: Instant) {
         while self.runs() && Instant::now() < deadline {

@@ -4,6 +4,7 @@
 
 use std::{
     io::Write,
+    net::TcpStream,
     os::unix::{
         fs::PermissionsExt,
         net::{UnixListener, UnixStream},
@@ -211,7 +212,12 @@ impl Trial {
             return;
         };
         let running = self.nodes.iter().filter(|node| node.runs()).count();
-        if stored.roster.view().live.len() < running {
+        let connects = |node: &NodeProcess| {
+            let port = self.plan.port_of(node.id());
+            port.is_ok_and(|port| TcpStream::connect(("127.0.0.1", port)).is_ok())
+        };
+        let mut nodes = self.nodes.iter().filter(|node| node.runs());
+        if stored.roster.view().live.len() < running || !nodes.all(connects) {
             return;
         }
         self.greeted = true;
@@ -283,7 +289,7 @@ impl Trial {
     /// Ends every node: asked first, killed when it takes too long.
     fn end(&mut self) {
         for node in &mut self.nodes {
-            node.stop();
+            node.stop_at_once();
         }
         let deadline = Instant::now() + END_PATIENCE;
         for node in &mut self.nodes {

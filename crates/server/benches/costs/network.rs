@@ -22,8 +22,14 @@ pub(crate) struct Network {
 
 impl Network {
     pub(crate) fn new() -> Result<Self, Problem> {
-        let listener = bind_tcp(([127, 0, 0, 1], 0).into(), SocketOptions { backlog: 128 })
-            .map_err(|error| format!("loopback: {error}"))?;
+        let listener = bind_tcp(
+            ([127, 0, 0, 1], 0).into(),
+            SocketOptions {
+                backlog: 128,
+                listens: true,
+            },
+        )
+        .map_err(|error| format!("loopback: {error}"))?;
         let address = listener.tcp_address().ok_or("loopback has no address")?;
         let (mut servers, mut clients) = (Vec::new(), Vec::new());
         while servers.len() < TOGETHER {

@@ -5,6 +5,8 @@
 //!                   --- adopt ---> views: workers find it at their next turn, slices are told
 //!                   --- event ---> standard error; removed: forget everything, join anew
 //! ```
+//!
+//! A node that is to end leaves first: no new clients, keys to the others, out of the view.
 
 use std::{
     sync::{Arc, OnceLock, Weak},
@@ -133,6 +135,18 @@ impl Opening {
 }
 
 impl Membership {
+    /// Begins to leave the cluster without loss; false if this node is not in service, and has
+    /// nothing to give.
+    pub(crate) fn leave(&self, shared: &Shared) -> bool {
+        let Some(cluster) = &shared.cluster else {
+            return false;
+        };
+        cluster.is_leaving.store(true, Relaxed);
+        shared.doors.set_open(false);
+        self.member.handle().leave();
+        cluster.holds_lease(shared.clock.now().instant)
+    }
+
     pub(crate) fn stop(self) {
         self.member.stop();
         self.linker.stop();
@@ -163,10 +177,12 @@ impl Observer for Watcher {
     fn adopt(&mut self, roster: &Arc<Roster>) {
         let in_force = InForce::new(*roster.view(), self.cluster.replicas);
         self.put_in_force(in_force.map(Arc::new));
+        self.let_clients_in();
     }
 
     fn heartbeat(&mut self, to: NodeSet, own: Incarnation, view: ViewNumber) {
         self.cluster.heartbeat(to, own, view);
+        self.let_clients_in();
         self.wake();
     }
 
@@ -184,6 +200,7 @@ impl Observer for Watcher {
                 self.cluster.begin_anew();
             }
             Event::Replaced | Event::Mismatch(_) => self.put_in_force(None),
+            Event::Departed => self.cluster.has_left.store(true, Relaxed),
             _ => {}
         }
     }
@@ -193,6 +210,17 @@ impl Watcher {
     fn put_in_force(&self, in_force: Option<Arc<InForce>>) {
         self.cluster.views.put_in_force(in_force);
         self.wake();
+    }
+
+    /// From when it is first in service: before, a client is better off elsewhere.
+    fn let_clients_in(&self) {
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        let is_leaving = self.cluster.is_leaving.load(Relaxed);
+        if !is_leaving && self.cluster.holds_lease(shared.clock.now().instant) {
+            shared.doors.set_open(true);
+        }
     }
 
     fn wake(&self) {

@@ -62,7 +62,10 @@ impl Streams {
         addresses: &[std::net::SocketAddr],
         backlog: i32,
     ) -> Result<Vec<Listener>, (std::net::SocketAddr, curtail_runtime::BindError)> {
-        let options = SocketOptions { backlog };
+        let options = SocketOptions {
+            backlog,
+            listens: true,
+        };
         let listen = |address: &std::net::SocketAddr| {
             bind_tcp(*address, options).map_err(|error| (*address, error))
         };

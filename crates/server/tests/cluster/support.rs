@@ -158,8 +158,16 @@ impl Drop for Cluster {
 }
 
 impl Client {
+    /// Connects, as soon as the node is in service.
     pub(crate) fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+        let started = Instant::now();
+        let stream = loop {
+            match TcpStream::connect(address) {
+                Ok(stream) => break stream,
+                Err(error) => assert!(started.elapsed() < PATIENCE, "{address}: {error}"),
+            }
+            thread::sleep(Duration::from_millis(5));
+        };
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let input = BufReader::new(stream.try_clone().unwrap());

@@ -146,7 +146,10 @@ impl Linker {
     /// # Errors
     /// When the port cannot be listened on, or the system refuses a poller or randomness.
     pub(crate) fn bind(config: LinkerConfig) -> Result<Self, LinkerError> {
-        let options = SocketOptions { backlog: BACKLOG };
+        let options = SocketOptions {
+            backlog: BACKLOG,
+            listens: true,
+        };
         let mut listener = bind_tcp(config.listen, options).map_err(LinkerError::Bind)?;
         let poller = Poller::new().map_err(LinkerError::System)?;
         let waker = poller.waker(WAKER).map_err(LinkerError::System)?;

@@ -245,6 +245,8 @@ impl Entry {
             }
             (None, None) => {}
         }
+        // Nobody may be left to answer.
+        self.settle(step);
         self.proceed(step);
     }
 }

@@ -2,7 +2,7 @@
 
 mod cluster;
 
-use curtail_types::{Cas, NodeId, WriterId};
+use curtail_types::{Cas, NodeId, NodeSet, WriterId};
 
 use self::cluster::{Cluster, KEY};
 use super::*;
@@ -105,6 +105,18 @@ fn what_a_dead_node_left_behind_is_completed() {
     assert_eq!(version.writer().node(), NodeId(2));
     let read = cluster.request(1, Access::Read);
     assert_eq!(cluster.answer(read), Some(Ok(version)));
+}
+
+/// A node that is left alone needs nobody's acknowledgement any more.
+#[test]
+fn a_write_ends_when_all_who_could_acknowledge_it_are_gone() {
+    let mut cluster = hot(Model::Lin);
+    let written = cluster.request(2, Access::Replace);
+    cluster.links.clear();
+    cluster.view(2, NodeSet::only(NodeId(2)));
+    cluster.settle();
+    assert!(cluster.answer(written).is_some_and(|answer| answer.is_ok()));
+    assert_eq!(cluster.nodes[2].state, Some(Visibility::Valid));
 }
 
 #[test]

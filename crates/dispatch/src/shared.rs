@@ -5,7 +5,7 @@
 //! or evicted, and the table cannot overflow:
 //!
 //! ```text
-//! | generation 40 | owner 12 | writes 12 |     writes = 0: nobody owns the partition
+//! | generation 40 | writes 12 | owner 12 |     writes = 0: nobody owns the partition
 //! ```
 //!
 //! A claim compares and swaps the whole word; the generation moves with every new owner, so that a
@@ -85,18 +85,29 @@ impl SharedWriters {
     /// there is none.
     #[inline]
     pub fn claim(&self, partition: Partition, worker: Worker) -> Claim {
+        match self.claim_free(partition, worker) {
+            Some(ticket) => Claim::Granted(worker, ticket),
+            None => self.claim_once_more(partition, worker),
+        }
+    }
+
+    /// The first write to a partition that nobody owns, for `worker`. `None` says nothing: others
+    /// may be there, or have been a moment ago; [`SharedWriters::claim`] then tells.
+    #[inline]
+    pub fn claim_free(&self, partition: Partition, worker: Worker) -> Option<Ticket> {
         let word = self.word(partition);
         let seen = word.load(Ordering::Relaxed);
-        if writes_of(seen) == 0 {
-            let next = first_claim(seen, worker);
-            // Acquire pairs with the Release in `release`: a new owner sees what the last wrote.
-            // The strong form: to fail without a reason would cost more than it saves.
-            let swapped = word.compare_exchange(seen, next, Ordering::Acquire, Ordering::Relaxed);
-            if swapped.is_ok() {
-                return Claim::Granted(worker, Ticket::of(partition, next));
-            }
+        if writes_of(seen) > 0 {
+            return None;
         }
-        self.claim_once_more(partition, worker)
+        // `None` in the last generation, from which the other way leads on.
+        let next = last_of_generation(seen).checked_add(first_of_next(worker))?;
+        // Acquire pairs with the Release in `release`: a new owner sees what the last wrote.
+        // The strong form: to fail without a reason would cost more than it saves.
+        word.compare_exchange(seen, next.get(), Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
+        let word = next;
+        Some(Ticket { partition, word })
     }
 
     /// The same where others are at the partition.
@@ -111,7 +122,7 @@ impl SharedWriters {
             }
             let next = match writes {
                 0 => first_claim(seen, worker),
-                _ => seen + 1,
+                _ => seen + ONE_WRITE,
             };
             // Acquire pairs with the Release in `release`: a new owner sees what the last one
             // wrote.
@@ -129,7 +140,7 @@ impl SharedWriters {
     #[inline]
     pub fn release(&self, ticket: Ticket) -> Result<bool, Ticket> {
         let claimed = ticket.word.get();
-        let next = claimed - 1;
+        let next = claimed - ONE_WRITE;
         // Release pairs with the Acquire in `claim`; see `release_late`.
         let word = self.word(ticket.partition);
         match word.compare_exchange(claimed, next, Ordering::Release, Ordering::Relaxed) {
@@ -146,7 +157,7 @@ impl SharedWriters {
             if writes_of(seen) == 0 || generation_of(seen) != generation_of(ticket.word.get()) {
                 return Err(ticket);
             }
-            let next = seen - 1;
+            let next = seen - ONE_WRITE;
             // Release pairs with the Acquire in `claim`; all writes to the word between the two are
             // read-modify-writes, so that they stay in this one's release sequence.
             match word.compare_exchange_weak(seen, next, Ordering::Release, Ordering::Relaxed) {
@@ -238,19 +249,34 @@ impl SharedCredits {
 /// with one write.
 #[inline]
 const fn first_claim(seen: u64, worker: Worker) -> u64 {
-    // All ones below it, so that one more is the next generation's first word.
-    let last = seen | ((1 << GENERATION_SHIFT) - 1);
-    last.wrapping_add(1 + ((worker.0 as u64) << WRITES_BITS | 1))
+    last_of_generation(seen)
+        .get()
+        .wrapping_add(first_of_next(worker))
+}
+
+/// The greatest word of the generation of `seen`.
+#[inline]
+const fn last_of_generation(seen: u64) -> NonZeroU64 {
+    match NonZeroU64::new(seen | ((1 << GENERATION_SHIFT) - 1)) {
+        Some(word) => word,
+        None => NonZeroU64::MAX,
+    }
+}
+
+/// From there to the first claim of the next one.
+#[inline]
+const fn first_of_next(worker: Worker) -> u64 {
+    1 + ONE_WRITE + worker.0 as u64
 }
 
 #[inline]
 const fn writes_of(word: u64) -> u64 {
-    word & ((1 << WRITES_BITS) - 1)
+    word >> OWNER_BITS & ((1 << WRITES_BITS) - 1)
 }
 
 #[inline]
 const fn owner_of(word: u64) -> Worker {
-    Worker((word >> WRITES_BITS & ((1 << OWNER_BITS) - 1)) as u16)
+    Worker((word & ((1 << OWNER_BITS) - 1)) as u16)
 }
 
 #[inline]
@@ -260,6 +286,8 @@ const fn generation_of(word: u64) -> u64 {
 
 const WRITES_BITS: u32 = 12;
 const OWNER_BITS: u32 = 12;
+/// Below the count is the owner: who claims adds it without a shift.
+const ONE_WRITE: u64 = 1 << OWNER_BITS;
 const GENERATION_SHIFT: u32 = WRITES_BITS + OWNER_BITS;
 
 const _: () = assert!(crate::request::WORKERS_MAX <= 1 << OWNER_BITS);

@@ -31,7 +31,7 @@ impl Worker {
             self.look_ahead(batch, number, entry);
             let (before, room) = (self.replies.bytes_for(entry.slot), self.replies.remaining());
             let decision = self.decide(entry);
-            self.follow_apart(entry, decision);
+            self.follow(entry, decision);
             if self.replies.is_closed_off(entry.slot) {
                 // Not here, or not now.
                 continue;

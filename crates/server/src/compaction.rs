@@ -160,7 +160,7 @@ impl Worker {
             if is_off || !matches!(decision, Decision::Here | Decision::Held(_)) {
                 self.carry_out_aside(batch, Some(entry.hash));
             }
-            self.follow_apart(entry, decision);
+            self.follow(entry, decision);
             self.forget_aside(entry.hash);
         }
         self.carry_out_aside(batch, None);

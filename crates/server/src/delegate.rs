@@ -100,14 +100,32 @@ impl Worker {
                 true => self.decide_among_workers(entry),
             };
         }
-        // d-CREW, and nothing was handed on in this turn: only writes have to ask.
-        match &entry.work {
-            Work::Request(Request::Item { operation, .. })
-                if access_of(operation) == Access::Write =>
-            {
-                self.claim(entry)
+        match is_write(entry) {
+            true => self.claim(entry),
+            false => Decision::Here,
+        }
+    }
+
+    /// Carries a request out where [`Worker::decide`] says, which for nearly all is here: on this
+    /// way there is no decision to be written down and read again.
+    #[inline(always)] // so that carrying out is compiled into the loop over the batch
+    pub(crate) fn run_where_decided(&mut self, entry: &Entry<'_>) {
+        let mut held = None;
+        if self.claims {
+            // d-CREW, and nothing was handed on in this turn: only writes have to ask.
+            if is_write(entry) {
+                held = self.claim_free(entry);
+                if held.is_none() {
+                    return self.run_contended(entry);
+                }
             }
-            _ => Decision::Here,
+        } else if self.decides {
+            let decision = self.decide_among_workers(entry);
+            return self.follow(entry, decision);
+        }
+        self.carry_out(entry);
+        if let Some(ticket) = held {
+            self.kit.release(ticket);
         }
     }
 
@@ -144,16 +162,30 @@ impl Worker {
         }
     }
 
-    /// The write is ours if nobody holds its partition; else it follows whoever does.
+    /// A write to a partition that others were at a moment ago.
+    #[cold]
+    fn run_contended(&mut self, entry: &Entry<'_>) {
+        let decision = self.claim(entry);
+        self.follow(entry, decision);
+    }
+
+    /// The claim of a write, if nobody holds its partition.
     #[inline]
+    fn claim_free(&self, entry: &Entry<'_>) -> Option<Ticket> {
+        let me = Id(self.index as u16);
+        let writers = &self.kit.shared.writers;
+        let ticket = writers.claim_free(partition_of(entry.hash), me)?;
+        self.kit.linger_if_contended();
+        Some(ticket)
+    }
+
+    /// The write is ours if nobody holds its partition; else it follows whoever does.
     fn claim(&self, entry: &Entry<'_>) -> Decision {
         let me = Id(self.index as u16);
         let partition = partition_of(entry.hash);
         match self.kit.shared.writers.claim(partition, me) {
             Claim::Granted(owner, ticket) if owner == me => {
-                if self.kit.is_contended() {
-                    std::thread::yield_now();
-                }
+                self.kit.linger_if_contended();
                 Decision::Held(ticket)
             }
             Claim::Granted(owner, ticket) => self.follow_holder(entry, owner, ticket),
@@ -376,6 +408,15 @@ impl Kit {
             self.counts.add(Count::LateReleases, 1);
         }
     }
+}
+
+/// Whether a request is about one item and may change it.
+#[inline]
+fn is_write(entry: &Entry<'_>) -> bool {
+    let Work::Request(Request::Item { operation, .. }) = &entry.work else {
+        return false;
+    };
+    access_of(operation) == Access::Write
 }
 
 /// Whether an operation may change its item: everything that is not a plain read.

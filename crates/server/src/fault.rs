@@ -44,4 +44,11 @@ impl Kit {
     pub(crate) fn is_contended(&self) -> bool {
         cfg!(debug_assertions) && self.shared.config.fault != Fault::Nothing
     }
+    /// Gives others the time to come to what was just claimed, when contention is forced.
+    #[inline(always)]
+    pub(crate) fn linger_if_contended(&self) {
+        if self.is_contended() {
+            std::thread::yield_now();
+        }
+    }
 }

@@ -67,8 +67,7 @@ impl Worker {
         } else {
             for (number, entry) in batch.entries().iter().enumerate() {
                 self.look_ahead(batch, number, entry);
-                let decision = self.decide(entry);
-                self.follow(entry, decision);
+                self.run_where_decided(entry);
             }
         }
         self.kit.large_moved = 0;
@@ -96,24 +95,18 @@ impl Worker {
     }
 
     /// Has a request run where it was decided.
-    #[inline(always)] // so that carrying out is compiled into the loop over the batch
-    fn follow(&mut self, entry: &Entry<'_>, decision: Decision) {
+    #[inline(never)]
+    pub(crate) fn follow(&mut self, entry: &Entry<'_>, decision: Decision) {
         let ticket = match decision {
             Decision::Here => None,
             Decision::Held(ticket) => Some(ticket),
             Decision::At(owner, ticket) => return self.delegate(entry, owner, ticket),
             Decision::Later => return self.put_off(entry),
         };
-        self.carry_out(entry);
+        self.carry_out_apart(entry);
         if let Some(ticket) = ticket {
             self.kit.release(ticket);
         }
-    }
-
-    /// The same, for those who need not be that fast.
-    #[inline(never)]
-    pub(crate) fn follow_apart(&mut self, entry: &Entry<'_>, decision: Decision) {
-        self.follow(entry, decision);
     }
 
     /// Counts the small requests of this turn that waited for something large of connection `slot`,

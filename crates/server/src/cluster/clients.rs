@@ -403,7 +403,7 @@ enum Looked {
 /// Runs a request as on a server that is alone.
 fn run_here(worker: &mut Worker, entry: &Entry<'_>) {
     let decision = worker.decide(entry);
-    worker.follow_apart(entry, decision);
+    worker.follow(entry, decision);
 }
 
 fn refuse(worker: &mut Worker, entry: &Entry<'_>, text: &'static [u8]) {

@@ -76,7 +76,7 @@ impl Worker {
                     }
                 },
             };
-            self.follow_apart(entry, decision);
+            self.follow(entry, decision);
         }
     }
 

@@ -76,8 +76,10 @@ impl Line {
         if !is_reached {
             return false;
         }
-        if let Progress::Waiting(whole) = std::mem::replace(&mut self.state, Progress::Between) {
-            self.carry_out(native, executor, hands, *whole);
+        if let Progress::Waiting(mut whole) = std::mem::replace(&mut self.state, Progress::Between)
+        {
+            self.carry_out(native, executor, hands, &mut whole);
+            self.values = whole.value;
         }
         true
     }
@@ -87,7 +89,7 @@ impl Line {
         native: &Native,
         executor: &mut Executor,
         hands: &mut Hands<'_>,
-        mut whole: Whole,
+        whole: &mut Whole,
     ) {
         let head = whole.head;
         let name = session_name(head.session);

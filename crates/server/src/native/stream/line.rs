@@ -39,6 +39,8 @@ pub(super) struct Line {
     /// What is to be sent, and how much of it was.
     pub(super) output: Vec<u8>,
     pub(super) sent: usize,
+    /// Room for small values, used again for every request.
+    pub(super) values: Vec<u8>,
     /// A value that is sent from where it lies, behind the output.
     pub(super) lease: Option<(ValueLease, usize)>,
     readable: bool,
@@ -48,15 +50,19 @@ pub(super) struct Line {
 }
 
 /// How far the request at hand is.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each stream, and a request should allocate nothing"
+)]
 pub(super) enum Progress {
     /// The next one is awaited.
     Between,
     /// Its value is on its way into the store.
-    Value(Box<Arriving>),
+    Value(Arriving),
     /// It is not wanted: so many bytes of it are thrown away, then this is answered.
-    Skipping(u64, Option<Box<Refusal>>),
+    Skipping(u64, Option<Refusal>),
     /// It is complete and waits for queues.
-    Waiting(Box<Whole>),
+    Waiting(Whole),
 }
 
 /// A large write on its way.
@@ -119,6 +125,7 @@ impl Line {
             end: 0,
             state: Progress::Between,
             output: Vec::new(),
+            values: Vec::new(),
             sent: 0,
             lease: None,
             readable: true,
@@ -213,7 +220,7 @@ impl Line {
                 let refusal = refusal.take();
                 self.state = Progress::Between;
                 if let Some(refusal) = refusal {
-                    self.refused(native, executor, *refusal);
+                    self.refused(native, executor, refusal);
                 }
             }
             return skipped > 0;
@@ -263,7 +270,7 @@ impl Line {
         let name = session_name(head.session);
         let frame = self.input.get(frame).unwrap_or_default();
         let key = frame.get(HEADER_BYTES..).unwrap_or_default();
-        let skip = |refusal| Progress::Skipping(left, Some(Box::new(refusal)));
+        let skip = |refusal| Progress::Skipping(left, Some(refusal));
         let Ok(key) = Key::new(key) else {
             self.closing = true;
             return;
@@ -312,7 +319,7 @@ impl Line {
                     reservation,
                     checksum,
                 };
-                self.state = Progress::Value(Box::new(arriving));
+                self.state = Progress::Value(arriving);
             }
             Err(outcome) => {
                 let done = set_done(outcome);
@@ -372,7 +379,7 @@ impl Line {
             head,
             reservation,
             checksum,
-        } = *arriving;
+        } = arriving;
         if checksum.finish() != head.checksum {
             executor.desk().counts.add(NativeCount::Errors, 1);
             push(
@@ -386,7 +393,7 @@ impl Line {
             head,
             hash,
             key,
-            value: Vec::new(),
+            value: std::mem::take(&mut self.values),
             reservation: Some(reservation),
             ticket: None,
             behind: Behind::One(0, 0),
@@ -424,11 +431,14 @@ impl Line {
             Some(key) => (hands.store.hash(key.bytes()), kept(key)),
             None => (KeyHash(0), [0; Key::BYTES_MAX]),
         };
+        let mut value = std::mem::take(&mut self.values);
+        value.clear();
+        value.extend_from_slice(request.value);
         let whole = Whole {
             head,
             hash,
             key,
-            value: request.value.to_vec(),
+            value,
             reservation: None,
             ticket: None,
             behind: Behind::One(0, 0),
@@ -487,7 +497,7 @@ impl Line {
                 Behind::One(number, stamp)
             }
         };
-        self.state = Progress::Waiting(Box::new(whole));
+        self.state = Progress::Waiting(whole);
     }
 
     /// Answers what was not carried out.

@@ -39,6 +39,15 @@ pub(super) struct Link {
     awake: Option<Running>,
 }
 
+/// How the namespaces of servers and driver are called; the number of the process follows.
+const NAMESPACES: [&str; 2] = ["curtail-servers-", "curtail-driver-"];
+
+/// How a server's interface is called; the number of its way follows.
+const INTERFACE: &str = "one";
+
+/// Where a server pins its program, under the interface's name.
+const PINS: &str = "/sys/fs/bpf/curtail";
+
 /// A server that does not answer by then never will.
 const START_MAX: Duration = Duration::from_secs(10);
 
@@ -63,12 +72,10 @@ impl Link {
         arguments: &[String],
         folder: &Path,
     ) -> Result<Self> {
+        remove_leftovers()?;
         let id = std::process::id();
         let mut link = Self {
-            names: [
-                format!("curtail-servers-{id}"),
-                format!("curtail-driver-{id}"),
-            ],
+            names: NAMESPACES.map(|name| format!("{name}{id}")),
             servers: Vec::new(),
             awake: None,
         };
@@ -79,7 +86,7 @@ impl Link {
         mount_bpf()?;
         for (index, way) in ways.iter().enumerate() {
             let number = index + 1;
-            let [one, two] = [format!("one{number}"), format!("two{number}")];
+            let [one, two] = [format!("{INTERFACE}{number}"), format!("two{number}")];
             ip(&[
                 "link", "add", &one, "netns", servers, "type", "veth", "peer", "name", &two,
                 "netns", driver,
@@ -126,7 +133,7 @@ impl Link {
         command.args(["-t", "1", "-m", "1024", "--native", "11311"]);
         command.args(["--native-mode", way.mode]);
         if way.mode == "xdp" {
-            command.args(["--native-interface", &format!("one{number}")]);
+            command.args(["--native-interface", &format!("{INTERFACE}{number}")]);
         }
         command.args(&way.arguments).args(arguments);
         command.stdin(Stdio::null());
@@ -163,6 +170,42 @@ impl Drop for Link {
             let _ = ip(&["netns", "del", name]);
         }
     }
+}
+
+/// Takes away what a run that was killed has left: its namespaces, the servers in them, and the
+/// programs that those had pinned.
+fn remove_leftovers() -> Result<()> {
+    let Ok(namespaces) = fs::read_dir("/run/netns") else {
+        return Ok(()); // there never was one
+    };
+    let mut lives = false;
+    for namespace in namespaces {
+        let name = namespace?.file_name().to_string_lossy().into_owned();
+        let Some(owner) = NAMESPACES.iter().find_map(|own| name.strip_prefix(own)) else {
+            continue;
+        };
+        if Path::new("/proc").join(owner).exists() {
+            lives = true;
+            continue;
+        }
+        println!("removing {name}, which a run that was killed has left");
+        let inside = Command::new("ip").args(["netns", "pids", &name]).output()?;
+        for process in String::from_utf8_lossy(&inside.stdout).split_whitespace() {
+            let _ = Command::new("kill").args(["-KILL", process]).status();
+        }
+        ip(&["netns", "del", &name])?;
+    }
+    if let (false, Ok(pins)) = (lives, fs::read_dir(PINS)) {
+        for pin in pins {
+            let pin = pin?;
+            let name = pin.file_name().to_string_lossy().into_owned();
+            let number = name.strip_prefix(INTERFACE);
+            if number.is_some_and(|number| number.parse::<u8>().is_ok()) {
+                fs::remove_dir_all(pin.path()).with_context(|| pin.path().display().to_string())?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The address of way `index`.

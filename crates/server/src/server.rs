@@ -132,11 +132,7 @@ impl Server {
         let wake_door = door_poller.waker(acceptor::WAKER);
         let faces = faces_of(&worker_pollers);
         store.account(delegate::writers_bytes(config.workers).cast_signed());
-        let regimes = Regimes::new(
-            config.policy,
-            u16::try_from(config.workers).unwrap_or(u16::MAX),
-            config.threshold_first(),
-        );
+        let regimes = regimes_of(&config);
         let native_threads = threads(&config) + NATIVE_THREADS;
         let finished = opening.map(|opening| opening.finish(&config, &store, native_threads));
         let (native, native_note) = finished.transpose()?.map(Opened::split).unzip();
@@ -150,10 +146,7 @@ impl Server {
             writers: delegate::shared_writers(config.workers),
             regimes,
             control: ControlFace::default(),
-            doors: Doors::new(
-                wake_door.map_err(StartError::System)?,
-                config.node.is_none(),
-            ),
+            doors: Doors::new(wake_door.map_err(StartError::System)?, node.is_none()),
             pages: PagesThread::default(),
             prefixes: Prefixes::new(config.detail, config.prefix_delimiter),
             logins: Mutex::new(logins.map(Arc::new)),
@@ -470,6 +463,11 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
         return Err(StartError::NoAddress);
     }
     Ok(listeners)
+}
+
+fn regimes_of(config: &Config) -> Regimes {
+    let workers = u16::try_from(config.workers).unwrap_or(u16::MAX);
+    Regimes::new(config.policy, workers, config.threshold_first())
 }
 
 fn listen_admin(address: SocketAddr) -> Result<TcpListener, StartError> {

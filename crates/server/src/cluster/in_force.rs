@@ -89,6 +89,16 @@ impl InForce {
         }
     }
 
+    /// Whether `key` may still have to come from `from` to `me`: it was there, that node lives, and
+    /// this one did not have it.
+    pub(crate) fn awaits(&self, key: RouteHash, from: NodeId, me: NodeId) -> bool {
+        let Some(before) = &self.before else {
+            return false;
+        };
+        let had = before.holders(key).intersection(self.view.live);
+        had.contains(from) && !had.contains(me) && self.placement.holders(key).contains(me)
+    }
+
     /// The nodes from which `key` may still have to come to its home, the best first.
     pub(crate) fn sources(&self, key: RouteHash) -> NodeSet {
         let Some(before) = &self.before else {
@@ -192,6 +202,8 @@ mod tests {
             let sources = in_force.sources(key);
             assert_eq!(!sources.is_empty(), moves);
             assert!(!moves || sources == NodeSet::only(NodeId(0)));
+            assert_eq!(in_force.awaits(key, NodeId(0), NodeId(1)), moves);
+            assert!(!in_force.awaits(key, NodeId(1), NodeId(0)));
         }
     }
 }

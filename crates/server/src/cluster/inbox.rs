@@ -103,7 +103,7 @@ impl Inbox {
             },
             Body::Moves(head, moves) => {
                 self.moved
-                    .extend(moves.map(|one| Moved::new(head.view, &one)));
+                    .extend(moves.map(|one| Moved::new(at.node, head.view, &one)));
             }
             Body::MoveRequests(head, asked) => {
                 self.move_requests.extend(asked.map(|ask| {

@@ -57,7 +57,9 @@ pub(super) struct Said {
 /// A key that has come from where it was.
 #[derive(Debug)]
 pub(crate) struct Moved {
-    /// The view under which it moves.
+    /// Who had it.
+    pub(super) from: NodeId,
+    /// The view that its source had come to.
     pub(super) view: ViewNumber,
     pub(super) route: RouteHash,
     pub(super) ts: Cas,
@@ -126,7 +128,7 @@ const SPARE_MAX: usize = 256;
 const SPARE_BYTES_MAX: usize = 8 << 10;
 
 impl Moved {
-    pub(super) fn new(view: ViewNumber, moved: &KeyMove<'_>) -> Self {
+    pub(super) fn new(from: NodeId, view: ViewNumber, moved: &KeyMove<'_>) -> Self {
         let key = moved.key.bytes();
         let mut bytes = key.to_vec();
         let image = moved.image.map(|image| {
@@ -134,6 +136,7 @@ impl Moved {
             image_of(moved.ts, &image)
         });
         Self {
+            from,
             view,
             route: moved.route,
             ts: moved.ts,

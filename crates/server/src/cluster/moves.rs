@@ -44,7 +44,7 @@ pub(super) struct Mover {
     /// Requests for keys that have not arrived.
     arrivals: HashMap<RouteHash, Vec<Waiter>>,
     /// Keys that other nodes ask for before this one may give them away.
-    asked: Vec<(NodeId, Box<[u8]>)>,
+    asked: Vec<MoveAsked>,
     /// Nodes that have not seen the end of what was sent.
     unseen: NodeSet,
     /// Keys of a view that this node has not come to.
@@ -138,8 +138,8 @@ impl NodeWorker {
                         clean: 0,
                         found: false,
                     };
-                    for (node, key) in std::mem::take(&mut self.mover.asked) {
-                        self.give_away(kit, node, &key);
+                    for asked in std::mem::take(&mut self.mover.asked) {
+                        self.take_move_request(kit, asked);
                     }
                 }
             }
@@ -214,9 +214,15 @@ impl NodeWorker {
     }
 
     /// Sends what another node asks for, or that there is none.
-    fn give_away(&mut self, kit: &mut Kit, node: NodeId, key: &[u8]) {
-        if !self.send_key(kit, node, route_of(key), key, true) {
-            self.mover.asked.push((node, key.into()));
+    fn give_away(&mut self, kit: &mut Kit, asked: MoveAsked) {
+        let (route, me) = (route_of(&asked.key), self.cluster.me);
+        let targets = self.in_force.as_ref().map(|now| now.targets(route, me));
+        if !targets.is_some_and(|targets| targets.contains(asked.node)) {
+            // It asked under a view that is over, and asks again, if need be, under its next.
+            return;
+        }
+        if !self.send_key(kit, asked.node, route, &asked.key, true) {
+            self.mover.asked.push(asked);
         }
     }
 
@@ -418,11 +424,13 @@ impl NodeWorker {
         if moved.view > view.number {
             return self.mover.early.push(moved);
         }
-        // What comes late may have been given up, and written anew since.
-        if moved.view < view.number || !view.moves() {
+        // The view may have changed since it was sent, which has nothing to do with this key: whoever
+        // had it has it no more. But what nobody awaits may have been given up, and written anew.
+        let (key, me) = (moved.route, self.cluster.me);
+        let in_force = self.in_force.as_ref();
+        if !in_force.is_some_and(|now| now.awaits(key, moved.from, me)) {
             return;
         }
-        let key = moved.route;
         self.give(slice_of(key), Job::Install(Box::new(moved)));
         for waiter in self.mover.arrivals.remove(&key).into_iter().flatten() {
             self.run_waiter(waiter);
@@ -442,12 +450,11 @@ impl NodeWorker {
 
     /// A node asks for a key that it has become the home of.
     pub(super) fn take_move_request(&mut self, kit: &mut Kit, asked: MoveAsked) {
-        let MoveAsked { node, view, key } = asked;
         let now = self.in_force.as_ref().map(|now| now.view.number);
-        let may = !matches!(self.mover.phase, Phase::Waiting { .. }) && now >= Some(view);
+        let may = !matches!(self.mover.phase, Phase::Waiting { .. }) && now >= Some(asked.view);
         match may {
-            true => self.give_away(kit, node, &key),
-            false => self.mover.asked.push((node, key)),
+            true => self.give_away(kit, asked),
+            false => self.mover.asked.push(asked),
         }
     }
 
@@ -459,10 +466,8 @@ impl NodeWorker {
         for (source, route, key) in std::mem::take(&mut self.unasked) {
             self.ask_for(source, route, &key);
         }
-        if !matches!(self.mover.phase, Phase::Waiting { .. }) {
-            for (node, key) in std::mem::take(&mut self.mover.asked) {
-                self.give_away(kit, node, &key);
-            }
+        for asked in std::mem::take(&mut self.mover.asked) {
+            self.take_move_request(kit, asked);
         }
     }
 }

@@ -6,12 +6,8 @@
 //! `CURTAIL_SECONDS` (60) each.
 
 use std::{
-    io::{BufRead, BufReader, Write},
-    net::{SocketAddr, TcpStream},
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    net::SocketAddr,
+    sync::atomic::Ordering,
     thread,
     time::{Duration, Instant as Clock},
 };
@@ -20,233 +16,24 @@ use curtail_history::{
     Action, Entry, History, Numbered, Outcome, Updates, Verdict, check_agreed, check_linearizable,
 };
 use curtail_server::Fault;
-use curtail_types::Instant;
 
-use crate::support::{Cluster, Shape};
-
-/// What happens meanwhile.
-#[derive(Clone, Copy, Debug)]
-struct Plan {
-    shape: Shape,
-    clients: u32,
-    keys: u64,
-    lasts: Duration,
-    /// Keys become hot and cease to be.
-    churns: bool,
-    /// A node dies and comes back, again and again.
-    kills: bool,
-}
-
-/// What the clients of a run share.
-struct Run {
-    addresses: Mutex<Vec<Option<SocketAddr>>>,
-    started: Clock,
-    next_value: AtomicU64,
-    done: AtomicBool,
-    plan: Plan,
-}
-
-/// One client: a connection to each node that it has talked to.
-struct Caller<'a> {
-    run: &'a Run,
-    number: u32,
-    random: u64,
-    connections: Vec<Option<(SocketAddr, BufReader<TcpStream>)>>,
-    /// The node that answered last.
-    last: usize,
-    /// The node that it keeps to, if to any.
-    only: Option<usize>,
-    entries: Vec<Entry>,
-}
-
-/// How long a client waits for a reply.
-const REPLY: Duration = Duration::from_secs(15);
+use crate::{
+    callers::{Caller, Nodes, Plan, Run},
+    support::{Cluster, Shape},
+};
 
 /// Steps that the checker may take for one key.
-const STEPS_MAX: u64 = 20_000_000;
-
-impl Caller<'_> {
-    fn draw(&mut self, below: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 20) % below
-    }
-
-    fn call(mut self) -> Vec<Entry> {
-        while !self.run.done.load(Ordering::Relaxed) {
-            let key = self.draw(self.run.plan.keys);
-            match self.draw(10) {
-                0..4 => self.read(key),
-                4..7 => {
-                    let value = self.value();
-                    self.write(
-                        key,
-                        Action::Write(value),
-                        format!("set k{key} 0 0 20\r\n{value:020}\r\n"),
-                    );
-                }
-                7 => {
-                    let value = self.value();
-                    self.write(
-                        key,
-                        Action::Insert(value),
-                        format!("add k{key} 0 0 20\r\n{value:020}\r\n"),
-                    );
-                }
-                8 => self.compare_and_set(key),
-                _ => self.write(key, Action::Delete, format!("delete k{key}\r\n")),
-            }
-        }
-        self.entries
-    }
-
-    fn value(&self) -> u64 {
-        self.run.next_value.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn now(&self) -> Instant {
-        let ns = self.run.started.elapsed().as_nanos();
-        Instant { ns: ns as u64 }
-    }
-
-    fn read(&mut self, key: u64) {
-        let invoked = self.now();
-        if let Some((value, _)) = self.look(key) {
-            let outcome = value.map_or(Outcome::Missing, Outcome::Value);
-            self.note(key, invoked, Action::Read, Some(outcome));
-        }
-    }
-
-    /// The value of a key and its version; nothing if no answer came.
-    fn look(&mut self, key: u64) -> Option<(Option<u64>, u64)> {
-        let head = self.ask(&format!("mg k{key} c v\r\n"))?;
-        let mut words = head.split_whitespace();
-        match words.next() {
-            Some("EN") => Some((None, 0)),
-            Some("VA") => {
-                let version = words.nth(1)?.strip_prefix('c')?.parse().ok()?;
-                let value = self.line()?.trim_end().parse().ok()?;
-                Some((Some(value), version))
-            }
-            _ => None,
-        }
-    }
-
-    fn compare_and_set(&mut self, key: u64) {
-        let Some((Some(expected), version)) = self.look(key) else {
-            return;
-        };
-        let new = self.value();
-        let action = Action::CompareAndSet { expected, new };
-        self.write(
-            key,
-            action,
-            format!("cas k{key} 0 0 20 {version}\r\n{new:020}\r\n"),
-        );
-    }
-
-    fn write(&mut self, key: u64, action: Action, request: String) {
-        let invoked = self.now();
-        let outcome = match self.ask(&request).as_deref().map(str::trim_end) {
-            Some("STORED" | "DELETED") => Some(Outcome::Done),
-            Some("NOT_STORED" | "EXISTS") => Some(Outcome::Refused),
-            Some("NOT_FOUND") => Some(Outcome::Missing),
-            Some("SERVER_ERROR this node is not in service") => return,
-            _ => None,
-        };
-        self.note(key, invoked, action, outcome);
-    }
-
-    fn note(&mut self, key: u64, invoked: Instant, action: Action, outcome: Option<Outcome>) {
-        let returned = outcome.map(|outcome| (self.now(), outcome));
-        let client = match returned {
-            Some(_) => self.number,
-            // What has no end is no part of what its client did next.
-            None => 1000 + self.entries.len() as u32 * 100 + self.number,
-        };
-        self.entries.push(Entry {
-            client,
-            key,
-            invoked,
-            action,
-            returned,
-        });
-    }
-
-    /// Sends a request to some node and takes a line; nothing if that cannot be.
-    fn ask(&mut self, request: &str) -> Option<String> {
-        let nodes = self.run.plan.shape.nodes;
-        let drawn = self.draw(nodes as u64) as usize;
-        let node = self.only.unwrap_or(drawn);
-        let address = self.run.addresses.lock().unwrap()[node];
-        let Some(address) = address else {
-            thread::sleep(Duration::from_millis(1));
-            return Some("SERVER_ERROR this node is not in service\r\n".into());
-        };
-        self.connections.resize_with(nodes, || None);
-        if self.connections[node]
-            .as_ref()
-            .is_none_or(|(to, _)| *to != address)
-        {
-            let stream = TcpStream::connect_timeout(&address, REPLY);
-            let Ok(stream) = stream else {
-                return Some("SERVER_ERROR this node is not in service\r\n".into());
-            };
-            stream.set_nodelay(true).unwrap();
-            stream.set_read_timeout(Some(REPLY)).unwrap();
-            self.connections[node] = Some((address, BufReader::new(stream)));
-        }
-        let (_, stream) = self.connections[node].as_mut()?;
-        let sent = stream.get_mut().write_all(request.as_bytes());
-        let line = sent.ok().and_then(|()| line_of(stream));
-        self.last = node;
-        if line.is_none() {
-            self.connections[node] = None;
-        }
-        line
-    }
-
-    /// The next line of the reply whose first was taken last.
-    fn line(&mut self) -> Option<String> {
-        let (_, stream) = self.connections[self.last].as_mut()?;
-        line_of(stream)
-    }
-}
-
-fn line_of(stream: &mut BufReader<TcpStream>) -> Option<String> {
-    let mut line = String::new();
-    match stream.read_line(&mut line) {
-        Ok(1..) => Some(line),
-        _ => None,
-    }
-}
+pub(crate) const STEPS_MAX: u64 = 20_000_000;
 
 /// Runs clients against a cluster and returns what they saw.
 fn record(plan: Plan, seed: u64) -> History {
     let mut cluster = Cluster::start(plan.shape);
-    let run = Run {
-        addresses: Mutex::new(cluster.addresses()),
-        started: Clock::now(),
-        next_value: AtomicU64::new(1),
-        done: AtomicBool::new(false),
-        plan,
-    };
+    let run = Run::new(plan, cluster.addresses());
     thread::scope(|scope| {
         let clients: Vec<_> = (0..plan.clients)
             .map(|number| {
-                let run = &run;
-                let caller = Caller {
-                    run,
-                    number,
-                    random: (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-                        ^ u64::from(number) << 32
-                        | 1,
-                    connections: Vec::new(),
-                    last: 0,
-                    only: None,
-                    entries: Vec::new(),
-                };
+                let random = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let caller = Caller::new(&run, number, random ^ u64::from(number) << 32, None);
                 scope.spawn(move || caller.call())
             })
             .collect();
@@ -271,7 +58,7 @@ fn disturb(cluster: &mut Cluster, run: &Run) {
                 (step / plan.keys).is_multiple_of(2),
             );
         }
-        if plan.kills {
+        if plan.nodes == Nodes::Die {
             match dead {
                 None if step % 400 == 399 => {
                     let dies = (step / 400) as usize % plan.shape.nodes;
@@ -316,7 +103,7 @@ fn word(verdict: &Verdict) -> &'static str {
     }
 }
 
-const PLAN: Plan = Plan {
+pub(crate) const PLAN: Plan = Plan {
     shape: Shape {
         nodes: 3,
         workers: 2,
@@ -329,7 +116,7 @@ const PLAN: Plan = Plan {
     keys: 4,
     lasts: Duration::from_secs(3),
     churns: true,
-    kills: false,
+    nodes: Nodes::Stay,
 };
 
 /// Goal: hot keys are linearizable while they become hot and cease to be. Method: six clients at
@@ -366,7 +153,7 @@ fn a_copy_shown_too_early_is_noticed() {
 fn keys_are_linearizable_while_nodes_die() {
     let mut plan = PLAN;
     plan.shape.replicas = 2;
-    plan.kills = true;
+    plan.nodes = Nodes::Die;
     plan.lasts = Duration::from_secs(15);
     judge(plan, 3);
 }
@@ -380,13 +167,7 @@ fn hot_keys_are_sequentially_consistent() {
     plan.shape.model = "sc";
     let mut cluster = Cluster::start(plan.shape);
     let addresses = cluster.addresses();
-    let run = Run {
-        addresses: Mutex::new(addresses.clone()),
-        started: Clock::now(),
-        next_value: AtomicU64::new(1),
-        done: AtomicBool::new(false),
-        plan,
-    };
+    let run = Run::new(plan, addresses.clone());
     let numbered: Vec<Numbered> = thread::scope(|scope| {
         let sessions: Vec<_> = (0..plan.clients)
             .map(|number| {
@@ -407,15 +188,8 @@ fn hot_keys_are_sequentially_consistent() {
 /// Reads and writes at one node, with the versions that it was told.
 fn session(run: &Run, number: u32, addresses: &[Option<SocketAddr>]) -> Vec<Numbered> {
     let node = number as usize % addresses.len();
-    let mut caller = Caller {
-        run,
-        number,
-        random: u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
-        connections: Vec::new(),
-        last: 0,
-        only: Some(node),
-        entries: Vec::new(),
-    };
+    let random = u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut caller = Caller::new(run, number, random, Some(node));
     let mut numbered = Vec::new();
     while !run.done.load(Ordering::Relaxed) {
         let key = caller.draw(run.plan.keys);
@@ -472,7 +246,7 @@ fn for_long() {
         plan.shape.nodes = nodes;
         plan.shape.replicas = replicas;
         plan.shape.workers = 1;
-        plan.kills = kills;
+        plan.nodes = if kills { Nodes::Die } else { Nodes::Stay };
         plan.keys = 16;
         plan.lasts = Duration::from_secs(seconds);
         judge(plan, seed as u64);

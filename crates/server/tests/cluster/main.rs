@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod basics;
+mod callers;
 mod failures;
 mod histories;
+mod restarts;
 mod support;

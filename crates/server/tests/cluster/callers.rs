@@ -1,0 +1,306 @@
+//! Clients whose histories are judged: each talks to any node, and knows what it does not know.
+//!
+//! A request that is not answered as wished is sent once more, to another node, if the plan says
+//! so; the first attempt is then an operation of its own that may happen at any time, or never.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{SocketAddr, TcpStream},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant as Clock},
+};
+
+use curtail_history::{Action, Entry, Outcome};
+use curtail_types::Instant;
+
+use crate::support::Shape;
+
+/// What happens meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) shape: Shape,
+    pub(crate) clients: u32,
+    pub(crate) keys: u64,
+    pub(crate) lasts: Duration,
+    /// Keys become hot and cease to be.
+    pub(crate) churns: bool,
+    pub(crate) nodes: Nodes,
+}
+
+/// What becomes of nodes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Nodes {
+    /// Nothing.
+    Stay,
+    /// One after the other dies and comes back.
+    Die,
+    /// One after the other is asked to leave, ends, and is started again. Clients send once more
+    /// what was not answered as wished.
+    Restart,
+}
+
+/// What the clients of a run share.
+pub(crate) struct Run {
+    pub(crate) addresses: Mutex<Vec<Option<SocketAddr>>>,
+    pub(crate) started: Clock,
+    pub(crate) next_value: AtomicU64,
+    pub(crate) done: AtomicBool,
+    pub(crate) plan: Plan,
+    /// Attempts, and requests whose every attempt failed.
+    pub(crate) attempts_failed: AtomicU64,
+    pub(crate) requests_failed: AtomicU64,
+}
+
+/// One client: a connection to each node that it has talked to.
+pub(crate) struct Caller<'a> {
+    run: &'a Run,
+    number: u32,
+    random: u64,
+    connections: Vec<Option<(SocketAddr, BufReader<TcpStream>)>>,
+    /// The node that was asked last.
+    last: usize,
+    /// The last attempt failed: the next one goes to another node.
+    avoids: bool,
+    /// The node that it keeps to, if to any.
+    only: Option<usize>,
+    entries: Vec<Entry>,
+}
+
+/// How long a client waits for a reply.
+const REPLY: Duration = Duration::from_secs(15);
+
+/// The answer of a node that does nothing now.
+const NOT_IN_SERVICE: &str = "SERVER_ERROR this node is not in service";
+
+/// What came of one attempt.
+enum Attempt<T> {
+    Answered(T),
+    /// Nothing has happened, for certain.
+    Refused,
+    Unknown,
+}
+
+impl Run {
+    pub(crate) fn new(plan: Plan, addresses: Vec<Option<SocketAddr>>) -> Self {
+        Self {
+            addresses: Mutex::new(addresses),
+            started: Clock::now(),
+            next_value: AtomicU64::new(1),
+            done: AtomicBool::new(false),
+            plan,
+            attempts_failed: AtomicU64::new(0),
+            requests_failed: AtomicU64::new(0),
+        }
+    }
+}
+
+impl<'a> Caller<'a> {
+    pub(crate) fn new(run: &'a Run, number: u32, random: u64, only: Option<usize>) -> Self {
+        Self {
+            run,
+            number,
+            random: random | 1,
+            connections: Vec::new(),
+            last: 0,
+            avoids: false,
+            only,
+            entries: Vec::new(),
+        }
+    }
+
+    pub(crate) fn draw(&mut self, below: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 20) % below
+    }
+
+    pub(crate) fn call(mut self) -> Vec<Entry> {
+        while !self.run.done.load(Ordering::Relaxed) {
+            let key = self.draw(self.run.plan.keys);
+            match self.draw(10) {
+                0..4 => self.read(key),
+                4..7 => {
+                    let value = self.value();
+                    self.write(
+                        key,
+                        Action::Write(value),
+                        format!("set k{key} 0 0 20\r\n{value:020}\r\n"),
+                    );
+                }
+                7 => {
+                    let value = self.value();
+                    self.write(
+                        key,
+                        Action::Insert(value),
+                        format!("add k{key} 0 0 20\r\n{value:020}\r\n"),
+                    );
+                }
+                8 => self.compare_and_set(key),
+                _ => self.write(key, Action::Delete, format!("delete k{key}\r\n")),
+            }
+        }
+        self.entries
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.run.next_value.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        let ns = self.run.started.elapsed().as_nanos();
+        Instant { ns: ns as u64 }
+    }
+
+    fn read(&mut self, key: u64) {
+        self.attempt(|caller| {
+            let invoked = caller.now();
+            let Some((value, _)) = caller.look(key) else {
+                return Attempt::Refused;
+            };
+            let outcome = value.map_or(Outcome::Missing, Outcome::Value);
+            caller.note(key, invoked, Action::Read, Some(outcome));
+            Attempt::Answered(())
+        });
+    }
+
+    /// Does something once, or twice if the first time fails and the plan allows for it.
+    fn attempt<T>(&mut self, mut once: impl FnMut(&mut Self) -> Attempt<T>) -> Option<T> {
+        let attempts = match self.run.plan.nodes {
+            Nodes::Restart => 2,
+            Nodes::Stay | Nodes::Die => 1,
+        };
+        for _ in 0..attempts {
+            match once(self) {
+                Attempt::Answered(answer) => {
+                    self.avoids = false;
+                    return Some(answer);
+                }
+                Attempt::Refused | Attempt::Unknown => {
+                    self.avoids = true;
+                    self.run.attempts_failed.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        self.avoids = false;
+        self.run.requests_failed.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+
+    /// The value of a key and its version; nothing if no answer came.
+    pub(crate) fn look(&mut self, key: u64) -> Option<(Option<u64>, u64)> {
+        let head = self.ask(&format!("mg k{key} c v\r\n"))?;
+        let mut words = head.split_whitespace();
+        match words.next() {
+            Some("EN") => Some((None, 0)),
+            Some("VA") => {
+                let version = words.nth(1)?.strip_prefix('c')?.parse().ok()?;
+                let value = self.line()?.trim_end().parse().ok()?;
+                Some((Some(value), version))
+            }
+            _ => None,
+        }
+    }
+
+    fn compare_and_set(&mut self, key: u64) {
+        let seen = self.attempt(|caller| match caller.look(key) {
+            Some(seen) => Attempt::Answered(seen),
+            None => Attempt::Refused,
+        });
+        let Some((Some(expected), version)) = seen else {
+            return;
+        };
+        let new = self.value();
+        let action = Action::CompareAndSet { expected, new };
+        self.write(
+            key,
+            action,
+            format!("cas k{key} 0 0 20 {version}\r\n{new:020}\r\n"),
+        );
+    }
+
+    fn write(&mut self, key: u64, action: Action, request: String) {
+        self.attempt(|caller| {
+            let invoked = caller.now();
+            let outcome = match caller.ask(&request).as_deref().map(str::trim_end) {
+                Some("STORED" | "DELETED") => Some(Outcome::Done),
+                Some("NOT_STORED" | "EXISTS") => Some(Outcome::Refused),
+                Some("NOT_FOUND") => Some(Outcome::Missing),
+                Some(NOT_IN_SERVICE) => return Attempt::Refused,
+                _ => None,
+            };
+            caller.note(key, invoked, action, outcome);
+            outcome.map_or(Attempt::Unknown, |_| Attempt::Answered(()))
+        });
+    }
+
+    fn note(&mut self, key: u64, invoked: Instant, action: Action, outcome: Option<Outcome>) {
+        let returned = outcome.map(|outcome| (self.now(), outcome));
+        let client = match returned {
+            Some(_) => self.number,
+            // What has no end is no part of what its client did next.
+            None => 1000 + self.entries.len() as u32 * 100 + self.number,
+        };
+        self.entries.push(Entry {
+            client,
+            key,
+            invoked,
+            action,
+            returned,
+        });
+    }
+
+    /// Sends a request to some node and takes a line; nothing if that cannot be.
+    pub(crate) fn ask(&mut self, request: &str) -> Option<String> {
+        let nodes = self.run.plan.shape.nodes;
+        let drawn = match self.avoids {
+            true => (self.last + 1 + self.draw(nodes as u64 - 1) as usize) % nodes,
+            false => self.draw(nodes as u64) as usize,
+        };
+        let node = self.only.unwrap_or(drawn);
+        self.last = node;
+        let address = self.run.addresses.lock().unwrap()[node];
+        let Some(address) = address else {
+            thread::sleep(Duration::from_millis(1));
+            return Some(NOT_IN_SERVICE.into());
+        };
+        self.connections.resize_with(nodes, || None);
+        if self.connections[node]
+            .as_ref()
+            .is_none_or(|(to, _)| *to != address)
+        {
+            let stream = TcpStream::connect_timeout(&address, REPLY);
+            let Ok(stream) = stream else {
+                return Some(NOT_IN_SERVICE.into());
+            };
+            stream.set_nodelay(true).unwrap();
+            stream.set_read_timeout(Some(REPLY)).unwrap();
+            self.connections[node] = Some((address, BufReader::new(stream)));
+        }
+        let (_, stream) = self.connections[node].as_mut()?;
+        let sent = stream.get_mut().write_all(request.as_bytes());
+        let line = sent.ok().and_then(|()| line_of(stream));
+        if line.is_none() {
+            self.connections[node] = None;
+        }
+        line
+    }
+
+    /// The next line of the reply whose first was taken last.
+    fn line(&mut self) -> Option<String> {
+        let (_, stream) = self.connections[self.last].as_mut()?;
+        line_of(stream)
+    }
+}
+
+fn line_of(stream: &mut BufReader<TcpStream>) -> Option<String> {
+    let mut line = String::new();
+    match stream.read_line(&mut line) {
+        Ok(1..) => Some(line),
+        _ => None,
+    }
+}

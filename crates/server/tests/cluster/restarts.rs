@@ -1,0 +1,120 @@
+//! Rolling restarts: each node in turn is asked to leave, ends and is started again, under load.
+
+use std::{
+    sync::atomic::Ordering,
+    thread,
+    time::{Duration, Instant},
+};
+
+use curtail_history::{Entry, Verdict, check_linearizable};
+
+use crate::{
+    callers::{Caller, Nodes, Plan, Run},
+    histories::{PLAN, STEPS_MAX},
+    support::{Client, Cluster, PATIENCE},
+};
+
+/// Keys that nobody writes while nodes restart: none may be lost.
+const KEPT: usize = 400;
+
+/// Goal: nobody notices a rolling restart but by an attempt that has to be made once more: with a
+/// single holder for each key nothing is lost, nothing stale is read. Method: five nodes, clients
+/// that send once more what failed, a hot set that changes, each node restarted once.
+#[test]
+fn a_rolling_restart_is_not_noticed() {
+    restart_all(1, 1);
+}
+
+/// The same, again and again.
+#[test]
+#[ignore = "minutes: CURTAIL_SECONDS"]
+fn rolling_restarts_for_long() {
+    let seconds = std::env::var("CURTAIL_SECONDS").ok();
+    let seconds = seconds.and_then(|text| text.parse().ok()).unwrap_or(60);
+    let started = Instant::now();
+    for seed in 2.. {
+        restart_all(seed, 1 + seed as usize % 2);
+        if started.elapsed() > Duration::from_secs(seconds) {
+            return;
+        }
+    }
+}
+
+fn restart_all(seed: u64, replicas: usize) {
+    let mut plan = Plan {
+        clients: 4,
+        keys: 12,
+        nodes: Nodes::Restart,
+        ..PLAN
+    };
+    plan.shape.nodes = 5;
+    plan.shape.workers = 1;
+    plan.shape.replicas = replicas;
+    let mut cluster = Cluster::start(plan.shape);
+    write_kept(&mut cluster.client(0));
+    let run = Run::new(plan, cluster.addresses());
+    let entries: Vec<Entry> = thread::scope(|scope| {
+        let clients: Vec<_> = (0..plan.clients)
+            .map(|number| {
+                let random = (seed << 8 | u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let caller = Caller::new(&run, number, random, None);
+                scope.spawn(move || caller.call())
+            })
+            .collect();
+        for id in 0..plan.shape.nodes {
+            restart(&mut cluster, &run, id);
+        }
+        run.done.store(true, Ordering::Relaxed);
+        let entries = clients.into_iter().map(|client| client.join().unwrap());
+        entries.flatten().collect()
+    });
+    let operations = entries.len();
+    let attempts = run.attempts_failed.load(Ordering::Relaxed);
+    let failed = run.requests_failed.load(Ordering::Relaxed);
+    let took = run.started.elapsed();
+    println!("{operations} operations in {took:?}, {attempts} of them sent again");
+    assert_eq!(failed, 0, "requests that failed twice, seed {seed}");
+    let verdict = check_linearizable(&entries.into_iter().collect(), STEPS_MAX);
+    assert_eq!(verdict, Verdict::Consistent, "seed {seed}");
+    assert!(operations > 50 * plan.shape.nodes, "too few to tell");
+    let last = plan.shape.nodes - 1;
+    read_kept(&mut cluster.client(last));
+}
+
+/// Has a node leave, end and come back.
+fn restart(cluster: &mut Cluster, run: &Run, id: usize) {
+    let server = cluster.nodes[id].take().unwrap();
+    assert!(server.leave(), "node {id} is not in service");
+    wait(&format!("node {id} leaves"), || server.has_left());
+    drop(server.stop());
+    let again = cluster.node(id);
+    wait(&format!("node {id} is back"), || again.is_in_service());
+    cluster.nodes[id] = Some(again);
+    *run.addresses.lock().unwrap() = cluster.addresses();
+}
+
+fn wait(what: &str, done: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < PATIENCE, "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn write_kept(client: &mut Client) {
+    for number in 0..KEPT {
+        let text = format!("{number:08}");
+        client.expect(
+            &format!("set kept{number} 0 0 8\r\n{text}\r\n"),
+            "STORED\r\n",
+        );
+    }
+}
+
+#[track_caller]
+fn read_kept(client: &mut Client) {
+    for number in 0..KEPT {
+        let value = format!("VA 8\r\n{number:08}\r\n");
+        client.expect(&format!("mg kept{number} v\r\n"), &value);
+    }
+}

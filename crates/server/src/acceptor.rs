@@ -5,7 +5,7 @@
 //! without `maxconns_fast` it waits in the kernel's queue until another one leaves.
 //!
 //! A node of a cluster has its addresses from the start, and takes connections there once it is in
-//! service; when it leaves, its listeners are closed first. Whoever is refused goes to another node.
+//! service; when it leaves, its listeners are closed first. Who is refused goes to another node.
 
 use std::{sync::Arc, time::Duration};
 

@@ -101,7 +101,11 @@ impl Membership {
                 .contains_all(self.known.sources())
                 .then_some(Change::Settle);
         }
-        (self.known.staying() != view.placed).then_some(Change::Place)
+        // Within a third of a lease everybody has read that keys are about to move. What must not
+        // meet a move, such as a key that becomes hot, does not begin from then on, and has ended
+        // by now.
+        let is_announced = self.unplaced_ns > self.config.lease_ns / 2;
+        (is_announced && self.known.awaits_placement()).then_some(Change::Place)
     }
 }
 

@@ -92,6 +92,13 @@ impl Members {
         self.view.live.difference(self.leaving)
     }
 
+    /// Keys are about to move: they are not placed on all nodes that stay, and none is on its way.
+    /// Nothing that a move must not meet may begin any more.
+    pub fn awaits_placement(&self) -> bool {
+        let staying = self.staying();
+        !self.view.moves() && !staying.is_empty() && staying != self.view.placed
+    }
+
     /// The nodes that have keys to move away, if keys are on their way.
     pub fn sources(&self) -> NodeSet {
         if self.view.moves() {

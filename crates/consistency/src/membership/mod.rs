@@ -61,6 +61,8 @@ pub struct Membership {
     ready: ViewNumber,
     /// Since when nobody is live.
     leaderless_ns: u64,
+    /// Since when keys are about to move.
+    unplaced_ns: u64,
     stepped: Instant,
 }
 
@@ -103,6 +105,7 @@ impl Membership {
             moved: NodeSet::NONE,
             ready: ViewNumber(0),
             leaderless_ns: 0,
+            unplaced_ns: 0,
             stepped: Instant { ns: 0 },
         }
     }
@@ -192,10 +195,15 @@ impl Membership {
         let passed = now.ns.saturating_sub(self.stepped.ns);
         let passed = passed.min(2 * self.config.heartbeat_ns);
         self.stepped = now;
+        self.unplaced_ns = match self.known.awaits_placement() {
+            true => self.unplaced_ns.saturating_add(passed),
+            false => 0,
+        };
         if now >= self.lease_end {
             self.silent_ns.fill(0);
             self.own_silent_ns = self.own_silent_ns.and(Some(0));
             self.leaderless_ns = 0;
+            self.unplaced_ns = 0;
             return;
         }
         if let Some(silent) = &mut self.own_silent_ns {

@@ -313,6 +313,12 @@ fn a_node_leaves_when_its_keys_are_elsewhere() {
     desk.step(Input::Leave);
     desk.run(MS);
     assert!(desk.members.leaving.contains(NodeId(0)));
+    // Everybody learns that keys are about to move before they do.
+    for _ in 0..LEASE / (100 * MS) + 1 {
+        assert!(!desk.members.view.moves());
+        (1..3).for_each(|node| desk.hear(node));
+        desk.run(50 * MS);
+    }
     assert!(desk.members.view.moves() && desk.machine.serves());
     for from in 0..3 {
         let view = desk.members.view.number;

@@ -25,6 +25,8 @@ pub(crate) struct InForce {
     placement: Placement,
     /// Where they were, while they move.
     before: Option<Placement>,
+    /// Keys neither move nor are about to.
+    pub(crate) is_settled: bool,
 }
 
 /// The view in force.
@@ -44,8 +46,8 @@ pub(crate) struct Marks {
 }
 
 impl InForce {
-    /// `view`, with `replicas` holders of each key.
-    pub(crate) fn new(view: View, replicas: usize) -> Option<Self> {
+    /// `view`, with `replicas` holders of each key, who are to be among `staying`.
+    pub(crate) fn new(view: View, staying: NodeSet, replicas: usize) -> Option<Self> {
         if view.placed.is_empty() {
             return None;
         }
@@ -55,6 +57,7 @@ impl InForce {
             replicas,
             placement: Placement::new(view.placed, replicas),
             before: moves.then(|| Placement::new(view.placed_before, replicas)),
+            is_settled: !view.moves() && view.placed == staying,
         })
     }
 
@@ -195,7 +198,7 @@ mod tests {
             placed_before: NodeSet::only(NodeId(0)),
             ..View::default()
         };
-        let in_force = InForce::new(view, 1).unwrap();
+        let in_force = InForce::new(view, nodes, 1).unwrap();
         for slot in 0..64 {
             let key = RouteHash(slot << 58);
             let moves = in_force.home(key) == NodeId(1);

@@ -175,7 +175,8 @@ impl Observer for Watcher {
     }
 
     fn adopt(&mut self, roster: &Arc<Roster>) {
-        let in_force = InForce::new(*roster.view(), self.cluster.replicas);
+        let staying = roster.members.staying();
+        let in_force = InForce::new(*roster.view(), staying, self.cluster.replicas);
         self.put_in_force(in_force.map(Arc::new));
         self.let_clients_in();
     }

@@ -59,9 +59,9 @@ enum Phase {
     Idle,
     /// Some thread may still act on the view before.
     Waiting { mark: u64 },
-    /// Looking for keys that leave.
+    /// Looking for keys that leave, from this bucket on; all have been looked at if there is none.
     Scanning {
-        next: usize,
+        next: Option<usize>,
         clean: u32,
         found: bool,
     },
@@ -71,6 +71,26 @@ enum Phase {
     Done,
     /// Looking for what does not belong here any more.
     Sweeping { next: usize },
+}
+
+impl Phase {
+    const FIRST_SCAN: Self = Self::Scanning {
+        next: Some(0),
+        clean: 0,
+        found: false,
+    };
+}
+
+/// What became of a key that is to leave.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Away {
+    Sent,
+    /// It need not leave.
+    Stays,
+    /// It is looked at again later.
+    Again,
+    /// So is this one, at once: links are full.
+    NoRoom,
 }
 
 /// A request for a key that has not arrived.
@@ -133,11 +153,7 @@ impl NodeWorker {
             Phase::Idle | Phase::Done | Phase::Sent => {}
             Phase::Waiting { mark } => {
                 if self.cluster.marks.is_passed(mark) {
-                    self.mover.phase = Phase::Scanning {
-                        next: 0,
-                        clean: 0,
-                        found: false,
-                    };
+                    self.mover.phase = Phase::FIRST_SCAN;
                     for asked in std::mem::take(&mut self.mover.asked) {
                         self.take_move_request(kit, asked);
                     }
@@ -149,44 +165,34 @@ impl NodeWorker {
     }
 
     /// Looks for keys that leave, and sends them.
-    fn scan(&mut self, kit: &mut Kit, next: usize, clean: u32, found: bool) {
+    fn scan(&mut self, kit: &mut Kit, next: Option<usize>, clean: u32, mut found: bool) {
         for _ in 0..KEYS_A_TURN {
             let Some(key) = self.mover.found.pop_front() else {
                 break;
             };
-            if !self.send_away(kit, &key) {
-                self.mover.found.push_front(key);
-                return;
+            match self.send_away(kit, &key) {
+                Away::Sent | Away::Again => found = true,
+                Away::Stays => {}
+                Away::NoRoom => {
+                    self.mover.found.push_front(key);
+                    break;
+                }
             }
         }
         if !self.mover.found.is_empty() {
+            self.mover.phase = Phase::Scanning { next, clean, found };
             return;
         }
-        let Some(in_force) = self.in_force.clone() else {
-            return;
-        };
-        let (me, workers, index) = (self.cluster.me, self.cluster.workers, self.index);
-        let queue = &mut self.mover.found;
-        let each = |key: Key<'_>, _: &curtail_types::ItemStatus| {
-            let route = route_of(key.bytes());
-            let leaves = in_force.targets(route, me);
-            if slice_of(route) % workers == index && !leaves.is_empty() {
-                queue.push_back(key.bytes().into());
-            }
-        };
-        let store = &kit.store;
-        let after = store.list(&mut kit.writer, kit.now, next, BUCKETS_A_TURN, each);
-        let found = found || !self.mover.found.is_empty();
-        self.mover.phase = match after {
-            Some(next) => Phase::Scanning { next, clean, found },
-            // With several holders keys stay here, so they are found again and again.
-            None if found && self.cluster.replicas == 1 => Phase::Scanning {
-                next: 0,
-                clean: 0,
-                found: false,
+        self.mover.phase = match next {
+            Some(next) => Phase::Scanning {
+                next: self.look_for_leavers(kit, next),
+                clean,
+                found,
             },
+            // With several holders keys stay here, so they are found again and again.
+            None if found && self.cluster.replicas == 1 => Phase::FIRST_SCAN,
             None if clean + 1 < CLEAN_SCANS => Phase::Scanning {
-                next: 0,
+                next: Some(0),
                 clean: clean + 1,
                 found: false,
             },
@@ -197,20 +203,42 @@ impl NodeWorker {
         };
     }
 
-    /// Sends a key to its new holders; false if there is no room for it now.
-    fn send_away(&mut self, kit: &mut Kit, key: &[u8]) -> bool {
+    /// Finds the keys of a few buckets that leave, and says where to go on.
+    fn look_for_leavers(&mut self, kit: &mut Kit, next: usize) -> Option<usize> {
+        let in_force = self.in_force.clone()?;
+        let (me, workers, index) = (self.cluster.me, self.cluster.workers, self.index);
+        let queue = &mut self.mover.found;
+        let each = |key: Key<'_>, _: &curtail_types::ItemStatus| {
+            let route = route_of(key.bytes());
+            let leaves = in_force.targets(route, me);
+            if slice_of(route) % workers == index && !leaves.is_empty() {
+                queue.push_back(key.bytes().into());
+            }
+        };
+        let store = &kit.store;
+        store.list(&mut kit.writer, kit.now, next, BUCKETS_A_TURN, each)
+    }
+
+    /// Sends a key to its new holders.
+    fn send_away(&mut self, kit: &mut Kit, key: &[u8]) -> Away {
         let Some(in_force) = self.in_force.clone() else {
-            return true;
+            return Away::Stays;
         };
         let route = route_of(key);
         if self.cluster.keys.look(route).state != SharedState::Ordinary {
-            // A hot key is everywhere already; one in transition is looked at again.
-            return true;
+            // A hot key is everywhere already. One that is about to be is not, and will not be: its
+            // home is another.
+            let slice = self.cluster.slices.get(slice_of(route));
+            return match slice.is_some_and(|slice| slice.is_preparing(route)) {
+                true => Away::Again,
+                false => Away::Stays,
+            };
         }
         let targets = in_force.targets(route, self.cluster.me);
-        targets
+        let all = targets
             .into_iter()
-            .all(|node| self.send_key(kit, node, route, key, false))
+            .all(|node| self.send_key(kit, node, route, key, false));
+        if all { Away::Sent } else { Away::NoRoom }
     }
 
     /// Sends what another node asks for, or that there is none.
@@ -424,7 +452,7 @@ impl NodeWorker {
         if moved.view > view.number {
             return self.mover.early.push(moved);
         }
-        // The view may have changed since it was sent, which has nothing to do with this key: whoever
+        // The view may have changed since it was sent, which has nothing to do with this key: who
         // had it has it no more. But what nobody awaits may have been given up, and written anew.
         let (key, me) = (moved.route, self.cluster.me);
         let in_force = self.in_force.as_ref();

@@ -201,6 +201,12 @@ impl Slice {
         shared.for_each(|name| each(&name.key));
     }
 
+    /// Whether a key is to become hot as soon as nothing runs past the protocol.
+    pub(super) fn is_preparing(&self, key: RouteHash) -> bool {
+        let held = lock(&self.held);
+        held.names.get(&key).is_some_and(|name| name.preparing)
+    }
+
     /// Whether this node is home of a hot key that `node`, which is joining, does not follow yet.
     pub(super) fn is_unfilled(&self, node: curtail_types::NodeId) -> bool {
         lock(&self.held).machine.is_unfilled(node)
@@ -228,11 +234,12 @@ impl Held {
             Job::Tick => {
                 self.step(tools, Input::Tick, None, None);
             }
-            Job::Prepare(key, bytes) => self.prepare(tools, key, &bytes),
+            Job::Prepare(key, bytes) if self.may_change_hot() => self.prepare(tools, key, &bytes),
             Job::Promote(key) => self.promote(tools, key),
-            Job::Demote(key) => {
+            Job::Demote(key) if self.may_change_hot() => {
                 self.step(tools, Input::Demote { key }, Some(key), None);
             }
+            Job::Prepare(..) | Job::Demote(_) => {}
         }
     }
 
@@ -342,6 +349,12 @@ impl Held {
             tools.refuse(waiting.origin, waiting.bytes, CHANGED);
         }
         tools.cluster.note_forgotten();
+    }
+
+    /// A key whose home changes must be either hot, which is to say everywhere, or not: the hot set
+    /// rests while keys are about to move, and while they do.
+    fn may_change_hot(&self) -> bool {
+        self.in_force.as_ref().is_some_and(|now| now.is_settled)
     }
 
     /// From here on requests for the key come to the machine.

@@ -17,6 +17,9 @@ use crate::{
 /// Keys that nobody writes while nodes restart: none may be lost.
 const KEPT: usize = 400;
 
+/// Of these so many are hot all the time.
+const HOT: usize = 40;
+
 /// Goal: nobody notices a rolling restart but by an attempt that has to be made once more: with a
 /// single holder for each key nothing is lost, nothing stale is read. Method: five nodes, clients
 /// that send once more what failed, a hot set that changes, each node restarted once.
@@ -48,12 +51,15 @@ fn restart_all(seed: u64, replicas: usize) {
         ..PLAN
     };
     plan.shape.nodes = 5;
+    plan.shape.lease_ms = 2000;
     plan.shape.workers = 1;
     plan.shape.replicas = replicas;
     let mut cluster = Cluster::start(plan.shape);
     write_kept(&mut cluster.client(0));
+    (0..HOT).for_each(|number| cluster.change_hot(&format!("kept{number}"), true));
     let run = Run::new(plan, cluster.addresses());
     let entries: Vec<Entry> = thread::scope(|scope| {
+        let end = End(&run);
         let clients: Vec<_> = (0..plan.clients)
             .map(|number| {
                 let random = (seed << 8 | u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -64,7 +70,7 @@ fn restart_all(seed: u64, replicas: usize) {
         for id in 0..plan.shape.nodes {
             restart(&mut cluster, &run, id);
         }
-        run.done.store(true, Ordering::Relaxed);
+        drop(end);
         let entries = clients.into_iter().map(|client| client.join().unwrap());
         entries.flatten().collect()
     });
@@ -81,22 +87,37 @@ fn restart_all(seed: u64, replicas: usize) {
     read_kept(&mut cluster.client(last));
 }
 
+/// Ends the clients, even if the test fails.
+struct End<'a>(&'a Run);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.done.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Has a node leave, end and come back.
 fn restart(cluster: &mut Cluster, run: &Run, id: usize) {
     let server = cluster.nodes[id].take().unwrap();
     assert!(server.leave(), "node {id} is not in service");
-    wait(&format!("node {id} leaves"), || server.has_left());
+    wait(cluster, run, "it leaves", || server.has_left());
     drop(server.stop());
     let again = cluster.node(id);
-    wait(&format!("node {id} is back"), || again.is_in_service());
+    wait(cluster, run, "it is back", || again.is_in_service());
     cluster.nodes[id] = Some(again);
     *run.addresses.lock().unwrap() = cluster.addresses();
 }
 
-fn wait(what: &str, done: impl Fn() -> bool) {
+/// Waits, while keys become hot and cease to be.
+fn wait(cluster: &Cluster, run: &Run, what: &str, done: impl Fn() -> bool) {
     let started = Instant::now();
-    while !done() {
+    for step in 0.. {
+        if done() {
+            return;
+        }
         assert!(started.elapsed() < PATIENCE, "{what}");
+        let (key, keys) = (step % run.plan.keys, run.plan.keys);
+        cluster.change_hot(&format!("k{key}"), (step / keys).is_multiple_of(2));
         thread::sleep(Duration::from_millis(5));
     }
 }

@@ -10,6 +10,7 @@
 mod bytes;
 mod costs;
 mod skew;
+mod whole;
 
 use curtail_consistency::symmetric::Model;
 use curtail_workload::zipf::top_share;
@@ -18,6 +19,7 @@ pub use bytes::MessageBytes;
 pub use costs::{ClusterCosts, SharedCpu};
 pub use skew::Shards;
 pub(crate) use skew::base_mrps;
+pub use whole::{Count, Hardware, Sent, WholeCluster, WholeOutcome};
 
 /// A cluster under a load, as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -12,7 +12,7 @@ use clap::ValueEnum;
 
 use crate::{
     balanced::Rules,
-    cckvs::ClusterCosts,
+    cckvs::{ClusterCosts, Hardware},
     cluster::{self, ClusterArgs},
     costs::{CostsError, FullCosts},
     figures::{Figure, Options, figure, figures},
@@ -113,6 +113,10 @@ pub struct Args {
     /// crates/simulator/cckvs.toml).
     #[arg(long)]
     pub cluster_costs: Option<PathBuf>,
+    /// ccKVS simulated: a file of what nodes and network cost in place of the built-in one (see
+    /// crates/simulator/cckvs-paper.toml).
+    #[arg(long)]
+    pub cluster_hardware: Option<PathBuf>,
     /// Of whole clusters.
     #[command(flatten)]
     pub cluster_run: ClusterArgs,
@@ -226,6 +230,11 @@ impl Args {
                 .as_deref()
                 .map(cluster_costs)
                 .transpose()?,
+            cluster_hardware: self
+                .cluster_hardware
+                .as_deref()
+                .map(cluster_hardware)
+                .transpose()?,
         })
     }
 
@@ -274,6 +283,9 @@ impl Args {
         let costs = self.cluster_costs.iter();
         let costs = costs.map(|path| path.display().to_string());
         list("cluster-costs", costs.collect());
+        let hardware = self.cluster_hardware.iter();
+        let hardware = hardware.map(|path| path.display().to_string());
+        list("cluster-hardware", hardware.collect());
         let real = self.real.iter().map(|path| path.display().to_string());
         list("real", real.collect());
         let prices = self.prices.iter().map(|path| path.display().to_string());
@@ -319,6 +331,11 @@ fn prices(path: &Path) -> Result<DatagramTable, String> {
 /// Reads a file of a cluster's costs.
 fn cluster_costs(path: &Path) -> Result<ClusterCosts, String> {
     parsed(path, ClusterCosts::parse)
+}
+
+/// Reads a file of what a cluster's nodes and network cost.
+fn cluster_hardware(path: &Path) -> Result<Hardware, String> {
+    parsed(path, Hardware::parse)
 }
 
 fn parsed<T>(path: &Path, parse: fn(&str) -> Result<T, CostsError>) -> Result<T, String> {

@@ -18,7 +18,7 @@ mod reference;
 
 use crate::{
     balanced::Rules,
-    cckvs::ClusterCosts,
+    cckvs::{ClusterCosts, Hardware},
     costs::FullCosts,
     full::{Calibration, Items},
     juneberry::DatagramTable,
@@ -99,6 +99,8 @@ pub struct Options {
     pub nodes: Vec<u16>,
     /// What the work of a cluster costs; `None` is the built-in file.
     pub cluster_costs: Option<ClusterCosts>,
+    /// What the work of a simulated cluster costs; `None` is the paper's hardware.
+    pub cluster_hardware: Option<Hardware>,
 }
 
 /// A figure being drawn.

@@ -20,6 +20,7 @@ mod figures;
 mod full;
 mod histogram;
 mod juneberry;
+mod planned;
 mod plot;
 mod report;
 mod rows;
@@ -29,8 +30,9 @@ mod stored;
 
 pub use balanced::{Balanced, BalancedOutcome, Costs, IN_FLIGHT_MAX, KEYS, Rules, WorkerUse};
 pub use cckvs::{
-    CACHED_SHARE, ClusterCosts, HotCopies, Link, MessageBytes, STORED_KEYS, Shards, SharedCpu,
-    Traffic, TrafficShares, break_even, copies_worth, exact_hit_ratio, stated_hit_ratio,
+    CACHED_SHARE, ClusterCosts, Count, Hardware, HotCopies, Link, MessageBytes, STORED_KEYS, Sent,
+    Shards, SharedCpu, Traffic, TrafficShares, WholeCluster, WholeOutcome, break_even,
+    copies_worth, exact_hit_ratio, stated_hit_ratio,
 };
 pub use cluster::{ClusterArgs, ClusterOutcome, ClusterRun, Fault, Faults, Mutant};
 pub use combined::{Combined, CombinedOutcome, CombinedPrices, PlanCost};

@@ -35,9 +35,18 @@ impl Shards {
 
     /// The share of the most loaded server: the median of several draws from this seed on.
     pub fn hottest(exponent: f64, servers: u16, seed: u64) -> f64 {
-        let largest = |draw| Self::draw(exponent, servers, seed + draw).0[0];
-        let mut draws: Vec<f64> = (0..DRAWS).map(largest).collect();
-        draws.sort_by(f64::total_cmp);
+        Self::middle(exponent, servers, seed).0
+    }
+
+    /// The seed of the draw that [`Shards::hottest`] is of.
+    pub fn median(exponent: f64, servers: u16, seed: u64) -> u64 {
+        Self::middle(exponent, servers, seed).1
+    }
+
+    fn middle(exponent: f64, servers: u16, seed: u64) -> (f64, u64) {
+        let draw = |seed| (Self::draw(exponent, servers, seed).0[0], seed);
+        let mut draws: Vec<(f64, u64)> = (seed..seed + DRAWS).map(draw).collect();
+        draws.sort_by(|one, other| one.0.total_cmp(&other.0));
         draws[draws.len() / 2]
     }
 }

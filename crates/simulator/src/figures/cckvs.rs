@@ -4,8 +4,9 @@
 //! A series is a system: `base-erew`, `base` and `uniform` have no cache, `cckvs` is read only,
 //! `sc` and `lin` write. Without an ending its numbers come from the paper's equations (bytes
 //! against 21.5 Gb/s); with `-packets` from what the paper's section 8.4 says of them (packets
-//! through the switch, and 54 Gb/s). Hit ratios are exact (`hits=` says them); where the paper
-//! states another, its own stands beside in a chart of its own.
+//! through the switch, and 54 Gb/s); with `-simulated` from whole nodes in virtual time that run
+//! the production protocol ([`crate::WholeCluster`]). Hit ratios are exact (`hits=` says them); where
+//! the paper states another, its own stands beside in a chart of its own.
 
 mod ours;
 mod popularity;
@@ -19,8 +20,8 @@ use curtail_consistency::symmetric::Model;
 
 use crate::{
     cckvs::{
-        CACHED_SHARE, HotCopies, Link, MessageBytes, Shards, base_mrps, exact_hit_ratio,
-        stated_hit_ratio,
+        CACHED_SHARE, Hardware, HotCopies, Link, MessageBytes, Shards, TrafficShares, WholeCluster,
+        WholeOutcome, base_mrps, exact_hit_ratio, stated_hit_ratio,
     },
     figures::{Options, Request, or},
     rows::Row,
@@ -56,13 +57,26 @@ struct Setting {
     /// Requests in a packet, where they are coalesced.
     degree: f64,
     seed: u64,
+    /// What a simulated cluster costs, and requests to complete; `None` is the equations.
+    simulated: Option<(Hardware, u64)>,
+}
+
+/// What a setting gives.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    mrps: f64,
+    hits_mrps: f64,
+    /// What a node's link carries.
+    gigabits: f64,
+    shares: TrafficShares,
 }
 
 impl Setting {
     /// The paper's cluster, for a series.
     fn new(series: &str, options: &Options) -> Self {
+        let simulated = series.strip_suffix("-simulated");
         let packets = series.strip_suffix("-packets");
-        let system = match packets.unwrap_or(series) {
+        let system = match packets.or(simulated).unwrap_or(series) {
             "base-erew" => System::BaseErew,
             "base" => System::Base,
             "uniform" => System::Uniform,
@@ -81,6 +95,57 @@ impl Setting {
             value_bytes: options.value_bytes.first().copied().unwrap_or(VALUE_BYTES),
             degree: 1.0,
             seed: options.seed,
+            simulated: simulated.map(|_| {
+                let hardware = options.cluster_hardware.as_ref();
+                let hardware = hardware.unwrap_or_else(|| Hardware::paper());
+                (*hardware, options.requests.unwrap_or(REQUESTS))
+            }),
+        }
+    }
+
+    /// The cluster to simulate, if it is not the equations that are asked.
+    fn whole(&self) -> Option<WholeCluster> {
+        let (hardware, requests) = self.simulated?;
+        let load = self.load();
+        let copies = matches!(self.system, System::ReadOnly | System::Cached(_));
+        let (coalesces, is_uniform) = (self.degree > 1.0, self.system == System::Uniform);
+        // One node or store thread with more than its share is slow to fill.
+        let is_skewed = !copies && !is_uniform;
+        let whole = WholeCluster {
+            hardware,
+            nodes: self.nodes,
+            copies: copies.then(|| self.model()),
+            is_exclusive: self.system == System::BaseErew,
+            gamma: if is_uniform { 0.0 } else { self.gamma },
+            hit_ratio: load.hit_ratio,
+            // What writes where there are no copies is like what reads.
+            write_ratio: if copies { load.write_ratio } else { 0.0 },
+            value_bytes: self.value_bytes,
+            coalesces,
+            sessions: if coalesces { 128 } else { 24 },
+            warm_up: match (is_skewed, coalesces) {
+                (true, false) => 64,
+                (true, true) => 24,
+                (false, _) => 8,
+            },
+            requests,
+            seed: self.seed,
+        };
+        (2..=WholeCluster::NODES_MAX)
+            .contains(&self.nodes)
+            .then_some(whole)
+    }
+
+    /// By the equations.
+    fn modelled(&self) -> Measured {
+        let (mrps, load) = (self.mrps(), self.load());
+        let bytes = MessageBytes::paper(self.value_bytes);
+        let traffic = load.coalesced(&bytes, self.model(), self.degree);
+        Measured {
+            mrps,
+            hits_mrps: mrps * load.hit_ratio,
+            gigabits: mrps * traffic.bytes * 8.0 / 1e3 / f64::from(self.nodes),
+            shares: load.shares(&bytes, self.model()),
         }
     }
 
@@ -137,6 +202,46 @@ impl Setting {
     }
 }
 
+impl From<WholeOutcome> for Measured {
+    fn from(outcome: WholeOutcome) -> Self {
+        let sent = outcome.sent;
+        Self {
+            mrps: outcome.mrps,
+            hits_mrps: outcome.hits_mrps,
+            gigabits: outcome.link_gigabits,
+            shares: TrafficShares {
+                misses: sent.misses.bytes,
+                updates: sent.updates.bytes,
+                invalidations: sent.validations.bytes,
+                acknowledgements: sent.acknowledgements.bytes,
+                credits: sent.credits.bytes,
+            },
+        }
+    }
+}
+
+/// What each of `settings` gives, each cluster simulated once; `None` where there are more nodes
+/// than can be simulated.
+fn measured(request: &Request<'_>, settings: &[Setting]) -> Vec<Option<Measured>> {
+    let mut clusters: Vec<WholeCluster> = Vec::new();
+    for whole in settings.iter().filter_map(Setting::whole) {
+        if !clusters.contains(&whole) {
+            clusters.push(whole);
+        }
+    }
+    let name = request.figure.name;
+    let outcomes = request.threads.map(name, &clusters, WholeCluster::run);
+    let of = |setting: &Setting| {
+        if setting.simulated.is_none() {
+            return Some(setting.modelled());
+        }
+        let whole = setting.whole()?;
+        let place = clusters.iter().position(|known| *known == whole)?;
+        outcomes.get(place).map(|outcome| Measured::from(*outcome))
+    };
+    settings.iter().map(of).collect()
+}
+
 /// The hit ratios to draw for an exponent: the exact one, and the paper's if it states one.
 fn hit_ratios(gamma: f64) -> Vec<f64> {
     let exact = exact_hit_ratio(gamma, CACHED_SHARE);
@@ -161,6 +266,30 @@ fn row(
     request.row(curve, x, (metric, Some(value)), paper)
 }
 
+/// A place on a curve.
+struct Point {
+    series: &'static str,
+    params: String,
+    x: f64,
+    setting: Setting,
+}
+
+/// Rows of every point: the numbers that `of` takes from what it gives.
+fn rows<const N: usize>(
+    request: &Request<'_>,
+    points: &[Point],
+    of: impl Fn(&Measured) -> [(&'static str, f64); N],
+) -> Vec<Row> {
+    let settings: Vec<Setting> = points.iter().map(|point| point.setting).collect();
+    let mut rows = Vec::new();
+    for (point, measured) in points.iter().zip(measured(request, &settings)) {
+        let numbers = measured.iter().flat_map(&of);
+        let curve = (point.series, point.params.as_str());
+        rows.extend(numbers.map(|number| row(request, curve, point.x, number)));
+    }
+    rows
+}
+
 /// The nodes of a figure that has a curve for each.
 fn nodes(request: &Request<'_>) -> Vec<u16> {
     or(&request.options.nodes, &[NODES])
@@ -174,5 +303,7 @@ const CORES_PER_NODE: u16 = 10;
 const GAMMA: f64 = 0.99;
 /// Its values.
 const VALUE_BYTES: u32 = 40;
+/// Requests of a simulated point.
+const REQUESTS: u64 = 200_000;
 /// What Base-EREW carries.
 const EREW_MRPS: f64 = 95.0;

@@ -1,8 +1,6 @@
-//! What will happen, in order of time; of one moment in the order in which it was planned.
+//! What happens in the system, and what answers tell.
 
-use std::{cmp::Ordering, collections::BinaryHeap};
-
-use crate::juneberry::run::Packet;
+use crate::{juneberry::run::Packet, planned::Planned};
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug)]
@@ -50,55 +48,5 @@ pub(super) enum Tells {
     Received,
 }
 
-/// All that is planned.
-#[derive(Debug, Default)]
-pub(super) struct Events {
-    heap: BinaryHeap<Planned>,
-    planned: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Planned {
-    at: u64,
-    number: u64,
-    event: Event,
-}
-
-impl Events {
-    #[inline]
-    pub(super) fn plan(&mut self, at: u64, event: Event) {
-        self.planned += 1;
-        self.heap.push(Planned {
-            at,
-            number: self.planned,
-            event,
-        });
-    }
-
-    #[inline]
-    pub(super) fn next(&mut self) -> Option<(u64, Event)> {
-        let Planned { at, event, .. } = self.heap.pop()?;
-        Some((at, event))
-    }
-}
-
-/// The earliest is the greatest, as the heap wants it.
-impl Ord for Planned {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.number).cmp(&(self.at, self.number))
-    }
-}
-
-impl PartialOrd for Planned {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Planned {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Planned {}
+/// All that is planned, in nanoseconds.
+pub(super) type Events = Planned<Event>;

@@ -1,12 +1,13 @@
-//! What will happen, in order of time; of one moment in the order in which it was planned.
-
-use std::{cmp::Ordering, collections::BinaryHeap};
+//! What happens in a cluster.
 
 use curtail_consistency::membership::Change;
 use curtail_types::{Instant, NodeId};
 
 use super::{Asked, Said, chance::Chance};
-use crate::cluster::packet::{Answer, Parcel};
+use crate::{
+    cluster::packet::{Answer, Parcel},
+    planned::Planned,
+};
 
 /// Something that happens.
 #[derive(Clone, Debug)]
@@ -69,50 +70,5 @@ impl Event {
     }
 }
 
-/// All that is planned.
-#[derive(Debug, Default)]
-pub(super) struct Events {
-    heap: BinaryHeap<Planned>,
-    planned: u64,
-}
-
-#[derive(Debug)]
-struct Planned {
-    at: u64,
-    number: u64,
-    event: Event,
-}
-
-impl Events {
-    pub(super) fn plan(&mut self, at: u64, event: Event) {
-        self.planned += 1;
-        let number = self.planned;
-        self.heap.push(Planned { at, number, event });
-    }
-
-    pub(super) fn next(&mut self) -> Option<(u64, Event)> {
-        let Planned { at, event, .. } = self.heap.pop()?;
-        Some((at, event))
-    }
-}
-
-/// The earliest is the greatest, as the heap wants it.
-impl Ord for Planned {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.number).cmp(&(self.at, self.number))
-    }
-}
-
-impl PartialOrd for Planned {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Planned {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Planned {}
+/// All that is planned, in nanoseconds.
+pub(super) type Events = Planned<Event>;

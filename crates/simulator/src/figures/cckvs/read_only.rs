@@ -1,6 +1,6 @@
 //! Fig. 8 and Fig. 9: read-only throughput by skew, and what of it are hits.
 
-use super::{Setting, hit_ratios, nodes, row};
+use super::{Point, Setting, hit_ratios, nodes, rows};
 use crate::{
     figures::{Figure, Request, or},
     rows::Row,
@@ -13,7 +13,8 @@ pub(in crate::figures) const FIG8: Figure = Figure {
     about: "Base is bound by the link of the server with the hottest keys, Uniform by all links \
             alike, ccKVS by its misses. What a core of Base-EREW carries is set by its 95 MRPS at \
             0.99. Without an ending: 21.5 Gb/s of bytes, the paper's model; -packets: as many \
-            packets as these bytes are.",
+            packets as these bytes are; -simulated: whole nodes in virtual time \
+            (crates/simulator/cckvs-paper.toml, or --cluster-hardware FILE).",
     series: &[
         "base-erew",
         "base",
@@ -21,9 +22,13 @@ pub(in crate::figures) const FIG8: Figure = Figure {
         "cckvs",
         "base-packets",
         "cckvs-packets",
+        "base-erew-simulated",
+        "base-simulated",
+        "uniform-simulated",
+        "cckvs-simulated",
         "uniform-packets",
     ],
-    series_default: 6,
+    series_default: 10,
     run: fig8,
 };
 
@@ -33,39 +38,31 @@ pub(in crate::figures) const FIG9: Figure = Figure {
     x: "exponent of popularity",
     about: "Misses fill the links, so their throughput is that of Uniform at every exponent; hits \
             come on top.",
-    series: &["cckvs", "cckvs-packets"],
-    series_default: 1,
+    series: &["cckvs", "cckvs-simulated", "cckvs-packets"],
+    series_default: 2,
     run: fig9,
 };
 
 fn fig8(request: &Request<'_>) -> Vec<Row> {
-    let mut rows = Vec::new();
-    each(request, |series, params, setting| {
-        let mrps = ("throughput_mrps", setting.mrps());
-        rows.push(row(request, (series, params), setting.gamma, mrps));
-    });
-    rows
+    let points = points(request);
+    rows(request, &points, |one| [("throughput_mrps", one.mrps)])
 }
 
 fn fig9(request: &Request<'_>) -> Vec<Row> {
-    let mut rows = Vec::new();
-    each(request, |series, params, setting| {
-        let mrps = setting.mrps();
-        let parts = [
-            ("hits_mrps", mrps * setting.hits),
-            ("misses_mrps", mrps * (1.0 - setting.hits)),
-        ];
-        rows.extend(parts.map(|part| row(request, (series, params), setting.gamma, part)));
-    });
-    rows
+    let points = points(request);
+    rows(request, &points, |one| {
+        let misses_mrps = one.mrps - one.hits_mrps;
+        [("hits_mrps", one.hits_mrps), ("misses_mrps", misses_mrps)]
+    })
 }
 
 /// Every series at every exponent, with the exact hit ratio and with the paper's.
-fn each(request: &Request<'_>, mut draw: impl FnMut(&str, &str, &Setting)) {
+fn points(request: &Request<'_>) -> Vec<Point> {
     let options = request.options;
+    let mut points = Vec::new();
     for nodes in nodes(request) {
         for (index, kind) in ["exact", "stated"].into_iter().enumerate() {
-            for series in &request.series {
+            for series in request.series.iter().copied() {
                 for gamma in or(&options.gammas, &[0.90, 0.99, 1.01]) {
                     let Some(hits) = hit_ratios(gamma).get(index).copied() else {
                         continue;
@@ -76,9 +73,15 @@ fn each(request: &Request<'_>, mut draw: impl FnMut(&str, &str, &Setting)) {
                         nodes,
                         ..Setting::new(series, options)
                     };
-                    draw(series, &format!("nodes={nodes};hits={kind}"), &setting);
+                    points.push(Point {
+                        series,
+                        params: format!("nodes={nodes};hits={kind}"),
+                        x: gamma,
+                        setting,
+                    });
                 }
             }
         }
     }
+    points
 }

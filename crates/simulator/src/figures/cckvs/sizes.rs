@@ -1,8 +1,8 @@
 //! Fig. 12 and Fig. 13: larger values, and several requests in a packet.
 
-use super::{Setting, hit_ratios, hits_text, row};
+use super::{Measured, Point, Setting, hit_ratios, hits_text, measured, row};
 use crate::{
-    cckvs::{Link, MessageBytes},
+    cckvs::Link,
     figures::{Figure, Request, or},
     rows::Row,
 };
@@ -13,8 +13,17 @@ pub(in crate::figures) const FIG12: Figure = Figure {
     x: "bytes of a value",
     about: "The switch's packets bound small values, 54 Gb/s large ones. base and cckvs only \
             read, sc and lin write 1 %.",
-    series: &["base-packets", "cckvs-packets", "sc-packets", "lin-packets"],
-    series_default: 4,
+    series: &[
+        "base-packets",
+        "cckvs-packets",
+        "sc-packets",
+        "lin-packets",
+        "base-simulated",
+        "cckvs-simulated",
+        "sc-simulated",
+        "lin-simulated",
+    ],
+    series_default: 8,
     run: fig12,
 };
 
@@ -25,72 +34,88 @@ pub(in crate::figures) const FIG13: Figure = Figure {
     about: "Requests to one node, and their replies, share packets; messages about hot writes do \
             not. How many share one is set by two numbers of the paper: 4.4 for Base (950 for 215 \
             MRPS), 2.9 for ccKVS (2000 for 690); the writes' 2.6 and 2 times follow. Utilisation \
-            (Fig. 13a) is of the cluster's links in Gb/s for each node.",
-    series: &["base-packets", "cckvs-packets", "sc-packets", "lin-packets"],
-    series_default: 4,
+            (Fig. 13a) is of the cluster's links in Gb/s for each node. -simulated sets nothing by \
+            them: what a turn sends to one node, and what waits for the link, shares packets.",
+    series: &[
+        "base-packets",
+        "cckvs-packets",
+        "sc-packets",
+        "lin-packets",
+        "base-simulated",
+        "cckvs-simulated",
+        "sc-simulated",
+        "lin-simulated",
+    ],
+    series_default: 8,
     run: fig13,
 };
 
 fn fig12(request: &Request<'_>) -> Vec<Row> {
+    let points = points(request);
+    let settings: Vec<Setting> = points.iter().map(|point| point.setting).collect();
+    let all = measured(request, &settings);
     let mut rows = Vec::new();
-    each(request, &SIZES, |params, settings| {
-        let base = settings.first().map_or(1.0, |(_, base)| base.mrps());
-        for (series, setting) in settings {
-            let (x, mrps) = (f64::from(setting.value_bytes), setting.mrps());
-            let curve = (*series, params);
-            rows.push(row(request, curve, x, ("throughput_mrps", mrps)));
-            rows.push(row(request, curve, x, ("over_base", mrps / base)));
+    for (point, own) in points.iter().zip(&all) {
+        let is_base = |other: &(&Point, &Option<Measured>)| {
+            let other = other.0;
+            other.series.starts_with("base")
+                && other.setting.simulated == point.setting.simulated
+                && (&other.params, other.x) == (&point.params, point.x)
+        };
+        let Some(mrps) = own.map(|own| own.mrps) else {
+            continue;
+        };
+        let (x, curve) = (point.x, (point.series, point.params.as_str()));
+        rows.push(row(request, curve, x, ("throughput_mrps", mrps)));
+        let base = points.iter().zip(&all).find(is_base);
+        if let Some(base) = base.and_then(|(_, base)| *base) {
+            rows.push(row(request, curve, x, ("over_base", mrps / base.mrps)));
         }
-    });
+    }
     rows
 }
 
 fn fig13(request: &Request<'_>) -> Vec<Row> {
-    let mut rows = Vec::new();
-    each(request, &SIZES, |params, settings| {
-        for (series, alone) in settings {
-            let together = Setting {
-                degree: if series.starts_with("base") { 4.4 } else { 2.9 },
-                ..*alone
-            };
-            let (x, curve) = (f64::from(alone.value_bytes), (*series, params));
-            let (before, mrps) = (alone.mrps(), together.mrps());
-            rows.push(row(request, curve, x, ("throughput_mrps", mrps)));
-            rows.push(row(request, curve, x, ("over_alone", mrps / before)));
-            let gigabits = ("link_gigabits", gigabits(&together, mrps));
-            rows.push(row(request, curve, x, gigabits));
-            let alone = ("link_gigabits_alone", self::gigabits(alone, before));
-            rows.push(row(request, curve, x, alone));
-        }
+    let points = points(request);
+    let alone: Vec<Setting> = points.iter().map(|point| point.setting).collect();
+    let together = points.iter().map(|point| Setting {
+        degree: if point.series.starts_with("base") {
+            4.4
+        } else {
+            2.9
+        },
+        ..point.setting
     });
+    let both: Vec<Setting> = alone.into_iter().chain(together).collect();
+    let both = measured(request, &both);
+    let (alone, together) = both.split_at(points.len());
+    let mut rows = Vec::new();
+    for ((point, alone), together) in points.iter().zip(alone).zip(together) {
+        let (Some(alone), Some(together)) = (alone, together) else {
+            continue;
+        };
+        let (x, curve) = (point.x, (point.series, point.params.as_str()));
+        let numbers = [
+            ("throughput_mrps", together.mrps),
+            ("over_alone", together.mrps / alone.mrps),
+            ("link_gigabits", together.gigabits),
+            ("link_gigabits_alone", alone.gigabits),
+        ];
+        rows.extend(numbers.map(|number| row(request, curve, x, number)));
+    }
     rows
 }
 
-/// What each node's link carries at this throughput.
-fn gigabits(setting: &Setting, mrps: f64) -> f64 {
-    let bytes = MessageBytes::paper(setting.value_bytes);
-    let load = setting.load();
-    let traffic = load.coalesced(&bytes, setting.model(), setting.degree);
-    mrps * traffic.bytes * 8.0 / 1e3 / f64::from(setting.nodes)
-}
-
-/// Every size with the settings of all series, Base first if it is drawn.
-fn each(
-    request: &Request<'_>,
-    sizes: &[u32],
-    mut draw: impl FnMut(&str, &[(&'static str, Setting)]),
-) {
+/// Every size of values with all series, with the exact hit ratio and with the paper's.
+fn points(request: &Request<'_>) -> Vec<Point> {
     let options = request.options;
     let model = Setting::new("sc", options);
     let writes_percent = options.writes.first().copied().unwrap_or(1.0);
+    let mut points = Vec::new();
     for hits in hit_ratios(model.gamma) {
-        let params = format!(
-            "nodes={};writes={writes_percent};{}",
-            model.nodes,
-            hits_text(hits)
-        );
-        for value_bytes in or(&options.value_bytes, sizes) {
-            let setting = |series: &&'static str| {
+        let (nodes, hits_text) = (model.nodes, hits_text(hits));
+        for value_bytes in or(&options.value_bytes, &SIZES) {
+            for series in request.series.iter().copied() {
                 let setting = Setting {
                     hits,
                     value_bytes,
@@ -98,12 +123,16 @@ fn each(
                     link: Link::switched(),
                     ..Setting::new(series, options)
                 };
-                (*series, setting)
-            };
-            let settings: Vec<_> = request.series.iter().map(setting).collect();
-            draw(&params, &settings);
+                points.push(Point {
+                    series,
+                    params: format!("nodes={nodes};writes={writes_percent};{hits_text}"),
+                    x: f64::from(value_bytes),
+                    setting,
+                });
+            }
         }
     }
+    points
 }
 
 const SIZES: [u32; 6] = [40, 64, 128, 256, 512, 1024];

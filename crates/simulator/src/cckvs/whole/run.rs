@@ -1,0 +1,302 @@
+//! The event loop, what sessions ask for, and what is counted.
+
+use curtail_types::Instant;
+use curtail_workload::{Random, mix, zipf::Zipf};
+
+use super::{
+    Sent, WholeCluster, WholeOutcome,
+    hot::Hot,
+    port::{Packet, Port, ThreadId, pass_ps},
+    thread::{Around, Place, Thread, Work},
+};
+use crate::{
+    cckvs::{CACHED_SHARE, MessageBytes, STORED_KEYS, Shards},
+    planned::Planned,
+};
+
+/// What a session asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ask {
+    /// A key that every node has.
+    Hot { rank: u64, writes: bool },
+    /// One that `node` has; there with a thread of its own if exclusive.
+    Cold { node: u16, thread: Option<u16> },
+}
+
+/// Draws what is asked for.
+pub(super) struct Draw {
+    random: Random,
+    ranks: Zipf,
+    /// Where the keys are.
+    placement: u64,
+    /// For each session, whether its request is for a hot key.
+    hits: Vec<bool>,
+}
+
+/// Something that happens.
+#[derive(Debug)]
+enum Event {
+    TurnOver(ThreadId),
+    /// A port has passed a packet on to the switch.
+    Left(u16),
+    /// A packet is at the port of its node.
+    Came(Box<Packet>),
+    /// That port has passed it.
+    Received(u16),
+}
+
+struct World<'a> {
+    cluster: &'a WholeCluster,
+    bytes: MessageBytes,
+    planned: Planned<Event>,
+    now_ps: u64,
+    threads: Vec<Thread>,
+    leaving: Vec<Port>,
+    coming: Vec<Port>,
+    hot: Option<Hot>,
+    draw: Draw,
+    tally: Tally,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    completed: u64,
+    hits: u64,
+    refused: u64,
+    sent: Sent,
+    /// When measuring began, and with how many completed.
+    since_ps: u64,
+    before: u64,
+}
+
+pub(super) fn run(cluster: &WholeCluster) -> WholeOutcome {
+    let mut world = World::new(cluster);
+    let sessions = u64::from(cluster.threads()) * u64::from(cluster.sessions);
+    let warm = sessions * u64::from(cluster.warm_up);
+    while world.tally.completed < warm + cluster.requests {
+        let Some((at, event)) = world.planned.next() else {
+            break;
+        };
+        world.now_ps = at;
+        world.happen(event);
+        if world.tally.before == 0 && world.tally.completed >= warm.max(1) {
+            world.tally = Tally {
+                completed: world.tally.completed,
+                before: world.tally.completed,
+                since_ps: at,
+                ..Tally::default()
+            };
+        }
+    }
+    world.outcome()
+}
+
+impl<'a> World<'a> {
+    fn new(cluster: &'a WholeCluster) -> Self {
+        let nodes = usize::from(cluster.nodes);
+        let all = 2 * cluster.threads();
+        let ways = match cluster.coalesces {
+            true => 2 * usize::from(cluster.hardware.threads) * nodes,
+            false => 0,
+        };
+        let cached = (STORED_KEYS as f64 * CACHED_SHARE) as u64;
+        let writes = cluster.requests as f64 * cluster.write_ratio * 1.5 + 1024.0;
+        let keys_max = (writes as u64).min(cached) as usize;
+        let hot = cluster.copies;
+        let mut world = Self {
+            cluster,
+            bytes: MessageBytes::paper(cluster.value_bytes),
+            planned: Planned::default(),
+            now_ps: 0,
+            threads: (0..all).map(|id| Thread::new(cluster, id)).collect(),
+            leaving: (0..nodes).map(|_| Port::joining(ways)).collect(),
+            coming: (0..nodes).map(|_| Port::default()).collect(),
+            hot: hot.map(|model| Hot::new(cluster.nodes, model, cached, keys_max)),
+            draw: Draw::new(cluster, cached),
+            tally: Tally::default(),
+        };
+        let sessions = cluster.threads() * cluster.sessions;
+        world.draw.hits = vec![false; sessions as usize];
+        for session in 0..sessions {
+            world.issue(session);
+        }
+        world
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::TurnOver(id) => self.end_turn(id),
+            Event::Left(node) => {
+                let port = self.leaving.get_mut(usize::from(node));
+                if let Some(packet) = port.and_then(Port::end) {
+                    let wire_ps = (self.cluster.hardware.wire_ns * 1e3) as u64;
+                    let came = Event::Came(Box::new(packet));
+                    self.planned.plan(self.now_ps + wire_ps, came);
+                }
+                self.leave(node);
+            }
+            Event::Came(packet) => {
+                let node = Place::of(self.cluster, packet.to).node;
+                if let Some(port) = self.coming.get_mut(usize::from(node)) {
+                    port.put(*packet, usize::MAX, 1);
+                }
+                self.come(node);
+            }
+            Event::Received(node) => {
+                let port = self.coming.get_mut(usize::from(node));
+                if let Some(packet) = port.and_then(Port::end) {
+                    self.give(packet.to, Work::Packet(packet));
+                }
+                self.come(node);
+            }
+        }
+    }
+
+    /// Something for a thread to do.
+    fn give(&mut self, id: ThreadId, work: Work) {
+        if let Some(thread) = self.threads.get_mut(id as usize) {
+            thread.put(work);
+        }
+        self.begin_turn(id);
+    }
+
+    fn begin_turn(&mut self, id: ThreadId) {
+        let mut around = Around {
+            cluster: self.cluster,
+            hot: self.hot.as_mut(),
+            draw: &mut self.draw,
+            now: Instant {
+                ns: self.now_ps / 1000,
+            },
+        };
+        let thread = self.threads.get_mut(id as usize);
+        if let Some(cost_ns) = thread.and_then(|thread| thread.begin(&mut around)) {
+            let over = self.now_ps + (cost_ns * 1e3) as u64;
+            self.planned.plan(over, Event::TurnOver(id));
+        }
+    }
+
+    fn end_turn(&mut self, id: ThreadId) {
+        let Some(turn) = self.threads.get_mut(id as usize).map(Thread::end) else {
+            return;
+        };
+        let from = Place::of(self.cluster, id);
+        for packet in turn.packets {
+            let to = Place::of(self.cluster, packet.to).node;
+            let way = usize::from(from.index) * usize::from(self.cluster.nodes) + usize::from(to);
+            let most = usize::from(self.cluster.hardware.requests_per_packet);
+            if let Some(port) = self.leaving.get_mut(usize::from(from.node)) {
+                port.put(packet, way, most);
+            }
+            self.leave(from.node);
+        }
+        for (thread, session) in turn.local {
+            self.give(thread, Work::Local(id, session));
+        }
+        self.tally.refused += turn.refused;
+        for session in turn.done {
+            self.tally.completed += 1;
+            let hit = self.draw.hits.get(session as usize);
+            self.tally.hits += u64::from(hit == Some(&true));
+            self.issue(session);
+        }
+        self.begin_turn(id);
+    }
+
+    /// A session asks any node, as the paper's clients do.
+    fn issue(&mut self, session: u32) {
+        let (nodes, threads) = (self.cluster.nodes, self.cluster.hardware.threads);
+        let random = &mut self.draw.random;
+        let at = Place {
+            node: random.below(u64::from(nodes)) as u16,
+            index: random.below(u64::from(threads)) as u16,
+        };
+        self.give(at.id(self.cluster), Work::Issue(session));
+    }
+
+    fn leave(&mut self, node: u16) {
+        let port = self.leaving.get_mut(usize::from(node));
+        if let Some(packet) = port.and_then(Port::begin) {
+            let bytes = packet.count(&self.bytes, &mut self.tally.sent);
+            let over = self.now_ps + pass_ps(self.cluster, bytes);
+            self.planned.plan(over, Event::Left(node));
+        }
+    }
+
+    fn come(&mut self, node: u16) {
+        let port = self.coming.get_mut(usize::from(node));
+        if let Some(packet) = port.and_then(Port::begin) {
+            // Counted where it was sent.
+            let bytes = packet.count(&self.bytes, &mut Sent::default());
+            let over = self.now_ps + pass_ps(self.cluster, bytes);
+            self.planned.plan(over, Event::Received(node));
+        }
+    }
+
+    fn outcome(&self) -> WholeOutcome {
+        let tally = &self.tally;
+        let seconds = (self.now_ps - tally.since_ps) as f64 / 1e12;
+        let millions = |count: u64| count as f64 / seconds / 1e6;
+        let nodes = f64::from(self.cluster.nodes);
+        WholeOutcome {
+            mrps: millions(tally.completed - tally.before),
+            hits_mrps: millions(tally.hits),
+            sent: tally.sent,
+            link_gigabits: tally.sent.bytes() * 8.0 / seconds / nodes / 1e9,
+            refused: tally.refused,
+        }
+    }
+}
+
+impl Draw {
+    fn new(cluster: &WholeCluster, cached: u64) -> Self {
+        let (count, servers) = match (cluster.copies, cluster.is_exclusive) {
+            (Some(_), _) => (cached, 1),
+            (None, true) => (STORED_KEYS, cluster.nodes * cluster.hardware.threads),
+            (None, false) => (STORED_KEYS, cluster.nodes),
+        };
+        let placement = match cluster.gamma > 0.0 && cluster.copies.is_none() {
+            true => Shards::median(cluster.gamma, servers, cluster.seed),
+            false => cluster.seed,
+        };
+        Self {
+            random: Random::new(cluster.seed),
+            ranks: Zipf::new(count, cluster.gamma),
+            placement: mix(placement),
+            hits: Vec::new(),
+        }
+    }
+
+    /// What a session asks for.
+    pub(super) fn ask(&mut self, cluster: &WholeCluster, session: u32) -> Ask {
+        let random = &mut self.random;
+        let is_hot = cluster.copies.is_some() && random.unit() < cluster.hit_ratio;
+        if let Some(hit) = self.hits.get_mut(session as usize) {
+            *hit = is_hot;
+        }
+        if is_hot {
+            let writes = random.unit() < cluster.write_ratio;
+            let rank = self.ranks.rank(random);
+            return Ask::Hot { rank, writes };
+        }
+        let nodes = u64::from(cluster.nodes);
+        // A cold key is too little of the load for its place to matter.
+        let place = match cluster.copies.is_some() || cluster.gamma == 0.0 {
+            true => random.next(),
+            false => mix(self.ranks.rank(random) ^ self.placement),
+        };
+        match cluster.is_exclusive {
+            true => {
+                let shard = place % (nodes * u64::from(cluster.hardware.threads));
+                Ask::Cold {
+                    node: (shard % nodes) as u16,
+                    thread: Some((shard / nodes) as u16),
+                }
+            }
+            false => Ask::Cold {
+                node: (place % nodes) as u16,
+                thread: None,
+            },
+        }
+    }
+}

@@ -5,8 +5,8 @@
 //! `sc` and `lin` write. Without an ending its numbers come from the paper's equations (bytes
 //! against 21.5 Gb/s); with `-packets` from what the paper's section 8.4 says of them (packets
 //! through the switch, and 54 Gb/s); with `-simulated` from whole nodes in virtual time that run
-//! the production protocol ([`crate::WholeCluster`]). Hit ratios are exact (`hits=` says them); where
-//! the paper states another, its own stands beside in a chart of its own.
+//! the production protocol ([`crate::WholeCluster`]). Hit ratios are exact (`hits=` says them);
+//! where the paper states another, its own stands beside in a chart of its own.
 
 mod ours;
 mod popularity;

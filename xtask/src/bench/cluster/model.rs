@@ -1,165 +1,147 @@
 //! The model for processors (requirement CC-58), with costs from the same block of runs.
 //!
-//! A request costs `hit + (1 - h)(1 - 1/N) remote + h w (N - 1) write`: what it is to answer it
-//! where it arrives, what is added when another node does, and what a hot write costs for each
-//! other node. Messages that leave in the same turn share a frame, so that a message costs its own
-//! work and a part of a frame's; with B requests under way at a node, a turn has `B (1 - h) / N`
-//! requests for each other node, and `B h w` hot writes. The ratio of two systems' costs is the
-//! inverse of that of their throughputs.
+//! A request costs what it is to read, carry out and answer it; what is added when another node
+//! carries it out; what each message about a hot key costs for itself; and what the calls into the
+//! system cost, which requests, answers and messages share when they leave or come in one turn. How
+//! many calls and messages there are to a request is counted by the nodes, in the run that is
+//! modelled: it depends on the number of nodes, on the share of hits and on the pipelines, and is
+//! the degree of coalescing by which CC-58 divides. What each *costs* comes from clusters of 2
+//! nodes alone. The ratio of two systems' costs is the inverse of that of their throughputs.
 
 use super::{
-    plan::{Job, Popularity, System},
+    plan::{Job, System},
     run::Run,
 };
 
-/// What a kind of message costs, in nanoseconds of one core.
+/// What work costs, in nanoseconds of one core.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Message {
-    /// For itself.
-    pub(super) own: f64,
-    /// For the frames that it shares with its like.
-    pub(super) frame: f64,
-}
-
-/// What work costs.
-#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Costs {
-    /// A request answered where it arrived, in nanoseconds.
-    pub(super) hit: f64,
-    /// Added when another node answers it.
-    pub(super) remote: Message,
-    /// A hot write, for each other node, linearizable.
-    pub(super) lin: Message,
+    /// A request, without the calls that bring it and its answer.
+    pub(super) request: f64,
+    /// A call into the system that receives or sends or asks for events.
+    pub(super) call: f64,
+    /// Added when another node carries a request out.
+    pub(super) relayed: f64,
+    /// A message about a hot key, sent and received, linearizable.
+    pub(super) lin: f64,
     /// The same, sequentially consistent.
-    pub(super) sc: Message,
+    pub(super) sc: f64,
 }
 
-impl Message {
-    /// Of one of `each_turn` of its kind that go to one node in a turn, on average.
-    pub(super) fn cost(&self, each_turn: f64) -> f64 {
-        self.own + self.frame * frames(each_turn)
-    }
-
-    /// By least squares over (messages a turn, what one costs, how much that counts); neither
-    /// number is below 0.
-    fn fitted(points: &[(f64, f64, f64)]) -> Option<Self> {
-        let sum = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
-            let each = points.iter();
-            each.map(|&(turn, cost, weight)| weight * of(frames(turn), cost))
-                .sum()
-        };
-        let (all, x, y) = (sum(&|_, _| 1.0), sum(&|x, _| x), sum(&|_, y| y));
-        let (xx, xy) = (sum(&|x, _| x * x), sum(&|x, y| x * y));
-        let spread = all * xx - x * x;
-        if all <= 0.0 || xx <= 0.0 {
-            return None;
-        }
-        let frame = if spread > 1e-12 {
-            (all * xy - x * y) / spread
-        } else {
-            0.0
-        };
-        let own = (y - frame * x) / all;
-        let (own, frame) = match (own < 0.0, frame < 0.0) {
-            (true, _) => (0.0, xy / xx),
-            (_, true) => (y / all, 0.0),
-            _ => (own, frame),
-        };
-        Some(Self {
-            own: own.max(0.0),
-            frame: frame.max(0.0),
-        })
-    }
-}
-
-/// Frames for each of the messages that leave in a turn: one if there is any (by Poisson's law).
-fn frames(each_turn: f64) -> f64 {
-    match each_turn > 1e-9 {
-        true => (1.0 - (-each_turn).exp()) / each_turn,
-        false => 1.0,
-    }
-}
+/// How many costs there are.
+const COSTS: usize = 5;
 
 impl Costs {
-    /// From the runs of the small clusters; `None` if one is missing.
+    /// From the runs of the small clusters; `None` if there are too few.
     pub(super) fn calibrated(runs: &[Run], nodes: usize) -> Option<Self> {
-        let count = nodes as f64;
-        let hot = |is_light| {
-            let of = |system| Job {
-                popularity: Popularity::Hot,
-                is_light,
-                ..Job::new(nodes, system, 0.0)
-            };
-            let cpu = |system| median(runs, &of(system), |run| Some(run.cpu_ns));
-            Some((cpu(System::Lin)? + cpu(System::Sc)?) / 2.0)
+        let mut jobs: Vec<Job> = Vec::new();
+        for run in runs.iter().filter(|run| run.job.nodes == nodes) {
+            if !jobs.contains(&run.job) {
+                jobs.push(run.job);
+            }
+        }
+        let row = |job: &Job| {
+            let cpu = median(runs, job, |run| Some(run.cpu_ns))?;
+            Some((counted(runs, job)?, cpu))
         };
-        let cold = |is_light| {
-            let job = Job {
-                is_light,
-                ..Job::new(nodes, System::Base, 0.0)
-            };
-            let cpu = median(runs, &job, |run| Some(run.cpu_ns))?;
-            let each_turn = median(runs, &job, |run| Some(run.in_flight))? / count;
-            Some((each_turn, (cpu - hot(is_light)?) / (1.0 - 1.0 / count), 1.0))
-        };
-        let unfinished = Self {
-            hit: hot(false)?,
-            remote: Message::fitted(&[cold(false)?, cold(true)?])?,
-            lin: Message::default(),
-            sc: Message::default(),
-        };
+        let rows: Vec<([f64; COSTS], f64)> = jobs.iter().filter_map(row).collect();
+        let [request, call, relayed, lin, sc] = fitted(&rows)?;
         Some(Self {
-            lin: unfinished.writes(runs, nodes, System::Lin)?,
-            sc: unfinished.writes(runs, nodes, System::Sc)?,
-            ..unfinished
+            request,
+            call,
+            relayed,
+            lin,
+            sc,
         })
     }
 
-    /// Hot writes: what a share of them adds to the cost without any, with as many keys hot.
-    fn writes(&self, runs: &[Run], nodes: usize, system: System) -> Option<Message> {
-        let none = Job::new(nodes, system, 0.0);
-        let cpu = |job: &Job| median(runs, job, |run| Some(run.cpu_ns));
-        let hot_share = |job: &Job| median(runs, job, |run| Some(run.hot_share));
-        let (cpu_none, hot_none) = (cpu(&none)?, hot_share(&none)?);
-        let mut points = Vec::new();
-        let jobs = runs.iter().map(|run| run.job);
-        for job in jobs.filter(|job| *job == Job::new(nodes, system, job.writes)) {
-            let hot = hot_share(&job)?;
-            let writes = hot * job.writes * (nodes as f64 - 1.0);
-            if writes > 0.0 {
-                let in_flight = median(runs, &job, |run| Some(run.in_flight))?;
-                let other =
-                    self.reads(&job, hot, in_flight) - self.reads(&none, hot_none, in_flight);
-                let added = cpu(&job)? - cpu_none - other;
-                // A difference is uncertain by the same time, whatever it is divided by.
-                points.push((
-                    in_flight * hot * job.writes,
-                    added / writes,
-                    writes * writes,
-                ));
+    /// Processor time for a request of this job, with what its runs counted.
+    pub(super) fn request_ns(&self, runs: &[Run], job: &Job) -> Option<f64> {
+        let costs = [self.request, self.call, self.relayed, self.lin, self.sc];
+        let counts = counted(runs, job)?;
+        Some(
+            costs
+                .iter()
+                .zip(counts)
+                .map(|(cost, count)| cost * count)
+                .sum(),
+        )
+    }
+}
+
+/// How often each cost arises for a request of this job.
+fn counted(runs: &[Run], job: &Job) -> Option<[f64; COSTS]> {
+    let of = |what: fn(&Run) -> f64| median(runs, job, |run| Some(what(run)));
+    let messages = of(|run| run.messages)?;
+    let (lin, sc) = match job.system {
+        System::Lin => (messages, 0.0),
+        System::Sc => (0.0, messages),
+        System::Base | System::Erew => (0.0, 0.0),
+    };
+    Some([1.0, of(|run| run.calls)?, of(|run| run.relayed)?, lin, sc])
+}
+
+/// The costs, none below 0, with which the rows come nearest to what they measured, each by its
+/// share: least squares, without those that would be negative. `None` if a cost arises nowhere.
+fn fitted(rows: &[([f64; COSTS], f64)]) -> Option<[f64; COSTS]> {
+    let mut is_free = [true; COSTS];
+    loop {
+        let (mut matrix, mut right) = ([[0.0; COSTS]; COSTS], [0.0; COSTS]);
+        for (counts, measured) in rows.iter().filter(|(_, measured)| *measured > 0.0) {
+            let counts = counts.map(|count| count / measured);
+            for (line, one) in matrix.iter_mut().zip(counts) {
+                for (sum, other) in line.iter_mut().zip(counts) {
+                    *sum += one * other;
+                }
+            }
+            for (sum, count) in right.iter_mut().zip(counts) {
+                *sum += count;
             }
         }
-        Message::fitted(&points)
+        for (place, is_free) in is_free.iter().enumerate() {
+            if !is_free {
+                matrix[place] = [0.0; COSTS];
+                matrix.iter_mut().for_each(|line| line[place] = 0.0);
+                (matrix[place][place], right[place]) = (1.0, 0.0);
+            }
+        }
+        let costs = solved(matrix, right)?;
+        let least = (0..COSTS).min_by(|one, other| costs[*one].total_cmp(&costs[*other]))?;
+        if costs[least] >= 0.0 {
+            return Some(costs);
+        }
+        is_free[least] = false;
     }
+}
 
-    fn reads(&self, job: &Job, hot: f64, in_flight: f64) -> f64 {
-        let nodes = job.nodes as f64;
-        let each_turn = in_flight * (1.0 - hot) / nodes;
-        self.hit + (1.0 - hot) * (1.0 - 1.0 / nodes) * self.remote.cost(each_turn)
+/// Gauss's elimination; `None` if it has no single answer.
+fn solved(mut matrix: [[f64; COSTS]; COSTS], mut right: [f64; COSTS]) -> Option<[f64; COSTS]> {
+    for column in 0..COSTS {
+        let largest = (column..COSTS).max_by(|one, other| {
+            matrix[*one][column]
+                .abs()
+                .total_cmp(&matrix[*other][column].abs())
+        })?;
+        matrix.swap(column, largest);
+        right.swap(column, largest);
+        let pivot = matrix[column];
+        if pivot[column].abs() < 1e-15 {
+            return None;
+        }
+        for row in (0..COSTS).filter(|row| *row != column) {
+            let factor = matrix[row][column] / pivot[column];
+            for (own, other) in matrix[row].iter_mut().zip(pivot) {
+                *own -= factor * other;
+            }
+            right[row] -= factor * right[column];
+        }
     }
-
-    /// Processor time for a request of this job, of which `hot_share` are for hot keys, with so
-    /// many under way at each node.
-    pub(super) fn request(&self, job: &Job, hot_share: f64, in_flight: f64) -> f64 {
-        let write = match job.system {
-            System::Lin => self.lin,
-            System::Sc => self.sc,
-            System::Base | System::Erew => return self.reads(job, 0.0, in_flight),
-        };
-        let writes = hot_share * job.writes;
-        let each = write.cost(in_flight * writes);
-        self.reads(job, hot_share, in_flight) + writes * (job.nodes as f64 - 1.0) * each
+    let all = right.iter().enumerate();
+    let mut answer = [0.0; COSTS];
+    for (place, value) in all {
+        answer[place] = value / matrix[place][place];
     }
+    Some(answer)
 }
 
 /// The write ratio at which `ratios` (write ratio, not sharing's cost over sharing's) falls to 1:
@@ -207,80 +189,92 @@ fn middle(mut values: Vec<f64>) -> Option<f64> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::plan::Popularity;
     use super::*;
 
-    pub(in super::super) const COSTS: Costs = Costs {
-        hit: 400.0,
-        remote: Message {
-            own: 1000.0,
-            frame: 4000.0,
-        },
-        lin: Message {
-            own: 2000.0,
-            frame: 6000.0,
-        },
-        sc: Message {
-            own: 800.0,
-            frame: 3000.0,
-        },
+    const KNOWN: Costs = Costs {
+        request: 400.0,
+        call: 1800.0,
+        relayed: 500.0,
+        lin: 900.0,
+        sc: 700.0,
     };
 
-    /// A run as the model would have it.
+    /// A run as the model would have it, with half of the requests for hot keys.
     pub(in super::super) fn modelled(job: Job) -> Run {
+        let nodes = job.nodes as f64;
         let hot = match (job.system.shares(), job.popularity) {
             (false, _) => 0.0,
             (true, Popularity::Hot) => 1.0,
             (true, _) => 0.5,
         };
-        let in_flight = if job.is_light { 16.0 } else { 64.0 };
-        let cpu_ns = COSTS.request(&job, hot, in_flight);
-        Run {
+        let relayed = (1.0 - hot) * (1.0 - 1.0 / nodes);
+        let kinds = if job.system == System::Lin { 3.0 } else { 1.0 };
+        let messages = hot * job.writes * (nodes - 1.0) * kinds;
+        let calls = (3.0 + 2.0 * (nodes - 1.0) * (relayed + messages).min(1.0))
+            / (job.pipeline as f64).powf(0.8);
+        let mut run = Run {
             job,
             round: 0,
-            rate: 1e9 / cpu_ns,
-            cpu_ns,
+            rate: 0.0,
+            cpu_ns: 0.0,
             driver_cores: 1.0,
             hot_share: hot,
-            relayed: 0.0,
+            relayed,
             protocol: 0.0,
-            in_flight,
+            calls,
+            frames: 0.5 * calls,
+            parts: 2.0 * relayed + messages,
+            messages,
+            others: 0.0,
             hot_keys: 256.0,
             p50_us: Some(10.0),
             p95_us: Some(20.0),
-        }
+            p99_us: Some(30.0),
+        };
+        run.cpu_ns = KNOWN.request_ns(&[run.clone()], &job).unwrap();
+        run.rate = 1e9 / run.cpu_ns;
+        run
     }
 
     /// Goal: the calibration finds the costs that the runs were made of. Method: runs by the model
-    /// itself; and without one of the kinds there is no calibration.
+    /// itself; and without hot writes there is no calibration.
     #[test]
     fn costs_are_found_again() {
-        let jobs = super::super::plan::calibration(2, &[0.0, 0.01, 0.05, 0.2]);
+        let jobs = super::super::plan::calibration(2, &[0.0, 0.01, 0.1]);
         let mut runs: Vec<Run> = jobs.into_iter().map(modelled).collect();
         let found = Costs::calibrated(&runs, 2).unwrap();
         for (one, other) in [
-            (found.hit, COSTS.hit),
-            (found.remote.own, COSTS.remote.own),
-            (found.remote.frame, COSTS.remote.frame),
-            (found.lin.own, COSTS.lin.own),
-            (found.lin.frame, COSTS.lin.frame),
-            (found.sc.frame, COSTS.sc.frame),
+            (found.request, KNOWN.request),
+            (found.call, KNOWN.call),
+            (found.relayed, KNOWN.relayed),
+            (found.lin, KNOWN.lin),
+            (found.sc, KNOWN.sc),
         ] {
             assert!((one - other).abs() < 1e-3, "{found:?}");
         }
-        runs.retain(|run| !run.job.is_light);
+        runs.retain(|run| run.job.writes == 0.0);
         assert_eq!(Costs::calibrated(&runs, 2), None);
     }
 
-    /// Goal: disturbed runs do not make a message cost less than nothing.
+    /// Goal: disturbed runs do not make work cost less than nothing. Method: a message that makes
+    /// its run cheaper.
     #[test]
-    fn no_message_gives_time_back() {
-        for points in [
-            [(1.0, -5.0, 1.0), (9.0, -9.0, 1.0)],
-            [(1.0, 9.0, 1.0), (9.0, -9.0, 1.0)],
-        ] {
-            let fitted = Message::fitted(&points).unwrap();
-            assert!(fitted.own >= 0.0 && fitted.frame >= 0.0, "{fitted:?}");
+    fn no_work_gives_time_back() {
+        let jobs = super::super::plan::calibration(2, &[0.0, 0.01, 0.1]);
+        let mut runs: Vec<Run> = jobs.into_iter().map(modelled).collect();
+        for run in runs.iter_mut().filter(|run| run.job.system == System::Sc) {
+            run.cpu_ns /= 1.0 + 2.0 * run.messages;
         }
+        let found = Costs::calibrated(&runs, 2).unwrap();
+        let all = [
+            found.request,
+            found.call,
+            found.relayed,
+            found.lin,
+            found.sc,
+        ];
+        assert!(all.iter().all(|cost| *cost >= 0.0), "{found:?}");
     }
 
     #[test]

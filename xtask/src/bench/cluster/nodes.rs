@@ -159,6 +159,11 @@ impl Nodes {
         all.collect::<Vec<_>>().join("+")
     }
 
+    /// The processes' ids.
+    pub(super) fn ids(&self) -> Vec<u32> {
+        self.processes.iter().map(Running::id).collect()
+    }
+
     /// What all nodes say, summed.
     pub(super) fn numbers(&self) -> Result<Numbers> {
         let mut sum = Numbers::new();

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use super::{
+    machine::Others,
     nodes::{Nodes, Numbers},
     plan::{Job, Popularity},
 };
@@ -44,13 +45,28 @@ pub(super) struct Run {
     pub(super) relayed: f64,
     /// Requests that the protocol of copies carried out.
     pub(super) protocol: f64,
-    /// Requests that were under way at each node.
-    pub(super) in_flight: f64,
+    /// Calls of the nodes into the system that receive or send, and their turns, in each of which
+    /// they look for events.
+    pub(super) calls: f64,
+    /// Frames between nodes.
+    pub(super) frames: f64,
+    /// What was in them: requests, answers, and messages about hot keys.
+    pub(super) parts: f64,
+    /// Messages about hot keys alone.
+    pub(super) messages: f64,
+    /// What processes that are not of the run took, as a share of all cores' time.
+    pub(super) others: f64,
     /// Keys that were hot at the end, the mean of the nodes.
     pub(super) hot_keys: f64,
     pub(super) p50_us: Option<f64>,
     pub(super) p95_us: Option<f64>,
+    pub(super) p99_us: Option<f64>,
 }
+
+/// A run during which others took more of the cores is run again, so often at most; the one that
+/// they disturbed least counts.
+pub(super) const OTHERS_MAX: f64 = 0.04;
+const TRIES_MAX: usize = 3;
 
 /// Keys of the runs in which every key is hot: fewer than may be hot.
 const HOT_ALONE_SHARE: f64 = 0.5;
@@ -86,8 +102,26 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Warms the hot set if need be, and runs.
+    /// Warms the hot set if need be, and runs; again, if others disturb it.
     pub(super) fn run(&self, cluster: &Nodes, job: &Job, round: usize) -> Result<Run> {
+        let mut least: Option<Run> = None;
+        for _ in 0..TRIES_MAX {
+            let run = self.run_once(cluster, job, round)?;
+            println!("{}", run.line());
+            if least.as_ref().is_none_or(|least| run.others < least.others) {
+                least = Some(run);
+            }
+            if least
+                .as_ref()
+                .is_some_and(|least| least.others <= OTHERS_MAX)
+            {
+                break;
+            }
+        }
+        least.context("a run that was not run")
+    }
+
+    fn run_once(&self, cluster: &Nodes, job: &Job, round: usize) -> Result<Run> {
         if cluster.system().shares() {
             self.warm(cluster, job.popularity)?;
         }
@@ -109,7 +143,9 @@ impl Driver<'_> {
             None => command.args(["--pregenerated", PREGENERATED]),
         };
         let before = cluster.numbers()?;
+        let others = Others::begin(cluster.ids())?;
         let report = output(&mut command)?.stdout;
+        let others = others.end()?;
         let after = cluster.numbers()?;
         let report: Value = serde_json::from_slice(&report).context("the driver's report")?;
         let steps = report["steps"].as_array().map_or(&[][..], Vec::as_slice);
@@ -122,11 +158,10 @@ impl Driver<'_> {
         let run = read.with_context(|| format!("the report of {job:?}"))?;
         let run = Run {
             round,
-            in_flight: (self.connections_of(cluster, job) * job.pipeline / job.nodes) as f64,
+            others,
             hot_keys: run.hot_keys / cluster.count() as f64,
             ..run
         };
-        println!("{}", run.line());
         Ok(run)
     }
 
@@ -137,6 +172,10 @@ impl Driver<'_> {
         let start = Instant::now();
         let (mut most, mut still) = (0.0, 0);
         let mut before = cluster.numbers()?;
+        let hot = before.get("cluster_hot_keys").copied().unwrap_or(0.0);
+        if popularity != Popularity::Hot && hot >= goal {
+            return Ok(());
+        }
         loop {
             let mut command = self.command(cluster, popularity);
             command
@@ -193,6 +232,15 @@ impl Driver<'_> {
     }
 }
 
+/// What a node counts where it calls the system: in each turn it asks for events once.
+const CALLS: [&str; 5] = [
+    "turns",
+    "receives",
+    "sends",
+    "cluster_link_sends",
+    "cluster_link_receives",
+];
+
 /// Requests that the driver makes in advance.
 const PREGENERATED: &str = "200000";
 
@@ -214,6 +262,7 @@ fn read(step: &Value, before: &Numbers, after: &Numbers, job: &Job) -> Result<Ru
     let number = |name: &str| step[name].as_f64().with_context(|| format!("no {name}"));
     let quantile = |name: &str| step["all"][name].as_f64();
     let requests = grown("requests").max(1.0);
+    let each = |names: &[&str]| names.iter().map(|name| grown(name)).sum::<f64>() / requests;
     Ok(Run {
         job: *job,
         round: 0,
@@ -223,10 +272,15 @@ fn read(step: &Value, before: &Numbers, after: &Numbers, job: &Job) -> Result<Ru
         hot_share: grown("cluster_hot_reads") / (requests * (1.0 - job.writes)),
         relayed: grown("cluster_relayed") / requests,
         protocol: grown("cluster_protocol") / requests,
-        in_flight: 0.0,
+        calls: each(&CALLS),
+        frames: each(&["cluster_frames_sent"]),
+        parts: each(&["cluster_parts_sent"]),
+        messages: each(&["cluster_messages_sent"]),
+        others: 0.0,
         hot_keys: after.get("cluster_hot_keys").copied().unwrap_or(0.0),
         p50_us: quantile("p50_us"),
         p95_us: quantile("p95_us"),
+        p99_us: quantile("p99_us"),
     })
 }
 
@@ -237,7 +291,8 @@ impl Run {
         let us = |value: Option<f64>| value.map_or("-".to_owned(), |us| format!("{us:.0}"));
         format!(
             "N={} {:9} {:9} w={:4.1}% x{:<2} {:>7.0}/s {:>6.0} ns hot {:.3} ({:.0} keys) \
-             relayed {:.3} protocol {:.3} p50 {} p95 {} us",
+             relayed {:.3} protocol {:.3} calls {:.2} parts {:.2} in {:.2} frames, others {:.1} %, \
+             p50 {} p95 {} us",
             job.nodes,
             job.system.name(),
             job.popularity.name(),
@@ -249,6 +304,10 @@ impl Run {
             self.hot_keys,
             self.relayed,
             self.protocol,
+            self.calls,
+            self.parts,
+            self.frames,
+            100.0 * self.others,
             us(self.p50_us),
             us(self.p95_us),
         )

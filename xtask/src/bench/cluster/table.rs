@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::{
     CALIBRATION_NODES,
     model::{Costs, crossing, median, paired},
-    plan::{Job, PIPELINE, Popularity, System},
-    run::Run,
+    plan::{Job, PACED_WRITES, PIPELINE, Popularity, System},
+    run::{OTHERS_MAX, Run},
 };
 
 /// The tables of one block, for clusters of `nodes`.
@@ -18,6 +18,7 @@ pub(super) fn block(nodes: usize, runs: &[Run]) -> String {
     let _ = break_even(&mut text, nodes, runs, costs.as_ref());
     let _ = latency(&mut text, nodes, runs);
     let _ = coalescing(&mut text, nodes, runs);
+    let _ = disturbed(&mut text, runs);
     text
 }
 
@@ -41,23 +42,17 @@ fn comparison(
     if let Some(costs) = costs {
         writeln!(
             text,
-            "Calibrated on {CALIBRATION_NODES} nodes, in ns of one core: a request answered where \
-             it arrives {:.0}; added when another node answers {:.0} and {:.0} a frame; a hot \
-             write for each other node {:.0} and {:.0} a frame (Lin), {:.0} and {:.0} (SC).\n",
-            costs.hit,
-            costs.remote.own,
-            costs.remote.frame,
-            costs.lin.own,
-            costs.lin.frame,
-            costs.sc.own,
-            costs.sc.frame
+            "Calibrated on {CALIBRATION_NODES} nodes, in ns of one core: a request {:.0}, a call \
+             {:.0}, a request that another node carries out {:.0} more, a message about a hot key \
+             {:.0} (Lin), {:.0} (SC).\n",
+            costs.request, costs.call, costs.relayed, costs.lin, costs.sc,
         )?;
     }
     writeln!(
         text,
-        "| system | writes | requests/s | CPU, ns | hot reads | handed on | p50 | p95, us | \
-         requests/s to Base | CPU: Base to it | model | differs |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|"
+        "| system | writes | requests/s | CPU, ns | hot reads | handed on | calls | messages | \
+         in a frame | requests/s to Base | CPU: Base to it | model | differs |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|"
     )?;
     let closed = |job: &Job| job.rate.is_none() && job.pipeline == PIPELINE;
     for job in jobs(runs, nodes).iter().filter(|job| closed(job)) {
@@ -71,15 +66,16 @@ fn comparison(
             .map(|(measured, model)| model / measured - 1.0);
         writeln!(
             text,
-            "| {} | {:.0} % | {} | {} | {:.1} % | {:.1} % | {} | {} | {} | {} | {} | {} |",
+            "| {} | {:.0} % | {} | {} | {:.1} % | {:.1} % | {} | {} | {} | {} | {} | {} | {} |",
             title(job),
             100.0 * job.writes,
             number(of(|run| run.rate), 0),
             number(of(|run| run.cpu_ns), 0),
             100.0 * hot,
             100.0 * of(|run| run.relayed).unwrap_or(0.0),
-            number(median(runs, job, |run| run.p50_us), 0),
-            number(median(runs, job, |run| run.p95_us), 0),
+            number(of(|run| run.calls), 2),
+            number(of(|run| run.messages), 3),
+            number(of(|run| run.parts / run.frames.max(1e-9)), 1),
             number(paired(runs, (job, &base), |run| run.rate), 2),
             number(measured, 2),
             number(model, 2),
@@ -89,12 +85,12 @@ fn comparison(
     Ok(())
 }
 
-/// Base's cost over that of a system that shares, by the model.
+/// Base's cost over that of another system, by the model.
 fn modelled(runs: &[Run], costs: &Costs, base: &Job, job: &Job) -> Option<f64> {
-    let hot = median(runs, job, |run| Some(run.hot_share))?;
-    let in_flight = median(runs, job, |run| Some(run.in_flight))?;
-    let costs = |job: &Job| costs.request(job, hot, in_flight);
-    job.system.shares().then(|| costs(base) / costs(job))
+    if base == job {
+        return None;
+    }
+    Some(costs.request_ns(runs, base)? / costs.request_ns(runs, job)?)
 }
 
 fn title(job: &Job) -> String {
@@ -156,19 +152,45 @@ fn break_even(
 }
 
 fn latency(text: &mut String, nodes: usize, runs: &[Run]) -> std::fmt::Result {
+    writeln!(
+        text,
+        "\n| latency, {:.0} % writes | requests/s | p50 | p95 | p99, us |\n|---|---|---|---|---|",
+        100.0 * PACED_WRITES
+    )?;
     let jobs = jobs(runs, nodes);
-    for job in jobs.iter().filter(|job| job.rate.is_some()) {
+    for job in jobs.iter().filter(|job| job.rate.is_some() || job.is_light) {
+        let us = |of: fn(&Run) -> Option<f64>| number(median(runs, job, of), 0);
+        let (kind, rate) = match job.rate {
+            Some(rate) => ("open loop", Some(rate)),
+            None => (
+                "one request at each node",
+                median(runs, job, |run| Some(run.rate)),
+            ),
+        };
         writeln!(
             text,
-            "\nOpen loop, {}, {:.0} % writes, {} requests/s: p50 {}, p95 {} us.",
+            "| {}, {kind} | {} | {} | {} | {} |",
             job.system.name(),
-            100.0 * job.writes,
-            number(job.rate, 0),
-            number(median(runs, job, |run| run.p50_us), 0),
-            number(median(runs, job, |run| run.p95_us), 0),
+            number(rate, 0),
+            us(|run| run.p50_us),
+            us(|run| run.p95_us),
+            us(|run| run.p99_us),
         )?;
     }
     Ok(())
+}
+
+/// How many runs others disturbed, and by how much at most.
+fn disturbed(text: &mut String, runs: &[Run]) -> std::fmt::Result {
+    let above = runs.iter().filter(|run| run.others > OTHERS_MAX).count();
+    let most = runs.iter().map(|run| run.others).fold(0.0, f64::max);
+    writeln!(
+        text,
+        "\nDuring {above} of {} runs others took more than {:.0} % of the cores, {:.0} % at most.",
+        runs.len(),
+        100.0 * OTHERS_MAX,
+        100.0 * most,
+    )
 }
 
 fn coalescing(text: &mut String, nodes: usize, runs: &[Run]) -> std::fmt::Result {
@@ -214,14 +236,16 @@ fn percent(value: Option<f64>) -> String {
 pub(super) fn csv(runs: &[Run]) -> String {
     let mut text = String::from(
         "nodes,system,popularity,write_ratio,pipeline,rate_offered,round,requests_per_second,\
-         cpu_ns,driver_cores,hot_share,relayed,protocol,in_flight,hot_keys,p50_us,p95_us\n",
+         cpu_ns,driver_cores,hot_share,relayed,protocol,calls,frames,parts,messages,others,\
+         hot_keys,p50_us,p95_us,p99_us\n",
     );
     for run in runs {
         let job = &run.job;
         let optional = |value: Option<f64>| value.map_or(String::new(), |one| format!("{one:.1}"));
         let _ = writeln!(
             text,
-            "{},{},{},{},{},{},{},{:.0},{:.1},{:.3},{:.4},{:.4},{:.4},{:.0},{:.1},{},{}",
+            "{},{},{},{},{},{},{},{:.0},{:.1},{:.3},{:.4},{:.4},{:.4},{:.4},{:.4},{:.4},{:.4},\
+             {:.4},{:.1},{},{},{}",
             job.nodes,
             job.system.name(),
             job.popularity.name(),
@@ -235,10 +259,15 @@ pub(super) fn csv(runs: &[Run]) -> String {
             run.hot_share,
             run.relayed,
             run.protocol,
-            run.in_flight,
+            run.calls,
+            run.frames,
+            run.parts,
+            run.messages,
+            run.others,
             run.hot_keys,
             optional(run.p50_us),
             optional(run.p95_us),
+            optional(run.p99_us),
         );
     }
     text
@@ -262,7 +291,7 @@ mod tests {
             .lines()
             .filter(|line| line.ends_with(" %  | +0 % |") || line.ends_with(" % | +0 % |"));
         assert_eq!(even.count(), 2, "{text}");
-        assert_eq!(text.matches("| +0 % |").count(), 12, "{text}");
+        assert_eq!(text.matches("| +0 % |").count(), 14, "{text}");
         let worst = Job::new(4, System::Lin, 0.05);
         for run in runs.iter_mut().filter(|run| run.job == worst) {
             run.cpu_ns *= 1.25;

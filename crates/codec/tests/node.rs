@@ -119,6 +119,11 @@ fn batches() -> Vec<(&'static str, Class, Vec<Part<'static>>)> {
             ],
         ),
         (
+            "answer that shows a write",
+            Class::Answer,
+            vec![answer(0, AnswerStatus::Shown, b"versionsEND\r\n")],
+        ),
+        (
             "moves",
             Class::Demand,
             vec![moved(Some(IMAGE)), moved(None)],
@@ -283,7 +288,7 @@ fn refused() -> Vec<(&'static str, Vec<u8>, Malformed)> {
         ("stale_nothing", changed("ack", &[(54, 2)]), Malformed::Body),
         (
             "unknown_status",
-            changed("answers", &[(48, 3)]),
+            changed("answers", &[(48, 4)]),
             Malformed::Body,
         ),
         (

@@ -16,6 +16,7 @@
 //! what was written down, `jobs` is what that is. Everything is owned by workers: there is no
 //! thread of the cluster on the path of a request.
 
+mod answers;
 mod carry;
 mod clients;
 mod coordinator;
@@ -27,6 +28,7 @@ mod links;
 mod membership;
 mod moves;
 mod node_worker;
+mod peers;
 mod place;
 mod progress;
 mod relay;
@@ -52,7 +54,7 @@ use self::{
     hot::Prepared,
     in_force::{InForce, Marks, Views},
     progress::Progress,
-    slices::Slice,
+    slices::{Dues, Slice},
 };
 
 pub(crate) use self::{
@@ -73,6 +75,7 @@ pub(crate) struct Cluster {
     pub(crate) workers: usize,
     pub(crate) keys: SharedKeys,
     slices: Box<[Slice]>,
+    dues: Dues,
     views: Views,
     pub(crate) marks: Marks,
     pub(crate) linker: LinkerHandle,
@@ -90,6 +93,9 @@ pub(crate) struct Cluster {
     /// Only a slice's own worker steps it: what it says to a node then goes over one link, in
     /// order, which sessions need under sequential consistency when a key cools down (CC-72).
     by_owner: bool,
+    /// A session must see no earlier write than it has seen, wherever it asks (CC-11). What is
+    /// linearizable needs nothing for that.
+    keeps_sessions: bool,
     /// What a test has it do wrong.
     shows_unsettled: bool,
     /// Keys that are shared with others, as of the last epoch.
@@ -136,7 +142,10 @@ impl Cluster {
             replicas,
             workers,
             keys: SharedKeys::new(KEYS_MAX),
-            slices: (0..SLICES).map(|_| Slice::new(config)).collect(),
+            slices: (0..SLICES)
+                .map(|number| Slice::new(number, config))
+                .collect(),
+            dues: Dues::new(SLICES),
             views: Views::new(),
             marks: Marks::new(threads),
             linker,
@@ -149,6 +158,7 @@ impl Cluster {
             coordinator: Mutex::new(Coordinator::new(model, hot_keys_max)),
             hot_keys_max,
             by_owner: model == Model::Sc,
+            keeps_sessions: model == Model::Sc,
             shows_unsettled,
             hot_count: AtomicUsize::new(0),
             forgotten: AtomicUsize::new(0),

@@ -61,6 +61,11 @@ pub(crate) enum Count {
     ClusterAnswered,
     ClusterProtocol,
     ClusterKeysSent,
+    ClusterFramesSent,
+    ClusterPartsSent,
+    ClusterMessagesSent,
+    ClusterLinkSends,
+    ClusterLinkReceives,
     Length,
 }
 

@@ -228,6 +228,29 @@ impl Unsent {
         }
     }
 
+    /// Puts one answer where `by` awaits it, without a look at what is behind.
+    pub(crate) fn fill_one(&mut self, pool: &mut BufferPool, by: u16, answer: &[u8]) {
+        let owes = |piece: &UnsentPiece| match piece {
+            UnsentPiece::Awaited(owed_by) => *owed_by == by,
+            UnsentPiece::Held(_) | UnsentPiece::Lease { .. } => false,
+        };
+        let Some(at) = self.pieces.iter().position(owes) else {
+            return;
+        };
+        self.awaited -= 1;
+        let before = at
+            .checked_sub(1)
+            .and_then(|before| self.pieces.get_mut(before));
+        if let Some(UnsentPiece::Held(buffer)) = before {
+            pool.append(buffer, answer);
+            self.pieces.remove(at);
+        } else if answer.is_empty() {
+            self.pieces.remove(at);
+        } else if let Some(place) = self.pieces.get_mut(at) {
+            *place = UnsentPiece::Held(pool.hold(answer));
+        }
+    }
+
     fn add(
         &mut self,
         pool: &mut BufferPool,

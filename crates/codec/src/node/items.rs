@@ -70,6 +70,8 @@ pub enum AnswerStatus {
     Moved = 1,
     /// It could not be carried out; the reply, if there is one, says why.
     Refused = 2,
+    /// As `Done`; before the reply stands the version of the write that it shows, 8 bytes.
+    Shown = 3,
 }
 
 /// A key that changes its home, with its item.
@@ -251,7 +253,7 @@ impl<'a> Item<'a> for NodeAnswer<'a> {
 
 impl AnswerStatus {
     /// All of them, in order of their numbers.
-    pub const ALL: [Self; 3] = [Self::Done, Self::Moved, Self::Refused];
+    pub const ALL: [Self; 4] = [Self::Done, Self::Moved, Self::Refused, Self::Shown];
 
     /// The status with this number.
     pub fn from_number(number: u8) -> Option<Self> {

@@ -4,12 +4,12 @@
 //! read from that connection until all such places are filled: so replies keep their order, and a
 //! client that sends one request after the other finds what it wrote.
 
-use std::sync::Arc;
+mod large;
 
-use curtail_codec::memcached::{Admin, Carried, Request, Sink};
+use curtail_codec::memcached::{Carried, Request, Sink};
 use curtail_consistency::symmetric::Access;
 use curtail_dispatch::{Seen, SharedState};
-use curtail_types::{Cas, Exptime, NodeId, Operation, RouteHash};
+use curtail_types::{Cas, NodeId, RouteHash};
 
 use super::{
     jobs::{Asker, Completed, Origin},
@@ -21,9 +21,9 @@ use super::{
 use crate::{
     batch::{Batch, Entry, Work},
     counts::Count,
-    execute::{BUSY, OUTPUT_BYTES_MAX, ROOM_BYTES},
+    execute::{OUTPUT_BYTES_MAX, ROOM_BYTES},
     kit::Kit,
-    replies::{Content, Piece},
+    unsent::Progress,
     worker::Worker,
 };
 
@@ -71,45 +71,16 @@ impl Worker {
         };
         let mut filled = std::mem::take(&mut self.filled);
         node.work(&mut self.kit, &mut filled);
+        if !filled.is_empty() {
+            // Whoever sees a reply must find it counted.
+            self.publish_counts();
+        }
         for completed in filled.drain(..) {
             self.fill(&completed);
             node.give_back(completed.into_reply());
         }
         self.filled = filled;
         self.node = Some(node);
-    }
-
-    /// Has a large write that is complete carried out where its key is, if that is not here.
-    /// A large worker has no part in the cluster: it refuses what has moved while it was received.
-    pub(crate) fn end_large_elsewhere(&mut self, slot: usize) -> bool {
-        let Some(mut node) = self.node.take() else {
-            return self.refuse_large_elsewhere(slot);
-        };
-        let passed = node.pass_large(self, slot);
-        self.node = Some(node);
-        passed
-    }
-
-    fn refuse_large_elsewhere(&mut self, slot: usize) -> bool {
-        let shared = Arc::clone(&self.kit.shared);
-        let Some(connection) = self.slots.get_mut(slot) else {
-            return false;
-        };
-        let write = connection.body.as_ref().and_then(|body| body.write());
-        let (Some(cluster), Some((key, set, _))) = (&shared.cluster, write) else {
-            return false;
-        };
-        let route = route_of(key.resolve(&mut self.kit.scratch).bytes());
-        let access = access_of(&Operation::Set(set));
-        let is_here = cluster.holds_lease(self.kit.now.instant)
-            && cluster.views.current().is_some_and(|in_force| {
-                matches!(cluster.place(&in_force, route, access), Way::Here)
-            });
-        if !is_here && let Some(body) = connection.body.take() {
-            body.finish(&mut self.kit.pool, |_, _, _, _| ());
-            self.replies.write(slot, |sink| sink.push(BUSY));
-        }
-        !is_here
     }
 
     /// Puts a reply where a connection waits for it.
@@ -128,16 +99,32 @@ impl Worker {
         if connection.serial != serial {
             return;
         }
-        let end = completed.reply.len();
-        let content = Content::Area { start: 0, end };
-        let piece = (end > 0).then_some(Piece { slot: 0, content });
-        connection.unsent.fill(
-            &mut self.kit.pool,
-            token,
-            &completed.reply,
-            0..1,
-            &mut piece.into_iter().peekable(),
-        );
+        let unsent = &mut connection.unsent;
+        unsent.fill_one(&mut self.kit.pool, token, &completed.reply);
+        self.send_filled(slot);
+    }
+
+    /// Sends the replies of a connection at once if none is awaited any more: another turn would
+    /// cost a look at the poller.
+    fn send_filled(&mut self, slot: usize) {
+        let Some(connection) = self.slots.get_mut(slot) else {
+            return;
+        };
+        let unsent = &mut connection.unsent;
+        let goes = connection.writable && connection.departs.is_none();
+        let is_large = unsent.value_bytes_max() >= self.kit.large_from;
+        if !goes || unsent.is_awaiting() || unsent.is_empty() || is_large {
+            return self.slots.queue(slot);
+        }
+        let (bytes, progress) = unsent.send(&mut self.kit.pool, &mut connection.stream);
+        self.kit.counts.add(Count::Sends, 1);
+        self.kit.counts.add(Count::BytesWritten, bytes as u64);
+        match progress {
+            Progress::Broken => return self.close(slot),
+            Progress::Full => connection.writable = false,
+            Progress::All | Progress::More => {}
+        }
+        // There may be more to send, or the next requests may be here already.
         self.slots.queue(slot);
     }
 }
@@ -255,103 +242,6 @@ impl NodeWorker {
         let length = sink.len();
         bytes.truncate(length);
         bytes
-    }
-
-    /// What is not about one small item.
-    fn run_other(&mut self, worker: &mut Worker, entry: &Entry<'_>) {
-        if let Work::Request(Request::Admin(Admin::FlushAll { delay, .. })) = &entry.work {
-            self.flush_others(worker, entry.slot, *delay);
-        }
-        if let Work::LargeSetEnd { right: true } = &entry.work
-            && self.pass_large(worker, entry.slot)
-        {
-            return;
-        }
-        if let Work::LargeSet { request, rest } = &entry.work
-            && let Request::SetHeader { key, set, .. } = request
-        {
-            let operation = Operation::Set(*set);
-            let route = route_of(key.resolve(&mut worker.kit.scratch).bytes());
-            let way = self.way(route, &operation);
-            if !matches!(way, Some(Way::Here)) {
-                let ended = worker.begin_large_set(entry, request, rest, true);
-                if ended == Some(true) && self.pass_large(worker, entry.slot) {
-                    return;
-                }
-                if let Some(right) = ended {
-                    worker.end_large_set(entry.slot, right);
-                }
-                return;
-            }
-        }
-        run_here(worker, entry);
-    }
-
-    /// Has the other nodes flush, too; the reply to the client waits for them.
-    fn flush_others(&mut self, worker: &mut Worker, slot: usize, at: Exptime) {
-        let view = self.in_force.as_ref().map(|now| now.view);
-        let others = view.unwrap_or_default().live.without(self.cluster.me);
-        for to in others {
-            if let Some(origin) = self.await_reply(worker, slot) {
-                let relayed = Relayed {
-                    origin,
-                    to,
-                    key: RouteHash(0),
-                    after: Cas(0),
-                    bytes: at.0.to_le_bytes().to_vec(),
-                    kind: RelayedKind::Flush,
-                };
-                self.relay(worker.kit.now.instant, relayed);
-            }
-        }
-    }
-
-    /// Where a request would run; nothing while this node is not in service.
-    fn way(&self, route: RouteHash, operation: &Operation) -> Option<Way> {
-        let in_force = self.in_force.as_ref().filter(|_| self.serves)?;
-        Some(self.cluster.place(in_force, route, access_of(operation)))
-    }
-
-    /// Has a large write that was received here carried out where its key is; false if that is
-    /// here after all.
-    fn pass_large(&mut self, worker: &mut Worker, slot: usize) -> bool {
-        let Some(connection) = worker.slots.get_mut(slot) else {
-            return false;
-        };
-        let write = connection.body.as_ref().and_then(|body| body.write());
-        let Some((key, set, _)) = write else {
-            return false;
-        };
-        let operation = Operation::Set(set);
-        let route = route_of(key.resolve(&mut worker.kit.scratch).bytes());
-        let way = self.way(route, &operation);
-        if matches!(way, Some(Way::Here)) {
-            return false;
-        }
-        let Some(body) = connection.body.take() else {
-            return false;
-        };
-        let mut bytes = Vec::new();
-        body.finish(&mut worker.kit.pool, |reservation, key, form, _| {
-            let mut value = Vec::with_capacity(reservation.value_bytes());
-            reservation.read(&mut value);
-            let carried = Carried {
-                key,
-                operation,
-                value: &value,
-                form,
-            };
-            bytes = self.written(&carried);
-        });
-        let Some(way) = way else {
-            worker.replies.write(slot, |sink| sink.push(OUT_OF_SERVICE));
-            return true;
-        };
-        if let Some(origin) = self.await_reply(worker, slot) {
-            let access = access_of(&operation);
-            self.send_off(&mut worker.kit, way, (origin, route, access), bytes);
-        }
-        true
     }
 
     /// Sends a request that waits for its reply on its way.

@@ -3,7 +3,7 @@
 //! A frame borrows from its link, and answers go over links: so what arrives is taken out first,
 //! and dealt with after. Messages about keys go straight to their slices.
 
-use curtail_codec::node::{AnswerStatus, BatchHead, Body, NodeRequest};
+use curtail_codec::node::{AnswerStatus, BatchHead, Body, NodeAnswer, NodeRequest};
 use curtail_consistency::placement::slice_of;
 use curtail_types::{Cas, NodeId, RouteHash, ViewNumber};
 
@@ -34,6 +34,8 @@ pub(super) struct Asked {
     pub(super) number: u32,
     pub(super) view: ViewNumber,
     pub(super) after: Cas,
+    /// The answer is to say which write it shows.
+    pub(super) shows: bool,
     pub(super) kind: RelayedKind,
     pub(super) bytes: Vec<u8>,
 }
@@ -51,6 +53,8 @@ pub(super) struct Answered {
     pub(super) parcel: u64,
     pub(super) number: u32,
     pub(super) status: AnswerStatus,
+    /// The write that the reply shows, if that was asked for; else 0.
+    pub(super) shown: Cas,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -59,6 +63,9 @@ pub(super) const FLUSH: u8 = 1;
 
 /// The option of a request before which eight bytes say what its session has seen of the key.
 pub(super) const AFTER: u8 = 2;
+
+/// The option of a request whose answer is to say which write it shows.
+pub(super) const SHOW: u8 = 4;
 
 impl Inbox {
     /// Takes in one frame. Slices that got something are noted in `stirred`.
@@ -75,7 +82,7 @@ impl Inbox {
                     let slice = slice_of(said.route);
                     let job = Said::new(at.node, &said, spare.take());
                     if let Some(slice) = cluster.slices.get(slice) {
-                        slice.leave(Job::Message(Box::new(job)));
+                        slice.leave(Job::Message(job));
                     }
                     *stirred |= 1 << slice;
                 }
@@ -85,12 +92,8 @@ impl Inbox {
                     .extend(requests.map(|request| Asked::new(at, head, &request, spare)));
             }
             Body::Answers(head, answers) => {
-                self.answered.extend(answers.map(|answer| Answered {
-                    parcel: head.number,
-                    number: answer.number,
-                    status: answer.status,
-                    bytes: spare.copied(answer.bytes),
-                }));
+                let taken = answers.map(|answer| Answered::new(head, &answer, spare));
+                self.answered.extend(taken);
             }
             Body::Report(bytes) => match News::as_proposal(bytes) {
                 Some((key, hot)) => self.proposals.push(Proposal {
@@ -122,8 +125,9 @@ impl Inbox {
 
 impl Asked {
     fn new(at: Endpoint, head: BatchHead, request: &NodeRequest<'_>, spare: &mut Spare) -> Self {
-        let (after, bytes) = match (request.options, request.bytes.split_first_chunk()) {
-            (AFTER, Some((after, bytes))) => (u64::from_le_bytes(*after), bytes),
+        let has = |option: u8| request.options & option != 0;
+        let (after, bytes) = match request.bytes.split_first_chunk() {
+            Some((after, bytes)) if has(AFTER) => (u64::from_le_bytes(*after), bytes),
             _ => (0, request.bytes),
         };
         Self {
@@ -132,10 +136,27 @@ impl Asked {
             number: request.number,
             view: head.view,
             after: Cas(after),
-            kind: match request.options {
-                FLUSH => RelayedKind::Flush,
-                _ => RelayedKind::Item,
+            shows: has(SHOW),
+            kind: match has(FLUSH) {
+                true => RelayedKind::Flush,
+                false => RelayedKind::Item,
             },
+            bytes: spare.copied(bytes),
+        }
+    }
+}
+
+impl Answered {
+    fn new(head: BatchHead, answer: &NodeAnswer<'_>, spare: &mut Spare) -> Self {
+        let (shown, bytes) = match (answer.status, answer.bytes.split_first_chunk()) {
+            (AnswerStatus::Shown, Some((shown, bytes))) => (u64::from_le_bytes(*shown), bytes),
+            _ => (0, answer.bytes),
+        };
+        Self {
+            parcel: head.number,
+            number: answer.number,
+            status: answer.status,
+            shown: Cas(shown),
             bytes: spare.copied(bytes),
         }
     }

@@ -22,8 +22,8 @@ pub(super) enum Job {
         bytes: Vec<u8>,
     },
     /// What another node says.
-    Message(Box<Said>),
-    /// A relayed reply showed this write of the key; it goes to its client after that is known.
+    Message(Said),
+    /// A relayed reply shows this write of the key; it goes to its client after that is known.
     Seen(RouteHash, Cas, Box<Completed>),
     /// A key that has moved here, or that there is none.
     Install(Box<Moved>),
@@ -166,6 +166,13 @@ fn image_of(cas: Cas, image: &node::Image<'_>) -> Image {
     }
 }
 
+impl Moved {
+    /// Bytes of memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.bytes.capacity()
+    }
+}
+
 impl Completed {
     pub(super) fn into_reply(self) -> Vec<u8> {
         self.reply
@@ -197,6 +204,11 @@ impl Said {
 
     pub(super) fn value(&self) -> &[u8] {
         self.bytes.get(self.key_bytes..).unwrap_or_default()
+    }
+
+    /// Bytes of its key and value.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
     }
 
     pub(super) fn into_bytes(self) -> Vec<u8> {

@@ -17,23 +17,21 @@
 //! the slice, on either side. All that moves, and the end of it, goes over one connection between
 //! them, the one for large items: so the answer "there is none" is never faster than the key.
 
+mod arrivals;
+mod source;
+
 use std::collections::{HashMap, VecDeque};
 
-use curtail_codec::{
-    memcached::{Carried, KeyScratch},
-    node::{self, BatchHead, Class, KeyMove, KeyRequest, Part},
-};
-use curtail_consistency::{placement::slice_of, symmetric::Access};
-use curtail_dispatch::SharedState;
-use curtail_types::{Cas, Key, NodeId, NodeSet, RouteHash};
+use curtail_codec::node::{Class, Part};
+use curtail_consistency::symmetric::Access;
+use curtail_types::{Cas, NodeId, NodeSet, RouteHash};
 
 use super::{
     MoveAsked, NodeWorker,
-    jobs::{Job, Moved, Origin},
-    place::route_of,
+    jobs::{Moved, Origin},
     reports::News,
 };
-use crate::{counts::Count, kit::Kit};
+use crate::kit::Kit;
 
 /// What a worker has to do with keys that move.
 #[derive(Debug, Default)]
@@ -47,8 +45,9 @@ pub(super) struct Mover {
     asked: Vec<MoveAsked>,
     /// Nodes that have not seen the end of what was sent.
     unseen: NodeSet,
-    /// Keys of a view that this node has not come to.
+    /// Keys of a view that this node has not come to, and their bytes.
     early: Vec<Moved>,
+    early_bytes: usize,
 }
 
 /// How far this worker is with its slices under the view in force.
@@ -103,6 +102,10 @@ pub(crate) struct Waiter {
     pub(super) bytes: Vec<u8>,
 }
 
+/// Bytes of keys of a view to come; then the others wait with their senders. What is received in
+/// one turn comes on top.
+const EARLY_BYTES_MAX: usize = 4 << 20;
+
 /// Buckets that are looked at in one turn.
 const BUCKETS_A_TURN: usize = 32;
 
@@ -117,6 +120,7 @@ impl NodeWorker {
     pub(super) fn begin_moves(&mut self, kit: &mut Kit) {
         let Some(in_force) = self.in_force.clone() else {
             let mover = std::mem::take(&mut self.mover);
+            self.links.hold_large(false);
             for waiter in mover.arrivals.into_values().flatten() {
                 self.refuse(waiter.origin, waiter.bytes);
             }
@@ -137,9 +141,11 @@ impl NodeWorker {
         for waiter in waiters.into_values().flatten() {
             self.await_arrival(kit, waiter);
         }
+        self.mover.early_bytes = 0;
         for moved in std::mem::take(&mut self.mover.early) {
             self.take_moved(moved);
         }
+        self.links.hold_large(self.mover.is_full());
     }
 
     /// Whether there is something to do for moves at once.
@@ -162,144 +168,6 @@ impl NodeWorker {
             Phase::Scanning { next, clean, found } => self.scan(kit, next, clean, found),
             Phase::Sweeping { next } => self.sweep(kit, next),
         }
-    }
-
-    /// Looks for keys that leave, and sends them.
-    fn scan(&mut self, kit: &mut Kit, next: Option<usize>, clean: u32, mut found: bool) {
-        for _ in 0..KEYS_A_TURN {
-            let Some(key) = self.mover.found.pop_front() else {
-                break;
-            };
-            match self.send_away(kit, &key) {
-                Away::Sent | Away::Again => found = true,
-                Away::Stays => {}
-                Away::NoRoom => {
-                    self.mover.found.push_front(key);
-                    break;
-                }
-            }
-        }
-        if !self.mover.found.is_empty() {
-            self.mover.phase = Phase::Scanning { next, clean, found };
-            return;
-        }
-        self.mover.phase = match next {
-            Some(next) => Phase::Scanning {
-                next: self.look_for_leavers(kit, next),
-                clean,
-                found,
-            },
-            // With several holders keys stay here, so they are found again and again.
-            None if found && self.cluster.replicas == 1 => Phase::FIRST_SCAN,
-            None if clean + 1 < CLEAN_SCANS => Phase::Scanning {
-                next: Some(0),
-                clean: clean + 1,
-                found: false,
-            },
-            None => {
-                self.end_moves();
-                Phase::Sent
-            }
-        };
-    }
-
-    /// Finds the keys of a few buckets that leave, and says where to go on.
-    fn look_for_leavers(&mut self, kit: &mut Kit, next: usize) -> Option<usize> {
-        let in_force = self.in_force.clone()?;
-        let (me, workers, index) = (self.cluster.me, self.cluster.workers, self.index);
-        let queue = &mut self.mover.found;
-        let each = |key: Key<'_>, _: &curtail_types::ItemStatus| {
-            let route = route_of(key.bytes());
-            let leaves = in_force.targets(route, me);
-            if slice_of(route) % workers == index && !leaves.is_empty() {
-                queue.push_back(key.bytes().into());
-            }
-        };
-        let store = &kit.store;
-        store.list(&mut kit.writer, kit.now, next, BUCKETS_A_TURN, each)
-    }
-
-    /// Sends a key to its new holders.
-    fn send_away(&mut self, kit: &mut Kit, key: &[u8]) -> Away {
-        let Some(in_force) = self.in_force.clone() else {
-            return Away::Stays;
-        };
-        let route = route_of(key);
-        if self.cluster.keys.look(route).state != SharedState::Ordinary {
-            // A hot key is everywhere already. One that is about to be is not, and will not be: its
-            // home is another.
-            let slice = self.cluster.slices.get(slice_of(route));
-            return match slice.is_some_and(|slice| slice.is_preparing(route)) {
-                true => Away::Again,
-                false => Away::Stays,
-            };
-        }
-        let targets = in_force.targets(route, self.cluster.me);
-        let all = targets
-            .into_iter()
-            .all(|node| self.send_key(kit, node, route, key, false));
-        if all { Away::Sent } else { Away::NoRoom }
-    }
-
-    /// Sends what another node asks for, or that there is none.
-    fn give_away(&mut self, kit: &mut Kit, asked: MoveAsked) {
-        let (route, me) = (route_of(&asked.key), self.cluster.me);
-        let targets = self.in_force.as_ref().map(|now| now.targets(route, me));
-        if !targets.is_some_and(|targets| targets.contains(asked.node)) {
-            // It asked under a view that is over, and asks again, if need be, under its next.
-            return;
-        }
-        if !self.send_key(kit, asked.node, route, &asked.key, true) {
-            self.mover.asked.push(asked);
-        }
-    }
-
-    fn send_key(
-        &mut self,
-        kit: &mut Kit,
-        node: NodeId,
-        route: RouteHash,
-        bytes: &[u8],
-        even_none: bool,
-    ) -> bool {
-        let (Ok(key), Some(in_force)) = (Key::new(bytes), &self.in_force) else {
-            return true;
-        };
-        let hash = kit.store.hash(bytes);
-        let taken = self.bench.take_image(kit, key, hash);
-        if taken.is_none() && !even_none {
-            return true;
-        }
-        let image = taken.map(|(image, value)| node::Image {
-            client_flags: image.flags,
-            expiry: image.expiry,
-            stale: image.stale,
-            won: image.won,
-            value,
-        });
-        let head = BatchHead {
-            number: 0,
-            view: in_force.view.number,
-        };
-        let part = Part::Move(
-            head,
-            KeyMove {
-                route,
-                ts: taken.map_or(Cas(0), |(image, _)| image.cas),
-                key,
-                image,
-            },
-        );
-        let Some(to) = self.links.endpoint(node) else {
-            return false;
-        };
-        let sent = self.links.send(to, Class::LargeDemand, &part).is_ok();
-        kit.counts
-            .add(Count::ClusterKeysSent, u64::from(sent && !even_none));
-        if sent && self.cluster.replicas == 1 {
-            kit.remove(key, hash);
-        }
-        sent
     }
 
     /// Tells everybody that nothing more comes from this worker's slices.
@@ -329,7 +197,8 @@ impl NodeWorker {
             };
             self.links.send(to, class, &Part::Report(&bytes)).is_ok()
         });
-        if !sent {
+        // News that is repeated need wait once only.
+        if !sent && !self.untold.contains(&(node, news)) {
             self.untold.push((node, news));
         }
     }
@@ -373,119 +242,6 @@ impl NodeWorker {
         }
     }
 
-    /// Removes what this node does not hold any more.
-    fn sweep(&mut self, kit: &mut Kit, next: usize) {
-        let Some(in_force) = self.in_force.clone() else {
-            return;
-        };
-        let (me, workers, index) = (self.cluster.me, self.cluster.workers, self.index);
-        let queue = &mut self.mover.found;
-        let each = |key: Key<'_>, _: &curtail_types::ItemStatus| {
-            let route = route_of(key.bytes());
-            if slice_of(route) % workers == index && !in_force.holders(route).contains(me) {
-                queue.push_back(key.bytes().into());
-            }
-        };
-        let store = &kit.store;
-        let after = store.list(&mut kit.writer, kit.now, next, BUCKETS_A_TURN, each);
-        for bytes in std::mem::take(&mut self.mover.found) {
-            let is_ordinary =
-                self.cluster.keys.look(route_of(&bytes)).state == SharedState::Ordinary;
-            if let (Ok(key), true) = (Key::new(&bytes), is_ordinary) {
-                let hash = kit.store.hash(&bytes);
-                kit.remove(key, hash);
-            }
-        }
-        self.mover.phase = match after {
-            Some(next) => Phase::Sweeping { next },
-            None => Phase::Idle,
-        };
-    }
-
-    // ---- at the new home ----
-
-    /// Runs a request for a key that may not have arrived, when it has.
-    pub(super) fn await_arrival(&mut self, kit: &mut Kit, waiter: Waiter) {
-        let Some(in_force) = self.in_force.clone() else {
-            return;
-        };
-        let key = waiter.key;
-        let source = in_force.sources(key).first();
-        let waits = self.mover.arrivals.contains_key(&key);
-        let mut scratch = KeyScratch::default();
-        let bytes = Carried::read(&waiter.bytes)
-            .map(|(carried, _)| carried.resolve(&mut scratch).bytes().to_vec());
-        let (Some(source), Some(bytes)) = (source, bytes) else {
-            return self.run_waiter(waiter);
-        };
-        let hash = kit.store.hash(&bytes);
-        let is_here = Key::new(&bytes).is_ok_and(|key| kit.version_of(key, hash).is_some());
-        let is_ordinary = self.cluster.keys.look(key).state == SharedState::Ordinary;
-        if is_here || !is_ordinary {
-            return self.run_waiter(waiter);
-        }
-        self.mover.arrivals.entry(key).or_default().push(waiter);
-        if !waits {
-            self.ask_for(source, key, &bytes);
-        }
-    }
-
-    fn ask_for(&mut self, source: NodeId, route: RouteHash, bytes: &[u8]) {
-        let (Ok(key), Some(in_force)) = (Key::new(bytes), &self.in_force) else {
-            return;
-        };
-        let head = BatchHead {
-            number: 0,
-            view: in_force.view.number,
-        };
-        let part = Part::MoveRequest(head, KeyRequest { route, key });
-        let to = self.links.endpoint(source);
-        if to.is_none_or(|to| self.links.send(to, Class::Demand, &part).is_err()) {
-            self.unasked.push((source, route, bytes.into()));
-        }
-    }
-
-    /// A key is here, or is known to be nowhere: what waited for it goes to its machine, behind it.
-    pub(super) fn take_moved(&mut self, moved: Moved) {
-        let view = self.in_force.as_ref().map(|now| now.view);
-        let view = view.unwrap_or_default();
-        if moved.view > view.number {
-            return self.mover.early.push(moved);
-        }
-        // The view may have changed since it was sent, which has nothing to do with this key: who
-        // had it has it no more. But what nobody awaits may have been given up, and written anew.
-        let (key, me) = (moved.route, self.cluster.me);
-        let in_force = self.in_force.as_ref();
-        if !in_force.is_some_and(|now| now.awaits(key, moved.from, me)) {
-            return;
-        }
-        self.give(slice_of(key), Job::Install(Box::new(moved)));
-        for waiter in self.mover.arrivals.remove(&key).into_iter().flatten() {
-            self.run_waiter(waiter);
-        }
-    }
-
-    pub(super) fn run_waiter(&mut self, waiter: Waiter) {
-        let Waiter {
-            origin,
-            key,
-            access,
-            after,
-            bytes,
-        } = waiter;
-        self.give_request(origin, key, (access, after), bytes);
-    }
-
-    /// A node asks for a key that it has become the home of.
-    pub(super) fn take_move_request(&mut self, kit: &mut Kit, asked: MoveAsked) {
-        let now = self.in_force.as_ref().map(|now| now.view.number);
-        let may = !matches!(self.mover.phase, Phase::Waiting { .. }) && now >= Some(asked.view);
-        match may {
-            true => self.give_away(kit, asked),
-            false => self.mover.asked.push(asked),
-        }
-    }
-
     /// Says again what found no room.
     pub(super) fn tell_again(&mut self, kit: &mut Kit) {
         for (node, news) in std::mem::take(&mut self.untold) {
@@ -497,5 +253,12 @@ impl NodeWorker {
         for asked in std::mem::take(&mut self.mover.asked) {
             self.take_move_request(kit, asked);
         }
+    }
+}
+
+impl Mover {
+    /// Whether it holds as many keys of a view to come as it may.
+    fn is_full(&self) -> bool {
+        self.early_bytes >= EARLY_BYTES_MAX
     }
 }

@@ -11,24 +11,20 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use curtail_codec::{
-    memcached::{Carried, KeyScratch},
-    node::{AnswerStatus, BatchHead, Class, NodeAnswer, Part},
-};
+use curtail_codec::node::{Class, Part};
 use curtail_consistency::placement::slice_of;
-use curtail_types::{Cas, Exptime, Instant, Key, NodeId, NodeSet, RouteHash};
+use curtail_types::{Cas, Instant, NodeId, NodeSet, RouteHash};
 
 use super::{
     Cluster, InForce,
     carry::Bench,
-    inbox::{Asked, Inbox},
+    inbox::Inbox,
     jobs::{Asker, Completed, End, Job, Origin, Spare},
-    links::{Endpoint, LinkEvent, Links, Vitals},
-    moves::{Mover, Waiter},
-    place::{Way, access_of},
+    links::{Links, Vitals},
+    moves::Mover,
     relay::Out,
     reports::News,
-    slices::{LARGE_BYTES, Relayed, RelayedKind, Tools},
+    slices::{Relayed, Tools},
 };
 use crate::{counts::Count, kit::Kit, mailbox::Arrival, sync::Relaxed};
 
@@ -45,6 +41,8 @@ pub(crate) struct NodeWorker {
     pub(super) spare: Spare,
     pub(super) done: Vec<Completed>,
     elsewhere: Vec<Relayed>,
+    /// Memory for jobs that are taken out of a slice's inbox.
+    jobs: Vec<Job>,
     /// Requests that other nodes carry out.
     pub(super) out: Vec<Option<Out>>,
     pub(super) free: Vec<u32>,
@@ -52,7 +50,7 @@ pub(crate) struct NodeWorker {
     pub(super) parked: VecDeque<u32>,
     /// Slices that have got something to do from this worker.
     stirred: u64,
-    inbox: Inbox,
+    pub(super) inbox: Inbox,
     pub(super) mover: Mover,
     /// What could not be told or asked for want of room.
     pub(super) untold: Vec<(NodeId, News)>,
@@ -68,6 +66,8 @@ pub(crate) struct NodeWorker {
     /// When the turn began, and when what is out was last looked through.
     now_ns: u64,
     pub(super) looked_ns: u64,
+    /// Bytes of links that are counted against the limit of memory.
+    accounted: usize,
 }
 
 /// After how long it is sent again when a node was not ready for it.
@@ -86,6 +86,7 @@ impl NodeWorker {
             spare: Spare::default(),
             done: Vec::new(),
             elsewhere: Vec::new(),
+            jobs: Vec::new(),
             out: Vec::new(),
             free: Vec::new(),
             parked: VecDeque::new(),
@@ -101,6 +102,7 @@ impl NodeWorker {
             next_token: 0,
             now_ns: 0,
             looked_ns: 0,
+            accounted: 0,
         }
     }
 
@@ -156,10 +158,8 @@ impl NodeWorker {
 
     /// When there will be something to do.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let slices = self
-            .own_slices()
-            .filter_map(|number| self.cluster.slices.get(number));
-        let timers = slices.map(super::slices::Slice::due_ns).min();
+        let dues = &self.cluster.dues;
+        let timers = self.own_slices().map(|slice| dues.of(slice)).min();
         let waits = !self.parked.is_empty() || self.cluster.marks.last() != self.mark_done;
         let again = waits.then_some(self.now_ns + AGAIN_NS);
         let earliest = [timers, again].into_iter().flatten().min();
@@ -189,6 +189,28 @@ impl NodeWorker {
         self.look_through(kit);
         self.distribute(kit, filled);
         self.links.flush();
+        self.count(kit);
+        self.account(kit);
+    }
+
+    /// Has the memory of links counted against the one limit.
+    fn account(&mut self, kit: &Kit) {
+        let bytes = self.links.held_bytes();
+        if bytes != self.accounted {
+            let more = bytes.cast_signed() - self.accounted.cast_signed();
+            kit.store.account(more);
+            self.accounted = bytes;
+        }
+    }
+
+    fn count(&mut self, kit: &mut Kit) {
+        let counted = self.links.take_counts();
+        let counts = &mut kit.counts;
+        counts.add(Count::ClusterFramesSent, counted.frames);
+        counts.add(Count::ClusterPartsSent, counted.parts);
+        counts.add(Count::ClusterMessagesSent, counted.messages);
+        counts.add(Count::ClusterLinkSends, counted.sends);
+        counts.add(Count::ClusterLinkReceives, counted.receives);
     }
 
     // ---- links ----
@@ -225,135 +247,6 @@ impl NodeWorker {
         links.receive(|at, frame| inbox.take(cluster, (spare, stirred), at, &frame.body));
     }
 
-    /// Carries out what other nodes ask for.
-    fn answer_peers(&mut self, kit: &mut Kit) {
-        let mut asked = std::mem::take(&mut self.inbox.asked);
-        for one in asked.drain(..) {
-            self.answer_peer(kit, one);
-        }
-        self.inbox.asked = asked;
-    }
-
-    fn answer_peer(&mut self, kit: &mut Kit, asked: Asked) {
-        let origin = Origin {
-            worker: self.index,
-            asker: Asker::Peer {
-                at: asked.at,
-                parcel: asked.parcel,
-                number: asked.number,
-            },
-        };
-        let mut reply = self.spare.take();
-        let end = self.run_for_peer(kit, &asked, origin, &mut reply);
-        if let Some((end, ts)) = end {
-            self.done.push(Completed {
-                origin,
-                end,
-                reply,
-                ts,
-            });
-        }
-        self.spare.give(asked.bytes);
-    }
-
-    /// How it ended, and which write it showed; `None` if a slice has it now.
-    fn run_for_peer(
-        &mut self,
-        kit: &mut Kit,
-        asked: &Asked,
-        origin: Origin,
-        reply: &mut Vec<u8>,
-    ) -> Option<(End, Cas)> {
-        if let (RelayedKind::Flush, Some(at)) = (asked.kind, asked.bytes.first_chunk()) {
-            kit.store
-                .flush_all(kit.now, Exptime(i64::from_le_bytes(*at)));
-            return Some((End::Done, Cas(0)));
-        }
-        let Some((carried, _)) = Carried::read(&asked.bytes) else {
-            return Some((End::Refused, Cas(0)));
-        };
-        kit.counts.add(Count::ClusterAnswered, 1);
-        let in_force = self.in_force.clone().filter(|_| self.serves);
-        let Some(in_force) = in_force.filter(|now| now.view.number == asked.view) else {
-            return Some((End::Elsewhere, Cas(0)));
-        };
-        let mut scratch = KeyScratch::default();
-        let key_bytes = carried.resolve(&mut scratch).bytes();
-        let (key, access) = (
-            super::place::route_of(key_bytes),
-            access_of(&carried.operation),
-        );
-        match self.cluster.place(&in_force, key, access) {
-            Way::Here => {
-                let hash = kit.store.hash(key_bytes);
-                self.bench.run(kit, &carried, hash, reply);
-                let shown = match (self.cluster.by_owner, Key::new(key_bytes)) {
-                    (true, Ok(key)) => kit.version_of(key, hash),
-                    _ => None,
-                };
-                Some((End::Done, shown.unwrap_or_default()))
-            }
-            // It is this node's; who asked may not know that it has moved.
-            Way::At(_) => Some((End::Elsewhere, Cas(0))),
-            Way::Looked(_) | Way::Protocol => {
-                let bytes = self.spare.copied(&asked.bytes);
-                self.give_request(origin, key, (access, asked.after), bytes);
-                None
-            }
-            Way::Arriving => {
-                let bytes = self.spare.copied(&asked.bytes);
-                self.give_waiter(
-                    kit,
-                    Waiter {
-                        origin,
-                        key,
-                        access,
-                        after: asked.after,
-                        bytes,
-                    },
-                );
-                None
-            }
-        }
-    }
-
-    /// Leaves a request for a key that may not have arrived to the worker that sees to its slice.
-    pub(super) fn give_waiter(&mut self, kit: &mut Kit, waiter: Waiter) {
-        let owner = slice_of(waiter.key) % self.cluster.workers;
-        if owner == self.index {
-            self.await_arrival(kit, waiter);
-        } else if let Some(face) = kit.shared.workers.get(owner) {
-            face.mail.send(Arrival::Waiter(Box::new(waiter)));
-        }
-    }
-
-    /// Takes in what other nodes sent, or ask for, because keys move.
-    fn take_moves(&mut self, kit: &mut Kit) {
-        for moved in std::mem::take(&mut self.inbox.moved) {
-            let owner = slice_of(moved.route) % self.cluster.workers;
-            if owner == self.index {
-                self.take_moved(moved);
-            } else if let Some(face) = kit.shared.workers.get(owner) {
-                face.mail.send(Arrival::MovedKey(Box::new(moved)));
-            }
-        }
-        for (route, ask) in std::mem::take(&mut self.inbox.move_requests) {
-            let owner = slice_of(route) % self.cluster.workers;
-            if owner == self.index {
-                self.take_move_request(kit, ask);
-            } else if let Some(face) = kit.shared.workers.get(owner) {
-                face.mail.send(Arrival::MoveAsked(Box::new(ask)));
-            }
-        }
-        for proposal in std::mem::take(&mut self.inbox.proposals) {
-            self.cluster
-                .change_hot(&kit.shared, &proposal.key, proposal.hot);
-        }
-        for (from, news) in std::mem::take(&mut self.inbox.news) {
-            self.take_news(from, news);
-        }
-    }
-
     /// Leaves a request for the machine of its key.
     pub(super) fn give_request(
         &mut self,
@@ -372,67 +265,12 @@ impl NodeWorker {
         self.give(slice_of(key), job);
     }
 
-    fn take_answers(&mut self, kit: &Kit) {
-        let mut answered = std::mem::take(&mut self.inbox.answered);
-        for answer in answered.drain(..) {
-            let Some(out) = self.out_of(answer.number, answer.parcel) else {
-                self.spare.give(answer.bytes);
-                continue;
-            };
-            if answer.status == AnswerStatus::Moved {
-                out.is_sent = false;
-                out.again_ns = kit.now.instant.ns + AGAIN_NS;
-                self.parked.push_back(answer.number);
-                self.spare.give(answer.bytes);
-                continue;
-            }
-            match answer.status == AnswerStatus::Done && self.cluster.by_owner {
-                true => self.end_seen(answer.number, answer.bytes),
-                false => self.end(answer.number, answer.bytes),
-            }
-        }
-        self.inbox.answered = answered;
-    }
-
-    /// A relayed request has its reply, before which stands the write that it shows: this node's
-    /// copy must not show an earlier one to the same session.
-    fn end_seen(&mut self, number: u32, mut bytes: Vec<u8>) {
-        let Some(Out { relayed, .. }) = self.take_out(number) else {
-            return;
-        };
-        let shown = bytes.first_chunk().map(|ts| Cas(u64::from_le_bytes(*ts)));
-        bytes.drain(..8.min(bytes.len()));
-        let completed = Completed {
-            origin: relayed.origin,
-            end: End::Done,
-            reply: bytes,
-            ts: Cas(0),
-        };
-        match shown.filter(|ts| *ts != Cas(0)) {
-            Some(ts) => self.give(
-                slice_of(relayed.key),
-                Job::Seen(relayed.key, ts, Box::new(completed)),
-            ),
-            None => self.done.push(completed),
-        }
-        self.spare.give(relayed.bytes);
-    }
-
-    fn take_events(&mut self, kit: &Kit) {
-        while let Some(event) = self.links.next_event() {
-            if let LinkEvent::Reset(node) = event {
-                self.lose(kit, node);
-            }
-        }
-    }
-
     // ---- slices ----
 
     fn work_slices(&mut self, kit: &mut Kit) {
         let now_ns = kit.now.instant.ns;
         for number in self.own_slices() {
-            let slice = self.cluster.slices.get(number);
-            if slice.is_some_and(|slice| slice.due_ns() <= now_ns) {
+            if self.cluster.dues.of(number) <= now_ns {
                 self.give(number, Job::Tick);
             }
         }
@@ -445,6 +283,7 @@ impl NodeWorker {
             spare: &mut self.spare,
             done: &mut self.done,
             elsewhere: &mut self.elsewhere,
+            jobs: &mut self.jobs,
         };
         let mut stirred = std::mem::take(&mut self.stirred);
         while stirred != 0 {
@@ -459,11 +298,9 @@ impl NodeWorker {
                 slice.work(&mut tools);
             }
         }
-        for relayed in std::mem::take(&mut self.elsewhere) {
+        let mut elsewhere = std::mem::take(&mut self.elsewhere);
+        for relayed in elsewhere.drain(..) {
             match relayed.origin.asker {
-                Asker::Client { .. } if relayed.origin.worker == self.index => {
-                    self.relay(kit.now.instant, relayed);
-                }
                 Asker::Client { .. } => self.relay(kit.now.instant, relayed),
                 // A request goes over one link at most: its node asks again.
                 Asker::Peer { .. } => self.done.push(Completed {
@@ -474,13 +311,15 @@ impl NodeWorker {
                 }),
             }
         }
+        self.elsewhere = elsewhere;
     }
 
     // ---- replies ----
 
     /// Gives what is done to whoever waits for it.
     fn distribute(&mut self, kit: &Kit, filled: &mut Vec<Completed>) {
-        for completed in std::mem::take(&mut self.done) {
+        let mut done = std::mem::take(&mut self.done);
+        for completed in done.drain(..) {
             if completed.origin.worker != self.index {
                 if let Some(face) = kit.shared.workers.get(completed.origin.worker) {
                     face.mail.send(Arrival::Completed(Box::new(completed)));
@@ -495,46 +334,12 @@ impl NodeWorker {
                 }
             }
         }
+        self.done = done;
     }
 
     /// Takes in what another worker completed for this one.
     pub(crate) fn take_completed(&mut self, completed: Completed) {
         self.done.push(completed);
-    }
-
-    fn answer(&mut self, at: Endpoint, (parcel, number): (u64, u32), completed: &Completed) {
-        let Completed { end, reply, .. } = completed;
-        let status = match end {
-            End::Done => AnswerStatus::Done,
-            End::Elsewhere => AnswerStatus::Moved,
-            End::Refused => AnswerStatus::Refused,
-        };
-        let view = self.in_force.as_ref().map(|now| now.view.number);
-        let head = BatchHead {
-            number: parcel,
-            view: view.unwrap_or_default(),
-        };
-        let mut framed = Vec::new();
-        if *end == End::Done && self.cluster.by_owner {
-            framed.extend_from_slice(&completed.ts.0.to_le_bytes());
-            framed.extend_from_slice(reply);
-        }
-        let bytes = match end {
-            End::Elsewhere => &[],
-            End::Done if self.cluster.by_owner => framed.as_slice(),
-            _ => reply.as_slice(),
-        };
-        let class = match bytes.len() > LARGE_BYTES {
-            true => Class::LargeAnswer,
-            false => Class::Answer,
-        };
-        let answer = NodeAnswer {
-            number,
-            status,
-            bytes,
-        };
-        // Who gets none asks again, or says so to its client.
-        let _ = self.links.send(at, class, &Part::Answer(head, answer));
     }
 
     /// Takes memory that a reply was kept in.

@@ -11,12 +11,12 @@ use curtail_codec::{
     memcached::Carried,
     node::{BatchHead, Class, NodeRequest, Part},
 };
-use curtail_types::{Cas, Instant, NodeId};
+use curtail_dispatch::SharedState;
+use curtail_types::{Cas, Instant, RouteHash};
 
 use super::{
-    NodeWorker,
-    inbox::{AFTER, FLUSH},
-    jobs::{Completed, End, Origin},
+    Cluster, NodeWorker,
+    inbox::{AFTER, FLUSH, SHOW},
     moves::Waiter,
     node_worker::AGAIN_NS,
     place::{Way, access_of},
@@ -29,7 +29,7 @@ use crate::kit::Kit;
 pub(super) struct Out {
     pub(super) relayed: Relayed,
     pub(super) parcel: u64,
-    begun_ns: u64,
+    pub(super) begun_ns: u64,
     /// When it may be sent again.
     pub(super) again_ns: u64,
     pub(super) is_sent: bool,
@@ -38,15 +38,10 @@ pub(super) struct Out {
 /// How long a request tries to reach a node that can carry it out.
 const PATIENCE_NS: u64 = 5_000_000_000;
 
-/// How long a request that was sent waits for its answer.
-const ANSWER_NS: u64 = 10_000_000_000;
+pub(super) const UNREACHABLE: &[u8] = b"SERVER_ERROR the node of this key cannot be reached\r\n";
 
-/// How often what is out is looked through.
-const LOOK_NS: u64 = 100_000_000;
-
-const UNREACHABLE: &[u8] = b"SERVER_ERROR the node of this key cannot be reached\r\n";
-
-const UNKNOWN: &[u8] = b"SERVER_ERROR the node of this key was lost; a write may have happened\r\n";
+pub(super) const UNKNOWN: &[u8] =
+    b"SERVER_ERROR the node of this key was lost; a write may have happened\r\n";
 
 impl NodeWorker {
     /// Has another node carry a request out.
@@ -84,33 +79,42 @@ impl NodeWorker {
             number: parcel,
             view: in_force.view.number,
         };
-        let mut framed = Vec::new();
-        if out.relayed.after != Cas(0) {
-            framed.extend_from_slice(&out.relayed.after.0.to_le_bytes());
-            framed.extend_from_slice(&out.relayed.bytes);
-        }
-        let bytes = match framed.is_empty() {
-            true => &out.relayed.bytes,
-            false => &framed,
+        let Relayed {
+            to,
+            key,
+            after,
+            bytes,
+            kind,
+            ..
+        } = &out.relayed;
+        let after_bytes = after.0.to_le_bytes();
+        let (after_option, first): (u8, &[u8]) = match *after != Cas(0) {
+            true => (AFTER, &after_bytes),
+            false => (0, &[]),
         };
-        let class = match bytes.len() > LARGE_BYTES {
+        let length = first.len() + bytes.len();
+        let class = match length > LARGE_BYTES {
             true => Class::LargeDemand,
             false => Class::Demand,
         };
-        let part = Part::Request(
-            head,
-            NodeRequest {
-                number,
-                options: match out.relayed.kind {
-                    RelayedKind::Item if out.relayed.after != Cas(0) => AFTER,
-                    RelayedKind::Item => 0,
-                    RelayedKind::Flush => FLUSH,
-                },
-                bytes,
-            },
-        );
-        let endpoint = self.links.endpoint(out.relayed.to);
-        let sent = endpoint.map(|to| self.links.send(to, class, &part));
+        let options = match kind {
+            RelayedKind::Item => after_option | self.cluster.show_option(*key),
+            RelayedKind::Flush => FLUSH,
+        };
+        let request = NodeRequest {
+            number,
+            options,
+            bytes: &[],
+        };
+        let part = Part::Request(head, request);
+        let endpoint = self.links.endpoint(*to);
+        let sent = endpoint.map(|to| {
+            self.links.send_filled(to, class, &part, length, |room| {
+                let (before, rest) = room.split_at_mut(first.len());
+                before.copy_from_slice(first);
+                rest.copy_from_slice(bytes);
+            })
+        });
         if let Some(Ok(())) = sent {
             out.parcel = parcel;
             out.is_sent = true;
@@ -193,83 +197,16 @@ impl NodeWorker {
             }
         }
     }
-
-    /// Ends what waits for an answer for too long.
-    pub(super) fn look_through(&mut self, kit: &Kit) {
-        let now_ns = kit.now.instant.ns;
-        if now_ns.saturating_sub(self.looked_ns) < LOOK_NS {
-            return;
-        }
-        self.looked_ns = now_ns;
-        self.look_at_joining();
-        self.repeat_moves_done();
-        for number in 0..self.out.len() as u32 {
-            let is_late = |out: &Out| now_ns.saturating_sub(out.begun_ns) > ANSWER_NS;
-            let late = self.out.get(number as usize).and_then(Option::as_ref);
-            if late.is_some_and(is_late) {
-                self.end(number, UNKNOWN.to_vec());
-            }
-        }
-    }
-
-    pub(super) fn out_of(&mut self, number: u32, parcel: u64) -> Option<&mut Out> {
-        let out = self.out.get_mut(number as usize)?.as_mut()?;
-        (out.parcel == parcel && out.is_sent).then_some(out)
-    }
-
-    pub(super) fn take_out(&mut self, number: u32) -> Option<Out> {
-        let out = self.out.get_mut(number as usize)?.take()?;
-        self.free.push(number);
-        Some(out)
-    }
-
-    /// A request of a node that is no member any more.
-    pub(super) fn refuse(&mut self, origin: Origin, mut bytes: Vec<u8>) {
-        bytes.clear();
-        bytes.extend_from_slice(UNREACHABLE);
-        self.done.push(Completed {
-            origin,
-            end: End::Refused,
-            reply: bytes,
-            ts: Cas(0),
-        });
-    }
-
-    /// A request that was out has its reply.
-    pub(super) fn end(&mut self, number: u32, reply: Vec<u8>) {
-        if let Some(out) = self.take_out(number) {
-            self.spare.give(out.relayed.bytes);
-            self.done.push(Completed {
-                origin: out.relayed.origin,
-                end: End::Done,
-                reply,
-                ts: Cas(0),
-            });
-        }
-    }
-
-    /// A node, or all it knew, is gone: reads are asked again, writes may have happened.
-    pub(super) fn lose(&mut self, kit: &Kit, node: NodeId) {
-        for number in 0..self.out.len() as u32 {
-            let Some(Some(out)) = self.out.get_mut(number as usize) else {
-                continue;
-            };
-            if out.relayed.to != node || !out.is_sent {
-                continue;
-            }
-            let is_read = out.relayed.kind == RelayedKind::Item && is_read(&out.relayed.bytes);
-            if is_read {
-                out.is_sent = false;
-                out.again_ns = kit.now.instant.ns + AGAIN_NS;
-                self.parked.push_back(number);
-            } else {
-                self.end(number, UNKNOWN.to_vec());
-            }
-        }
-    }
 }
 
-fn is_read(bytes: &[u8]) -> bool {
-    use curtail_consistency::symmetric::Access;
-    Carried::read(bytes).is_some_and(|(carried, _)| access_of(&carried.operation) == Access::Read)
+impl Cluster {
+    /// Whether the answer to a request for `key` is to say which write it shows: only if this node
+    /// has a copy that could show an earlier one to the same session. A copy that comes later has
+    /// that write, but for one that is on its way; of that the answer tells by itself.
+    fn show_option(&self, key: RouteHash) -> u8 {
+        match self.keeps_sessions && self.keys.look(key).state != SharedState::Ordinary {
+            true => SHOW,
+            false => 0,
+        }
+    }
 }

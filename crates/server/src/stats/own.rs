@@ -29,12 +29,17 @@ pub(crate) const POLICY_COUNTS: [(&str, Count); 11] = [
 ];
 
 /// Counters of a node of a cluster.
-pub(crate) const CLUSTER_COUNTS: [(&str, Count); 5] = [
+pub(crate) const CLUSTER_COUNTS: [(&str, Count); 10] = [
     ("cluster_hot_reads", Count::ClusterHot),
     ("cluster_relayed", Count::ClusterRelayed),
     ("cluster_answered", Count::ClusterAnswered),
     ("cluster_protocol", Count::ClusterProtocol),
     ("cluster_keys_sent", Count::ClusterKeysSent),
+    ("cluster_frames_sent", Count::ClusterFramesSent),
+    ("cluster_parts_sent", Count::ClusterPartsSent),
+    ("cluster_messages_sent", Count::ClusterMessagesSent),
+    ("cluster_link_sends", Count::ClusterLinkSends),
+    ("cluster_link_receives", Count::ClusterLinkReceives),
 ];
 
 /// Counters of each worker, since the start.

@@ -5,6 +5,8 @@
 #[derive(Debug, Default)]
 pub(super) struct Chunks {
     free: Vec<Vec<u8>>,
+    /// Bytes of all pieces, those in use among them.
+    bytes: usize,
 }
 
 /// Bytes of a piece: room for some hundred small messages.
@@ -16,11 +18,24 @@ const FREE_MAX: usize = 64;
 impl Chunks {
     /// An empty piece with room for `bytes` at least.
     pub(super) fn take(&mut self, bytes: usize) -> Vec<u8> {
-        if bytes > CHUNK_BYTES {
-            return Vec::with_capacity(bytes);
-        }
-        let free = self.free.pop();
-        free.unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES))
+        let free = self.free.pop_if(|_| bytes <= CHUNK_BYTES);
+        free.unwrap_or_else(|| {
+            let piece = Vec::with_capacity(bytes.max(CHUNK_BYTES));
+            self.bytes += piece.capacity();
+            piece
+        })
+    }
+
+    /// Appends to a piece, which grows if it must.
+    pub(super) fn append(&mut self, chunk: &mut Vec<u8>, bytes: &[u8]) {
+        let before = chunk.capacity();
+        chunk.extend_from_slice(bytes);
+        self.bytes += chunk.capacity() - before;
+    }
+
+    /// Bytes of memory that links hold.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Takes a piece back.
@@ -28,6 +43,8 @@ impl Chunks {
         if chunk.capacity() == CHUNK_BYTES && self.free.len() < FREE_MAX {
             chunk.clear();
             self.free.push(chunk);
+        } else {
+            self.bytes = self.bytes.saturating_sub(chunk.capacity());
         }
     }
 }

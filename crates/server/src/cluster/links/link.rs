@@ -38,6 +38,8 @@ pub(super) struct Link {
     /// When something was received last, on any connection, and sent; 0 for never.
     pub(super) heard: Instant,
     spoke: Instant,
+    /// Calls to send.
+    pub(super) sends: u64,
     /// From when on silence counts: the first look at this connection, which comes after its
     /// making.
     watched_since: Option<Instant>,
@@ -80,6 +82,8 @@ pub(super) struct Happened {
     pub(super) reset: bool,
     /// How much arrived.
     pub(super) bytes: usize,
+    /// With how many calls.
+    pub(super) receives: u64,
 }
 
 /// Why a connection is of no use.
@@ -114,6 +118,7 @@ impl Link {
             is_dirty: false,
             heard: Instant { ns: 0 },
             spoke: Instant { ns: 0 },
+            sends: 0,
             watched_since: None,
         }
     }
@@ -177,6 +182,7 @@ impl Link {
             };
             self.heard = now;
             happened.bytes += bytes;
+            happened.receives += 1;
             let arrived = area.get(..bytes).unwrap_or_default();
             if self.take_in(arrived, chunks, &mut happened, each).is_err() {
                 return (Progress::Broken, happened);
@@ -202,12 +208,12 @@ impl Link {
             let rest = arrived.get(used..).unwrap_or_default();
             if !rest.is_empty() {
                 self.partial = chunks.take(rest.len());
-                self.partial.extend_from_slice(rest);
+                chunks.append(&mut self.partial, rest);
             }
             return Ok(());
         }
         let mut partial = std::mem::take(&mut self.partial);
-        partial.extend_from_slice(arrived);
+        chunks.append(&mut partial, arrived);
         let used = self.take_frames(&partial, chunks, happened, each)?;
         partial.drain(..used);
         if partial.is_empty() {
@@ -337,6 +343,7 @@ impl Link {
             return Progress::Broken;
         };
         self.spoke = now;
+        self.sends += 1;
         let of_control = self.control.consume(taken);
         self.session.outbox.note_sent(taken - of_control);
         self.writable = taken == offered;

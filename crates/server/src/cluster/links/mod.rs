@@ -72,6 +72,9 @@ pub(crate) struct Links {
     now: Instant,
     /// When to look next for links that are silent.
     look: Instant,
+    counted: LinkCounts,
+    /// Nothing is received on connections for large items.
+    holds_large: bool,
     /// Names streams; begins with a time, so that no other life of this worker has the same.
     next_stream: u64,
 }
@@ -121,6 +124,21 @@ pub(crate) enum LinkEvent {
     /// Whatever was sent to it and not answered is lost, done or not; whatever it sent and was not
     /// answered need not be.
     Reset(NodeId),
+}
+
+/// What links did, since the counts were taken last.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct LinkCounts {
+    /// Frames that were begun.
+    pub(crate) frames: u64,
+    /// What was put into them.
+    pub(crate) parts: u64,
+    /// Messages about keys among that.
+    pub(crate) messages: u64,
+    /// System calls that sent.
+    pub(crate) sends: u64,
+    /// System calls that received something.
+    pub(crate) receives: u64,
 }
 
 /// The token of link 0; those of the others are below. The one above is the waker's.
@@ -173,6 +191,8 @@ impl Links {
             vitals: Vitals::default(),
             now: Instant { ns: 0 },
             look: Instant { ns: 0 },
+            counted: LinkCounts::default(),
+            holds_large: false,
             next_stream: started_ns.max(1),
         }
     }
@@ -277,6 +297,7 @@ impl Links {
             return Err(SendError::TooLarge);
         }
         let chunks = &mut self.chunks;
+        let frames_before = link.session.outbox.frames_begun;
         match link
             .session
             .push(chunks, (class, part), payload_bytes, fill)
@@ -285,6 +306,9 @@ impl Links {
             Pushed::Full => return Err(SendError::Full),
             Pushed::Unfit => return Err(SendError::TooLarge),
         }
+        self.counted.frames += link.session.outbox.frames_begun - frames_before;
+        self.counted.parts += 1;
+        self.counted.messages += u64::from(matches!(part, Part::Message(_)));
         if !link.is_dirty {
             link.is_dirty = true;
             self.dirty.push(number);
@@ -300,7 +324,10 @@ impl Links {
                 continue;
             };
             link.is_dirty = false;
-            match link.send(self.now) {
+            let sends_before = link.sends;
+            let progress = link.send(self.now);
+            self.counted.sends += link.sends - sends_before;
+            match progress {
                 Progress::Waits => {}
                 Progress::More => self.line_up(number),
                 Progress::Broken => self.give_up(number),
@@ -329,6 +356,7 @@ impl Links {
             let memory = (self.area.as_mut_slice(), &mut self.chunks);
             let (progress, happened) = link.receive(memory, self.now, &mut each);
             bytes_left = bytes_left.saturating_sub(happened.bytes);
+            self.counted.receives += happened.receives;
             let (node, is_main) = (link.endpoint.node, link.is_main(self.config.worker));
             if happened.reset {
                 self.events.push_back(LinkEvent::Reset(node));
@@ -348,6 +376,23 @@ impl Links {
         self.events.pop_front()
     }
 
+    /// Bytes of memory that hold what was not acknowledged and what is not complete.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.chunks.bytes()
+    }
+
+    /// Has what is large wait where it is, with its sender in the end, or come again.
+    pub(crate) fn hold_large(&mut self, hold: bool) {
+        if std::mem::replace(&mut self.holds_large, hold) && !hold {
+            (0..self.links.len()).for_each(|number| self.line_up(number));
+        }
+    }
+
+    /// What was counted since the last call.
+    pub(crate) fn take_counts(&mut self) -> LinkCounts {
+        std::mem::take(&mut self.counted)
+    }
+
     /// Whether there is something to receive or to send without an event.
     pub(crate) fn wants_turn(&self) -> bool {
         !(self.ready.is_empty() && self.dirty.is_empty())
@@ -364,7 +409,8 @@ impl Links {
         let Some(Some(link)) = self.links.get_mut(number) else {
             return;
         };
-        if !link.in_line && link.wants_to_receive() {
+        let is_held = link.large && self.holds_large;
+        if !link.in_line && !is_held && link.wants_to_receive() {
             link.in_line = true;
             self.ready.push_back(number);
         }

@@ -36,6 +36,8 @@ pub(super) struct Outbox {
     /// Bytes that are not acknowledged, by class.
     used: [usize; 2],
     windows: Windows,
+    /// Frames that were begun.
+    pub(super) frames_begun: u64,
 }
 
 /// Bytes that may be unacknowledged in each class of a connection. One frame always may.
@@ -94,6 +96,7 @@ impl Outbox {
             sealed: 0,
             used: [0; 2],
             windows,
+            frames_begun: 0,
         }
     }
 
@@ -303,6 +306,7 @@ impl Outbox {
             // The room was just made.
             let _ = shape.begin(room);
             self.open = Some(Open { shape, from });
+            self.frames_begun += 1;
             self.use_up(shape.class(), bytes_before);
         }
     }

@@ -689,6 +689,33 @@ fn a_slow_peer_refuses_sends() {
     });
 }
 
+/// Goal: who holds large items back takes none in, holds little memory and does not spin, while
+/// small items go on; afterwards all arrive, once. Method: the other side sends until it is
+/// refused.
+#[test]
+fn large_items_wait_while_they_are_held_back() {
+    let (mut a, mut b) = two(KIND, other());
+    b.workers[0].links.hold_large(true);
+    let bytes = vec![5; 40_000];
+    let mut sent = 0;
+    while a.workers[0].report(2, Class::LargeDemand, &bytes) == Ok(()) {
+        sent += 1;
+    }
+    assert!(a.workers[0].links.held_bytes() >= sent * bytes.len());
+    assert_eq!(a.workers[0].report(2, Class::Demand, b"\0\0\0\0"), Ok(()));
+    let begun = Moment::now();
+    until(&mut a, &mut b, "a small item", |_, b| {
+        begun.elapsed() > Duration::from_millis(200) && !b.workers[0].received.is_empty()
+    });
+    assert_eq!(b.workers[0].received.len(), 1, "large items came through");
+    assert!(!b.workers[0].links.wants_turn(), "it spins");
+    assert!(b.workers[0].links.held_bytes() < 1 << 20);
+    b.workers[0].links.hold_large(false);
+    until(&mut a, &mut b, "all that waited", |_, b| {
+        b.workers[0].received.len() == sent + 1
+    });
+}
+
 /// Goal: what is too large is refused where it is sent, what is just not too large arrives. Method:
 /// a part of the limit, and one byte more.
 #[test]

@@ -1,0 +1,132 @@
+//! Where keys will be: requests wait for them, each for its own.
+
+use curtail_codec::{
+    memcached::{Carried, KeyScratch},
+    node::{BatchHead, Class, KeyRequest, Part},
+};
+use curtail_consistency::placement::slice_of;
+use curtail_dispatch::SharedState;
+use curtail_types::{Key, NodeId, RouteHash};
+
+use super::Waiter;
+use crate::{
+    cluster::{
+        NodeWorker,
+        jobs::{Job, Moved},
+    },
+    kit::Kit,
+    mailbox::Arrival,
+};
+
+impl NodeWorker {
+    /// Leaves a request for a key that may not have arrived to the worker that sees to its slice.
+    pub(in crate::cluster) fn give_waiter(&mut self, kit: &mut Kit, waiter: Waiter) {
+        let owner = slice_of(waiter.key) % self.cluster.workers;
+        if owner == self.index {
+            self.await_arrival(kit, waiter);
+        } else if let Some(face) = kit.shared.workers.get(owner) {
+            face.mail.send(Arrival::Waiter(Box::new(waiter)));
+        }
+    }
+
+    /// Takes in what other nodes sent, or ask for, because keys move.
+    pub(in crate::cluster) fn take_moves(&mut self, kit: &mut Kit) {
+        for moved in std::mem::take(&mut self.inbox.moved) {
+            let owner = slice_of(moved.route) % self.cluster.workers;
+            if owner == self.index {
+                self.take_moved(moved);
+            } else if let Some(face) = kit.shared.workers.get(owner) {
+                face.mail.send(Arrival::MovedKey(Box::new(moved)));
+            }
+        }
+        for (route, ask) in std::mem::take(&mut self.inbox.move_requests) {
+            let owner = slice_of(route) % self.cluster.workers;
+            if owner == self.index {
+                self.take_move_request(kit, ask);
+            } else if let Some(face) = kit.shared.workers.get(owner) {
+                face.mail.send(Arrival::MoveAsked(Box::new(ask)));
+            }
+        }
+        for proposal in std::mem::take(&mut self.inbox.proposals) {
+            self.cluster
+                .change_hot(&kit.shared, &proposal.key, proposal.hot);
+        }
+        for (from, news) in std::mem::take(&mut self.inbox.news) {
+            self.take_news(from, news);
+        }
+    }
+
+    /// Runs a request for a key that may not have arrived, when it has.
+    pub(in crate::cluster) fn await_arrival(&mut self, kit: &mut Kit, waiter: Waiter) {
+        let Some(in_force) = self.in_force.clone() else {
+            return;
+        };
+        let key = waiter.key;
+        let source = in_force.sources(key).first();
+        let waits = self.mover.arrivals.contains_key(&key);
+        let mut scratch = KeyScratch::default();
+        let bytes = Carried::read(&waiter.bytes)
+            .map(|(carried, _)| carried.resolve(&mut scratch).bytes().to_vec());
+        let (Some(source), Some(bytes)) = (source, bytes) else {
+            return self.run_waiter(waiter);
+        };
+        let hash = kit.store.hash(&bytes);
+        let is_here = Key::new(&bytes).is_ok_and(|key| kit.version_of(key, hash).is_some());
+        let is_ordinary = self.cluster.keys.look(key).state == SharedState::Ordinary;
+        if is_here || !is_ordinary {
+            return self.run_waiter(waiter);
+        }
+        self.mover.arrivals.entry(key).or_default().push(waiter);
+        if !waits {
+            self.ask_for(source, key, &bytes);
+        }
+    }
+
+    pub(super) fn ask_for(&mut self, source: NodeId, route: RouteHash, bytes: &[u8]) {
+        let (Ok(key), Some(in_force)) = (Key::new(bytes), &self.in_force) else {
+            return;
+        };
+        let head = BatchHead {
+            number: 0,
+            view: in_force.view.number,
+        };
+        let part = Part::MoveRequest(head, KeyRequest { route, key });
+        let to = self.links.endpoint(source);
+        if to.is_none_or(|to| self.links.send(to, Class::Demand, &part).is_err()) {
+            self.unasked.push((source, route, bytes.into()));
+        }
+    }
+
+    /// A key is here, or is known to be nowhere: what waited for it goes to its machine, behind it.
+    pub(in crate::cluster) fn take_moved(&mut self, moved: Moved) {
+        let view = self.in_force.as_ref().map(|now| now.view);
+        let view = view.unwrap_or_default();
+        if moved.view > view.number {
+            self.mover.early_bytes += moved.bytes();
+            self.mover.early.push(moved);
+            return self.links.hold_large(self.mover.is_full());
+        }
+        // The view may have changed since it was sent, which has nothing to do with this key: who
+        // had it has it no more. But what nobody awaits may have been given up, and written anew.
+        let (key, me) = (moved.route, self.cluster.me);
+        let in_force = self.in_force.as_ref();
+        if !in_force.is_some_and(|now| now.awaits(key, moved.from, me)) {
+            return;
+        }
+        self.give(slice_of(key), Job::Install(Box::new(moved)));
+        for waiter in self.mover.arrivals.remove(&key).into_iter().flatten() {
+            self.run_waiter(waiter);
+        }
+    }
+
+    pub(in crate::cluster) fn run_waiter(&mut self, waiter: Waiter) {
+        let Waiter {
+            origin,
+            key,
+            access,
+            after,
+            bytes,
+        } = waiter;
+        self.give_request(origin, key, (access, after), bytes);
+    }
+}

@@ -194,8 +194,13 @@ impl Members {
         self.take_out(nodes);
         let lost_a_holder = !placed.union(before).intersection(nodes).is_empty();
         if replicas > 1 && lost_a_holder && !self.view.placed.is_empty() {
-            // Who still holds a key is found by where it was; the dead are among those named.
-            self.view.placed_before = placed.union(before);
+            // Who still holds a key is found by where it was; the dead are among those named. While
+            // keys move, that is where they were before: who they move to may not have them yet.
+            let has_source = !before.intersection(self.view.live).is_empty();
+            self.view.placed_before = match has_source {
+                true => before,
+                false => placed.union(before),
+            };
         }
     }
 
@@ -327,6 +332,21 @@ mod tests {
         );
         let settled = back.after(Change::Settle, NodeId(0), 2).unwrap();
         assert!(settled.after(Change::Live, NodeId(2), 2).is_some());
+    }
+
+    /// Goal: a node that goes while keys move does not make a node their source that may not have
+    /// them yet. Method: a third node joins two, and one of the two goes before all has moved.
+    #[test]
+    fn who_waits_for_a_key_is_not_named_as_its_holder() {
+        let two = formed(0b011);
+        let join = Change::Join(Incarnation(7));
+        let joining = two.after(join, NodeId(2), 2).unwrap();
+        let live = joining.after(Change::Live, NodeId(2), 2).unwrap();
+        let placed = live.after(Change::Place, NodeId(0), 2).unwrap();
+        let removed = placed.after(Change::Remove(set(0b010)), NodeId(0), 2);
+        let view = removed.unwrap().view;
+        assert_eq!((view.placed, view.placed_before), (set(0b101), set(0b011)));
+        assert_eq!(removed.unwrap().sources(), set(0b001));
     }
 
     #[test]

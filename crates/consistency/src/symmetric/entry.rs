@@ -42,6 +42,9 @@ pub(super) struct Entry {
     pub(super) seen: Cas,
     /// Whether the value may be older than what the home before had alone.
     pub(super) is_doubtful: bool,
+    /// Whether this node was one of the key's holders when the view came, or when it began to know
+    /// the key since.
+    pub(super) held: bool,
     /// When something is done about a write that gets no further.
     pub(super) write_due: Instant,
     /// When something is done about a stage that gets no further.
@@ -151,6 +154,7 @@ impl Entry {
             number: *step.entries_made,
             seen: Cas(0),
             is_doubtful: false,
+            held: place.holders.contains(step.config.me),
             write_due: NEVER,
             stage_due: NEVER,
         }
@@ -263,10 +267,15 @@ impl Entry {
 
     pub(super) fn forget(&mut self, step: &mut Step<'_>) {
         self.stage = Stage::Forgotten;
+        self.refuse_own(step);
+        self.publish(step, Value::Stored);
+    }
+
+    /// The write of this node that is on its way is nobody's any more.
+    pub(super) fn refuse_own(&mut self, step: &mut Step<'_>) {
         if let Some(waiter) = self.own.take().and_then(|own| own.waiter) {
             step.refuse(waiter.ticket, Refusal::View);
         }
-        self.publish(step, Value::Stored);
     }
 
     /// A session of this node has seen a write that may be on its way still.

@@ -170,7 +170,8 @@ pub enum Output {
         /// The request.
         ticket: Ticket,
     },
-    /// Have another node carry the request out.
+    /// Have another node carry the request out. If it is this node itself, the key's item is to
+    /// come from who held it before: begin anew with the request, and wait for the item.
     Forward {
         /// The request.
         ticket: Ticket,
@@ -239,9 +240,12 @@ pub enum Visibility {
     Valid,
     /// Nobody: every request goes through the machine.
     Unsettled,
-    /// The machine forgets the key: it is treated as any other of the store, and the item stays.
+    /// The machine forgets the key: it is treated as any other of the store, and the item stays. On
+    /// a node that does not hold it, it stays only if it is to move from there to its new home,
+    /// which has nothing of it.
     Ordinary,
-    /// The machine forgets the key and the item is removed: this node does not hold it.
+    /// The machine forgets the key and the item is removed: this node does not hold it, or is not
+    /// sure of its value. If it is to hold it, it waits for the item of who held it before.
     Gone,
 }
 

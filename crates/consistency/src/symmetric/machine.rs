@@ -348,10 +348,11 @@ fn receive(
         None if message.epoch == epoch => return receive_cold(step, (key, place), from, message),
         // What is known is of a later promotion, or nothing is.
         _ => {
+            let is_known_over = step.dropped.covers(key, message.epoch);
             if message.kind == MessageKind::Drop && !me_is_home {
                 step.dropped.add(key, message.epoch);
             }
-            if let Some(answer) = answer_unknown(me_is_home, message)
+            if let Some(answer) = answer_unknown(me_is_home, is_known_over, message)
                 && epoch <= message.epoch
             {
                 step.answer(from, key, answer);
@@ -410,7 +411,7 @@ fn deliver(step: &mut Step<'_>, entry: &mut Entry, from: NodeId, message: Messag
         MessageKind::Activate => entry.receive_activate(step, from, ts),
         MessageKind::Deactivate => entry.receive_deactivate(step, from, ts),
         MessageKind::DeactivateAck => entry.receive_deactivate_ack(step, from, ts),
-        MessageKind::Drop => entry.receive_drop(step),
+        MessageKind::Drop => entry.receive_drop(step, ts),
         MessageKind::Invalidate | MessageKind::InvalidateUpdate | MessageKind::Update => {}
     }
 }

@@ -98,33 +98,54 @@ impl Entry {
             return;
         }
         if self.is_doubtful {
-            self.lose(step);
-        } else if !self.is_at_rest(step) {
+            return self.give_up(step);
+        }
+        if !self.is_at_rest(step) {
             return;
         }
-        self.send(step, self.peers(step), MessageKind::Drop, self.ts);
+        step.dropped.add(self.key, self.epoch);
+        self.send(step, self.peers(step), MessageKind::Drop, HOME_HAS_IT);
         self.moved(step, Mode::Cold);
+        self.cool_down(step);
+        self.proceed(step);
+    }
+
+    /// The key is not hot any more, and its value is here. The holders of a cold key agree on it;
+    /// if they may not yet, they do first.
+    fn cool_down(&mut self, step: &mut Step<'_>) {
         let agreed = self.agrees(step) || self.place.holders.len() <= 1;
         self.epoch = HotEpoch(0);
         self.stage = Stage::Cold;
         self.stage_due = NEVER;
-        if !agreed {
-            // The holders of a cold key agree on it; under SC they may not yet.
+        if !agreed || !self.valid {
             self.valid = false;
             self.publish(step, Value::Stored);
             self.begin_replay(step);
         }
-        self.proceed(step);
     }
 
-    /// The value is not to be relied upon: it is as if it had been evicted.
-    fn lose(&mut self, step: &mut Step<'_>) {
-        self.is_doubtful = false;
+    /// The value is not to be relied upon: whoever held the key has it, or nobody. What waits
+    /// begins anew.
+    fn give_up(&mut self, step: &mut Step<'_>) {
+        self.end(step, Visibility::Gone);
+        self.send(step, self.peers(step), MessageKind::Drop, Cas(0));
+        self.moved(step, Mode::Cold);
+        let (to, after) = (step.config.me, Cas(0));
+        while let Some(waiter) = step.waiting.first(self.key) {
+            step.waiting.pop(self.key);
+            let ticket = waiter.ticket;
+            step.emit(Output::Forward { ticket, to, after });
+        }
+    }
+
+    /// Nothing is known of the key from here on.
+    fn end(&mut self, step: &mut Step<'_>, state: Visibility) {
+        self.stage = Stage::Forgotten;
         let (key, ts) = (self.key, self.ts);
         step.emit(Output::Publish {
             key,
             ts,
-            state: Visibility::Gone,
+            state,
             value: Value::Stored,
         });
     }
@@ -147,6 +168,7 @@ impl Entry {
         *step.entries_made += 1;
         self.number = *step.entries_made;
         self.epoch = epoch;
+        self.is_doubtful = false;
         self.stage = Stage::Shadow;
         self.stage_due = step.in_ns(step.config.retransmit_ns);
         self.publish(step, Value::Stored);
@@ -210,13 +232,27 @@ impl Entry {
         self.report(step, from);
     }
 
-    /// Home knows the promotion no more: whatever this node has come to, it is over.
-    pub(super) fn receive_drop(&mut self, step: &mut Step<'_>) {
-        if matches!(self.stage, Stage::Shadow | Stage::Live | Stage::Leaving) {
-            step.dropped.add(self.key, self.epoch);
-            self.stage = Stage::Leaving;
+    /// Home knows the promotion no more: whatever this node has come to, it is over. If home has
+    /// the value it says so by `ts`. If not, the value is where the key was held before.
+    pub(super) fn receive_drop(&mut self, step: &mut Step<'_>, ts: Cas) {
+        if !matches!(self.stage, Stage::Shadow | Stage::Live | Stage::Leaving) {
+            return;
+        }
+        step.dropped.add(self.key, self.epoch);
+        self.stage = Stage::Leaving;
+        self.proceed(step);
+        if ts > Cas(0) {
+            return self.forget(step);
+        }
+        self.refuse_own(step);
+        let holds = self.place.holders.contains(step.config.me);
+        if self.is_doubtful || (holds && !self.held) {
+            self.end(step, Visibility::Gone);
+        } else if holds {
+            self.cool_down(step);
             self.proceed(step);
-            self.forget(step);
+        } else {
+            self.end(step, Visibility::Ordinary);
         }
     }
 
@@ -275,7 +311,8 @@ impl Entry {
 }
 
 /// The answer to a message about a promotion that this node knows nothing of, if one is due.
-pub(super) fn answer_unknown(me_is_home: bool, message: Message) -> Option<Message> {
+/// `is_over` says that this node, as home, ended the promotion and has the value.
+pub(super) fn answer_unknown(me_is_home: bool, is_over: bool, message: Message) -> Option<Message> {
     let (kind, ts) = match message.kind {
         // Nothing of it is here, and nothing will be.
         MessageKind::Deactivate if !me_is_home => (MessageKind::DeactivateAck, message.ts),
@@ -289,7 +326,8 @@ pub(super) fn answer_unknown(me_is_home: bool, message: Message) -> Option<Messa
         | MessageKind::InvalidateUpdate
             if me_is_home && message.epoch > HotEpoch(0) =>
         {
-            (MessageKind::Drop, message.ts)
+            let ts = if is_over { HOME_HAS_IT } else { Cas(0) };
+            (MessageKind::Drop, ts)
         }
         _ => return None,
     };
@@ -299,3 +337,6 @@ pub(super) fn answer_unknown(me_is_home: bool, message: Message) -> Option<Messa
         ..message
     })
 }
+
+/// What DROP says besides: the home has the value. Else it has none.
+const HOME_HAS_IT: Cas = Cas(1);

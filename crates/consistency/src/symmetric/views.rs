@@ -8,9 +8,12 @@
 //! - it followed, so it takes over as if it promoted the key, and every node says how far it is;
 //! - if one says that it was told to leave, the home before had begun to demote the key, and the
 //!   new one demotes it;
-//! - if it was told to leave itself, the home before may have gone on alone, as the only holder of
-//!   a cold key. Unless somebody still answered for the key, or this node has held it all along,
-//!   the value is as lost as any other that died with its only holder.
+//! - if it was told to leave itself, the home before may have gone on without it, as a holder of a
+//!   cold key. Unless somebody still answered for the key, or this node has held it all along, it
+//!   gives its value up, and tells the others to return to what they hold: the value moves in from
+//!   whoever held the key before, or died with the last who did;
+//! - if it knows nothing of the promotion, because it has only just joined, it says the same to
+//!   whoever reports to it.
 
 use curtail_types::NodeSet;
 
@@ -32,10 +35,10 @@ impl Entry {
     }
 
     pub(super) fn placed(&mut self, step: &mut Step<'_>, place: Place) {
-        let held = self.place.holders.contains(step.config.me);
+        self.held = self.place.holders.contains(step.config.me);
         self.place = place;
         if self.is_hot() {
-            self.change_role(step, held);
+            self.change_role(step);
         } else if !place.holders.contains(step.config.me) {
             self.forget(step);
             return;
@@ -49,14 +52,14 @@ impl Entry {
         self.proceed(step);
     }
 
-    fn change_role(&mut self, step: &mut Step<'_>, held: bool) {
+    fn change_role(&mut self, step: &mut Step<'_>) {
+        if self.stage == Stage::Leaving && !self.held && !step.has(Mutant::DoubtfulServed) {
+            self.is_doubtful = true;
+        }
         match (self.stage, self.is_home(step)) {
             (Stage::Home(mode), true) => self.enter(step, mode),
             (Stage::Shadow | Stage::Live, true) => self.enter(step, Mode::Promoting),
-            (Stage::Leaving, true) => {
-                self.is_doubtful = !held && !step.has(Mutant::DoubtfulServed);
-                self.enter(step, Mode::Demoting);
-            }
+            (Stage::Leaving, true) => self.enter(step, Mode::Demoting),
             (Stage::Home(mode), false) => {
                 self.stage = match mode {
                     Mode::Hot => Stage::Live,

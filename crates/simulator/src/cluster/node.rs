@@ -120,7 +120,8 @@ impl Node {
             replay_ns: 1_500_000,
             patience_ns: 60_000_000,
             settle_ns: 5_000_000,
-            writer: WriterId::of(me, 1023),
+            // No life of a node gives a version that another gave, whatever its clock shows.
+            writer: WriterId::of(me, 512 + (life % 512) as u16),
         };
         Self {
             me,
@@ -128,7 +129,7 @@ impl Node {
             clock,
             mutant: run.mutant,
             trace: run.trace,
-            hybrid: HybridClock::new(WriterId::of(me, 0), Cas(0)),
+            hybrid: HybridClock::new(WriterId::of(me, (life % 512) as u16), Cas(0)),
             membership: Membership::new(membership),
             serve_until: None,
             view: View::default(),
@@ -152,8 +153,8 @@ impl Node {
 
     /// Becomes a member, or wants to.
     pub(super) fn start(&mut self, at: u64, keys: &mut Keys) {
-        let incarnation = Incarnation(self.life << 8 | u64::from(self.me.0));
-        self.member(at, keys, membership::Input::Join(incarnation));
+        let join = membership::Input::Join(self.incarnation());
+        self.member(at, keys, join);
     }
 
     /// Whether it may answer for what it has.
@@ -331,9 +332,7 @@ impl Node {
     }
 
     fn beat(&mut self, to: NodeSet, view: ViewNumber) {
-        let Some(incarnation) = self.incarnation() else {
-            return;
-        };
+        let incarnation = self.incarnation();
         for to in to {
             self.send(to, Packet::Heartbeat { incarnation, view });
         }
@@ -352,9 +351,14 @@ impl Node {
         }
     }
 
-    fn incarnation(&self) -> Option<Incarnation> {
-        let own = self.membership.known().incarnation(self.me);
-        (own != Incarnation(0)).then_some(own)
+    /// Which life of it this is.
+    pub(super) fn incarnation(&self) -> Incarnation {
+        Incarnation(self.life << 8 | u64::from(self.me.0))
+    }
+
+    /// Whether readers may read the key here beside the machine.
+    pub(super) fn is_shown(&self, key: usize) -> bool {
+        self.index[key] == Some(true)
     }
 
     /// A view is in force.
@@ -463,10 +467,15 @@ impl Node {
         self.deeds.push(Deed::Send { to, packet });
     }
 
+    /// Who writes what does not go through the machines.
+    fn writer(&self) -> WriterId {
+        WriterId::of(self.me, (self.life % 512) as u16)
+    }
+
     /// Its own clock never falls behind a version that it has seen.
     fn observe(&mut self, version: Cas) {
         if version > self.hybrid.last() {
-            self.hybrid = HybridClock::new(WriterId::of(self.me, 0), version);
+            self.hybrid = HybridClock::new(self.writer(), version);
         }
     }
 

@@ -3,13 +3,14 @@
 mod chance;
 mod events;
 mod healing;
+mod losses;
 
 use curtail_consistency::{
     membership::{self, Change, Members},
-    symmetric::{Mode, Model},
+    symmetric::Model,
 };
 use curtail_history::Verdict;
-use curtail_types::{Instant, NodeId, View};
+use curtail_types::{Instant, NodeId, NodeSet};
 use curtail_workload::Random;
 
 use self::events::{Event, Events};
@@ -47,6 +48,8 @@ pub(super) struct World<'a> {
     /// Operations begun.
     begun: u64,
     healed: bool,
+    /// Of each key: the nodes that have every acknowledged write of it for certain.
+    keepers: Vec<NodeSet>,
     record: Record,
     outcome: ClusterOutcome,
 }
@@ -81,6 +84,7 @@ impl<'a> World<'a> {
             clients: run.sessions as u32,
             begun: 0,
             healed: false,
+            keepers: vec![NodeSet::NONE; run.keys],
             record: Record::default(),
             outcome: ClusterOutcome::default(),
         }
@@ -245,7 +249,7 @@ impl<'a> World<'a> {
                 self.outcome.views += 1;
                 // What a lost item's last holder still answered is lost to sessions elsewhere.
                 if self.run.model == Model::Sc && self.outcome.lost > 0 {
-                    (0..self.sessions.len()).for_each(|session| self.renew(session));
+                    (0..self.sessions.len()).for_each(|session| self.separate(session));
                 }
             }
         }
@@ -345,6 +349,9 @@ impl<'a> World<'a> {
             return;
         };
         self.sessions[session].asked = None;
+        if self.run.trace == Some(asked.demand.key) {
+            self.trace(|| format!("{asked:?} is answered: {answer:?}"));
+        }
         match answer {
             Answer::Carried(effect) => {
                 self.outcome.answered += 1;
@@ -402,7 +409,8 @@ impl<'a> World<'a> {
             return;
         }
         self.outcome.crashes += 1;
-        self.note_losses(node, self.store.members.view, true);
+        self.trace(|| format!("node {node} stops"));
+        self.note_stop(node);
         self.is_up[node] = false;
         self.paused_until[node] = 0;
         let me = NodeId(node as u8);
@@ -419,6 +427,10 @@ impl<'a> World<'a> {
             );
         }
         for session in 0..self.sessions.len() {
+            // A session ends with its node (CC-11).
+            if self.sessions[session].pinned == Some(me) {
+                self.separate(session);
+            }
             if let Some((asked, at)) = self.sessions[session].asked
                 && at == me
             {
@@ -434,62 +446,6 @@ impl<'a> World<'a> {
             }
         }
         self.events.plan(self.now + down_ns, Event::Start { node });
-    }
-
-    /// With one holder a cold key dies with its home, and nobody promises more. `certain` is
-    /// whether the node has stopped: one that does not know yet that it was removed may still make
-    /// a key cold.
-    fn note_losses(&mut self, node: usize, view: View, certain: bool) {
-        if self.run.replicas > 1 {
-            return;
-        }
-        for key in 0..self.run.keys {
-            let version = self.nodes[node].items[key].version;
-            let is_hot = certain && self.nodes[node].modes[key] == Mode::Hot;
-            let others = (0..self.nodes.len()).filter(|other| *other != node && self.is_up[*other]);
-            let elsewhere = others
-                .map(|other| self.nodes[other].items[key].version)
-                .max();
-            // By its own view, or by the store's, which it may not know yet.
-            let homes = [
-                self.nodes[node].places[key].home,
-                self.keys.home(key, view.placed),
-                self.keys.home(key, view.placed_before),
-            ];
-            let is_home = homes.contains(&NodeId(node as u8));
-            let has_it = version.0 != 0 || is_home;
-            if has_it && !(is_hot && elsewhere >= Some(version)) {
-                self.note_loss(key);
-            }
-        }
-    }
-
-    fn note_loss(&mut self, key: usize) {
-        self.outcome.lost += 1;
-        self.record.lost(key, self.now);
-        if self.run.model == Model::Sc {
-            for session in 0..self.sessions.len() {
-                self.renew(session);
-            }
-        }
-    }
-
-    /// A view was written: whoever it takes out loses what it alone has.
-    fn note_removals(&mut self, before: &Members) {
-        let view = self.store.members.view;
-        let gone = before.view.live.difference(view.live);
-        for node in gone {
-            let node = usize::from(node.0);
-            if self.is_up[node] {
-                self.note_losses(node, before.view, false);
-            }
-        }
-        // A second node that goes while keys move may have been the last that had one.
-        if self.run.replicas > 1 && !gone.is_empty() && before.view.moves() {
-            for key in 0..self.run.keys {
-                self.note_loss(key);
-            }
-        }
     }
 
     fn read_store(&mut self, node: usize, life: u64, started: Instant) {
@@ -510,7 +466,7 @@ impl<'a> World<'a> {
         let reached = self.store_cut_until[node] <= self.now;
         let before = self.store.members;
         let written = reached.then(|| self.store.propose(expected, change, me, self.run.replicas));
-        self.note_removals(&before);
+        self.note_change(&before);
         let lost_answer =
             self.run.faults.has(Fault::Loss) && !self.healed && self.random.below(20) == 0;
         let said = match written.flatten() {
@@ -544,6 +500,13 @@ impl<'a> World<'a> {
             };
             node.of_store(at, keys, input);
         });
+    }
+
+    /// Shows what happens, if somebody wants to see a key.
+    fn trace(&self, what: impl FnOnce() -> String) {
+        if self.run.trace.is_some() {
+            eprintln!("{} {}", self.now, what());
+        }
     }
 
     fn fail(&mut self, what: String) {

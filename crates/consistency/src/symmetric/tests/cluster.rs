@@ -28,6 +28,8 @@ pub(super) struct Cluster {
     pub(super) links: BTreeMap<(usize, usize), VecDeque<(Message, Cas)>>,
     pub(super) place: Place,
     pub(super) now: Instant,
+    /// Requests that their own home has sent back, to wait for the item.
+    pub(super) sent_back: Vec<Ticket>,
     /// Whether requests that are sent on arrive.
     tickets: u64,
 }
@@ -43,6 +45,7 @@ impl Cluster {
                 holders: (0..replicas).map(NodeId).collect(),
             },
             now: Instant::default(),
+            sent_back: Vec::new(),
             tickets: 0,
         };
         cluster.view(1, (0..count).map(NodeId).collect());
@@ -64,6 +67,12 @@ impl Cluster {
             self.input(node, Input::View(view), Cas(0));
             self.input(node, Input::Placed { key, place }, Cas(0));
         }
+    }
+
+    /// From the next view on `home` alone holds the key.
+    pub(super) fn move_home(&mut self, home: u8) {
+        self.place.home = NodeId(home);
+        self.place.holders = NodeSet::only(NodeId(home));
     }
 
     pub(super) fn promote(&mut self, epoch: u64, floor: Cas) {
@@ -168,6 +177,9 @@ impl Cluster {
             }
             Output::Refuse { ticket, reason } => {
                 node.answers.insert(ticket, Err(reason));
+            }
+            Output::Forward { ticket, to, .. } if usize::from(to.0) == at => {
+                self.sent_back.push(ticket);
             }
             Output::Forward { ticket, to, after } => {
                 let access = node.accesses[&ticket];

@@ -8,8 +8,13 @@ use self::cluster::{Cluster, KEY};
 use super::*;
 
 fn hot(model: Model) -> Cluster {
-    let mut cluster = Cluster::new(3, 1, model);
+    hot_with(1, model)
+}
+
+fn hot_with(replicas: u8, model: Model) -> Cluster {
+    let mut cluster = Cluster::new(3, replicas, model);
     let first = cluster.request(0, Access::Replace);
+    cluster.settle();
     assert!(cluster.answer(first).is_some_and(|answer| answer.is_ok()));
     cluster.promote(1, Cas(0));
     cluster.settle();
@@ -212,19 +217,63 @@ fn what_is_late_does_not_make_a_key_hot_again() {
     assert_eq!(cluster.nodes[1].state, Some(Visibility::Valid));
 }
 
-/// Goal: who followed does not go on with a home that knows nothing of it. Method: all others are
-/// new.
+/// Goal: who followed does not go on with a home that knows nothing of it, but neither is the value
+/// thrown away. Method: all others are new.
 #[test]
 fn a_follower_whose_home_knows_nothing_gives_up_the_key() {
     for model in [Model::Lin, Model::Sc] {
         let mut cluster = hot(model);
         cluster.restart(1, model);
-        cluster.place.home = NodeId(1);
-        cluster.place.holders = [NodeId(1)].into_iter().collect();
+        cluster.move_home(1);
         cluster.view(2, [NodeId(1), NodeId(2)].into_iter().collect());
         cluster.settle();
-        assert_eq!(cluster.nodes[2].state, Some(Visibility::Gone));
+        assert_eq!(cluster.nodes[2].state, Some(Visibility::Ordinary));
         assert_eq!(cluster.nodes[2].machine.keys().count(), 0);
+    }
+}
+
+/// Goal: a key that ceases to be hot while its home changes is not lost. Method: the new home has
+/// been told to leave and cannot know whether the old one went on alone; it gives its value up, the
+/// old one keeps its own, to be moved, and a request at the new one waits for that.
+#[test]
+fn a_home_that_is_in_doubt_leaves_the_value_to_who_held_the_key() {
+    for model in [Model::Lin, Model::Sc] {
+        let mut cluster = hot(model);
+        cluster.input(0, Input::Demote { key: KEY }, Cas(0));
+        cluster.settle_without(0);
+        cluster.move_home(1);
+        cluster.view(2, (0..3).map(NodeId).collect());
+        let read = cluster.request(1, Access::Read);
+        let version = cluster.nodes[0].stored;
+        cluster.settle();
+        assert_eq!(cluster.nodes[1].state, Some(Visibility::Gone));
+        assert_eq!(cluster.nodes[0].state, Some(Visibility::Ordinary));
+        assert_eq!(cluster.nodes[0].stored, version);
+        assert_eq!(cluster.sent_back, [read]);
+        assert!(
+            cluster
+                .nodes
+                .iter()
+                .all(|node| node.machine.keys().count() == 0)
+        );
+    }
+}
+
+/// Goal: the same with two holders, who are sure of the value: they stay as they are, and agree.
+#[test]
+fn holders_return_to_what_they_hold_when_their_new_home_is_in_doubt() {
+    let mut cluster = hot_with(2, Model::Lin);
+    cluster.input(0, Input::Demote { key: KEY }, Cas(0));
+    cluster.settle_without(0);
+    cluster.move_home(2);
+    cluster.place.holders = (0..3).map(NodeId).collect();
+    cluster.view(2, (0..3).map(NodeId).collect());
+    let version = cluster.nodes[0].stored;
+    cluster.settle();
+    assert_eq!(cluster.nodes[2].state, Some(Visibility::Gone));
+    for holder in &cluster.nodes[..2] {
+        assert_eq!(holder.state, Some(Visibility::Ordinary));
+        assert_eq!(holder.stored, version);
     }
 }
 

@@ -17,6 +17,8 @@ pub(super) struct Moves {
     has: Vec<bool>,
     awaited: Vec<bool>,
     pushes: Vec<Push>,
+    /// Items that came while the machine was not done with their keys, and from whom.
+    early: Vec<(NodeId, usize, Item)>,
     /// Whether the others have been told that nothing is left to push.
     told: bool,
 }
@@ -34,6 +36,7 @@ impl Moves {
             has: vec![false; keys],
             awaited: vec![false; keys],
             pushes: Vec::new(),
+            early: Vec::new(),
             told: true,
         }
     }
@@ -54,6 +57,7 @@ impl Node {
     pub(super) fn plan_moves(&mut self, keys: &mut Keys, before: &View) {
         let view = self.view;
         self.moves.pushes.clear();
+        self.moves.early.clear();
         self.moves.told = !view.moves();
         let new_ring = before.placed != view.placed || before.placed_before != view.placed_before;
         for key in 0..self.items.len() {
@@ -61,6 +65,10 @@ impl Node {
             let named = keys.holders(key, view.placed_before);
             let sources = named.intersection(view.live);
             let mine = after.contains(self.me);
+            self.trace(0, key, || {
+                let item = self.items[key];
+                format!("under {view:?} at {after:?}, from {named:?}; {item:?} is here")
+            });
             if !view.moves() {
                 self.moves.has[key] = mine;
                 self.moves.awaited[key] = false;
@@ -77,6 +85,26 @@ impl Node {
         }
     }
 
+    /// Whether an item stays here that the machine does not look after any more.
+    pub(super) fn keeps(&self, key: usize) -> bool {
+        let leaves = self.moves.pushes.iter().any(|push| push.key == key);
+        leaves || self.places[key].holders.contains(self.me)
+    }
+
+    /// What the machine had of the key is worth nothing: the key has still to come from those who
+    /// held it before, if somebody does.
+    pub(super) fn await_again(&mut self, keys: &mut Keys, key: usize) {
+        let view = self.view;
+        let mine = keys.holders(key, view.placed).contains(self.me);
+        let named = keys.holders(key, view.placed_before);
+        let sources = named.intersection(view.live);
+        let comes = view.moves() && !named.contains(self.me) && !sources.is_empty();
+        if mine && comes {
+            self.moves.has[key] = false;
+            self.moves.awaited[key] = true;
+        }
+    }
+
     fn plan_pushes(&mut self, key: usize, to: NodeSet) {
         let push = |to| Push {
             key,
@@ -86,8 +114,12 @@ impl Node {
         self.moves.pushes.extend(to.into_iter().map(push));
     }
 
-    /// Sends what can be sent, and says so when nothing is left.
+    /// Takes in what came too early, sends what can be sent, and says so when nothing is left.
     pub(super) fn settle(&mut self, at: u64, keys: &mut Keys) {
+        for (from, key, item) in std::mem::take(&mut self.moves.early) {
+            let view = self.view.number;
+            self.moved_in(at, keys, from, (key, view, item));
+        }
         if self.moves.told {
             return;
         }
@@ -101,6 +133,7 @@ impl Node {
             }
             self.moves.pushes[index].is_sent = true;
             let item = self.items[key];
+            self.trace(at, key, || format!("moves {item:?} to {to:?}"));
             self.send(to, Packet::Move { key, view, item });
             let here = self.places[key].holders.contains(self.me);
             if keys.replicas() == 1 && !here && self.index[key].is_none() {
@@ -130,12 +163,19 @@ impl Node {
         (key, view, item): (usize, ViewNumber, Item),
     ) {
         self.observe(item.version);
-        let awaited = std::mem::take(&mut self.moves.awaited[key]);
         let known = self.index[key].is_some() || self.machine_knows(keys, key);
+        if known && self.index[key] != Some(true) && view == self.view.number {
+            // The machine may yet come to the end that what it has is worth nothing.
+            return self.moves.early.push((from, key, item));
+        }
+        let awaited = std::mem::take(&mut self.moves.awaited[key]);
         // What nobody waits for any more may come late, from a life of its sender that is over.
         if awaited && !known && item.version > self.items[key].version {
             self.items[key] = item;
         }
+        self.trace(at, key, || {
+            format!("{item:?} moved here, awaited {awaited}, known {known}")
+        });
         self.moves.has[key] = true;
         self.send(from, Packet::Moved { key, view });
         if awaited {

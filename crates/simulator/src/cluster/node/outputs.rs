@@ -36,22 +36,41 @@ impl Node {
 
     /// Shows what a machine was told and what it said, if somebody wants to see this key.
     fn trace_step(&self, at: u64, keys: &Keys, input: Input, incoming: Item, outputs: &[Output]) {
-        let route = self.trace.map(|key| keys.route(key));
-        if route.is_none() || key_of(&input).is_some_and(|key| Some(key) != route) {
+        let Some(key) = self.trace else {
+            return;
+        };
+        let route = keys.route(key);
+        let about = |output: &Output| match *output {
+            Output::Publish { key, .. } | Output::Send { key, .. } | Output::Moved { key, .. } => {
+                key == route
+            }
+            _ => key_of(&input).is_some(),
+        };
+        let outputs: Vec<&Output> = outputs.iter().filter(|output| about(output)).collect();
+        let is_nothing = key_of(&input).is_none() && outputs.is_empty();
+        if is_nothing || key_of(&input).is_some_and(|key| key != route) {
             return;
         }
         let (node, view) = (self.me.0, self.view.number.0);
-        let stored = self.trace.map(|key| self.items[key]);
+        let stored = self.items[key];
         eprintln!(
             "{at} node {node} view {view}: {input:?} with {incoming:?} on {stored:?} -> {outputs:?}"
         );
+    }
+
+    /// Shows something else that happens to the key that somebody wants to see.
+    pub(super) fn trace(&self, at: u64, key: usize, what: impl FnOnce() -> String) {
+        if self.trace == Some(key) {
+            let (node, view) = (self.me.0, self.view.number.0);
+            eprintln!("{at} node {node} view {view}: {}", what());
+        }
     }
 
     fn carry_out(&mut self, at: u64, keys: &mut Keys, output: Output, incoming: Item) {
         match output {
             Output::Run { ticket, ts } => self.run(at, keys, ticket, ts),
             Output::Done { ticket } => self.done(ticket),
-            Output::Forward { ticket, to, after } => self.forward(ticket, to, after),
+            Output::Forward { ticket, to, after } => self.forward((at, keys), ticket, to, after),
             Output::Refuse { ticket, reason } => self.refused(ticket, reason),
             Output::Publish {
                 key,
@@ -63,7 +82,7 @@ impl Node {
                     version: ts,
                     ..incoming
                 });
-                self.publish(at, keys.index_of(key), (ts, state), item);
+                self.publish(at, keys, (ts, state), (keys.index_of(key), item));
             }
             Output::Send {
                 to,
@@ -92,7 +111,13 @@ impl Node {
         }
     }
 
-    fn publish(&mut self, at: u64, key: usize, (ts, state): (Cas, Visibility), item: Option<Item>) {
+    fn publish(
+        &mut self,
+        at: u64,
+        keys: &mut Keys,
+        (ts, state): (Cas, Visibility),
+        (key, item): (usize, Option<Item>),
+    ) {
         let before = self.items[key];
         let unknown = before.version == Cas(0) && self.mutant == Some(Mutant::DropUnknown);
         if let Some(item) = item.filter(|_| !unknown) {
@@ -112,8 +137,12 @@ impl Node {
             Visibility::Unsettled => Some(false),
             Visibility::Ordinary | Visibility::Gone => None,
         };
-        if state == Visibility::Gone {
+        let leaves = state == Visibility::Ordinary && !self.keeps(key);
+        if leaves || state == Visibility::Gone {
             self.items[key] = Item::default();
+        }
+        if state == Visibility::Gone {
+            self.await_again(keys, key);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Requests of clients and of other nodes: where each is carried out, and carrying it out.
 
 use curtail_consistency::symmetric::{Access, Input, Ticket};
-use curtail_types::{Cas, NodeId, WriterId};
+use curtail_types::{Cas, NodeId};
 
 use super::{Deed, Node, slice_of};
 use crate::cluster::{
@@ -111,7 +111,8 @@ impl Node {
         if !self.serves(at) {
             return self.turn_away(ticket);
         }
-        if open.access() == Access::Read && self.reads_beside(at, key) {
+        let is_recent = self.items[key].version >= open.after;
+        if open.access() == Access::Read && is_recent && self.reads_beside(at, key) {
             let item = self.visible(at, key);
             return self.finish(ticket, Answer::Carried(read(item)));
         }
@@ -170,15 +171,13 @@ impl Node {
         let key = open.demand.key;
         let there = self.items[key];
         let clock = self.hybrid.next(self.clock.now(at)).clock();
-        let version = Cas::new(
-            clock.max(there.version.clock() + 1),
-            WriterId::of(self.me, 0),
-        );
+        let version = Cas::new(clock.max(there.version.clock() + 1), self.writer());
         let effect = match make(open.demand.command, there, version) {
             Made::Nothing(effect) => effect,
             Made::Write(value, effect) => {
                 self.items[key] = Item { version, value };
                 self.note_run(&open, there, version);
+                self.trace(at, key, || format!("{:?} makes {effect:?}", open.demand));
                 effect
             }
         };
@@ -259,9 +258,18 @@ impl Node {
         }
     }
 
-    /// The machine wants it to be carried out elsewhere.
-    pub(super) fn forward(&mut self, ticket: Ticket, to: NodeId, after: Cas) {
-        self.ask(ticket, to, after);
+    /// The machine wants it to be carried out elsewhere, or here when the key's item has come.
+    pub(super) fn forward(
+        &mut self,
+        (at, keys): (u64, &mut Keys),
+        ticket: Ticket,
+        to: NodeId,
+        after: Cas,
+    ) {
+        match to == self.me {
+            true => self.route(at, keys, ticket),
+            false => self.ask(ticket, to, after),
+        }
     }
 
     /// Asks another node. Nobody passes on what was passed on to it: whoever asked asks again.
@@ -313,11 +321,11 @@ impl Node {
                     };
                     self.step(at, keys, slice_of(key), seen, Item::default());
                 }
-                self.finish(ticket, answer);
+                // It ran here once, and lost: the other node knows nothing of that.
+                let is_unsure = answer == Answer::Refused && open.may_have_run;
+                self.finish(ticket, if is_unsure { Answer::Unknown } else { answer });
             }
-            Told::Elsewhere if at - open.began > PATIENCE_NS => {
-                self.finish(ticket, Answer::Refused)
-            }
+            Told::Elsewhere if at - open.began > PATIENCE_NS => self.turn_away(ticket),
             Told::Elsewhere => self.wait(ticket, Waits::Until(at + AGAIN_NS)),
         }
     }

@@ -1,12 +1,12 @@
 //! Carries out what a machine asks for, as a server's worker does.
 
-use curtail_consistency::symmetric::{Input, Output, Ticket, Value, Visibility};
+use curtail_consistency::symmetric::{Input, Output, Value, Visibility};
 use curtail_types::{Cas, Instant, Message, NodeId, ViewNumber};
 
 use crate::judge::Written;
 use crate::mutants::DriverMutant;
-use crate::setup::{Kind, Setup, Witness};
-use crate::world::{Content, Item, Judge, KEY, OperationStage, Parcel, World, node_of};
+use crate::setup::{Kind, Network, Setup, Witness};
+use crate::world::{Content, Item, Judge, KEY, Label, Operation, OperationStage, Parcel, World};
 
 /// A step of one node in a world.
 pub(crate) struct Driver<'a> {
@@ -20,7 +20,7 @@ pub(crate) struct Driver<'a> {
 struct Rest {
     /// Something was sent or answered: what follows is seen later than that.
     is_late: bool,
-    run: Option<(usize, Cas)>,
+    run: Option<(Label, Cas)>,
     /// Sessions of other nodes that have seen a write.
     seen: Vec<(NodeId, Cas)>,
 }
@@ -42,12 +42,13 @@ impl Driver<'_> {
             .step(Instant::default(), input, stored, |output| {
                 outputs.push(output)
             });
+        self.world.has_acted |= !outputs.is_empty();
         let mut rest = Rest::default();
         for output in outputs {
             self.carry_out(at, output, incoming, &mut rest);
         }
-        if let Some((number, ts)) = rest.run {
-            self.write(at, number, ts);
+        if let Some((label, ts)) = rest.run {
+            self.write(at, label, ts);
         }
         for (session, ts) in rest.seen {
             self.step(session, Input::Seen { key: KEY, ts }, None);
@@ -67,17 +68,64 @@ impl Driver<'_> {
         }
     }
 
+    /// Carries out at once what nobody could see the difference of.
+    pub(crate) fn carry_out_unseen(&mut self) {
+        let nodes = 0..self.world.nodes.len() as u8;
+        for at in nodes.map(NodeId) {
+            if self.world.node(at).is_none_or(|node| node.late.is_empty()) {
+                continue;
+            }
+            let is_read = |one: &Operation| {
+                one.label.session() == at && matches!(one.stage, OperationStage::Copied(..))
+            };
+            if self.world.operations.iter().any(is_read) {
+                continue;
+            }
+            let reads_come = self.world.unasked.get(Kind::Get as usize) > Some(&0);
+            if !reads_come || self.shown(at) == self.shown_in_the_end(at) {
+                self.catch_up(at);
+            }
+        }
+    }
+
+    /// What a reader beside the machine finds.
+    pub(crate) fn shown(&self, at: NodeId) -> Option<Item> {
+        let node = self.world.node(at)?;
+        self.shown_of(at, node.state, node.item)
+    }
+
+    /// The same once everything that was emitted is carried out.
+    fn shown_in_the_end(&self, at: NodeId) -> Option<Item> {
+        let node = self.world.node(at)?;
+        let last = node.late.last().map(|late| late.0);
+        match last {
+            Some(Visibility::Gone) => None,
+            Some(Visibility::Ordinary) => self.shown_of(at, None, node.item_in_the_end()),
+            _ => self.shown_of(at, last.or(node.state), node.item_in_the_end()),
+        }
+    }
+
+    fn shown_of(&self, at: NodeId, state: Option<Visibility>, item: Option<Item>) -> Option<Item> {
+        let is_home = self.home(at) == at;
+        let is_shown = match state {
+            Some(state) => state == Visibility::Valid,
+            None => is_home,
+        };
+        let reads_cold = is_home && self.is(DriverMutant::HomeReadsBesideEntry);
+        item.filter(|_| is_shown || reads_cold)
+    }
+
     fn carry_out(&mut self, at: NodeId, output: Output, incoming: Option<Item>, rest: &mut Rest) {
         match output {
-            Output::Run { ticket, ts } => self.run(at, number_of(ticket), ts, rest),
+            Output::Run { ticket, ts } => self.run(at, Label::of(ticket), ts, rest),
             Output::Done { ticket } => {
-                let wrote = self.operation(number_of(ticket)).map(|one| one.wrote);
-                self.answer(at, number_of(ticket), wrote, rest);
+                let wrote = self.world.operation(Label::of(ticket)).map(|one| one.wrote);
+                self.answer(at, Label::of(ticket), wrote, rest);
             }
-            Output::Refuse { ticket, .. } => self.lose(number_of(ticket)),
+            Output::Refuse { ticket, .. } => self.lose(Label::of(ticket)),
             Output::Forward { ticket, to, after } => {
                 self.world.see(Witness::Forwarded);
-                let content = Content::Request(number_of(ticket), after);
+                let content = Content::Request(Label::of(ticket), after);
                 self.send(Parcel {
                     from: at,
                     to,
@@ -106,31 +154,33 @@ impl Driver<'_> {
         }
     }
 
-    fn run(&mut self, at: NodeId, number: usize, ts: Cas, rest: &mut Rest) {
-        if self.kind(number) == Kind::Get {
+    fn run(&mut self, at: NodeId, label: Label, ts: Cas, rest: &mut Rest) {
+        if self.kind(label) == Kind::Get {
             let item = self.world.node(at).and_then(|node| node.item_in_the_end());
-            self.answer(at, number, item, rest);
+            self.answer(at, label, item, rest);
         } else {
-            rest.run = Some((number, ts));
+            rest.run = Some((label, ts));
         }
     }
 
     /// The write itself; readers beside the machine are told before.
-    fn write(&mut self, at: NodeId, number: usize, ts: Cas) {
+    fn write(&mut self, at: NodeId, label: Label, ts: Cas) {
         self.catch_up(at);
-        let kind = self.kind(number);
+        let kind = self.kind(label);
         let before = self.world.node(at).and_then(|node| node.item);
-        let value = before.map_or(ABSENT, |item| item.value).after(number, kind);
+        let value = before
+            .map_or(Written::NOTHING, |item| item.value)
+            .after(label, kind);
         let item = Item { ts, value };
         self.show(at, Visibility::Unsettled, Some(item));
-        if let Some(operation) = self.world.operations.get_mut(number) {
+        if let Some(operation) = self.world.edit_operation(label) {
             let ran_before = operation.wrote.ts > Cas(0);
             operation.wrote = item;
             if ran_before {
                 self.world.see(Witness::UpdateRanAgain);
             }
         }
-        let ticket = Ticket(number as u64);
+        let ticket = label.ticket();
         self.step(at, Input::Write { ticket, key: KEY }, None);
     }
 
@@ -152,7 +202,7 @@ impl Driver<'_> {
         }
         for operation in &mut self.world.operations {
             if let OperationStage::Copied(item, _) = operation.stage
-                && operation.session == at
+                && operation.label.session() == at
             {
                 operation.stage = OperationStage::Copied(item, true);
             }
@@ -162,7 +212,7 @@ impl Driver<'_> {
     /// A value is lost, as it may be: from now on the key may be absent.
     pub(crate) fn evict(&mut self) {
         if let Judge::Linearizable(judge) = self.world.judge.edit() {
-            judge.asked_once(EVICTION, Kind::Set);
+            judge.asked_once(Label::EVICTION, Kind::Set);
         }
     }
 
@@ -173,11 +223,12 @@ impl Driver<'_> {
             Mode::Cold => self.world.see(Witness::Demoted),
             Mode::Promoting | Mode::Demoting => {}
         }
-        if at != NodeId(0) && mode != Mode::Cold {
+        if at != Setup::HOME && mode != Mode::Cold {
             self.world.see(Witness::TookOver);
         }
+        let keeps_cold = self.is(DriverMutant::NoWriteBack);
         if let Some(node) = self.world.edit(at) {
-            if mode == Mode::Promoting {
+            if mode == Mode::Promoting && keeps_cold {
                 node.item_when_cold = node.item;
             }
             node.mode = mode;
@@ -195,7 +246,7 @@ impl Driver<'_> {
             self.world
                 .fail("a message carries the value of another write");
         }
-        let is_of_other = node_of(message.ts.writer()) != from;
+        let is_of_other = message.ts.writer().node() != from;
         if message.kind.carries_value() && is_of_other && self.world.node(from).is_some() {
             self.world.see(Witness::Replayed);
         }
@@ -206,53 +257,56 @@ impl Driver<'_> {
     pub(crate) fn send(&mut self, parcel: Parcel) {
         let is_up = self.world.node(parcel.to).is_some_and(|node| node.is_up);
         if !is_up {
-            if let Content::Request(number, _) = parcel.content {
-                self.lose(number);
+            if let Content::Request(label, _) = parcel.content {
+                self.lose(label);
             }
             return;
         }
         let parcels = &mut self.world.parcels;
-        let place = if self.setup.is_ordered {
+        let place = if self.setup.network == Network::Ordered {
             let link = (parcel.from, parcel.to);
             parcels.partition_point(|other| (other.from, other.to) <= link)
         } else {
             parcels.partition_point(|other| *other <= parcel)
         };
-        parcels.insert(place, parcel);
+        let is_there = place.checked_sub(1).and_then(|last| parcels.get(last)) == Some(&parcel);
+        if self.setup.network != Network::Repeating || !is_there {
+            parcels.insert(place, parcel);
+        }
     }
 
     /// The client hears of it.
-    fn answer(&mut self, at: NodeId, number: usize, item: Option<Item>, rest: &mut Rest) {
+    fn answer(&mut self, at: NodeId, label: Label, item: Option<Item>, rest: &mut Rest) {
         rest.is_late = true;
-        if self.conclude(at, number, item)
-            && let Some(session) = self.operation(number).map(|one| one.session)
-            && session != at
-            && matches!(*self.world.judge, Judge::Sessions(_))
-        {
+        let session = label.session();
+        let answers = self.conclude(at, label, item);
+        if answers && session != at && matches!(*self.world.judge, Judge::Sessions(_)) {
             let ts = item.map_or(Cas(0), |item| item.ts);
             rest.seen.push((session, ts));
         }
     }
 
-    /// Gives the answer to whoever judges it, unless the node may not answer any more.
-    pub(crate) fn conclude(&mut self, at: NodeId, number: usize, item: Option<Item>) -> bool {
-        let kind = self.kind(number);
+    /// Gives the answer to whoever judges it, unless the node may not answer any more, or the
+    /// client has gone.
+    pub(crate) fn conclude(&mut self, at: NodeId, label: Label, item: Option<Item>) -> bool {
+        let kind = self.kind(label);
         let has_lease = self.world.node(at).is_some_and(|node| node.has_lease);
-        let Some(operation) = self.world.operations.get_mut(number) else {
-            return false;
-        };
-        if !has_lease && self.mutant != Some(DriverMutant::AnswersWithoutLease) {
-            operation.stage = OperationStage::Unknown;
+        let operation = self.world.operation(label);
+        if operation.is_none_or(|one| one.stage == OperationStage::Unknown) {
             return false;
         }
-        operation.stage = OperationStage::Answered;
-        let session = usize::from(operation.session.0);
+        if !has_lease && self.mutant != Some(DriverMutant::AnswersWithoutLease) {
+            self.lose(label);
+            return false;
+        }
+        self.world.operations.retain(|one| one.label != label);
+        let session = usize::from(label.session().0);
         let item = item.unwrap_or(Item {
             ts: Cas(0),
-            value: ABSENT,
+            value: Written::NOTHING,
         });
         let is_right = match self.world.judge.edit() {
-            Judge::Linearizable(judge) => judge.answered(number, kind, item.value),
+            Judge::Linearizable(judge) => judge.answered(label, kind, item.value),
             Judge::Sessions(judge) => judge.answered(session, kind, item.ts),
         };
         if !is_right {
@@ -271,7 +325,7 @@ impl Driver<'_> {
             if at != self.home(at) {
                 self.world.see(Witness::GetAnsweredElsewhere);
             }
-            if self.setup.chances.joins > 0 && at.0 + 1 == self.setup.nodes {
+            if self.setup.chances.joins > 0 && at == Setup::JOINER {
                 self.world.see(Witness::GetAnsweredByJoiner);
             }
             if self.world.views.len() > 1 {
@@ -283,29 +337,21 @@ impl Driver<'_> {
                 self.world.see(Witness::GetSawOldValue);
             }
         }
-        let mut operations = self.world.operations.iter();
-        if operations.all(|one| one.stage == OperationStage::Answered) {
+        if self.world.operations.is_empty() && self.world.unasked == [0; Kind::ALL.len()] {
             self.world.see(Witness::AllAnswered);
         }
     }
 
     /// The client will not know.
-    pub(crate) fn lose(&mut self, number: usize) {
-        if let Some(operation) = self.world.operations.get_mut(number) {
+    pub(crate) fn lose(&mut self, label: Label) {
+        if let Some(operation) = self.world.edit_operation(label) {
             operation.stage = OperationStage::Unknown;
         }
     }
 
-    pub(crate) fn kind(&self, number: usize) -> Kind {
-        self.setup
-            .operations
-            .get(number)
-            .copied()
-            .unwrap_or(Kind::Get)
-    }
-
-    fn operation(&self, number: usize) -> Option<&crate::world::Operation> {
-        self.world.operations.get(number)
+    pub(crate) fn kind(&self, label: Label) -> Kind {
+        let operation = self.world.operation(label);
+        operation.map_or(Kind::Get, |one| one.kind)
     }
 
     pub(crate) fn view_of(&self, at: NodeId) -> ViewNumber {
@@ -317,11 +363,3 @@ impl Driver<'_> {
         self.world.place(self.setup, self.view_of(at)).home
     }
 }
-
-fn number_of(ticket: Ticket) -> usize {
-    ticket.0 as usize
-}
-
-/// What a key that has no item reads as: as if one more client had set it so.
-const ABSENT: Written = Written(EVICTION as u64 + 1);
-const EVICTION: usize = 14;

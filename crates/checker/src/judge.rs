@@ -11,6 +11,7 @@
 use curtail_types::Cas;
 
 use crate::setup::Kind;
+use crate::world::Label;
 
 /// The writes that led to a value: a set starts with itself, an append adds itself to what was
 /// there. Four bits for each, the last one lowest.
@@ -18,14 +19,24 @@ use crate::setup::Kind;
 pub(crate) struct Written(pub(crate) u64);
 
 impl Written {
-    /// What operation `number` makes of it.
-    pub(crate) fn after(self, number: usize, kind: Kind) -> Self {
+    /// What a key that has no item reads as: as if one more client had set it so.
+    pub(crate) const NOTHING: Self = Self(Label::EVICTION.0 as u64 + 1);
+
+    /// What operation `label` makes of it.
+    pub(crate) fn after(self, label: Label, kind: Kind) -> Self {
         let before = match kind {
             Kind::Get => return self,
             Kind::Set => 0,
             Kind::Append => self.0 << 4,
         };
-        Self(before | (number as u64 + 1))
+        Self(before | (u64::from(label.0) + 1))
+    }
+
+    /// The writes, the first one first.
+    pub(crate) fn labels(self) -> impl Iterator<Item = Label> {
+        let digits = (0..16).rev().map(move |place| self.0 >> (4 * place) & 15);
+        let written = digits.skip_while(|digit| *digit == 0);
+        written.map(|digit| Label((digit as u8).saturating_sub(1)))
     }
 }
 
@@ -34,7 +45,7 @@ impl Written {
 struct Way {
     value: Written,
     /// Requests that have taken effect and are not answered, with the value that they left.
-    early: Vec<(usize, Written)>,
+    early: Vec<(Label, Written)>,
 }
 
 /// The ways that are left.
@@ -42,7 +53,7 @@ struct Way {
 pub(crate) struct Linearizable {
     ways: Vec<Way>,
     /// Requests that were asked and not answered.
-    open: Vec<(usize, Kind)>,
+    open: Vec<(Label, Kind)>,
 }
 
 impl Linearizable {
@@ -54,35 +65,39 @@ impl Linearizable {
         }
     }
 
-    pub(crate) fn asked(&mut self, number: usize, kind: Kind) {
-        self.open.push((number, kind));
+    /// Gets leave nothing behind and are of no interest.
+    pub(crate) fn asked(&mut self, label: Label, kind: Kind) {
+        if kind == Kind::Get {
+            return;
+        }
+        self.open.push((label, kind));
         self.open.sort_unstable();
     }
 
     /// The same, unless it was asked before.
-    pub(crate) fn asked_once(&mut self, number: usize, kind: Kind) {
-        if !self.open.contains(&(number, kind)) {
-            self.asked(number, kind);
+    pub(crate) fn asked_once(&mut self, label: Label, kind: Kind) {
+        if !self.open.contains(&(label, kind)) {
+            self.asked(label, kind);
         }
     }
 
-    /// Request `number` is answered: a get with the value, a set or append having left it. Whether
+    /// Request `label` is answered: a get with the value, a set or append having left it. Whether
     /// some order explains that.
-    pub(crate) fn answered(&mut self, number: usize, kind: Kind, value: Written) -> bool {
+    pub(crate) fn answered(&mut self, label: Label, kind: Kind, value: Written) -> bool {
         let mut left = Vec::new();
         for way in core::mem::take(&mut self.ways) {
-            self.explain(way, (number, kind, value), &mut left);
+            self.explain(way, (label, kind, value), &mut left);
         }
         left.sort_unstable();
         left.dedup();
         self.ways = left;
-        self.open.retain(|open| open.0 != number);
+        self.open.retain(|open| open.0 != label);
         !self.ways.is_empty()
     }
 
-    fn explain(&self, mut way: Way, answer: (usize, Kind, Written), left: &mut Vec<Way>) {
-        let (number, kind, value) = answer;
-        let early = way.early.iter().position(|early| early.0 == number);
+    fn explain(&self, mut way: Way, answer: (Label, Kind, Written), left: &mut Vec<Way>) {
+        let (label, kind, value) = answer;
+        let early = way.early.iter().position(|early| early.0 == label);
         if let Some(early) = early {
             if way.early.remove(early).1 == value {
                 left.push(way);
@@ -91,7 +106,7 @@ impl Linearizable {
         }
         let explained = match kind {
             Kind::Get => way.value == value,
-            Kind::Set | Kind::Append => way.value.after(number, kind) == value,
+            Kind::Set | Kind::Append => way.value.after(label, kind) == value,
         };
         if explained {
             let early = way.early.clone();
@@ -102,7 +117,7 @@ impl Linearizable {
         }
         for &(other, kind) in &self.open {
             let is_done = way.early.iter().any(|early| early.0 == other);
-            if other == number || is_done || kind == Kind::Get {
+            if other == label || is_done {
                 continue;
             }
             let mut next = way.clone();
@@ -146,39 +161,41 @@ mod tests {
     #[test]
     fn a_get_after_a_set_does_not_see_what_was_before() {
         let mut judge = Linearizable::new(START);
-        let set = START.after(0, Kind::Set);
-        judge.asked(0, Kind::Set);
-        judge.asked(1, Kind::Get);
-        assert!(judge.answered(1, Kind::Get, set));
-        judge.asked(2, Kind::Get);
-        assert!(!judge.clone().answered(2, Kind::Get, START));
-        assert!(judge.answered(2, Kind::Get, set));
-        assert!(judge.answered(0, Kind::Set, set));
+        let set = START.after(Label(0), Kind::Set);
+        judge.asked(Label(0), Kind::Set);
+        judge.asked(Label(1), Kind::Get);
+        assert!(judge.answered(Label(1), Kind::Get, set));
+        judge.asked(Label(2), Kind::Get);
+        assert!(!judge.clone().answered(Label(2), Kind::Get, START));
+        assert!(judge.answered(Label(2), Kind::Get, set));
+        assert!(judge.answered(Label(0), Kind::Set, set));
     }
 
     #[test]
     fn two_appends_do_not_start_from_the_same_value() {
         let mut judge = Linearizable::new(START);
-        judge.asked(0, Kind::Append);
-        judge.asked(1, Kind::Append);
-        assert!(judge.answered(0, Kind::Append, START.after(0, Kind::Append)));
-        let again = START.after(1, Kind::Append);
-        assert!(!judge.clone().answered(1, Kind::Append, again));
-        let both = START.after(0, Kind::Append).after(1, Kind::Append);
-        assert!(judge.answered(1, Kind::Append, both));
+        judge.asked(Label(0), Kind::Append);
+        judge.asked(Label(1), Kind::Append);
+        assert!(judge.answered(Label(0), Kind::Append, START.after(Label(0), Kind::Append)));
+        let again = START.after(Label(1), Kind::Append);
+        assert!(!judge.clone().answered(Label(1), Kind::Append, again));
+        let both = START
+            .after(Label(0), Kind::Append)
+            .after(Label(1), Kind::Append);
+        assert!(judge.answered(Label(1), Kind::Append, both));
     }
 
     #[test]
     fn a_set_that_was_never_answered_may_take_effect_late() {
         let mut judge = Linearizable::new(START);
-        judge.asked(0, Kind::Set);
-        judge.asked(1, Kind::Get);
-        assert!(judge.answered(1, Kind::Get, START));
-        judge.asked(2, Kind::Get);
-        let set = START.after(0, Kind::Set);
-        assert!(judge.answered(2, Kind::Get, set));
-        judge.asked(3, Kind::Get);
-        assert!(!judge.answered(3, Kind::Get, START));
+        judge.asked(Label(0), Kind::Set);
+        judge.asked(Label(1), Kind::Get);
+        assert!(judge.answered(Label(1), Kind::Get, START));
+        judge.asked(Label(2), Kind::Get);
+        let set = START.after(Label(0), Kind::Set);
+        assert!(judge.answered(Label(2), Kind::Get, set));
+        judge.asked(Label(3), Kind::Get);
+        assert!(!judge.answered(Label(3), Kind::Get, START));
     }
 
     #[test]

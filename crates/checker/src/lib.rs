@@ -12,13 +12,19 @@
 //! so that what a state costs in memory and time decides how much can be searched at all.
 #![forbid(unsafe_code)]
 
+mod actions;
+mod builder;
 mod cluster;
 mod driver;
+mod faults;
 mod judge;
 mod models;
 mod mutants;
+mod packed;
+mod requests;
 mod search;
 mod setup;
+mod shared;
 mod story;
 #[cfg(test)]
 mod tests;
@@ -29,6 +35,7 @@ pub use models::MODELS;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutants::MachineMutant;
 pub use mutants::{DriverMutant, Mutant};
+pub use packed::{Packed, Pool};
 pub use search::{Counterexample, Limits, Model, Outcome, Progress, search};
-pub use setup::{Chances, Kind, Setup, Witness};
-pub use world::World;
+pub use setup::{Chances, Kind, Network, Setup, Witness};
+pub use world::{Label, World};

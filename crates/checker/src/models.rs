@@ -1,709 +1,277 @@
 //! The models: each shows one thing, as small as it can be shown.
 
-use curtail_consistency::symmetric::Model::{Lin, Sc};
-
+use crate::builder::{cold, hot};
 use crate::setup::Kind::{Append, Get, Set};
-use crate::setup::{Chances, Setup, Witness};
+use crate::setup::Setup;
+use crate::setup::Witness::{self, *};
 
 /// All of them.
 pub const MODELS: &[Setup] = &[
-    Setup {
-        name: "lin",
-        about: "two sets and a get of a hot key, of any node",
-        operations: &[Set, Set, Get],
-        readers_take_time: true,
-        sees: &[
-            Witness::AllAnswered,
-            Witness::WritesRaced,
-            Witness::GetAnsweredElsewhere,
-            Witness::ReaderStartedOver,
-        ],
-        ..HOT
-    },
-    Setup {
-        name: "lin-readers",
-        about: "two sets and two gets of a hot key, of any node",
-        operations: &[Set, Set, Get, Get],
-        readers_take_time: true,
-        sees: &[
-            Witness::AllAnswered,
-            Witness::WritesRaced,
-            Witness::GetAnsweredElsewhere,
-            Witness::ReaderStartedOver,
-        ],
-        is_deep: true,
-        ..HOT
-    },
-    Setup {
-        name: "lin-wide",
-        about: "three sets and two gets of a hot key, of any node (ccKVS requirement CC-27)",
-        operations: &[Set, Set, Set, Get, Get],
-        sees: &[
-            Witness::AllAnswered,
-            Witness::WritesRaced,
-            Witness::GetAnsweredElsewhere,
-        ],
-        is_deep: true,
-        ..HOT
-    },
-    Setup {
-        name: "lin-append",
-        about: "an append, a set and a get of a hot key: nothing comes between reading and writing",
-        operations: &[Append, Set, Get],
-        sees: &[Witness::AllAnswered, Witness::UpdateRanAgain],
-        ..HOT
-    },
-    Setup {
-        name: "lin-append-wide",
-        about: "two sets, an append and a get of a hot key",
-        operations: &[Set, Set, Append, Get],
-        sees: &[Witness::AllAnswered, Witness::UpdateRanAgain],
-        is_deep: true,
-        ..HOT
-    },
-    Setup {
-        name: "lin-appends",
-        about: "two appends and a set of a hot key",
-        operations: &[Append, Append, Set],
-        sees: &[Witness::AllAnswered, Witness::UpdateRanAgain],
-        is_deep: true,
-        ..HOT
-    },
-    Setup {
-        name: "lin-loss",
-        about: "a set and a get of a hot key; a message is lost, and a timer is early",
-        operations: &[Set, Get],
-        chances: Chances {
-            losses: 1,
-            early_timers: 1,
-            ..NOTHING
-        },
-        sees: &[Witness::AllAnswered, Witness::Replayed],
-        ..HOT
-    },
-    Setup {
-        name: "lin-loss-wide",
-        about: "two sets and a get of a hot key; a message is lost, one comes twice",
-        operations: &[Set, Set, Get],
-        chances: Chances {
-            losses: 1,
-            duplicates: 1,
-            ..NOTHING
-        },
-        sees: &[Witness::AllAnswered, Witness::Replayed],
-        is_deep: true,
-        ..HOT
-    },
-    Setup {
-        name: "lin-append-loss",
-        about: "an append and a set of a hot key, and a get; timers are early",
-        operations: &[Append, Set, Get],
-        chances: Chances {
-            early_timers: 1,
-            ..NOTHING
-        },
-        sees: &[Witness::AllAnswered, Witness::UpdateRanAgain],
-        is_deep: true,
-        ..HOT
-    },
-    Setup {
-        name: "lin-crash",
-        about: "a set and a get of a hot key; a node dies",
-        operations: &[Set, Get],
-        chances: Chances {
-            crashes: 1,
-            victims: 0b100,
-            ..NOTHING
-        },
-        is_ordered: true,
-        sees: &[
-            Witness::AllAnswered,
-            Witness::Replayed,
-            Witness::GetAfterView,
-        ],
-        ..HOT
-    },
-    Setup {
-        name: "lin-crash-wide",
-        about: "two sets and a get of a hot key; a node dies",
-        operations: &[Set, Set, Get],
-        chances: Chances {
-            crashes: 1,
-            victims: 0b100,
-            ..NOTHING
-        },
-        sees: &[
-            Witness::AllAnswered,
-            Witness::Replayed,
-            Witness::GetAfterView,
-        ],
-        is_deep: true,
-        ..HOT
-    },
-    Setup {
-        name: "lin-lease",
-        about: "a set and a get of a hot key; a node's lease ends, and it lives on",
-        operations: &[Set, Get],
-        chances: Chances {
-            lost_leases: 1,
-            victims: 0b100,
-            ..NOTHING
-        },
-        is_ordered: true,
-        sees: &[
-            Witness::AllAnswered,
-            Witness::LateMessage,
-            Witness::GetAfterView,
-        ],
-        ..HOT
-    },
-    Setup {
-        name: "lin-lease-wide",
-        about: "a set and two gets of a hot key; a node's lease ends, and it lives on",
-        operations: &[Set, Get, Get],
-        chances: Chances {
-            lost_leases: 1,
-            victims: 0b100,
-            ..NOTHING
-        },
-        sees: &[
-            Witness::AllAnswered,
-            Witness::LateMessage,
-            Witness::GetAfterView,
-        ],
-        is_deep: true,
-        ..HOT
-    },
-    Setup {
-        name: "lin-home-crash",
-        about: "an append and a get of a hot key; its home dies",
-        operations: &[Append, Get],
-        chances: Chances {
-            crashes: 1,
-            victims: 0b001,
-            ..NOTHING
-        },
-        is_ordered: true,
-        sees: &[
-            Witness::AllAnswered,
-            Witness::TookOver,
-            Witness::GetAfterView,
-        ],
-        ..HOT
-    },
-    Setup {
-        name: "lin-home-crash-wide",
-        about: "a set, an append and a get of a hot key; its home dies",
-        operations: &[Set, Append, Get],
-        chances: Chances {
-            crashes: 1,
-            victims: 0b001,
-            ..NOTHING
-        },
-        sees: &[
-            Witness::AllAnswered,
-            Witness::TookOver,
-            Witness::GetAfterView,
-        ],
-        is_deep: true,
-        ..HOT
-    },
-    Setup {
-        name: "lin-home-lease",
-        about: "an append and a get of a hot key; its home's lease ends, and it lives on",
-        operations: &[Append, Get],
-        chances: Chances {
-            lost_leases: 1,
-            victims: 0b001,
-            ..NOTHING
-        },
-        is_ordered: true,
-        sees: &[Witness::AllAnswered, Witness::TookOver],
-        ..HOT
-    },
-    Setup {
-        name: "lin-home-lease-wide",
-        about: "an append and a get of a hot key; its home's lease ends, and it lives on",
-        operations: &[Append, Append, Get],
-        chances: Chances {
-            lost_leases: 1,
-            victims: 0b001,
-            ..NOTHING
-        },
-        sees: &[Witness::AllAnswered, Witness::TookOver],
-        is_deep: true,
-        ..HOT
-    },
-    Setup {
-        name: "lin-join-pair",
-        about: "a set and a get of a hot key of one node; a second joins",
-        nodes: 2,
-        operations: &[Set, Get],
-        chances: Chances {
-            joins: 1,
-            ..NOTHING
-        },
-        sees: &[Witness::AllAnswered, Witness::GetAnsweredByJoiner],
-        ..HOT
-    },
-    Setup {
-        name: "lin-join",
-        about: "a set and a get of a hot key; a third node joins",
-        operations: &[Set, Get],
-        chances: Chances {
-            joins: 1,
-            ..NOTHING
-        },
-        sees: &[Witness::AllAnswered, Witness::GetAnsweredByJoiner],
-        is_deep: true,
-        ..HOT
-    },
-    Setup {
-        name: "promote",
-        about: "a get and two sets; the key becomes hot and cold again (ccKVS requirement CC-71)",
-        operations: &[Get, Set, Set],
-        chances: ONE_EPOCH,
-        sees: CHANGED,
-        is_deep: true,
-        ..COLD
-    },
-    Setup {
-        name: "promote-set",
-        about: "a get and a set; the key becomes hot and cold again",
-        operations: &[Get, Set],
-        chances: ONE_EPOCH,
-        sees: CHANGED,
-        is_deep: true,
-        ..COLD
-    },
-    Setup {
-        name: "promote-pair",
-        about: "two gets and a set of two nodes; the key becomes hot and cold again",
-        nodes: 2,
-        operations: &[Get, Get, Set],
-        chances: ONE_EPOCH,
-        sees: CHANGED,
-        ..COLD
-    },
-    Setup {
-        name: "promote-gets",
-        about: "two gets and a set; the key becomes hot and cold again (ccKVS requirement CC-71)",
-        operations: &[Get, Get, Set],
-        chances: ONE_EPOCH,
-        sees: CHANGED,
-        is_deep: true,
-        ..COLD
-    },
-    Setup {
-        name: "promote-twice",
-        about: "a get and a set; the key becomes hot and cold twice (ccKVS requirement CC-71)",
-        operations: &[Get, Set],
-        chances: Chances {
-            promotions: 2,
-            demotions: 2,
-            ..NOTHING
-        },
-        sees: CHANGED,
-        is_deep: true,
-        ..COLD
-    },
-    Setup {
-        name: "promote-again",
-        about: "a get and a set of two nodes; the key becomes hot and cold twice",
-        nodes: 2,
-        operations: &[Get, Set],
-        chances: Chances {
-            promotions: 2,
-            demotions: 2,
-            ..NOTHING
-        },
-        sees: CHANGED,
-        is_deep: true,
-        ..COLD
-    },
-    Setup {
-        name: "promote-again-wide",
-        about: "a get and a set of two nodes; the key becomes hot and cold twice",
-        nodes: 2,
-        operations: &[Get, Set],
-        chances: Chances {
-            promotions: 2,
-            demotions: 2,
-            duplicates: 1,
-            ..NOTHING
-        },
-        sees: CHANGED,
-        is_deep: true,
-        ..COLD
-    },
-    Setup {
-        name: "promote-append",
-        about: "an append and a get while the key becomes hot and cold again",
-        operations: &[Append, Get],
-        chances: ONE_EPOCH,
-        sees: CHANGED,
-        is_deep: true,
-        ..COLD
-    },
-    Setup {
-        name: "promote-loss",
-        about: "a set and a get of two nodes; the key becomes hot and cold; a message is lost",
-        nodes: 2,
-        operations: &[Set, Get],
-        chances: Chances {
-            losses: 1,
-            ..ONE_EPOCH
-        },
-        sees: CHANGED,
-        ..COLD
-    },
-    Setup {
-        name: "promote-loss-wide",
-        about: "a set and a get of two nodes; the key becomes hot and cold; messages are lost",
-        nodes: 2,
-        operations: &[Set, Get],
-        chances: Chances {
-            losses: 1,
-            duplicates: 1,
-            early_timers: 1,
-            ..ONE_EPOCH
-        },
-        sees: CHANGED,
-        is_deep: true,
-        ..COLD
-    },
-    Setup {
-        name: "promote-home-crash-pair",
-        about: "a set and a get of two nodes; the key becomes hot and cold; its home dies",
-        nodes: 2,
-        operations: &[Set, Get],
-        chances: Chances {
-            crashes: 1,
-            victims: 0b001,
-            ..ONE_EPOCH
-        },
-        is_ordered: true,
-        sees: &[Witness::AllAnswered, Witness::TookOver, Witness::Demoted],
-        ..COLD
-    },
-    Setup {
-        name: "promote-home-crash",
-        about: "a set and a get; the key becomes hot and cold again, and its home dies",
-        operations: &[Set, Get],
-        chances: Chances {
-            crashes: 1,
-            victims: 0b001,
-            ..ONE_EPOCH
-        },
-        is_ordered: true,
-        sees: &[Witness::AllAnswered, Witness::TookOver, Witness::Demoted],
-        is_deep: true,
-        ..COLD
-    },
-    Setup {
-        name: "promote-crash",
-        about: "a set and a get; the key becomes hot and cold again, and a follower dies",
-        operations: &[Set, Get],
-        chances: Chances {
-            crashes: 1,
-            victims: 0b100,
-            ..ONE_EPOCH
-        },
-        sees: CHANGED,
-        is_deep: true,
-        ..COLD
-    },
-    Setup {
-        name: "cold",
-        about: "a set, an append and a get of a cold key with two holders",
-        replicas: 2,
-        operations: &[Set, Append, Get],
-        sees: &[Witness::AllAnswered, Witness::Forwarded],
-        ..COLD
-    },
-    Setup {
-        name: "cold-crash",
-        about: "a set and an append of a cold key with two holders; one dies",
-        replicas: 2,
-        operations: &[Set, Append, Get],
-        chances: Chances {
-            crashes: 1,
-            victims: 0b011,
-            ..NOTHING
-        },
-        sees: &[
-            Witness::AllAnswered,
-            Witness::GetAfterView,
-            Witness::Replayed,
-        ],
-        ..COLD
-    },
-    Setup {
-        name: "cold-crash-wide",
-        about: "a set, an append and two gets of a cold key with two holders; one dies",
-        replicas: 2,
-        operations: &[Set, Append, Get, Get],
-        chances: Chances {
-            crashes: 1,
-            losses: 1,
-            victims: 0b011,
-            ..NOTHING
-        },
-        sees: &[
-            Witness::AllAnswered,
-            Witness::GetAfterView,
-            Witness::Replayed,
-        ],
-        is_deep: true,
-        ..COLD
-    },
-    Setup {
-        name: "cold-promote",
-        about: "a set and a get of a key with two holders that becomes hot and cold again",
-        replicas: 2,
-        operations: &[Set, Get],
-        chances: ONE_EPOCH,
-        sees: CHANGED,
-        is_deep: true,
-        ..COLD
-    },
-    Setup {
-        name: "cold-promote-crash-pair",
-        about: "a set and a get of two holders; the key becomes hot and cold; its home dies",
-        replicas: 2,
-        nodes: 2,
-        operations: &[Set, Get],
-        chances: Chances {
-            crashes: 1,
-            victims: 0b001,
-            ..ONE_EPOCH
-        },
-        is_ordered: true,
-        sees: &[
-            Witness::AllAnswered,
-            Witness::TookOver,
-            Witness::GetAfterView,
-        ],
-        ..COLD
-    },
-    Setup {
-        name: "cold-promote-crash",
-        about: "a set and a get of a key with two holders that becomes hot and cold; its home dies",
-        replicas: 2,
-        operations: &[Set, Get],
-        chances: Chances {
-            crashes: 1,
-            victims: 0b001,
-            ..ONE_EPOCH
-        },
-        is_ordered: true,
-        sees: &[
-            Witness::AllAnswered,
-            Witness::TookOver,
-            Witness::GetAfterView,
-        ],
-        is_deep: true,
-        ..COLD
-    },
-    Setup {
-        name: "cold-promote-crash-wide",
-        about: "a set and a get of a key with two holders that becomes hot and cold; its home dies",
-        replicas: 2,
-        operations: &[Set, Get],
-        chances: Chances {
-            crashes: 1,
-            victims: 0b001,
-            ..ONE_EPOCH
-        },
-        is_ordered: true,
-        sees: &[
-            Witness::AllAnswered,
-            Witness::TookOver,
-            Witness::GetAfterView,
-        ],
-        is_deep: true,
-        ..COLD
-    },
-    Setup {
-        name: "sc",
-        about: "two sets and a get of a hot key under SC; a message is lost",
-        model: Sc,
-        operations: &[Set, Set, Get],
-        chances: Chances {
-            losses: 1,
-            ..NOTHING
-        },
-        sees: &[
-            Witness::AllAnswered,
-            Witness::WritesRaced,
-            Witness::GetSawOldValue,
-        ],
-        ..HOT
-    },
-    Setup {
-        name: "sc-wide",
-        about: "two sets and three gets of a hot key under SC; a message is lost",
-        model: Sc,
-        operations: &[Set, Set, Get, Get],
-        chances: Chances {
-            losses: 1,
-            duplicates: 1,
-            ..NOTHING
-        },
-        sees: &[
-            Witness::AllAnswered,
-            Witness::WritesRaced,
-            Witness::GetSawOldValue,
-        ],
-        is_deep: true,
-        ..HOT
-    },
-    Setup {
-        name: "sc-crash-pair",
-        about: "a set and two gets of a hot key of two nodes under SC; one dies",
-        model: Sc,
-        nodes: 2,
-        operations: &[Set, Get, Get],
-        chances: Chances {
-            crashes: 1,
-            victims: 0b010,
-            ..NOTHING
-        },
-        sees: &[
-            Witness::AllAnswered,
-            Witness::GetSawOldValue,
-            Witness::GetAfterView,
-        ],
-        ..HOT
-    },
-    Setup {
-        name: "sc-crash",
-        about: "a set and two gets of a hot key under SC; a node dies",
-        model: Sc,
-        operations: &[Set, Get, Get],
-        chances: Chances {
-            crashes: 1,
-            victims: 0b100,
-            ..NOTHING
-        },
-        sees: &[
-            Witness::AllAnswered,
-            Witness::GetSawOldValue,
-            Witness::GetAfterView,
-        ],
-        is_deep: true,
-        ..HOT
-    },
-    Setup {
-        name: "sc-crash-wide",
-        about: "two sets and a get of a hot key under SC; a node dies",
-        model: Sc,
-        operations: &[Set, Set, Get],
-        chances: Chances {
-            crashes: 1,
-            victims: 0b100,
-            ..NOTHING
-        },
-        sees: &[
-            Witness::AllAnswered,
-            Witness::GetSawOldValue,
-            Witness::GetAfterView,
-        ],
-        is_deep: true,
-        ..HOT
-    },
-    Setup {
-        name: "sc-promote",
-        about: "a set and two gets under SC; the key becomes hot and cold again",
-        model: Sc,
-        operations: &[Set, Get, Get],
-        chances: ONE_EPOCH,
-        is_ordered: true,
-        sees: CHANGED,
-        ..COLD
-    },
-    Setup {
-        name: "sc-promote-wide",
-        about: "two sets and two gets under SC; the key becomes hot and cold again",
-        model: Sc,
-        operations: &[Set, Set, Get, Get],
-        chances: ONE_EPOCH,
-        is_ordered: true,
-        sees: CHANGED,
-        is_deep: true,
-        ..COLD
-    },
-    Setup {
-        name: "sc-home-crash-pair",
-        about: "a set and a get of a hot key of two nodes under SC; its home dies",
-        model: Sc,
-        nodes: 2,
-        operations: &[Set, Get],
-        chances: Chances {
-            crashes: 1,
-            victims: 0b001,
-            ..NOTHING
-        },
-        sees: &[Witness::AllAnswered, Witness::TookOver],
-        ..HOT
-    },
-    Setup {
-        name: "sc-home-crash",
-        about: "a set and a get of a hot key under SC; its home dies",
-        model: Sc,
-        operations: &[Set, Get],
-        chances: Chances {
-            crashes: 1,
-            victims: 0b001,
-            ..NOTHING
-        },
-        sees: &[Witness::AllAnswered, Witness::TookOver],
-        is_deep: true,
-        ..HOT
-    },
+    // Hot keys under Lin: writes race with writes and with readers that take their time.
+    hot("lin", &[Set, Set, Get]).readers().sees(RACES),
+    hot("lin-readers", &[Set, Set, Get, Get])
+        .readers()
+        .sees(RACES)
+        .deep(),
+    hot("lin-wide", &[Set, Set, Set, Get, Get])
+        .sees(RACES)
+        .deep(),
+    hot("lin-repeats", &[Set, Set, Get, Get])
+        .repeating()
+        .readers()
+        .sees(RACES),
+    // Nothing comes between what an update reads and what it writes.
+    hot("lin-append", &[Append, Set, Get]).sees(UPDATES),
+    hot("lin-append-wide", &[Set, Set, Append, Get])
+        .sees(UPDATES)
+        .deep(),
+    hot("lin-append-pair", &[Append, Set, Get])
+        .pair()
+        .repeating()
+        .early_timers(1)
+        .sees(UPDATES),
+    hot("lin-appends-pair", &[Append, Append, Set, Get])
+        .lower_pair()
+        .repeating()
+        .sees(UPDATES),
+    hot("lin-update-pair", &[Set, Set, Append, Get, Get])
+        .pair()
+        .repeating()
+        .sees(UPDATES),
+    hot("lin-appends", &[Append, Append, Set, Get])
+        .repeating()
+        .sees(UPDATES)
+        .deep(),
+    // Messages are lost or doubled, timers ring early.
+    hot("lin-loss", &[Set, Get])
+        .losses(1)
+        .early_timers(1)
+        .sees(REPLAYS),
+    hot("lin-loss-wide", &[Set, Set, Get])
+        .losses(1)
+        .duplicates(1)
+        .sees(REPLAYS)
+        .deep(),
+    // Nodes die, or live on without a lease.
+    hot("lin-crash", &[Set, Get])
+        .crash(2)
+        .ordered()
+        .sees(SURVIVES),
+    hot("lin-crash-wide", &[Set, Set, Get])
+        .crash(2)
+        .sees(SURVIVES)
+        .deep(),
+    hot("lin-lease", &[Set, Get])
+        .lease(2)
+        .ordered()
+        .sees(FENCED),
+    hot("lin-lease-wide", &[Set, Get, Get])
+        .lease(2)
+        .sees(FENCED)
+        .deep(),
+    hot("lin-home-crash", &[Append, Get])
+        .crash(HOME)
+        .ordered()
+        .sees(TAKEN_OVER),
+    hot("lin-home-crash-wide", &[Set, Append, Get])
+        .crash(HOME)
+        .sees(TAKEN_OVER)
+        .deep(),
+    hot("lin-home-lease", &[Append, Get])
+        .lease(HOME)
+        .ordered()
+        .sees(TAKEN_OVER),
+    hot("lin-home-lease-wide", &[Append, Append, Get])
+        .lease(HOME)
+        .sees(TAKEN_OVER)
+        .deep(),
+    // Nodes come, or come back.
+    hot("lin-join-pair", &[Set, Get]).pair().join().sees(JOINED),
+    hot("lin-join", &[Set, Get]).join().sees(JOINED).deep(),
+    hot("lin-rejoin-pair", &[Set, Get])
+        .pair()
+        .crash(2)
+        .rejoin()
+        .sees(SURVIVES_ANY),
+    hot("lin-rejoin", &[Set, Get])
+        .ordered()
+        .crash(2)
+        .rejoin()
+        .sees(SURVIVES)
+        .deep(),
+    // The key becomes hot and cold again.
+    cold("promote", &[Get, Set, Set])
+        .repeating()
+        .epochs(1)
+        .sees(CHANGED)
+        .deep(),
+    cold("promote-set", &[Get, Set])
+        .repeating()
+        .epochs(1)
+        .sees(CHANGED)
+        .deep(),
+    cold("promote-gets", &[Get, Get, Set])
+        .repeating()
+        .epochs(1)
+        .sees(CHANGED)
+        .deep(),
+    cold("promote-links", &[Get, Get, Set])
+        .ordered()
+        .epochs(1)
+        .sees(CHANGED)
+        .deep(),
+    cold("promote-pair", &[Get, Get, Set])
+        .pair()
+        .epochs(1)
+        .sees(CHANGED),
+    cold("promote-twice", &[Get, Set])
+        .repeating()
+        .epochs(2)
+        .sees(CHANGED)
+        .deep(),
+    cold("promote-again", &[Get, Set])
+        .pair()
+        .repeating()
+        .epochs(2)
+        .sees(CHANGED),
+    cold("promote-append", &[Append, Get])
+        .repeating()
+        .epochs(1)
+        .sees(CHANGED)
+        .deep(),
+    cold("promote-loss", &[Set, Get])
+        .pair()
+        .epochs(1)
+        .losses(1)
+        .sees(CHANGED),
+    cold("promote-loss-wide", &[Set, Get])
+        .pair()
+        .epochs(1)
+        .losses(1)
+        .duplicates(1)
+        .early_timers(1)
+        .sees(CHANGED)
+        .deep(),
+    cold("promote-home-crash-pair", &[Set, Get])
+        .pair()
+        .epochs(1)
+        .crash(HOME)
+        .ordered()
+        .sees(LOST),
+    cold("promote-home-crash", &[Set, Get])
+        .epochs(1)
+        .crash(HOME)
+        .ordered()
+        .sees(LOST)
+        .deep(),
+    cold("promote-crash", &[Set, Get])
+        .repeating()
+        .epochs(1)
+        .crash(2)
+        .sees(CHANGED)
+        .deep(),
+    // A cold key has several holders.
+    cold("cold", &[Set, Append, Get])
+        .replicas(2)
+        .sees(&[AllAnswered, Forwarded]),
+    cold("cold-crash", &[Set, Append, Get])
+        .replicas(2)
+        .crash_one_of(0b011)
+        .sees(SURVIVES),
+    cold("cold-crash-wide", &[Set, Append, Get, Get])
+        .replicas(2)
+        .crash_one_of(0b011)
+        .losses(1)
+        .sees(SURVIVES)
+        .deep(),
+    cold("cold-promote", &[Set, Get])
+        .repeating()
+        .replicas(2)
+        .epochs(1)
+        .sees(CHANGED)
+        .deep(),
+    cold("cold-promote-crash-pair", &[Set, Get])
+        .pair()
+        .replicas(2)
+        .epochs(1)
+        .crash(HOME)
+        .ordered()
+        .sees(TAKEN_OVER),
+    cold("cold-promote-crash", &[Set, Get])
+        .replicas(2)
+        .epochs(1)
+        .crash(HOME)
+        .ordered()
+        .sees(TAKEN_OVER)
+        .deep(),
+    cold("cold-promote-crash-wide", &[Set, Get])
+        .replicas(2)
+        .epochs(1)
+        .crash(HOME)
+        .sees(TAKEN_OVER)
+        .deep(),
+    // Hot keys under SC.
+    hot("sc", &[Set, Set, Get]).sc().losses(1).sees(STALE_RACES),
+    hot("sc-wide", &[Set, Set, Get, Get])
+        .repeating()
+        .sc()
+        .sees(STALE_RACES)
+        .deep(),
+    hot("sc-crash-pair", &[Set, Get, Get])
+        .sc()
+        .pair()
+        .crash(2)
+        .sees(STALE_SURVIVES),
+    hot("sc-crash", &[Set, Get, Get])
+        .sc()
+        .crash(2)
+        .sees(STALE_SURVIVES)
+        .deep(),
+    hot("sc-crash-wide", &[Set, Set, Get])
+        .sc()
+        .crash(2)
+        .sees(STALE_SURVIVES)
+        .deep(),
+    hot("sc-home-crash-pair", &[Set, Get])
+        .sc()
+        .pair()
+        .crash(HOME)
+        .sees(&[AllAnswered, TookOver]),
+    hot("sc-home-crash", &[Set, Get])
+        .sc()
+        .crash(HOME)
+        .sees(&[AllAnswered, TookOver])
+        .deep(),
+    cold("sc-promote", &[Set, Get, Get])
+        .sc()
+        .epochs(1)
+        .ordered()
+        .sees(CHANGED)
+        .deep(),
+    cold("sc-promote-pair", &[Set, Get, Get])
+        .sc()
+        .pair()
+        .epochs(1)
+        .ordered()
+        .sees(CHANGED),
+    cold("sc-promote-wide", &[Set, Set, Get, Get])
+        .sc()
+        .epochs(1)
+        .ordered()
+        .sees(CHANGED)
+        .deep(),
 ];
 
-const NOTHING: Chances = Chances {
-    losses: 0,
-    duplicates: 0,
-    early_timers: 0,
-    promotions: 0,
-    demotions: 0,
-    crashes: 0,
-    lost_leases: 0,
-    victims: 0,
-    joins: 0,
-};
-
-const ONE_EPOCH: Chances = Chances {
-    promotions: 1,
-    demotions: 1,
-    ..NOTHING
-};
-
-const CHANGED: &[Witness] = &[
-    Witness::AllAnswered,
-    Witness::Promoted,
-    Witness::Demoted,
-    Witness::GetAnsweredElsewhere,
-];
-
-const HOT: Setup = Setup {
-    name: "",
-    about: "",
-    model: Lin,
-    nodes: 3,
-    replicas: 1,
-    starts_hot: true,
-    operations: &[],
-    chances: NOTHING,
-    is_ordered: false,
-    readers_take_time: false,
-    sees: &[],
-    is_deep: false,
-};
-
-const COLD: Setup = Setup {
-    starts_hot: false,
-    ..HOT
-};
+const HOME: u8 = Setup::HOME.0;
+const RACES: &[Witness] = &[AllAnswered, WritesRaced, GetAnsweredElsewhere];
+const UPDATES: &[Witness] = &[AllAnswered, UpdateRanAgain];
+const REPLAYS: &[Witness] = &[AllAnswered, Replayed];
+const SURVIVES: &[Witness] = &[AllAnswered, Replayed, GetAfterView];
+const SURVIVES_ANY: &[Witness] = &[AllAnswered, GetAfterView];
+const FENCED: &[Witness] = &[AllAnswered, LateMessage, GetAfterView];
+const TAKEN_OVER: &[Witness] = &[AllAnswered, TookOver];
+const JOINED: &[Witness] = &[AllAnswered, GetAnsweredByJoiner];
+const CHANGED: &[Witness] = &[AllAnswered, Promoted, Demoted, GetAnsweredElsewhere];
+const LOST: &[Witness] = &[AllAnswered, TookOver, Demoted];
+const STALE_RACES: &[Witness] = &[AllAnswered, WritesRaced, GetSawOldValue];
+const STALE_SURVIVES: &[Witness] = &[AllAnswered, GetSawOldValue, GetAfterView];

@@ -1,17 +1,16 @@
 //! What a model is made of: how many nodes, what is asked, what may go wrong, and how often.
 
 use curtail_consistency::symmetric::{Access, Model};
+use curtail_types::{NodeId, NodeSet};
 
 /// A bounded cluster with one key.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// What to call it.
     pub name: &'static str,
-    /// What it shows, in a sentence.
-    pub about: &'static str,
     /// How copies of the key agree while it is hot.
     pub model: Model,
-    /// How many nodes; the first is the key's home.
+    /// The nodes that take part, a bit for each; [`Setup::HOME`] is the key's home.
     pub nodes: u8,
     /// How many of them hold the key while it is cold.
     pub replicas: u8,
@@ -21,8 +20,8 @@ pub struct Setup {
     pub operations: &'static [Kind],
     /// How often each of the things may happen that need not.
     pub chances: Chances,
-    /// Whether a message may overtake one between the same two nodes.
-    pub is_ordered: bool,
+    /// What becomes of messages.
+    pub network: Network,
     /// Whether readers beside the machine take a step to copy the item, and another to look whether
     /// they may use it.
     pub readers_take_time: bool,
@@ -43,6 +42,20 @@ pub enum Kind {
     Append,
 }
 
+/// What is between nodes.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Network {
+    /// A message arrives once, whenever.
+    Unordered,
+    /// The same, but those between two nodes in the order in which they were sent, as on the
+    /// server's links.
+    Ordered,
+    /// Every message that was ever sent may arrive at any time, any number of times, or never. This
+    /// is more than any network does, and yet there are fewer states, since nothing has to be said
+    /// of what has arrived. Timers ring when no message would change anything.
+    Repeating,
+}
+
 /// How often something may happen.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Chances {
@@ -58,6 +71,8 @@ pub struct Chances {
     pub demotions: u8,
     /// A node dies and is taken out of the view.
     pub crashes: u8,
+    /// A node that died comes back with nothing, and joins.
+    pub rejoins: u8,
     /// A node's lease ends and it is taken out of the view, but it lives on.
     pub lost_leases: u8,
     /// Which nodes that may be, a bit for each.
@@ -102,7 +117,115 @@ pub enum Witness {
     GetAnsweredByJoiner,
 }
 
+impl Chances {
+    /// Nothing goes wrong, and nothing changes.
+    pub const NONE: Self = Self {
+        losses: 0,
+        duplicates: 0,
+        early_timers: 0,
+        promotions: 0,
+        demotions: 0,
+        crashes: 0,
+        rejoins: 0,
+        lost_leases: 0,
+        victims: 0,
+        joins: 0,
+    };
+}
+
+impl Setup {
+    /// Nodes that a setup may have.
+    pub const NODES_MAX: u8 = 3;
+
+    /// The key's home at first. Its number lies between those of the others, so that of two writes
+    /// with one clock sometimes its own is the later one and sometimes not.
+    pub const HOME: NodeId = NodeId(1);
+
+    /// Which nodes hold the key, the first one being its home.
+    pub(crate) const RANKS: [NodeId; 3] = [Self::HOME, NodeId(0), NodeId(2)];
+
+    /// The one that joins, if one does.
+    pub(crate) const JOINER: NodeId = NodeId(2);
+
+    /// What it consists of, in a line: its bound.
+    pub fn bound(&self) -> String {
+        let mut parts = vec![format!("{} nodes", self.nodes.count_ones())];
+        let sc = if self.model == Model::Sc { ", SC" } else { "" };
+        parts.push(match (self.starts_hot, self.replicas) {
+            (true, _) => format!("hot key{sc}"),
+            (false, 1) => format!("cold key{sc}"),
+            (false, holders) => format!("cold key with {holders} holders{sc}"),
+        });
+        let kinds = [
+            (Kind::Set, "set"),
+            (Kind::Append, "append"),
+            (Kind::Get, "get"),
+        ];
+        parts.extend(
+            kinds
+                .into_iter()
+                .filter_map(|(kind, name)| times(self.count(kind), name)),
+        );
+        let chances = self.chances;
+        let faults = [
+            (chances.promotions, "promotion"),
+            (chances.demotions, "demotion"),
+            (chances.losses, "loss"),
+            (chances.duplicates, "duplicate"),
+            (chances.early_timers, "early timer"),
+            (chances.crashes, "crash"),
+            (chances.rejoins, "return"),
+            (chances.lost_leases, "lost lease"),
+            (chances.joins, "join"),
+        ];
+        parts.extend(
+            faults
+                .into_iter()
+                .filter_map(|(count, name)| times(count, name)),
+        );
+        match self.network {
+            Network::Unordered => {}
+            Network::Ordered => parts.push("links keep order".into()),
+            Network::Repeating => parts.push("messages repeat".into()),
+        }
+        if self.readers_take_time {
+            parts.push("slow readers".into());
+        }
+        parts.join("; ")
+    }
+
+    /// The nodes that take part.
+    pub(crate) fn members(&self) -> NodeSet {
+        NodeSet::from_bits(self.nodes.into())
+    }
+
+    /// The nodes that hold the key at first.
+    pub(crate) fn holders(&self) -> NodeSet {
+        let members = Self::RANKS
+            .into_iter()
+            .filter(|node| self.members().contains(*node));
+        members.take(self.replicas.into()).collect()
+    }
+
+    /// How many requests of `kind` there are.
+    pub(crate) fn count(&self, kind: Kind) -> u8 {
+        let operations = self.operations.iter();
+        operations.filter(|one| **one == kind).count() as u8
+    }
+}
+
+fn times(count: u8, name: &str) -> Option<String> {
+    let ending = match name {
+        _ if count == 1 => "",
+        "loss" => "es",
+        _ => "s",
+    };
+    (count > 0).then(|| format!("{count} {name}{ending}"))
+}
+
 impl Kind {
+    pub(crate) const ALL: [Self; 3] = [Self::Get, Self::Set, Self::Append];
+
     pub(crate) const fn access(self) -> Access {
         match self {
             Self::Get => Access::Read,

@@ -6,15 +6,21 @@ use curtail_types::{Cas, Message, MessageKind, NodeId};
 
 use crate::cluster::Action;
 use crate::judge::Written;
-use crate::setup::{Kind, Setup};
-use crate::world::{Content, Item, OperationStage, Parcel, World, node_of};
+use crate::setup::Kind;
+use crate::world::{Content, Item, Label, Operation, OperationStage, Parcel, World};
 
 /// What happens in a step, and what is different after it.
-pub(crate) fn tell(setup: &Setup, before: &World, action: &Action, after: &World) -> String {
-    let mut text = what(setup, before, action);
-    for (number, (old, new)) in before.operations.iter().zip(&after.operations).enumerate() {
-        if old.stage != new.stage {
-            let _ = write!(text, "; {}", outcome(setup, number, after));
+pub(crate) fn tell(before: &World, action: &Action, after: &World) -> String {
+    let mut text = what(before, action);
+    for old in &before.operations {
+        let stage = after.operation(old.label).map(|new| new.stage);
+        if stage != Some(old.stage) {
+            let _ = write!(text, "; {}", outcome(old, stage));
+        }
+    }
+    for new in &after.operations {
+        if before.operation(new.label).is_none() {
+            let _ = write!(text, "; {}", outcome(new, Some(new.stage)));
         }
     }
     for (id, (old, new)) in before.nodes.iter().zip(&after.nodes).enumerate() {
@@ -33,20 +39,20 @@ pub(crate) fn tell(setup: &Setup, before: &World, action: &Action, after: &World
     for parcel in &after.parcels {
         let count = |world: &World| world.parcels.iter().filter(|one| *one == parcel).count();
         if count(after) > count(before) {
-            let _ = write!(text, "; sends {}", show_parcel(setup, parcel));
+            let _ = write!(text, "; sends {}", show_parcel(parcel, after));
         }
     }
     text
 }
 
-fn what(setup: &Setup, before: &World, action: &Action) -> String {
+fn what(before: &World, action: &Action) -> String {
     let parcel = |index: usize| {
         let parcel = before.parcels.get(index);
-        parcel.map_or(String::new(), |parcel| show_parcel(setup, parcel))
+        parcel.map_or(String::new(), |parcel| show_parcel(parcel, before))
     };
     match *action {
-        Action::Ask(number, node) => format!("{} is asked of node {}", name(setup, number), node.0),
-        Action::Look(number) => format!("the reader of {} looks again", name(setup, number)),
+        Action::Ask(kind, node) => format!("a {} is asked of node {}", word(kind), node.0),
+        Action::Look(label) => format!("the reader of {} looks again", name(label, before)),
         Action::Deliver(index) => format!("arrives: {}", parcel(index)),
         Action::Duplicate(index) => format!("arrives, and will again: {}", parcel(index)),
         Action::Lose(index) => format!("is lost: {}", parcel(index)),
@@ -55,6 +61,7 @@ fn what(setup: &Setup, before: &World, action: &Action) -> String {
         Action::Promote(node) => format!("node {} promotes the key", node.0),
         Action::Demote(node) => format!("node {} demotes the key", node.0),
         Action::Crash(node) => format!("node {} dies", node.0),
+        Action::Rejoin(node) => format!("node {} starts anew, and is to join", node.0),
         Action::LoseLease(node) => format!("the lease of node {} ends", node.0),
         Action::Join => "a node is to join".into(),
         Action::Admit => "the node that joins has every hot key, and may answer".into(),
@@ -62,31 +69,39 @@ fn what(setup: &Setup, before: &World, action: &Action) -> String {
     }
 }
 
-fn outcome(setup: &Setup, number: usize, world: &World) -> String {
-    let name = name(setup, number);
-    match world.operations.get(number).map(|one| one.stage) {
-        Some(OperationStage::Answered) => format!("{name} is answered"),
+fn outcome(operation: &Operation, stage: Option<OperationStage>) -> String {
+    let name = format!("{} {}", word(operation.kind), show_label(operation.label));
+    match stage {
+        None => format!("{name} is answered"),
         Some(OperationStage::Unknown) => format!("the client of {name} will not know"),
         Some(OperationStage::Copied(item, _)) => format!("{name} copies {}", show_item(item)),
         Some(OperationStage::Asked) => format!("{name} waits"),
-        Some(OperationStage::NotAsked) | None => String::new(),
     }
 }
 
-fn name(setup: &Setup, number: usize) -> String {
-    let kind = match setup.operations.get(number) {
-        Some(Kind::Get) => "get",
-        Some(Kind::Set) => "set",
-        Some(Kind::Append) => "append",
-        None => "request",
-    };
-    format!("{kind} {}", number + 1)
+fn name(label: Label, world: &World) -> String {
+    let kind = world.operation(label).map(|one| one.kind);
+    format!("{} {}", kind.map_or("request", word), show_label(label))
 }
 
-fn show_parcel(setup: &Setup, parcel: &Parcel) -> String {
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Get => "get",
+        Kind::Set => "set",
+        Kind::Append => "append",
+    }
+}
+
+/// The node, and a letter for each request that it is asked.
+fn show_label(label: Label) -> String {
+    let letter = char::from(b'a' + label.index() % 26);
+    format!("{}{letter}", label.session().0)
+}
+
+fn show_parcel(parcel: &Parcel, world: &World) -> String {
     let (from, to) = (parcel.from.0, parcel.to.0);
     match parcel.content {
-        Content::Request(number, _) => format!("{from}->{to} {}", name(setup, number)),
+        Content::Request(label, _) => format!("{from}->{to} {}", name(label, world)),
         Content::Message(message, item) => {
             let text = show_message(message);
             if message.kind.carries_value() {
@@ -121,7 +136,7 @@ fn show_message(message: Message) -> String {
 }
 
 fn show_ts(ts: Cas) -> String {
-    let NodeId(node) = node_of(ts.writer());
+    let NodeId(node) = ts.writer().node();
     format!("{}.{node}", ts.clock())
 }
 
@@ -131,14 +146,10 @@ fn show_item(item: Item) -> String {
 
 /// The requests that wrote it, the first one first.
 fn show_value(value: Written) -> String {
-    let digits = (0..16).rev().map(|place| value.0 >> (4 * place) & 15);
-    let written: Vec<String> = digits
-        .skip_while(|digit| *digit == 0)
-        .map(|digit| digit.to_string())
-        .collect();
-    if written.is_empty() {
-        "the first value".into()
-    } else {
-        format!("[{}]", written.join(" "))
+    let written: Vec<String> = value.labels().map(show_label).collect();
+    match value {
+        Written::NOTHING => "nothing".into(),
+        _ if written.is_empty() => "the first value".into(),
+        _ => format!("[{}]", written.join(" ")),
     }
 }

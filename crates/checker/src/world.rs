@@ -1,32 +1,38 @@
 //! A state of a small cluster: nodes, what is between them, and what clients know.
 
-use std::hash::Hash;
-use std::ops::Deref;
-use std::sync::Arc;
+use std::hash::{Hash, Hasher};
 
-use curtail_consistency::symmetric::{Config, Mode, Model, Place, Symmetric, Visibility};
+use curtail_consistency::symmetric::{Config, Mode, Model, Place, Symmetric, Ticket, Visibility};
 use curtail_types::{Cas, Message, NodeId, NodeSet, RouteHash, View, ViewNumber, WriterId};
 
 use crate::judge::{Linearizable, Sessions, Written};
-use crate::search::fingerprint_of;
-use crate::setup::{Chances, Setup, Witness};
+use crate::setup::{Chances, Kind, Setup, Witness};
+use crate::shared::Shared;
 
 /// The one key.
 pub(crate) const KEY: RouteHash = RouteHash(1);
 
 /// A state.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug)]
 pub struct World {
     pub(crate) nodes: Vec<Shared<Node>>,
     /// What is on its way, sorted; if order is kept, per link in the order of sending.
     pub(crate) parcels: Vec<Parcel>,
+    /// Requests that are not answered yet, by their labels.
     pub(crate) operations: Vec<Operation>,
+    /// How many of each kind were not asked yet.
+    pub(crate) unasked: [u8; Kind::ALL.len()],
+    /// How many writes each node was asked for.
+    pub(crate) writes: [u8; Setup::NODES_MAX as usize],
     pub(crate) judge: Shared<Judge>,
     /// What may happen still.
     pub(crate) left: Chances,
     /// All views so far; nodes adopt the last one when they come to it.
     pub(crate) views: Vec<View>,
+    /// Of the last step; not part of the state.
     pub(crate) witnesses: u32,
+    /// Whether a machine asked for something in the last step; not part of the state.
+    pub(crate) has_acted: bool,
     pub(crate) fault: Option<&'static str>,
 }
 
@@ -66,14 +72,20 @@ pub(crate) struct Parcel {
 pub(crate) enum Content {
     Message(Message, Item),
     /// A request that is sent on, and what its session has seen.
-    Request(usize, Cas),
+    Request(Label, Cas),
 }
+
+/// What a request is called. Requests of one kind are alike until they are asked, so a label says
+/// of which node a request is asked, and how many before it: in whatever order requests are asked
+/// of different nodes, they come to the same state.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Label(pub(crate) u8);
 
 /// How far a request has come.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Operation {
-    /// The node that it was asked of.
-    pub(crate) session: NodeId,
+    pub(crate) label: Label,
+    pub(crate) kind: Kind,
     pub(crate) stage: OperationStage,
     /// What it wrote, the last time that it ran.
     pub(crate) wrote: Item,
@@ -81,14 +93,50 @@ pub(crate) struct Operation {
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum OperationStage {
-    NotAsked,
     Asked,
     /// A reader beside the machine has the item, and whether it changed since.
     Copied(Item, bool),
-    Answered,
     /// Its client knows only that it does not know.
     Unknown,
 }
+
+impl Label {
+    /// Of a write that nobody asked for: a value is lost, as it may be.
+    pub(crate) const EVICTION: Self = Self(14);
+
+    /// Of the next request of `kind` that `node` is asked in `world`.
+    pub(crate) fn next(world: &World, node: NodeId, kind: Kind) -> Self {
+        let label = |index: u8| Self(index * Setup::NODES_MAX + node.0);
+        if kind == Kind::Get {
+            let is_free = |label: &Self| world.operation(*label).is_none();
+            let free = (GETS..).map(label).find(is_free);
+            return free.unwrap_or(Self(u8::MAX));
+        }
+        let before = world.writes.get(usize::from(node.0));
+        label(before.copied().unwrap_or_default())
+    }
+
+    /// The node that it was asked of.
+    pub(crate) const fn session(self) -> NodeId {
+        NodeId(self.0 % Setup::NODES_MAX)
+    }
+
+    /// How many came before it there.
+    pub(crate) const fn index(self) -> u8 {
+        self.0 / Setup::NODES_MAX % GETS
+    }
+
+    pub(crate) const fn ticket(self) -> Ticket {
+        Ticket(self.0 as u64)
+    }
+
+    pub(crate) const fn of(ticket: Ticket) -> Self {
+        Self(ticket.0 as u8)
+    }
+}
+
+/// The labels of gets come after those of writes, which have room in a value.
+const GETS: u8 = 16;
 
 /// Who judges.
 #[derive(Clone, Debug, Hash)]
@@ -97,71 +145,44 @@ pub(crate) enum Judge {
     Sessions(Sessions),
 }
 
-/// A part of a state that most steps do not change: copied only when it is, and hashed once.
-#[derive(Clone, Debug)]
-pub(crate) struct Shared<T> {
-    value: Arc<T>,
-    fingerprint: u64,
-}
-
-impl<T: Clone + Hash> Shared<T> {
-    pub(crate) fn new(value: T) -> Self {
-        let fingerprint = fingerprint_of(&value);
-        let value = Arc::new(value);
-        Self { value, fingerprint }
-    }
-
-    pub(crate) fn edit(&mut self) -> &mut T {
-        self.fingerprint = 0;
-        Arc::make_mut(&mut self.value)
-    }
-
-    pub(crate) fn seal(&mut self) {
-        if self.fingerprint == 0 {
-            self.fingerprint = fingerprint_of(&*self.value);
-        }
-    }
-}
-
-impl<T> Deref for Shared<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.value
-    }
-}
-
-impl<T> Hash for Shared<T> {
-    fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
-        hasher.write_u64(self.fingerprint);
+impl Hash for World {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.nodes.hash(hasher);
+        self.parcels.hash(hasher);
+        self.operations.hash(hasher);
+        (self.unasked, self.writes).hash(hasher);
+        self.judge.hash(hasher);
+        self.left.hash(hasher);
+        self.views.hash(hasher);
+        self.fault.hash(hasher);
     }
 }
 
 impl World {
     /// Before anything was asked; the item is there, and no node has heard of a view.
     pub(crate) fn new(setup: &Setup, machine: impl Fn(Config) -> Symmetric) -> Self {
-        let nodes = (0..setup.nodes).map(NodeId);
-        let joiners = NodeId(setup.nodes - setup.chances.joins);
-        let live: NodeSet = nodes.clone().filter(|node| *node < joiners).collect();
+        let nodes = (0..Setup::NODES_MAX).map(NodeId);
+        let live = match setup.chances.joins {
+            0 => setup.members(),
+            _ => setup.members().without(Setup::JOINER),
+        };
         let judge = match setup.model {
             Model::Lin => Judge::Linearizable(Linearizable::new(Written(0))),
-            Model::Sc => Judge::Sessions(Sessions::new(usize::from(setup.nodes))),
-        };
-        let operation = Operation {
-            session: NodeId(0),
-            stage: OperationStage::NotAsked,
-            wrote: Item::default(),
+            Model::Sc => Judge::Sessions(Sessions::new(usize::from(Setup::NODES_MAX))),
         };
         Self {
             nodes: nodes
-                .map(|me| Shared::new(Node::new(setup, me, machine(config(setup, me)))))
+                .map(|me| Shared::new(Node::member(setup, live, machine(config(setup, me)), me)))
                 .collect(),
             parcels: Vec::new(),
-            operations: vec![operation; setup.operations.len()],
+            operations: Vec::new(),
+            unasked: Kind::ALL.map(|kind| setup.count(kind)),
+            writes: [0; Setup::NODES_MAX as usize],
             judge: Shared::new(judge),
             left: setup.chances,
             views: vec![view(1, live, NodeSet::NONE)],
             witnesses: 0,
+            has_acted: false,
             fault: None,
         }
     }
@@ -174,6 +195,14 @@ impl World {
         self.nodes.get_mut(usize::from(node.0)).map(Shared::edit)
     }
 
+    pub(crate) fn operation(&self, label: Label) -> Option<&Operation> {
+        self.operations.iter().find(|one| one.label == label)
+    }
+
+    pub(crate) fn edit_operation(&mut self, label: Label) -> Option<&mut Operation> {
+        self.operations.iter_mut().find(|one| one.label == label)
+    }
+
     pub(crate) fn see(&mut self, witness: Witness) {
         self.witnesses |= witness.bit();
     }
@@ -182,7 +211,17 @@ impl World {
         self.fault = self.fault.or(Some(fault));
     }
 
+    /// Ends a step: what nobody can come back to is forgotten.
     pub(crate) fn seal(&mut self) {
+        let (nodes, parcels) = (&self.nodes, &self.parcels);
+        self.operations.retain(|one| {
+            let is_on_its_way = |parcel: &Parcel| {
+                matches!(parcel.content, Content::Request(label, _) if label == one.label)
+            };
+            one.stage != OperationStage::Unknown
+                || nodes.iter().any(|node| node.machine.holds(one.label.ticket()))
+                || parcels.iter().any(is_on_its_way)
+        });
         self.nodes.iter_mut().for_each(Shared::seal);
         self.judge.seal();
     }
@@ -202,33 +241,45 @@ impl World {
         self.views.push(view(number, live, joining));
     }
 
-    /// Where the key is: the first nodes hold it. When one of them goes, nobody comes in its place,
+    /// Where the key is. When one of them goes, nobody comes in its place,
     /// for keys that move are the server's matter.
     pub(crate) fn place(&self, setup: &Setup, view: ViewNumber) -> Place {
         let members = self.view(view).live;
-        let home = members.first().unwrap_or_default();
-        let first: NodeSet = (0..setup.replicas).map(NodeId).collect();
-        let holders = first.intersection(members).with(home);
+        let home = Setup::RANKS
+            .into_iter()
+            .find(|node| members.contains(*node));
+        let home = home.unwrap_or_default();
+        let holders = setup.holders().intersection(members).with(home);
         Place { home, holders }
     }
 }
 
 impl Node {
-    fn new(setup: &Setup, me: NodeId, machine: Symmetric) -> Self {
-        let item = Item {
-            ts: Cas::new(2, writer_of(NodeId(0))),
-            value: Written(0),
-        };
+    /// One that has nothing and may not answer.
+    pub(crate) fn new(machine: Symmetric) -> Self {
         Self {
             machine,
-            item: (me.0 < setup.replicas).then_some(item),
+            item: None,
             state: None,
             late: Vec::new(),
             view: ViewNumber(0),
             mode: Mode::Cold,
             is_up: true,
-            has_lease: me.0 < setup.nodes - setup.chances.joins,
+            has_lease: false,
             item_when_cold: None,
+        }
+    }
+
+    fn member(setup: &Setup, live: NodeSet, machine: Symmetric, me: NodeId) -> Self {
+        let item = Item {
+            ts: Cas::new(2, WriterId::of(Setup::HOME, 0)),
+            value: Written(0),
+        };
+        Self {
+            item: setup.holders().contains(me).then_some(item),
+            is_up: setup.members().contains(me),
+            has_lease: live.contains(me),
+            ..Self::new(machine)
         }
     }
 
@@ -239,7 +290,7 @@ impl Node {
     }
 }
 
-fn view(number: u32, live: NodeSet, joining: NodeSet) -> View {
+pub(crate) fn view(number: u32, live: NodeSet, joining: NodeSet) -> View {
     View {
         number: ViewNumber(number),
         live,
@@ -249,19 +300,8 @@ fn view(number: u32, live: NodeSet, joining: NodeSet) -> View {
     }
 }
 
-/// Who writes at a node. The home's number lies between those of the others, so that of two writes
-/// with one clock sometimes its own is the later one and sometimes not; the map is its own inverse.
-pub(crate) fn writer_of(node: NodeId) -> WriterId {
-    WriterId::of(NodeId(if node.0 < 2 { 1 - node.0 } else { node.0 }), 0)
-}
-
-/// The node that wrote.
-pub(crate) fn node_of(writer: WriterId) -> NodeId {
-    writer_of(writer.node()).node()
-}
-
 /// Time stands still: every timer rings when the model says so.
-fn config(setup: &Setup, me: NodeId) -> Config {
+pub(crate) fn config(setup: &Setup, me: NodeId) -> Config {
     Config {
         me,
         model: setup.model,
@@ -271,6 +311,6 @@ fn config(setup: &Setup, me: NodeId) -> Config {
         replay_ns: 0,
         patience_ns: u64::MAX,
         settle_ns: 0,
-        writer: writer_of(me),
+        writer: WriterId::of(me, 0),
     }
 }

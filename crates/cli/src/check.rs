@@ -23,6 +23,10 @@ pub(crate) struct Options {
     /// Look at no more than about this many states
     #[arg(long, default_value_t = 100_000_000)]
     states_max: usize,
+    /// Remember at most this many steps, 12 bytes each, to see whether every state has a way to an
+    /// end; a search of more leaves that open
+    #[arg(long, default_value_t = 50_000_000)]
+    steps_max: usize,
     /// Threads; 0 is all processors
     #[arg(long, default_value_t = 0)]
     threads: usize,
@@ -77,6 +81,7 @@ fn planted(name: &str) -> anyhow::Result<Mutant> {
 fn run_one(options: &Options, setup: Setup, mutant: Option<Mutant>) -> Outcome {
     let mut limits = Limits {
         states_max: options.states_max,
+        steps_max: options.steps_max,
         ..Limits::default()
     };
     if options.threads > 0 {
@@ -106,8 +111,10 @@ fn show(name: &str, progress: Progress, took: Duration) {
         ..
     } = progress;
     let seconds = took.as_secs_f64();
+    let speed = states as f64 / seconds.max(0.001);
     eprint!(
-        "\r\x1b[K{name}: {states} states, {depth} steps deep, {frontier} ahead, {seconds:.0} s"
+        "\r\x1b[K{name}: {states} states, {speed:.0} a second, {depth} steps deep, {frontier} \
+         ahead, {seconds:.0} s"
     );
     // Progress that cannot be shown is no reason to stop.
     let _ = stderr().flush();
@@ -127,7 +134,8 @@ fn verdict(setup: &Setup, outcome: &Outcome) -> &'static str {
     match (&outcome.fault, outcome.is_complete) {
         (Some(_), _) => "FAULT",
         (None, false) => "not finished",
-        (None, true) if unseen(setup, outcome).is_empty() => "right",
+        (None, true) if unseen(setup, outcome).is_empty() && outcome.ends => "right",
+        (None, true) if unseen(setup, outcome).is_empty() => "right, ends not judged",
         (None, true) => "right, but it saw too little",
     }
 }
@@ -165,12 +173,13 @@ fn as_json(setup: &Setup, outcome: &Outcome) -> Value {
     let fault = outcome.fault.as_ref();
     json!({
         "model": setup.name,
-        "about": setup.about,
+        "bound": setup.bound(),
         "verdict": verdict(setup, outcome),
         "states": outcome.progress.states,
         "transitions": outcome.progress.transitions,
         "depth": outcome.progress.depth,
         "complete": outcome.is_complete,
+        "ends": outcome.ends,
         "seconds": outcome.took.as_secs_f64(),
         "unseen": unseen(setup, outcome),
         "fault": fault.map(|found| &found.fault),
@@ -181,13 +190,8 @@ fn as_json(setup: &Setup, outcome: &Outcome) -> Value {
 fn list(json: bool) {
     if json {
         let model = |setup: &Setup| {
-            let Setup {
-                name,
-                about,
-                is_deep,
-                ..
-            } = setup;
-            json!({"model": name, "about": about, "deep": is_deep})
+            let bound = setup.bound();
+            json!({"model": setup.name, "bound": bound, "deep": setup.is_deep})
         };
         let models: Vec<Value> = MODELS.iter().map(model).collect();
         let mutants: Vec<String> = Mutant::all().map(|one| one.name()).collect();
@@ -196,7 +200,7 @@ fn list(json: bool) {
     }
     for setup in MODELS {
         let deep = if setup.is_deep { " (takes long)" } else { "" };
-        println!("{:<24} {}{deep}", setup.name, setup.about);
+        println!("{:<24} {}{deep}", setup.name, setup.bound());
     }
     println!("\nerrors that can be planted:");
     for mutant in Mutant::all() {

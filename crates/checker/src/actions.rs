@@ -1,0 +1,131 @@
+//! What may happen next in a small cluster.
+
+use curtail_consistency::symmetric::Mode;
+use curtail_consistency::symmetric::Model::Sc;
+use curtail_types::{NodeId, ViewNumber};
+
+use crate::cluster::{Action, Cluster};
+use crate::mutants::{DriverMutant, Mutant};
+use crate::setup::{Kind, Network};
+use crate::world::{Content, Node, OperationStage, Parcel, World};
+
+impl Cluster {
+    pub(crate) fn client_actions(&self, world: &World, actions: &mut Vec<Action>) {
+        let asks_anyway = self.mutant == Some(Mutant::Driver(DriverMutant::AnswersWithoutLease));
+        for (kind, unasked) in Kind::ALL.into_iter().zip(world.unasked) {
+            let able = self.nodes(world).filter(|(node, state)| {
+                (state.has_lease || asks_anyway) && !self.is_busy(world, *node)
+            });
+            let able = able.filter(|_| unasked > 0);
+            actions.extend(able.map(|(node, _)| Action::Ask(kind, node)));
+        }
+        for operation in &world.operations {
+            if let OperationStage::Copied(..) = operation.stage {
+                actions.push(Action::Look(operation.label));
+            }
+        }
+    }
+
+    /// Under SC a node's requests are one session: one after the other.
+    fn is_busy(&self, world: &World, node: NodeId) -> bool {
+        let is_open = |stage| stage != OperationStage::Unknown;
+        let mut operations = world.operations.iter();
+        self.setup.model == Sc
+            && operations.any(|one| one.label.session() == node && is_open(one.stage))
+    }
+
+    pub(crate) fn network_actions(&self, world: &World, actions: &mut Vec<Action>) {
+        let mut last: Option<&Parcel> = None;
+        for (index, parcel) in world.parcels.iter().enumerate() {
+            let link = |parcel: &Parcel| (parcel.from, parcel.to);
+            let is_behind = last.is_some_and(|last| {
+                *last == *parcel
+                    || (self.setup.network == Network::Ordered && link(last) == link(parcel))
+            });
+            last = Some(parcel);
+            if is_behind || !self.may_arrive(world, parcel) {
+                continue;
+            }
+            actions.push(Action::Deliver(index));
+            if matches!(parcel.content, Content::Message(..)) {
+                if world.left.duplicates > 0 {
+                    actions.push(Action::Duplicate(index));
+                }
+                if world.left.losses > 0 {
+                    actions.push(Action::Lose(index));
+                }
+            }
+        }
+    }
+
+    /// A message of a later view is kept back until the node has the view.
+    fn may_arrive(&self, world: &World, parcel: &Parcel) -> bool {
+        let view = world
+            .node(parcel.to)
+            .map_or(ViewNumber(0), |node| node.view);
+        match parcel.content {
+            Content::Message(message, _) => message.view <= view,
+            Content::Request(..) => true,
+        }
+    }
+
+    pub(crate) fn node_actions(&self, world: &World, is_quiet: bool, actions: &mut Vec<Action>) {
+        for (id, node) in self.nodes(world) {
+            if !node.late.is_empty() {
+                actions.push(Action::CatchUp(id));
+            }
+            if rings(node) && (is_quiet || world.left.early_timers > 0) {
+                actions.push(Action::Tick(id));
+            }
+            let is_home = node.has_lease && world.place(&self.setup, node.view).home == id;
+            if is_home && world.left.promotions > 0 && node.mode == Mode::Cold {
+                actions.push(Action::Promote(id));
+            }
+            if is_home
+                && world.left.demotions > 0
+                && matches!(node.mode, Mode::Promoting | Mode::Hot)
+            {
+                actions.push(Action::Demote(id));
+            }
+        }
+    }
+
+    pub(crate) fn view_actions(&self, world: &World, actions: &mut Vec<Action>) {
+        if world.left.joins > 0 {
+            actions.push(Action::Join);
+        }
+        if world.left.rejoins > 0 {
+            let is_gone = |id: &NodeId| world.node(*id).is_some_and(|node| !node.is_up);
+            let gone = self.setup.members().into_iter().filter(is_gone);
+            actions.extend(gone.map(Action::Rejoin));
+        }
+        if self.may_admit(world) {
+            actions.push(Action::Admit);
+        }
+        for (id, node) in self.nodes(world) {
+            if node.view < world.newest().number {
+                actions.push(Action::Adopt(id));
+            } else if self.setup.chances.victims & 1 << id.0 != 0 && node.has_lease {
+                if world.left.crashes > 0 {
+                    actions.push(Action::Crash(id));
+                }
+                if world.left.lost_leases > 0 {
+                    actions.push(Action::LoseLease(id));
+                }
+            }
+        }
+    }
+
+    /// Whether the home says that the node that joins has the key, if it is hot.
+    fn may_admit(&self, world: &World) -> bool {
+        let newest = world.newest();
+        let home = world.place(&self.setup, newest.number).home;
+        let home = world.node(home).filter(|home| home.view == newest.number);
+        let mut joining = newest.joining.into_iter();
+        joining.any(|joiner| home.is_some_and(|home| !home.machine.is_unfilled(joiner)))
+    }
+}
+
+pub(crate) fn rings(node: &Node) -> bool {
+    node.machine.deadline().is_some_and(|due| due.ns == 0)
+}

@@ -1,0 +1,297 @@
+//! A state while it waits to be expanded: what many states share is kept once, the rest in few
+//! bytes.
+
+use std::collections::HashSet;
+use std::sync::RwLock;
+
+use curtail_types::{Cas, HotEpoch, Message, MessageKind, NodeId, NodeSet, ViewNumber};
+
+use crate::judge::Written;
+use crate::search::Plain;
+use crate::setup::{Chances, Kind};
+use crate::shared::{Parts, Shared};
+use crate::world::{
+    Content, Item, Judge, Label, Node, Operation, OperationStage, Parcel, World, view,
+};
+
+/// A state in little memory.
+#[derive(Debug)]
+pub struct Packed {
+    nodes: Box<[Shared<Node>]>,
+    judge: Shared<Judge>,
+    rest: Box<[u8]>,
+}
+
+/// What packed states share.
+#[derive(Debug, Default)]
+pub struct Pool {
+    nodes: Parts<Node>,
+    judges: Parts<Judge>,
+    /// Arrivals of messages that change nothing.
+    idle: RwLock<HashSet<u64, Plain>>,
+}
+
+impl Pool {
+    pub(crate) fn sweep(&self) {
+        self.nodes.sweep();
+        self.judges.sweep();
+    }
+}
+
+impl Pool {
+    pub(crate) fn is_idle(&self, delivery: u64) -> bool {
+        let idle = self
+            .idle
+            .read()
+            .unwrap_or_else(|broken| broken.into_inner());
+        idle.contains(&delivery)
+    }
+
+    pub(crate) fn note_idle(&self, delivery: u64) {
+        let mut idle = self
+            .idle
+            .write()
+            .unwrap_or_else(|broken| broken.into_inner());
+        idle.insert(delivery);
+    }
+}
+
+impl Packed {
+    pub(crate) fn new(world: World, pool: &Pool) -> Self {
+        let mut bytes = Bytes(Vec::with_capacity(256));
+        bytes.put_all(&world.parcels, Bytes::put_parcel);
+        bytes.put_all(&world.operations, Bytes::put_operation);
+        for count in world.unasked.into_iter().chain(world.writes) {
+            bytes.put(count.into());
+        }
+        for count in counts(world.left) {
+            bytes.put(count.into());
+        }
+        bytes.put_all(&world.views, |bytes, view| {
+            bytes.put(view.live.to_bits());
+            bytes.put(view.joining.to_bits());
+        });
+        let nodes = world.nodes.iter();
+        Self {
+            nodes: nodes.map(|node| pool.nodes.shared(node)).collect(),
+            judge: pool.judges.shared(&world.judge),
+            rest: bytes.0.as_slice().into(),
+        }
+    }
+
+    pub(crate) fn world(&self) -> World {
+        let mut bytes = Words(&self.rest);
+        World {
+            nodes: self.nodes.to_vec(),
+            judge: self.judge.clone(),
+            parcels: bytes.take_all(Words::parcel),
+            operations: bytes.take_all(Words::operation),
+            unasked: core::array::from_fn(|_| bytes.byte()),
+            writes: core::array::from_fn(|_| bytes.byte()),
+            left: left(core::array::from_fn(|_| bytes.byte())),
+            views: {
+                let mut number = 0;
+                bytes.take_all(|bytes| {
+                    number += 1;
+                    let live = NodeSet::from_bits(bytes.word());
+                    view(number, live, NodeSet::from_bits(bytes.word()))
+                })
+            },
+            witnesses: 0,
+            has_acted: false,
+            fault: None,
+        }
+    }
+}
+
+/// Words of seven bits, the low ones first; the eighth bit says that there are more.
+struct Bytes(Vec<u8>);
+
+impl Bytes {
+    fn put(&mut self, mut word: u64) {
+        while word > 127 {
+            self.0.push(word as u8 | 128);
+            word >>= 7;
+        }
+        self.0.push(word as u8);
+    }
+
+    fn put_all<T>(&mut self, all: &[T], put: impl Fn(&mut Self, &T)) {
+        self.put(all.len() as u64);
+        all.iter().for_each(|one| put(self, one));
+    }
+
+    fn put_ts(&mut self, ts: Cas) {
+        self.put(ts.clock());
+        self.put(ts.writer().0.into());
+    }
+
+    fn put_item(&mut self, item: &Item) {
+        self.put_ts(item.ts);
+        self.put(item.value.0);
+    }
+
+    fn put_parcel(&mut self, parcel: &Parcel) {
+        self.put(parcel.from.0.into());
+        self.put(parcel.to.0.into());
+        match &parcel.content {
+            Content::Message(message, item) => {
+                self.put(message.kind as u64);
+                self.put(message.view.0.into());
+                self.put(message.epoch.0);
+                self.put_ts(message.ts);
+                self.put_item(item);
+            }
+            Content::Request(label, after) => {
+                self.put(REQUEST);
+                self.put(label.0.into());
+                self.put_ts(*after);
+            }
+        }
+    }
+
+    fn put_operation(&mut self, operation: &Operation) {
+        self.put(operation.label.0.into());
+        self.put(operation.kind as u64);
+        self.put_item(&operation.wrote);
+        match &operation.stage {
+            OperationStage::Asked => self.put(ASKED),
+            OperationStage::Unknown => self.put(UNKNOWN),
+            OperationStage::Copied(item, has_changed) => {
+                self.put(COPIED + u64::from(*has_changed));
+                self.put_item(item);
+            }
+        }
+    }
+}
+
+/// Reads what [`Bytes`] wrote.
+struct Words<'a>(&'a [u8]);
+
+impl Words<'_> {
+    fn word(&mut self) -> u64 {
+        let mut word = 0;
+        for place in 0.. {
+            let Some((byte, rest)) = self.0.split_first() else {
+                break;
+            };
+            self.0 = rest;
+            word |= u64::from(byte & 127) << (7 * place);
+            if byte & 128 == 0 {
+                break;
+            }
+        }
+        word
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.word() as u8
+    }
+
+    fn take_all<T>(&mut self, mut take: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        let count = self.word();
+        (0..count).map(|_| take(self)).collect()
+    }
+
+    fn ts(&mut self) -> Cas {
+        Cas(self.word() << 16 | self.word())
+    }
+
+    fn item(&mut self) -> Item {
+        let ts = self.ts();
+        let value = Written(self.word());
+        Item { ts, value }
+    }
+
+    fn parcel(&mut self) -> Parcel {
+        let (from, to) = (NodeId(self.byte()), NodeId(self.byte()));
+        let content = match MessageKind::from_number(self.byte()) {
+            None => Content::Request(Label(self.byte()), self.ts()),
+            Some(kind) => {
+                let message = Message {
+                    kind,
+                    view: ViewNumber(self.word() as u32),
+                    epoch: HotEpoch(self.word()),
+                    ts: self.ts(),
+                };
+                Content::Message(message, self.item())
+            }
+        };
+        Parcel { from, to, content }
+    }
+
+    fn operation(&mut self) -> Operation {
+        let label = Label(self.byte());
+        let kind = Kind::ALL.get(usize::from(self.byte())).copied();
+        Operation {
+            label,
+            kind: kind.unwrap_or(Kind::Get),
+            wrote: self.item(),
+            stage: match self.word() {
+                ASKED => OperationStage::Asked,
+                UNKNOWN => OperationStage::Unknown,
+                copied => OperationStage::Copied(self.item(), copied > COPIED),
+            },
+        }
+    }
+}
+
+/// No kind of message has this number.
+const REQUEST: u64 = 0;
+const ASKED: u64 = 0;
+const UNKNOWN: u64 = 1;
+const COPIED: u64 = 2;
+
+fn counts(left: Chances) -> [u8; 10] {
+    let Chances {
+        losses,
+        duplicates,
+        early_timers,
+        promotions,
+        demotions,
+        crashes,
+        rejoins,
+        lost_leases,
+        victims,
+        joins,
+    } = left;
+    [
+        losses,
+        duplicates,
+        early_timers,
+        promotions,
+        demotions,
+        crashes,
+        rejoins,
+        lost_leases,
+        victims,
+        joins,
+    ]
+}
+
+fn left(counts: [u8; 10]) -> Chances {
+    let [
+        losses,
+        duplicates,
+        early_timers,
+        promotions,
+        demotions,
+        crashes,
+        rejoins,
+        lost_leases,
+        victims,
+        joins,
+    ] = counts;
+    Chances {
+        losses,
+        duplicates,
+        early_timers,
+        promotions,
+        demotions,
+        crashes,
+        rejoins,
+        lost_leases,
+        victims,
+        joins,
+    }
+}

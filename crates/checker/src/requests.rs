@@ -1,0 +1,171 @@
+//! A node is asked, hears something, or is told to change: what the world gives to its machine.
+
+use curtail_consistency::symmetric::Input;
+use curtail_types::{Cas, HotEpoch, MessageKind, NodeId, ViewNumber};
+
+use crate::driver::Driver;
+use crate::mutants::DriverMutant;
+use crate::setup::{Kind, Witness};
+use crate::world::{Content, Item, Judge, KEY, Label, Operation, OperationStage};
+
+impl Driver<'_> {
+    pub(crate) fn ask(&mut self, kind: Kind, node: NodeId) {
+        let label = self.open(kind, node);
+        match self.shown(node) {
+            Some(item) if kind == Kind::Get && self.setup.readers_take_time => {
+                if let Some(operation) = self.world.edit_operation(label) {
+                    operation.stage = OperationStage::Copied(item, false);
+                }
+            }
+            Some(item) if kind == Kind::Get => {
+                self.conclude(node, label, Some(item));
+            }
+            _ => self.request(label, node, Cas(0)),
+        }
+    }
+
+    /// A request that was not asked yet is.
+    fn open(&mut self, kind: Kind, node: NodeId) -> Label {
+        let label = Label::next(self.world, node, kind);
+        if let Some(unasked) = self.world.unasked.get_mut(kind as usize) {
+            *unasked -= 1;
+        }
+        let writes = self.world.writes.get_mut(usize::from(node.0));
+        if let Some(writes) = writes.filter(|_| kind != Kind::Get) {
+            *writes += 1;
+        }
+        let operations = &mut self.world.operations;
+        let place = operations.partition_point(|other| other.label < label);
+        operations.insert(
+            place,
+            Operation {
+                label,
+                kind,
+                stage: OperationStage::Asked,
+                wrote: Item::default(),
+            },
+        );
+        if let Judge::Linearizable(judge) = self.world.judge.edit() {
+            judge.asked(label, kind);
+        }
+        label
+    }
+
+    fn request(&mut self, label: Label, node: NodeId, after: Cas) {
+        let view = self
+            .world
+            .node(node)
+            .map_or(ViewNumber(0), |node| node.view);
+        let has_item = self
+            .world
+            .node(node)
+            .is_some_and(|node| node.item.is_some());
+        let nodes = self.world.nodes.iter();
+        let last = nodes.filter_map(|node| node.item).map(|item| item.ts).max();
+        let input = Input::Request {
+            ticket: label.ticket(),
+            key: KEY,
+            place: self.world.place(self.setup, view),
+            access: self.kind(label).access(),
+            after,
+            floor: last.filter(|_| !has_item).unwrap_or_default(),
+        };
+        self.step(node, input, None);
+    }
+
+    pub(crate) fn look(&mut self, label: Label) {
+        let stage = self.world.operation(label).map(|one| one.stage);
+        if let Some(OperationStage::Copied(item, has_changed)) = stage {
+            let session = label.session();
+            if has_changed && !self.is(DriverMutant::ReaderLooksOnce) {
+                self.world.see(Witness::ReaderStartedOver);
+                if let Some(operation) = self.world.edit_operation(label) {
+                    operation.stage = OperationStage::Asked;
+                }
+                self.request(label, session, Cas(0));
+            } else {
+                self.conclude(session, label, Some(item));
+            }
+        }
+    }
+
+    pub(crate) fn deliver(&mut self, index: usize, stays: bool) {
+        let Some(&parcel) = self.world.parcels.get(index) else {
+            return;
+        };
+        if !stays || matches!(parcel.content, Content::Request(..)) {
+            self.world.parcels.remove(index);
+        }
+        match parcel.content {
+            Content::Request(label, after) => self.request(label, parcel.to, after),
+            Content::Message(message, item) => {
+                let view = self
+                    .world
+                    .node(parcel.to)
+                    .map_or(ViewNumber(0), |node| node.view);
+                if message.view < view {
+                    self.world.see(Witness::LateMessage);
+                }
+                self.note_race();
+                let input = Input::Message {
+                    from: parcel.from,
+                    key: KEY,
+                    place: self.world.place(self.setup, view),
+                    message,
+                };
+                self.step(parcel.to, input, Some(item));
+            }
+        }
+    }
+
+    fn note_race(&mut self) {
+        let writers = self
+            .world
+            .parcels
+            .iter()
+            .filter_map(|parcel| match parcel.content {
+                Content::Message(message, _) => {
+                    let kinds = [MessageKind::Invalidate, MessageKind::Update];
+                    kinds.contains(&message.kind).then_some(message.ts.writer())
+                }
+                Content::Request(..) => None,
+            });
+        let mut writers = writers;
+        let first = writers.next();
+        if writers.any(|writer| Some(writer) != first) {
+            self.world.see(Witness::WritesRaced);
+        }
+    }
+
+    pub(crate) fn tick(&mut self, node: NodeId) {
+        if !self.world.parcels.is_empty() {
+            self.world.left.early_timers = self.world.left.early_timers.saturating_sub(1);
+        }
+        self.step(node, Input::Tick, None);
+    }
+
+    pub(crate) fn promote(&mut self, node: NodeId) {
+        self.world.left.promotions = self.world.left.promotions.saturating_sub(1);
+        let view = self
+            .world
+            .node(node)
+            .map_or(ViewNumber(0), |node| node.view);
+        let all = u64::from(self.setup.chances.promotions);
+        let place = self.world.place(self.setup, view);
+        let epoch = HotEpoch(1 + all - u64::from(self.world.left.promotions));
+        let key = KEY;
+        let floor = Cas(0);
+        let input = Input::Promote {
+            key,
+            place,
+            epoch,
+            floor,
+        };
+        self.step(node, input, None);
+    }
+
+    pub(crate) fn demote(&mut self, node: NodeId) {
+        self.world.left.demotions -= 1;
+        self.step(node, Input::Demote { key: KEY }, None);
+    }
+}

@@ -1,0 +1,125 @@
+//! Whether every state has a way to an end: a cluster that goes round in circles for ever is stuck
+//! as one that stands still.
+//!
+//! While a search goes on, its steps are kept; afterwards they are walked backwards from the ends.
+//! What is not reached that way is a state from which nothing leads to an end.
+
+use std::collections::HashMap;
+
+use super::fingerprint::Plain;
+
+/// The steps of a search, as long as there are not too many.
+pub(super) struct Ends {
+    /// By the number of a state: its fingerprint.
+    states: Vec<u64>,
+    /// Numbers of states, and the fingerprints of those that a step leads to.
+    from: Vec<u32>,
+    to: Vec<u64>,
+    /// States where it ends as it should.
+    ends: Vec<u32>,
+    steps_max: usize,
+    is_full: bool,
+}
+
+impl Ends {
+    pub(super) fn new(steps_max: usize) -> Self {
+        Self {
+            states: Vec::new(),
+            from: Vec::new(),
+            to: Vec::new(),
+            ends: Vec::new(),
+            steps_max,
+            is_full: steps_max == 0,
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    pub(super) fn add_state(&mut self, fingerprint: u64) {
+        if !self.is_full {
+            self.states.push(fingerprint);
+        }
+    }
+
+    pub(super) fn add_end(&mut self, number: u32) {
+        if !self.is_full {
+            self.ends.push(number);
+        }
+    }
+
+    pub(super) fn add_steps(&mut self, steps: &[(u32, u64)]) {
+        if self.from.len() + steps.len() > self.steps_max {
+            *self = Self::new(0);
+        }
+        if !self.is_full {
+            self.from.extend(steps.iter().map(|step| step.0));
+            self.to.extend(steps.iter().map(|step| step.1));
+        }
+    }
+
+    /// A state nearest to the start that has no way to an end; none if the steps were too many to
+    /// be kept.
+    pub(super) fn first_without(self) -> Option<u32> {
+        let mut reaches = vec![self.is_full; self.states.len()];
+        let before = self.before();
+        let mut ahead = self.ends;
+        while let Some(number) = ahead.pop() {
+            let number = number as usize;
+            let Some(reached) = reaches.get_mut(number) else {
+                continue;
+            };
+            if !core::mem::replace(reached, true) {
+                ahead.extend_from_slice(before.of(number));
+            }
+        }
+        let first = reaches.iter().position(|reaches| !reaches)?;
+        Some(first as u32)
+    }
+
+    fn before(&self) -> Before {
+        let numbered = self.states.iter().enumerate();
+        let numbers: HashMap<u64, u32, Plain> = numbered
+            .map(|(number, state)| (*state, number as u32))
+            .collect();
+        let mut starts = vec![0_u32; self.states.len() + 1];
+        let targets = self.to.iter().map(|to| numbers.get(to).copied());
+        let targets: Vec<Option<u32>> = targets.collect();
+        for target in targets.iter().flatten() {
+            if let Some(count) = starts.get_mut(*target as usize) {
+                *count += 1;
+            }
+        }
+        let mut sum = 0;
+        for start in &mut starts {
+            sum += *start;
+            *start = sum;
+        }
+        let mut sources = vec![0; sum as usize];
+        for (target, source) in targets.iter().zip(&self.from) {
+            let start = target.and_then(|target| starts.get_mut(target as usize));
+            if let Some(start) = start {
+                *start -= 1;
+                if let Some(place) = sources.get_mut(*start as usize) {
+                    *place = *source;
+                }
+            }
+        }
+        Before { starts, sources }
+    }
+}
+
+/// By state: from which others a step leads to it.
+struct Before {
+    starts: Vec<u32>,
+    sources: Vec<u32>,
+}
+
+impl Before {
+    fn of(&self, number: usize) -> &[u32] {
+        let bound = |number: usize| self.starts.get(number).map_or(0, |start| *start as usize);
+        let sources = self.sources.get(bound(number)..bound(number + 1));
+        sources.unwrap_or_default()
+    }
+}

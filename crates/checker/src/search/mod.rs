@@ -1,0 +1,426 @@
+//! Every state that a model can be in, breadth first: so the way to a fault is a shortest one.
+//!
+//! States of one distance from the start are expanded by all processors together, a batch at a
+//! time. What waits to be expanded is kept packed, with parts that many states share kept once
+//! ([`Model::pack`], the collapse compression of Holzmann, "State compression in SPIN", 1997). Of a
+//! state that has been expanded only its fingerprint (64 bits) stays, with where it came from; the
+//! way to a fault is walked again. Two states with one fingerprint would hide each other (hash
+//! compaction, Wolper and Leroy, 1993): among n states that happens with a chance of n^2 / 2^65,
+//! one in a million for six million states.
+
+mod ends;
+mod fingerprint;
+#[cfg(test)]
+mod tests;
+
+use std::hash::Hash;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use self::ends::Ends;
+use self::fingerprint::Seen;
+pub(crate) use self::fingerprint::{Plain, fingerprint_of};
+use crate::setup::Witness;
+
+/// Something that moves from state to state.
+pub trait Model: Sync {
+    /// A state.
+    type State: Hash;
+    /// A state while it waits to be expanded.
+    type Packed: Send + Sync;
+    /// Parts of states that many of them share.
+    type Pool: Default + Sync;
+    /// A way to move on.
+    type Action;
+
+    /// Where it starts.
+    fn start(&self) -> Self::State;
+
+    /// The ways on from `state`, always in the same order.
+    fn actions(&self, state: &Self::State, actions: &mut Vec<Self::Action>);
+
+    /// Whether there are ways on that are open only while nothing changes of itself.
+    fn may_be_still(&self) -> bool;
+
+    /// Whether `action` comes of itself.
+    fn is_of_itself(&self, action: &Self::Action) -> bool;
+
+    /// The ways on that are open if no action that comes of itself changes anything.
+    fn actions_if_still(&self, state: &Self::State, actions: &mut Vec<Self::Action>);
+
+    /// Whether `action` is known to change nothing in `state`.
+    fn is_idle(&self, state: &Self::State, action: &Self::Action, pool: &Self::Pool) -> bool;
+
+    /// It turned out that `action` led from `state` to `next`, which is the same.
+    fn note_idle(
+        &self,
+        state: &Self::State,
+        action: &Self::Action,
+        next: &Self::State,
+        pool: &Self::Pool,
+    );
+
+    /// Where `action` leads.
+    fn next(&self, state: &Self::State, action: &Self::Action) -> Self::State;
+
+    /// What is wrong in `state`, if something is.
+    fn fault(&self, state: &Self::State) -> Option<String>;
+
+    /// What is wrong in `state`, which has no way on, if something is.
+    fn fault_at_end(&self, state: &Self::State) -> Option<String>;
+
+    /// A bit for each of the things worth seeing that were seen in the step to `state`.
+    fn witnesses(&self, state: &Self::State) -> u32;
+
+    /// `action` as a person reads it, and what came of it.
+    fn describe(&self, before: &Self::State, action: &Self::Action, after: &Self::State) -> String;
+
+    /// `state` in little memory.
+    fn pack(&self, state: Self::State, pool: &Self::Pool) -> Self::Packed;
+
+    /// The state again.
+    fn unpack(&self, packed: &Self::Packed) -> Self::State;
+
+    /// Throws away what no packed state has.
+    fn sweep(&self, pool: &Self::Pool);
+}
+
+/// How far a search goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// States at most; a search that needs more ends unfinished.
+    pub states_max: usize,
+    /// Steps that are remembered at most, 12 bytes each, to see afterwards whether every state has
+    /// a way to an end; a search of more does not judge that.
+    pub steps_max: usize,
+    /// Threads.
+    pub threads: usize,
+}
+
+/// What a search has found so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// Different states.
+    pub states: usize,
+    /// Steps taken, many of which lead to a state that is known.
+    pub transitions: usize,
+    /// The greatest distance from the start.
+    pub depth: usize,
+    /// States that wait to be expanded.
+    pub frontier: usize,
+}
+
+/// What a search has found.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// How much was searched.
+    pub progress: Progress,
+    /// A bit for each thing worth seeing that was seen.
+    pub witnesses: u32,
+    /// What went wrong and the steps that led to it, if something did.
+    pub fault: Option<Counterexample>,
+    /// Whether every state was seen.
+    pub is_complete: bool,
+    /// Whether it is known that every state has a way to an end.
+    pub ends: bool,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// The way to a fault.
+#[derive(Clone, Debug)]
+pub struct Counterexample {
+    /// What is wrong in the end.
+    pub fault: String,
+    /// The steps.
+    pub steps: Vec<String>,
+}
+
+impl Outcome {
+    /// Whether `witness` was seen.
+    pub fn saw(&self, witness: Witness) -> bool {
+        self.witnesses & witness.bit() != 0
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Self {
+            states_max: 100_000_000,
+            steps_max: 50_000_000,
+            threads,
+        }
+    }
+}
+
+/// Looks at every state of `model`, or stops at the first fault. `report` hears now and then.
+pub fn search<M: Model>(model: &M, limits: Limits, mut report: impl FnMut(Progress)) -> Outcome {
+    let began = Instant::now();
+    let mut search = Search::new(model, limits);
+    while search.goes_on() {
+        search.expand_level(&mut report);
+    }
+    let is_complete = search.fault.is_none() && search.frontier.is_empty();
+    let ends = is_complete && search.judge_ends();
+    Outcome {
+        progress: search.progress(),
+        witnesses: search.witnesses,
+        fault: search.counterexample(),
+        is_complete,
+        ends,
+        took: began.elapsed(),
+    }
+}
+
+struct Search<'a, M: Model> {
+    model: &'a M,
+    limits: Limits,
+    pool: M::Pool,
+    seen: Seen,
+    /// The states of the last level that are not expanded yet, and their numbers.
+    frontier: Vec<(M::Packed, u32)>,
+    /// Those of the next level.
+    next: Vec<(M::Packed, u32)>,
+    /// By number: which state a state came from, by which of its actions.
+    origins: Vec<(u32, u16)>,
+    ends: Ends,
+    witnesses: u32,
+    transitions: usize,
+    depth: usize,
+    fault: Option<(u32, String)>,
+}
+
+/// What a thread finds in a part of the frontier.
+struct Found<P> {
+    states: Vec<(P, u64, u32, u16)>,
+    /// From which state, and the fingerprint of where to.
+    steps: Vec<(u32, u64)>,
+    ends: Vec<u32>,
+    transitions: usize,
+    witnesses: u32,
+    /// In an end.
+    fault: Option<(u32, String)>,
+    /// In what a step leads to.
+    fault_ahead: Option<(u32, u16, String)>,
+}
+
+impl<'a, M: Model> Search<'a, M> {
+    fn new(model: &'a M, limits: Limits) -> Self {
+        let (start, seen, pool) = (model.start(), Seen::new(), M::Pool::default());
+        let fingerprint = fingerprint_of(&start);
+        seen.insert(fingerprint);
+        let mut ends = Ends::new(limits.steps_max);
+        ends.add_state(fingerprint);
+        Self {
+            model,
+            limits,
+            seen,
+            frontier: vec![(model.pack(start, &pool), 0)],
+            next: Vec::new(),
+            pool,
+            origins: vec![(0, 0)],
+            ends,
+            witnesses: 0,
+            transitions: 0,
+            depth: 0,
+            fault: None,
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        let has_budget = self.origins.len() < self.limits.states_max;
+        self.fault.is_none() && !self.frontier.is_empty() && has_budget
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            states: self.origins.len(),
+            transitions: self.transitions,
+            depth: self.depth,
+            frontier: self.frontier.len() + self.next.len(),
+        }
+    }
+
+    /// Batches are taken from the end of the level, so that its memory is given back.
+    fn expand_level(&mut self, report: &mut impl FnMut(Progress)) {
+        while self.goes_on() {
+            let rest = self.frontier.len().saturating_sub(BATCH);
+            self.expand(rest);
+            self.frontier.truncate(rest);
+            self.frontier.shrink_to(rest + rest / 4);
+            report(self.progress());
+        }
+        if self.frontier.is_empty() {
+            self.frontier = core::mem::take(&mut self.next);
+            self.depth += usize::from(!self.frontier.is_empty());
+            self.model.sweep(&self.pool);
+        }
+    }
+
+    /// Expands the frontier from state `first` on.
+    fn expand(&mut self, first: usize) {
+        let next = AtomicUsize::new(first);
+        let this = &*self;
+        let found: Vec<_> = thread::scope(|scope| {
+            let threads = 0..self.limits.threads.max(1);
+            let handles: Vec<_> = threads
+                .map(|_| scope.spawn(|| this.expand_some(&next)))
+                .collect();
+            handles
+                .into_iter()
+                .filter_map(|one| one.join().ok())
+                .collect()
+        });
+        for part in found {
+            self.take(part);
+        }
+    }
+
+    fn take(&mut self, part: Found<M::Packed>) {
+        self.transitions += part.transitions;
+        self.witnesses |= part.witnesses;
+        self.ends.add_steps(&part.steps);
+        part.ends.iter().for_each(|end| self.ends.add_end(*end));
+        for (state, fingerprint, from, action) in part.states {
+            self.next.push((state, self.origins.len() as u32));
+            self.origins.push((from, action));
+            self.ends.add_state(fingerprint);
+        }
+        let mut fault = part.fault;
+        if let Some((from, action, what)) = part.fault_ahead {
+            fault = fault.or(Some((self.origins.len() as u32, what)));
+            self.origins.push((from, action));
+        }
+        self.fault = self.fault.take().or(fault);
+    }
+
+    /// A thread's work: chunks of the frontier, as long as there are any.
+    fn expand_some(&self, next: &AtomicUsize) -> Found<M::Packed> {
+        let mut found = Found::default();
+        let mut actions = Vec::new();
+        loop {
+            let from = next.fetch_add(CHUNK, Ordering::Relaxed);
+            let until = (from + CHUNK).min(self.frontier.len());
+            for (state, number) in self.frontier.get(from..until).unwrap_or_default() {
+                self.expand_one(state, *number, &mut actions, &mut found);
+            }
+            if from >= self.frontier.len() {
+                return found;
+            }
+        }
+    }
+
+    fn expand_one(
+        &self,
+        packed: &M::Packed,
+        number: u32,
+        actions: &mut Vec<M::Action>,
+        found: &mut Found<M::Packed>,
+    ) {
+        let state = self.model.unpack(packed);
+        let before = fingerprint_of(&state);
+        actions.clear();
+        self.model.actions(&state, actions);
+        let (mut is_still, mut is_end) = (true, true);
+        let mut index = 0;
+        while let Some(action) = actions.get(index) {
+            if !self.model.is_idle(&state, action, &self.pool) {
+                let next = self.model.next(&state, action);
+                let fingerprint = fingerprint_of(&next);
+                found.transitions += 1;
+                found.witnesses |= self.model.witnesses(&next);
+                if fingerprint == before {
+                    self.model.note_idle(&state, action, &next, &self.pool);
+                } else {
+                    is_end = false;
+                    is_still &= !self.model.is_of_itself(action);
+                    self.take_step((number, index), next, fingerprint, found);
+                }
+            }
+            index += 1;
+            if index == actions.len() && is_still && self.model.may_be_still() {
+                is_still = false;
+                self.model.actions_if_still(&state, actions);
+            }
+        }
+        if is_end {
+            let fault = self.model.fault_at_end(&state);
+            found.ends.push(number);
+            found.fault = found.fault.take().or(fault.map(|fault| (number, fault)));
+        }
+    }
+
+    fn take_step(
+        &self,
+        (number, index): (u32, usize),
+        next: M::State,
+        fingerprint: u64,
+        found: &mut Found<M::Packed>,
+    ) {
+        if !self.ends.is_full() {
+            found.steps.push((number, fingerprint));
+        }
+        if self.seen.insert(fingerprint) {
+            if let Some(fault) = self.model.fault(&next) {
+                found.fault_ahead = Some((number, index as u16, fault));
+            }
+            let next = self.model.pack(next, &self.pool);
+            found.states.push((next, fingerprint, number, index as u16));
+        }
+    }
+
+    /// Looks whether there is a way to an end from everywhere; whether that is known.
+    fn judge_ends(&mut self) -> bool {
+        let ends = core::mem::replace(&mut self.ends, Ends::new(0));
+        let is_known = !ends.is_full();
+        let stuck = ends.first_without();
+        self.fault = stuck.map(|number| (number, "nothing leads to an end from here".into()));
+        is_known && stuck.is_none()
+    }
+
+    /// Walks the way to the fault once more.
+    fn counterexample(&self) -> Option<Counterexample> {
+        let (number, fault) = self.fault.clone()?;
+        let mut way = Vec::new();
+        let mut at = number;
+        while at != 0 {
+            let (from, action) = *self.origins.get(at as usize)?;
+            way.push(action);
+            at = from;
+        }
+        let mut state = self.model.start();
+        let mut steps = Vec::new();
+        for index in way.into_iter().rev() {
+            let mut actions = Vec::new();
+            self.model.actions(&state, &mut actions);
+            if usize::from(index) >= actions.len() {
+                self.model.actions_if_still(&state, &mut actions);
+            }
+            let action = actions.get(usize::from(index))?;
+            let next = self.model.next(&state, action);
+            steps.push(self.model.describe(&state, action, &next));
+            state = next;
+        }
+        Some(Counterexample { fault, steps })
+    }
+}
+
+impl<P> Default for Found<P> {
+    fn default() -> Self {
+        Self {
+            states: Vec::new(),
+            steps: Vec::new(),
+            ends: Vec::new(),
+            transitions: 0,
+            witnesses: 0,
+            fault: None,
+            fault_ahead: None,
+        }
+    }
+}
+
+const BATCH: usize = 1 << 16;
+const CHUNK: usize = 64;

@@ -1,0 +1,139 @@
+//! A search finds what is planted in models of a few numbers.
+
+use super::{Limits, Model, Outcome, search};
+
+/// Numbers that can be counted up by one or two, up to a hundred.
+#[derive(Clone, Copy, Default)]
+struct Counting {
+    /// Is wrong.
+    fault: Option<u8>,
+    /// Leads nowhere but to its neighbour, and that one back.
+    trap: Option<u8>,
+    /// Is wrong only if it is where things end.
+    wrong_end: bool,
+}
+
+impl Model for Counting {
+    type State = u8;
+    type Packed = u8;
+    type Pool = ();
+    type Action = u8;
+
+    fn start(&self) -> u8 {
+        0
+    }
+
+    fn actions(&self, state: &u8, actions: &mut Vec<u8>) {
+        match self.trap {
+            Some(trap) if *state == trap => actions.push(200),
+            Some(trap) if *state == 200 => actions.push(trap),
+            _ => actions.extend(
+                [state + 1, state + 2]
+                    .into_iter()
+                    .filter(|next| *next <= 100),
+            ),
+        }
+    }
+
+    fn may_be_still(&self) -> bool {
+        false
+    }
+
+    fn is_of_itself(&self, _action: &u8) -> bool {
+        true
+    }
+
+    fn actions_if_still(&self, _state: &u8, _actions: &mut Vec<u8>) {}
+
+    fn is_idle(&self, _state: &u8, _action: &u8, _pool: &()) -> bool {
+        false
+    }
+
+    fn note_idle(&self, _state: &u8, _action: &u8, _next: &u8, _pool: &()) {}
+
+    fn next(&self, _state: &u8, action: &u8) -> u8 {
+        *action
+    }
+
+    fn fault(&self, state: &u8) -> Option<String> {
+        (self.fault == Some(*state)).then(|| "planted".into())
+    }
+
+    fn fault_at_end(&self, _state: &u8) -> Option<String> {
+        self.wrong_end.then(|| "the wrong end".into())
+    }
+
+    fn witnesses(&self, state: &u8) -> u32 {
+        u32::from(*state == 50)
+    }
+
+    fn describe(&self, _before: &u8, action: &u8, _after: &u8) -> String {
+        action.to_string()
+    }
+
+    fn pack(&self, state: u8, _pool: &()) -> u8 {
+        state
+    }
+
+    fn unpack(&self, packed: &u8) -> u8 {
+        *packed
+    }
+
+    fn sweep(&self, _pool: &()) {}
+}
+
+fn run(model: Counting) -> Outcome {
+    search(&model, Limits::default(), |_| {})
+}
+
+#[test]
+fn every_state_is_seen_once() {
+    let outcome = run(Counting::default());
+    assert!(outcome.is_complete && outcome.ends && outcome.fault.is_none());
+    assert_eq!(outcome.progress.states, 101);
+    assert_eq!(outcome.progress.depth, 50);
+    assert_eq!(outcome.witnesses, 1);
+}
+
+#[test]
+fn the_way_to_a_fault_is_a_shortest_one() {
+    let fault = Some(7);
+    let outcome = run(Counting {
+        fault,
+        ..Default::default()
+    });
+    let found = outcome.fault.expect("planted");
+    assert_eq!((found.fault.as_str(), found.steps.len()), ("planted", 4));
+    assert_eq!(found.steps.last().map(String::as_str), Some("7"));
+}
+
+#[test]
+fn a_circle_that_nothing_leads_out_of_is_a_fault() {
+    let trap = Some(9);
+    let outcome = run(Counting {
+        trap,
+        ..Default::default()
+    });
+    let found = outcome.fault.expect("planted");
+    assert_eq!(found.steps.last().map(String::as_str), Some("9"));
+    assert!(!outcome.ends);
+}
+
+#[test]
+fn an_end_may_be_wrong() {
+    let outcome = run(Counting {
+        wrong_end: true,
+        ..Default::default()
+    });
+    assert_eq!(outcome.fault.expect("planted").fault, "the wrong end");
+}
+
+#[test]
+fn too_many_steps_leave_open_whether_there_is_an_end() {
+    let limits = Limits {
+        steps_max: 10,
+        ..Limits::default()
+    };
+    let outcome = search(&Counting::default(), limits, |_| {});
+    assert!(outcome.is_complete && !outcome.ends && outcome.fault.is_none());
+}

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   for each number of nodes:
-//!     2-node clusters (calibration) and N-node clusters (lin, sc, base, base-erew) start, preload
+//!     clusters of 2 and 3 nodes (calibration) and of N (lin, sc, base, base-erew) start, preload
 //!     rounds: every cluster in turn at every write ratio ──> curtail bench, stats curtail
 //!     medians ──> what messages cost (CC-58) ──> measured and modelled ratios, break-even
 //! ```
@@ -54,9 +54,6 @@ struct Asked {
     folder: PathBuf,
 }
 
-/// Nodes of the clusters that tell what messages cost.
-const CALIBRATION_NODES: usize = 2;
-
 /// Whether these arguments of `bench` are for this module.
 pub(super) fn is_asked(arguments: &[String]) -> bool {
     arguments.first().is_some_and(|name| name == "cluster")
@@ -105,13 +102,16 @@ fn block(asked: &Asked, nodes: usize) -> Result<Vec<Run>> {
         Ok(cluster)
     };
     let mut clusters = Vec::new();
-    for system in [System::Lin, System::Sc, System::Base] {
-        clusters.push(start(CALIBRATION_NODES, system)?);
+    let mut jobs = Vec::new();
+    for &smaller in plan::smaller(nodes) {
+        for system in [System::Lin, System::Sc, System::Base] {
+            clusters.push(start(smaller, system)?);
+        }
+        jobs.extend(plan::calibration(smaller, &asked.writes));
     }
     for system in [System::Lin, System::Sc, System::Base, System::Erew] {
         clusters.push(start(nodes, system)?);
     }
-    let mut jobs = plan::calibration(CALIBRATION_NODES, &asked.writes);
     jobs.extend(plan::comparison(nodes, &asked.writes));
     let mut runs: Vec<Run> = Vec::new();
     for round in 0..asked.rounds {
@@ -168,7 +168,7 @@ impl Asked {
             bail!("at least one round, and one connection for each node");
         }
         if asked.nodes.iter().any(|nodes| !(3..=64).contains(nodes)) {
-            bail!("clusters have 3 to 64 nodes; those of 2 calibrate the model");
+            bail!("clusters have 3 to 64 nodes; smaller ones calibrate the model");
         }
         if !asked.writes.contains(&0.0) || !asked.writes.is_sorted() {
             bail!("write ratios in ascending order, beginning with 0");

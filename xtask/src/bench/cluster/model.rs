@@ -6,7 +6,7 @@
 //! many calls and messages there are to a request is counted by the nodes, in the run that is
 //! modelled: it depends on the number of nodes, on the share of hits and on the pipelines, and is
 //! the degree of coalescing by which CC-58 divides. What each *costs* comes from clusters of 2
-//! nodes alone. The ratio of two systems' costs is the inverse of that of their throughputs.
+//! and 3 nodes. The ratio of two systems' costs is the inverse of that of their throughputs.
 
 use super::{
     plan::{Job, System},
@@ -32,10 +32,10 @@ pub(super) struct Costs {
 const COSTS: usize = 5;
 
 impl Costs {
-    /// From the runs of the small clusters; `None` if there are too few.
+    /// From the runs of clusters smaller than `nodes`; `None` if there are too few.
     pub(super) fn calibrated(runs: &[Run], nodes: usize) -> Option<Self> {
         let mut jobs: Vec<Job> = Vec::new();
-        for run in runs.iter().filter(|run| run.job.nodes == nodes) {
+        for run in runs.iter().filter(|run| run.job.nodes < nodes) {
             if !jobs.contains(&run.job) {
                 jobs.push(run.job);
             }
@@ -189,7 +189,6 @@ fn middle(mut values: Vec<f64>) -> Option<f64> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::plan::Popularity;
     use super::*;
 
     const KNOWN: Costs = Costs {
@@ -203,11 +202,7 @@ pub(super) mod tests {
     /// A run as the model would have it, with half of the requests for hot keys.
     pub(in super::super) fn modelled(job: Job) -> Run {
         let nodes = job.nodes as f64;
-        let hot = match (job.system.shares(), job.popularity) {
-            (false, _) => 0.0,
-            (true, Popularity::Hot) => 1.0,
-            (true, _) => 0.5,
-        };
+        let hot = if job.system.shares() { 0.5 } else { 0.0 };
         let relayed = (1.0 - hot) * (1.0 - 1.0 / nodes);
         let kinds = if job.system == System::Lin { 3.0 } else { 1.0 };
         let messages = hot * job.writes * (nodes - 1.0) * kinds;
@@ -243,7 +238,7 @@ pub(super) mod tests {
     fn costs_are_found_again() {
         let jobs = super::super::plan::calibration(2, &[0.0, 0.01, 0.1]);
         let mut runs: Vec<Run> = jobs.into_iter().map(modelled).collect();
-        let found = Costs::calibrated(&runs, 2).unwrap();
+        let found = Costs::calibrated(&runs, 3).unwrap();
         for (one, other) in [
             (found.request, KNOWN.request),
             (found.call, KNOWN.call),
@@ -254,7 +249,7 @@ pub(super) mod tests {
             assert!((one - other).abs() < 1e-3, "{found:?}");
         }
         runs.retain(|run| run.job.writes == 0.0);
-        assert_eq!(Costs::calibrated(&runs, 2), None);
+        assert_eq!(Costs::calibrated(&runs, 3), None);
     }
 
     /// Goal: disturbed runs do not make work cost less than nothing. Method: a message that makes
@@ -266,7 +261,7 @@ pub(super) mod tests {
         for run in runs.iter_mut().filter(|run| run.job.system == System::Sc) {
             run.cpu_ns /= 1.0 + 2.0 * run.messages;
         }
-        let found = Costs::calibrated(&runs, 2).unwrap();
+        let found = Costs::calibrated(&runs, 3).unwrap();
         let all = [
             found.request,
             found.call,

@@ -23,8 +23,6 @@ pub(super) enum Popularity {
     Skewed,
     /// All keys alike.
     Uniform,
-    /// Few keys alike, all of them hot.
-    Hot,
 }
 
 /// One run.
@@ -80,7 +78,6 @@ impl Popularity {
         match self {
             Self::Skewed => "zipf 0.99",
             Self::Uniform => "uniform",
-            Self::Hot => "hot alone",
         }
     }
 }
@@ -99,26 +96,33 @@ impl Job {
     }
 }
 
-/// The runs that tell what requests, calls and messages cost: without and with requests that are
-/// handed on, without and with hot writes, each with many, some and few messages to a frame.
+/// Sizes of the clusters that tell what the work of one of `nodes` costs: smaller ones. What a hot
+/// write is beside its messages shows only where they differ in number.
+pub(super) fn smaller(nodes: usize) -> &'static [usize] {
+    match nodes {
+        ..=3 => &[2],
+        _ => &[2, 3],
+    }
+}
+
+/// The runs that tell what requests, calls and messages cost: without and with keys that are
+/// shared, without and with hot writes, each with many, some and few messages to a frame.
 pub(super) fn calibration(nodes: usize, writes: &[f64]) -> Vec<Job> {
     let most = writes.last().copied().unwrap_or(0.0);
+    let pipelines: &[usize] = match nodes {
+        2 => &[PIPELINE, SOME, 1],
+        _ => &[PIPELINE, 1],
+    };
     let mut jobs = Vec::new();
-    for pipeline in [PIPELINE, SOME, 1] {
-        let of = |system, share| Job {
+    for &pipeline in pipelines {
+        jobs.push(Job {
             pipeline,
-            ..Job::new(nodes, system, share)
-        };
-        jobs.push(of(System::Base, 0.0));
-        for system in [System::Lin, System::Sc] {
-            if pipeline != SOME {
-                jobs.push(Job {
-                    popularity: Popularity::Hot,
-                    ..of(system, 0.0)
-                });
-            }
-            jobs.push(of(system, most));
-        }
+            ..Job::new(nodes, System::Base, 0.0)
+        });
+        jobs.extend([System::Lin, System::Sc].map(|system| Job {
+            pipeline,
+            ..Job::new(nodes, system, most)
+        }));
     }
     for system in [System::Lin, System::Sc] {
         jobs.extend([0.0, most / 3.0].map(|share| Job::new(nodes, system, share)));

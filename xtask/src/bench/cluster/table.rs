@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use super::{
-    CALIBRATION_NODES,
     model::{Costs, crossing, median, paired},
     plan::{Job, PACED_WRITES, PIPELINE, Popularity, System},
     run::{OTHERS_MAX, Run},
@@ -12,7 +11,7 @@ use super::{
 /// The tables of one block, for clusters of `nodes`.
 pub(super) fn block(nodes: usize, runs: &[Run]) -> String {
     let mut text = format!("\n## {nodes} nodes\n\n");
-    let costs = Costs::calibrated(runs, CALIBRATION_NODES);
+    let costs = Costs::calibrated(runs, nodes);
     // Writing to a String cannot fail.
     let _ = comparison(&mut text, nodes, runs, costs.as_ref());
     let _ = break_even(&mut text, nodes, runs, costs.as_ref());
@@ -42,7 +41,7 @@ fn comparison(
     if let Some(costs) = costs {
         writeln!(
             text,
-            "Calibrated on {CALIBRATION_NODES} nodes, in ns of one core: a request {:.0}, a call \
+            "Calibrated on smaller clusters, in ns of one core: a request {:.0}, a call \
              {:.0}, a request that another node carries out {:.0} more, a message about a hot key \
              {:.0} (Lin), {:.0} (SC).\n",
             costs.request, costs.call, costs.relayed, costs.lin, costs.sc,
@@ -283,7 +282,7 @@ mod tests {
     #[test]
     fn tables_show_how_far_the_model_is_off() {
         let writes = [0.0, 0.05, 0.1, 0.2, 0.4];
-        let mut jobs = plan::calibration(CALIBRATION_NODES, &writes);
+        let mut jobs = plan::calibration(2, &writes);
         jobs.extend(plan::comparison(4, &writes));
         let mut runs: Vec<Run> = jobs.into_iter().map(modelled).collect();
         let text = block(4, &runs);

@@ -94,13 +94,38 @@ fn run(path: &Path, command: &mut Command) -> Result<()> {
 
 /// The server against memcached and redis, each on one core, alternately.
 fn compare(workspace: &Workspace) -> Result<Command> {
-    let mut build = Command::new(cargo());
-    build.args(["build", "--release", "--package", "curtail-cli"]);
-    Log::terminal().run(build.current_dir(&workspace.root))?;
+    build(workspace)?;
     let binary = workspace.target.join("release/curtail");
     let mut command = Command::new(&binary);
     command.args(["bench", "compare", "--ours"]).arg(&binary);
     Ok(command)
+}
+
+/// Makes the program as it is released.
+fn build(workspace: &Workspace) -> Result<()> {
+    let mut build = Command::new(cargo());
+    build.args(["build", "--release", "--package", "curtail-cli"]);
+    Log::terminal().run(build.current_dir(&workspace.root))?;
+    Ok(())
+}
+
+/// The median.
+fn middle(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    match values.len() % 2 {
+        0 => Some((values.get(half.checked_sub(1)?)? + values.get(half)?) / 2.0),
+        _ => values.get(half).copied(),
+    }
+}
+
+/// `1,2,3`.
+fn list<T>(text: &str) -> Result<Vec<T>>
+where
+    T: std::str::FromStr,
+    T::Err: std::error::Error + Send + Sync + 'static,
+{
+    text.split(',').map(|one| Ok(one.parse()?)).collect()
 }
 
 fn benches(member: &Member) -> impl Iterator<Item = &str> {

@@ -22,7 +22,7 @@ mod plan;
 mod run;
 mod table;
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{fs, path::PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -31,9 +31,9 @@ use self::{
     plan::System,
     run::{Driver, Run},
 };
-use crate::process::Log;
+use super::{build, list};
 use crate::tally::Outcome;
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::Workspace;
 
 /// What was asked for.
 struct Asked {
@@ -67,9 +67,7 @@ pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
         workspace.scratch("bench")?,
     )?;
     if asked.builds {
-        let mut build = Command::new(cargo());
-        build.args(["build", "--release", "--package", "curtail-cli"]);
-        Log::terminal().run(build.current_dir(&workspace.root))?;
+        build(workspace)?;
     }
     let mut runs = Vec::new();
     let mut text = String::new();
@@ -175,14 +173,6 @@ impl Asked {
         }
         Ok(asked)
     }
-}
-
-fn list<T>(text: &str) -> Result<Vec<T>>
-where
-    T: std::str::FromStr,
-    T::Err: std::error::Error + Send + Sync + 'static,
-{
-    text.split(',').map(|one| Ok(one.parse()?)).collect()
 }
 
 #[cfg(test)]

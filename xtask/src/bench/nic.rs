@@ -18,14 +18,14 @@ mod load;
 mod overload;
 mod table;
 
-use std::{path::PathBuf, process::Command};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 
 use self::link::Cores;
-use crate::process::Log;
+use super::{build, list};
 use crate::tally::Outcome;
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::Workspace;
 
 /// What was asked for.
 struct Asked {
@@ -67,9 +67,7 @@ pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
         workspace.scratch("bench")?,
     )?;
     if asked.builds {
-        let mut build = Command::new(cargo());
-        build.args(["build", "--release", "--package", "curtail-cli"]);
-        Log::terminal().run(build.current_dir(&workspace.root))?;
+        build(workspace)?;
     }
     match asked.part {
         Part::Clusters => clusters::run(&asked)?,
@@ -128,14 +126,6 @@ impl std::str::FromStr for Part {
             _ => bail!("{name} is not clusters or overload"),
         }
     }
-}
-
-fn list<T>(text: &str) -> Result<Vec<T>>
-where
-    T: std::str::FromStr,
-    T::Err: std::error::Error + Send + Sync + 'static,
-{
-    text.split(',').map(|one| Ok(one.parse()?)).collect()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! the degree of coalescing by which CC-58 divides. What each *costs* comes from clusters of 2
 //! and 3 nodes. The ratio of two systems' costs is the inverse of that of their throughputs.
 
+use super::super::middle;
 use super::{
     plan::{Job, System},
     run::Run,
@@ -176,15 +177,6 @@ pub(super) fn paired(
         Some(of(above) / of(nearest))
     });
     middle(quotients.collect())
-}
-
-fn middle(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    match values.len() % 2 {
-        0 => Some((values.get(half.checked_sub(1)?)? + values.get(half)?) / 2.0),
-        _ => values.get(half).copied(),
-    }
 }
 
 #[cfg(test)]

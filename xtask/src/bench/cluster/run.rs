@@ -27,8 +27,8 @@ pub(super) struct Driver<'a> {
     pub(super) connections: usize,
 }
 
-/// What one run gave, in its part of middle cost. Counts are of the whole run, warm-up and all, for each
-/// request in it.
+/// What one run gave, in its part of middle cost. Counts are of the whole run, warm-up and all, for
+/// each request in it.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) job: Job,

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::super::middle;
 use super::load::Step;
 
 /// Rows in the simulator's form.
@@ -69,11 +70,6 @@ pub(super) fn ratio(
         Some(of(one)? / of(other)?)
     });
     middle(paired.collect())
-}
-
-fn middle(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 /// Some numbers of one cell, with a stroke between: `5.1 / 10 / -`.

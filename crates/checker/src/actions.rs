@@ -58,6 +58,11 @@ impl Cluster {
         }
     }
 
+    pub(crate) fn may_arrive_at(&self, world: &World, index: usize) -> bool {
+        let parcel = world.parcels.get(index);
+        parcel.is_some_and(|parcel| self.may_arrive(world, parcel))
+    }
+
     /// A message of a later view is kept back until the node has the view.
     fn may_arrive(&self, world: &World, parcel: &Parcel) -> bool {
         let view = world

@@ -7,7 +7,7 @@ use crate::actions::rings;
 use crate::driver::Driver;
 use crate::mutants::Mutant;
 use crate::packed::{Packed, Pool};
-use crate::search::{Model, fingerprint_of};
+use crate::search::Model;
 use crate::setup::{Kind, Network, Setup};
 use crate::world::{Label, Node, OperationStage, World, config};
 
@@ -107,23 +107,15 @@ impl Model for Cluster {
     }
 
     fn is_idle(&self, world: &World, action: &Action, pool: &Pool) -> bool {
-        let delivery = self.fingerprint_of_delivery(world, action);
-        delivery.is_some_and(|delivery| pool.is_idle(delivery))
-    }
-
-    fn note_idle(&self, world: &World, action: &Action, next: &World, pool: &Pool) {
-        // What was sent once more is no news here, but may be elsewhere.
-        if !next.has_acted
-            && let Some(delivery) = self.fingerprint_of_delivery(world, action)
-        {
-            pool.note_idle(delivery);
+        match *action {
+            Action::Deliver(index) if self.repeats() => self.reply(world, index, pool).is_some(),
+            _ => false,
         }
     }
 
-    fn next(&self, world: &World, action: &Action) -> World {
+    fn next(&self, world: &World, action: &Action, pool: &Pool) -> World {
         let mut world = world.clone();
         world.witnesses = 0;
-        world.has_acted = false;
         let mut driver = self.driver(&mut world);
         match *action {
             Action::Ask(kind, node) => driver.ask(kind, node),
@@ -150,6 +142,9 @@ impl Model for Cluster {
         }
         driver.carry_out_unseen();
         world.seal();
+        if self.repeats() {
+            self.add_replies(&mut world, pool);
+        }
         world
     }
 
@@ -196,7 +191,7 @@ impl Cluster {
         Symmetric::new(config)
     }
 
-    fn driver<'a>(&'a self, world: &'a mut World) -> Driver<'a> {
+    pub(crate) fn driver<'a>(&'a self, world: &'a mut World) -> Driver<'a> {
         let mutant = match self.mutant {
             Some(Mutant::Driver(mutant)) => Some(mutant),
             _ => None,
@@ -220,17 +215,6 @@ impl Cluster {
     fn is_one_view(&self, world: &World) -> bool {
         let newest = world.newest().number;
         self.nodes(world).all(|(_, node)| node.view == newest)
-    }
-
-    /// All that the outcome of a message's arrival depends on: only where messages repeat do many
-    /// of them change nothing.
-    fn fingerprint_of_delivery(&self, world: &World, action: &Action) -> Option<u64> {
-        let Action::Deliver(index) = *action else {
-            return None;
-        };
-        let parcel = world.parcels.get(index).filter(|_| self.repeats())?;
-        let node = world.nodes.get(usize::from(parcel.to.0))?;
-        Some(fingerprint_of(&(node, parcel, &world.views)))
     }
 
     fn repeats(&self) -> bool {

@@ -42,7 +42,6 @@ impl Driver<'_> {
             .step(Instant::default(), input, stored, |output| {
                 outputs.push(output)
             });
-        self.world.has_acted |= !outputs.is_empty();
         let mut rest = Rest::default();
         for output in outputs {
             self.carry_out(at, output, incoming, &mut rest);

@@ -21,6 +21,7 @@ mod judge;
 mod models;
 mod mutants;
 mod packed;
+mod replies;
 mod requests;
 mod search;
 mod setup;

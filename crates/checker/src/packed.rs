@@ -1,8 +1,8 @@
 //! A state while it waits to be expanded: what many states share is kept once, the rest in few
 //! bytes.
 
-use std::collections::HashSet;
-use std::sync::RwLock;
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
 
 use curtail_types::{Cas, HotEpoch, Message, MessageKind, NodeId, NodeSet, ViewNumber};
 
@@ -27,32 +27,33 @@ pub struct Packed {
 pub struct Pool {
     nodes: Parts<Node>,
     judges: Parts<Judge>,
-    /// Arrivals of messages that change nothing.
-    idle: RwLock<HashSet<u64, Plain>>,
+    /// What comes of arrivals.
+    replies: RwLock<HashMap<u64, Reply, Plain>>,
 }
+
+/// What comes of a message's arrival: if the node does not change, what it sends.
+pub(crate) type Reply = Option<Arc<[Parcel]>>;
 
 impl Pool {
     pub(crate) fn sweep(&self) {
         self.nodes.sweep();
         self.judges.sweep();
     }
-}
 
-impl Pool {
-    pub(crate) fn is_idle(&self, delivery: u64) -> bool {
-        let idle = self
-            .idle
+    pub(crate) fn reply(&self, delivery: u64) -> Option<Reply> {
+        let replies = self
+            .replies
             .read()
             .unwrap_or_else(|broken| broken.into_inner());
-        idle.contains(&delivery)
+        replies.get(&delivery).cloned()
     }
 
-    pub(crate) fn note_idle(&self, delivery: u64) {
-        let mut idle = self
-            .idle
+    pub(crate) fn note_reply(&self, delivery: u64, reply: Reply) {
+        let mut replies = self
+            .replies
             .write()
             .unwrap_or_else(|broken| broken.into_inner());
-        idle.insert(delivery);
+        replies.insert(delivery, reply);
     }
 }
 
@@ -98,7 +99,6 @@ impl Packed {
                 })
             },
             witnesses: 0,
-            has_acted: false,
             fault: None,
         }
     }

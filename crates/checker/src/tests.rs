@@ -102,7 +102,7 @@ fn a_packed_state_is_the_same() {
             if actions.is_empty() {
                 break;
             }
-            state = cluster.next(&state, &actions[step * 7 % actions.len()]);
+            state = cluster.next(&state, &actions[step * 7 % actions.len()], &pool);
             let again = cluster.unpack(&cluster.pack(state.clone(), &pool));
             assert_eq!(
                 format!("{:?}", state.parcels),

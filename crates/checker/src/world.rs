@@ -31,8 +31,6 @@ pub struct World {
     pub(crate) views: Vec<View>,
     /// Of the last step; not part of the state.
     pub(crate) witnesses: u32,
-    /// Whether a machine asked for something in the last step; not part of the state.
-    pub(crate) has_acted: bool,
     pub(crate) fault: Option<&'static str>,
 }
 
@@ -182,7 +180,6 @@ impl World {
             left: setup.chances,
             views: vec![view(1, live, NodeSet::NONE)],
             witnesses: 0,
-            has_acted: false,
             fault: None,
         }
     }

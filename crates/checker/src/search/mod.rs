@@ -50,20 +50,11 @@ pub trait Model: Sync {
     /// The ways on that are open if no action that comes of itself changes anything.
     fn actions_if_still(&self, state: &Self::State, actions: &mut Vec<Self::Action>);
 
-    /// Whether `action` is known to change nothing in `state`.
+    /// Whether `action` changes nothing in `state`, if that is known without trying.
     fn is_idle(&self, state: &Self::State, action: &Self::Action, pool: &Self::Pool) -> bool;
 
-    /// It turned out that `action` led from `state` to `next`, which is the same.
-    fn note_idle(
-        &self,
-        state: &Self::State,
-        action: &Self::Action,
-        next: &Self::State,
-        pool: &Self::Pool,
-    );
-
     /// Where `action` leads.
-    fn next(&self, state: &Self::State, action: &Self::Action) -> Self::State;
+    fn next(&self, state: &Self::State, action: &Self::Action, pool: &Self::Pool) -> Self::State;
 
     /// What is wrong in `state`, if something is.
     fn fault(&self, state: &Self::State) -> Option<String>;
@@ -328,13 +319,11 @@ impl<'a, M: Model> Search<'a, M> {
         let mut index = 0;
         while let Some(action) = actions.get(index) {
             if !self.model.is_idle(&state, action, &self.pool) {
-                let next = self.model.next(&state, action);
+                let next = self.model.next(&state, action, &self.pool);
                 let fingerprint = fingerprint_of(&next);
                 found.transitions += 1;
                 found.witnesses |= self.model.witnesses(&next);
-                if fingerprint == before {
-                    self.model.note_idle(&state, action, &next, &self.pool);
-                } else {
+                if fingerprint != before {
                     is_end = false;
                     is_still &= !self.model.is_of_itself(action);
                     self.take_step((number, index), next, fingerprint, found);
@@ -400,7 +389,7 @@ impl<'a, M: Model> Search<'a, M> {
                 self.model.actions_if_still(&state, &mut actions);
             }
             let action = actions.get(usize::from(index))?;
-            let next = self.model.next(&state, action);
+            let next = self.model.next(&state, action, &self.pool);
             steps.push(self.model.describe(&state, action, &next));
             state = next;
         }

@@ -49,9 +49,7 @@ impl Model for Counting {
         false
     }
 
-    fn note_idle(&self, _state: &u8, _action: &u8, _next: &u8, _pool: &()) {}
-
-    fn next(&self, _state: &u8, action: &u8) -> u8 {
+    fn next(&self, _state: &u8, action: &u8, _pool: &()) -> u8 {
         *action
     }
 

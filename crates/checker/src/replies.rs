@@ -1,0 +1,70 @@
+//! Where messages repeat, what a node replies without changing is there as soon as it can be.
+//!
+//! A state with more messages on their way can do whatever one with fewer can, if the rest is the
+//! same, since every message may also never arrive. So of two states that differ only by a reply
+//! that costs its sender nothing, the one without needs no look. This holds whatever the machine
+//! does with its messages: whether a node stays the same is tried, once for each node's state and
+//! message.
+
+use std::sync::Arc;
+
+use curtail_types::NodeSet;
+
+use crate::cluster::Cluster;
+use crate::packed::{Pool, Reply};
+use crate::search::fingerprint_of;
+use crate::world::{Content, Parcel, World};
+
+impl Cluster {
+    /// Adds every reply to what is on its way, and the replies to those.
+    pub(crate) fn add_replies(&self, world: &mut World, pool: &Pool) {
+        let mut index = 0;
+        while index < world.parcels.len() {
+            let replies = match self.may_arrive_at(world, index) {
+                true => self.reply(world, index, pool),
+                false => None,
+            };
+            index += 1;
+            for reply in replies.iter().flat_map(|replies| replies.iter()) {
+                let place = world.parcels.partition_point(|other| other < reply);
+                if world.parcels.get(place) != Some(reply) {
+                    world.parcels.insert(place, *reply);
+                    // What was inserted before it moved it on.
+                    index = index.min(place);
+                }
+            }
+        }
+    }
+
+    /// What comes of the arrival of message `index`: nothing but these messages, or a change.
+    pub(crate) fn reply(&self, world: &World, index: usize, pool: &Pool) -> Reply {
+        let parcel = world.parcels.get(index)?;
+        let Content::Message(..) = parcel.content else {
+            return None;
+        };
+        let node = world.nodes.get(usize::from(parcel.to.0))?;
+        let up: NodeSet = self.nodes(world).map(|(id, _)| id).collect();
+        // A reader that has copied the item sees that the node was at work.
+        let readers = self.setup.readers_take_time.then_some(&world.operations);
+        let delivery = fingerprint_of(&(node, parcel, &world.views, up, readers));
+        if let Some(reply) = pool.reply(delivery) {
+            return reply;
+        }
+        let reply = self.try_reply(world, *parcel);
+        pool.note_reply(delivery, reply.clone());
+        reply
+    }
+
+    fn try_reply(&self, world: &World, parcel: Parcel) -> Reply {
+        let mut before = world.clone();
+        before.parcels = vec![parcel];
+        let mut after = before.clone();
+        self.driver(&mut after).deliver(0, true);
+        after.seal();
+        let sent = core::mem::replace(&mut after.parcels, vec![parcel]);
+        let is_same = fingerprint_of(&before) == fingerprint_of(&after);
+        let is_message = |sent: &Parcel| matches!(sent.content, Content::Message(..));
+        let sent: Vec<Parcel> = sent.into_iter().filter(|one| *one != parcel).collect();
+        (is_same && sent.iter().all(is_message)).then(|| Arc::from(sent))
+    }
+}

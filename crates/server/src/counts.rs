@@ -61,6 +61,7 @@ pub(crate) enum Count {
     ClusterAnswered,
     ClusterProtocol,
     ClusterKeysSent,
+    ClusterShown,
     ClusterFramesSent,
     ClusterPartsSent,
     ClusterMessagesSent,

@@ -15,7 +15,7 @@ use super::{
     relay::{Out, UNKNOWN, UNREACHABLE},
     slices::RelayedKind,
 };
-use crate::kit::Kit;
+use crate::{counts::Count, kit::Kit};
 
 /// How long a request that was sent waits for its answer.
 const ANSWER_NS: u64 = 10_000_000_000;
@@ -25,7 +25,7 @@ const LOOK_NS: u64 = 100_000_000;
 
 impl NodeWorker {
     /// Takes in what other nodes answered.
-    pub(super) fn take_answers(&mut self, kit: &Kit) {
+    pub(super) fn take_answers(&mut self, kit: &mut Kit) {
         let mut answered = std::mem::take(&mut self.inbox.answered);
         for answer in answered.drain(..) {
             self.take_answer(kit, answer);
@@ -33,7 +33,7 @@ impl NodeWorker {
         self.inbox.answered = answered;
     }
 
-    fn take_answer(&mut self, kit: &Kit, answer: Answered) {
+    fn take_answer(&mut self, kit: &mut Kit, answer: Answered) {
         let Answered {
             number,
             shown,
@@ -56,6 +56,7 @@ impl NodeWorker {
         // This node's copy, if it has one, must not show an earlier write to the same session.
         let is_shared = || self.cluster.keys.look(key).state != SharedState::Ordinary;
         if shown != Cas(0) && is_shared() {
+            kit.counts.add(Count::ClusterShown, 1);
             self.give(slice_of(key), Job::Seen(key, shown, Box::new(completed)));
         } else {
             self.done.push(completed);

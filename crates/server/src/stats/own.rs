@@ -29,12 +29,13 @@ pub(crate) const POLICY_COUNTS: [(&str, Count); 11] = [
 ];
 
 /// Counters of a node of a cluster.
-pub(crate) const CLUSTER_COUNTS: [(&str, Count); 10] = [
+pub(crate) const CLUSTER_COUNTS: [(&str, Count); 11] = [
     ("cluster_hot_reads", Count::ClusterHot),
     ("cluster_relayed", Count::ClusterRelayed),
     ("cluster_answered", Count::ClusterAnswered),
     ("cluster_protocol", Count::ClusterProtocol),
     ("cluster_keys_sent", Count::ClusterKeysSent),
+    ("cluster_shown", Count::ClusterShown),
     ("cluster_frames_sent", Count::ClusterFramesSent),
     ("cluster_parts_sent", Count::ClusterPartsSent),
     ("cluster_messages_sent", Count::ClusterMessagesSent),

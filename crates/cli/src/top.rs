@@ -11,6 +11,7 @@
 //! printed. Only the sampler waits for the server, so keys are answered while it is gone.
 
 mod address;
+mod cluster;
 mod connection;
 mod draw;
 mod histogram;

@@ -89,6 +89,28 @@ impl Roster {
         self.nodes.get(&id)
     }
 
+    /// How a node stands, in a word: `out`, `joining`, `live` or `leaving`.
+    pub fn standing(&self, id: NodeId) -> &'static str {
+        let view = self.view();
+        match () {
+            () if self.members.leaving.contains(id) => "leaving",
+            () if view.live.contains(id) => "live",
+            () if view.joining.contains(id) => "joining",
+            () => "out",
+        }
+    }
+
+    /// Whether keys are placed on a node, in a word: `yes`, `no`, `coming` or `going`.
+    pub fn keys(&self, id: NodeId) -> &'static str {
+        let view = self.view();
+        match (view.placed_before.contains(id), view.placed.contains(id)) {
+            (true, true) => "yes",
+            (false, true) => "coming",
+            (true, false) => "going",
+            (false, false) => "no",
+        }
+    }
+
     /// All members, by number.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         self.nodes.iter().map(|(id, node)| (*id, node))

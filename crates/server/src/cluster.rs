@@ -24,6 +24,7 @@ mod hot;
 mod in_force;
 mod inbox;
 mod jobs;
+mod journal;
 mod links;
 mod membership;
 mod moves;
@@ -53,6 +54,7 @@ use self::{
     coordinator::Coordinator,
     hot::Prepared,
     in_force::{InForce, Marks, Views},
+    journal::Journal,
     progress::Progress,
     slices::{Dues, Slice},
 };
@@ -102,6 +104,7 @@ pub(crate) struct Cluster {
     hot_count: AtomicUsize,
     /// Slices that have forgotten what they knew, while this node joins anew.
     forgotten: AtomicUsize,
+    journal: Journal,
     /// It was told to end, and has left.
     is_leaving: AtomicBool,
     has_left: AtomicBool,
@@ -162,6 +165,7 @@ impl Cluster {
             shows_unsettled,
             hot_count: AtomicUsize::new(0),
             forgotten: AtomicUsize::new(0),
+            journal: Journal::default(),
             is_leaving: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
         }
@@ -192,6 +196,11 @@ impl Cluster {
         stat("cluster_serves", u64::from(self.holds_lease(now)));
         stat("cluster_replicas", self.replicas as u64);
         stat("cluster_hot_keys", self.hot_count.load(Relaxed) as u64);
+    }
+
+    /// Who is there, and what has become of the cluster; this node has `items` items.
+    pub(crate) fn journal(&self, items: u64, row: impl FnMut(&str, &dyn std::fmt::Display)) {
+        self.journal.tell((self.me, items), row);
     }
 
     fn set_member(&self, member: MemberHandle) {

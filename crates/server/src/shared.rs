@@ -188,6 +188,12 @@ impl Shared {
         now
     }
 
+    /// Seconds since the start.
+    pub(crate) fn uptime_seconds(&self) -> u64 {
+        let now = self.clock.now().unix_seconds();
+        now.saturating_sub(self.started.unix_seconds()).into()
+    }
+
     /// Bytes that the connection buffers of one worker may take.
     pub(crate) fn buffer_bytes_max(&self) -> usize {
         let all = match self.config.buffer_bytes_max {

@@ -72,33 +72,10 @@ fn line(cluster: &ClusterFile, roster: &Roster, id: NodeId, process: Option<&Pro
         id: id.0,
         name: name.unwrap_or_else(|| known(&|| Some(entry?.name.clone()))),
         clients: address.unwrap_or_else(|| known(&|| Some(entry?.clients.clone()))),
-        membership: membership(roster, id),
-        keys: keys(roster, id),
+        membership: roster.standing(id),
+        keys: roster.keys(id),
         process: process.map(|process| process.state.clone()),
         pid: process.and_then(|process| process.pid),
-    }
-}
-
-fn membership(roster: &Roster, id: NodeId) -> &'static str {
-    let view = roster.view();
-    if roster.members.leaving.contains(id) {
-        "leaving"
-    } else if view.live.contains(id) {
-        "live"
-    } else if view.joining.contains(id) {
-        "joining"
-    } else {
-        "out"
-    }
-}
-
-fn keys(roster: &Roster, id: NodeId) -> &'static str {
-    let view = roster.view();
-    match (view.placed_before.contains(id), view.placed.contains(id)) {
-        (true, true) => "yes",
-        (false, true) => "coming",
-        (true, false) => "going",
-        (false, false) => "no",
     }
 }
 

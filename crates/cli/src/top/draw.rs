@@ -132,7 +132,7 @@ fn shares(panels: &[Panel], room: usize) -> Vec<usize> {
 
 const FOOTER: &str = "q quit   p pause   + - interval   k hottest keys   ? help";
 
-const HELP: [&str; 20] = [
+const HELP: [&str; 21] = [
     "",
     "q, Ctrl-C   quit                    p, space   pause and go on",
     "+  -        longer, shorter interval    ?, h, Esc  this help",
@@ -141,6 +141,7 @@ const HELP: [&str; 20] = [
     "",
     "requests    all commands; reads and writes are keys read and changed",
     "cpu         of the server's process; 100 % is one processor",
+    "CLUSTER     what the node that was asked knows of it, and what happened",
     "WORKER      a thread; `large N` serve nothing but large values",
     "ROLE        the sizes it serves; in parentheses: if there were any",
     "QUEUE       connections that wait for their turn, and what others left",

@@ -3,6 +3,7 @@
 //! Panels are what the screen shares its height among: the first lines of each matter most.
 
 use super::{
+    cluster,
     histogram::Edge,
     history::History,
     hot_keys::HotKeys,
@@ -28,6 +29,8 @@ pub(crate) fn panels(
     width: usize,
 ) -> Vec<Panel> {
     let mut panels = vec![overview(view)];
+    let cluster = view.cluster.as_ref();
+    panels.extend(cluster.map(|cluster| cluster::panel(cluster, view.uptime_seconds)));
     if !view.workers.is_empty() {
         panels.push(workers(view));
     }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{
+    cluster::Cluster,
     histogram::{Edge, Histogram, Quantiles},
     sample::{Names, Sample},
 };
@@ -23,6 +24,9 @@ pub(crate) struct View {
     pub(crate) traffic: Traffic,
     pub(crate) memory: Memory,
     pub(crate) clients: Clients,
+    /// Of a node of a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cluster: Option<Cluster>,
     pub(crate) plan: Option<Plan>,
     pub(crate) moves: Option<Moves>,
     pub(crate) workers: Vec<Worker>,
@@ -190,6 +194,7 @@ impl View {
             interval_seconds: seconds,
             memory: memory(&now.general, now.memory.as_ref()),
             clients: clients(&general, now),
+            cluster: own.as_ref().and_then(|own| Cluster::of(own, &traffic)),
             moves: own.as_ref().map(moves),
             workers: own.as_ref().map_or_else(Vec::new, |own| {
                 workers(own, plan.as_ref(), traffic.requests)
@@ -210,14 +215,14 @@ fn continues(before: &Sample, now: &Sample) -> bool {
 }
 
 /// The same names at two moments.
-struct Pair<'a> {
+pub(crate) struct Pair<'a> {
     before: Option<&'a Names>,
-    now: &'a Names,
+    pub(crate) now: &'a Names,
     seconds: Option<f64>,
 }
 
 impl<'a> Pair<'a> {
-    fn new(before: Option<&'a Names>, now: &'a Names, seconds: Option<f64>) -> Self {
+    pub(crate) fn new(before: Option<&'a Names>, now: &'a Names, seconds: Option<f64>) -> Self {
         Self {
             before,
             now,
@@ -232,7 +237,7 @@ impl<'a> Pair<'a> {
     }
 
     /// By how much a counter grew in a second.
-    fn rate(&self, name: &str) -> Option<f64> {
+    pub(crate) fn rate(&self, name: &str) -> Option<f64> {
         Some(self.growth(name)? / self.seconds?)
     }
 

@@ -74,6 +74,7 @@ impl Cluster {
         };
         let hot: BTreeSet<KeyName> = self.shared_names();
         self.hot_count.store(hot.len(), Relaxed);
+        self.journal.note_hot(shared.uptime_seconds(), hot.clone());
         if view.live.first() != Some(self.me) || self.hot_keys_max == 0 {
             return;
         }

@@ -171,6 +171,10 @@ impl Observer for Watcher {
             incarnation: entry.incarnation.0,
         });
         let own = own.map_or(0, |node| node.incarnation.0);
+        if let Some(shared) = self.shared.upgrade() {
+            let seconds = shared.uptime_seconds();
+            self.cluster.journal.note_roster(seconds, roster);
+        }
         self.cluster.linker.set_peers(own, peers.collect());
     }
 

@@ -216,7 +216,8 @@ impl NodeWorker {
             }
             News::MovesDone { view } => self.cluster.moves_done(from, view),
             News::Filled { view } => self.cluster.note_filled(from, view),
-            News::Beat { view } => {
+            News::Beat { view, items } => {
+                self.cluster.journal.note_items(from, items.into());
                 if let Some(incarnation) = self.links.incarnation(from) {
                     self.cluster.heard(from, incarnation, view);
                 }

@@ -173,7 +173,7 @@ impl NodeWorker {
     /// answered to clients of this worker.
     pub(crate) fn work(&mut self, kit: &mut Kit, filled: &mut Vec<Completed>) {
         self.links.begin_turn(kit.now.instant);
-        self.beat();
+        self.beat(kit);
         self.receive();
         self.take_moves(kit);
         self.answer_peers(kit);
@@ -216,15 +216,16 @@ impl NodeWorker {
     // ---- links ----
 
     /// Tells the others that this node is there, when the membership wants that.
-    fn beat(&mut self) {
+    fn beat(&mut self, kit: &Kit) {
         let (beat, view) = self.cluster.beat();
         if self.index != 0 || beat == self.beat {
             return;
         }
         self.beat = beat;
         self.links.set_vitals(Vitals { view, load: 0 });
+        let items = u32::try_from(kit.store.counters().items_now).unwrap_or(u32::MAX);
+        let news = News::Beat { view, items }.to_bytes();
         for node in self.cluster.beats_to() {
-            let news = News::Beat { view }.to_bytes();
             if let Some(to) = self.links.endpoint(node) {
                 // The next one follows soon.
                 let _ = self.links.send(to, Class::Answer, &Part::Report(&news));

@@ -21,8 +21,8 @@ pub(super) enum News {
     MovesSeen { view: ViewNumber, worker: u16 },
     /// All keys that leave the sender have been taken in where they belong.
     MovesDone { view: ViewNumber },
-    /// The sender is there, and knows of this view.
-    Beat { view: ViewNumber },
+    /// The sender is there, knows of this view, and has so many items.
+    Beat { view: ViewNumber, items: u32 },
     /// The receiver, which is joining, follows all hot keys whose home the sender is.
     Filled { view: ViewNumber },
 }
@@ -32,7 +32,7 @@ const PROMOTE: u8 = 16;
 const DEMOTE: u8 = 17;
 
 /// Bytes of a piece of news.
-pub(super) const NEWS_BYTES: usize = 7;
+pub(super) const NEWS_BYTES: usize = 9;
 
 impl News {
     /// A proposal to the home of a key.
@@ -52,31 +52,35 @@ impl News {
     }
 
     pub(super) fn to_bytes(self) -> [u8; NEWS_BYTES] {
-        let (kind, view, worker) = match self {
-            Self::MovesEnd { view, worker } => (1, view, worker),
-            Self::MovesSeen { view, worker } => (2, view, worker),
+        let (kind, view, number) = match self {
+            Self::MovesEnd { view, worker } => (1, view, u32::from(worker)),
+            Self::MovesSeen { view, worker } => (2, view, u32::from(worker)),
             Self::MovesDone { view } => (3, view, 0),
             Self::Filled { view } => (4, view, 0),
-            Self::Beat { view } => (5, view, 0),
+            Self::Beat { view, items } => (5, view, items),
         };
         let mut bytes = [kind; NEWS_BYTES];
         bytes[1..5].copy_from_slice(&view.0.to_le_bytes());
-        bytes[5..].copy_from_slice(&u16::to_le_bytes(worker));
+        bytes[5..].copy_from_slice(&number.to_le_bytes());
         bytes
     }
 
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let &[kind, v0, v1, v2, v3, w0, w1] = bytes else {
+        let &[kind, v0, v1, v2, v3, n0, n1, n2, n3] = bytes else {
             return None;
         };
         let view = ViewNumber(u32::from_le_bytes([v0, v1, v2, v3]));
-        let worker = u16::from_le_bytes([w0, w1]);
+        let number = u32::from_le_bytes([n0, n1, n2, n3]);
+        let worker = u16::try_from(number).unwrap_or(u16::MAX);
         Some(match kind {
             1 => Self::MovesEnd { view, worker },
             2 => Self::MovesSeen { view, worker },
             3 => Self::MovesDone { view },
             4 => Self::Filled { view },
-            5 => Self::Beat { view },
+            5 => Self::Beat {
+                view,
+                items: number,
+            },
             _ => return None,
         })
     }
@@ -94,7 +98,10 @@ mod tests {
             News::MovesSeen { view, worker },
             News::MovesDone { view },
             News::Filled { view },
-            News::Beat { view },
+            News::Beat {
+                view,
+                items: 1 << 20,
+            },
         ] {
             assert_eq!(News::from_bytes(&news.to_bytes()), Some(news));
         }

@@ -109,6 +109,8 @@ pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
         for (name, count) in CLUSTER_COUNTS {
             report.stat(name, counts.get(count));
         }
+        let items = shared.store.counters().items_now;
+        cluster.journal(items, |name, value| report.stat(name, value));
     }
     if let Some(native) = shared.native.as_deref() {
         native::statistics(native, |name, value| report.stat(name, value));

@@ -1,0 +1,247 @@
+//! What has become of the cluster, as this node has seen it: for `stats curtail` and `curtail top`.
+//!
+//! Changes of the view are told as the difference of two rosters, so every node tells the same
+//! story whoever brought it about. What was on a node that died is known from its last heartbeat.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt::{self, Display},
+    sync::Arc,
+};
+
+use curtail_cluster::Roster;
+use curtail_types::{KeyName, NodeId};
+
+use crate::sync::{Mutex, lock};
+
+/// The last changes, and what is known of the members.
+#[derive(Debug, Default)]
+pub(super) struct Journal(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Seconds since the server's start, and what happened then; the oldest first.
+    lines: VecDeque<(u64, String)>,
+    roster: Option<Arc<Roster>>,
+    /// How many items each node said that it has.
+    items: BTreeMap<NodeId, u64>,
+    hot: BTreeSet<KeyName>,
+    became_hot: u64,
+    ceased: u64,
+    /// The same, as of the last line about them, and when that was.
+    told: (u64, u64),
+    told_at: u64,
+    items_lost: u64,
+}
+
+/// Lines that are kept.
+const LINES_MAX: usize = 32;
+
+/// Seconds between two lines about the hot set.
+const HOT_SECONDS: u64 = 10;
+
+impl Journal {
+    /// A heartbeat said how many items its sender has.
+    pub(super) fn note_items(&self, node: NodeId, items: u64) {
+        lock(&self.0).items.insert(node, items);
+    }
+
+    /// Another roster is in the store.
+    pub(super) fn note_roster(&self, seconds: u64, roster: &Arc<Roster>) {
+        let mut known = lock(&self.0);
+        let before = known.roster.replace(Arc::clone(roster));
+        let lines = match &before {
+            Some(before) => known.differences(before, roster),
+            None => Vec::new(),
+        };
+        let number = roster.number().0;
+        for line in lines {
+            known.push(seconds, format!("view {number}: {line}"));
+        }
+    }
+
+    /// These keys are shared with others now.
+    pub(super) fn note_hot(&self, seconds: u64, hot: BTreeSet<KeyName>) {
+        let mut known = lock(&self.0);
+        known.became_hot += hot.difference(&known.hot).count() as u64;
+        known.ceased += known.hot.difference(&hot).count() as u64;
+        known.hot = hot;
+        let now = (known.became_hot, known.ceased);
+        let due = known.told_at == 0 || seconds >= known.told_at + HOT_SECONDS;
+        if now != known.told && due {
+            let (new, gone) = (now.0 - known.told.0, now.1 - known.told.1);
+            let count = known.hot.len();
+            known.told = now;
+            known.told_at = seconds;
+            known.push(
+                seconds,
+                format!("{count} keys are hot: {new} more, {gone} less"),
+            );
+        }
+    }
+
+    /// Everything, as rows of names and values; `me` has `items` items.
+    pub(super) fn tell(&self, (me, items): (NodeId, u64), mut row: impl FnMut(&str, &dyn Display)) {
+        let known = lock(&self.0);
+        row("cluster_became_hot", &known.became_hot);
+        row("cluster_ceased_to_be_hot", &known.ceased);
+        row("cluster_items_lost", &known.items_lost);
+        if let Some(roster) = &known.roster {
+            row("cluster_name", &roster.cluster);
+            row("cluster_model", &roster.settings.model_name());
+            for (id, _) in roster.nodes() {
+                let told = known.items.get(&id).copied().unwrap_or(0);
+                let items = if id == me { items } else { told };
+                row(
+                    &format!("cluster_member:{}", id.0),
+                    &Member { roster, id, items },
+                );
+            }
+        }
+        for (seconds, line) in &known.lines {
+            row(&format!("cluster_event:{seconds}"), line);
+        }
+    }
+}
+
+impl Known {
+    fn push(&mut self, seconds: u64, line: String) {
+        if self.lines.len() == LINES_MAX {
+            self.lines.pop_front();
+        }
+        self.lines.push_back((seconds, line));
+    }
+
+    fn differences(&mut self, before: &Roster, now: &Roster) -> Vec<String> {
+        let mut lines = Vec::new();
+        let (old, new) = (before.view(), now.view());
+        let life = |roster: &Roster, id| roster.node(id).map(|node| node.incarnation);
+        for (id, node) in before.nodes() {
+            if life(now, id) == life(before, id) {
+                continue;
+            }
+            let name = &node.name;
+            lines.push(
+                match (before.members.leaving.contains(id), old.live.contains(id)) {
+                    (true, _) => format!("{name} has left"),
+                    (false, true) => format!("{name} is dead{}", self.loss(id, now)),
+                    (false, false) => format!("{name} is not coming in"),
+                },
+            );
+            self.items.remove(&id);
+        }
+        for (id, node) in now.nodes() {
+            let (name, is_new) = (&node.name, life(now, id) != life(before, id));
+            if new.live.contains(id) && (is_new || !old.live.contains(id)) {
+                lines.push(format!("{name} is in service"));
+            } else if is_new {
+                lines.push(format!("{name} joins"));
+            }
+            if now.members.leaving.contains(id) && !before.members.leaving.contains(id) {
+                lines.push(format!("{name} is to leave"));
+            }
+        }
+        match (old.moves(), new.moves()) {
+            (false, true) => lines.push("keys begin to move".to_owned()),
+            (true, false) => lines.push("all keys are in their place".to_owned()),
+            _ => {}
+        }
+        lines
+    }
+
+    /// What is gone with a node.
+    fn loss(&mut self, id: NodeId, now: &Roster) -> String {
+        if now.settings.replicas > 1 {
+            return "; what it held others hold, too".to_owned();
+        }
+        let items = self.items.get(&id).copied().unwrap_or(0);
+        let lost = items.saturating_sub(self.hot.len() as u64);
+        self.items_lost += lost;
+        format!("; about {lost} items that were not hot are lost with it")
+    }
+}
+
+/// A member in one row: standing, keys, items, name, address for clients.
+struct Member<'a> {
+    roster: &'a Roster,
+    id: NodeId,
+    items: u64,
+}
+
+impl Display for Member<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (standing, keys) = (self.roster.standing(self.id), self.roster.keys(self.id));
+        let Some(node) = self.roster.node(self.id) else {
+            return Ok(());
+        };
+        let (name, clients) = (&node.name, node.addresses.clients);
+        write!(f, "{standing} {keys} {} {name} {clients}", self.items)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use curtail_cluster::{Addresses, Node, Settings};
+    use curtail_consistency::membership::{Change, Incarnation};
+
+    use super::*;
+
+    fn after(roster: &Roster, change: Change, me: u8) -> Arc<Roster> {
+        let address = ([127, 0, 0, 1], 1000 + u16::from(me)).into();
+        let own = Node {
+            name: format!("node{me}"),
+            addresses: Addresses {
+                clients: address,
+                links: address,
+            },
+            incarnation: Incarnation(7),
+        };
+        Arc::new(roster.after(change, NodeId(me), &own).unwrap())
+    }
+
+    fn rows(journal: &Journal) -> Vec<String> {
+        let mut rows = Vec::new();
+        journal.tell((NodeId(0), 5), |name, value| {
+            rows.push(format!("{name} {value}"))
+        });
+        rows
+    }
+
+    /// Goal: whoever looks at one node reads what happened to all, and what is lost. Method: two
+    /// nodes form a cluster, one says what it has and dies.
+    #[test]
+    fn a_death_is_told_with_its_loss() {
+        let settings = Settings {
+            model: Default::default(),
+            replicas: 1,
+            lease_ms: 1000,
+        };
+        let journal = Journal::default();
+        let mut roster = Arc::new(Roster::empty("trial", settings));
+        journal.note_roster(0, &roster);
+        let dead = [NodeId(1)].into_iter().collect();
+        for (seconds, (change, me)) in [
+            (Change::Join(Incarnation(7)), 0),
+            (Change::Join(Incarnation(7)), 1),
+            (Change::Form, 0),
+            (Change::Remove(dead), 0),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            roster = after(&roster, change, me);
+            journal.note_roster(seconds as u64, &roster);
+            journal.note_items(NodeId(1), 1200);
+        }
+        let rows = rows(&journal);
+        let has = |row: &str| assert!(rows.iter().any(|found| found == row), "{row}: {rows:#?}");
+        has("cluster_name trial");
+        has("cluster_member:0 live yes 5 node0 127.0.0.1:1000");
+        has("cluster_event:1 view 2: node1 joins");
+        has("cluster_event:2 view 3: node1 is in service");
+        has(
+            "cluster_event:3 view 4: node1 is dead; about 1200 items that were not hot are lost with it",
+        );
+        has("cluster_items_lost 1200");
+    }
+}

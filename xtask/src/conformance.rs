@@ -4,6 +4,7 @@
 //! are checked (Debian's memcached must pass what we ask of ours).
 
 mod clients;
+mod clustered;
 mod memcached;
 
 use std::path::PathBuf;
@@ -16,6 +17,9 @@ use crate::tally::Outcome;
 use crate::workspace::Workspace;
 
 pub(crate) use self::clients::python;
+
+const SUITES: &str =
+    "memcached, memcached-cluster, pymemcache, pymemcache-cluster, memccapable, exporter";
 
 /// What to run, and against whom.
 struct Request {
@@ -38,11 +42,19 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
             .join(format!("{}.log", request.suite)),
     )?;
     let outcome = match request.suite.as_str() {
-        "memcached" => memcached::run(workspace, &logged, &server, &request.files),
+        "memcached" => {
+            let alone = memcached::Arrangement::Alone;
+            memcached::run(workspace, &logged, &server, &request.files, alone)
+        }
+        "memcached-cluster" => {
+            let clustered = memcached::Arrangement::Clustered;
+            memcached::run(workspace, &logged, &server, &request.files, clustered)
+        }
+        "pymemcache-cluster" => clustered::pymemcache(workspace, &logged, &server),
         "pymemcache" => clients::pymemcache(workspace, &logged, &server),
         "memccapable" => clients::memccapable(&logged, &server),
         "exporter" => clients::exporter(workspace, &logged, &server),
-        other => bail!("there is no suite `{other}`: memcached, pymemcache, memccapable, exporter"),
+        other => bail!("there is no suite `{other}`: {SUITES}"),
     };
     println!("{}", logged.tail(60));
     let outcome = outcome?;
@@ -51,7 +63,17 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
 }
 
 pub(crate) fn memcached_step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    memcached::run(workspace, log, &ours(workspace, log)?, &[])
+    let alone = memcached::Arrangement::Alone;
+    memcached::run(workspace, log, &ours(workspace, log)?, &[], alone)
+}
+
+pub(crate) fn memcached_cluster_step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
+    let clustered = memcached::Arrangement::Clustered;
+    memcached::run(workspace, log, &ours(workspace, log)?, &[], clustered)
+}
+
+pub(crate) fn pymemcache_cluster_step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
+    clustered::pymemcache(workspace, log, &ours(workspace, log)?)
 }
 
 pub(crate) fn pymemcache_step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
@@ -72,7 +94,7 @@ fn ours(workspace: &Workspace, log: &Log) -> Result<Vec<String>> {
 
 fn read(arguments: &[String]) -> Result<Request> {
     let Some((suite, rest)) = arguments.split_first() else {
-        bail!("name a suite: memcached, pymemcache, memccapable, exporter");
+        bail!("name a suite: {SUITES}");
     };
     let mut request = Request {
         suite: suite.clone(),

@@ -86,7 +86,8 @@ cargo xtask COMMAND
   licences                 every dependency's licence against deny.toml
   readme                   runs the examples of README.md against a fresh server
   conformance SUITE [..]   memcached, pymemcache, memccapable, exporter; --binary PATH tests
-                           another server; memcached takes file names of its test-suite
+                           another server; memcached takes file names of its test-suite;
+                           memcached-cluster and pymemcache-cluster: against a node of a cluster
   bench [NAME..]           the benches of a crate (table, store, ..); no name lists them
   instructions             what a small request costs, under callgrind; --record keeps it,
                            --policies compares the policies

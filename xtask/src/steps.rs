@@ -90,6 +90,16 @@ const STEPS: &[Step] = &[
         conformance::pymemcache_step,
     ),
     quick(
+        "memcached-cluster",
+        "what memcached's test-suite asks of one key, of a node of a cluster",
+        conformance::memcached_cluster_step,
+    ),
+    quick(
+        "pymemcache-cluster",
+        "pymemcache with one, with all and with any of the nodes of a cluster",
+        conformance::pymemcache_cluster_step,
+    ),
+    quick(
         "memccapable",
         "libmemcached's protocol checks",
         conformance::memccapable_step,

@@ -591,7 +591,8 @@ impl Kit {
 
     /// A write above the limit also removes what is there: the client wanted it gone.
     fn refuse_too_large(&mut self, replies: &mut Replies, item: &Item<'_, '_>, set: &Set) {
-        if set.mode == SetMode::Set && set.compare.is_none() {
+        // A node has it removed where it is.
+        if set.removes_if_too_large() && self.shared.cluster.is_none() {
             let key = item.key.resolve(&mut self.scratch);
             let delete = Delete::default();
             self.store

@@ -71,6 +71,14 @@ pub struct Set {
     pub new_cas: Option<Cas>,
 }
 
+impl Set {
+    /// Whether a value that is too large to be stored removes what is there: the client wanted that
+    /// gone.
+    pub fn removes_if_too_large(&self) -> bool {
+        self.mode == SetMode::Set && self.compare.is_none()
+    }
+}
+
 /// Removes an item.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Delete {

@@ -46,8 +46,13 @@ pub(crate) fn python(workspace: &Workspace, log: &Log) -> Result<PathBuf> {
 }
 
 pub(super) fn pymemcache(workspace: &Workspace, log: &Log, server: &[String]) -> Result<Outcome> {
-    let python = python(workspace, log)?;
     let server = Server::start(server, &[])?;
+    pymemcache_at(workspace, log, server.port)
+}
+
+/// pymemcache's integration tests against whoever listens on `port`.
+pub(super) fn pymemcache_at(workspace: &Workspace, log: &Log, port: u16) -> Result<Outcome> {
+    let python = python(workspace, log)?;
     // By path: only then does pytest read the options that the tests' conftest.py adds.
     let mut find = Command::new(&python);
     find.args([
@@ -65,7 +70,7 @@ pub(super) fn pymemcache(workspace: &Workspace, log: &Log, server: &[String]) ->
         "--disable-warnings",
     ]);
     command.arg(format!("{}/test_integration.py", folder.trim()));
-    command.args(["--server", "127.0.0.1", "--port", &server.port.to_string()]);
+    command.args(["--server", "127.0.0.1", "--port", &port.to_string()]);
     let finished = log.finish(&mut command)?;
     let tally = pytest_tally(&finished.output);
     if tally.passed == 0 {

@@ -3,8 +3,10 @@
 //! The suite starts `memcached-debug` in its own folder, so we put a wrapper of that name there
 //! that starts the server under test. Which files run is a reviewed list in
 //! `xtask/conformance/memcached.toml`: each file of the suite is `run` or has a reason not to; a
-//! file that the list does not know, and a listed file that skips itself, are failures.
+//! file that the list does not know, and a listed file that skips itself, are failures. Against a
+//! node of a cluster it is another list, `memcached-cluster.toml`.
 
+mod clustered;
 mod list;
 mod source;
 
@@ -22,20 +24,41 @@ use crate::process::Log;
 use crate::tally::{Outcome, Tally};
 use crate::workspace::Workspace;
 
+/// What each server of the suite is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Arrangement {
+    /// A server.
+    Alone,
+    /// A node of a cluster of three.
+    Clustered,
+}
+
+impl Arrangement {
+    /// What becomes of each file, and how many run side by side.
+    fn list_and_jobs(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Alone => ("xtask/conformance/memcached.toml", JOBS),
+            Self::Clustered => ("xtask/conformance/memcached-cluster.toml", clustered::JOBS),
+        }
+    }
+}
+
 pub(super) fn run(
     workspace: &Workspace,
     log: &Log,
     server: &[String],
     chosen: &[String],
+    arrangement: Arrangement,
 ) -> Result<Outcome> {
     packages::ensure(log, TOOLS)?;
     let suite = source::fetch(workspace, log)?;
-    prepare(log, &suite, server)?;
-    let list = List::read(&workspace.root.join("xtask/conformance/memcached.toml"))?;
+    prepare(log, &suite, server, arrangement)?;
+    let (list, jobs) = arrangement.list_and_jobs();
+    let list = List::read(&workspace.root.join(list))?;
     let files = list.choose(&files_of(&suite)?, chosen)?;
     let mut command = Command::new("prove");
     command
-        .args(["-j", JOBS, "--timer", "--exec", PERL])
+        .args(["-j", jobs, "--timer", "--exec", PERL])
         .current_dir(&suite);
     command.args(files.run.iter().map(|name| format!("t/{name}")));
     // perl warns of a locale that is not installed; the suite's own language is C
@@ -78,7 +101,7 @@ pub(super) fn run(
 }
 
 /// Builds what the suite starts servers with, and puts ours in memcached's place.
-fn prepare(log: &Log, suite: &Path, server: &[String]) -> Result<()> {
+fn prepare(log: &Log, suite: &Path, server: &[String], arrangement: Arrangement) -> Result<()> {
     let timedrun = suite.join("timedrun");
     if !timedrun.exists() {
         let mut compile = Command::new("cc");
@@ -94,7 +117,12 @@ fn prepare(log: &Log, suite: &Path, server: &[String]) -> Result<()> {
         // The suite moves the clock as in a debug build, and listens on all addresses.
         words.extend(["--debug-time", "--open-to-network"].map(str::to_string));
     }
-    fs::write(&wrapper, WRAPPER.replace("SERVER", &words.join(" ")))?;
+    let words = words.join(" ");
+    let script = match arrangement {
+        Arrangement::Alone => WRAPPER.replace("SERVER", &words),
+        Arrangement::Clustered => clustered::wrapper(&words, &suite.join("clusters"))?,
+    };
+    fs::write(&wrapper, script)?;
     fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755))?;
     Ok(())
 }

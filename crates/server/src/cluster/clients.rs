@@ -173,7 +173,7 @@ impl NodeWorker {
         }
         match way {
             Way::Here => run_here(worker, entry),
-            way => self.ask(worker, entry, (way, route), &carried),
+            way => self.ask(worker, entry.slot, (way, route), &carried),
         }
     }
 
@@ -207,11 +207,11 @@ impl NodeWorker {
     fn ask(
         &mut self,
         worker: &mut Worker,
-        entry: &Entry<'_>,
+        slot: usize,
         (way, key): (Way, RouteHash),
         carried: &Carried<'_>,
     ) {
-        if let Some(origin) = self.await_reply(worker, entry.slot) {
+        if let Some(origin) = self.await_reply(worker, slot) {
             let bytes = self.written(carried);
             let access = access_of(&carried.operation);
             self.send_off(&mut worker.kit, way, (origin, key, access), bytes);

@@ -239,9 +239,8 @@ mod tests {
         has("cluster_member:0 live yes 5 node0 127.0.0.1:1000");
         has("cluster_event:1 view 2: node1 joins");
         has("cluster_event:2 view 3: node1 is in service");
-        has(
-            "cluster_event:3 view 4: node1 is dead; about 1200 items that were not hot are lost with it",
-        );
+        let loss = "about 1200 items that were not hot are lost with it";
+        has(&format!("cluster_event:3 view 4: node1 is dead; {loss}"));
         has("cluster_items_lost 1200");
     }
 }

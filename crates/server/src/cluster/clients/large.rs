@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use curtail_codec::memcached::{Admin, Carried, Request};
-use curtail_types::{Cas, Exptime, Operation, RouteHash};
+use curtail_codec::memcached::{Admin, Carried, Form, Request, WireKey};
+use curtail_types::{Cas, Delete, Exptime, Operation, RouteHash};
 
 use super::{OUT_OF_SERVICE, run_here};
 use crate::{
@@ -58,6 +58,11 @@ impl NodeWorker {
         if let Work::Request(Request::Admin(Admin::FlushAll { delay, .. })) = &entry.work {
             self.flush_others(worker, entry.slot, *delay);
         }
+        if let Work::Request(Request::SetTooLarge { key, set, .. }) = &entry.work
+            && set.removes_if_too_large()
+        {
+            self.remove(worker, entry.slot, *key);
+        }
         if let Work::LargeSetEnd { right: true } = &entry.work
             && self.pass_large(worker, entry.slot)
         {
@@ -81,6 +86,29 @@ impl NodeWorker {
             }
         }
         run_here(worker, entry);
+    }
+
+    /// Removes an item, wherever it is, before anything that follows is answered; says nothing.
+    fn remove(&mut self, worker: &mut Worker, slot: usize, key: WireKey<'_>) {
+        let operation = Operation::Delete(Delete::default());
+        let carried = Carried {
+            key,
+            operation,
+            value: &[],
+            form: Form::Line { noreply: true },
+        };
+        let bytes = key.resolve(&mut worker.kit.scratch).bytes();
+        let route = route_of(bytes);
+        let hash = worker.kit.store.hash(bytes);
+        match self.way(route, &operation) {
+            None => {}
+            Some(Way::Here) => {
+                let mut nothing = Vec::new();
+                self.bench
+                    .run(&mut worker.kit, &carried, hash, &mut nothing);
+            }
+            Some(way) => self.ask(worker, slot, (way, route), &carried),
+        }
     }
 
     /// Has the other nodes flush, too; the reply to the client waits for them.

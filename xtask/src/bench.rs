@@ -6,12 +6,15 @@
 //! `nic` with arguments is not one either: it measures the released server between two network
 //! namespaces.
 //!
+//! `growth` adds a node to a cluster while the keys that move are written.
+//!
 //! `cluster` starts clusters of processes on loopback, with shared hot keys and without.
 //!
 //! A bench prints its tables; what it printed is kept under target/xtask/bench. The figures that
 //! the documents show, with the command that made each, are in docs/benchmarks.
 
 mod cluster;
+mod growth;
 mod nic;
 
 use std::fs;
@@ -38,10 +41,14 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
         println!("{:12} compare", "server");
         println!("{:12} --only clusters, --only overload", "nic");
         println!("{:12} --nodes 3,4,8", "cluster");
+        println!("{:12} --rate 90000", "growth");
         return Ok(Outcome::default());
     }
     if nic::is_asked(arguments) {
         return nic::command(workspace, arguments);
+    }
+    if growth::is_asked(arguments) {
+        return growth::command(workspace, arguments);
     }
     if cluster::is_asked(arguments) {
         return cluster::command(workspace, arguments);

@@ -25,6 +25,7 @@ mod soak;
 mod steps;
 mod tally;
 mod tidy;
+mod trial;
 mod workspace;
 
 use std::process::ExitCode;

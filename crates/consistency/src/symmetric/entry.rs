@@ -45,6 +45,9 @@ pub(super) struct Entry {
     /// Whether this node was one of the key's holders when the view came, or when it began to know
     /// the key since.
     pub(super) held: bool,
+    /// Whether the home is known to go on with the promotion: a node that becomes live may have
+    /// followed one that nobody else remembers.
+    pub(super) is_confirmed: bool,
     /// When something is done about a write that gets no further.
     pub(super) write_due: Instant,
     /// When something is done about a stage that gets no further.
@@ -155,6 +158,7 @@ impl Entry {
             seen: Cas(0),
             is_doubtful: false,
             held: place.holders.contains(step.config.me),
+            is_confirmed: true,
             write_due: NEVER,
             stage_due: NEVER,
         }
@@ -190,7 +194,8 @@ impl Entry {
     /// Whether requests are carried out here.
     pub(super) fn serves(&self, step: &Step<'_>) -> bool {
         match self.stage {
-            Stage::Home(_) | Stage::Live => true,
+            Stage::Home(_) => true,
+            Stage::Live => self.is_confirmed,
             Stage::Cold | Stage::Shadow | Stage::Leaving => self.is_home(step),
             Stage::Forgotten => false,
         }
@@ -228,9 +233,10 @@ impl Entry {
 
     /// Tells readers beside the machine where the key is.
     pub(super) fn publish(&self, step: &mut Step<'_>, value: Value) {
-        let shows = self.valid && self.running.is_none() && self.ts >= self.seen;
+        let is_sure = self.is_confirmed && !self.is_doubtful;
+        let shows = is_sure && self.valid && self.running.is_none() && self.ts >= self.seen;
         let state = match self.stage {
-            Stage::Home(_) | Stage::Live if shows && !self.is_doubtful => Visibility::Valid,
+            Stage::Home(_) | Stage::Live if shows => Visibility::Valid,
             Stage::Forgotten if self.place.holders.contains(step.config.me) => Visibility::Ordinary,
             Stage::Forgotten => Visibility::Gone,
             _ => Visibility::Unsettled,

@@ -173,10 +173,14 @@ impl Symmetric {
     }
 
     fn change_view(&mut self, now: Instant, view: View, emit: &mut dyn FnMut(Output)) {
+        let me = self.config.me;
+        let goes_live = view.live.contains(me) && !self.view.live.contains(me);
         self.view = view;
         self.dropped.clear();
-        if view.followers().contains(self.config.me) {
-            self.for_each(now, emit, |entry, step| entry.forget_answers(step));
+        if view.followers().contains(me) {
+            self.for_each(now, emit, |entry, step| {
+                entry.forget_answers(step, goes_live)
+            });
         } else {
             views::leave(&mut self.entries, &mut self.waiting, emit);
         }

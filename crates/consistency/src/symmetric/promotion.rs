@@ -40,6 +40,7 @@ impl Entry {
     /// Home begins a mode; everybody else is to follow.
     pub(super) fn enter(&mut self, step: &mut Step<'_>, mode: Mode) {
         self.stage = Stage::Home(mode);
+        self.is_confirmed = true;
         self.heard = NodeSet::only(step.config.me);
         self.moved(step, mode);
         self.tell(step);
@@ -169,6 +170,7 @@ impl Entry {
         self.number = *step.entries_made;
         self.epoch = epoch;
         self.is_doubtful = false;
+        self.is_confirmed = true;
         self.stage = Stage::Shadow;
         self.stage_due = step.in_ns(step.config.retransmit_ns);
         self.publish(step, Value::Stored);
@@ -199,15 +201,22 @@ impl Entry {
             }
             _ => {}
         }
-        if matches!(self.stage, Stage::Shadow | Stage::Leaving) {
+        if self.waits_for_home() {
             self.stage_due = step.in_ns(step.config.retransmit_ns);
         }
     }
 
+    fn waits_for_home(&self) -> bool {
+        let is_unsure = self.stage == Stage::Live && !self.is_confirmed;
+        is_unsure || matches!(self.stage, Stage::Shadow | Stage::Leaving)
+    }
+
     pub(super) fn receive_activate(&mut self, step: &mut Step<'_>, from: NodeId, number: Cas) {
         let any = step.has(Mutant::AnyActivation) && number > Cas(0);
-        if self.stage == Stage::Shadow && (any || number == Cas(self.number)) {
+        let waits = self.waits_for_home() && self.stage != Stage::Leaving;
+        if waits && (any || number == Cas(self.number)) {
             self.stage = Stage::Live;
+            self.is_confirmed = true;
             self.stage_due = NEVER;
             if !self.agrees(step) {
                 self.spread(step, NodeSet::NONE);
@@ -299,7 +308,7 @@ impl Entry {
     pub(super) fn stage_is_due(&mut self, step: &mut Step<'_>) {
         self.stage_due = NEVER;
         self.tell(step);
-        if matches!(self.stage, Stage::Shadow | Stage::Leaving) {
+        if self.waits_for_home() {
             self.report(step, self.place.home);
         }
         if !self.agrees(step) && self.ask(step) {

@@ -12,6 +12,10 @@
 //!   cold key. Unless somebody still answered for the key, or this node has held it all along, it
 //!   gives its value up, and tells the others to return to what they hold: the value moves in from
 //!   whoever held the key before, or died with the last who did;
+//! - if the home before had not come to the end of the promotion, nobody can say who knows of it: a
+//!   node that did not hold the key takes it as if it had been told to leave;
+//! - a node that becomes live asks the home before it answers: all who were live when it began to
+//!   follow may be gone;
 //! - if it knows nothing of the promotion, because it has only just joined, it says the same to
 //!   whoever reports to it.
 
@@ -24,7 +28,9 @@ use super::{Mode, Output, Place, Refusal, Value, Visibility};
 
 impl Entry {
     /// The view is another one: who had answered in the last one answers again.
-    pub(super) fn forget_answers(&mut self, step: &Step<'_>) {
+    /// `goes_live` is whether this node may answer from now on.
+    pub(super) fn forget_answers(&mut self, step: &Step<'_>, goes_live: bool) {
+        self.is_confirmed &= !(goes_live && self.stage == Stage::Live);
         let me = NodeSet::only(step.config.me);
         if let Some(own) = &mut self.own {
             own.acks = me;
@@ -36,7 +42,11 @@ impl Entry {
 
     pub(super) fn placed(&mut self, step: &mut Step<'_>, place: Place) {
         self.held = self.place.holders.contains(step.config.me);
+        let moves_home = self.place.home != place.home;
         self.place = place;
+        if moves_home && self.stage == Stage::Shadow && !self.held {
+            self.stage = Stage::Leaving;
+        }
         if self.is_hot() {
             self.change_role(step);
         } else if !place.holders.contains(step.config.me) {

@@ -5,39 +5,24 @@
 //! doubled. To look deeper, `cargo +nightly fuzz run <property>` in the `fuzz` folder invents its
 //! own.
 
+mod invention;
 mod properties;
 
-use std::panic::{self, AssertUnwindSafe};
+use invention::{Random, assert_all_hold, assert_noticed};
 
 /// Inputs per property; about a second in a debug build.
 const ROUNDS: usize = 5_000;
 
 #[test]
 fn smoke() {
-    for (name, property) in properties::REGISTRY {
-        let mut random = Random(92);
-        for round in 0..ROUNDS {
-            let input = stream(&mut random);
-            let result = panic::catch_unwind(AssertUnwindSafe(|| property(&input)));
-            assert!(
-                result.is_ok(),
-                "{name} fails in round {round} with {}",
-                input.escape_ascii()
-            );
-        }
-    }
+    assert_all_hold(&properties::REGISTRY, ROUNDS, stream);
 }
 
 /// Goal: the harness finds what is there to be found. Method: a property that is false, though
 /// only for one word of the grammar, must fail.
 #[test]
 fn canary() {
-    let mut random = Random(92);
-    let found = (0..ROUNDS).any(|_| {
-        let input = stream(&mut random);
-        panic::catch_unwind(AssertUnwindSafe(|| properties::canary(&input))).is_err()
-    });
-    assert!(found, "a planted failure went unnoticed");
+    assert_noticed(properties::canary, ROUNDS, stream);
 }
 
 /// A few commands, often damaged, behind the bytes that the properties take for options.
@@ -102,22 +87,6 @@ fn damage(random: &mut Random, stream: &mut Vec<u8>) {
             stream.splice(start..start, copy);
         }
         _ => stream.truncate(end.max(2)),
-    }
-}
-
-/// Marsaglia's xorshift; any seed but 0.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 >> 11
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
     }
 }
 

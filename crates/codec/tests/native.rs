@@ -13,7 +13,6 @@
 )]
 
 use std::fmt::Write as _;
-use std::panic::{self, AssertUnwindSafe};
 use std::{env, fs};
 
 use curtail_codec::native::{
@@ -23,8 +22,11 @@ use curtail_codec::native::{
 };
 use curtail_types::{HashSeed, Key};
 
+mod invention;
 #[path = "properties/native.rs"]
 mod properties;
+
+use invention::{Random, assert_all_hold, assert_noticed};
 
 const SESSION: Session = Session {
     index: 3,
@@ -475,28 +477,13 @@ const ROUNDS: usize = 20_000;
 
 #[test]
 fn properties_hold() {
-    for (name, property) in properties::REGISTRY {
-        let mut random = Random(92);
-        for round in 0..ROUNDS {
-            let input = invented(&mut random);
-            let result = panic::catch_unwind(AssertUnwindSafe(|| property(&input)));
-            assert!(
-                result.is_ok(),
-                "{name} fails in round {round}: {input:02x?}"
-            );
-        }
-    }
+    assert_all_hold(&properties::REGISTRY, ROUNDS, invented);
 }
 
 /// Goal: the harness finds what is there to be found. Method: a property that is false must fail.
 #[test]
 fn canary() {
-    let mut random = Random(92);
-    let found = (0..ROUNDS).any(|_| {
-        let input = invented(&mut random);
-        panic::catch_unwind(AssertUnwindSafe(|| properties::canary(&input))).is_err()
-    });
-    assert!(found, "a planted failure went unnoticed");
+    assert_noticed(properties::canary, ROUNDS, invented);
 }
 
 /// A packet of the files, often damaged, behind two bytes that the properties take for options.
@@ -527,20 +514,4 @@ fn invented(random: &mut Random) -> Vec<u8> {
     }
     let options = [random.next() as u8, random.next() as u8];
     [&options[random.below(2)..], &packet].concat()
-}
-
-/// Marsaglia's xorshift; any seed but 0.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 >> 11
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
 }

@@ -338,7 +338,10 @@ impl Link {
             return Progress::Waits;
         }
         let pieces = slices.get(..count).unwrap_or_default();
-        let sent = self.stream.as_mut().map(|stream| stream.send_many(pieces));
+        let sent = self.stream.as_mut().map(|stream| match pieces {
+            [one] => stream.send(one),
+            many => stream.send_many(many),
+        });
         let Some(Sent::Bytes(taken)) = sent else {
             return Progress::Broken;
         };

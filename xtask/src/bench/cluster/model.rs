@@ -9,10 +9,7 @@
 //! and 3 nodes. The ratio of two systems' costs is the inverse of that of their throughputs.
 
 use super::super::middle;
-use super::{
-    plan::{Job, System},
-    run::Run,
-};
+use super::{plan::Job, run::Run};
 
 /// What work costs, in nanoseconds of one core.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -23,14 +20,12 @@ pub(super) struct Costs {
     pub(super) call: f64,
     /// Added when another node carries a request out.
     pub(super) relayed: f64,
-    /// A message about a hot key, sent and received, linearizable.
-    pub(super) lin: f64,
-    /// The same, sequentially consistent.
-    pub(super) sc: f64,
+    /// A message about a hot key, sent and received, whichever model it belongs to.
+    pub(super) message: f64,
 }
 
 /// How many costs there are.
-const COSTS: usize = 5;
+const COSTS: usize = 4;
 
 impl Costs {
     /// From the runs of clusters smaller than `nodes`; `None` if there are too few.
@@ -46,19 +41,18 @@ impl Costs {
             Some((counted(runs, job)?, cpu))
         };
         let rows: Vec<([f64; COSTS], f64)> = jobs.iter().filter_map(row).collect();
-        let [request, call, relayed, lin, sc] = fitted(&rows)?;
+        let [request, call, relayed, message] = fitted(&rows)?;
         Some(Self {
             request,
             call,
             relayed,
-            lin,
-            sc,
+            message,
         })
     }
 
     /// Processor time for a request of this job, with what its runs counted.
     pub(super) fn request_ns(&self, runs: &[Run], job: &Job) -> Option<f64> {
-        let costs = [self.request, self.call, self.relayed, self.lin, self.sc];
+        let costs = [self.request, self.call, self.relayed, self.message];
         let counts = counted(runs, job)?;
         Some(
             costs
@@ -73,13 +67,11 @@ impl Costs {
 /// How often each cost arises for a request of this job.
 fn counted(runs: &[Run], job: &Job) -> Option<[f64; COSTS]> {
     let of = |what: fn(&Run) -> f64| median(runs, job, |run| Some(what(run)));
-    let messages = of(|run| run.messages)?;
-    let (lin, sc) = match job.system {
-        System::Lin => (messages, 0.0),
-        System::Sc => (0.0, messages),
-        System::Base | System::Erew => (0.0, 0.0),
+    let messages = match job.system.shares() {
+        true => of(|run| run.messages)?,
+        false => 0.0,
     };
-    Some([1.0, of(|run| run.calls)?, of(|run| run.relayed)?, lin, sc])
+    Some([1.0, of(|run| run.calls)?, of(|run| run.relayed)?, messages])
 }
 
 /// The costs, none below 0, with which the rows come nearest to what they measured, each by its
@@ -181,14 +173,14 @@ pub(super) fn paired(
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::plan::System;
     use super::*;
 
     const KNOWN: Costs = Costs {
         request: 400.0,
         call: 1800.0,
         relayed: 500.0,
-        lin: 900.0,
-        sc: 700.0,
+        message: 900.0,
     };
 
     /// A run as the model would have it, with half of the requests for hot keys.
@@ -235,8 +227,7 @@ pub(super) mod tests {
             (found.request, KNOWN.request),
             (found.call, KNOWN.call),
             (found.relayed, KNOWN.relayed),
-            (found.lin, KNOWN.lin),
-            (found.sc, KNOWN.sc),
+            (found.message, KNOWN.message),
         ] {
             assert!((one - other).abs() < 1e-3, "{found:?}");
         }
@@ -250,17 +241,11 @@ pub(super) mod tests {
     fn no_work_gives_time_back() {
         let jobs = super::super::plan::calibration(2, &[0.0, 0.01, 0.1]);
         let mut runs: Vec<Run> = jobs.into_iter().map(modelled).collect();
-        for run in runs.iter_mut().filter(|run| run.job.system == System::Sc) {
+        for run in runs.iter_mut().filter(|run| run.job.system.shares()) {
             run.cpu_ns /= 1.0 + 2.0 * run.messages;
         }
         let found = Costs::calibrated(&runs, 3).unwrap();
-        let all = [
-            found.request,
-            found.call,
-            found.relayed,
-            found.lin,
-            found.sc,
-        ];
+        let all = [found.request, found.call, found.relayed, found.message];
         assert!(all.iter().all(|cost| *cost >= 0.0), "{found:?}");
     }
 

@@ -43,8 +43,8 @@ fn comparison(
             text,
             "Calibrated on smaller clusters, in ns of one core: a request {:.0}, a call \
              {:.0}, a request that another node carries out {:.0} more, a message about a hot key \
-             {:.0} (Lin), {:.0} (SC).\n",
-            costs.request, costs.call, costs.relayed, costs.lin, costs.sc,
+             {:.0}.\n",
+            costs.request, costs.call, costs.relayed, costs.message,
         )?;
     }
     writeln!(

@@ -53,7 +53,7 @@ pub(super) const PACED_WRITES: f64 = 0.2;
 
 /// Share of the linearizable cluster's capacity that is offered when latencies are compared. The
 /// driver of an open loop shares the cores with all nodes and is itself late where they are busy.
-const PACED_LOAD: f64 = 0.05;
+const PACED_LOAD: f64 = 0.01;
 
 impl System {
     /// Its name in tables.

@@ -20,7 +20,7 @@ mod tools;
 use std::{collections::HashMap, collections::VecDeque, sync::Arc};
 
 use curtail_consistency::symmetric::{
-    Access, Config, Input, Mode, Output, Place, Symmetric, Ticket,
+    Access, Config, Input, Mode, Output, Place, Symmetric, Ticket, Visibility,
 };
 use curtail_types::{Cas, HotEpoch, HybridClock, Instant, Key, RouteHash};
 
@@ -65,6 +65,8 @@ struct Held {
     /// Messages of a view that this node has not come to.
     early: VecDeque<Said>,
     early_bytes: usize,
+    /// What has moved here while the machine was not done with its key.
+    late: Vec<Moved>,
     clock: HybridClock,
     /// Promotions that this slice has begun.
     promotions: u64,
@@ -84,6 +86,9 @@ struct Waiting {
     /// The write that the reply shows.
     ts: Cas,
 }
+
+/// Items that a slice keeps until its machine is done with their keys.
+const LATE_MAX: usize = 1024;
 
 /// Messages of later views that a slice keeps; the others are sent again.
 const EARLY_MAX: usize = 1024;
@@ -108,6 +113,7 @@ impl Slice {
                 outputs: VecDeque::new(),
                 early: VecDeque::new(),
                 early_bytes: 0,
+                late: Vec::new(),
                 hot: HashMap::new(),
             }),
         }
@@ -190,7 +196,7 @@ impl Held {
                 bytes,
             } => self.take_request(tools, (origin, after), (key, access), bytes),
             Job::Message(said) => self.take_message(tools, said),
-            Job::Install(moved) => self.install(tools, &moved),
+            Job::Install(moved) => self.install(tools, *moved),
             Job::Seen(key, ts, completed) => {
                 self.step(tools, Input::Seen { key, ts }, Some(key), None);
                 tools.done.push(*completed);
@@ -274,19 +280,36 @@ impl Held {
     }
 
     /// Puts in what has moved here, unless something later is there already.
-    fn install(&mut self, tools: &mut Tools<'_>, moved: &Moved) {
+    fn install(&mut self, tools: &mut Tools<'_>, moved: Moved) {
         let (Some(image), Ok(key)) = (&moved.image, Key::new(moved.key())) else {
             return;
         };
         let hash = tools.kit.store.hash(moved.key());
+        if self.knows(moved.route) {
+            // The machine may yet come to the end that what it has is worth nothing.
+            if self.late.len() < LATE_MAX {
+                self.late.push(moved);
+            }
+            return;
+        }
         let is_newer = tools
             .kit
             .version_of(key, hash)
             .is_none_or(|here| here < moved.ts);
-        if is_newer && !self.knows(moved.route) {
+        if is_newer {
             let kit = &mut *tools.kit;
             kit.store
                 .put_image(&mut kit.writer, kit.now, key, hash, image, moved.value());
+        }
+    }
+
+    /// The machine is done with the key: what has moved here is of use if it has nothing itself.
+    fn take_late(&mut self, tools: &mut Tools<'_>, key: RouteHash, state: Visibility) {
+        if let Some(at) = self.late.iter().position(|moved| moved.route == key) {
+            let moved = self.late.swap_remove(at);
+            if state == Visibility::Gone {
+                self.install(tools, moved);
+            }
         }
     }
 
@@ -311,6 +334,7 @@ impl Held {
         self.in_force = None;
         self.hot.clear();
         self.early.clear();
+        self.late.clear();
         self.early_bytes = 0;
         for (key, mut name) in std::mem::take(&mut self.names) {
             name.preparing = false;

@@ -167,7 +167,13 @@ impl Held {
             return;
         };
         let kit = &mut *tools.kit;
-        let gone = state == Visibility::Gone;
+        // On a node that does not hold it, an item stays only to be moved from there.
+        let stays = self.in_force.as_ref().is_none_or(|now| {
+            let me = tools.cluster.me;
+            now.holders(key).contains(me) || !now.targets(key, me).is_empty()
+        });
+        let leaves = state == Visibility::Ordinary && !stays;
+        let gone = leaves || state == Visibility::Gone;
         match incoming {
             Some(Incoming {
                 image: Some(image),
@@ -188,6 +194,9 @@ impl Held {
                 tools.cluster.keys.settle(key, SharedState::Valid);
             }
             Visibility::Ordinary | Visibility::Gone => name.unshare(tools, key),
+        }
+        if state != Visibility::Unsettled {
+            self.take_late(tools, key, state);
         }
     }
 

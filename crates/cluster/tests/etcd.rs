@@ -35,29 +35,41 @@ struct Etcd {
     folder: PathBuf,
     client: u16,
     peer: u16,
+    /// The ports of all that are one store, this one's among them.
+    peers: Vec<u16>,
 }
 
 impl Etcd {
     /// Starts one, unless there is none to start.
     fn start(name: &str) -> Option<Self> {
+        Self::start_all(name, 1)?.pop()
+    }
+
+    /// Starts several that are one store.
+    fn start_all(name: &str, count: usize) -> Option<Vec<Self>> {
         let known = Command::new("etcd").arg("--version").output();
         if !known.is_ok_and(|output| output.status.success()) {
             eprintln!("skipped: no etcd here; Debian has it in the package etcd-server");
             return None;
         }
-        let name = format!("curtail-etcd-{}-{name}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).unwrap();
-        let (client, peer) = (free_port(), free_port());
-        let child = launch(&folder, client, peer);
-        let etcd = Self {
-            child,
-            folder,
-            client,
-            peer,
+        let peers: Vec<u16> = (0..count).map(|_| free_port()).collect();
+        let start_one = |(id, &peer): (usize, &u16)| {
+            let name = format!("curtail-etcd-{}-{name}-{id}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            fs::create_dir_all(&folder).unwrap();
+            let client = free_port();
+            let child = launch(&folder, client, (peer, &peers));
+            Self {
+                child,
+                folder,
+                client,
+                peer,
+                peers: peers.clone(),
+            }
         };
-        etcd.wait_for_answers();
-        Some(etcd)
+        let all: Vec<Self> = peers.iter().enumerate().map(start_one).collect();
+        all.iter().for_each(Self::wait_for_answers);
+        Some(all)
     }
 
     fn endpoint(&self) -> String {
@@ -76,7 +88,7 @@ impl Etcd {
     fn restart(&mut self) {
         let _ = self.child.kill();
         self.child.wait().unwrap();
-        self.child = launch(&self.folder, self.client, self.peer);
+        self.child = launch(&self.folder, self.client, (self.peer, &self.peers));
         self.wait_for_answers();
     }
 
@@ -98,13 +110,18 @@ impl Drop for Etcd {
     }
 }
 
-fn launch(folder: &Path, client: u16, peer: u16) -> Child {
+fn launch(folder: &Path, client: u16, (peer, peers): (u16, &[u16])) -> Child {
+    let name = peer.to_string();
+    let cluster = peers
+        .iter()
+        .map(|port| format!("{port}=http://127.0.0.1:{port}"));
+    let cluster = cluster.collect::<Vec<_>>().join(",");
     let (client, peer) = (
         format!("http://127.0.0.1:{client}"),
         format!("http://127.0.0.1:{peer}"),
     );
     Command::new("etcd")
-        .args(["--name", "one", "--unsafe-no-fsync", "--log-level", "error"])
+        .args(["--name", &name, "--unsafe-no-fsync", "--log-level", "error"])
         .arg("--data-dir")
         .arg(folder.join("data"))
         .args([
@@ -119,7 +136,7 @@ fn launch(folder: &Path, client: u16, peer: u16) -> Child {
             "--initial-advertise-peer-urls",
             &peer,
         ])
-        .args(["--initial-cluster", &format!("one={peer}")])
+        .args(["--initial-cluster", &cluster])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -255,6 +272,35 @@ fn endpoints_that_refuse_or_are_silent_are_passed_over() {
     assert!(store.replace(1, &next).is_err());
     let revision = store.read().unwrap().unwrap().revision;
     assert!(store.replace(revision, &next).unwrap().is_some());
+}
+
+/// Goal: a store of three goes on when any one of them dies. Method: each is killed in turn, read
+/// from and written to through the endpoints of all three, and started again.
+#[test]
+fn of_three_etcds_any_one_may_die() {
+    let Some(mut etcds) = Etcd::start_all("three", 3) else {
+        return;
+    };
+    let endpoints: Vec<String> = etcds.iter().map(Etcd::endpoint).collect();
+    let mut roster = empty();
+    let mut revision = 0;
+    for dies in 0..3 {
+        etcds[dies].kill();
+        let mut store = EtcdStore::new(&endpoints, KEY, Duration::from_secs(3));
+        roster = joined(&roster, dies as u8, 5);
+        let start = Instant::now();
+        // Until the two have a leader again, nothing is promised; what was not answered is read.
+        revision = loop {
+            let replaced = store.replace(revision, &roster);
+            let stored = store.read().ok().flatten();
+            match stored.filter(|stored| stored.roster == roster) {
+                Some(stored) => break stored.revision,
+                None => assert!(start.elapsed() < PATIENCE, "{replaced:?}"),
+            }
+            thread::sleep(Duration::from_millis(50));
+        };
+        etcds[dies].restart();
+    }
 }
 
 #[test]

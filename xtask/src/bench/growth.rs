@@ -170,6 +170,6 @@ fn row(round: usize, what: &str, told: &Told, took: Option<Duration>) -> String 
 }
 
 const HEADING: &str = "\
-| round | run | writes/s | p50 of windows, us | p99 of windows, us | longest, us | errors | until all was in place |
+| round | run | writes/s | p50, us | p99, us | longest, us | errors | settled in |
 |---|---|---|---|---|---|---|---|
 ";

@@ -284,10 +284,10 @@ fn of_three_etcds_any_one_may_die() {
     let endpoints: Vec<String> = etcds.iter().map(Etcd::endpoint).collect();
     let mut roster = empty();
     let mut revision = 0;
-    for dies in 0..3 {
-        etcds[dies].kill();
+    for (id, etcd) in etcds.iter_mut().enumerate() {
+        etcd.kill();
         let mut store = EtcdStore::new(&endpoints, KEY, Duration::from_secs(3));
-        roster = joined(&roster, dies as u8, 5);
+        roster = joined(&roster, id as u8, 5);
         let start = Instant::now();
         // Until the two have a leader again, nothing is promised; what was not answered is read.
         revision = loop {
@@ -299,7 +299,7 @@ fn of_three_etcds_any_one_may_die() {
             }
             thread::sleep(Duration::from_millis(50));
         };
-        etcds[dies].restart();
+        etcd.restart();
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod child;
 mod control;
+mod numbers;
 mod report;
 mod settled;
 mod trial;

@@ -10,9 +10,9 @@
 //! Two samples make a view (`view`), a view makes panels of text (`panels`), and those are drawn or
 //! printed. Only the sampler waits for the server, so keys are answered while it is gone.
 
-mod address;
+pub(crate) mod address;
 mod cluster;
-mod connection;
+pub(crate) mod connection;
 mod draw;
 mod histogram;
 mod history;

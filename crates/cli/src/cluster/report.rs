@@ -6,7 +6,7 @@ use curtail_cluster::{ClusterFile, Roster};
 use curtail_types::NodeId;
 use serde::Serialize;
 
-use super::control::Process;
+use super::{control::Process, numbers::Numbers};
 
 /// What is known of a cluster.
 #[derive(Debug, Serialize)]
@@ -31,6 +31,8 @@ struct Line {
     keys: &'static str,
     process: Option<String>,
     pid: Option<u32>,
+    /// Of a node that answers.
+    numbers: Option<Numbers>,
 }
 
 impl Report {
@@ -68,10 +70,14 @@ fn line(cluster: &ClusterFile, roster: &Roster, id: NodeId, process: Option<&Pro
     let name = node.map(|node| node.name.clone());
     let address = node.map(|node| node.addresses.clients.to_string());
     let known = |text: &dyn Fn() -> Option<String>| text().unwrap_or_default();
+    let clients = address.unwrap_or_else(|| known(&|| Some(entry?.clients.clone())));
+    let runs = process.is_none_or(|process| process.state == "running");
+    let numbers = (node.is_some() && runs).then(|| Numbers::ask(&clients));
     Line {
+        numbers: numbers.flatten(),
         id: id.0,
         name: name.unwrap_or_else(|| known(&|| Some(entry?.name.clone()))),
-        clients: address.unwrap_or_else(|| known(&|| Some(entry?.clients.clone()))),
+        clients,
         membership: roster.standing(id),
         keys: roster.keys(id),
         process: process.map(|process| process.state.clone()),
@@ -104,6 +110,27 @@ impl fmt::Display for Report {
                 line.membership,
                 line.keys,
                 pid.unwrap_or_default()
+            )?;
+        }
+        let told = |line: &Line| line.numbers.clone().map(|numbers| (line.id, numbers));
+        let told: Vec<(u8, Numbers)> = self.nodes.iter().filter_map(told).collect();
+        if !told.is_empty() {
+            writeln!(
+                f,
+                "\n{:<4}{:>9}{:>12}{:>12}{:>12}{:>11}{:>8}",
+                "id", "hot keys", "hot reads", "relayed", "for others", "keys sent", "lost"
+            )?;
+        }
+        for (id, numbers) in told {
+            writeln!(
+                f,
+                "{id:<4}{:>9}{:>12}{:>12}{:>12}{:>11}{:>8}",
+                numbers.hot_keys,
+                numbers.hot_reads,
+                numbers.relayed,
+                numbers.answered,
+                numbers.keys_sent,
+                numbers.items_lost
             )?;
         }
         Ok(())

@@ -173,6 +173,9 @@ impl Entry {
         self.is_confirmed = true;
         self.stage = Stage::Shadow;
         self.stage_due = step.in_ns(step.config.retransmit_ns);
+        if !self.agrees(step) {
+            self.end_agreement(step);
+        }
         self.publish(step, Value::Stored);
     }
 

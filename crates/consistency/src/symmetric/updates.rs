@@ -11,13 +11,22 @@
 use curtail_types::{Cas, MessageKind, NodeId, NodeSet};
 
 use super::Value;
-use super::entry::{Entry, Step};
+use super::entry::{Entry, NEVER, Step};
 use super::mutant::Mutant;
 
 impl Entry {
     pub(super) fn begin_update(&mut self, step: &mut Step<'_>) {
         self.send(step, self.peers(step), MessageKind::Update, self.ts);
         self.spread(step, NodeSet::only(step.config.me));
+    }
+
+    /// A write was going round, and nobody will acknowledge it any more: writes of the key are now
+    /// done at once. So this one is, too.
+    pub(super) fn end_agreement(&mut self, step: &mut Step<'_>) {
+        self.valid = true;
+        self.replay = None;
+        self.write_due = NEVER;
+        self.refuse_own(step);
     }
 
     /// The write that is stored here is known to be with `settled` only.

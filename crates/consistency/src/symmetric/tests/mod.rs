@@ -199,6 +199,25 @@ fn an_update_is_complete_when_its_writer_says_so() {
     assert_eq!(cluster.answer(read), cluster.answer(updated));
 }
 
+/// Goal: a holder that a write of the cold key was on its way to is not invalid for ever when the
+/// key becomes hot and nobody acknowledges writes any more. Method: VALIDATE and FILL are lost, and
+/// what comes first is an update.
+#[test]
+fn an_update_settles_what_the_key_waited_for_when_it_was_cold() {
+    let mut cluster = Cluster::new(3, 2, Model::Sc);
+    cluster.request(0, Access::Replace);
+    let (invalidation, value) = cluster.links.remove(&(0, 1)).expect("sent")[0];
+    cluster.deliver((0, 1), invalidation, value);
+    cluster.settle_without(1);
+    assert_eq!(cluster.nodes[1].state, Some(Visibility::Unsettled));
+    cluster.promote(1, Cas(0));
+    cluster.settle_without(1);
+    cluster.request(0, Access::Replace);
+    cluster.settle();
+    assert_eq!(cluster.nodes[1].state, Some(Visibility::Valid));
+    assert_eq!(cluster.nodes[1].stored, cluster.nodes[0].stored);
+}
+
 /// Goal: CC-70. Method: an invalidation comes a second time, after the key has ceased to be hot.
 #[test]
 fn what_is_late_does_not_make_a_key_hot_again() {

@@ -72,6 +72,24 @@ fn nodes_come_and_go_while_the_hot_set_changes() {
     }
 }
 
+/// Goal: runs that once ended badly end well. What each was about:
+///
+/// - a key moved to a node that had died before it was given the key, and was lost with it;
+/// - under SC, a write that no other node had died with its node, after a session saw it;
+/// - under SC, a holder to which a cold write was on its way stayed invalid once the key was hot.
+#[test]
+fn runs_that_failed_once_pass() {
+    let without_churn = Faults::ALL.without(Fault::Churn);
+    let ordered = Faults::ALL.without(Fault::Reorder);
+    for (replicas, model, faults, seed) in [
+        (1, Model::Lin, without_churn, 10_402),
+        (3, Model::Sc, ordered, 15),
+        (3, Model::Sc, ordered, 10_509),
+    ] {
+        passes(&run(replicas, model, faults, seed));
+    }
+}
+
 /// Goal: a line repeats a run.
 #[test]
 fn a_seed_replays() {

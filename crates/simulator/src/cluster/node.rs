@@ -361,6 +361,11 @@ impl Node {
         self.index[key] == Some(true)
     }
 
+    /// Whether its machine knows the key: a write of it may be here alone.
+    pub(super) fn is_shared(&self, key: usize) -> bool {
+        self.index[key].is_some()
+    }
+
     /// A view is in force.
     fn adopt(&mut self, at: u64, keys: &mut Keys, view: View) {
         let before = self.view;

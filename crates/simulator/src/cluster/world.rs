@@ -251,6 +251,8 @@ impl<'a> World<'a> {
                 if self.run.model == Model::Sc && self.outcome.lost > 0 {
                     (0..self.sessions.len()).for_each(|session| self.separate(session));
                 }
+                let everybody: NodeSet = self.nodes.iter().map(|node| node.me).collect();
+                self.note_unshared(everybody.difference(self.nodes[node].view.followers()));
             }
         }
     }

@@ -12,11 +12,12 @@ use curtail_consistency::{
 };
 use curtail_types::{Cas, NodeId, NodeSet, View};
 
-use super::World;
+use super::{Node, World};
 
 impl World<'_> {
     /// A node stops, and what it has is gone.
     pub(super) fn note_stop(&mut self, node: usize) {
+        self.note_unshared(NodeSet::only(NodeId(node as u8)));
         if self.run.replicas == 1 {
             return self.note_losses(node, self.store.members.view, true);
         }
@@ -40,6 +41,11 @@ impl World<'_> {
                     self.note_losses(node, before.view, false);
                 }
             }
+            // Keys move to a new home and are forgotten where they were, though it is dead.
+            let placed = after.view.placed.difference(before.view.placed);
+            for node in placed.difference(self.living(&after)) {
+                self.note_losses(usize::from(node.0), after.view, true);
+            }
             return;
         }
         let settles = before.view.moves() && !after.view.moves();
@@ -54,6 +60,28 @@ impl World<'_> {
                 keepers = holders.intersection(live);
             }
             self.keepers[key] = keepers;
+        }
+    }
+
+    /// Under SC a write that no other node had yet dies with its node: whoever saw it will not find
+    /// it again.
+    pub(super) fn note_unshared(&mut self, gone: NodeSet) {
+        if self.run.model != Model::Sc {
+            return;
+        }
+        let (of_gone, of_others): (Vec<_>, Vec<_>) = (self.nodes.iter())
+            .filter(|node| self.is_up[usize::from(node.me.0)])
+            .partition(|node| gone.contains(node.me));
+        let newest = |nodes: &[&Node], key: usize| {
+            let versions = nodes.iter().map(|node| node.items[key].version);
+            versions.max()
+        };
+        let is_lost = |key: usize| {
+            let shared = of_gone.iter().any(|node| node.is_shared(key));
+            shared && newest(&of_gone, key) > newest(&of_others, key)
+        };
+        if (0..self.run.keys).any(is_lost) {
+            (0..self.sessions.len()).for_each(|session| self.separate(session));
         }
     }
 

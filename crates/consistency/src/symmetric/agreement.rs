@@ -66,6 +66,8 @@ impl Entry {
     ) {
         let ts = message.ts;
         let is_update = message.kind == MessageKind::InvalidateUpdate;
+        // Who still writes has not left the key, so no home has gone on alone.
+        self.is_doubtful &= ts.writer().node() != from;
         self.count(step, from, ts, true);
         let helps = step.has(Mutant::UpdateHelped);
         let knows_later = is_update && !step.has(Mutant::UpdateAcknowledged);

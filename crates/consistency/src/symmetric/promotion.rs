@@ -58,15 +58,19 @@ impl Entry {
         match self.stage {
             Stage::Home(Mode::Promoting) => self.fill(step),
             Stage::Home(Mode::Hot) => self.send(step, to, MessageKind::Activate, Cas(0)),
-            Stage::Home(Mode::Demoting) => {
-                self.send(step, to, MessageKind::Deactivate, self.ts);
-            }
+            Stage::Home(Mode::Demoting) => self.deactivate(step, to),
             _ => {}
         }
         if matches!(self.stage, Stage::Home(_)) && !to.is_empty() {
             let soon = step.in_ns(step.config.retransmit_ns);
             self.stage_due = self.stage_due.min(soon);
         }
+    }
+
+    /// Tells them to leave. Only a home that is sure of its value names it.
+    fn deactivate(&self, step: &mut Step<'_>, to: NodeSet) {
+        let ts = if self.is_doubtful { Cas(0) } else { self.ts };
+        self.send(step, to, MessageKind::Deactivate, ts);
     }
 
     /// Sends the value to those who lack it. A value that is not valid is not sent: whoever
@@ -236,6 +240,9 @@ impl Entry {
             self.stage = Stage::Leaving;
             self.publish(step, Value::Stored);
         }
+        // Home goes on with the promotion, so nobody has gone on without this node.
+        let is_current = Cas(0) < ts && ts <= self.ts && from == self.place.home;
+        self.is_doubtful &= !is_current;
         // Home must not forget a write that it has not heard of.
         if !self.agrees(step) && ts < self.ts {
             self.send(step, NodeSet::only(from), MessageKind::Update, self.ts);
@@ -287,7 +294,7 @@ impl Entry {
             Stage::Home(Mode::Demoting) => {
                 // Who answered until now has the value.
                 self.is_doubtful &= number == Cas(0);
-                self.send(step, to, MessageKind::Deactivate, self.ts);
+                self.deactivate(step, to);
                 self.proceed(step);
             }
             _ => {}

@@ -11,7 +11,8 @@
 //! - if it was told to leave itself, the home before may have gone on without it, as a holder of a
 //!   cold key. Unless somebody still answered for the key, or this node has held it all along, it
 //!   gives its value up, and tells the others to return to what they hold: the value moves in from
-//!   whoever held the key before, or died with the last who did;
+//!   whoever held the key before, or died with the last who did. A home that still tells it to
+//!   leave, or a write that is still on its way from its writer, ends the doubt;
 //! - if the home before had not come to the end of the promotion, nobody can say who knows of it: a
 //!   node that did not hold the key takes it as if it had been told to leave;
 //! - a node that becomes live asks the home before it answers: all who were live when it began to

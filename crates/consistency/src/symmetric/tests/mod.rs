@@ -296,6 +296,43 @@ fn holders_return_to_what_they_hold_when_their_new_home_is_in_doubt() {
     }
 }
 
+/// Goal: a doubt ends when the home is known to go on with the promotion. Method: a node begins to
+/// hold a key that is being demoted, hears of its home again, and becomes its home.
+#[test]
+fn who_hears_of_the_home_again_is_sure_of_the_value() {
+    for model in [Model::Lin, Model::Sc] {
+        let mut cluster = hot(model);
+        cluster.input(0, Input::Demote { key: KEY }, Cas(0));
+        cluster.settle_without(0);
+        cluster.place.holders = [NodeId(0), NodeId(1)].into_iter().collect();
+        cluster.view(2, (0..3).map(NodeId).collect());
+        cluster.settle_without(0);
+        let version = cluster.nodes[1].stored;
+        cluster.move_home(1);
+        cluster.view(3, [NodeId(1), NodeId(2)].into_iter().collect());
+        cluster.settle();
+        assert_eq!(cluster.nodes[1].state, Some(Visibility::Ordinary));
+        assert_eq!(cluster.nodes[1].stored, version);
+    }
+}
+
+/// Goal: the same when somebody's write is on its way still: the home before cannot have come to
+/// the end without it, and nothing that was moved before the write is to take its place.
+#[test]
+fn who_hears_of_a_write_is_sure_of_the_value() {
+    let mut cluster = hot(Model::Lin);
+    let written = cluster.request(2, Access::Replace);
+    cluster.links.clear();
+    cluster.input(0, Input::Demote { key: KEY }, Cas(0));
+    cluster.settle_without(0);
+    cluster.move_home(1);
+    cluster.view(2, (0..3).map(NodeId).collect());
+    cluster.settle();
+    let version = cluster.answer(written).expect("done").expect("written");
+    assert_eq!(cluster.nodes[1].state, Some(Visibility::Ordinary));
+    assert_eq!(cluster.nodes[1].stored, version);
+}
+
 /// Goal: versions rise across a delete. Method: a key without item is promoted.
 #[test]
 fn an_absent_key_is_promoted_with_the_version_that_it_is_told() {

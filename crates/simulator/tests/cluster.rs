@@ -75,7 +75,7 @@ fn nodes_come_and_go_while_the_hot_set_changes() {
 /// Goal: runs that once ended badly end well. What each was about:
 ///
 /// - a key moved to a node that had died before it was given the key, and was lost with it;
-/// - a home gave its value up though it had heard, since it was in doubt, of a write or of the home;
+/// - a home gave its value up though it had heard, since it doubted, of a write or of its home;
 /// - under SC, a write that no other node had died with its node, after a session saw it;
 /// - under SC, a holder to which a cold write was on its way stayed invalid once the key was hot.
 #[test]

@@ -224,6 +224,7 @@ impl Entry {
         if waits && (any || number == Cas(self.number)) {
             self.stage = Stage::Live;
             self.is_confirmed = true;
+            self.is_doubtful = false;
             self.stage_due = NEVER;
             if !self.agrees(step) {
                 self.spread(step, NodeSet::NONE);

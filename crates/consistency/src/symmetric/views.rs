@@ -16,7 +16,7 @@
 //! - if the home before had not come to the end of the promotion, nobody can say who knows of it: a
 //!   node that did not hold the key takes it as if it had been told to leave;
 //! - a node that becomes live asks the home before it answers: all who were live when it began to
-//!   follow may be gone;
+//!   follow may be gone; what it has of a promotion that had not come to its end it doubts;
 //! - if it knows nothing of the promotion, because it has only just joined, it says the same to
 //!   whoever reports to it.
 
@@ -32,6 +32,9 @@ impl Entry {
     /// `goes_live` is whether this node may answer from now on.
     pub(super) fn forget_answers(&mut self, step: &Step<'_>, goes_live: bool) {
         self.is_confirmed &= !(goes_live && self.stage == Stage::Live);
+        // All who were live may be gone, and the key with them: this copy is not to come back.
+        let held = self.place.holders.contains(step.config.me);
+        self.is_doubtful |= goes_live && self.stage == Stage::Shadow && !held;
         let me = NodeSet::only(step.config.me);
         if let Some(own) = &mut self.own {
             own.acks = me;
@@ -45,7 +48,7 @@ impl Entry {
         self.held = self.place.holders.contains(step.config.me);
         let moves_home = self.place.home != place.home;
         self.place = place;
-        if moves_home && self.stage == Stage::Shadow && !self.held {
+        if moves_home && self.stage == Stage::Shadow && (!self.held || self.is_doubtful) {
             self.stage = Stage::Leaving;
         }
         if self.is_hot() {

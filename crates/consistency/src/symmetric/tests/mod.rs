@@ -320,17 +320,18 @@ fn who_hears_of_the_home_again_is_sure_of_the_value() {
 /// the end without it, and nothing that was moved before the write is to take its place.
 #[test]
 fn who_hears_of_a_write_is_sure_of_the_value() {
-    let mut cluster = hot(Model::Lin);
-    let written = cluster.request(2, Access::Replace);
+    let mut cluster = hot_with(2, Model::Lin);
+    let written = cluster.request(1, Access::Replace);
     cluster.links.clear();
     cluster.input(0, Input::Demote { key: KEY }, Cas(0));
     cluster.settle_without(0);
-    cluster.move_home(1);
+    cluster.move_home(2);
+    cluster.place.holders = (0..3).map(NodeId).collect();
     cluster.view(2, (0..3).map(NodeId).collect());
     cluster.settle();
     let version = cluster.answer(written).expect("done").expect("written");
-    assert_eq!(cluster.nodes[1].state, Some(Visibility::Ordinary));
-    assert_eq!(cluster.nodes[1].stored, version);
+    assert_eq!(cluster.nodes[2].state, Some(Visibility::Ordinary));
+    assert_eq!(cluster.nodes[2].stored, version);
 }
 
 /// Goal: versions rise across a delete. Method: a key without item is promoted.

@@ -158,7 +158,7 @@ impl Asked {
             rounds: 3,
             keys: 5_000,
             hot_keys: 64,
-            writes: vec![0.0, 0.01, 0.03, 0.1],
+            writes: vec![0.0, 0.01, 0.03, 0.06, 0.1, 0.2],
             connections: 4,
             binary,
             builds: true,

@@ -44,6 +44,9 @@ pub(super) struct Job {
 /// Requests under way on a connection, as clients of ccKVS batch them.
 pub(super) const PIPELINE: usize = 16;
 
+/// The pipelines that systems are compared with.
+pub(super) const PIPELINES: [usize; 2] = [PIPELINE, 1];
+
 /// Fewer, where messages share fewer frames.
 const SOME: usize = 4;
 
@@ -130,27 +133,27 @@ pub(super) fn calibration(nodes: usize, writes: &[f64]) -> Vec<Job> {
     jobs
 }
 
-/// The runs that are compared. Those of both models stand beside one of Base, because machines
-/// drift.
+/// The runs that are compared, with many requests under way on a connection and with one. Those of
+/// both models stand beside one of Base, because machines drift.
 pub(super) fn comparison(nodes: usize, writes: &[f64]) -> Vec<Job> {
     let of = |system, share| Job::new(nodes, system, share);
     let mut jobs = Vec::new();
-    for &share in writes {
-        jobs.extend([System::Lin, System::Base, System::Sc].map(|system| of(system, share)));
+    for pipeline in PIPELINES {
+        for &share in writes {
+            let with = |system| Job {
+                pipeline,
+                ..of(system, share)
+            };
+            jobs.extend([System::Lin, System::Base, System::Sc].map(with));
+        }
     }
     let uniform = Job {
         popularity: Popularity::Uniform,
         ..of(System::Base, 0.0)
     };
     jobs.extend([of(System::Erew, 0.0), uniform]);
-    jobs.extend([of(System::Base, 0.0), of(System::Lin, 0.0)].map(alone));
     jobs.extend([System::Lin, System::Sc].map(|system| quiet(of(system, PACED_WRITES))));
     jobs
-}
-
-/// The same with one request under way on a connection.
-fn alone(job: Job) -> Job {
-    Job { pipeline: 1, ..job }
 }
 
 /// The same with one request under way at each node: a closed loop in which little waits but for
@@ -158,7 +161,8 @@ fn alone(job: Job) -> Job {
 pub(super) fn quiet(job: Job) -> Job {
     Job {
         is_light: true,
-        ..alone(job)
+        pipeline: 1,
+        ..job
     }
 }
 

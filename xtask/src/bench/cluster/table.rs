@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     model::{Costs, crossing, median, paired},
-    plan::{Job, PACED_WRITES, PIPELINE, Popularity, System},
+    plan::{Job, PACED_WRITES, PIPELINE, PIPELINES, Popularity, System},
     run::{OTHERS_MAX, Run},
 };
 
@@ -49,13 +49,16 @@ fn comparison(
     }
     writeln!(
         text,
-        "| system | writes | requests/s | CPU, ns | hot reads | handed on | calls | messages | \
+        "| system | pipeline | writes | requests/s | CPU, ns | hot reads | handed on | calls | messages | \
          in a frame | requests/s to Base | CPU: Base to it | model | differs |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|---|"
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
     )?;
-    let closed = |job: &Job| job.rate.is_none() && job.pipeline == PIPELINE;
+    let closed = |job: &Job| job.rate.is_none() && !job.is_light;
     for job in jobs(runs, nodes).iter().filter(|job| closed(job)) {
-        let base = Job::new(nodes, System::Base, job.writes);
+        let base = Job {
+            pipeline: job.pipeline,
+            ..Job::new(nodes, System::Base, job.writes)
+        };
         let of = |what: fn(&Run) -> f64| median(runs, job, |run| Some(what(run)));
         let hot = of(|run| run.hot_share).unwrap_or(0.0);
         let measured = paired(runs, (&base, job), |run| run.cpu_ns);
@@ -65,8 +68,9 @@ fn comparison(
             .map(|(measured, model)| model / measured - 1.0);
         writeln!(
             text,
-            "| {} | {:.0} % | {} | {} | {:.1} % | {:.1} % | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {:.0} % | {} | {} | {:.1} % | {:.1} % | {} | {} | {} | {} | {} | {} | {} |",
             title(job),
+            job.pipeline,
             100.0 * job.writes,
             number(of(|run| run.rate), 0),
             number(of(|run| run.cpu_ns), 0),
@@ -107,47 +111,62 @@ fn break_even(
 ) -> std::fmt::Result {
     writeln!(
         text,
-        "\n| break-even | measured | model | differs |\n|---|---|---|---|"
+        "\n| break-even | pipeline | measured | model | differs |\n|---|---|---|---|---|"
     )?;
-    for system in [System::Lin, System::Sc] {
-        let mut writes: Vec<f64> = jobs(runs, nodes).iter().map(|job| job.writes).collect();
-        writes.sort_by(f64::total_cmp);
-        writes.dedup();
-        let pair = |share| {
-            let base = Job::new(nodes, System::Base, share);
-            (base, Job::new(nodes, system, share))
-        };
-        let measured = |&share: &f64| {
-            let (base, job) = pair(share);
-            Some((share, paired(runs, (&base, &job), |run| run.cpu_ns)?))
-        };
-        let modelled = |&share: &f64| {
-            let (base, job) = pair(share);
-            Some((share, modelled(runs, costs?, &base, &job)?))
-        };
-        let ratios: Vec<(f64, f64)> = writes.iter().filter_map(measured).collect();
-        let model: Vec<(f64, f64)> = writes.iter().filter_map(modelled).collect();
-        let (measured, model) = (crossing(&ratios), crossing(&model));
-        let above = ratios.last().map(|last| last.0);
-        let differs = measured
-            .zip(model)
-            .map(|(measured, model)| model / measured - 1.0);
-        let first = ratios.first().map(|first| first.1);
-        let measured = match (measured, above) {
-            (Some(share), _) => format!("{:.1} %", 100.0 * share),
-            (None, Some(_)) if first.is_some_and(|ratio| ratio <= 1.0) => "never pays".to_owned(),
-            (None, Some(most)) => format!("above {:.0} %", 100.0 * most),
-            (None, None) => "-".to_owned(),
-        };
-        writeln!(
-            text,
-            "| {} | {measured} | {} % | {} |",
-            system.name(),
-            number(model.map(|share| 100.0 * share), 1),
-            percent(differs),
-        )?;
+    for pipeline in PIPELINES {
+        for system in [System::Lin, System::Sc] {
+            let row = crossings(nodes, runs, costs, (system, pipeline));
+            writeln!(text, "| {} | {pipeline} | {row} |", system.name())?;
+        }
     }
     Ok(())
+}
+
+/// Where a system stops to pay, measured and by the model, and how far they differ.
+fn crossings(
+    nodes: usize,
+    runs: &[Run],
+    costs: Option<&Costs>,
+    (system, pipeline): (System, usize),
+) -> String {
+    let jobs = jobs(runs, nodes);
+    let compared = jobs
+        .iter()
+        .filter(|job| job.rate.is_none() && !job.is_light);
+    let mut writes: Vec<f64> = compared.map(|job| job.writes).collect();
+    writes.sort_by(f64::total_cmp);
+    writes.dedup();
+    let pair = |share| {
+        [System::Base, system].map(|system| Job {
+            pipeline,
+            ..Job::new(nodes, system, share)
+        })
+    };
+    let measured = |&share: &f64| {
+        let [base, job] = pair(share);
+        Some((share, paired(runs, (&base, &job), |run| run.cpu_ns)?))
+    };
+    let modelled = |&share: &f64| {
+        let [base, job] = pair(share);
+        Some((share, modelled(runs, costs?, &base, &job)?))
+    };
+    let ratios: Vec<(f64, f64)> = writes.iter().filter_map(measured).collect();
+    let model: Vec<(f64, f64)> = writes.iter().filter_map(modelled).collect();
+    let differs = crossing(&ratios)
+        .zip(crossing(&model))
+        .map(|(measured, model)| model / measured - 1.0);
+    let (measured, model) = (where_even(&ratios), where_even(&model));
+    format!("{measured} | {model} | {}", percent(differs))
+}
+
+/// Where ratios fall to 1, in words.
+fn where_even(ratios: &[(f64, f64)]) -> String {
+    match (crossing(ratios), ratios.first(), ratios.last()) {
+        (Some(share), ..) => format!("{:.1} %", 100.0 * share),
+        (None, Some(first), _) if first.1 <= 1.0 => "never pays".to_owned(),
+        (None, _, Some(last)) => format!("above {:.0} %", 100.0 * last.0),
+        _ => "-".to_owned(),
+    }
 }
 
 fn latency(text: &mut String, nodes: usize, runs: &[Run]) -> std::fmt::Result {
@@ -289,8 +308,8 @@ mod tests {
         let even = text
             .lines()
             .filter(|line| line.ends_with(" %  | +0 % |") || line.ends_with(" % | +0 % |"));
-        assert_eq!(even.count(), 2, "{text}");
-        assert_eq!(text.matches("| +0 % |").count(), 14, "{text}");
+        assert_eq!(even.count(), 4, "{text}");
+        assert_eq!(text.matches("| +0 % |").count(), 26, "{text}");
         let worst = Job::new(4, System::Lin, 0.05);
         for run in runs.iter_mut().filter(|run| run.job == worst) {
             run.cpu_ns *= 1.25;

@@ -143,6 +143,7 @@ impl Membership {
     /// Takes note of `input` and says what to do. `now` never goes back.
     pub fn step(&mut self, now: Instant, input: Input, mut emit: impl FnMut(Output)) {
         let emit = &mut emit;
+        let known_before = self.known.view.number;
         self.fence(now, emit);
         self.listen(now);
         match input {
@@ -164,6 +165,10 @@ impl Membership {
             Input::Leave => self.leave(),
             Input::Ready { view } => self.ready = view,
             Input::MovesDone { from, view } => self.moves_done(from, view),
+        }
+        if self.known.view.number != known_before {
+            // Whoever hears of a newer view reads it, so a change is everywhere in a round trip.
+            self.heartbeat_at = now;
         }
         self.adopt(now, emit);
         self.serve(now, emit);

@@ -37,6 +37,10 @@ use crate::kit::Kit;
 #[derive(Debug, Default)]
 pub(super) struct Mover {
     phase: Phase,
+    /// As much is under way as may be: the next acknowledgement brings the next turn.
+    held: bool,
+    /// Up to when the keys that were sent use up the pace.
+    paced_ns: u64,
     /// Keys found and not sent yet.
     found: VecDeque<Box<[u8]>>,
     /// Requests for keys that have not arrived.
@@ -109,8 +113,19 @@ const EARLY_BYTES_MAX: usize = 4 << 20;
 /// Buckets that are looked at in one turn.
 const BUCKETS_A_TURN: usize = 32;
 
-/// Keys that are sent in one turn.
+/// Keys that are sent in one turn at most.
 const KEYS_A_TURN: usize = 64;
+
+/// A key that moves takes so long: the scan leaves most of every core to requests, on machines
+/// where nodes share cores, too.
+const KEY_PACE_NS: u64 = 10_000;
+
+/// What of the pace was not used is lost after so long.
+const PACE_SAVED_NS: u64 = 1_000_000;
+
+/// Bytes of keys that may be on their way to a node before the scan sends more. What is asked for
+/// goes behind them, so this, and not the window of the link, is what a request waits for.
+const UNDER_WAY_BYTES_MAX: usize = 32 << 10;
 
 /// Scans in a row that found nothing: an item that is displaced while a scan runs may slip by it.
 const CLEAN_SCANS: u32 = 2;
@@ -153,8 +168,19 @@ impl NodeWorker {
         !matches!(self.mover.phase, Phase::Idle | Phase::Done | Phase::Sent)
     }
 
+    /// Whether it could be done now.
+    pub(super) fn could_move(&self) -> bool {
+        self.is_moving() && !self.mover.held && self.mover.paced_ns <= self.now_ns
+    }
+
+    /// When the scan goes on, if it waits for that alone.
+    pub(super) fn scan_due_ns(&self) -> Option<u64> {
+        (self.is_moving() && !self.mover.held).then_some(self.mover.paced_ns)
+    }
+
     /// A bounded part of the moves.
     pub(super) fn move_some(&mut self, kit: &mut Kit) {
+        self.mover.held = false;
         match self.mover.phase {
             Phase::Idle | Phase::Done | Phase::Sent => {}
             Phase::Waiting { mark } => {

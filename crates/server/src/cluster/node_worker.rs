@@ -64,7 +64,7 @@ pub(crate) struct NodeWorker {
     pub(super) parcel: u64,
     pub(super) next_token: u16,
     /// When the turn began, and when what is out was last looked through.
-    now_ns: u64,
+    pub(super) now_ns: u64,
     pub(super) looked_ns: u64,
     /// Bytes of links that are counted against the limit of memory.
     accounted: usize,
@@ -153,7 +153,7 @@ impl NodeWorker {
 
     /// Whether there is something to do at once.
     pub(crate) fn wants_turn(&self) -> bool {
-        self.links.wants_turn() || self.stirred != 0 || !self.done.is_empty() || self.is_moving()
+        self.links.wants_turn() || self.stirred != 0 || !self.done.is_empty() || self.could_move()
     }
 
     /// When there will be something to do.
@@ -162,7 +162,8 @@ impl NodeWorker {
         let timers = self.own_slices().map(|slice| dues.of(slice)).min();
         let waits = !self.parked.is_empty() || self.cluster.marks.last() != self.mark_done;
         let again = waits.then_some(self.now_ns + AGAIN_NS);
-        let earliest = [timers, again].into_iter().flatten().min();
+        let scan = self.scan_due_ns();
+        let earliest = [timers, again, scan].into_iter().flatten().min();
         let earliest = earliest
             .filter(|&ns| ns != u64::MAX)
             .map(|ns| Instant { ns });

@@ -242,6 +242,13 @@ impl Links {
         Some(Endpoint { node, pair })
     }
 
+    /// Bytes of a class on their way to `to`: sent or waiting, and not known to have arrived.
+    pub(crate) fn under_way(&self, to: Endpoint, class: Class) -> usize {
+        let number = self.number_of(to, class.is_large());
+        let link = number.and_then(|number| self.links.get(number)?.as_ref());
+        link.map_or(0, |link| link.session.outbox.used_by(class))
+    }
+
     /// Whether small items arrive at `node` at the moment.
     #[cfg(test)]
     pub(crate) fn is_up(&self, node: NodeId) -> bool {

@@ -73,7 +73,7 @@ pub(super) enum Taken {
 }
 
 /// Bytes after which the peer is told how far this side has come.
-const OWED_BYTES_MAX: usize = 64 << 10;
+const OWED_BYTES_MAX: usize = 16 << 10;
 
 /// Frames after which it is.
 const OWED_FRAMES_MAX: u32 = 32;

@@ -5,7 +5,10 @@ use curtail_consistency::placement::slice_of;
 use curtail_dispatch::SharedState;
 use curtail_types::{Cas, ItemStatus, Key, NodeId, RouteHash};
 
-use super::{Away, BUCKETS_A_TURN, CLEAN_SCANS, KEYS_A_TURN, Phase};
+use super::{
+    Away, BUCKETS_A_TURN, CLEAN_SCANS, KEY_PACE_NS, KEYS_A_TURN, PACE_SAVED_NS, Phase,
+    UNDER_WAY_BYTES_MAX,
+};
 use crate::{
     cluster::{MoveAsked, NodeWorker, place::route_of},
     counts::Count,
@@ -15,14 +18,23 @@ use crate::{
 impl NodeWorker {
     /// Looks for keys that leave, and sends them.
     pub(super) fn scan(&mut self, kit: &mut Kit, next: Option<usize>, clean: u32, mut found: bool) {
+        let earliest = self.now_ns.saturating_sub(PACE_SAVED_NS);
+        self.mover.paced_ns = self.mover.paced_ns.max(earliest);
         for _ in 0..KEYS_A_TURN {
+            if self.mover.paced_ns > self.now_ns {
+                break;
+            }
             let Some(key) = self.mover.found.pop_front() else {
                 break;
             };
             match self.send_away(kit, &key) {
-                Away::Sent | Away::Again => found = true,
+                Away::Sent | Away::Again => {
+                    self.mover.paced_ns += KEY_PACE_NS;
+                    found = true;
+                }
                 Away::Stays => {}
                 Away::NoRoom => {
+                    self.mover.held = true;
                     self.mover.found.push_front(key);
                     break;
                 }
@@ -84,10 +96,20 @@ impl NodeWorker {
             };
         }
         let targets = in_force.targets(route, self.cluster.me);
+        if targets.into_iter().any(|node| self.is_busy_with(node)) {
+            return Away::NoRoom;
+        }
         let all = targets
             .into_iter()
             .all(|node| self.send_key(kit, node, route, key, false));
         if all { Away::Sent } else { Away::NoRoom }
+    }
+
+    /// Whether as much is on its way to a node as the scan may send.
+    fn is_busy_with(&self, node: NodeId) -> bool {
+        let to = self.links.endpoint(node);
+        let bytes = to.map_or(0, |to| self.links.under_way(to, Class::LargeDemand));
+        bytes > UNDER_WAY_BYTES_MAX
     }
 
     /// Sends what another node asks for, or that there is none.
@@ -184,6 +206,12 @@ impl NodeWorker {
     pub(in crate::cluster) fn take_move_request(&mut self, kit: &mut Kit, asked: MoveAsked) {
         let now = self.in_force.as_ref().map(|now| now.view.number);
         let may = !matches!(self.mover.phase, Phase::Waiting { .. }) && now >= Some(asked.view);
+        if now < Some(asked.view)
+            && let Some(incarnation) = self.links.incarnation(asked.node)
+        {
+            // Somebody waits for this node to know of it.
+            self.cluster.heard(asked.node, incarnation, asked.view);
+        }
         match may {
             true => self.give_away(kit, asked),
             false => self.mover.asked.push(asked),

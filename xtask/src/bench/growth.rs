@@ -173,9 +173,8 @@ fn row(round: usize, what: &str, told: &Told, took: Option<Duration>) -> String 
     let Told { rate, failed, .. } = told;
     let (p50, p99, longest) = (us(told.p50), us(told.p99), us(told.longest));
     let upper = us(told.p99_upper);
-    format!(
-        "| {round} | {what} | {rate:.0} | {p50} | {p99} | {upper} | {longest} | {failed} | {took} |\n"
-    )
+    let times = format!("{p50} | {p99} | {upper} | {longest}");
+    format!("| {round} | {what} | {rate:.0} | {times} | {failed} | {took} |\n")
 }
 
 const HEADING: &str = "\

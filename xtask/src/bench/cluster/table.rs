@@ -49,7 +49,8 @@ fn comparison(
     }
     writeln!(
         text,
-        "| system | pipeline | writes | requests/s | CPU, ns | hot reads | handed on | calls | messages | \
+        "| system | pipeline | writes | requests/s | CPU, ns | \
+         hot reads | handed on | calls | messages | \
          in a frame | requests/s to Base | CPU: Base to it | model | differs |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
     )?;
@@ -68,7 +69,8 @@ fn comparison(
             .map(|(measured, model)| model / measured - 1.0);
         writeln!(
             text,
-            "| {} | {} | {:.0} % | {} | {} | {:.1} % | {:.1} % | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {:.0} % | {} | {} | {:.1} % | {:.1} % | {} | {} | {} | {} | {} | {} \
+             | {} |",
             title(job),
             job.pipeline,
             100.0 * job.writes,

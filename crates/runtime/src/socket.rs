@@ -355,7 +355,10 @@ impl std::fmt::Display for PeerAddress {
 mod tests {
     use super::*;
 
-    const OPTIONS: SocketOptions = SocketOptions { backlog: 16 };
+    const OPTIONS: SocketOptions = SocketOptions {
+        backlog: 16,
+        listens: true,
+    };
 
     #[test]
     fn an_address_in_use_is_said_so() {
@@ -365,15 +368,37 @@ mod tests {
         assert!(matches!(bind_tcp(taken, OPTIONS), Err(BindError::InUse(_))));
     }
 
+    /// Goal: a listener that does not take connections yet refuses them, and takes them once it
+    /// listens, of either kind.
+    #[test]
+    fn who_comes_before_it_listens_is_refused() {
+        let options = SocketOptions {
+            listens: false,
+            ..OPTIONS
+        };
+        let tcp = bind_tcp("127.0.0.1:0".parse().unwrap(), options).unwrap();
+        let address = tcp.tcp_address().unwrap();
+        assert!(std::net::TcpStream::connect(address).is_err());
+        tcp.listen(16).unwrap();
+        assert!(std::net::TcpStream::connect(address).is_ok());
+        let name = format!("curtail-runtime-listens-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let unix = bind_unix(&path, 0o700, options).unwrap();
+        let connect = || std::os::unix::net::UnixStream::connect(&path);
+        assert!(connect().is_err());
+        unix.listen(16).unwrap();
+        assert!(connect().is_ok());
+    }
+
     /// Goal: a stale socket file is replaced, a live one and a plain file are not, and ours is
     /// removed at the end. Method: each in turn at one path.
     #[test]
     fn unix_sockets_replace_only_what_is_stale() {
         let path = std::env::temp_dir().join(format!("curtail-runtime-{}", std::process::id()));
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-        let ours = bind_unix(&path, 0o700, 16).unwrap();
+        let ours = bind_unix(&path, 0o700, OPTIONS).unwrap();
         assert!(matches!(
-            bind_unix(&path, 0o700, 16),
+            bind_unix(&path, 0o700, OPTIONS),
             Err(BindError::InUse(_))
         ));
         let mode = fs::metadata(&path).unwrap().permissions().mode();
@@ -382,7 +407,7 @@ mod tests {
         assert!(!path.exists());
         fs::write(&path, b"a file").unwrap();
         assert!(matches!(
-            bind_unix(&path, 0o700, 16),
+            bind_unix(&path, 0o700, OPTIONS),
             Err(BindError::NotASocket)
         ));
         fs::remove_file(&path).unwrap();

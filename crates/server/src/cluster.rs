@@ -48,7 +48,10 @@ use curtail_consistency::{
 use curtail_dispatch::SharedKeys;
 use curtail_types::{Instant, NodeId, NodeSet, ViewNumber, WriterId};
 
-use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed};
+use crate::{
+    fault::Fault,
+    sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed},
+};
 
 use self::{
     coordinator::Coordinator,
@@ -99,7 +102,7 @@ pub(crate) struct Cluster {
     /// linearizable needs nothing for that.
     keeps_sessions: bool,
     /// What a test has it do wrong.
-    shows_unsettled: bool,
+    fault: Fault,
     /// Keys that are shared with others, as of the last epoch.
     hot_count: AtomicUsize,
     /// Slices that have forgotten what they knew, while this node joins anew.
@@ -125,7 +128,7 @@ impl Cluster {
     pub(crate) fn new(
         me: NodeId,
         (model, replicas): (Model, usize),
-        (hot_keys_max, shows_unsettled): (usize, bool),
+        (hot_keys_max, fault): (usize, Fault),
         (workers, threads): (usize, usize),
         linker: LinkerHandle,
     ) -> Self {
@@ -162,7 +165,7 @@ impl Cluster {
             hot_keys_max,
             by_owner: model == Model::Sc,
             keeps_sessions: model == Model::Sc,
-            shows_unsettled,
+            fault,
             hot_count: AtomicUsize::new(0),
             forgotten: AtomicUsize::new(0),
             journal: Journal::default(),
@@ -174,9 +177,14 @@ impl Cluster {
     /// Whether this node may answer at `now`.
     #[inline]
     pub(crate) fn holds_lease(&self, now: Instant) -> bool {
-        self.member
-            .get()
-            .is_some_and(|member| member.lease().holds(now))
+        let member = self.member.get();
+        member.is_some_and(|member| member.lease().holds(now)) || self.has(Fault::ServesPastLease)
+    }
+
+    /// Whether this node was started with this fault; in release builds it never was.
+    #[inline(always)]
+    fn has(&self, fault: Fault) -> bool {
+        cfg!(debug_assertions) && self.fault == fault
     }
 
     /// Whether it has left the cluster, as it was told to.

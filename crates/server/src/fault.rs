@@ -30,6 +30,8 @@ pub enum Fault {
     RedoesWrites,
     /// A node shows its copy of a shared key although a write of it is not everywhere.
     ShowsUnsettled,
+    /// A node goes on answering when its lease has ended.
+    ServesPastLease,
 }
 
 impl Kit {

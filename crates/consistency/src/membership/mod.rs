@@ -360,6 +360,9 @@ impl Membership {
         if self.aim == Aim::Outside {
             self.aim = Aim::Inside;
             self.incarnation = incarnation;
+            // The others remove a silent node that joins sooner than it may remove them: of two
+            // sides that do not hear each other the one that serves goes on.
+            self.silent_ns.fill(0);
         }
     }
 

@@ -225,6 +225,26 @@ fn whoever_hears_nobody_waits_longer() {
 }
 
 /// Whether somebody is suspected in `outputs`.
+/// Goal: a node that is cut off from all others, but not from the store, never takes the cluster
+/// from them. Method: it is removed, joins, and is removed again by those who do not hear it.
+#[test]
+fn a_node_that_joins_again_and_again_removes_nobody() {
+    let mut desk = three(2);
+    let mut lives = 50;
+    for _ in 0..20 {
+        desk.others(Change::Remove(NodeSet::only(NodeId(2))), 0);
+        desk.run(LEASE / 2);
+        lives += 1;
+        desk.step(Input::Join(Incarnation(lives)));
+        desk.run(LEASE / 2 + 200 * MS);
+        let others = NodeSet::from_bits(0b11);
+        assert_eq!(desk.members.view.live, others, "life {lives}");
+    }
+    // When nobody removes it, nobody is there.
+    desk.run(3 * LEASE);
+    assert_eq!(desk.members.view.live, NodeSet::only(NodeId(2)));
+}
+
 fn suspects(outputs: &[Output]) -> bool {
     let suspicion = |output: &Output| matches!(output, Output::Event(Event::Suspected(_)));
     outputs.iter().any(suspicion)

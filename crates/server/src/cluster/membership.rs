@@ -21,10 +21,7 @@ use super::{
     Cluster, InForce,
     links::{Linker, LinkerConfig, LinkerHandle, NewLink, Peer},
 };
-use crate::{
-    config::Config, fault::Fault, mailbox::Arrival, server::StartError, shared::Shared,
-    sync::Relaxed,
-};
+use crate::{config::Config, mailbox::Arrival, server::StartError, shared::Shared, sync::Relaxed};
 
 /// What a node has before its workers run.
 pub(crate) struct Opening {
@@ -86,11 +83,10 @@ impl Opening {
         let thread = thread
             .spawn(move || linker.run())
             .map_err(StartError::System)?;
-        let shows_unsettled = cfg!(debug_assertions) && config.fault == Fault::ShowsUnsettled;
         let cluster = Cluster::new(
             node.me,
             (node.cluster.model, node.cluster.replicas),
-            (config.hot_keys_max, shows_unsettled),
+            (config.hot_keys_max, config.fault),
             (config.workers, threads),
             handle.clone(),
         );
@@ -200,9 +196,10 @@ impl Observer for Watcher {
         }
         match event {
             Event::Removed => {
+                // The workers count from here on what has forgotten: they hear of it next.
+                self.cluster.begin_anew();
                 self.put_in_force(None);
                 shared.store.flush_all(shared.now(), Exptime(0));
-                self.cluster.begin_anew();
             }
             Event::Replaced | Event::Mismatch(_) => self.put_in_force(None),
             Event::Departed => self.cluster.has_left.store(true, Relaxed),

@@ -15,6 +15,7 @@ use twox_hash::XxHash3_64;
 use curtail_consistency::symmetric::Access;
 
 use super::{Cluster, InForce};
+use crate::fault::Fault;
 
 /// Where a request runs.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +64,7 @@ impl Cluster {
             (SharedState::Ordinary, _) if !in_force.sources(key).is_empty() => Way::Arriving,
             (SharedState::Ordinary, _) if self.replicas == 1 => Way::Here,
             (SharedState::Ordinary | SharedState::Valid, Access::Read) => Way::Looked(seen),
-            _ if self.shows_unsettled && access == Access::Read => Way::Here,
+            _ if self.has(Fault::ShowsUnsettled) && access == Access::Read => Way::Here,
             _ => Way::Protocol,
         }
     }

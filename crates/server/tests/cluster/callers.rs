@@ -6,6 +6,7 @@
 use std::{
     io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpStream},
+    ops::Range,
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -25,6 +26,10 @@ pub(crate) struct Plan {
     pub(crate) shape: Shape,
     pub(crate) clients: u32,
     pub(crate) keys: u64,
+    /// The number of the first of them.
+    pub(crate) first_key: u64,
+    /// How long a client waits for a reply.
+    pub(crate) reply: Duration,
     pub(crate) lasts: Duration,
     /// Keys become hot and cease to be.
     pub(crate) churns: bool,
@@ -70,11 +75,11 @@ pub(crate) struct Caller<'a> {
     entries: Vec<Entry>,
 }
 
-/// How long a client waits for a reply.
-const REPLY: Duration = Duration::from_secs(15);
-
 /// The answer of a node that does nothing now.
 const NOT_IN_SERVICE: &str = "SERVER_ERROR this node is not in service";
+
+/// Between two requests of a client that asks for one key.
+const PACE: Duration = Duration::from_millis(5);
 
 /// What came of one attempt.
 enum Attempt<T> {
@@ -82,6 +87,15 @@ enum Attempt<T> {
     /// Nothing has happened, for certain.
     Refused,
     Unknown,
+}
+
+/// Ends the clients of a run, even if the test fails.
+pub(crate) struct End<'a>(pub(crate) &'a Run);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.done.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Run {
@@ -119,19 +133,20 @@ impl<'a> Caller<'a> {
         (self.random >> 20) % below
     }
 
-    pub(crate) fn call(mut self) -> Vec<Entry> {
+    pub(crate) fn call(self) -> Vec<Entry> {
+        let Plan {
+            first_key, keys, ..
+        } = self.run.plan;
+        self.call_among(first_key..first_key + keys)
+    }
+
+    /// Asks for any of these keys, anything.
+    pub(crate) fn call_among(mut self, keys: Range<u64>) -> Vec<Entry> {
         while !self.run.done.load(Ordering::Relaxed) {
-            let key = self.draw(self.run.plan.keys);
+            let key = keys.start + self.draw(keys.end - keys.start);
             match self.draw(10) {
                 0..4 => self.read(key),
-                4..7 => {
-                    let value = self.value();
-                    self.write(
-                        key,
-                        Action::Write(value),
-                        format!("set k{key} 0 0 20\r\n{value:020}\r\n"),
-                    );
-                }
+                4..7 => self.set(key),
                 7 => {
                     let value = self.value();
                     self.write(
@@ -145,6 +160,25 @@ impl<'a> Caller<'a> {
             }
         }
         self.entries
+    }
+
+    /// Asks for one key again and again, or writes it.
+    pub(crate) fn call_for(mut self, key: u64, writes: bool) -> Vec<Entry> {
+        while !self.run.done.load(Ordering::Relaxed) {
+            if writes {
+                self.set(key);
+            } else {
+                self.read(key);
+            }
+            thread::sleep(PACE);
+        }
+        self.entries
+    }
+
+    fn set(&mut self, key: u64) {
+        let value = self.value();
+        let request = format!("set k{key} 0 0 20\r\n{value:020}\r\n");
+        self.write(key, Action::Write(value), request);
     }
 
     pub(crate) fn value(&self) -> u64 {
@@ -273,12 +307,14 @@ impl<'a> Caller<'a> {
             .as_ref()
             .is_none_or(|(to, _)| *to != address)
         {
-            let stream = TcpStream::connect_timeout(&address, REPLY);
+            let reply = self.run.plan.reply;
+            let stream = TcpStream::connect_timeout(&address, reply);
             let Ok(stream) = stream else {
+                thread::sleep(Duration::from_millis(1));
                 return Some(NOT_IN_SERVICE.into());
             };
             stream.set_nodelay(true).unwrap();
-            stream.set_read_timeout(Some(REPLY)).unwrap();
+            stream.set_read_timeout(Some(reply)).unwrap();
             self.connections[node] = Some((address, BufReader::new(stream)));
         }
         let (_, stream) = self.connections[node].as_mut()?;

@@ -13,7 +13,8 @@ fn set(client: &mut Client, key: &str, value: &str) {
     until(client, &request, |answer| answer == "STORED\r\n");
 }
 
-fn until(client: &mut Client, request: &str, wanted: impl Fn(&str) -> bool) -> String {
+/// Asks again and again until the answer is as wanted; what is no error and not wanted is wrong.
+pub(crate) fn until(client: &mut Client, request: &str, wanted: impl Fn(&str) -> bool) -> String {
     let started = Instant::now();
     loop {
         let answer = client.ask(request);

@@ -114,6 +114,8 @@ pub(crate) const PLAN: Plan = Plan {
     },
     clients: 6,
     keys: 4,
+    first_key: 0,
+    reply: Duration::from_secs(15),
     lasts: Duration::from_secs(3),
     churns: true,
     nodes: Nodes::Stay,

@@ -3,7 +3,15 @@
 
 mod basics;
 mod callers;
+mod episode;
 mod failures;
+mod gaps;
 mod histories;
+mod losses;
+mod network;
+mod processes;
+mod real;
 mod restarts;
+mod sessions;
 mod support;
+mod treasure;

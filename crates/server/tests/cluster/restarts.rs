@@ -9,7 +9,7 @@ use std::{
 use curtail_history::{Entry, Verdict, check_linearizable};
 
 use crate::{
-    callers::{Caller, Nodes, Plan, Run},
+    callers::{Caller, End, Nodes, Plan, Run},
     histories::{PLAN, STEPS_MAX},
     support::{Client, Cluster, PATIENCE},
 };
@@ -85,15 +85,6 @@ fn restart_all(seed: u64, replicas: usize) {
     assert!(operations > 50 * plan.shape.nodes, "too few to tell");
     let last = plan.shape.nodes - 1;
     read_kept(&mut cluster.client(last));
-}
-
-/// Ends the clients, even if the test fails.
-struct End<'a>(&'a Run);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.done.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Has a node leave, end and come back.

@@ -229,7 +229,7 @@ impl Client {
     }
 }
 
-fn restrict(path: &std::path::Path) {
+pub(crate) fn restrict(path: &std::path::Path) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }

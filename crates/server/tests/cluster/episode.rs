@@ -1,0 +1,462 @@
+//! One trouble for a cluster of processes, and what clients saw of it.
+
+use std::{
+    fmt,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant as Clock},
+};
+
+use curtail_history::{
+    Entry, History, Numbered, Updates, Verdict, check_agreed, check_linearizable,
+};
+use curtail_types::{Instant, NodeId};
+
+use crate::{
+    callers::{Caller, End, Nodes, Plan, Run},
+    gaps::{Gaps, longest},
+    histories::STEPS_MAX,
+    losses::{Views, with_losses, without_losses},
+    processes::Processes,
+    sessions::{number_the_unanswered, sessions},
+    support::{Client, PATIENCE, Shape},
+    treasure::Treasure,
+};
+
+/// What happens to a cluster.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Trouble {
+    /// A process is killed, and started again when the others have gone on without it.
+    Kill,
+    /// A process is stopped for less than a lease.
+    ShortStop,
+    /// For several.
+    LongStop,
+    /// A node cannot read the view.
+    LoseView,
+    /// A node and the others do not reach each other; it reads the view.
+    PartOne,
+    /// The same, and it does not read it.
+    Isolate,
+    /// Half of the nodes and the other half do not reach each other.
+    PartHalf,
+    /// A node's line carries 400 kbit a second.
+    Slow,
+}
+
+/// Keys of an episode: those that are hot all the time, those that become hot and cease to be, and
+/// those that never are.
+const PINNED: u64 = 4;
+const CHURNING: u64 = 8;
+const COLD: u64 = 6;
+const KEYS: u64 = PINNED + CHURNING + COLD;
+
+/// Keys of two episodes differ.
+const KEYS_APART: u64 = 1000;
+
+/// Clients that ask for anything at any node.
+const CLIENTS: u32 = 5;
+
+/// Before the trouble, and after it.
+const CALM: Duration = Duration::from_millis(1500);
+
+/// Between two looks at the cluster, and changes of the hot set.
+const STEP: Duration = Duration::from_millis(10);
+
+/// What came of an episode.
+pub(crate) struct Told {
+    shape: Shape,
+    trouble: Trouble,
+    number: usize,
+    pub(crate) operations: usize,
+    pub(crate) verdict: Verdict,
+    /// Values that are gone although a node had them, or was to have them, all the time.
+    pub(crate) lost_wrongly: Vec<String>,
+    /// Keys with one holder that died with it, and how many a node says that were lost.
+    lost: usize,
+    lost_as_told: u64,
+    /// Nodes that were removed although nothing was done to them.
+    removed_wrongly: usize,
+    gaps: Gaps,
+    took: Duration,
+}
+
+impl Trouble {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Kill,
+        Self::PartOne,
+        Self::LongStop,
+        Self::PartHalf,
+        Self::LoseView,
+        Self::Isolate,
+        Self::ShortStop,
+        Self::Slow,
+    ];
+
+    pub(crate) const ON_LOOPBACK: [Self; 4] =
+        [Self::Kill, Self::LongStop, Self::LoseView, Self::ShortStop];
+
+    fn lasts(self, lease: Duration) -> Duration {
+        match self {
+            Self::ShortStop => lease * 2 / 5,
+            Self::Slow => lease * 2,
+            _ => lease * 7 / 2,
+        }
+    }
+
+    /// To whom it happens.
+    fn victims(self, nodes: usize, number: usize) -> Vec<usize> {
+        let first = number % nodes;
+        let count = if self == Self::PartHalf { nodes / 2 } else { 1 };
+        (0..count).map(|index| (first + index) % nodes).collect()
+    }
+
+    fn begin(self, cluster: &mut Processes, victims: &[usize]) {
+        let first = victims[0];
+        match self {
+            Self::Kill => cluster.kill(first),
+            Self::ShortStop | Self::LongStop => cluster.stop(first, true),
+            Self::LoseView => cluster.hide_view(first, true),
+            Self::Isolate => cluster.hide_view(first, true),
+            Self::PartOne | Self::PartHalf | Self::Slow => {}
+        }
+        if let Some(network) = &mut cluster.network {
+            match self {
+                Self::PartOne | Self::PartHalf | Self::Isolate => network.part(victims),
+                Self::Slow => network.slow(first, true),
+                _ => {}
+            }
+        }
+    }
+
+    fn end(self, cluster: &mut Processes, victims: &[usize]) {
+        let first = victims[0];
+        match self {
+            Self::Kill => cluster.revive(first),
+            Self::ShortStop | Self::LongStop => cluster.stop(first, false),
+            Self::LoseView | Self::Isolate => cluster.hide_view(first, false),
+            Self::PartOne | Self::PartHalf | Self::Slow => {}
+        }
+        if let Some(network) = &mut cluster.network {
+            match self {
+                Self::PartOne | Self::PartHalf | Self::Isolate => network.join(),
+                Self::Slow => network.slow(first, false),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Lets a trouble happen to a settled cluster, and judges what clients saw.
+pub(crate) fn episode(cluster: &mut Processes, trouble: Trouble, number: usize) -> Told {
+    let shape = cluster.shape;
+    let first_key = number as u64 * KEYS_APART;
+    let plan = Plan {
+        shape,
+        clients: CLIENTS,
+        keys: KEYS,
+        first_key,
+        reply: 3 * shape.lease(),
+        lasts: Duration::ZERO,
+        churns: true,
+        nodes: Nodes::Stay,
+    };
+    let victims = trouble.victims(shape.nodes, number);
+    let spared = (0..shape.nodes).find(|id| !victims.contains(id)).unwrap();
+    let treasure = Treasure::bury(cluster, number, spared);
+    heat(cluster, first_key);
+    let run = Run::new(plan, cluster.addresses());
+    let mut views = Views::default();
+    let (seen, began) = thread::scope(|scope| {
+        let clients = Clients::start(scope, &run, spared);
+        let end = End(&run);
+        let began = disturb(cluster, &run, trouble, &victims, &mut views);
+        drop(end);
+        (clients.end(), began)
+    });
+    let took = run.started.elapsed();
+    let keys = first_key..first_key + KEYS;
+    let pinned = first_key..first_key + PINNED;
+    let may_be_lost = views.losses(shape.replicas, keys.filter(|key| !pinned.contains(key)));
+    let found = treasure.dig(cluster, &views, shape.replicas);
+    treasure.remove(cluster, first_key..first_key + KEYS);
+    let operations = seen.calls.len() + seen.sessions.len();
+    Told {
+        shape,
+        trouble,
+        number,
+        operations,
+        gaps: seen.gaps,
+        verdict: seen.judge(&may_be_lost, began),
+        lost_wrongly: found.wrongly,
+        lost: found.lost,
+        lost_as_told: found.lost_as_told,
+        removed_wrongly: views.removed_wrongly(trouble.wants_removed(shape.nodes, &victims)),
+        took,
+    }
+}
+
+impl Trouble {
+    /// Who may be removed because of it: of two halves either.
+    fn wants_removed(self, nodes: usize, victims: &[usize]) -> Vec<NodeId> {
+        let node = |id: &usize| NodeId(*id as u8);
+        match self {
+            Self::PartHalf => (0..nodes as u8).map(NodeId).collect(),
+            Self::ShortStop => Vec::new(),
+            _ => victims.iter().map(node).collect(),
+        }
+    }
+}
+
+/// Has the keys that are to stay hot become so, and all others cease.
+fn heat(cluster: &mut Processes, first_key: u64) {
+    let started = Clock::now();
+    loop {
+        for key in first_key.saturating_sub(KEYS_APART)..first_key {
+            if key % KEYS_APART < KEYS {
+                cluster.change_hot(&format!("k{key}"), false);
+            }
+        }
+        for key in first_key..first_key + PINNED {
+            cluster.change_hot(&format!("k{key}"), true);
+        }
+        // The number is counted about once a second.
+        thread::sleep(Duration::from_millis(300));
+        let hot = |address| Client::connect(address).stat("cluster_hot_keys");
+        let counts: Vec<u64> = cluster.addresses().into_iter().flatten().map(hot).collect();
+        if counts.iter().all(|&count| count == PINNED) {
+            return;
+        }
+        assert!(started.elapsed() < 2 * PATIENCE, "hot keys: {counts:?}");
+    }
+}
+
+/// Has the trouble come and go, and says when it began.
+fn disturb(
+    cluster: &mut Processes,
+    run: &Run,
+    trouble: Trouble,
+    victims: &[usize],
+    views: &mut Views,
+) -> Instant {
+    let lease = run.plan.shape.lease();
+    let (mut begun, mut ended, mut settled) = (None, None, None);
+    for step in 0.. {
+        let now = Clock::now();
+        let is_over = |since: Option<Clock>, lasts| since.is_some_and(|at| now - at > lasts);
+        match (begun, ended, settled) {
+            (None, ..) if is_over(Some(run.started), CALM) => {
+                trouble.begin(cluster, victims);
+                begun = Some(now);
+            }
+            (_, None, _) if is_over(begun, trouble.lasts(lease)) => {
+                trouble.end(cluster, victims);
+                ended = Some(now);
+            }
+            (_, Some(_), None) if is_over(ended, CALM) && cluster.is_settled() => {
+                settled = Some(now);
+            }
+            (_, _, Some(at)) if now - at > CALM => break,
+            _ => {}
+        }
+        let roster = cluster.roster();
+        assert!(!is_over(ended, 3 * PATIENCE), "never settled: {roster:?}");
+        if views.note(roster.map(Arc::new)) || step % 50 == 0 {
+            *run.addresses.lock().unwrap() = cluster.addresses();
+        }
+        let churning = run.plan.first_key + PINNED;
+        let key = churning + step % CHURNING;
+        cluster.change_hot(&format!("k{key}"), (step / CHURNING).is_multiple_of(2));
+        thread::sleep(STEP);
+    }
+    let ns = (begun.unwrap() - run.started).as_nanos();
+    Instant { ns: ns as u64 }
+}
+
+/// Clients at work.
+struct Clients<'scope> {
+    calls: Vec<thread::ScopedJoinHandle<'scope, Vec<Entry>>>,
+    sessions: Vec<thread::ScopedJoinHandle<'scope, Vec<Numbered>>>,
+    /// Those that ask for one hot key, or write it, at a node to which nothing is done.
+    readers: Vec<usize>,
+    writers: Vec<usize>,
+}
+
+/// What they saw.
+struct Seen {
+    calls: Vec<Entry>,
+    sessions: Vec<Numbered>,
+    gaps: Gaps,
+}
+
+impl<'scope> Clients<'scope> {
+    fn start<'env>(
+        scope: &'scope thread::Scope<'scope, 'env>,
+        run: &'env Run,
+        spared: usize,
+    ) -> Self {
+        let mut clients = Self {
+            calls: Vec::new(),
+            sessions: Vec::new(),
+            readers: Vec::new(),
+            writers: Vec::new(),
+        };
+        let first = run.plan.first_key;
+        let is_lin = run.plan.shape.model == "lin";
+        for number in 0..CLIENTS {
+            let random = (first + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(number) << 32;
+            let caller = Caller::new(run, number, random, None);
+            let keys = match is_lin {
+                // The first key is written at one node alone, so that all others go on showing it.
+                true => first + 1..first + KEYS,
+                false => first + PINNED + CHURNING..first + KEYS,
+            };
+            clients
+                .calls
+                .push(scope.spawn(move || caller.call_among(keys)));
+        }
+        let mut number = CLIENTS;
+        let mut watch = |key: u64, node: usize, writes: bool| {
+            number += 1;
+            if is_lin {
+                let caller = Caller::new(run, number, u64::from(number), Some(node));
+                clients
+                    .calls
+                    .push(scope.spawn(move || caller.call_for(key, writes)));
+                clients.calls.len() - 1
+            } else {
+                let (who, keys) = ((number, node), key..key + 1);
+                let session = scope.spawn(move || sessions(run, who, keys, Some(writes)));
+                clients.sessions.push(session);
+                clients.sessions.len() - 1
+            }
+        };
+        let pinned = first..first + PINNED;
+        let readers = pinned.clone().map(|key| watch(key, spared, false));
+        let readers = readers.collect();
+        let writers = pinned.map(|key| watch(key, spared, true)).collect();
+        for node in 0..run.plan.shape.nodes {
+            watch(first, node, false);
+        }
+        clients.readers = readers;
+        clients.writers = writers;
+        if !is_lin {
+            for node in 0..run.plan.shape.nodes {
+                let who = (100 + node as u32, node);
+                let keys = first..first + PINNED + CHURNING;
+                let session = scope.spawn(move || sessions(run, who, keys, None));
+                clients.sessions.push(session);
+            }
+        }
+        clients
+    }
+
+    fn end(self) -> Seen {
+        let calls: Vec<Vec<Entry>> = join(self.calls);
+        let sessions: Vec<Vec<Numbered>> = join(self.sessions);
+        let gap = |index: &usize| match sessions.get(*index) {
+            Some(seen) => longest(seen.iter().map(|one| one.entry)),
+            None => longest(calls[*index].iter().copied()),
+        };
+        let gaps = Gaps {
+            read: self.readers.iter().map(gap).max().unwrap_or_default(),
+            write: self.writers.iter().map(gap).max().unwrap_or_default(),
+        };
+        Seen {
+            gaps,
+            calls: calls.into_iter().flatten().collect(),
+            sessions: sessions.into_iter().flatten().collect(),
+        }
+    }
+}
+
+fn join<T>(threads: Vec<thread::ScopedJoinHandle<'_, T>>) -> Vec<T> {
+    threads
+        .into_iter()
+        .map(|thread| thread.join().unwrap())
+        .collect()
+}
+
+impl Seen {
+    fn judge(mut self, may_be_lost: &[u64], began: Instant) -> Verdict {
+        number_the_unanswered(&mut self.sessions);
+        let sessions = without_losses(self.sessions, may_be_lost, began);
+        match check_agreed(&sessions, Updates::Loose) {
+            Verdict::Consistent => {}
+            wrong => return wrong,
+        }
+        let history: History = with_losses(self.calls, may_be_lost, began).collect();
+        check_linearizable(&history, STEPS_MAX)
+    }
+}
+
+impl Told {
+    /// Nothing is wrong with it.
+    pub(crate) fn is_right(&self) -> bool {
+        self.verdict == Verdict::Consistent && self.lost_wrongly.is_empty() && self.counts_losses()
+    }
+
+    /// What a node says of losses is about what was lost.
+    pub(crate) fn counts_losses(&self) -> bool {
+        let few = 2 * KEYS as i64;
+        self.trouble != Trouble::Kill
+            || (self.lost as i64 - self.lost_as_told.cast_signed()).abs() <= few
+    }
+
+    /// One line for many.
+    pub(crate) fn sum(all: &[Self]) -> String {
+        let operations: usize = all.iter().map(|told| told.operations).sum();
+        let wrong = all.iter().filter(|told| !told.is_right()).count();
+        let seconds: u64 = all.iter().map(|told| told.took.as_secs()).sum();
+        let removed: usize = all.iter().map(|told| told.removed_wrongly).sum();
+        let killed = |gap: fn(&Gaps) -> Duration| {
+            let kills = all.iter().filter(|told| told.trouble == Trouble::Kill);
+            kills.map(|told| gap(&told.gaps)).max().unwrap_or_default()
+        };
+        format!(
+            "sum: {} episodes, {seconds} s, {operations} operations, {wrong} wrong, {removed} \
+             removed without need; hot keys after a kill: read after {:?}, written after {:?}",
+            all.len(),
+            killed(|gaps| gaps.read),
+            killed(|gaps| gaps.write),
+        )
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match &self.verdict {
+            Verdict::Consistent => "consistent",
+            Verdict::Violation(_) => "A VIOLATION",
+            Verdict::TooHard { .. } => "TOO HARD TO JUDGE",
+        };
+        let Shape {
+            nodes,
+            replicas,
+            model,
+            lease_ms,
+            ..
+        } = self.shape;
+        write!(
+            f,
+            "{nodes} nodes, {replicas} holders, {model}, lease {lease_ms} ms, episode {}: {:?}: {} \
+             operations in {:.1?}, {verdict}; lost {} (told {}){}, wrongly {:?}; removed without \
+             need {}; hot keys read within {:.0?}, written within {:.0?}",
+            self.number,
+            self.trouble,
+            self.operations,
+            self.took,
+            self.lost,
+            self.lost_as_told,
+            if self.counts_losses() {
+                ""
+            } else {
+                " NOT AS TOLD"
+            },
+            self.lost_wrongly,
+            self.removed_wrongly,
+            self.gaps.read,
+            self.gaps.write,
+        )
+    }
+}

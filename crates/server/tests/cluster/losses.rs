@@ -1,0 +1,124 @@
+//! Which keys may be gone: those all of whose holders were removed before others had them.
+//!
+//! The views tell: a key that nodes outside of them hold alone has died with these, if at any time
+//! since all keys were last in their place it belonged to them. What may be gone is judged as if
+//! somebody might have deleted it.
+
+use std::{ops::RangeInclusive, sync::Arc};
+
+use curtail_cluster::Roster;
+use curtail_consistency::placement::Placement;
+use curtail_history::{Action, Entry, Numbered};
+use curtail_types::{Instant, NodeId, NodeSet, RouteHash};
+use twox_hash::XxHash3_64;
+
+/// The views of an episode, in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Views(Vec<Arc<Roster>>);
+
+impl Views {
+    /// Notes the newest; says whether it is another.
+    pub(crate) fn note(&mut self, roster: Option<Arc<Roster>>) -> bool {
+        let Some(roster) = roster else {
+            return false;
+        };
+        let is_new = self
+            .0
+            .last()
+            .is_none_or(|last| last.number() != roster.number());
+        if is_new {
+            self.0.push(roster);
+        }
+        is_new
+    }
+
+    /// Those of `keys` that may be gone.
+    pub(crate) fn losses(&self, replicas: usize, keys: impl Iterator<Item = u64>) -> Vec<u64> {
+        keys.filter(|key| self.may_lose(&format!("k{key}"), replicas))
+            .collect()
+    }
+
+    /// Whether a key may be gone.
+    pub(crate) fn may_lose(&self, key: &str, replicas: usize) -> bool {
+        let route = RouteHash(XxHash3_64::oneshot(key.as_bytes()));
+        let mut gone = NodeSet::NONE;
+        let mut held: Vec<NodeSet> = Vec::new();
+        let mut before: Option<&Roster> = None;
+        for roster in &self.0 {
+            let view = roster.view();
+            if let Some(before) = before {
+                gone = gone.union(removed(before, roster));
+            }
+            for nodes in [view.placed_before, view.placed] {
+                if !nodes.is_empty() {
+                    held.push(Placement::new(nodes, replicas).holders(route));
+                }
+            }
+            if held.iter().any(|holders| gone.contains_all(*holders)) {
+                return true;
+            }
+            if !view.moves() && view.placed == view.live {
+                held.drain(..held.len().saturating_sub(1));
+                gone = NodeSet::NONE;
+            }
+            before = Some(roster);
+        }
+        false
+    }
+
+    /// How many nodes were removed that are not among `expected`.
+    pub(crate) fn removed_wrongly(&self, expected: Vec<NodeId>) -> usize {
+        let expected: NodeSet = expected.into_iter().collect();
+        let pairs = self.0.iter().zip(self.0.iter().skip(1));
+        pairs
+            .map(|(before, now)| removed(before, now).difference(expected).len())
+            .sum()
+    }
+}
+
+/// Who had a part in one view, and not as the same in the next.
+fn removed(before: &Roster, now: &Roster) -> NodeSet {
+    let life = |roster: &Roster, id| roster.node(id).map(|node| node.incarnation);
+    let had = before.view().live;
+    had.into_iter()
+        .filter(|id| life(before, *id) != life(now, *id))
+        .collect()
+}
+
+/// Entries with a deletion that may have happened for each key that may be gone.
+pub(crate) fn with_losses(
+    entries: Vec<Entry>,
+    may_be_lost: &[u64],
+    began: Instant,
+) -> impl Iterator<Item = Entry> {
+    let deletion = move |(index, key): (usize, &u64)| Entry {
+        client: LOSSES.start() + index as u32,
+        key: *key,
+        invoked: began,
+        action: Action::Delete,
+        returned: None,
+    };
+    let losses: Vec<Entry> = may_be_lost.iter().enumerate().map(deletion).collect();
+    entries.into_iter().chain(losses)
+}
+
+/// Sessions without what they saw of keys that may be gone, from when they may be.
+pub(crate) fn without_losses(
+    seen: Vec<Numbered>,
+    may_be_lost: &[u64],
+    began: Instant,
+) -> Vec<Numbered> {
+    let keep = |mut one: Numbered| {
+        let entry = &mut one.entry;
+        let is_after = entry.returned.is_none_or(|(at, _)| at >= began);
+        if !may_be_lost.contains(&entry.key) || !is_after {
+            return Some(one);
+        }
+        entry.returned = None;
+        matches!(entry.action, Action::Write(_)).then_some(one)
+    };
+    seen.into_iter().filter_map(keep).collect()
+}
+
+/// Numbers that no client has.
+const LOSSES: RangeInclusive<u32> = 4_000_000_000..=u32::MAX;

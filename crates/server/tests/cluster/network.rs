@@ -1,0 +1,171 @@
+//! A network of a test's own: each node in a namespace, all linked by the test's, which can keep
+//! what it wants from passing. It ends with the test, and nobody else sees it.
+//!
+//! ```text
+//!   node 0 -- 10.99.0.2     10.99.0.1 --+
+//!   node 1 -- 10.99.1.2     10.99.1.1 --+-- clients (this process), and routes between nodes
+//! ```
+
+use std::{
+    env, fs,
+    os::fd::AsFd,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// A network with a place for each node.
+pub(crate) struct Network {
+    /// Processes that do nothing but be in a namespace: the test's, and each node's.
+    holders: Vec<Child>,
+    /// Pairs of nodes that cannot reach each other, in this direction.
+    cut: Vec<(usize, usize)>,
+}
+
+impl Network {
+    /// Moves the thread, and those that it starts from now on, into a network with a place for
+    /// `nodes`; `None`, said aloud, where that is not allowed.
+    pub(crate) fn enter(nodes: usize) -> Option<Self> {
+        let Some(own) = hold() else {
+            eprintln!("no partitions: a network namespace is not allowed here");
+            return None;
+        };
+        let file = fs::File::open(format!("/proc/{}/ns/net", own.id())).unwrap();
+        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+        run("ip", &["link", "set", "lo", "up"]);
+        fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+        let mut network = Self {
+            holders: vec![own],
+            cut: Vec::new(),
+        };
+        for id in 0..nodes {
+            network.holders.push(hold().unwrap());
+            network.connect(id);
+        }
+        Some(network)
+    }
+
+    fn connect(&self, id: usize) {
+        let (hub, node) = (format!("hub{id}"), format!("node{id}"));
+        let holder = self.holders[id + 1].id().to_string();
+        let link = ["link", "add", &hub, "type", "veth", "peer", "name", &node];
+        run("ip", &[&link[..], &["netns", &holder]].concat());
+        run(
+            "ip",
+            &["addr", "add", &format!("10.99.{id}.1/24"), "dev", &hub],
+        );
+        run("ip", &["link", "set", &hub, "up"]);
+        let host = format!("{}/24", Self::host(id));
+        for words in [
+            &["link", "set", "lo", "up"][..],
+            &["addr", "add", &host, "dev", &node],
+            &["link", "set", &node, "up"],
+            &["route", "add", "default", "via", &format!("10.99.{id}.1")],
+        ] {
+            self.run_at(id, "ip", words);
+        }
+    }
+
+    /// The address of a node.
+    pub(crate) fn host(id: usize) -> String {
+        format!("10.99.{id}.2")
+    }
+
+    /// This program, at the place of a node.
+    pub(crate) fn command_at(&self, id: usize) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(self.space(id)).arg(env::current_exe().unwrap());
+        command
+    }
+
+    fn space(&self, id: usize) -> String {
+        format!("--net=/proc/{}/ns/net", self.holders[id + 1].id())
+    }
+
+    fn run_at(&self, id: usize, program: &str, words: &[&str]) {
+        let space = self.space(id);
+        run("nsenter", &[&[&space, program], words].concat());
+    }
+
+    /// Keeps these nodes and all others from reaching each other; clients reach all of them.
+    pub(crate) fn part(&mut self, away: &[usize]) {
+        let nodes = self.holders.len() - 1;
+        for &one in away {
+            for other in (0..nodes).filter(|other| !away.contains(other)) {
+                self.cut.push((one, other));
+                self.cut.push((other, one));
+            }
+        }
+        self.cut.iter().for_each(|pair| rule("add", *pair));
+    }
+
+    /// Ends what [`Network::part`] began.
+    pub(crate) fn join(&mut self) {
+        self.cut.drain(..).for_each(|pair| rule("del", pair));
+    }
+
+    /// Has a node's line carry so little that messages wait for each other, or all that it can.
+    pub(crate) fn slow(&self, id: usize, is_slow: bool) {
+        let (hub, node) = (format!("hub{id}"), format!("node{id}"));
+        let rate = ["rate", "400kbit", "burst", "1600", "latency", "4s"];
+        let words = |device: &str| -> Vec<String> {
+            let start = ["qdisc", if is_slow { "add" } else { "del" }, "dev", device];
+            let how = if is_slow { &rate[..] } else { &[] };
+            let kind = ["root", "tbf"];
+            let all = [&start[..], &kind[..if is_slow { 2 } else { 1 }], how].concat();
+            all.into_iter().map(str::to_owned).collect()
+        };
+        let (there, here) = (words(&node), words(&hub));
+        run("tc", &here.iter().map(String::as_str).collect::<Vec<_>>());
+        self.run_at(
+            id,
+            "tc",
+            &there.iter().map(String::as_str).collect::<Vec<_>>(),
+        );
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for holder in &mut self.holders {
+            let _ = holder.kill();
+            let _ = holder.wait();
+        }
+    }
+}
+
+/// A process in a new network namespace; it ends with this one.
+fn hold() -> Option<Child> {
+    let mut child = Command::new("unshare")
+        .args(["--net", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .ok()?;
+    let space = |id: &str| fs::read_link(format!("/proc/{id}/ns/net")).ok();
+    let own = space("thread-self");
+    for _ in 0..500 {
+        if child.try_wait().ok()?.is_some() {
+            return None;
+        }
+        if space(&child.id().to_string()).is_some_and(|there| Some(there) != own) {
+            return Some(child);
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    None
+}
+
+fn rule(what: &str, (from, to): (usize, usize)) {
+    let (from, to) = (format!("10.99.{from}.2"), format!("10.99.{to}.2"));
+    run("ip", &["rule", what, "from", &from, "to", &to, "blackhole"]);
+}
+
+fn run(program: &str, words: &[&str]) {
+    let output = Command::new(program).args(words).output().unwrap();
+    assert!(output.status.success(), "{program} {words:?}: {output:?}");
+}

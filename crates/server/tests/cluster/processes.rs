@@ -1,0 +1,279 @@
+//! Nodes that are processes: killed, stopped in their tracks, cut off from the others or from the
+//! view, while clients here go on.
+//!
+//! A node is this program again, told by its environment to be one ([`node_process`]); its standard
+//! input says which keys shall be hot, and ends it. Each reads the view through a link of its own
+//! in the file system, so that one of them can lose it.
+
+use std::{
+    env, fs,
+    io::{BufRead, Write},
+    net::SocketAddr,
+    os::unix::fs::symlink,
+    path::PathBuf,
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use curtail_cluster::{ClusterFile, NodeConfig, Roster};
+use curtail_server::{Config, Fault, Listen, Server};
+use curtail_types::NodeId;
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+
+use crate::{
+    network::Network,
+    support::{PATIENCE, Shape, restrict},
+};
+
+/// Nodes of a cluster, each a process.
+pub(crate) struct Processes {
+    pub(crate) shape: Shape,
+    /// Where each node is, if they are not all on one loopback.
+    pub(crate) network: Option<Network>,
+    folder: PathBuf,
+    nodes: Vec<Option<Node>>,
+}
+
+struct Node {
+    child: Child,
+    input: ChildStdin,
+    is_stopped: bool,
+    /// The life that the view knew when it was started, which was another's.
+    before: u64,
+    address: Option<SocketAddr>,
+}
+
+/// Tells a process which node to be.
+const NODE: &str = "CURTAIL_TEST_NODE";
+
+impl Processes {
+    /// Starts all nodes and waits until every key has its place.
+    pub(crate) fn start(shape: Shape, network: Option<Network>) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("curtail-processes-{}-{number}", std::process::id());
+        let folder = env::temp_dir().join(name);
+        fs::create_dir_all(folder.join("view")).unwrap();
+        let secret = folder.join("secret");
+        fs::write(&secret, "a secret of sixteen bytes and more").unwrap();
+        restrict(&secret);
+        let mut cluster = Self {
+            shape,
+            network,
+            folder,
+            nodes: Vec::new(),
+        };
+        let own = cluster.folder.join("cluster.toml");
+        fs::write(own, cluster.text("secret", "view")).unwrap();
+        for id in 0..shape.nodes {
+            let folder = cluster.folder_of(id);
+            fs::create_dir_all(&folder).unwrap();
+            symlink("../view", folder.join("view")).unwrap();
+            let text = cluster.text("../secret", "view");
+            fs::write(folder.join("cluster.toml"), text).unwrap();
+        }
+        cluster.nodes = (0..shape.nodes).map(|_| None).collect();
+        (0..shape.nodes).for_each(|id| cluster.revive(id));
+        cluster.settle();
+        cluster
+    }
+
+    fn folder_of(&self, id: usize) -> PathBuf {
+        self.folder.join(format!("node{id}"))
+    }
+
+    fn text(&self, secret: &str, view: &str) -> String {
+        let Shape {
+            model,
+            replicas,
+            lease_ms,
+            nodes,
+            ..
+        } = self.shape;
+        let mut text = format!(
+            "name = \"processes\"\nmodel = \"{model}\"\nreplicas = {replicas}\n\
+             lease_ms = {lease_ms}\nsecret_file = \"{secret}\"\n\
+             [store]\nkind = \"file\"\npath = \"{view}/view.json\"\n"
+        );
+        for id in 0..nodes {
+            let host = self.host(id);
+            text += &format!("[[node]]\nid = {id}\nclients = \"{host}:0\"\nlinks = \"{host}:0\"\n");
+        }
+        text
+    }
+
+    fn host(&self, id: usize) -> String {
+        match self.network {
+            Some(_) => Network::host(id),
+            None => "127.0.0.1".into(),
+        }
+    }
+
+    /// Starts a node that does not run.
+    pub(crate) fn revive(&mut self, id: usize) {
+        let mut command = match &self.network {
+            Some(network) => network.command_at(id),
+            None => Command::new(env::current_exe().unwrap()),
+        };
+        let roster = self.roster();
+        let before = roster.and_then(|roster| Some(roster.node(NodeId(id as u8))?.incarnation.0));
+        let before = before.unwrap_or(0);
+        let fault = format!("{:?}", self.shape.fault);
+        let folder = self.folder_of(id);
+        let what = format!(
+            "{id} {} {} {fault} {}",
+            self.host(id),
+            self.shape.workers,
+            folder.display()
+        );
+        command.args(["processes::node_process", "--exact", "--ignored"]);
+        command.args(["--nocapture", "--test-threads", "1"]);
+        let mut child = command
+            .env(NODE, what)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        self.nodes[id] = Some(Node {
+            child,
+            input,
+            is_stopped: false,
+            before,
+            address: None,
+        });
+    }
+
+    /// Ends a node as a crash would.
+    pub(crate) fn kill(&mut self, id: usize) {
+        if let Some(mut node) = self.nodes[id].take() {
+            node.child.kill().unwrap();
+            node.child.wait().unwrap();
+        }
+    }
+
+    /// Stops a node in its tracks, or lets it go on.
+    pub(crate) fn stop(&mut self, id: usize, stops: bool) {
+        if let Some(node) = &mut self.nodes[id] {
+            let signal = if stops { Signal::STOP } else { Signal::CONT };
+            kill_process(Pid::from_child(&node.child), signal).unwrap();
+            node.is_stopped = stops;
+        }
+    }
+
+    /// Takes the view from a node, or gives it back: a link that leads to itself cannot be read.
+    pub(crate) fn hide_view(&self, id: usize, hides: bool) {
+        let (link, new) = ("view", "view.new");
+        let folder = self.folder_of(id);
+        let to = if hides { link } else { "../view" };
+        symlink(to, folder.join(new)).unwrap();
+        fs::rename(folder.join(new), folder.join(link)).unwrap();
+    }
+
+    /// Has a key become hot, or cease to be.
+    pub(crate) fn change_hot(&mut self, key: &str, hot: bool) {
+        let word = if hot { "hot" } else { "cold" };
+        for node in self
+            .nodes
+            .iter_mut()
+            .flatten()
+            .filter(|node| !node.is_stopped)
+        {
+            // Whoever has ended hears nothing.
+            let _ = writeln!(node.input, "{word} {key}");
+        }
+    }
+
+    /// What the nodes agree on now.
+    pub(crate) fn roster(&self) -> Option<Roster> {
+        let cluster = ClusterFile::load(&self.folder.join("cluster.toml")).unwrap();
+        let stored = cluster.open_store().read().unwrap();
+        stored.map(|stored| stored.roster)
+    }
+
+    /// Where clients reach each node that runs: it may be no member at the moment.
+    pub(crate) fn addresses(&mut self) -> Vec<Option<SocketAddr>> {
+        let roster = self.roster();
+        let address = |(id, node): (usize, &mut Option<Node>)| {
+            let node = node.as_mut()?;
+            let member = roster.as_ref().and_then(|now| now.node(NodeId(id as u8)));
+            let found = member.filter(|member| member.incarnation.0 != node.before);
+            node.address = found
+                .map(|member| member.addresses.clients)
+                .or(node.address);
+            node.address
+        };
+        self.nodes.iter_mut().enumerate().map(address).collect()
+    }
+
+    /// Whether every node serves and every key is in its place.
+    pub(crate) fn is_settled(&self) -> bool {
+        let all = |roster: Roster| {
+            let view = *roster.view();
+            let nodes = self.shape.nodes;
+            view.live.len() == nodes && view.placed.len() == nodes && !view.moves()
+        };
+        self.roster().is_some_and(all)
+    }
+
+    /// Waits for that.
+    #[track_caller]
+    pub(crate) fn settle(&self) {
+        let started = Instant::now();
+        while !self.is_settled() {
+            let roster = self.roster().map(|roster| roster.to_json());
+            assert!(started.elapsed() < 3 * PATIENCE, "never: {roster:?}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        (0..self.nodes.len()).for_each(|id| self.kill(id));
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// No test: what a process does that is to be a node.
+#[test]
+#[ignore = "a node of the other tests, as a process of its own"]
+fn node_process() {
+    let Ok(text) = env::var(NODE) else {
+        return;
+    };
+    set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
+    let words: Vec<&str> = text.splitn(5, ' ').collect();
+    let &[id, host, workers, fault, folder] = &*words else {
+        panic!("{NODE}={text}");
+    };
+    let file = PathBuf::from(folder).join("cluster.toml");
+    let config = Config {
+        listen: vec![Listen {
+            address: format!("{host}:0").parse().unwrap(),
+            optional: false,
+        }],
+        workers: workers.parse().unwrap(),
+        memory_bytes_max: 32 << 20,
+        huge_pages: false,
+        pin: false,
+        // Which keys are hot this test says, and nobody else.
+        hot_keys_max: 0,
+        fault: match fault {
+            "ServesPastLease" => Fault::ServesPastLease,
+            _ => Fault::Nothing,
+        },
+        node: Some(NodeConfig::load(&file, id).unwrap()),
+        ..Config::default()
+    };
+    let server = Server::start(config, |_| ()).unwrap();
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        match line.split_once(' ') {
+            Some(("hot", key)) => server.change_hot(key.as_bytes(), true),
+            Some(("cold", key)) => server.change_hot(key.as_bytes(), false),
+            _ => {}
+        }
+    }
+}

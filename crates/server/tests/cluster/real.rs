@@ -1,0 +1,158 @@
+//! Clusters of real processes in trouble: killed, stopped, cut off, slow; clients at all nodes,
+//! whose histories are judged, while the hot set changes.
+//!
+//! An episode is one trouble: keys of its own, the trouble, its end, until every key has its place
+//! again; then the judgement. Some keys stay hot all the time, some become hot and cease to be,
+//! some never are. A few episodes here; many behind `--ignored`, where `CURTAIL_SECONDS` (60) is
+//! for each shape. Partitions and slow lines want the right to make network namespaces.
+
+use std::{
+    thread,
+    time::{Duration, Instant as Clock},
+};
+
+use curtail_history::Verdict;
+use curtail_server::Fault;
+
+use crate::{
+    episode::{Told, Trouble, episode},
+    network::Network,
+    processes::Processes,
+    support::Shape,
+};
+
+const SHAPE: Shape = Shape {
+    nodes: 3,
+    workers: 1,
+    replicas: 1,
+    model: "lin",
+    lease_ms: 2000,
+    fault: Fault::Nothing,
+};
+
+/// Runs episodes, one for each trouble, on one cluster; `None` where its network may not be made.
+fn run(shape: Shape, in_network: bool, troubles: &[Trouble], seconds: u64) -> Option<Vec<Told>> {
+    let troubles = troubles.to_vec();
+    // A thread of its own: those that it starts share its network, others do not.
+    let all = thread::spawn(move || {
+        let network = match in_network {
+            true => Some(Network::enter(shape.nodes)?),
+            false => None,
+        };
+        let mut cluster = Processes::start(shape, network);
+        let started = Clock::now();
+        let mut all = Vec::new();
+        let enough = Duration::from_secs(seconds);
+        for (number, trouble) in troubles.iter().cycle().enumerate() {
+            if number >= troubles.len() && started.elapsed() > enough {
+                break;
+            }
+            let told = episode(&mut cluster, *trouble, number);
+            println!("{told}");
+            all.push(told);
+        }
+        Some(all)
+    });
+    all.join().unwrap()
+}
+
+#[track_caller]
+fn judge(all: &[Told]) {
+    for told in all {
+        assert!(told.operations > 100, "too few to tell: {told}");
+        assert_eq!(told.verdict, Verdict::Consistent, "{told}");
+        assert_eq!(told.lost_wrongly, Vec::<String>::new(), "{told}");
+        assert!(told.counts_losses(), "{told}");
+    }
+}
+
+/// Goal: with two holders nothing acknowledged is lost when a process is killed, nor shown wrongly
+/// when one is stopped for a while. Method: three nodes on loopback.
+#[test]
+fn two_holders_survive_a_kill_and_a_stop() {
+    let shape = Shape {
+        replicas: 2,
+        ..SHAPE
+    };
+    judge(&run(shape, false, &[Trouble::Kill, Trouble::LongStop], 0).unwrap());
+}
+
+/// Goal: a node that is cut off answers no longer than it may; with one holder its cold keys are
+/// lost and counted, and no others. Method: a partition, and a kill.
+#[test]
+fn a_partition_shows_nothing_old() {
+    if let Some(all) = run(SHAPE, true, &[Trouble::PartOne, Trouble::Kill], 0) {
+        judge(&all);
+    }
+}
+
+/// Goal: sessions agree on the order of a hot key's writes whatever happens to a node. Method:
+/// sequential consistency, a stop that is longer than the lease, a view that is lost.
+#[test]
+fn sessions_agree_while_nodes_stop() {
+    let shape = Shape {
+        model: "sc",
+        replicas: 2,
+        ..SHAPE
+    };
+    judge(&run(shape, false, &[Trouble::LongStop, Trouble::LoseView], 0).unwrap());
+}
+
+/// Goal: the judge would notice. Method: nodes that go on answering when their lease has ended, of
+/// which one cannot read the view.
+#[test]
+#[cfg_attr(not(debug_assertions), ignore = "faults exist in debug builds")]
+fn an_answer_past_the_lease_is_noticed() {
+    let shape = Shape {
+        fault: Fault::ServesPastLease,
+        ..SHAPE
+    };
+    let all = run(shape, false, &[Trouble::LoseView], 0).unwrap();
+    let is_wrong = |told: &Told| matches!(told.verdict, Verdict::Violation(_));
+    assert!(all.iter().any(is_wrong), "{}", all[0]);
+}
+
+/// The same for long, in several shapes.
+#[test]
+#[ignore = "minutes: CURTAIL_SECONDS for each of nine shapes; CURTAIL_SHAPES=0,4 for some"]
+fn real_clusters_for_long() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let seconds = number("CURTAIL_SECONDS").unwrap_or(60);
+    let some = std::env::var("CURTAIL_SHAPES").unwrap_or_else(|_| "012345678".into());
+    let mut failed = Vec::new();
+    for (index, (nodes, replicas, model)) in [
+        (3, 1, "lin"),
+        (3, 2, "lin"),
+        (3, 3, "sc"),
+        (5, 1, "lin"),
+        (5, 2, "lin"),
+        (5, 1, "sc"),
+        (8, 1, "lin"),
+        (8, 2, "sc"),
+        (8, 3, "lin"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        if !some.contains(&index.to_string()) {
+            continue;
+        }
+        let shape = Shape {
+            nodes,
+            replicas,
+            model,
+            lease_ms: number("CURTAIL_LEASE_MS").unwrap_or(2000),
+            ..SHAPE
+        };
+        println!("{nodes} nodes, {replicas} holders, {model}");
+        let all = run(shape, true, &Trouble::ALL, seconds)
+            .or_else(|| run(shape, false, &Trouble::ON_LOOPBACK, seconds))
+            .unwrap();
+        println!("{}", Told::sum(&all));
+        failed.extend(all.into_iter().filter(|told| !told.is_right()));
+    }
+    failed
+        .iter()
+        .for_each(|told| println!("wrong: {told}\n{:?}", told.verdict));
+    judge(&failed);
+}

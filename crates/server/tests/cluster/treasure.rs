@@ -1,0 +1,81 @@
+//! Keys that nobody touches while a cluster is in trouble: what is gone of them afterwards, and
+//! what the nodes say is gone.
+
+use std::ops::Range;
+
+use crate::{failures::until, losses::Views, processes::Processes, support::Client};
+
+/// Keys that were written before an episode.
+pub(crate) struct Treasure {
+    number: usize,
+    /// A node to which nothing is done.
+    spared: usize,
+    /// What that node said before of losses.
+    lost_before: u64,
+}
+
+/// What is left of them.
+pub(crate) struct Found {
+    /// Gone with all of their holders.
+    pub(crate) lost: usize,
+    pub(crate) lost_as_told: u64,
+    /// Gone without a reason.
+    pub(crate) wrongly: Vec<String>,
+}
+
+const KEPT: usize = 400;
+
+impl Treasure {
+    pub(crate) fn bury(cluster: &mut Processes, number: usize, spared: usize) -> Self {
+        let mut client = client(cluster, spared);
+        let lost_before = client.stat("cluster_items_lost");
+        let treasure = Self {
+            number,
+            spared,
+            lost_before,
+        };
+        for key in treasure.keys() {
+            let request = format!("set {key} 0 0 4\r\ngold\r\n");
+            // A node that has joined is in service a moment after the view says so.
+            until(&mut client, &request, |answer| answer == "STORED\r\n");
+        }
+        treasure
+    }
+
+    fn keys(&self) -> impl Iterator<Item = String> + use<> {
+        let number = self.number;
+        (0..KEPT).map(move |index| format!("kept{number}-{index}"))
+    }
+
+    /// Looks for all of them.
+    pub(crate) fn dig(&self, cluster: &mut Processes, views: &Views, replicas: usize) -> Found {
+        let mut client = client(cluster, self.spared);
+        let mut found = Found {
+            lost: 0,
+            lost_as_told: 0,
+            wrongly: Vec::new(),
+        };
+        for key in self.keys() {
+            match &*client.ask(&format!("mg {key}\r\n")) {
+                "HD\r\n" => {}
+                "EN\r\n" if views.may_lose(&key, replicas) => found.lost += 1,
+                answer => found.wrongly.push(format!("{key}: {answer:?}")),
+            }
+        }
+        let told = client.stat("cluster_items_lost");
+        found.lost_as_told = told.saturating_sub(self.lost_before);
+        found
+    }
+
+    /// Leaves nothing of an episode behind.
+    pub(crate) fn remove(&self, cluster: &mut Processes, keys: Range<u64>) {
+        let mut client = client(cluster, self.spared);
+        for key in self.keys().chain(keys.map(|key| format!("k{key}"))) {
+            client.ask(&format!("delete {key}\r\n"));
+        }
+    }
+}
+
+fn client(cluster: &mut Processes, id: usize) -> Client {
+    Client::connect(cluster.addresses()[id].unwrap())
+}

@@ -366,6 +366,41 @@ impl Kit {
 
     #[inline(always)] // as `carry_out`
     fn get(&mut self, replies: &mut Replies, item: &Item<'_, '_>, get: &Get) {
+        if !self.get_plain(replies, item, get) {
+            self.get_any(replies, item, get);
+        }
+    }
+
+    /// The read that most requests are, if this is one; whether it was, and is answered.
+    #[inline(always)]
+    fn get_plain(&mut self, replies: &mut Replies, item: &Item<'_, '_>, get: &Get) -> bool {
+        if get.changes() || get.quiet_access {
+            return false;
+        }
+        let key = item.key.resolve(&mut self.scratch);
+        let bytes = replies.fill(item.slot, |room| {
+            let head = |room: &mut [u8], value_bytes: usize| {
+                encode::plain_head(room, item.key, item.form, value_bytes)
+            };
+            let (store, now) = (&self.store, self.now);
+            let (written, value_bytes) =
+                store.get_plain(now, key, item.hash, item.hint, room, head)?;
+            let end = encode::plain_end(room.get_mut(written..)?, item.form)?;
+            Some((written + end, value_bytes))
+        });
+        let Some(bytes) = bytes else {
+            return false;
+        };
+        self.count_get(item, get, true);
+        if self.samples {
+            self.note_size(bytes);
+        }
+        true
+    }
+
+    /// A read of any kind.
+    #[inline(never)]
+    fn get_any(&mut self, replies: &mut Replies, item: &Item<'_, '_>, get: &Get) {
         let key = item.key.resolve(&mut self.scratch);
         // Beside the result: a lease is large, and few reads take one.
         let mut lease = None;
@@ -373,18 +408,12 @@ impl Kit {
         let found = replies.write(item.slot, |sink| {
             let view = |view: &ItemView<'_>| {
                 sink.truncate(0);
-                // Most reads ask for the value and nothing else: then nothing else is found out.
-                let is_plain =
-                    view.is_plain() && encode::plain_hit(sink, item.form, view.value_bytes());
-                let hit = is_plain || {
-                    let mut status = view.status();
-                    if !self.shared.config.cas {
-                        status.cas = Cas(0);
-                    }
-                    encode::hit(sink, item.key, item.form, &status)
-                };
+                let mut status = view.status();
+                if !self.shared.config.cas {
+                    status.cas = Cas(0);
+                }
                 bytes = view.value_bytes();
-                if !hit {
+                if !encode::hit(sink, item.key, item.form, &status) {
                     return Found::Whole;
                 }
                 if bytes > COPY_BYTES_MAX {

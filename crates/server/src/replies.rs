@@ -121,6 +121,24 @@ impl Replies {
         result
     }
 
+    /// Has `fill` write a whole reply to the connection in `slot` to the front of the room that is
+    /// left, and tell its length. `None` leaves everything as it was.
+    #[inline(always)]
+    pub(crate) fn fill<T>(
+        &mut self,
+        slot: usize,
+        fill: impl FnOnce(&mut [u8]) -> Option<(usize, T)>,
+    ) -> Option<T> {
+        let start = self.used;
+        let (bytes, result) = fill(self.area.get_mut(start..)?)?;
+        let end = start + bytes;
+        assert!(end <= self.area.len(), "a reply is longer than its bound");
+        self.used = end;
+        self.count(slot, bytes);
+        self.note(slot, start, end);
+        Some(result)
+    }
+
     /// Adds a value that lies in the store.
     pub(crate) fn lease(&mut self, slot: usize, lease: ValueLease) {
         self.count(slot, lease.value_bytes());

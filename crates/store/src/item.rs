@@ -15,7 +15,7 @@
 //! A *head* is an item whose value continues in other segments (`large.rs`), a *piece* the last
 //! part of such a value; a *dead* item only keeps its place until the segment is drained.
 
-use curtail_types::{Cas, Expiry, HybridClock, Now};
+use curtail_types::{Cas, Expiry, HybridClock, Key, Now};
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -73,6 +73,13 @@ impl Meta {
     #[inline]
     pub(crate) fn value_bytes(self) -> usize {
         (self.0 >> VALUE_SHIFT) as usize & PART_BYTES_MAX
+    }
+
+    /// The length of the key of an item that holds its whole value and nothing else: no expiry, no
+    /// client flags, neither stale nor won.
+    #[inline(always)]
+    pub(crate) fn plain_key_bytes(self) -> Option<usize> {
+        (self.0 & (EXTENDED | 3 << KIND_SHIFT | STALE | WON) == 0).then(|| self.key_bytes())
     }
 
     #[inline]
@@ -254,6 +261,18 @@ impl<'a> Item<'a> {
             && equals(self.body(meta), key)
     }
 
+    /// The same of an item without an extension.
+    #[inline(always)]
+    pub(crate) fn plain_body(&self) -> &'a [AtomicU64] {
+        self.words.get(HEADER_WORDS..).unwrap_or(&[])
+    }
+
+    /// Whether an item without an extension is of `key`, whose length it is known to have.
+    #[inline(always)]
+    pub(crate) fn has_key(&self, key: Key<'_>) -> bool {
+        equals(self.plain_body(), key.bytes())
+    }
+
     /// Copies the key out, as much as fits; returns how much that is.
     #[inline]
     pub(crate) fn copy_key(&self, meta: Meta, into: &mut [u8]) -> usize {
@@ -300,11 +319,17 @@ fn equals(words: &[AtomicU64], bytes: &[u8]) -> bool {
             return false;
         }
     }
-    rest.is_empty()
-        || words.last().is_some_and(|word| {
-            let found = word.load(Ordering::Relaxed) & mask(rest.len());
-            found == partial(rest)
-        })
+    if rest.is_empty() {
+        return true;
+    }
+    // The last eight bytes, of which the first are compared already.
+    let last = match bytes.last_chunk::<8>() {
+        Some(chunk) => u64::from_le_bytes(*chunk) >> (64 - 8 * rest.len()),
+        None => partial(rest),
+    };
+    words
+        .last()
+        .is_some_and(|word| word.load(Ordering::Relaxed) & mask(rest.len()) == last)
 }
 
 /// The lowest `bytes` bytes, of fewer than 8.
@@ -320,6 +345,36 @@ fn partial(bytes: &[u8]) -> u64 {
         .iter()
         .rev()
         .fold(0, |word, &byte| word << 8 | u64::from(byte))
+}
+
+/// Copies `length` bytes from byte `from` of `words` on to the front of `room`, in whole words, so
+/// that up to seven bytes behind them are written over. `None`, with nothing copied, if words or
+/// room end before.
+#[inline(always)]
+pub(crate) fn copy_words(
+    words: &[AtomicU64],
+    from: usize,
+    length: usize,
+    room: &mut [u8],
+) -> Option<()> {
+    let count = length.div_ceil(8);
+    let room = room.as_chunks_mut::<8>().0.get_mut(..count)?;
+    let words = words.get(from / 8..)?;
+    let skip = from % 8 * 8;
+    if skip == 0 {
+        for (chunk, word) in room.iter_mut().zip(words.get(..count)?) {
+            *chunk = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+        return Some(());
+    }
+    let (first, words) = words.get(..=count)?.split_first()?;
+    let mut low = first.load(Ordering::Relaxed);
+    for (chunk, word) in room.iter_mut().zip(words) {
+        let high = word.load(Ordering::Relaxed);
+        *chunk = (low >> skip | high << (64 - skip)).to_le_bytes();
+        low = high;
+    }
+    Some(())
 }
 
 /// Copies bytes from byte `from` of `words` on; as many as there are on both sides.

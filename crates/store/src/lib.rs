@@ -13,6 +13,7 @@ mod ghost;
 mod item;
 mod large;
 mod list;
+mod plain;
 mod read;
 mod reclaim;
 mod replica;

@@ -6,6 +6,7 @@ use curtail_types::{Expiry, Exptime, Get, Key, KeyHash, Now};
 use crate::{
     COPY_BYTES_MAX, ItemView, Store, Writer,
     counters::Count,
+    eviction::MARK_ENOUGH,
     item::{Extension, Item, Meta},
     large::Value,
     store::{Found, Items, Presence},
@@ -57,7 +58,7 @@ impl Store {
         mut view: impl FnMut(&ItemView<'_>) -> T,
     ) -> Option<T> {
         self.tick(now);
-        if get.touch.is_some() || get.vivify.is_some() || get.recache.is_some() {
+        if get.changes() {
             return self.get_changing(writer, now, key, hash, get, view);
         }
         let seen = self.index.read_hinted(hash, hint, |reference, place| {
@@ -103,13 +104,30 @@ impl Store {
 
     /// Tells eviction, and now and then the item itself, that it was read. A hot item's mark has
     /// come to its end, and then nothing is written.
-    #[inline]
+    #[inline(never)]
     fn note_access(&self, now: Now, hash: KeyHash, reference: Reference, place: Hint, meta: Meta) {
         self.index.raise_mark(place, reference, |mark| {
             self.mark_after_hit(reference.get(), mark)
         });
         if !meta.fetched() || meta.idle_seconds(now) >= ACCESS_NOTE_SECONDS {
             self.write_access(now, hash, reference);
+        }
+    }
+
+    /// The same where the item's mark was seen as well.
+    #[inline(always)]
+    pub(crate) fn note_plain_access(
+        &self,
+        now: Now,
+        hash: KeyHash,
+        place: Hint,
+        reference: Reference,
+        mark: u8,
+        meta: Meta,
+    ) {
+        let is_noted = meta.fetched() && meta.idle_seconds(now) < ACCESS_NOTE_SECONDS;
+        if mark < MARK_ENOUGH || !is_noted {
+            self.note_access(now, hash, reference, place, meta);
         }
     }
 

@@ -72,13 +72,6 @@ impl<'a> ItemView<'a> {
         }
     }
 
-    /// Whether there is nothing to say that the reader did not ask for: the item is not stale, and
-    /// nobody has won the right to recache it.
-    #[inline]
-    pub fn is_plain(&self) -> bool {
-        !(self.won || self.meta.stale() || self.meta.won())
-    }
-
     /// The length of the value in bytes. May be garbage until the read is validated: do not size
     /// an allocation by it without a bound.
     pub fn value_bytes(&self) -> usize {

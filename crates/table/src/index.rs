@@ -242,6 +242,26 @@ impl<R: Resolver> Index<R> {
         read.unwrap_or_else(|| self.table.read_again(hash.0, scan))
     }
 
+    /// The first half of [`Index::read_hinted`]: an optimistic look at the place of `hint` and
+    /// nowhere else. `probe` is called at most once, with the reference there, if its tag matches,
+    /// and its mark. `None` says nothing about the key.
+    #[inline(always)]
+    pub fn read_at<T>(
+        &self,
+        hash: KeyHash,
+        hint: Hint,
+        probe: impl FnOnce(Reference, u8) -> Option<T>,
+    ) -> Option<T> {
+        if !self.covers(hash, hint) {
+            return None;
+        }
+        let look = |_| {
+            let word = self.table.layout.entry(hint.0);
+            probe(matching(word, tag_of(hash))?, mark_in(word))
+        };
+        self.table.try_read(hash.0, look)?
+    }
+
     /// Whether the key's stripes cover the hint's place, so that what is read there is validated.
     #[inline]
     fn covers(&self, hash: KeyHash, hint: Hint) -> bool {

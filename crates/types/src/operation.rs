@@ -36,6 +36,14 @@ pub struct Get {
     pub keep_token: bool,
 }
 
+impl Get {
+    /// Whether the read may change its item, beside noting that it was read.
+    #[inline]
+    pub const fn changes(&self) -> bool {
+        self.touch.is_some() || self.vivify.is_some() || self.recache.is_some()
+    }
+}
+
 /// How a write treats what is there.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum SetMode {

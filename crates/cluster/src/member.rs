@@ -16,6 +16,7 @@ use std::{
 
 use curtail_consistency::membership::{Change, Incarnation, Input, Membership, Output};
 use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
+use rustix::process::{getpriority_process, setpriority_process};
 
 pub use event::Event;
 pub use lease::Lease;
@@ -202,8 +203,24 @@ enum Asked {
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ClusterError> {
     let builder = thread::Builder::new().name(name.to_owned());
+    let run = move || {
+        go_first();
+        run();
+    };
     builder.spawn(run).map_err(ClusterError::Thread)
 }
+
+/// Where it may, has this thread run before those that serve: it has little to do, and a lease that
+/// ends while it waits for a processor is everybody's.
+fn go_first() {
+    if let Ok(nice) = getpriority_process(None) {
+        // Whoever may not goes on as it is.
+        let _ = setpriority_process(None, nice - NICER);
+    }
+}
+
+/// By how much; the lowest there is is -20.
+const NICER: i32 = 10;
 
 fn draw_incarnation() -> Result<Incarnation, ClusterError> {
     let mut bytes = [0; 8];

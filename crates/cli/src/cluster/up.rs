@@ -48,8 +48,9 @@ pub(super) struct Options {
     /// Worker threads of each node (default: the usable processors divided among the nodes)
     #[arg(long, value_name = "NUM")]
     threads: Option<usize>,
-    /// How long a node may serve after it read the view, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    /// How long a node may serve after it read the view, in milliseconds; a node that gets no
+    /// processor for as long is taken for dead
+    #[arg(long, value_name = "MS", default_value_t = 3000)]
     lease_ms: u64,
     /// Where to keep the cluster's files (default: a folder for this port among the temporary ones)
     #[arg(long, value_name = "DIR")]

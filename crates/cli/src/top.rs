@@ -11,13 +11,13 @@
 //! printed. Only the sampler waits for the server, so keys are answered while it is gone.
 
 pub(crate) mod address;
-mod cluster;
+pub(crate) mod cluster;
 pub(crate) mod connection;
 mod draw;
 mod histogram;
 mod history;
 mod hot_keys;
-mod numbers;
+pub(crate) mod numbers;
 mod panels;
 mod report;
 mod sample;

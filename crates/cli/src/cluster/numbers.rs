@@ -1,8 +1,14 @@
 //! What each node counts, asked of the nodes themselves.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
-use crate::top::{address::Address, connection::Connection};
+use crate::top::{
+    address::Address,
+    cluster::{events, member},
+    connection::Connection,
+};
 
 /// A node's numbers since its start, but for what it has now.
 #[derive(Clone, Debug, Serialize)]
@@ -19,6 +25,10 @@ pub(super) struct Numbers {
     pub(super) keys_sent: u64,
     /// Items that were lost with nodes that died, about.
     pub(super) items_lost: u64,
+    /// How long a word to each other node and back takes, in microseconds.
+    pub(super) round_trips_us: BTreeMap<u64, u64>,
+    /// What happened to the cluster, the last first, and how many seconds ago.
+    pub(super) events: Vec<(u64, String)>,
 }
 
 impl Numbers {
@@ -27,6 +37,8 @@ impl Numbers {
         let address: Address = address.parse().ok()?;
         let mut connection = Connection::open(&address, None).ok()?;
         let told = connection.ask("stats curtail").ok()??;
+        let general = connection.ask("stats").ok()??;
+        let now = general.number("uptime").unwrap_or(0);
         let number = |name| told.number(name).unwrap_or(0);
         Some(Self {
             hot_keys: number("cluster_hot_keys"),
@@ -35,6 +47,14 @@ impl Numbers {
             answered: number("cluster_answered"),
             keys_sent: number("cluster_keys_sent"),
             items_lost: number("cluster_items_lost"),
+            round_trips_us: told
+                .behind("cluster_member:")
+                .filter_map(|(id, row)| Some((id.parse().ok()?, member((id, row))?.round_trip_us?)))
+                .collect(),
+            events: events(&told)
+                .into_iter()
+                .map(|event| (now.saturating_sub(event.at_seconds), event.what))
+                .collect(),
         })
     }
 }

@@ -7,6 +7,10 @@ use curtail_types::NodeId;
 use serde::Serialize;
 
 use super::{control::Process, numbers::Numbers};
+use crate::top::{cluster::milliseconds, numbers::age};
+
+/// Events that are told.
+const EVENTS_MAX: usize = 8;
 
 /// What is known of a cluster.
 #[derive(Debug, Serialize)]
@@ -117,21 +121,33 @@ impl fmt::Display for Report {
         if !told.is_empty() {
             writeln!(
                 f,
-                "\n{:<4}{:>9}{:>12}{:>12}{:>12}{:>11}{:>8}",
+                "\n{:<4}{:>9}{:>12}{:>12}{:>12}{:>11}{:>8}  round trips",
                 "id", "hot keys", "hot reads", "relayed", "for others", "keys sent", "lost"
             )?;
         }
-        for (id, numbers) in told {
+        for (id, numbers) in &told {
+            let trip = |(to, us): (&u64, &u64)| format!("{to}: {}", milliseconds(*us));
+            let trips: Vec<String> = numbers.round_trips_us.iter().map(trip).collect();
             writeln!(
                 f,
-                "{id:<4}{:>9}{:>12}{:>12}{:>12}{:>11}{:>8}",
+                "{id:<4}{:>9}{:>12}{:>12}{:>12}{:>11}{:>8}  {}",
                 numbers.hot_keys,
                 numbers.hot_reads,
                 numbers.relayed,
                 numbers.answered,
                 numbers.keys_sent,
-                numbers.items_lost
+                numbers.items_lost,
+                trips.join(", ")
             )?;
+        }
+        // Every node tells the same story; whoever is up longest knows most of it.
+        let longest = told.iter().max_by_key(|(_, numbers)| numbers.events.len());
+        let Some((id, numbers)) = longest else {
+            return Ok(());
+        };
+        writeln!(f, "\nWhat happened, as node {id} saw it:")?;
+        for (seconds, what) in numbers.events.iter().take(EVENTS_MAX) {
+            writeln!(f, "{} ago   {what}", age(*seconds))?;
         }
         Ok(())
     }

@@ -54,6 +54,8 @@ pub(crate) struct Member {
     /// Whether keys are placed on it: `yes`, `no`, `coming` or `going`.
     pub(crate) keys: String,
     pub(crate) items: u64,
+    /// How long a word from the node that was asked to this one and back takes.
+    pub(crate) round_trip_us: Option<u64>,
 }
 
 impl Cluster {
@@ -88,7 +90,8 @@ impl Cluster {
     }
 }
 
-fn events(now: &Names) -> Vec<Change> {
+/// What a node says has happened, the last first.
+pub(crate) fn events(now: &Names) -> Vec<Change> {
     let event = |(at, what): (&str, &str)| {
         Some(Change {
             at_seconds: at.parse().ok()?,
@@ -100,8 +103,9 @@ fn events(now: &Names) -> Vec<Change> {
     events
 }
 
-/// A row of a member: its number, and then standing, keys, items, name and address.
-fn member((id, row): (&str, &str)) -> Option<Member> {
+/// A row of a member: its number, and then standing, keys, items, name, address, and how far
+/// away it is.
+pub(crate) fn member((id, row): (&str, &str)) -> Option<Member> {
     let mut words = row.split(' ');
     let mut next = || words.next();
     Some(Member {
@@ -111,6 +115,7 @@ fn member((id, row): (&str, &str)) -> Option<Member> {
         items: next()?.parse().ok()?,
         name: next()?.to_owned(),
         clients: next()?.to_owned(),
+        round_trip_us: next().and_then(|word| word.parse().ok()),
     })
 }
 
@@ -157,9 +162,14 @@ pub(crate) fn panel(cluster: &Cluster, now_seconds: u64) -> Panel {
             standing,
             keys,
             items,
+            round_trip_us,
         } = member;
         let items = count(*items);
-        format!("{id:>3} {name:<12} {clients:<22} {standing:<8} keys {keys:<7} items {items}")
+        let trip = match round_trip_us {
+            Some(us) => format!("  {}", milliseconds(*us)),
+            None => String::new(),
+        };
+        format!("{id:>3} {name:<10} {clients:<21} {standing:<7} keys {keys:<6} items {items}{trip}")
     });
     lines.extend(members);
     let least = lines.len() + EVENTS_LEAST.min(cluster.events.len());
@@ -172,6 +182,11 @@ pub(crate) fn panel(cluster: &Cluster, now_seconds: u64) -> Panel {
         lines,
         least,
     }
+}
+
+/// A round trip, as people read it.
+pub(crate) fn milliseconds(us: u64) -> String {
+    format!("{}.{:02} ms", us / 1000, us % 1000 / 10)
 }
 
 /// What happened last matters.
@@ -188,7 +203,7 @@ mod tests {
             "cluster_node 1\ncluster_name trial\ncluster_model lin\ncluster_replicas 1\n\
              cluster_view 5\ncluster_serves 1\ncluster_moves 0\ncluster_hot_keys 12\n\
              cluster_relayed 30\ncluster_hot_reads 50\ncluster_items_lost 7\n\
-             cluster_member:0 live yes 1200 node0 127.0.0.1:11300\n\
+             cluster_member:0 live yes 1200 node0 127.0.0.1:11300 345\n\
              cluster_event:3 view 4: node2 is in service\n\
              cluster_event:9 view 5: node2 is dead",
         );
@@ -204,6 +219,7 @@ mod tests {
             (Some(0.2), Some(0.1))
         );
         assert_eq!(cluster.members[0].items, 1200);
+        assert_eq!(cluster.members[0].round_trip_us, Some(345));
         let panel = panel(&cluster, 10);
         assert!(
             panel.heading.contains("view 5   asked: node 1"),
@@ -211,7 +227,7 @@ mod tests {
             panel.heading
         );
         assert!(
-            panel.lines[2].contains("live     keys yes     items 1,200"),
+            panel.lines[2].contains("live    keys yes    items 1,200  0.34 ms"),
             "{:?}",
             panel.lines
         );

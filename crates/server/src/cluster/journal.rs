@@ -25,6 +25,8 @@ struct Known {
     roster: Option<Arc<Roster>>,
     /// How many items each node said that it has.
     items: BTreeMap<NodeId, u64>,
+    /// How long a word to each node and back takes, in microseconds: the mean of late.
+    round_trips: BTreeMap<NodeId, u64>,
     hot: BTreeSet<KeyName>,
     became_hot: u64,
     ceased: u64,
@@ -37,6 +39,9 @@ struct Known {
 /// Lines that are kept.
 const LINES_MAX: usize = 32;
 
+/// About so many round trips make a mean.
+const ROUND_TRIPS: u64 = 8;
+
 /// Seconds between two lines about the hot set.
 const HOT_SECONDS: u64 = 10;
 
@@ -44,6 +49,13 @@ impl Journal {
     /// A heartbeat said how many items its sender has.
     pub(super) fn note_items(&self, node: NodeId, items: u64) {
         lock(&self.0).items.insert(node, items);
+    }
+
+    /// A word to `node` and back took so many microseconds.
+    pub(super) fn note_round_trip(&self, node: NodeId, us: u64) {
+        let mut known = lock(&self.0);
+        let mean = known.round_trips.entry(node).or_insert(us);
+        *mean = (*mean * (ROUND_TRIPS - 1) + us) / ROUND_TRIPS;
     }
 
     /// Another roster is in the store.
@@ -92,10 +104,14 @@ impl Journal {
             for (id, _) in roster.nodes() {
                 let told = known.items.get(&id).copied().unwrap_or(0);
                 let items = if id == me { items } else { told };
-                row(
-                    &format!("cluster_member:{}", id.0),
-                    &Member { roster, id, items },
-                );
+                let round_trip_us = known.round_trips.get(&id).copied();
+                let member = Member {
+                    roster,
+                    id,
+                    items,
+                    round_trip_us: round_trip_us.filter(|_| id != me),
+                };
+                row(&format!("cluster_member:{}", id.0), &member);
             }
         }
         for (seconds, line) in &known.lines {
@@ -129,6 +145,7 @@ impl Known {
                 },
             );
             self.items.remove(&id);
+            self.round_trips.remove(&id);
         }
         for (id, node) in now.nodes() {
             let (name, is_new) = (&node.name, life(now, id) != life(before, id));
@@ -161,11 +178,13 @@ impl Known {
     }
 }
 
-/// A member in one row: standing, keys, items, name, address for clients.
+/// A member in one row: standing, keys, items, name, address for clients, and the round trip to it
+/// in microseconds if there was one.
 struct Member<'a> {
     roster: &'a Roster,
     id: NodeId,
     items: u64,
+    round_trip_us: Option<u64>,
 }
 
 impl Display for Member<'_> {
@@ -175,7 +194,11 @@ impl Display for Member<'_> {
             return Ok(());
         };
         let (name, clients) = (&node.name, node.addresses.clients);
-        write!(f, "{standing} {keys} {} {name} {clients}", self.items)
+        write!(f, "{standing} {keys} {} {name} {clients}", self.items)?;
+        match self.round_trip_us {
+            Some(us) => write!(f, " {us}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -232,6 +255,7 @@ mod tests {
             roster = after(&roster, change, me);
             journal.note_roster(seconds as u64, &roster);
             journal.note_items(NodeId(1), 1200);
+            journal.note_round_trip(NodeId(0), 70);
         }
         let rows = rows(&journal);
         let has = |row: &str| assert!(rows.iter().any(|found| found == row), "{row}: {rows:#?}");

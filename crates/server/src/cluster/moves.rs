@@ -248,6 +248,11 @@ impl NodeWorker {
                     self.cluster.heard(from, incarnation, view);
                 }
             }
+            News::Call { sent_us } => self.tell_now(from, News::Echo { sent_us }),
+            News::Echo { sent_us } => {
+                let trip_us = self.now_us().wrapping_sub(sent_us);
+                self.cluster.journal.note_round_trip(from, trip_us.into());
+            }
         }
     }
 

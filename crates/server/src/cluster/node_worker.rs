@@ -225,16 +225,28 @@ impl NodeWorker {
         self.beat = beat;
         self.links.set_vitals(Vitals { view, load: 0 });
         let items = u32::try_from(kit.store.counters().items_now).unwrap_or(u32::MAX);
-        let news = News::Beat { view, items }.to_bytes();
+        let sent_us = self.now_us();
         for node in self.cluster.beats_to() {
-            if let Some(to) = self.links.endpoint(node) {
-                // The next one follows soon.
-                let _ = self.links.send(to, Class::Answer, &Part::Report(&news));
-            }
+            self.tell_now(node, News::Beat { view, items });
+            self.tell_now(node, News::Call { sent_us });
         }
         // A process that does not get to this suspects nobody of the same.
         let own = self.cluster.own.load(Relaxed);
         self.cluster.heard(self.cluster.me, own, view);
+    }
+
+    /// Tells a node what is of use at this moment only.
+    pub(super) fn tell_now(&mut self, node: NodeId, news: News) {
+        if let Some(to) = self.links.endpoint(node) {
+            let bytes = news.to_bytes();
+            // The next one follows soon.
+            let _ = self.links.send(to, Class::Answer, &Part::Report(&bytes));
+        }
+    }
+
+    /// When this turn began, in microseconds; it begins anew after an hour or so.
+    pub(super) fn now_us(&self) -> u32 {
+        (self.now_ns / 1000) as u32
     }
 
     fn receive(&mut self) {

@@ -6,6 +6,7 @@
 //!          <------------- MovesSeen(view, worker) --- every worker has taken them in
 //!   MovesDone(view) ------------------------------------------> its membership
 //!   Filled(view) ------> a node that joins: it has all hot keys whose home this node is
+//!   Beat, Call --------> every member, several times in a lease; a Call comes back as an Echo
 //! ```
 //!
 //! What moves and this news travel one link in order, so an end is seen after everything before it.
@@ -25,6 +26,10 @@ pub(super) enum News {
     Beat { view: ViewNumber, items: u32 },
     /// The receiver, which is joining, follows all hot keys whose home the sender is.
     Filled { view: ViewNumber },
+    /// The sender's clock, in microseconds, to be said back.
+    Call { sent_us: u32 },
+    /// What a call said: so its sender learns how long a round trip takes.
+    Echo { sent_us: u32 },
 }
 
 /// A key shall become hot, or cease to be: the kind, then the key's bytes.
@@ -58,6 +63,8 @@ impl News {
             Self::MovesDone { view } => (3, view, 0),
             Self::Filled { view } => (4, view, 0),
             Self::Beat { view, items } => (5, view, items),
+            Self::Call { sent_us } => (6, ViewNumber(0), sent_us),
+            Self::Echo { sent_us } => (7, ViewNumber(0), sent_us),
         };
         let mut bytes = [kind; NEWS_BYTES];
         bytes[1..5].copy_from_slice(&view.0.to_le_bytes());
@@ -81,6 +88,8 @@ impl News {
                 view,
                 items: number,
             },
+            6 => Self::Call { sent_us: number },
+            7 => Self::Echo { sent_us: number },
             _ => return None,
         })
     }
@@ -102,6 +111,8 @@ mod tests {
                 view,
                 items: 1 << 20,
             },
+            News::Call { sent_us: u32::MAX },
+            News::Echo { sent_us: 9 },
         ] {
             assert_eq!(News::from_bytes(&news.to_bytes()), Some(news));
         }

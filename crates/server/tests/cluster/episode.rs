@@ -106,7 +106,8 @@ impl Trouble {
 
     /// To whom it happens.
     fn victims(self, nodes: usize, number: usize) -> Vec<usize> {
-        let first = number % nodes;
+        // Whenever all troubles have been had, each has another victim.
+        let first = (number + number / Self::ALL.len()) % nodes;
         let count = if self == Self::PartHalf { nodes / 2 } else { 1 };
         (0..count).map(|index| (first + index) % nodes).collect()
     }

@@ -41,12 +41,14 @@ fn run(shape: Shape, in_network: bool, troubles: &[Trouble], seconds: u64) -> Op
         };
         let mut cluster = Processes::start(shape, network);
         let started = Clock::now();
-        let mut all = Vec::new();
+        let mut all: Vec<Told> = Vec::new();
         let enough = Duration::from_secs(seconds);
-        for (number, trouble) in troubles.iter().cycle().enumerate() {
-            if number >= troubles.len() && started.elapsed() > enough {
+        let first = setting("CURTAIL_FIRST").unwrap_or(0) as usize;
+        for number in first.. {
+            if all.len() >= troubles.len() && started.elapsed() > enough {
                 break;
             }
+            let trouble = &troubles[number % troubles.len()];
             let told = episode(&mut cluster, *trouble, number);
             println!("{told}");
             all.push(told);
@@ -54,6 +56,11 @@ fn run(shape: Shape, in_network: bool, troubles: &[Trouble], seconds: u64) -> Op
         Some(all)
     });
     all.join().unwrap()
+}
+
+/// A number of the environment.
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
 }
 
 #[track_caller]
@@ -112,12 +119,12 @@ fn an_answer_past_the_lease_is_noticed() {
     assert!(all.iter().any(is_wrong), "{}", all[0]);
 }
 
-/// The same for long, in several shapes.
+/// The same for long, in several shapes; `CURTAIL_SHAPES=0,4` takes some of them, `CURTAIL_FIRST`
+/// is the number of the first episode, and `CURTAIL_LEASE_MS` the lease.
 #[test]
-#[ignore = "minutes: CURTAIL_SECONDS for each of nine shapes; CURTAIL_SHAPES=0,4 for some"]
+#[ignore = "minutes: CURTAIL_SECONDS for each of nine shapes"]
 fn real_clusters_for_long() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let seconds = number("CURTAIL_SECONDS").unwrap_or(60);
+    let seconds = setting("CURTAIL_SECONDS").unwrap_or(60);
     let some = std::env::var("CURTAIL_SHAPES").unwrap_or_else(|_| "012345678".into());
     let mut failed = Vec::new();
     for (index, (nodes, replicas, model)) in [
@@ -141,7 +148,7 @@ fn real_clusters_for_long() {
             nodes,
             replicas,
             model,
-            lease_ms: number("CURTAIL_LEASE_MS").unwrap_or(2000),
+            lease_ms: setting("CURTAIL_LEASE_MS").unwrap_or(2000),
             ..SHAPE
         };
         println!("{nodes} nodes, {replicas} holders, {model}");

@@ -2,10 +2,14 @@
 /* The network card's program: it gives writes their place in the Ordered Queue and acknowledges
  * them before any process has run (Juneberry, NSDI 2025; here at XDP, in the kernel's receive path).
  *
- *   frame -> parse -> read_request -> check -> claim -> reserve -> fill -> publish -> raise
- *              |          |             |        |         |                            |
- *            PASS       PASS     DROP or NACK    |     NACK Full          commit -> ACK (TX) or DROP
- *                                    re-ACK, DROP or PASS
+ *   frame -> parse -> read_request -> find_way -> fetch_way -> is_whole -> judge ..
+ *              |          |                                       |          |
+ *            PASS       PASS                                    PASS    DROP or NACK
+ *
+ *   .. -> claim -> reserve -> fill -> publish -> raise -> commit -> ACK (TX) or DROP
+ *           |         |
+ *           |     NACK Full
+ *   re-ACK, DROP or PASS
  *
  * It is the twin of crates/dispatch/src/ordered_queue/admission.rs, on the same words, and a test
  * holds the two to each other. What it does not take it passes to the server's socket: handshakes,
@@ -82,6 +86,7 @@ struct {
 
 #define CONTROL_VALUES (CURTAIL_CONTROL_WORDS / CURTAIL_SLOT_WORDS)
 #define STAMP_SHIFT 48
+#define LINE_WORDS 8
 
 _Static_assert(CURTAIL_CONTROL_FULL < CURTAIL_SLOT_WORDS, "what is used lies in the first value");
 _Static_assert(CURTAIL_STAMP_WORDS == 1ULL << (64 - STAMP_SHIFT), "the bucket is the hash's top");
@@ -121,6 +126,31 @@ INLINE int find_way(const struct request *request, struct way *way)
 	way->stamp = map_lookup(&stamps, &bucket);
 	way->session = map_lookup(&sessions, &index);
 	return way->control && way->stamp;
+}
+
+/* What the steps will meet is fetched before the checksum is computed, all at once: lines that the
+ * executor has written or read come from another processor's cache, and behind each atomic step
+ * they would be waited for one by one. Which slot it will be is a guess. */
+INLINE void fetch_way(const struct request *request, const struct way *way)
+{
+	u64 slots = way->settings[CURTAIL_SETTINGS_SLOTS];
+	u64 tail = read_word(way->control + CURTAIL_CONTROL_TAIL);
+	u32 index = way->first + CONTROL_VALUES + (tail & (slots - 1));
+	const u64 *slot = map_lookup(&queues, &index);
+
+	fetch(way->control + CURTAIL_CONTROL_HEAD);
+	fetch(way->control + CURTAIL_CONTROL_CREDITS);
+	fetch(way->stamp);
+	if (way->session) {
+		fetch(way->session);
+		fetch(way->session + CURTAIL_SESSION_HEADER_WORDS + 2 * (request->slot & 63));
+	}
+	if (slot) {
+		fetch(slot);
+		fetch(slot + LINE_WORDS);
+		fetch(slot + 2 * LINE_WORDS);
+		fetch(slot + 3 * LINE_WORDS);
+	}
 }
 
 /* A session that is used lasts; its word is written only when an eighth of the lease has passed. */
@@ -253,6 +283,9 @@ int curtail_nic(struct xdp_md *context)
 	if (!read_request(context, &parsed, way.settings, &request))
 		return XDP_PASS;
 	if (!find_way(&request, &way))
+		return XDP_PASS;
+	fetch_way(&request, &way);
+	if (!is_whole(context, &parsed))
 		return XDP_PASS;
 	fate = judge(context, &parsed, &request, &way, &reply);
 	if (fate != ANSWER_IT)

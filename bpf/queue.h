@@ -32,6 +32,15 @@ INLINE u64 read_word(const u64 *word)
 	return *(const volatile u64 *)word;
 }
 
+/* Has a line of memory fetched before it is needed. Nothing waits for the value, so that several
+ * are fetched at once, while the processor computes. */
+INLINE void fetch(const u64 *word)
+{
+	u64 value = read_word(word);
+
+	asm volatile("" : : "r"(value));
+}
+
 /* The same address, known only when `value` has been read. */
 INLINE const u64 *after(u64 value, const u64 *word)
 {
@@ -68,6 +77,8 @@ INLINE int take_bytes(u64 *control, u64 bytes)
 	for (int round = 0; round < ROUNDS_MAX; round++) {
 		if (granted < bytes)
 			return 0;
+		if (granted >= CURTAIL_BYTES_UNLIMITED)
+			return 1;
 		seen = exchange_if(credits, granted, granted - bytes);
 		if (seen == granted)
 			return 1;
@@ -149,7 +160,8 @@ failed:
 INLINE void publish(u64 *control, u64 *slot, const struct place *place)
 {
 	__sync_lock_test_and_set(slot + CURTAIL_SLOT_COMMIT, place->pos + 1);
-	count(control + (place->early ? CURTAIL_CONTROL_ACCEPTED : CURTAIL_CONTROL_QUEUED));
+	if (!place->early)
+		count(control + CURTAIL_CONTROL_QUEUED);
 }
 
 /* Step 7: reads of this bucket wait for it. Every round is lost to somebody who raises the word

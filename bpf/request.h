@@ -65,7 +65,24 @@ INLINE int is_well_formed(const u64 *word, u32 bytes, u32 opcode, u32 flags)
 	return sequence >= 1 && sequence <= CURTAIL_SEQUENCE_MAX;
 }
 
-/* Reads the request of a parsed frame; 0 if it is not one that the program takes. */
+/* Whether the request that was read is what its sender sent. */
+INLINE int is_whole(struct xdp_md *context, const struct parsed *parsed)
+{
+	u8 *data = (u8 *)(long)context->data;
+	u8 *end = (u8 *)(long)context->data_end;
+	u32 at = parsed->at;
+	const u64 *word;
+
+	if (at > DATAGRAM_AT_V6)
+		return 0;
+	word = (const u64 *)(data + at);
+	if ((u8 *)(word + REQUEST_WORDS) > end)
+		return 0;
+	return checksum_of(context, at + 16, parsed->bytes - 16, word[0]) == word[1];
+}
+
+/* Reads the request of a parsed frame; 0 if it is not one that the program takes. Its checksum is
+ * the last thing that is looked at, by `is_whole`. */
 INLINE int read_request(struct xdp_md *context, const struct parsed *parsed, const u64 *settings,
 			struct request *request)
 {
@@ -104,8 +121,6 @@ INLINE int read_request(struct xdp_md *context, const struct parsed *parsed, con
 	class &= 7;
 	request->nilext =
 		class == CURTAIL_CLASS_NILEXT || class == CURTAIL_CLASS_NILEXT_NONIDEMPOTENT;
-	if (checksum_of(context, at + 16, parsed->bytes - 16, word[0]) != word[1])
-		return 0;
 	request->key_hash = key_hash_of(context, at + CURTAIL_HEADER_BYTES, request->key_bytes,
 					seed[0], seed[1]);
 	return 1;

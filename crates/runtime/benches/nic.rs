@@ -29,25 +29,70 @@ use std::time::Duration;
 
 use client::{Client, Load, Samples};
 use namespace::{Namespace, run};
-use servers::{Program, Server, Way, frame_of, nic_options};
+use servers::{Program, Server, Way, frame_of};
 
-use curtail_runtime::Nic;
-
-/// Requests of a round in the closed loop, and rounds.
+/// Requests of a round in the closed loop.
 const REQUESTS: usize = 20_000;
-const ROUNDS: usize = 5;
 /// How long each execution takes where one is pretended.
 const WORK_NS: u64 = 10_000;
 
+/// What was asked for.
+struct Asked {
+    /// `program`, `closed` or `open`; all of them if none was named.
+    part: Option<String>,
+    /// Rounds of the closed loop.
+    rounds: usize,
+    /// Ways of the closed loop whose names hold one of these; all if there are none.
+    ways: Vec<String>,
+}
+
 fn main() {
+    let asked = Asked::parse(std::env::args().skip(1));
     let Some(namespace) = Namespace::enter() else {
         return;
     };
     let client = Client::start();
     connect(&client);
-    program_times();
-    closed_loop(&namespace, &client);
-    open_loop(&namespace, &client);
+    if asked.has("program") {
+        program_times();
+    }
+    if asked.has("closed") {
+        closed_loop(&namespace, &client, &asked);
+    }
+    if asked.has("open") {
+        open_loop(&namespace, &client);
+    }
+}
+
+impl Asked {
+    /// `--only PART`, `--rounds N`, `--ways NAME,NAME`; cargo adds `--bench`.
+    fn parse(mut words: impl Iterator<Item = String>) -> Self {
+        let mut asked = Self {
+            part: None,
+            rounds: 7,
+            ways: Vec::new(),
+        };
+        while let Some(word) = words.next() {
+            let mut value = || words.next().expect("a value");
+            match word.as_str() {
+                "--only" => asked.part = Some(value()),
+                "--rounds" => asked.rounds = value().parse().unwrap(),
+                "--ways" => asked.ways = value().split(',').map(str::to_owned).collect(),
+                "--bench" => {}
+                _ => panic!("{word} is no argument"),
+            }
+        }
+        asked
+    }
+
+    fn has(&self, part: &str) -> bool {
+        self.part.as_deref().is_none_or(|only| only == part)
+    }
+
+    fn wants(&self, way: Way) -> bool {
+        let name = way.name();
+        self.ways.is_empty() || self.ways.iter().any(|part| name.contains(part.as_str()))
+    }
 }
 
 /// One link between the two namespaces.
@@ -76,8 +121,8 @@ fn program_times() {
         "{:>16} {:>10} {:>10} {:>10} {:>10}",
         "value, bytes", "floor", "", "queue", ""
     );
-    for value_bytes in [16, 400, 1300] {
-        let mut nic = Nic::load(&nic_options(), None).unwrap();
+    for value_bytes in [16, 52, 400, 1300] {
+        let mut nic = servers::load();
         servers::open(&nic);
         let mut floor = Program::load("curtail_floor");
         let mut samples = [Vec::new(), Vec::new()];
@@ -100,31 +145,63 @@ fn program_times() {
     }
 }
 
-fn closed_loop(namespace: &Namespace, client: &Client) {
-    let ways = [
+fn closed_loop(namespace: &Namespace, client: &Client, asked: &Asked) {
+    let mut ways = vec![
         Way::Floor { native: true },
+        Way::Receipt { native: true },
         Way::Nic { native: true },
+        Way::Rested { native: true },
         Way::Floor { native: false },
+        Way::Receipt { native: false },
         Way::Nic { native: false },
+        Way::Rested { native: false },
         Way::Spinning,
         Way::Blocking,
     ];
+    if servers::other_object().is_some() {
+        ways.insert(4, Way::Other { native: true });
+        ways.insert(9, Way::Other { native: false });
+    }
+    ways.retain(|way| asked.wants(*way));
     let mut rounds: Vec<Vec<Samples>> = ways.iter().map(|_| Vec::new()).collect();
-    for _ in 0..ROUNDS {
-        for (way, rounds) in ways.iter().zip(&mut rounds) {
+    let mut programs: Vec<Vec<u64>> = ways.iter().map(|_| Vec::new()).collect();
+    for _ in 0..asked.rounds {
+        for (place, way) in ways.iter().enumerate() {
             let server = Server::start(*way, namespace, client, 0);
-            rounds.push(client.drive(Load::closed(REQUESTS)));
+            rounds[place].push(client.drive(Load::closed(REQUESTS)));
+            programs[place].push(servers::time_counted(*way, || {
+                client.drive(Load::closed(REQUESTS / 2));
+            }));
             server.stop();
         }
     }
-    println!("\nclosed loop, no execution: `accepted`, us");
     println!(
-        "{:32} {:>8} {:>8} {:>8} {:>8}",
-        "", "p50", "p90", "p99", "refused"
+        "\nclosed loop, no execution: `accepted`, us, {} rounds; the program's own time in it",
+        asked.rounds
     );
-    for (way, rounds) in ways.iter().zip(&rounds) {
-        line(&way.name(), rounds);
+    println!(
+        "{:32} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9}",
+        "", "p50", "p90", "p99", "refused", "floor x", "program"
+    );
+    for (place, way) in ways.iter().enumerate() {
+        let floor = ways.iter().position(|other| other.is_floor_of(*way));
+        let over = floor.map_or(f64::NAN, |floor| ratio(&rounds[place], &rounds[floor]));
+        let own = middle(programs[place].iter().map(|ns| *ns as f64).collect());
+        let after = format!("{over:>9.3} {own:>6.0} ns");
+        line(&way.name(), &rounds[place], &after);
     }
+}
+
+/// The median over the rounds of one way's p50 over another's.
+fn ratio(ours: &[Samples], others: &[Samples]) -> f64 {
+    let p50 = |samples: &Samples| samples.at(50.0) as f64;
+    let pairs = ours.iter().zip(others);
+    middle(pairs.map(|(our, other)| p50(our) / p50(other)).collect())
+}
+
+fn middle(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
 }
 
 fn open_loop(namespace: &Namespace, client: &Client) {
@@ -150,12 +227,12 @@ fn open_loop(namespace: &Namespace, client: &Client) {
                 server.stop();
             }
             let work = if work_ns > 0 { ", 10 us" } else { "" };
-            line(&format!("{}{work}", way.name()), &rounds);
+            line(&format!("{}{work}", way.name()), &rounds, "");
         }
         let server = Server::start(Way::Nic { native: true }, namespace, client, WORK_NS);
         let counting = aya::sys::enable_stats(aya::sys::Stats::RunTime).unwrap();
         client.drive(Load::open(rate / 5, rate as u64, 9));
-        let (ns, runs) = servers::time_of_program();
+        let (ns, runs) = servers::time_of_program(b"curtail_nic");
         println!(
             "{:32} {:>8.2} us on average of {runs} runs",
             "  the program itself",
@@ -167,7 +244,7 @@ fn open_loop(namespace: &Namespace, client: &Client) {
 }
 
 /// The medians over the rounds.
-fn line(name: &str, rounds: &[Samples]) {
+fn line(name: &str, rounds: &[Samples], after: &str) {
     let median = |of: &dyn Fn(&Samples) -> u64| {
         let mut all: Vec<u64> = rounds.iter().map(of).collect();
         all.sort_unstable();
@@ -177,7 +254,7 @@ fn line(name: &str, rounds: &[Samples]) {
     let refused: u64 = rounds.iter().map(|samples| samples.refused).sum();
     let all: usize = rounds.iter().map(Samples::count).sum();
     println!(
-        "{name:32} {:>8.2} {:>8.2} {:>8.2} {:>7.2}%",
+        "{name:32} {:>8.2} {:>8.2} {:>8.2} {:>7.2}% {after}",
         us(50.0),
         us(90.0),
         us(99.0),

@@ -6,7 +6,7 @@
 //!
 //! control page: one word used of each cache line
 //!   line 0 tail   1 head   2 durable_pos   3 incarnation   4 shape   5 state   6 heartbeat
-//!        7 backlog limit   8 memory credits   9 lease   10.. counters
+//!        7 backlog limit   8 memory credits   9 lease   11.. counters
 //!
 //! slot of position p, at p mod N
 //!   word 0  commit: p + 1 when published
@@ -50,6 +50,10 @@ pub const SESSION_HEADER_WORDS: usize = 8;
 /// Words of a session.
 pub const SESSION_WORDS: usize = SESSION_HEADER_WORDS + 2 * SESSION_SLOTS;
 
+/// Memory credits from which on nothing is taken of them: the store grants whatever comes, because
+/// it evicts when it has to, and an admission is spared an atomic step.
+pub const BYTES_UNLIMITED: u64 = 1 << 61;
+
 /// Words that a queue of `slots` takes.
 pub const fn queue_words(slots: u64) -> usize {
     CONTROL_WORDS + slots as usize * SLOT_WORDS
@@ -69,7 +73,6 @@ pub(super) mod control {
     pub(in super::super) const BACKLOG_MAX: usize = 7 * LINE_WORDS;
     pub(in super::super) const CREDITS: usize = 8 * LINE_WORDS;
     pub(in super::super) const LEASE: usize = 9 * LINE_WORDS;
-    pub(in super::super) const ACCEPTED: usize = 10 * LINE_WORDS;
     pub(in super::super) const QUEUED: usize = 11 * LINE_WORDS;
     pub(in super::super) const FULL: usize = 12 * LINE_WORDS;
 }

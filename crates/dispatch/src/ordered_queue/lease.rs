@@ -93,6 +93,12 @@ impl<'a> Lease<'a> {
         }
     }
 
+    /// The entry that is `ahead` places behind head, if it is published.
+    #[inline]
+    pub fn entry(&self, ahead: u64) -> Option<Entry<'a>> {
+        self.queue.entry(self.head + ahead)
+    }
+
     /// The first position that is not executed.
     #[inline]
     pub const fn head(&self) -> u64 {

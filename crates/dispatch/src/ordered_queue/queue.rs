@@ -184,10 +184,19 @@ impl<'a> OrderedQueue<'a> {
         Backlog { head, tail, free }
     }
 
+    /// Whether the entry at head is there to be executed. What executors look at that have nothing
+    /// to do: it is no word that a producer waits for, as tail is.
+    #[inline]
+    pub fn has_entry(&self) -> bool {
+        self.entry(self.head()).is_some()
+    }
+
     /// Writes that were acknowledged early, that were only queued, and that found no slot.
     pub fn counts(&self) -> [u64; 3] {
-        [control::ACCEPTED, control::QUEUED, control::FULL]
-            .map(|word| self.control(word).load(Ordering::Relaxed))
+        let [queued, full] =
+            [control::QUEUED, control::FULL].map(|word| self.control(word).load(Ordering::Relaxed));
+        // What has a place and is not queued was accepted; nobody counts that one by one.
+        [self.tail().saturating_sub(queued), queued, full]
     }
 
     /// Whether everything below `stamp` is executed, so that a read that took this stamp may look
@@ -259,10 +268,9 @@ impl<'a> OrderedQueue<'a> {
         // Release pairs with the Acquire in `entry`: who finds the entry finds its words. An
         // exchange, because that is what the kernel's program has.
         commit.swap(reservation.pos + 1, Ordering::AcqRel);
-        self.count(match reservation.early {
-            true => control::ACCEPTED,
-            false => control::QUEUED,
-        });
+        if !reservation.early {
+            self.count(control::QUEUED);
+        }
     }
 
     /// The entry at `pos`, if it is published and its slot not used again.
@@ -365,12 +373,15 @@ impl<'a> OrderedQueue<'a> {
         waiting < limit && self.state() == QueueState::Open && self.take_bytes(bytes as u64)
     }
 
-    /// Takes granted memory; false if there is less than that.
+    /// Takes granted memory; false if there is less than that, nothing where it is unlimited.
     #[inline]
     fn take_bytes(&self, bytes: u64) -> bool {
         let credits = self.control(control::CREDITS);
         let mut granted = credits.load(Ordering::Relaxed);
         while granted >= bytes {
+            if granted >= layout::BYTES_UNLIMITED {
+                return true;
+            }
             let left = granted - bytes;
             let order = Ordering::Relaxed;
             match credits.compare_exchange_weak(granted, left, order, order) {

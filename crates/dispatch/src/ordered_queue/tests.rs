@@ -140,7 +140,7 @@ fn a_read_after_two_accepted_sets_sees_the_second() {
     assert!(!queues[0].has_reached(stamp));
     let (applied, drained) = drain(&queues[0]);
     assert_eq!(applied, [(1, b"\x03two".to_vec())], "the first is covered");
-    assert_eq!((drained.entries, drained.stop), (2, Stop::Empty));
+    assert_eq!((drained.entries, drained.stop), (2, Stop::Unpublished));
     assert_eq!(
         queues[0].forward(stamp, 3 << 56, b"\x03", &mut out),
         Forward::Executed
@@ -313,6 +313,12 @@ fn limits_of_early_acknowledgement() {
         Verdict::Queued(1),
         "one byte is left"
     );
+    poor[1].grant_bytes(layout::BYTES_UNLIMITED);
+    for sequence in 7..9 {
+        let pos = sequence - 5;
+        assert_eq!(ingress.admit(&other(sequence), 0), Verdict::Accepted(pos));
+    }
+    assert_eq!(poor[1].counts(), [3, 1, 0]);
 }
 
 /// Goal: sessions belong to an address, end with their lease or their client, and come back under

@@ -57,6 +57,9 @@ pub struct Drained {
 pub enum Stop {
     /// Nothing waits.
     Empty,
+    /// Behind what was executed nothing is published; whether a place was given out there was not
+    /// looked at.
+    Unpublished,
     /// The next entry is not published yet.
     Hole,
     /// As many as were asked for.
@@ -99,7 +102,7 @@ impl Turn {
     ) -> Drained {
         let (count, stop) = self.look(lease, entries_max.min(TURN_MAX));
         for index in 0..count {
-            if let Peek::Entry(entry) = lease.peek(index as u64) {
+            if let Some(entry) = lease.entry(index as u64) {
                 self.execute(lease, index, entry, &mut carry_out);
                 if let Some(sessions) = sessions {
                     sessions.settle(&entry);
@@ -120,10 +123,8 @@ impl Turn {
     /// Counts what can be executed, and finds which sets are covered by later ones.
     fn look(&mut self, lease: &Lease<'_>, entries_max: usize) -> (usize, Stop) {
         for index in 0..entries_max {
-            let entry = match lease.peek(index as u64) {
-                Peek::Entry(entry) => entry,
-                Peek::Hole => return (index, Stop::Hole),
-                Peek::Empty => return (index, Stop::Empty),
+            let Some(entry) = lease.entry(index as u64) else {
+                return (index, stop_at(lease, index));
             };
             self.is_covered[index] = false;
             let first = self.first_of(lease, index, &entry);
@@ -140,7 +141,7 @@ impl Turn {
     fn first_of(&self, lease: &Lease<'_>, index: usize, entry: &Entry<'_>) -> usize {
         let same = |other: &usize| {
             let is_first = usize::from(self.first[*other]) == *other;
-            let Peek::Entry(other) = lease.peek(*other as u64) else {
+            let Some(other) = lease.entry(*other as u64) else {
                 return false;
             };
             is_first && other.kind() != Kind::Noop && other.same_key(entry)
@@ -183,9 +184,21 @@ impl Turn {
     }
 }
 
+/// Why there is no entry at `index`. Tail is looked at only by who has found nothing at all: to
+/// read it costs the next producer a fetch of its line.
+fn stop_at(lease: &Lease<'_>, index: usize) -> Stop {
+    if index > 0 {
+        return Stop::Unpublished;
+    }
+    match lease.peek(0) {
+        Peek::Hole => Stop::Hole,
+        _ => Stop::Empty,
+    }
+}
+
 fn perform<'a>(lease: &Lease<'a>, effect: Effect, carry_out: &mut impl FnMut(Step<'a>)) {
     let (Effect::Apply(RequestId(index)) | Effect::Answer(RequestId(index))) = effect;
-    let Peek::Entry(entry) = lease.peek(u64::from(index)) else {
+    let Some(entry) = lease.entry(u64::from(index)) else {
         return;
     };
     match effect {

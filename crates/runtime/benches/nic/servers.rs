@@ -24,8 +24,14 @@ use super::namespace::Namespace;
 pub(crate) enum Way {
     /// A program that turns packets round and keeps nothing.
     Floor { native: bool },
-    /// The network card's program, and a thread that executes.
+    /// A program that answers what a client believes, and keeps nothing.
+    Receipt { native: bool },
+    /// The network card's program, and a thread that executes and looks for more all the time.
     Nic { native: bool },
+    /// The same, with a thread that looks again after a while, as the server's.
+    Rested { native: bool },
+    /// The same with the object that `CURTAIL_NIC_OBJECT` names.
+    Other { native: bool },
     /// A thread that never sleeps: receives, executes, answers (RawRPC).
     Spinning,
     /// The same, but answers before it executes (DeferredExec).
@@ -39,11 +45,40 @@ impl Way {
         let mode = |native| if native { "driver" } else { "stack" };
         match self {
             Self::Floor { native } => format!("XDP, no queue ({})", mode(native)),
+            Self::Receipt { native } => format!("XDP, valid answers ({})", mode(native)),
             Self::Nic { native } => format!("XDP, Ordered Queue ({})", mode(native)),
+            Self::Rested { native } => format!("XDP, .. executor rests ({})", mode(native)),
+            Self::Other { native } => format!("XDP, the other object ({})", mode(native)),
             Self::Spinning => "socket, spinning, RawRPC".into(),
             Self::Deferred => "socket, spinning, DeferredExec".into(),
             Self::Blocking => "socket, blocking".into(),
         }
+    }
+
+    /// Whether this is the program without a queue to compare `other` with.
+    pub(crate) fn is_floor_of(self, other: Self) -> bool {
+        match (self, other) {
+            (
+                Self::Floor { native },
+                Self::Floor { native: of }
+                | Self::Receipt { native: of }
+                | Self::Nic { native: of }
+                | Self::Rested { native: of }
+                | Self::Other { native: of },
+            ) => native == of,
+            _ => false,
+        }
+    }
+
+    fn is_native(self) -> bool {
+        matches!(
+            self,
+            Self::Floor { native: true }
+                | Self::Receipt { native: true }
+                | Self::Nic { native: true }
+                | Self::Rested { native: true }
+                | Self::Other { native: true }
+        )
     }
 }
 
@@ -54,6 +89,12 @@ pub(crate) struct Server {
     floor: Option<Program>,
     detach_peer: Option<Box<dyn FnOnce()>>,
 }
+
+/// How often the heartbeat beats, as the server's.
+const BEAT_NS: u64 = 10_000_000;
+/// How long the server's threads sleep at least before they look whether the program has queued
+/// something.
+const REST: Duration = Duration::from_micros(100);
 
 static FLOOR: &[u8] = aya::include_bytes_aligned!("../../../../bpf/floor.bpf.o");
 
@@ -106,8 +147,7 @@ impl Server {
     /// Starts a way; the other end gets a program where the driver's answers need it.
     pub(crate) fn start(way: Way, namespace: &Namespace, client: &Client, work_ns: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let is_native = matches!(way, Way::Floor { native: true } | Way::Nic { native: true });
-        let detach_peer = is_native.then(|| {
+        let detach_peer = way.is_native().then(|| {
             let program = client.ask(|| {
                 let mut pass = Program::load("curtail_pass");
                 pass.attach("two", XdpMode::Driver);
@@ -118,8 +158,11 @@ impl Server {
         });
         let mut floor = None;
         let thread = match way {
-            Way::Floor { native } => {
-                let mut program = Program::load("curtail_floor");
+            Way::Floor { native } | Way::Receipt { native } => {
+                let mut program = Program::load(match way {
+                    Way::Receipt { .. } => "curtail_receipt",
+                    _ => "curtail_floor",
+                });
                 let mode = if native {
                     XdpMode::Driver
                 } else {
@@ -129,19 +172,24 @@ impl Server {
                 floor = Some(program);
                 None
             }
-            Way::Nic { native } => {
+            Way::Nic { native } | Way::Rested { native } | Way::Other { native } => {
                 let attach = if native {
                     Attach::Native
                 } else {
                     Attach::Generic
                 };
-                let xdp = Xdp::start(&XdpOptions {
+                let options = XdpOptions {
                     interface: "one".into(),
                     pin_directory: namespace.pins.join("bench"),
                     attach,
                     nic: nic_options(),
-                });
-                Some(execute(xdp.unwrap(), Arc::clone(&stop), work_ns))
+                };
+                let xdp = match (way, other_object()) {
+                    (Way::Other { .. }, Some(object)) => Xdp::start_object(&object, &options),
+                    _ => Xdp::start(&options),
+                };
+                let rest = matches!(way, Way::Rested { .. }).then_some(REST);
+                Some(execute(xdp.unwrap(), Arc::clone(&stop), work_ns, rest))
             }
             Way::Spinning | Way::Deferred | Way::Blocking => {
                 let socket = UdpSocket::bind(SERVER).unwrap();
@@ -196,7 +244,7 @@ pub(crate) fn nic_options() -> NicOptions {
 pub(crate) fn open(nic: &Nic) {
     let queue = OrderedQueue::format(nic.queues(), 4096, 1);
     queue.set_backlog_max(4096);
-    queue.grant_bytes(1 << 50);
+    queue.grant_bytes(2 * layout::BYTES_UNLIMITED);
     queue.beat(monotonic_ns());
     let limits = Limits {
         now_ns: monotonic_ns(),
@@ -217,10 +265,41 @@ pub(crate) fn open(nic: &Nic) {
     queue.set_state(QueueState::Open);
 }
 
+/// The object that is measured beside the kept one, if one was named.
+pub(crate) fn other_object() -> Option<Vec<u8>> {
+    let path = std::env::var_os("CURTAIL_NIC_OBJECT")?;
+    Some(std::fs::read(path).unwrap())
+}
+
+/// The program, the other one if one was named, attached to nothing.
+pub(crate) fn load() -> Nic {
+    let nic = match other_object() {
+        Some(object) => Nic::load_object(&object, &nic_options(), None),
+        None => Nic::load(&nic_options(), None),
+    };
+    nic.unwrap()
+}
+
+/// How long the program took on average while `load` was on, in nanoseconds, by the kernel's own
+/// clock, which adds two looks at itself to every run; 0 where there is no program.
+pub(crate) fn time_counted(way: Way, load: impl FnOnce()) -> u64 {
+    let name: &[u8] = match way {
+        Way::Floor { .. } => b"curtail_floor",
+        Way::Receipt { .. } => b"curtail_receipt",
+        Way::Nic { .. } | Way::Rested { .. } | Way::Other { .. } => b"curtail_nic",
+        _ => return 0,
+    };
+    let counting = aya::sys::enable_stats(aya::sys::Stats::RunTime).unwrap();
+    load();
+    let (ns, _) = time_of_program(name);
+    drop(counting);
+    ns as u64
+}
+
 /// How long the attached program took on average, in nanoseconds, and how often it ran.
-pub(crate) fn time_of_program() -> (f64, u64) {
+pub(crate) fn time_of_program(name: &[u8]) -> (f64, u64) {
     let programs = aya::programs::loaded_programs().filter_map(Result::ok);
-    let mut ours = programs.filter(|program| program.name() == b"curtail_nic");
+    let mut ours = programs.filter(|program| program.name() == name);
     let most = ours
         .by_ref()
         .max_by_key(aya::programs::ProgramInfo::run_count);
@@ -253,14 +332,30 @@ pub(crate) fn frame_of(number: u64, value_bytes: usize) -> Vec<u8> {
     frame
 }
 
-fn execute(xdp: Xdp, stop: Arc<AtomicBool>, work_ns: u64) -> JoinHandle<()> {
+/// Executes as the server's workers do: the heartbeat now and then, the lease only where something
+/// waits.
+fn execute(
+    xdp: Xdp,
+    stop: Arc<AtomicBool>,
+    work_ns: u64,
+    rest: Option<Duration>,
+) -> JoinHandle<()> {
     open(xdp.nic());
     std::thread::spawn(move || {
         let _ = pin_current_thread(0);
         let queue = OrderedQueue::open(xdp.nic().queues()).unwrap();
         let mut turn = Turn::new();
+        let mut beaten_ns = 0;
         while !stop.load(Ordering::Relaxed) {
-            queue.beat(monotonic_ns());
+            let now_ns = monotonic_ns();
+            if now_ns - beaten_ns > BEAT_NS {
+                queue.beat(now_ns);
+                beaten_ns = now_ns;
+            }
+            if !queue.has_entry() {
+                rest.into_iter().for_each(std::thread::sleep);
+                continue;
+            }
             let mut lease = queue.take_lease(Worker(0)).unwrap();
             let drained = turn.run(&mut lease, TURN_MAX, None, |_| {});
             work(work_ns * drained.entries);

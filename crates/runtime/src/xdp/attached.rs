@@ -20,7 +20,7 @@ use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::xdp::{XdpLink, XdpMode};
 
 use super::error::XdpError;
-use super::program::{MAPS, Nic, NicOptions};
+use super::program::{MAPS, Nic, NicOptions, OBJECT};
 use super::settings;
 
 /// Where the program is to be attached, and how.
@@ -78,12 +78,17 @@ impl Xdp {
     /// Loads and attaches the program, or takes over what an earlier process left. Nothing is
     /// acknowledged until the queues are open and their heartbeat runs.
     pub fn start(options: &XdpOptions) -> Result<Self, XdpError> {
+        Self::start_object(OBJECT, options)
+    }
+
+    /// The same with another object, for measurements of one beside the other.
+    pub fn start_object(object: &[u8], options: &XdpOptions) -> Result<Self, XdpError> {
         see_interface(&options.interface)?;
         let directory = options.pin_directory.join(&options.interface);
         make_directory(&directory)?;
         let lock = lock(&directory, &options.interface)?;
         remove_half_made(&directory);
-        let nic = Nic::load(&options.nic, Some(&directory));
+        let nic = Nic::load_object(object, &options.nic, Some(&directory));
         let attached = nic.and_then(|mut nic| {
             let (link, attached) = attach(&mut nic, options, &directory)?;
             Ok((nic, link, attached))

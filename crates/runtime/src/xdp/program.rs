@@ -127,7 +127,7 @@ pub struct Nic {
 /// The maps that are pinned, by their names.
 pub(super) const MAPS: [&str; 5] = ["settings", "queues", "stamps", "sessions", "counts"];
 const PROGRAM: &str = "curtail_nic";
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/nic.bpf.o");
+pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/nic.bpf.o");
 
 impl Nic {
     /// Loads the program, through the kernel's verifier. With `pins`, its maps are found in that

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use curtail_codec::native::{Flags, Head, Opcode, Request, Session};
-use curtail_dispatch::ordered_queue::QueueState;
+use curtail_dispatch::ordered_queue::{QueueState, layout};
 use curtail_runtime::{Nic, monotonic_ns};
 use curtail_types::Key;
 
@@ -132,7 +132,9 @@ impl World {
             9 => Deed::Idle(session),
             10 => Deed::Credits(queue, (1_u64 << 40).wrapping_neg()),
             11 => Deed::Credits(queue, 1 << 40),
-            12..20 => Deed::Grant(peer(self.clients[session]), session as u64),
+            12 => Deed::Credits(queue, layout::BYTES_UNLIMITED),
+            13 => Deed::Credits(queue, layout::BYTES_UNLIMITED.wrapping_neg()),
+            14..20 => Deed::Grant(peer(self.clients[session]), session as u64),
             20..24 => Deed::Beat { queue, age_ns: 0 },
             24..28 => Deed::State(queue, QueueState::Open),
             _ => Deed::Execute(queue),

@@ -60,7 +60,7 @@ const RECEIVE_BYTES: usize = 4 << 20;
 
 /// Memory that the store grants to writes that are acknowledged before they are stored: it evicts
 /// when it has to, so the slots of the queues are what bounds them.
-const GRANTED_BYTES: u64 = 1 << 62;
+const GRANTED_BYTES: u64 = 2 * layout::BYTES_UNLIMITED;
 
 impl Opened {
     /// Both parts.

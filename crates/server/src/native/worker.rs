@@ -197,7 +197,7 @@ impl Native {
 
     #[inline]
     fn execute_one(&self, executor: &mut Executor, hands: &mut Hands<'_>, number: usize) -> u64 {
-        if !self.has_backlog(number) {
+        if !self.queue(number).is_some_and(|queue| queue.has_entry()) {
             return 0;
         }
         let drained = executor.drain(self, hands, number, TURN_MAX);

@@ -40,7 +40,7 @@ fn control_page() -> [(&'static str, u64); 17] {
         ("CONTROL_BACKLOG_MAX", control::BACKLOG_MAX as u64),
         ("CONTROL_CREDITS", control::CREDITS as u64),
         ("CONTROL_LEASE", control::LEASE as u64),
-        ("CONTROL_ACCEPTED", control::ACCEPTED as u64),
+        ("BYTES_UNLIMITED", layout::BYTES_UNLIMITED),
         ("CONTROL_QUEUED", control::QUEUED as u64),
         ("CONTROL_FULL", control::FULL as u64),
         ("STATE_OPEN", QueueState::Open as u64),

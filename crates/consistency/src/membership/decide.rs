@@ -84,7 +84,9 @@ impl Membership {
     /// others decide first.
     fn removal(&self, silent: NodeSet) -> Option<Change> {
         let view = &self.known.view;
-        let heard = view.live.difference(silent);
+        // Who is cut off has heard some a little later than others, and all of them not just now.
+        let doubtful = self.silent_for(self.config.suspicion_ns / 2);
+        let heard = view.live.difference(doubtful);
         let silent = if 2 * heard.len() >= view.live.len() {
             silent
         } else {

@@ -30,7 +30,7 @@ use curtail_consistency::{membership, symmetric::Model};
 use curtail_types::{NodeId, NodeSet};
 use serde::Deserialize;
 
-use crate::{ClusterError, EtcdStore, FileStore, Secret, Settings, ViewStore, roster};
+use crate::{ClusterError, EtcdStore, FileStore, Secret, Settings, ViewStore, roster, secret};
 
 /// One node's place in a cluster.
 #[derive(Clone, Debug)]
@@ -60,6 +60,8 @@ pub struct ClusterFile {
     pub store: StoreConfig,
     /// The nodes that are known beforehand.
     pub nodes: Vec<NodeEntry>,
+    /// What links between nodes are secured with, if they are.
+    pub tls: Option<TlsFiles>,
     secret: Secret,
 }
 
@@ -78,6 +80,18 @@ pub enum StoreConfig {
         /// The key that holds the view.
         key: String,
     },
+}
+
+/// Files for TLS between nodes, all as PEM.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct TlsFiles {
+    /// The certificates of who signs nodes' certificates.
+    pub ca: PathBuf,
+    /// This node's certificate, and those between it and the authority.
+    pub certificate: PathBuf,
+    /// Its private key, which only its owner may read.
+    pub key: PathBuf,
 }
 
 /// A node as the file names it.
@@ -153,6 +167,9 @@ impl ClusterFile {
         written.check().map_err(invalid)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let secret = Secret::read(&folder.join(&written.secret_file))?;
+        if let Some(tls) = &written.tls {
+            secret::refuse_readable(&folder.join(&tls.key))?;
+        }
         written.settle(folder, secret).map_err(invalid)
     }
 
@@ -236,6 +253,7 @@ struct Written {
     secret_file: PathBuf,
     #[serde(default)]
     store: WrittenStore,
+    tls: Option<TlsFiles>,
     #[serde(rename = "node")]
     nodes: Vec<NodeEntry>,
 }
@@ -386,6 +404,11 @@ impl Written {
                     key: key.unwrap_or_else(|| format!("/curtail/{}/view", self.name)),
                 },
             },
+            tls: self.tls.map(|tls| TlsFiles {
+                ca: folder.join(tls.ca),
+                certificate: folder.join(tls.certificate),
+                key: folder.join(tls.key),
+            }),
             nodes: self.nodes.into_iter().map(named).collect(),
             name: self.name,
             secret,

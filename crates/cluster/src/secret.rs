@@ -13,6 +13,21 @@ use crate::ClusterError;
 #[derive(Clone, Eq, PartialEq)]
 pub struct Secret(Vec<u8>);
 
+/// Refuses a file that others than its owner may read.
+pub(crate) fn refuse_readable(path: &Path) -> Result<(), ClusterError> {
+    let metadata = fs::metadata(path).map_err(|source| ClusterError::File {
+        path: path.to_owned(),
+        source,
+    })?;
+    match metadata.permissions().mode() & 0o077 {
+        0 => Ok(()),
+        _ => Err(ClusterError::Secret {
+            path: path.to_owned(),
+            reason: "others may read it; run chmod 600 on it".to_owned(),
+        }),
+    }
+}
+
 impl Secret {
     /// Bytes that a secret has at least.
     pub const BYTES_MIN: usize = 32;
@@ -32,11 +47,7 @@ impl Secret {
             path: path.to_owned(),
             reason,
         };
-        let mode = fs::metadata(path).map_err(failed)?.permissions().mode();
-        if mode & 0o077 != 0 {
-            let reason = "others may read it; run chmod 600 on it".to_owned();
-            return Err(refused(reason));
-        }
+        refuse_readable(path)?;
         let content = fs::read(path).map_err(failed)?;
         let bytes = content.trim_ascii();
         if !(Self::BYTES_MIN..=Self::BYTES_MAX).contains(&bytes.len()) {

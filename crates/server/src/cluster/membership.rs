@@ -19,7 +19,7 @@ use curtail_types::{Exptime, NodeSet, ViewNumber};
 
 use super::{
     Cluster, InForce,
-    links::{Linker, LinkerConfig, LinkerHandle, NewLink, Peer},
+    links::{Linker, LinkerConfig, LinkerHandle, NewLink, Peer, Tls},
 };
 use crate::{config::Config, mailbox::Arrival, server::StartError, shared::Shared, sync::Relaxed};
 
@@ -57,6 +57,8 @@ impl Opening {
         let unknown =
             |error| StartError::Cluster(format!("node links at {}: {error}", entry.links));
         let listen = entry.links_address().map_err(unknown)?;
+        let tls = node.cluster.tls.as_ref().map(Tls::load).transpose();
+        let tls = tls.map_err(|error| StartError::Cluster(format!("[tls]: {error}")))?;
         let reach: Reach = Arc::default();
         let deliver_to = Arc::clone(&reach);
         let deliver = move |worker: usize, link: NewLink| {
@@ -74,6 +76,7 @@ impl Opening {
             secret: node.cluster.secret().bytes().to_vec(),
             listen,
             workers: u16::try_from(config.workers).unwrap_or(u16::MAX),
+            tls,
             deliver: Box::new(deliver),
             say: Box::new(|text: &str| eprintln!("curtail: {text}")),
         })

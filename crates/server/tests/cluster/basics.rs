@@ -45,6 +45,28 @@ fn any_node_answers_for_any_key() {
     clients[1].expect(&format!("{quiet}mn\r\n"), &format!("{found}MN\r\n"));
 }
 
+/// Goal: over TLS a cluster is what it is without. Method: small, large and hot keys at every node.
+#[test]
+fn nodes_may_talk_over_tls() {
+    let cluster = Cluster::start(Shape {
+        secured: true,
+        ..Shape::default()
+    });
+    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    for (number, bytes) in [5, 5_000, 300_000].into_iter().cycle().take(24).enumerate() {
+        let (key, value) = (format!("key{number}"), "v".repeat(bytes));
+        if number % 2 == 0 {
+            cluster.change_hot(&key, true);
+        }
+        let set = format!("set {key} 0 0 {bytes}\r\n{value}\r\n");
+        clients[number % 3].expect(&set, "STORED\r\n");
+        let found = format!("VALUE {key} 0 {bytes}\r\n{value}\r\nEND\r\n");
+        for client in &mut clients {
+            client.expect(&format!("get {key}\r\n"), &found);
+        }
+    }
+}
+
 /// Goal: a hot key is read and written at every node, and every node sees the last write. Method:
 /// keys become hot, are written at one node and read at all, and cease to be hot again.
 #[test]

@@ -111,6 +111,7 @@ pub(crate) const PLAN: Plan = Plan {
         model: "lin",
         lease_ms: 3000,
         fault: Fault::Nothing,
+        secured: false,
     },
     clients: 6,
     keys: 4,

@@ -28,6 +28,7 @@ const SHAPE: Shape = Shape {
     model: "lin",
     lease_ms: 2000,
     fault: Fault::Nothing,
+    secured: false,
 };
 
 /// Runs episodes, one for each trouble, on one cluster; `None` where its network may not be made.

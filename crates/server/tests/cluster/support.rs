@@ -25,6 +25,8 @@ pub(crate) struct Shape {
     pub(crate) model: &'static str,
     pub(crate) lease_ms: u64,
     pub(crate) fault: Fault,
+    /// Nodes talk to each other over TLS.
+    pub(crate) secured: bool,
 }
 
 /// Nodes in this process.
@@ -49,6 +51,7 @@ impl Default for Shape {
             model: "lin",
             lease_ms: 3000,
             fault: Fault::Nothing,
+            secured: false,
         }
     }
 }
@@ -75,6 +78,9 @@ impl Cluster {
              secret_file = \"secret\"\n[store]\nkind = \"file\"\npath = \"view.json\"\n",
             shape.model, shape.replicas, shape.lease_ms,
         );
+        if shape.secured {
+            text += &certify(&folder);
+        }
         for id in 0..shape.nodes {
             text += &format!(
                 "[[node]]\nid = {id}\nclients = \"127.0.0.1:0\"\nlinks = \"127.0.0.1:0\"\n"
@@ -227,6 +233,17 @@ impl Client {
             panic!("expected {answer:.100?}, got {got:.100?} to {request:.100?}");
         }
     }
+}
+
+/// Writes a certificate for all nodes, and says so in the cluster's file.
+fn certify(folder: &std::path::Path) -> String {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    fs::write(folder.join("node.pem"), certificate.pem()).unwrap();
+    fs::write(folder.join("node.key"), key.serialize_pem()).unwrap();
+    restrict(&folder.join("node.key"));
+    "[tls]\nca = \"node.pem\"\ncertificate = \"node.pem\"\nkey = \"node.key\"\n".to_owned()
 }
 
 pub(crate) fn restrict(path: &std::path::Path) {

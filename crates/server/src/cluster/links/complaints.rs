@@ -8,6 +8,7 @@ use curtail_codec::node::RefusalReason;
 #[derive(Debug, Default)]
 pub(super) struct Complaints {
     said: VecDeque<(IpAddr, RefusalReason)>,
+    said_of_tls: VecDeque<(IpAddr, String)>,
 }
 
 /// Complaints that are remembered; beyond, the oldest may be said again.
@@ -41,8 +42,23 @@ impl Complaints {
         Some(format!("{verb} a node at {address}: {advice}"))
     }
 
+    /// The same of TLS.
+    pub(super) fn about_tls(&mut self, address: IpAddr, advice: String) -> Option<String> {
+        let said = (address, advice);
+        if self.said_of_tls.contains(&said) {
+            return None;
+        }
+        if self.said_of_tls.len() == SAID_MAX {
+            self.said_of_tls.pop_front();
+        }
+        let complaint = format!("no link with a node at {address}: {}", said.1);
+        self.said_of_tls.push_back(said);
+        Some(complaint)
+    }
+
     /// Somebody at `address` was linked with: what goes wrong from now on is said again.
     pub(super) fn forget(&mut self, address: IpAddr) {
         self.said.retain(|(said, _)| *said != address);
+        self.said_of_tls.retain(|(said, _)| *said != address);
     }
 }

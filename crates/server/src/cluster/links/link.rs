@@ -6,13 +6,14 @@
 use std::io::IoSlice;
 
 use curtail_codec::node::{Body, Control, Decoded, Frame, Header};
-use curtail_runtime::{Received, Sent, Stream};
+use curtail_runtime::{Received, Sent};
 use curtail_types::{Instant, ViewNumber};
 
 use super::{
     Endpoint,
     chunks::Chunks,
     session::{PeerResume, Resumed, Session, Taken},
+    wire::Wire,
 };
 
 /// See the head of this file.
@@ -24,7 +25,7 @@ pub(super) struct Link {
     pub(super) session: Session,
     /// Which connection of the link this is, as the linker counts.
     pub(super) attempt: u64,
-    stream: Option<Stream>,
+    stream: Option<Wire>,
     /// The longest frame that is taken here.
     frame_bytes_max: usize,
     /// The beginning of a frame.
@@ -124,7 +125,7 @@ impl Link {
     }
 
     /// Goes on with another connection; the one before has been ended.
-    pub(super) fn connect(&mut self, stream: Stream, attempt: u64) {
+    pub(super) fn connect(&mut self, stream: Wire, attempt: u64) {
         self.stream = Some(stream);
         self.attempt = attempt;
         let resume = self.session.resume(self.frame_bytes_max);
@@ -159,7 +160,8 @@ impl Link {
     pub(super) fn wants_to_send(&self) -> bool {
         let has_news =
             self.session.is_running() && (self.session.outbox.has_news() || self.session.owes());
-        self.writable && self.stream.is_some() && (has_news || !self.control.is_empty())
+        let wants = |stream: &Wire| has_news || !self.control.is_empty() || stream.holds_back();
+        self.writable && self.stream.as_ref().is_some_and(wants)
     }
 
     /// Receives a bounded number of bytes and hands every complete frame to `each`.
@@ -315,6 +317,15 @@ impl Link {
         if !self.writable {
             return Progress::Waits;
         }
+        if let Some(stream) = self.stream.as_mut() {
+            if !stream.push() {
+                return Progress::Broken;
+            }
+            if stream.holds_back() {
+                self.writable = false;
+                return Progress::Waits;
+            }
+        }
         if self.session.is_running() {
             self.session.seal();
             if self.session.owes() && !self.session.outbox.is_unsent() && self.control.is_empty() {
@@ -349,7 +360,8 @@ impl Link {
         self.sends += 1;
         let of_control = self.control.consume(taken);
         self.session.outbox.note_sent(taken - of_control);
-        self.writable = taken == offered;
+        let holds_back = self.stream.as_ref().is_some_and(Wire::holds_back);
+        self.writable = taken == offered && !holds_back;
         match self.wants_to_send() {
             true => Progress::More,
             false => Progress::Waits,

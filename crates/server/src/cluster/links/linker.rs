@@ -21,8 +21,8 @@ use std::{
 
 use curtail_codec::node::{Nonce, cluster_hash};
 use curtail_runtime::{
-    BindError, Clock, Events, Listener, PeerAddress, Poller, SocketOptions, Stream, Token, Waker,
-    bind_tcp, connect_tcp,
+    BindError, Clock, Events, Listener, PeerAddress, Poller, SocketOptions, Token, Waker, bind_tcp,
+    connect_tcp,
 };
 use curtail_types::NodeId;
 
@@ -33,6 +33,8 @@ use super::{
     handshake::{Established, Handshake, Identity, VERSIONS},
     pending::{End, Pending},
     roster::Roster,
+    tls::Tls,
+    wire::Wire,
 };
 use crate::sync::{Mutex, lock};
 
@@ -49,6 +51,7 @@ pub(crate) struct Linker {
     dials: Dials,
     pending: Vec<Option<Box<Pending>>>,
     complaints: Complaints,
+    tls: Option<Tls>,
     deliver: Box<Deliver>,
     say: Box<Say>,
 }
@@ -71,6 +74,8 @@ pub(crate) struct LinkerConfig {
     pub(crate) listen: SocketAddr,
     /// Workers that have links.
     pub(crate) workers: u16,
+    /// What connections are secured with, if they are to be.
+    pub(crate) tls: Option<Tls>,
     pub(crate) deliver: Box<Deliver>,
     pub(crate) say: Box<Say>,
 }
@@ -88,7 +93,7 @@ pub(crate) enum LinkerError {
 /// A connection that has proved itself, on its way to its worker.
 #[derive(Debug)]
 pub(crate) struct NewLink {
-    pub(super) stream: Stream,
+    pub(super) stream: Wire,
     pub(super) established: Established,
     pub(super) attempt: u64,
 }
@@ -180,6 +185,7 @@ impl Linker {
             dials: Dials::default(),
             pending: Vec::new(),
             complaints: Complaints::default(),
+            tls: config.tls,
             deliver: config.deliver,
             say: config.say,
         })
@@ -272,7 +278,13 @@ impl Linker {
             if let Some(nonce) = self.nonce() {
                 let until_ns = self.now_ns() + HANDSHAKE_NS_MAX;
                 let handshake = Handshake::accept(nonce);
-                self.begin(Pending::accepted(stream, address, handshake, until_ns));
+                let wire = match &self.tls {
+                    None => Some(Wire::Plain(stream)),
+                    Some(tls) => tls.accept(stream),
+                };
+                if let Some(wire) = wire {
+                    self.begin(Pending::accepted(wire, address, handshake, until_ns));
+                }
             }
         }
         Some(Duration::ZERO)
@@ -283,15 +295,19 @@ impl Linker {
         let now_ns = self.now_ns();
         while let Some((dial, attempt)) = self.dials.next_due(now_ns) {
             let (peer, of_link) = (dial.peer, (dial.pair, dial.large));
-            let begun = connect_tcp(peer.address).ok().zip(self.nonce());
-            let Some((stream, nonce)) = begun else {
+            let stream = connect_tcp(peer.address).ok();
+            let wire = stream.and_then(|stream| match &self.tls {
+                None => Some(Wire::Plain(stream)),
+                Some(tls) => tls.connect(stream, peer.address.ip()),
+            });
+            let Some((wire, nonce)) = wire.zip(self.nonce()) else {
                 self.dials.fail(attempt, now_ns, attempt);
                 continue;
             };
             let handshake = Handshake::connect(&self.me, peer, of_link, nonce);
             let until_ns = now_ns + HANDSHAKE_NS_MAX;
             let name = (peer.address, attempt);
-            self.begin(Pending::connecting(stream, name, handshake, until_ns));
+            self.begin(Pending::connecting(wire, name, handshake, until_ns));
         }
     }
 
@@ -377,12 +393,16 @@ impl Linker {
         if let Some(attempt) = attempt {
             self.dials.fail(attempt, self.now_ns(), attempt);
         }
-        let (reason, here) = match end {
-            End::Refuses(reason) => (reason, true),
-            End::IsRefused(reason) => (reason, false),
-            End::Linked(_) | End::Broken => return,
+        let complaint = match end {
+            End::Refuses(reason) => self.complaints.about(address, reason, true),
+            End::IsRefused(reason) => self.complaints.about(address, reason, false),
+            End::Linked(_) => None,
+            End::Broken => {
+                let advice = pending.advice();
+                advice.and_then(|advice| self.complaints.about_tls(address, advice))
+            }
         };
-        if let Some(complaint) = self.complaints.about(address, reason, here) {
+        if let Some(complaint) = complaint {
             (self.say)(&complaint);
         }
     }

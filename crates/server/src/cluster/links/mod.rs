@@ -29,6 +29,8 @@ mod outbox;
 mod pending;
 mod roster;
 mod session;
+mod tls;
+mod wire;
 
 use std::collections::VecDeque;
 
@@ -46,6 +48,7 @@ pub(crate) use self::{
     link::Vitals,
     linker::{Linker, LinkerConfig, LinkerHandle, NewLink},
     roster::Peer,
+    tls::Tls,
 };
 
 /// One worker's links; see the head of this file.

@@ -7,16 +7,18 @@
 use std::net::SocketAddr;
 
 use curtail_codec::node::{Greeting, HandshakeKind, RefusalReason};
-use curtail_runtime::{Received, Sent, Stream};
+use curtail_runtime::{Received, Sent};
 
 use super::{
     handshake::{Established, Handshake, Identity, Step},
     roster::Roster,
+    tls::{SPEAKS_TLS, is_tls},
+    wire::Wire,
 };
 
 /// See the head of this file.
 pub(super) struct Pending {
-    pub(super) stream: Stream,
+    pub(super) stream: Wire,
     pub(super) address: SocketAddr,
     /// The attempt, on the side that connects.
     pub(super) attempt: Option<u64>,
@@ -50,7 +52,7 @@ const BEGINNING_BYTES: usize = 8;
 impl Pending {
     /// A connection that this side makes, and what it says first.
     pub(super) fn connecting(
-        stream: Stream,
+        stream: Wire,
         (address, attempt): (SocketAddr, u64),
         (handshake, hello): (Handshake, Vec<u8>),
         until_ns: u64,
@@ -67,7 +69,7 @@ impl Pending {
 
     /// A connection that the other side has made.
     pub(super) fn accepted(
-        stream: Stream,
+        stream: Wire,
         address: SocketAddr,
         handshake: Handshake,
         until_ns: u64,
@@ -95,7 +97,7 @@ impl Pending {
     /// Goes on as far as it can; how it ended, if it has.
     pub(super) fn step(&mut self, me: &Identity, roster: &Roster) -> Option<End> {
         loop {
-            if !self.send() {
+            if !self.send() || !self.push() {
                 return Some(End::Broken);
             }
             if !self.outgoing.is_empty() {
@@ -138,6 +140,22 @@ impl Pending {
             }
         }
         true
+    }
+
+    /// Sends what TLS has to say.
+    fn push(&mut self) -> bool {
+        let is_well = !self.writable || self.stream.push();
+        self.writable &= !self.stream.holds_back();
+        is_well
+    }
+
+    /// Why it broke, if there is something that an operator can do about it.
+    pub(super) fn advice(&self) -> Option<String> {
+        let arrived = self.incoming.get(..self.received).unwrap_or_default();
+        match self.stream.fault() {
+            Some(fault) => Some(fault.advice()),
+            None => is_tls(arrived).then(|| SPEAKS_TLS.to_owned()),
+        }
     }
 
     /// Receives until the awaited message is complete; its length.

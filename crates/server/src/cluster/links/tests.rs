@@ -18,6 +18,7 @@ use curtail_runtime::{Clock, Events, Poller};
 use super::*;
 
 mod figures;
+mod tls;
 
 /// A node: a linker on its thread, and workers that the test steps.
 struct Node {
@@ -62,6 +63,10 @@ const KIND: Kind = Kind {
 
 impl Node {
     fn start(kind: Kind) -> Self {
+        Self::secured(kind, None)
+    }
+
+    fn secured(kind: Kind, tls: Option<Tls>) -> Self {
         let arrivals = Arc::new(Mutex::new(Vec::new()));
         let said = Arc::new(Mutex::new(Vec::new()));
         let (box_of_arrivals, box_of_said) = (Arc::clone(&arrivals), Arc::clone(&said));
@@ -71,6 +76,7 @@ impl Node {
             secret: kind.secret.to_vec(),
             listen: "127.0.0.1:0".parse().unwrap(),
             workers: kind.workers,
+            tls,
             deliver: Box::new(move |worker, link| {
                 box_of_arrivals.lock().unwrap().push((worker, link));
             }),
@@ -205,7 +211,10 @@ fn are_up(a: &Node, b: &Node) -> bool {
 }
 
 fn two(kind: Kind, other: Kind) -> (Node, Node) {
-    let (mut a, mut b) = (Node::start(kind), Node::start(other));
+    link(Node::start(kind), Node::start(other))
+}
+
+fn link(mut a: Node, mut b: Node) -> (Node, Node) {
     introduce(&[&a, &b]);
     until(&mut a, &mut b, "linking", |a, b| are_up(a, b));
     (a, b)
@@ -229,7 +238,10 @@ fn number(bytes: &[u8]) -> u32 {
 /// between the sockets of random links are broken.
 #[test]
 fn reports_arrive_once_and_in_order_though_links_break() {
-    let (mut a, mut b) = two(KIND, other());
+    exchange(two(KIND, other()));
+}
+
+fn exchange((mut a, mut b): (Node, Node)) {
     const COUNT: u32 = 4000;
     let mut sent = [[0_u32; 2]; 2];
     let mut random = Random(5);

@@ -1,0 +1,257 @@
+//! A connection's bytes, as they are or inside TLS; who uses it need not know which.
+//!
+//! ```text
+//!   Plain      link ------------------------------- socket
+//!   Secured    link -- plaintext -- TLS machine -- records -- socket
+//! ```
+//!
+//! Without TLS this is the socket itself. With it, what the socket does not take at once is held
+//! back here ([`Wire::holds_back`]) and sent on when the socket can be written to again; more than
+//! [`HELD_BYTES_MAX`] never is. Received bytes are handed out as from a socket: fewer than there is
+//! room for means that there is no more now.
+
+use std::io::{self, IoSlice, Read, Write};
+
+use curtail_runtime::{Poller, Received, Sent, Stream, Token, WatchError};
+use rustls::Connection;
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(super) enum Wire {
+    Plain(Stream),
+    Secured(Box<Secured>),
+}
+
+/// TLS over a socket.
+#[derive(Debug)]
+pub(super) struct Secured {
+    stream: Stream,
+    tls: Connection,
+    fault: Option<Fault>,
+}
+
+/// Why TLS ended.
+#[derive(Clone, Debug)]
+pub(super) enum Fault {
+    /// One of the two sides refused the other.
+    Refused(rustls::Error),
+    /// The other side closed before it said anything.
+    Silent,
+}
+
+/// Bytes that TLS may hold for a socket that takes none.
+const HELD_BYTES_MAX: usize = 64 << 10;
+
+impl Wire {
+    /// The same over TLS.
+    pub(super) fn secured(stream: Stream, mut tls: Connection) -> Self {
+        tls.set_buffer_limit(Some(HELD_BYTES_MAX));
+        Self::Secured(Box::new(Secured {
+            stream,
+            tls,
+            fault: None,
+        }))
+    }
+
+    /// Receives into `area`, which is not empty.
+    #[inline]
+    pub(super) fn receive(&mut self, area: &mut [u8]) -> Received {
+        match self {
+            Self::Plain(stream) => stream.receive(area),
+            Self::Secured(secured) => secured.receive(area),
+        }
+    }
+
+    /// Sends from one piece of memory.
+    #[inline]
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Sent {
+        match self {
+            Self::Plain(stream) => stream.send(bytes),
+            Self::Secured(secured) => secured.send(&[IoSlice::new(bytes)]),
+        }
+    }
+
+    /// Sends from several.
+    #[inline]
+    pub(super) fn send_many(&mut self, pieces: &[IoSlice<'_>]) -> Sent {
+        match self {
+            Self::Plain(stream) => stream.send_many(pieces),
+            Self::Secured(secured) => secured.send(pieces),
+        }
+    }
+
+    /// Sends what is held back, as far as the socket takes it; false if the connection broke.
+    #[inline]
+    pub(super) fn push(&mut self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Secured(secured) => secured.push(),
+        }
+    }
+
+    /// Whether the socket has yet to take something that was sent, or that TLS itself has to say.
+    #[inline]
+    pub(super) fn holds_back(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Secured(secured) => secured.tls.wants_write(),
+        }
+    }
+
+    pub(super) fn watch(&mut self, poller: &Poller, token: Token) -> Result<(), WatchError> {
+        self.stream_mut().watch(poller, token)
+    }
+
+    pub(super) fn unwatch(&mut self, poller: &Poller) {
+        self.stream_mut().unwatch(poller);
+    }
+
+    /// Why TLS ended, if it did.
+    pub(super) fn fault(&self) -> Option<&Fault> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Secured(secured) => secured.fault.as_ref(),
+        }
+    }
+
+    fn stream_mut(&mut self) -> &mut Stream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Secured(secured) => &mut secured.stream,
+        }
+    }
+}
+
+impl Secured {
+    fn receive(&mut self, area: &mut [u8]) -> Received {
+        let mut filled = 0;
+        let is_over = loop {
+            let room = area.get_mut(filled..).unwrap_or_default();
+            match self.tls.reader().read(room) {
+                Ok(0) => break true,
+                Ok(bytes) => {
+                    filled += bytes;
+                    if filled == area.len() {
+                        return Received::Bytes(filled);
+                    }
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => break true,
+            }
+            match self.take_records() {
+                Taken::Some => {}
+                Taken::None => break false,
+                Taken::Over => break true,
+            }
+        };
+        // Whatever a handshake answers goes at once.
+        let broken = !self.push();
+        match (filled, is_over || broken) {
+            (0, true) => Received::End,
+            (0, false) => Received::Nothing,
+            (_, _) => Received::Bytes(filled),
+        }
+    }
+
+    /// Takes what the socket has.
+    fn take_records(&mut self) -> Taken {
+        match self.tls.read_tls(&mut Socket(&mut self.stream)) {
+            Ok(0) => {
+                if self.tls.is_handshaking() && self.fault.is_none() {
+                    self.fault = Some(Fault::Silent);
+                }
+                Taken::Over
+            }
+            Ok(_) => match self.tls.process_new_packets() {
+                Ok(_) => Taken::Some,
+                Err(error) => {
+                    self.fault = Some(Fault::Refused(error));
+                    Taken::Over
+                }
+            },
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Taken::None,
+            Err(_) => Taken::Over,
+        }
+    }
+
+    /// Sends until the socket takes no more; what TLS has taken by then counts as sent.
+    fn send(&mut self, pieces: &[IoSlice<'_>]) -> Sent {
+        let mut sent = 0;
+        for piece in pieces {
+            let mut rest: &[u8] = piece;
+            while !rest.is_empty() {
+                if !self.push() {
+                    return Sent::Broken;
+                }
+                if self.tls.wants_write() {
+                    return Sent::Bytes(sent);
+                }
+                match self.tls.writer().write(rest) {
+                    Ok(0) => return Sent::Bytes(sent),
+                    Ok(bytes) => {
+                        sent += bytes;
+                        rest = rest.get(bytes..).unwrap_or_default();
+                    }
+                    Err(_) => return Sent::Broken,
+                }
+            }
+        }
+        match self.push() {
+            true => Sent::Bytes(sent),
+            false => Sent::Broken,
+        }
+    }
+
+    fn push(&mut self) -> bool {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut Socket(&mut self.stream)) {
+                Ok(_) => {}
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+        true
+    }
+}
+
+/// What the socket had.
+enum Taken {
+    Some,
+    None,
+    Over,
+}
+
+/// The socket as TLS wants it.
+struct Socket<'a>(&'a mut Stream);
+
+impl Read for Socket<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.0.receive(buffer) {
+            Received::Bytes(bytes) => Ok(bytes),
+            Received::Nothing => Err(io::ErrorKind::WouldBlock.into()),
+            Received::End => Ok(0),
+        }
+    }
+}
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        judge(self.0.send(bytes))
+    }
+
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        judge(self.0.send_many(pieces))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn judge(sent: Sent) -> io::Result<usize> {
+    match sent {
+        Sent::Bytes(0) => Err(io::ErrorKind::WouldBlock.into()),
+        Sent::Bytes(bytes) => Ok(bytes),
+        Sent::Broken => Err(io::ErrorKind::BrokenPipe.into()),
+    }
+}

@@ -119,14 +119,20 @@ const KEYS_MAX: usize = 32 << 10;
 /// Requests that may wait for a slice's machine.
 const WAITING_MAX: usize = 4096;
 
-/// The writer of the machines: no worker has it.
-const MACHINES: u16 = WriterId::PER_NODE - 1;
+/// The writers of the machines: no worker has them. Each life of a node has another, because what
+/// one life wrote may be lost with it, and its versions must not come again.
+const MACHINES: std::ops::Range<u16> = WriterId::PER_NODE / 2..WriterId::PER_NODE;
+
+/// The writer of a node's machines in a life with this number.
+fn machines(me: NodeId, life: u16) -> WriterId {
+    WriterId::of(me, MACHINES.start + life % MACHINES.len() as u16)
+}
 
 const MS_NS: u64 = 1_000_000;
 
 impl Cluster {
     pub(crate) fn new(
-        me: NodeId,
+        (me, life): (NodeId, u16),
         (model, replicas): (Model, usize),
         (hot_keys_max, fault): (usize, Fault),
         (workers, threads): (usize, usize),
@@ -134,7 +140,7 @@ impl Cluster {
     ) -> Self {
         let config = symmetric::Config {
             me,
-            writer: WriterId::of(me, MACHINES),
+            writer: machines(me, life),
             model,
             keys_max: KEYS_MAX / SLICES,
             waiting_max: WAITING_MAX,

@@ -15,6 +15,7 @@ use std::{
 
 use curtail_cluster::{Addresses, Event, Member, NodeConfig, Observer, Roster};
 use curtail_consistency::membership::Incarnation;
+use curtail_runtime::Clock;
 use curtail_types::{Exptime, NodeSet, ViewNumber};
 
 use super::{
@@ -86,8 +87,10 @@ impl Opening {
         let thread = thread
             .spawn(move || linker.run())
             .map_err(StartError::System)?;
+        // In milliseconds or so: no two starts share a time, but for a chance in many.
+        let life = (Clock::start().now().unix_ns >> 20) as u16;
         let cluster = Cluster::new(
-            node.me,
+            (node.me, life),
             (node.cluster.model, node.cluster.replicas),
             (config.hot_keys_max, config.fault),
             (config.workers, threads),

@@ -33,6 +33,7 @@ use self::{
 use super::{
     InForce,
     jobs::{Job, Moved, Origin, Said},
+    machines,
 };
 use crate::{
     counts::Count,
@@ -330,6 +331,9 @@ impl Held {
 
     /// Begins anew with nothing.
     fn forget_all(&mut self, tools: &mut Tools<'_>) {
+        let last = self.clock.next(tools.kit.now);
+        self.config.writer = machines(self.config.me, self.config.writer.0.wrapping_add(1));
+        self.clock = HybridClock::new(self.config.writer, last);
         self.machine = Symmetric::new(self.config);
         self.in_force = None;
         self.hot.clear();

@@ -9,6 +9,9 @@
 //!   Outbox [ datagram | receiver ] x N --sendmmsg--> socket
 //! ```
 //!
+//! A socket that is bound to no address in particular has the kernel say which one each datagram
+//! was sent to, so that the answer can leave by that one: a client takes answers from nobody else.
+//!
 //! Sockets never block. What the kernel has no room for when sending is lost, as it would be on the
 //! network, and counted; whoever waits for it asks again.
 
@@ -42,10 +45,12 @@ pub struct DatagramOptions {
 pub struct Inbox {
     memory: Box<[u8]>,
     senders: Box<[Name]>,
+    _controls: Box<[Control]>,
     received: Box<[Received]>,
     count: usize,
-    // INVARIANT: `parts[i]` points to the i-th slot of `memory`, `headers[i]` to `parts[i]` and
-    // `senders[i]`; the boxes are never replaced, so the pointers are good as long as this lives.
+    // INVARIANT: `parts[i]` points to the i-th slot of `memory`, `headers[i]` to `parts[i]`,
+    // `senders[i]` and `_controls[i]`; the boxes are never replaced, so the pointers are good as
+    // long as this lives.
     parts: Box<[libc::iovec]>,
     headers: Box<[libc::mmsghdr]>,
 }
@@ -54,6 +59,7 @@ pub struct Inbox {
 pub struct Outbox {
     memory: Box<[u8]>,
     receivers: Box<[Name]>,
+    controls: Box<[Control]>,
     count: usize,
     // INVARIANT: as in `Inbox`.
     parts: Box<[libc::iovec]>,
@@ -80,6 +86,14 @@ struct Received {
 
 /// An address as the kernel writes it.
 type Name = libc::sockaddr_storage;
+
+/// What the kernel says of a datagram, or is told, beside its address: room for one message.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_BYTES]);
+
+/// A header of 16 bytes and 20 of an IPv6 packet's information, rounded up.
+const CONTROL_BYTES: usize = 48;
 
 /// Bytes of an inbox's or outbox's slot: what a slot of a queue holds, rounded up, so that a longer
 /// datagram is seen to be too long.
@@ -144,9 +158,28 @@ fn open_udp(address: SocketAddr, options: DatagramOptions) -> io::Result<mio::ne
         // The kernel's limit may be lower; then fewer datagrams wait.
         let _ = socket.set_recv_buffer_size(options.receive_bytes);
     }
+    if address.ip().is_unspecified() {
+        ask_destination(&socket, address.is_ipv6())?;
+    }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     Ok(mio::net::UdpSocket::from_std(socket.into()))
+}
+
+/// Has the kernel say which address a datagram was sent to.
+fn ask_destination(socket: &Socket, is_v6: bool) -> io::Result<()> {
+    let (level, name) = match is_v6 {
+        true => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+        false => (libc::IPPROTO_IP, libc::IP_PKTINFO),
+    };
+    let on: libc::c_int = 1;
+    let bytes = size_of::<libc::c_int>() as libc::socklen_t;
+    let value = std::ptr::from_ref(&on).cast();
+    // SAFETY: `value` points to `bytes` bytes that live past the call.
+    match unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value, bytes) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 impl Inbox {
@@ -154,11 +187,13 @@ impl Inbox {
     pub fn new(datagrams: usize) -> Self {
         let mut memory = vec![0; datagrams * DATAGRAM_SLOT_BYTES].into_boxed_slice();
         let mut senders = names(datagrams);
+        let mut controls = controls(datagrams);
         let mut parts = parts(&mut memory);
-        let headers = headers(&mut parts, &mut senders);
+        let headers = headers(&mut parts, &mut senders, &mut controls);
         Self {
             memory,
             senders,
+            _controls: controls,
             received: vec![Received::default(); datagrams].into_boxed_slice(),
             count: 0,
             parts,
@@ -172,6 +207,7 @@ impl Inbox {
         self.count = 0;
         for (header, part) in self.headers.iter_mut().zip(&mut self.parts) {
             header.msg_hdr.msg_namelen = size_of::<Name>() as libc::socklen_t;
+            header.msg_hdr.msg_controllen = CONTROL_BYTES as _;
             part.iov_len = DATAGRAM_SLOT_BYTES;
         }
         let room = self.headers.len() as libc::c_uint;
@@ -225,6 +261,13 @@ impl Inbox {
         let bytes = self.memory.get(start..start + bytes)?;
         Some((bytes, to_address(self.senders.get(number)?)?))
     }
+
+    /// The address that one was sent to; `None` if the socket has only one, or there is none that
+    /// an answer could leave by.
+    pub fn local(&self, number: usize) -> Option<IpAddr> {
+        let header = self.headers.get(number).filter(|_| number < self.count)?;
+        destination(&header.msg_hdr)
+    }
 }
 
 impl Outbox {
@@ -232,11 +275,13 @@ impl Outbox {
     pub fn new(datagrams: usize) -> Self {
         let mut memory = vec![0; datagrams * DATAGRAM_SLOT_BYTES].into_boxed_slice();
         let mut receivers = names(datagrams);
+        let mut controls = controls(datagrams);
         let mut parts = parts(&mut memory);
-        let headers = headers(&mut parts, &mut receivers);
+        let headers = headers(&mut parts, &mut receivers, &mut controls);
         Self {
             memory,
             receivers,
+            controls,
             count: 0,
             parts,
             headers,
@@ -246,11 +291,22 @@ impl Outbox {
     /// Has `write` fill the next datagram, for `to`, and say how long it is; `None` from it leaves
     /// the place free. False if there is no place: [`Outbox::send`] first.
     pub fn push(&mut self, to: SocketAddr, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool {
+        self.push_from(None, to, write)
+    }
+
+    /// The same, to leave by the address `local` if there is one; otherwise the route chooses.
+    pub fn push_from(
+        &mut self,
+        local: Option<IpAddr>,
+        to: SocketAddr,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> bool {
         let start = self.count * DATAGRAM_SLOT_BYTES;
         let room = self.memory.get_mut(start..start + DATAGRAM_SLOT_BYTES);
-        let (Some(room), Some(name), Some(part), Some(header)) = (
+        let (Some(room), Some(name), Some(control), Some(part), Some(header)) = (
             room,
             self.receivers.get_mut(self.count),
+            self.controls.get_mut(self.count),
             self.parts.get_mut(self.count),
             self.headers.get_mut(self.count),
         ) else {
@@ -259,6 +315,7 @@ impl Outbox {
         if let Some(bytes) = write(room) {
             part.iov_len = bytes.min(DATAGRAM_SLOT_BYTES);
             header.msg_hdr.msg_namelen = from_address(to, name);
+            header.msg_hdr.msg_controllen = name_source(local, control) as _;
             self.count += 1;
         }
         true
@@ -326,6 +383,10 @@ fn names(count: usize) -> Box<[Name]> {
     vec![empty; count].into_boxed_slice()
 }
 
+fn controls(count: usize) -> Box<[Control]> {
+    vec![Control([0; CONTROL_BYTES]); count].into_boxed_slice()
+}
+
 /// One part for each slot of `memory`.
 fn parts(memory: &mut [u8]) -> Box<[libc::iovec]> {
     let slots = memory.chunks_exact_mut(DATAGRAM_SLOT_BYTES);
@@ -338,20 +399,25 @@ fn parts(memory: &mut [u8]) -> Box<[libc::iovec]> {
 }
 
 /// One header for each part.
-fn headers(parts: &mut [libc::iovec], names: &mut [Name]) -> Box<[libc::mmsghdr]> {
+fn headers(
+    parts: &mut [libc::iovec],
+    names: &mut [Name],
+    controls: &mut [Control],
+) -> Box<[libc::mmsghdr]> {
     // SAFETY: all bytes zero are a valid `mmsghdr`, with null pointers and zero lengths.
     let empty: libc::mmsghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-    let pairs = parts.iter_mut().zip(names);
-    pairs
-        .map(|(part, name)| {
-            let mut header = empty;
-            header.msg_hdr.msg_name = std::ptr::from_mut(name).cast();
-            header.msg_hdr.msg_namelen = size_of::<Name>() as libc::socklen_t;
-            header.msg_hdr.msg_iov = part;
-            header.msg_hdr.msg_iovlen = 1;
-            header
-        })
-        .collect()
+    let all = parts.iter_mut().zip(names).zip(controls);
+    all.map(|((part, name), control)| {
+        let mut header = empty;
+        header.msg_hdr.msg_name = std::ptr::from_mut(name).cast();
+        header.msg_hdr.msg_namelen = size_of::<Name>() as libc::socklen_t;
+        header.msg_hdr.msg_iov = part;
+        header.msg_hdr.msg_iovlen = 1;
+        header.msg_hdr.msg_control = std::ptr::from_mut(control).cast();
+        header.msg_hdr.msg_controllen = 0;
+        header
+    })
+    .collect()
 }
 
 fn to_address(name: &Name) -> Option<SocketAddr> {
@@ -374,6 +440,78 @@ fn to_address(name: &Name) -> Option<SocketAddr> {
         }
         _ => None,
     }
+}
+
+/// The address that the kernel says a datagram was sent to, if it was asked and the address is one
+/// of a host. Nothing else was asked for, so that there is one message at most.
+fn destination(header: &libc::msghdr) -> Option<IpAddr> {
+    // SAFETY: control memory and its length are as the kernel has left them (INVARIANT).
+    let message = unsafe { libc::CMSG_FIRSTHDR(header) };
+    // SAFETY: null, or a header in that memory, which is borrowed here.
+    let message = unsafe { message.as_ref() }?;
+    // SAFETY: it points into the same control memory.
+    let data = unsafe { libc::CMSG_DATA(message) };
+    let ip = match (message.cmsg_level, message.cmsg_type) {
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+            // SAFETY: of this kind the kernel wrote an `in_pktinfo`, which there was room for.
+            let info = unsafe { data.cast::<libc::in_pktinfo>().read_unaligned() };
+            IpAddr::V4(Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr)))
+        }
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+            // SAFETY: as above, an `in6_pktinfo`.
+            let info = unsafe { data.cast::<libc::in6_pktinfo>().read_unaligned() };
+            IpAddr::V6(Ipv6Addr::from(info.ipi6_addr.s6_addr))
+        }
+        _ => return None,
+    };
+    (!ip.is_multicast() && !ip.is_unspecified()).then_some(ip)
+}
+
+/// Writes which address a datagram is to leave by; how many bytes that takes.
+fn name_source(local: Option<IpAddr>, control: &mut Control) -> usize {
+    let Some(local) = local else {
+        return 0;
+    };
+    control.0.fill(0);
+    let message = control.0.as_mut_ptr().cast::<libc::cmsghdr>();
+    // SAFETY: control memory is aligned and has room for a header; its data lies behind it.
+    let data = unsafe { libc::CMSG_DATA(message) };
+    let (level, kind, bytes) = match local {
+        IpAddr::V4(ip) => {
+            // SAFETY: all bytes zero are a valid `in_pktinfo`: any interface, no address.
+            let mut info: libc::in_pktinfo = unsafe { MaybeUninit::zeroed().assume_init() };
+            info.ipi_spec_dst.s_addr = u32::from(ip).to_be();
+            // SAFETY: there is room behind the header (CONTROL_BYTES).
+            unsafe { data.cast::<libc::in_pktinfo>().write_unaligned(info) };
+            (
+                libc::IPPROTO_IP,
+                libc::IP_PKTINFO,
+                size_of::<libc::in_pktinfo>(),
+            )
+        }
+        IpAddr::V6(ip) => {
+            // SAFETY: as above, an `in6_pktinfo`.
+            let mut info: libc::in6_pktinfo = unsafe { MaybeUninit::zeroed().assume_init() };
+            info.ipi6_addr.s6_addr = ip.octets();
+            // SAFETY: as above.
+            unsafe { data.cast::<libc::in6_pktinfo>().write_unaligned(info) };
+            (
+                libc::IPPROTO_IPV6,
+                libc::IPV6_PKTINFO,
+                size_of::<libc::in6_pktinfo>(),
+            )
+        }
+    };
+    // SAFETY: aligned, all of it is written, and borrowed mutably here alone.
+    let message = unsafe { &mut *message };
+    message.cmsg_level = level;
+    message.cmsg_type = kind;
+    // SAFETY: it only computes.
+    let length = unsafe { libc::CMSG_LEN(bytes as u32) };
+    message.cmsg_len = length as _;
+    // SAFETY: as above.
+    let space = unsafe { libc::CMSG_SPACE(bytes as u32) };
+    space as usize
 }
 
 /// Writes an address as the kernel reads it; its length.
@@ -481,6 +619,56 @@ mod tests {
         assert_eq!((posted.sent, posted.lost), (1, 1));
         received(&mut inbox, &server);
         assert_eq!(inbox.get(0).unwrap().0.len(), 2);
+    }
+
+    /// Goal: who asks a host at one of its addresses is answered from that one. Method: a socket at
+    /// no address in particular is asked at two of loopback's, by a client that takes answers from
+    /// whom it has asked and nobody else; and at IPv6's, where there is one.
+    #[test]
+    fn answers_leave_by_the_address_that_was_asked() {
+        let pairs = [
+            ("0.0.0.0:0", "127.0.0.1"),
+            ("0.0.0.0:0", "127.0.0.2"),
+            ("[::]:0", "::1"),
+        ];
+        for (address, asked) in pairs {
+            let Ok(server) = bind_udp(address.parse().unwrap(), DatagramOptions::default()) else {
+                continue;
+            };
+            let ip: IpAddr = asked.parse().unwrap();
+            let to = SocketAddr::new(ip, server.address().unwrap().port());
+            let home = if ip.is_ipv4() {
+                "127.0.0.1:0"
+            } else {
+                "[::1]:0"
+            };
+            let client = std::net::UdpSocket::bind(home).unwrap();
+            client.connect(to).unwrap();
+            let patience = std::time::Duration::from_secs(5);
+            client.set_read_timeout(Some(patience)).unwrap();
+            client.send(b"?").unwrap();
+            let mut inbox = Inbox::new(2);
+            received(&mut inbox, &server);
+            assert_eq!(inbox.local(0), Some(ip));
+            assert_eq!(inbox.local(1), None);
+            let mut outbox = Outbox::new(1);
+            let (_, from) = inbox.get(0).unwrap();
+            outbox.push_from(inbox.local(0), from, |room| {
+                room[0] = b'!';
+                Some(1)
+            });
+            assert_eq!(outbox.send(&server).sent, 1);
+            let mut answer = [0; 8];
+            assert_eq!(client.recv(&mut answer).unwrap(), 1, "{asked}");
+        }
+        let named = bound("127.0.0.1:0");
+        let client = bound("127.0.0.1:0");
+        let mut outbox = Outbox::new(1);
+        outbox.push(named.address().unwrap(), |_| Some(1));
+        outbox.send(&client);
+        let mut inbox = Inbox::new(1);
+        received(&mut inbox, &named);
+        assert_eq!(inbox.local(0), None, "there is only one");
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod door;
 mod executor;
 mod handshake;
 mod io_thread;
+mod locals;
 mod memory;
 mod open;
 mod pull;
@@ -66,6 +67,7 @@ use self::{
     answers::Answers,
     counts::{NativeCounts, PublishedNativeCounts},
     handshake::Grants,
+    locals::Locals,
     memory::QueueMemory,
     software_queue::SoftwareQueue,
 };
@@ -85,6 +87,8 @@ pub(crate) struct Native {
     /// Addresses that are listened at.
     addresses: Vec<SocketAddr>,
     answers: Answers,
+    /// Which of this host's addresses each session's client asks.
+    locals: Locals,
     grants: Mutex<Grants>,
     /// Between receiving and running, where the placement has that.
     software: Vec<SoftwareQueue>,

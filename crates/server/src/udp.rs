@@ -98,7 +98,8 @@ impl MemcachedDatagrams {
                 }
                 for number in 0..count {
                     if let Some((datagram, from)) = inbox.get(number) {
-                        outbox.push(from, |room| desk.answer(datagram, room));
+                        let local = inbox.local(number);
+                        outbox.push_from(local, from, |room| desk.answer(datagram, room));
                     }
                 }
                 outbox.send(socket);

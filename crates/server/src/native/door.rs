@@ -10,7 +10,9 @@
 //!
 //! One thread runs a door: the one that does nothing else, or each worker its own. Replies are
 //! gathered and leave together when everything that was received has been looked at, so that no
-//! acknowledgement leaves before its write is published, stamped and committed.
+//! acknowledgement leaves before its write is published, stamped and committed. Reads come last in
+//! a batch, and what is acknowledged before it is executed leaves before them: a read is executed
+//! here, and may have a queue executed first. Nobody can tell, since none of a batch is answered.
 
 use std::net::SocketAddr;
 
@@ -25,13 +27,13 @@ use curtail_runtime::Inbox;
 use curtail_types::{Exptime, KeyHash};
 
 use super::{
-    HEARTBEAT_NS_MAX, Native, NativePlacement,
+    HEARTBEAT_NS_MAX, Native, NativeMode, NativePlacement,
     answers::Done,
     counts::NativeCount,
     executor::{Executor, Hands, read_and_touch, reply_to},
     handshake::Budget,
     read::WaitingReads,
-    wire::{Sender, place, queue_peer, session_name},
+    wire::{OPCODE_AT, Sender, place, queue_peer, session_name},
 };
 use crate::fault::Fault;
 
@@ -61,6 +63,26 @@ enum HandsOff {
     Nothing,
     Reads,
     All,
+}
+
+/// What of a batch is looked at.
+#[derive(Clone, Copy)]
+enum Pass {
+    All,
+    ButReads,
+    Reads,
+}
+
+impl Pass {
+    #[inline]
+    fn has(self, datagram: &[u8]) -> bool {
+        let is_read = || datagram.get(OPCODE_AT as usize) == Some(&(Opcode::Get as u8));
+        match self {
+            Self::All => true,
+            Self::ButReads => !is_read(),
+            Self::Reads => is_read(),
+        }
+    }
 }
 
 /// What a turn of the door works with.
@@ -121,7 +143,11 @@ impl<'a> Door<'a> {
     /// Receives one batch from each socket, looks at all of it, and sends what is to be answered.
     /// Returns how many datagrams came.
     pub(crate) fn turn(&mut self, means: &mut Means<'_, '_>) -> usize {
-        let total = self.receive(means, Self::take);
+        let passes = match self.native.mode {
+            NativeMode::Raw => &[Pass::All][..],
+            _ => &[Pass::ButReads, Pass::Reads],
+        };
+        let total = self.receive_in(passes, means, Self::take);
         self.attend(means);
         total
     }
@@ -129,6 +155,16 @@ impl<'a> Door<'a> {
     /// Receives one batch from each socket and has `run` look at each datagram; how many came.
     pub(super) fn receive(
         &mut self,
+        means: &mut Means<'_, '_>,
+        run: impl FnMut(&mut Self, &mut Means<'_, '_>, &[u8], Sender),
+    ) -> usize {
+        self.receive_in(&[Pass::All], means, run)
+    }
+
+    /// The same, each batch in several passes; replies leave between them.
+    fn receive_in(
+        &mut self,
+        passes: &[Pass],
         means: &mut Means<'_, '_>,
         mut run: impl FnMut(&mut Self, &mut Means<'_, '_>, &[u8], Sender),
     ) -> usize {
@@ -148,13 +184,22 @@ impl<'a> Door<'a> {
             counts.add(NativeCount::Received, count as u64);
             counts.add(NativeCount::Receives, 1);
             total += count;
-            for index in 0..count {
-                if let Some((bytes, address)) = inbox.get(index) {
-                    let from = Sender {
-                        socket: number as u8,
-                        address,
-                    };
-                    run(self, means, bytes, from);
+            for (done, pass) in passes.iter().enumerate() {
+                if done > 0 {
+                    let desk = means.executor.desk();
+                    desk.post.send(self.native, &mut desk.counts);
+                }
+                for index in 0..count {
+                    let found = inbox.get(index).filter(|(bytes, _)| pass.has(bytes));
+                    if let Some((bytes, address)) = found {
+                        let (socket, local) = (number as u8, inbox.local(index));
+                        let from = Sender {
+                            socket,
+                            address,
+                            local,
+                        };
+                        run(self, means, bytes, from);
+                    }
                 }
             }
         }
@@ -241,7 +286,10 @@ impl<'a> Door<'a> {
                 let now_ns = means.monotonic_ns;
                 let reply = native.grant(request, from.address, unix_seconds, now_ns);
                 let count = match reply {
-                    Reply::Grant(_) => NativeCount::Grants,
+                    Reply::Grant(grant) => {
+                        native.locals.note(grant.session.index, from.local);
+                        NativeCount::Grants
+                    }
                     _ => NativeCount::GrantsRefused,
                 };
                 means.executor.desk().counts.add(count, 1);
@@ -280,6 +328,7 @@ impl<'a> Door<'a> {
         let sessions = self.sessions;
         let is_known = sessions.is_known(name, queue_peer(from.address));
         if is_known {
+            self.native.locals.note(name.index, from.local);
             sessions.renew(name, self.native.limits(means.monotonic_ns));
         } else {
             self.error(means, head, ErrorCode::Session, from);

@@ -236,6 +236,7 @@ impl Desk {
         let to = Sender {
             socket: native.socket_of(entry),
             address: address_of(entry.peer()),
+            local: native.locals.of(entry.session().index),
         };
         let place = place(*number, queue, native.incarnation, entry.pos());
         let value = self.value.get(..done.value_bytes).unwrap_or_default();

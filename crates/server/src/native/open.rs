@@ -18,6 +18,7 @@ use super::{
     Native, NativeConfig, NativeMode, NativePlacement, Streams,
     counts::PublishedNativeCounts,
     handshake::{Grants, answers_for},
+    locals::Locals,
     memory::{Anonymous, QueueMemory, Secrets, Shape},
     software_queue::SoftwareQueue,
     wire,
@@ -160,6 +161,11 @@ impl Opening {
         self.memory.adopt(secrets);
         let beginning = self.note.clone();
         let [drawn, _] = random_seed().map_err(StartError::System)?.0;
+        let is_anywhere = |address: &SocketAddr| address.ip().is_unspecified();
+        let locals = match self.addresses.iter().any(is_anywhere) {
+            true => Locals::new(self.config.sessions),
+            false => Locals::new(0),
+        };
         let mut native = Native {
             mode: self.mode,
             queue_words: layout::queue_words(self.shape.slots),
@@ -169,6 +175,7 @@ impl Opening {
             sockets: self.sockets,
             addresses: self.addresses,
             answers: answers_for(self.config.sessions),
+            locals,
             grants: Mutex::new(Grants::default()),
             software: software_queues(&self.config, self.mode, config.workers),
             published: (0..threads).map(|_| PublishedNativeCounts::new()).collect(),
@@ -186,17 +193,6 @@ impl Opening {
             notes.push(
                 "-M: a write could fail for want of memory, so all are acknowledged after they \
                  are executed"
-                    .to_owned(),
-            );
-        }
-        if native
-            .addresses
-            .iter()
-            .any(|address| address.ip().is_unspecified())
-        {
-            notes.push(
-                "answers leave by the address that the route chooses; on a machine with several, \
-                 name them with -l"
                     .to_owned(),
             );
         }

@@ -142,7 +142,13 @@ impl Pulling {
                 counts.add(NativeCount::Receives, 1);
                 counts.add(NativeCount::Stolen, 1);
                 let socket = number as u8;
-                door.run(means, bytes, Sender { socket, address });
+                let local = self.stolen.local(0);
+                let from = Sender {
+                    socket,
+                    address,
+                    local,
+                };
+                door.run(means, bytes, from);
                 return true;
             }
         }

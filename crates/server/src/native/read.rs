@@ -55,6 +55,7 @@ impl WaitingReads {
             from: Sender {
                 socket: 0,
                 address: NOWHERE,
+                local: None,
             },
             hash: KeyHash(0),
             key: [0; Key::BYTES_MAX],

@@ -5,7 +5,7 @@
 //! A ring of slots under a lock that is held for a copy. The memory is there from the start; what
 //! finds no room is for whoever received it to answer.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use curtail_runtime::DATAGRAM_SLOT_BYTES;
 
@@ -30,6 +30,7 @@ struct Ring {
 pub(crate) struct Parcel {
     socket: u8,
     address: SocketAddr,
+    local: Option<IpAddr>,
     length: usize,
     bytes: [u8; DATAGRAM_SLOT_BYTES],
 }
@@ -97,6 +98,7 @@ impl Parcel {
         Self {
             socket: 0,
             address: NOWHERE,
+            local: None,
             length: 0,
             bytes: [0; DATAGRAM_SLOT_BYTES],
         }
@@ -112,6 +114,7 @@ impl Parcel {
         Sender {
             socket: self.socket,
             address: self.address,
+            local: self.local,
         }
     }
 
@@ -123,6 +126,7 @@ impl Parcel {
         self.length = bytes.len();
         self.socket = from.socket;
         self.address = from.address;
+        self.local = from.local;
         true
     }
 }
@@ -139,6 +143,7 @@ mod tests {
         let from = Sender {
             socket: 3,
             address: NOWHERE,
+            local: Some(NOWHERE.ip()),
         };
         for number in 0..SLOTS {
             assert!(queue.push(&number.to_le_bytes(), from));

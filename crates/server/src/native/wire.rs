@@ -17,6 +17,8 @@ pub(crate) struct Sender {
     /// The number of the address that it was sent to.
     pub(crate) socket: u8,
     pub(crate) address: SocketAddr,
+    /// The address that it was sent to, where the socket has several.
+    pub(crate) local: Option<IpAddr>,
 }
 
 /// Replies on their way out; of one thread.
@@ -52,7 +54,7 @@ impl Post {
             self.send(native, counts);
         }
         if let Some(outbox) = self.boxes.get_mut(socket) {
-            outbox.push(to.address, |room| reply.encode(room).ok());
+            outbox.push_from(to.local, to.address, |room| reply.encode(room).ok());
         }
     }
 
@@ -84,7 +86,7 @@ pub(super) fn steering(by: SteerBy, receivers: usize) -> Steering {
 }
 
 /// Where a request's header has these (docs/protocol.md).
-const OPCODE_AT: u32 = 3;
+pub(super) const OPCODE_AT: u32 = 3;
 const KEY_BYTES_AT: u32 = 7;
 
 /// The address in 16 bytes, IPv4 in its mapped form.

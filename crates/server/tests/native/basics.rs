@@ -8,9 +8,33 @@ use std::{
 use curtail_codec::native::{Flags, Opcode, Reply, Status};
 use curtail_server::{Config, NativeConfig, NativeMode, NativePlacement, Server};
 
-use crate::support::{Ask, Client, Memcached, config, config_with, eventually, start};
+use crate::support::{
+    Ask, Client, Memcached, PATIENCE, config, config_with, eventually, native_address, start,
+};
 
 const MODES: [NativeMode; 3] = [NativeMode::IoAck, NativeMode::Deferred, NativeMode::Raw];
+
+/// Goal: a server that listens at all of its host's addresses answers from the one that was asked.
+/// Method: clients of two of loopback's addresses, which take answers from there alone; what is
+/// answered at once, and what its executor answers.
+#[test]
+fn answers_come_from_the_address_that_was_asked() {
+    for mode in MODES {
+        let mut everywhere = config(mode);
+        everywhere.listen[0].address = "0.0.0.0:0".parse().unwrap();
+        let server = start(everywhere);
+        let port = native_address(&server).port();
+        for ip in ["127.0.0.1", "127.0.0.2"] {
+            let mut client = Client::connect_strictly(format!("{ip}:{port}").parse().unwrap());
+            // Whoever asks again is answered by who receives that; so nobody does.
+            client.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            client.ask(Ask::set(b"k", b"one").nilext()).accepted();
+            let stored = client.ask(Ask::set(b"k", ip.as_bytes()));
+            assert_eq!(stored.result().0, Status::Done, "{mode:?}");
+            assert_eq!(client.get(b"k").unwrap(), ip.as_bytes());
+        }
+    }
+}
 
 /// Goal: each operation does what it says and answers so. Method: one after another on few keys,
 /// marked and unmarked, read back over both protocols.

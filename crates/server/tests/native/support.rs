@@ -220,7 +220,17 @@ impl Client {
     }
 
     pub(crate) fn connect_to(to: SocketAddr) -> Self {
+        Self::over(socket(), to)
+    }
+
+    /// One that takes answers only from where it sends to.
+    pub(crate) fn connect_strictly(to: SocketAddr) -> Self {
         let socket = socket();
+        socket.connect(to).unwrap();
+        Self::over(socket, to)
+    }
+
+    fn over(socket: UdpSocket, to: SocketAddr) -> Self {
         let grant = handshake(&socket, to, nonce());
         Self {
             socket,

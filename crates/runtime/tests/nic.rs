@@ -8,6 +8,8 @@
     reason = "what cannot be set up fails the test"
 )]
 
+#[path = "nic/counted.rs"]
+mod counted;
 #[path = "nic/differential.rs"]
 mod differential;
 #[path = "nic/frames.rs"]

@@ -38,6 +38,10 @@ pub trait Observer: Send + 'static {
     /// knows of; see [`MemberHandle::heard`].
     fn heartbeat(&mut self, to: NodeSet, incarnation: Incarnation, view: ViewNumber);
 
+    /// Tell them, too, whom this node hears; see [`MemberHandle::hears`]. Comes before each
+    /// heartbeat.
+    fn hears(&mut self, _nodes: NodeSet) {}
+
     /// For the log and reports; some of them ask for something, see [`Event`].
     fn event(&mut self, event: &Event);
 }
@@ -135,6 +139,11 @@ impl MemberHandle {
         self.tell(Told::Heard(from, incarnation, view));
     }
 
+    /// With its heartbeat `from` said whom it hears.
+    pub fn hears(&self, from: NodeId, nodes: NodeSet) {
+        self.tell(Told::Hears(from, nodes));
+    }
+
     /// This node is joining in the adopted view `view`, and has every hot key. To be said of each
     /// adopted view in which it is joining.
     pub fn ready(&self, view: ViewNumber) {
@@ -180,6 +189,7 @@ type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 /// What the member's thread is told.
 enum Told {
     Heard(NodeId, Incarnation, ViewNumber),
+    Hears(NodeId, NodeSet),
     Ready(ViewNumber),
     MovesDone(NodeId, ViewNumber),
     Leave,
@@ -290,6 +300,7 @@ impl<O: Observer> Driver<O> {
                 incarnation,
                 view,
             }),
+            Told::Hears(from, nodes) => self.step(Input::Hears { from, nodes }),
             Told::Ready(view) => self.step(Input::Ready { view }),
             Told::MovesDone(from, view) => self.step(Input::MovesDone { from, view }),
             Told::Leave => self.step(Input::Leave),
@@ -412,6 +423,7 @@ impl<O: Observer> Driver<O> {
             Output::Read => self.ask(Asked::Read),
             Output::Propose { expected, change } => self.propose(expected, change),
             Output::Heartbeat { to, view } => {
+                self.observer.hears(self.machine.hears());
                 self.observer.heartbeat(to, self.own.incarnation, view);
             }
             Output::Adopt(_) => {

@@ -88,6 +88,8 @@ pub(crate) struct Cluster {
     /// The view that heartbeats tell of, and a count of the times that one was asked for.
     beats: AtomicU64,
     beats_to: AtomicU64,
+    /// Whom this node hears.
+    hears: AtomicU64,
     /// Which life of this node has the last one sent.
     own: AtomicU64,
     /// Keys that are to become hot.
@@ -164,6 +166,7 @@ impl Cluster {
             member: OnceLock::new(),
             beats: AtomicU64::new(0),
             beats_to: AtomicU64::new(0),
+            hears: AtomicU64::new(0),
             own: AtomicU64::new(0),
             prepared: Mutex::default(),
             progress: Progress::default(),
@@ -226,6 +229,13 @@ impl Cluster {
     fn heard(&self, from: NodeId, incarnation: u64, view: ViewNumber) {
         if let Some(member) = self.member.get() {
             member.heard(from, Incarnation(incarnation), view);
+        }
+    }
+
+    /// Whom another node hears.
+    fn hears(&self, from: NodeId, nodes: NodeSet) {
+        if let Some(member) = self.member.get() {
+            member.hears(from, nodes);
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a node proposes, given what it knows.
 
-use curtail_types::NodeSet;
+use curtail_types::{NodeId, NodeSet};
 
 use super::{Aim, Change, Membership};
 
@@ -87,12 +87,28 @@ impl Membership {
         // Who is cut off has heard some a little later than others, and all of them not just now.
         let doubtful = self.silent_for(self.config.suspicion_ns / 2);
         let heard = view.live.difference(doubtful);
+        let late = self.silent_for(PATIENCE * self.config.suspicion_ns);
         let silent = if 2 * heard.len() >= view.live.len() {
+            // Whom most of the others hear is not dead: it may be this node's line that is bad.
+            let others = heard.without(self.config.me);
+            let is_heard = |node: &NodeId| 2 * self.witnesses(others, *node) > others.len();
             silent
+                .into_iter()
+                .filter(|node| late.contains(*node) || !is_heard(node))
+                .collect()
         } else {
-            self.silent_for(PATIENCE * self.config.suspicion_ns)
+            late
         };
         (!silent.is_empty()).then_some(Change::Remove(silent))
+    }
+
+    /// How many of `others` say that they hear `node`.
+    fn witnesses(&self, others: NodeSet, node: NodeId) -> usize {
+        let hears = |other: &NodeId| {
+            let heard = self.heard_by.get(usize::from(other.0));
+            heard.is_some_and(|heard| heard.contains(node))
+        };
+        others.into_iter().filter(hears).count()
     }
 
     fn placement(&self) -> Option<Change> {

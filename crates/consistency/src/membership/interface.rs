@@ -73,6 +73,14 @@ pub enum Input<'a> {
         /// The newest view that it knows of.
         view: ViewNumber,
     },
+    /// With a heartbeat: whom its sender hears ([`Membership::hears`](super::Membership::hears)).
+    /// Whom most of the others hear is not removed at once by one node that does not.
+    Hears {
+        /// Who says so.
+        from: NodeId,
+        /// Whom it hears.
+        nodes: NodeSet,
+    },
     /// Become a member, as this life.
     Join(Incarnation),
     /// Leave without loss.

@@ -56,6 +56,8 @@ pub struct Membership {
     /// For how long this node has not even heard itself, if it ever did.
     own_silent_ns: Option<u64>,
     suspected: NodeSet,
+    /// Whom each node hears, as it says.
+    heard_by: [NodeSet; NodeSet::NODES_MAX],
     /// Which nodes have moved their keys since the known placement.
     moved: NodeSet,
     ready: ViewNumber,
@@ -102,6 +104,7 @@ impl Membership {
             silent_ns: [0; NodeSet::NODES_MAX],
             own_silent_ns: None,
             suspected: NodeSet::NONE,
+            heard_by: [NodeSet::NONE; NodeSet::NODES_MAX],
             moved: NodeSet::NONE,
             ready: ViewNumber(0),
             leaderless_ns: 0,
@@ -123,6 +126,13 @@ impl Membership {
     /// Whether it serves, as far as it has been told the time.
     pub fn serves(&self) -> bool {
         self.serving
+    }
+
+    /// The members that it has heard of late: to be told to the others with each heartbeat. Half
+    /// as late as for a suspicion, so that all have said so of a dead node when one suspects it.
+    pub fn hears(&self) -> NodeSet {
+        let silent = self.silent_for(self.config.suspicion_ns / 2);
+        self.known.view.followers().difference(silent)
     }
 
     /// When it has to be told the time next.
@@ -161,6 +171,11 @@ impl Membership {
                 incarnation,
                 view,
             } => self.heard(now, from, incarnation, view, emit),
+            Input::Hears { from, nodes } => {
+                if let Some(heard) = self.heard_by.get_mut(usize::from(from.0)) {
+                    *heard = nodes;
+                }
+            }
             Input::Join(incarnation) => self.join(incarnation),
             Input::Leave => self.leave(),
             Input::Ready { view } => self.ready = view,

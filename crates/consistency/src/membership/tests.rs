@@ -247,6 +247,35 @@ fn a_silence_that_begins_bit_by_bit_is_one() {
     assert_eq!(desk.members.view.live.len(), 8);
 }
 
+/// Goal: whom the others hear is not removed by a node whose own line is bad, but after a long
+/// silence. Method: of five nodes it hears all but one, of which the others say one thing or another.
+#[test]
+fn whom_others_hear_is_not_removed_at_once() {
+    for is_heard in [false, true] {
+        let mut desk = Desk::new(0, Members::NOBODY);
+        for node in 1..5 {
+            desk.others(Change::Join(Incarnation(u64::from(node) + 1)), node);
+        }
+        desk.others(Change::Join(Incarnation(50)), 0);
+        desk.others(Change::Form, 0);
+        desk.step(Input::Join(Incarnation(50)));
+        desk.run(10 * MS);
+        let mut live = Vec::new();
+        for _ in 0..60 {
+            for node in 1..4 {
+                desk.hear(node);
+                let from = NodeId(node);
+                let nodes = NodeSet::from_bits(if is_heard { 0b11111 } else { 0b01111 });
+                desk.step(Input::Hears { from, nodes });
+            }
+            desk.run(50 * MS);
+            live.push(desk.members.view.live.len());
+        }
+        assert_eq!(live[14], if is_heard { 5 } else { 4 }, "{live:?}");
+        assert_eq!(live[59], 4, "{live:?}");
+    }
+}
+
 /// Goal: a node that is cut off from all others, but not from the store, never takes the cluster
 /// from them. Method: it is removed, joins, and is removed again by those who do not hear it.
 #[test]

@@ -187,6 +187,10 @@ impl Observer for Watcher {
         self.let_clients_in();
     }
 
+    fn hears(&mut self, nodes: NodeSet) {
+        self.cluster.hears.store(nodes.to_bits(), Relaxed);
+    }
+
     fn heartbeat(&mut self, to: NodeSet, own: Incarnation, view: ViewNumber) {
         self.cluster.heartbeat(to, own, view);
         self.let_clients_in();

@@ -248,6 +248,7 @@ impl NodeWorker {
                     self.cluster.heard(from, incarnation, view);
                 }
             }
+            News::Hears { nodes } => self.cluster.hears(from, nodes),
             News::Call { sent_us } => self.tell_now(from, News::Echo { sent_us }),
             News::Echo { sent_us } => {
                 let trip_us = self.now_us().wrapping_sub(sent_us);

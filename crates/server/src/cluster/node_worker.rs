@@ -225,9 +225,11 @@ impl NodeWorker {
         self.beat = beat;
         self.links.set_vitals(Vitals { view, load: 0 });
         let items = u32::try_from(kit.store.counters().items_now).unwrap_or(u32::MAX);
+        let nodes = NodeSet::from_bits(self.cluster.hears.load(Relaxed));
         let sent_us = self.now_us();
         for node in self.cluster.beats_to() {
             self.tell_now(node, News::Beat { view, items });
+            self.tell_now(node, News::Hears { nodes });
             self.tell_now(node, News::Call { sent_us });
         }
         // A process that does not get to this suspects nobody of the same.

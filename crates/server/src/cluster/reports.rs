@@ -11,7 +11,7 @@
 //!
 //! What moves and this news travel one link in order, so an end is seen after everything before it.
 
-use curtail_types::ViewNumber;
+use curtail_types::{NodeSet, ViewNumber};
 
 /// Something to tell.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -26,6 +26,8 @@ pub(super) enum News {
     Beat { view: ViewNumber, items: u32 },
     /// The receiver, which is joining, follows all hot keys whose home the sender is.
     Filled { view: ViewNumber },
+    /// Whom the sender hears.
+    Hears { nodes: NodeSet },
     /// The sender's clock, in microseconds, to be said back.
     Call { sent_us: u32 },
     /// What a call said: so its sender learns how long a round trip takes.
@@ -35,6 +37,9 @@ pub(super) enum News {
 /// A key shall become hot, or cease to be: the kind, then the key's bytes.
 const PROMOTE: u8 = 16;
 const DEMOTE: u8 = 17;
+
+/// The kind of [`News::Hears`], whose eight bytes are a set.
+const HEARS: u8 = 8;
 
 /// Bytes of a piece of news.
 pub(super) const NEWS_BYTES: usize = 9;
@@ -57,12 +62,18 @@ impl News {
     }
 
     pub(super) fn to_bytes(self) -> [u8; NEWS_BYTES] {
+        if let Self::Hears { nodes } = self {
+            let mut bytes = [HEARS; NEWS_BYTES];
+            bytes[1..].copy_from_slice(&nodes.to_bits().to_le_bytes());
+            return bytes;
+        }
         let (kind, view, number) = match self {
             Self::MovesEnd { view, worker } => (1, view, u32::from(worker)),
             Self::MovesSeen { view, worker } => (2, view, u32::from(worker)),
             Self::MovesDone { view } => (3, view, 0),
             Self::Filled { view } => (4, view, 0),
             Self::Beat { view, items } => (5, view, items),
+            Self::Hears { .. } => (HEARS, ViewNumber(0), 0),
             Self::Call { sent_us } => (6, ViewNumber(0), sent_us),
             Self::Echo { sent_us } => (7, ViewNumber(0), sent_us),
         };
@@ -89,6 +100,9 @@ impl News {
                 items: number,
             },
             6 => Self::Call { sent_us: number },
+            HEARS => Self::Hears {
+                nodes: NodeSet::from_bits(u64::from_le_bytes([v0, v1, v2, v3, n0, n1, n2, n3])),
+            },
             7 => Self::Echo { sent_us: number },
             _ => return None,
         })
@@ -113,6 +127,9 @@ mod tests {
             },
             News::Call { sent_us: u32::MAX },
             News::Echo { sent_us: 9 },
+            News::Hears {
+                nodes: NodeSet::from_bits(1 << 63 | 5),
+            },
         ] {
             assert_eq!(News::from_bytes(&news.to_bytes()), Some(news));
         }

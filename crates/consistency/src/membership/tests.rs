@@ -248,7 +248,7 @@ fn a_silence_that_begins_bit_by_bit_is_one() {
 }
 
 /// Goal: whom the others hear is not removed by a node whose own line is bad, but after a long
-/// silence. Method: of five nodes it hears all but one, of which the others say one thing or another.
+/// silence. Method: of five nodes it hears all but one, of which the others say this or that.
 #[test]
 fn whom_others_hear_is_not_removed_at_once() {
     for is_heard in [false, true] {

@@ -107,8 +107,10 @@ impl Link {
             }
         }
         if cores == Cores::One {
-            let mut awake = Command::new("chrt");
-            awake.args(["--idle", "0", "taskset", "-c", "0", "sh", "-c"]);
+            // In the servers' namespace, so that the next run finds it if this one is killed.
+            let mut awake = Command::new("nsenter");
+            awake.arg(format!("--net=/run/netns/{}", link.names[0]));
+            awake.args(["chrt", "--idle", "0", "taskset", "-c", "0", "sh", "-c"]);
             awake.arg("while :; do :; done");
             link.awake = Some(Running::start(&mut awake)?);
         }

@@ -41,7 +41,7 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
         println!("{:12} compare", "server");
         println!("{:12} --only clusters, --only overload", "nic");
         println!("{:12} --nodes 3,4,8", "cluster");
-        println!("{:12} --rate 90000", "growth");
+        println!("{:12} --rate 30000", "growth");
         return Ok(Outcome::default());
     }
     if nic::is_asked(arguments) {

@@ -32,6 +32,10 @@ pub enum Fault {
     ShowsUnsettled,
     /// A node goes on answering when its lease has ended.
     ServesPastLease,
+    /// No bug: a node takes in no key that moves to it.
+    TakesNoMoves,
+    /// No bug: a worker finds that each step of moving keys took a millisecond.
+    MovesSlowly,
 }
 
 impl Kit {

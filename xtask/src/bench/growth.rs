@@ -1,17 +1,21 @@
 //! `cargo xtask bench growth`: a node is added to a cluster of two while all keys are written, of
-//! which a third move to it (the case of valkey issue 4545).
+//! which a third move to it (the case of valkey issue 4545), and leaves again.
 //!
 //! ```text
-//!   round:  quiet run | run during which node 2 is added, and its keys move | node 2 leaves
+//!   round:  quiet, two nodes | node 2 is added, its keys move | quiet, three nodes | node 2 leaves
 //! ```
 //!
-//! Both runs offer the same rate to the first two nodes, one after the other, and are told by their
+//! All runs offer the same rate to the first two nodes, one after the other, and are told by their
 //! windows of 20 ms: the medians over windows of the median and of the 99th percentile, its upper
-//! quartile, and the longest request. So a machine that is slow today is slow in both.
+//! quartile, and the longest request. So a machine that is slow today is slow in all. How long keys
+//! moved during a run is looked at: medians would not see a short disturbance.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -43,12 +47,29 @@ struct Told {
     failed: u64,
 }
 
+/// A run during which keys move.
+struct Moving {
+    told: Told,
+    /// Keys that the first node sent, and those of them that were asked for.
+    sent: u64,
+    asked: u64,
+    /// How long keys moved while it was measured.
+    moved: Duration,
+    /// When all of them were in their place.
+    settled: Duration,
+}
+
 /// Before measuring starts; the node is added then.
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// A run is so long. The keys are so many that they move for most of it: medians over windows
-/// would not see a short disturbance.
-const SECONDS: &str = "3";
+/// A quiet run.
+const QUIET: Duration = Duration::from_secs(3);
+
+/// A run during which keys move. A million keys take longer.
+const MOVING: Duration = Duration::from_secs(8);
+
+/// Between two looks whether keys move: each costs the node a turn that requests wait for.
+const GLANCE: Duration = Duration::from_millis(250);
 
 /// Whether these arguments of `bench` are for this module.
 pub(super) fn is_asked(arguments: &[String]) -> bool {
@@ -73,16 +94,14 @@ pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
     preload(&binary, &trial, &asked)?;
     let mut text = String::from(HEADING);
     for round in 0..asked.rounds {
-        let quiet = finish(begin(&binary, &trial, &asked)?)?;
-        let run = begin(&binary, &trial, &asked)?;
-        std::thread::sleep(WARM_UP);
-        let start = Instant::now();
-        trial.ask(&["add", "2"])?;
-        let took = start.elapsed();
-        let grown = finish(run)?;
-        trial.ask(&["remove", "2"])?;
-        text += &row(round, "quiet", &quiet, None);
-        text += &row(round, "a node is added", &grown, Some(took));
+        let two = finish(begin(&binary, &trial, &asked, QUIET)?)?;
+        let grown = moving(&binary, &trial, &asked, &["add", "2"])?;
+        let three = finish(begin(&binary, &trial, &asked, QUIET)?)?;
+        let shrunk = moving(&binary, &trial, &asked, &["remove", "2"])?;
+        text += &quiet_row(round, "quiet, two nodes", &two);
+        text += &moving_row(round, "a node is added", &grown, &two);
+        text += &quiet_row(round, "quiet, three nodes", &three);
+        text += &moving_row(round, "it leaves", &shrunk, &three);
     }
     print!("{text}");
     fs::write(workspace.scratch("bench")?.join("growth.md"), text)?;
@@ -92,8 +111,8 @@ pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
 impl Asked {
     fn parse(arguments: &[String]) -> Result<Self> {
         let mut asked = Self {
-            rate: 90_000,
-            rounds: 5,
+            rate: 30_000,
+            rounds: 3,
             keys: 1_000_000,
             binary: None,
         };
@@ -134,9 +153,10 @@ fn preload(binary: &Path, trial: &Trial, asked: &Asked) -> Result<()> {
     }
 }
 
-fn begin(binary: &Path, trial: &Trial, asked: &Asked) -> Result<Child> {
+fn begin(binary: &Path, trial: &Trial, asked: &Asked, lasts: Duration) -> Result<Child> {
     let mut command = driver(binary, trial, asked);
-    command.args(["--rate", &asked.rate.to_string(), "--duration", SECONDS]);
+    command.args(["--rate", &asked.rate.to_string()]);
+    command.args(["--duration", &lasts.as_secs_f64().to_string()]);
     command.args([
         "--warm-up",
         &WARM_UP.as_secs_f64().to_string(),
@@ -149,6 +169,79 @@ fn begin(binary: &Path, trial: &Trial, asked: &Asked) -> Result<Child> {
         "--json",
     ]);
     Ok(command.stdout(Stdio::piped()).spawn()?)
+}
+
+/// A run during which `words` change the cluster.
+fn moving(binary: &Path, trial: &Trial, asked: &Asked, words: &[&str]) -> Result<Moving> {
+    let mut look = Look::at(trial)?;
+    let before = look.numbers()?;
+    let run = begin(binary, trial, asked, MOVING)?;
+    thread::sleep(WARM_UP);
+    let start = Instant::now();
+    let watch: JoinHandle<Result<Duration>> = thread::spawn(move || {
+        let mut moved = Duration::ZERO;
+        while start.elapsed() < MOVING {
+            let since = Instant::now();
+            thread::sleep(GLANCE);
+            if look.numbers()?.moves {
+                moved += since.elapsed();
+            }
+        }
+        Ok(moved)
+    });
+    trial.ask(words)?;
+    let settled = start.elapsed();
+    let told = finish(run)?;
+    let moved = watch.join().map_err(|_| anyhow::anyhow!("no watch"))??;
+    let after = Look::at(trial)?.numbers()?;
+    Ok(Moving {
+        told,
+        sent: after.sent + after.asked - before.sent - before.asked,
+        asked: after.asked - before.asked,
+        moved,
+        settled,
+    })
+}
+
+/// A connection to the first node, for its numbers.
+struct Look(BufReader<TcpStream>);
+
+/// What a node says of moves.
+#[derive(Clone, Copy, Debug, Default)]
+struct Numbers {
+    moves: bool,
+    sent: u64,
+    asked: u64,
+}
+
+impl Look {
+    fn at(trial: &Trial) -> Result<Self> {
+        let port = trial.ports.first().context("a cluster without nodes")?;
+        let stream = TcpStream::connect(("127.0.0.1", *port))?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    fn numbers(&mut self) -> Result<Numbers> {
+        self.0.get_mut().write_all(b"stats curtail\r\n")?;
+        let mut numbers = Numbers::default();
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if self.0.read_line(&mut line)? == 0 {
+                bail!("the node has gone");
+            }
+            let mut words = line.split_whitespace().skip(1);
+            let (name, value) = (words.next(), words.next());
+            let number = || value.and_then(|value| value.parse().ok()).unwrap_or(0);
+            match name {
+                Some("cluster_moves") => numbers.moves = number() > 0,
+                Some("cluster_keys_sent") => numbers.sent = number(),
+                Some("cluster_keys_asked") => numbers.asked = number(),
+                None => return Ok(numbers),
+                _ => {}
+            }
+        }
+    }
 }
 
 fn finish(run: Child) -> Result<Told> {
@@ -167,17 +260,30 @@ fn finish(run: Child) -> Result<Told> {
     })
 }
 
-fn row(round: usize, what: &str, told: &Told, took: Option<Duration>) -> String {
+fn quiet_row(round: usize, what: &str, told: &Told) -> String {
+    format!("{} | | | | |\n", row(round, what, told))
+}
+
+fn moving_row(round: usize, what: &str, run: &Moving, quiet: &Told) -> String {
+    let ratio = run.told.p99.zip(quiet.p99);
+    let ratio = ratio.map_or("-".to_owned(), |(p99, quiet)| format!("{:.2}", p99 / quiet));
+    let Moving { sent, asked, .. } = run;
+    let moved = format!("{:.1} of {}", run.moved.as_secs_f64(), MOVING.as_secs());
+    let settled = run.settled.as_secs_f64();
+    let row = row(round, what, &run.told);
+    format!("{row} | {ratio} | {sent} ({asked}) | {moved} | {settled:.1} |\n")
+}
+
+fn row(round: usize, what: &str, told: &Told) -> String {
     let us = |us: Option<f64>| us.map_or("-".to_owned(), |us| format!("{us:.0}"));
-    let took = took.map_or(String::new(), |took| format!("{:.1} s", took.as_secs_f64()));
     let Told { rate, failed, .. } = told;
     let (p50, p99, longest) = (us(told.p50), us(told.p99), us(told.longest));
     let upper = us(told.p99_upper);
-    let times = format!("{p50} | {p99} | {upper} | {longest}");
-    format!("| {round} | {what} | {rate:.0} | {times} | {failed} | {took} |\n")
+    format!("| {round} | {what} | {rate:.0} | {failed} | {p50} | {p99} | {upper} | {longest}")
 }
 
 const HEADING: &str = "\
-| round | run | writes/s | p50, us | p99, us | upper quartile | longest, us | errors | settled in |
-|---|---|---|---|---|---|---|---|---|
+| round | run | writes/s | errors | p50, us | p99, us | upper quartile | longest, us \
+| p99, times quiet | keys that node 0 sent (asked for) | moving, s | settled in, s |
+|---|---|---|---|---|---|---|---|---|---|---|---|
 ";

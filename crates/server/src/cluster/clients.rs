@@ -6,7 +6,7 @@
 
 mod large;
 
-use curtail_codec::memcached::{Carried, Request, Sink};
+use curtail_codec::memcached::{Carried, KeyScratch, Request, Sink};
 use curtail_consistency::symmetric::Access;
 use curtail_dispatch::{Seen, SharedState};
 use curtail_types::{Cas, NodeId, RouteHash};
@@ -152,6 +152,7 @@ impl NodeWorker {
         };
         let key_bytes = key.resolve(&mut worker.kit.scratch).bytes();
         let (route, access) = (route_of(key_bytes), access_of(operation));
+        self.mover.asked_ns = self.now_ns;
         let carried = Carried {
             key: *key,
             operation: *operation,
@@ -244,6 +245,16 @@ impl NodeWorker {
         bytes
     }
 
+    /// Sends the key of a request to the node that is to run it, if it is still here.
+    fn send_along(&mut self, kit: &mut Kit, to: NodeId, bytes: &[u8]) {
+        if self.is_moving()
+            && let Some((carried, _)) = Carried::read(bytes)
+        {
+            let mut scratch = KeyScratch::default();
+            self.send_ahead(kit, to, carried.resolve(&mut scratch).bytes());
+        }
+    }
+
     /// Sends a request that waits for its reply on its way.
     fn send_off(
         &mut self,
@@ -255,6 +266,7 @@ impl NodeWorker {
         let after = Cas(0);
         match way {
             Way::At(to) => {
+                self.send_along(kit, to, &bytes);
                 let relayed = Relayed {
                     origin,
                     to,

@@ -102,6 +102,20 @@ impl InForce {
         had.contains(from) && !had.contains(me) && self.placement.holders(key).contains(me)
     }
 
+    /// How many nodes send to each that receives, while keys move: all send to a node that is
+    /// added, and one that leaves sends to all.
+    pub(crate) fn senders(&self) -> u64 {
+        let View {
+            placed,
+            placed_before,
+            live,
+            ..
+        } = self.view;
+        let receivers = placed.difference(placed_before).len();
+        let senders = placed_before.intersection(live).len();
+        senders.checked_div(receivers).unwrap_or(1).max(1) as u64
+    }
+
     /// The nodes from which `key` may still have to come to its home, the best first.
     pub(crate) fn sources(&self, key: RouteHash) -> NodeSet {
         let Some(before) = &self.before else {

@@ -18,20 +18,26 @@
 //! them, the one for large items: so the answer "there is none" is never faster than the key.
 
 mod arrivals;
+mod pace;
 mod source;
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    cell::Cell,
+    collections::{HashMap, VecDeque},
+};
 
 use curtail_codec::node::{Class, Part};
 use curtail_consistency::symmetric::Access;
 use curtail_types::{Cas, NodeId, NodeSet, RouteHash};
 
+use self::pace::Pace;
 use super::{
     MoveAsked, NodeWorker,
     jobs::{Moved, Origin},
+    node_worker::AGAIN_NS,
     reports::News,
 };
-use crate::kit::Kit;
+use crate::{counts::Count, fault::Fault, kit::Kit, sync::Relaxed};
 
 /// What a worker has to do with keys that move.
 #[derive(Debug, Default)]
@@ -39,8 +45,10 @@ pub(super) struct Mover {
     phase: Phase,
     /// As much is under way as may be: the next acknowledgement brings the next turn.
     held: bool,
-    /// Up to when the keys that were sent use up the pace.
-    paced_ns: u64,
+    /// How much of the time it takes.
+    pace: Pace,
+    /// When something was last asked for, by a client or another node.
+    pub(super) asked_ns: u64,
     /// Keys found and not sent yet.
     found: VecDeque<Box<[u8]>>,
     /// Requests for keys that have not arrived.
@@ -110,22 +118,22 @@ pub(crate) struct Waiter {
 /// one turn comes on top.
 const EARLY_BYTES_MAX: usize = 4 << 20;
 
-/// Buckets that are looked at in one turn.
-const BUCKETS_A_TURN: usize = 32;
+/// Buckets that are looked at in one step.
+const BUCKETS_A_STEP: usize = 8;
 
-/// Keys that are sent in one turn at most.
-const KEYS_A_TURN: usize = 64;
-
-/// A key that moves takes so long: the scan leaves most of every core to requests, on machines
-/// where nodes share cores, too.
-const KEY_PACE_NS: u64 = 10_000;
-
-/// What of the pace was not used is lost after so long.
-const PACE_SAVED_NS: u64 = 1_000_000;
+/// A node that was told to end has given its keys away after so long, if it can: half of the time
+/// that it has by default (`--leave-seconds`).
+const LEAVE_NS: u64 = 10_000_000_000;
 
 /// Bytes of keys that may be on their way to a node before the scan sends more. What is asked for
 /// goes behind them, so this, and not the window of the link, is what a request waits for.
 const UNDER_WAY_BYTES_MAX: usize = 32 << 10;
+
+/// Nobody waits for what is swept out: it takes only this part of the time that moves would.
+const SWEEP_PARTS: u64 = 4;
+
+/// What a step takes on a node that a test makes slow.
+const SLOW_NS: u64 = 1_000_000;
 
 /// Scans in a row that found nothing: an item that is displaced while a scan runs may slip by it.
 const CLEAN_SCANS: u32 = 2;
@@ -145,6 +153,9 @@ impl NodeWorker {
         let is_source = view.moves() && view.placed_before.contains(self.cluster.me);
         let swept = self.mover.phase != Phase::Idle && !view.moves();
         self.mover.found.clear();
+        let is_leaving = self.cluster.is_leaving.load(Relaxed);
+        let end_ns = is_leaving.then_some(self.now_ns + LEAVE_NS);
+        self.mover.pace.begin(end_ns);
         self.mover.phase = match (is_source, swept) {
             (true, _) => Phase::Waiting {
                 mark: self.cluster.marks.set(),
@@ -158,9 +169,15 @@ impl NodeWorker {
         }
         self.mover.early_bytes = 0;
         for moved in std::mem::take(&mut self.mover.early) {
-            self.take_moved(moved);
+            self.take_moved(kit, moved);
         }
-        self.links.hold_large(self.mover.is_full());
+        self.hold_moves(kit);
+    }
+
+    /// Leaves keys where they are, with their senders in the end, as long as there is no room.
+    fn hold_moves(&mut self, kit: &Kit) {
+        let holds = self.mover.is_full() || kit.has(Fault::TakesNoMoves);
+        self.links.hold_large(holds);
     }
 
     /// Whether there is something to do for moves at once.
@@ -168,14 +185,16 @@ impl NodeWorker {
         !matches!(self.mover.phase, Phase::Idle | Phase::Done | Phase::Sent)
     }
 
-    /// Whether it could be done now.
-    pub(super) fn could_move(&self) -> bool {
-        self.is_moving() && !self.mover.held && self.mover.paced_ns <= self.now_ns
-    }
-
-    /// When the scan goes on, if it waits for that alone.
-    pub(super) fn scan_due_ns(&self) -> Option<u64> {
-        (self.is_moving() && !self.mover.held).then_some(self.mover.paced_ns)
+    /// When a turn is to begin for the sake of moves alone.
+    pub(super) fn moves_due_ns(&self) -> Option<u64> {
+        let Mover { pace, asked_ns, .. } = &self.mover;
+        match self.mover.phase {
+            Phase::Idle | Phase::Done | Phase::Sent => None,
+            // The other threads were woken with the view, and are looked at again soon.
+            Phase::Waiting { .. } => Some(self.now_ns + AGAIN_NS),
+            _ if self.mover.held => None,
+            _ => Some(pace.wake_ns(self.now_ns, *asked_ns)),
+        }
     }
 
     /// A bounded part of the moves.
@@ -191,9 +210,44 @@ impl NodeWorker {
                     }
                 }
             }
-            Phase::Scanning { next, clean, found } => self.scan(kit, next, clean, found),
-            Phase::Sweeping { next } => self.sweep(kit, next),
+            Phase::Scanning { .. } | Phase::Sweeping { .. } => self.run_batch(kit),
         }
+    }
+
+    /// As much as the pace allows.
+    fn run_batch(&mut self, kit: &mut Kit) {
+        if self.mover.pace.due_ns() > self.now_ns {
+            return;
+        }
+        kit.counts.add(Count::ClusterMoveBatches, 1);
+        let clock = kit.shared.clock;
+        let step_ns = if kit.has(Fault::MovesSlowly) {
+            SLOW_NS
+        } else {
+            0
+        };
+        let steps = Cell::new(0);
+        let senders = match self.mover.phase {
+            Phase::Sweeping { .. } => SWEEP_PARTS,
+            _ => self.in_force.as_ref().map_or(1, |now| now.senders()),
+        };
+        let left = kit.store.counters().items_now / self.cluster.workers.max(1) as u64;
+        // It is taken out for as long as steps need the rest.
+        let mut pace = self.mover.pace;
+        let share = pace.share(self.now_ns, self.mover.asked_ns, senders, left);
+        pace.run(
+            || clock.now().instant.ns + steps.get() * step_ns,
+            share,
+            || {
+                steps.set(steps.get() + 1);
+                match self.mover.phase {
+                    Phase::Scanning { next, clean, found } => self.scan(kit, (next, clean, found)),
+                    Phase::Sweeping { next } => self.sweep(kit, next),
+                    _ => false,
+                }
+            },
+        );
+        self.mover.pace = pace;
     }
 
     /// Tells everybody that nothing more comes from this worker's slices.

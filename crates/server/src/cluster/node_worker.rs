@@ -153,7 +153,8 @@ impl NodeWorker {
 
     /// Whether there is something to do at once.
     pub(crate) fn wants_turn(&self) -> bool {
-        self.links.wants_turn() || self.stirred != 0 || !self.done.is_empty() || self.could_move()
+        let moves = self.moves_due_ns().is_some_and(|ns| ns <= self.now_ns);
+        self.links.wants_turn() || self.stirred != 0 || !self.done.is_empty() || moves
     }
 
     /// When there will be something to do.
@@ -162,8 +163,8 @@ impl NodeWorker {
         let timers = self.own_slices().map(|slice| dues.of(slice)).min();
         let waits = !self.parked.is_empty() || self.cluster.marks.last() != self.mark_done;
         let again = waits.then_some(self.now_ns + AGAIN_NS);
-        let scan = self.scan_due_ns();
-        let earliest = [timers, again, scan].into_iter().flatten().min();
+        let moves = self.moves_due_ns();
+        let earliest = [timers, again, moves].into_iter().flatten().min();
         let earliest = earliest
             .filter(|&ns| ns != u64::MAX)
             .map(|ns| Instant { ns });

@@ -37,6 +37,7 @@ impl NodeWorker {
     }
 
     fn answer_peer(&mut self, kit: &mut Kit, asked: Asked) {
+        self.mover.asked_ns = self.now_ns;
         let origin = Origin {
             worker: self.index,
             asker: Asker::Peer {

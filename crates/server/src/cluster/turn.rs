@@ -76,7 +76,7 @@ impl Worker {
         match arrival {
             Arrival::Waiter(waiter) => node.await_arrival(&mut self.kit, *waiter),
             Arrival::Proposal(proposal) => node.propose(&self.kit, &proposal),
-            Arrival::MovedKey(moved) => node.take_moved(*moved),
+            Arrival::MovedKey(moved) => node.take_moved(&self.kit, *moved),
             Arrival::MoveAsked(asked) => node.take_move_request(&mut self.kit, *asked),
             _ => {}
         }

@@ -29,12 +29,15 @@ pub(crate) const POLICY_COUNTS: [(&str, Count); 11] = [
 ];
 
 /// Counters of a node of a cluster.
-pub(crate) const CLUSTER_COUNTS: [(&str, Count); 11] = [
+pub(crate) const CLUSTER_COUNTS: [(&str, Count); 14] = [
     ("cluster_hot_reads", Count::ClusterHot),
     ("cluster_relayed", Count::ClusterRelayed),
     ("cluster_answered", Count::ClusterAnswered),
     ("cluster_protocol", Count::ClusterProtocol),
     ("cluster_keys_sent", Count::ClusterKeysSent),
+    ("cluster_keys_asked", Count::ClusterKeysAsked),
+    ("cluster_moves_held", Count::ClusterMovesHeld),
+    ("cluster_move_batches", Count::ClusterMoveBatches),
     ("cluster_shown", Count::ClusterShown),
     ("cluster_frames_sent", Count::ClusterFramesSent),
     ("cluster_parts_sent", Count::ClusterPartsSent),

@@ -9,6 +9,7 @@ mod gaps;
 mod histories;
 mod losses;
 mod network;
+mod paces;
 mod processes;
 mod real;
 mod restarts;

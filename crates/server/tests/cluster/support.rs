@@ -118,6 +118,11 @@ impl Cluster {
         Server::start(config, |_| ()).unwrap()
     }
 
+    /// What nodes that are started from now on do.
+    pub(crate) fn set_fault(&mut self, fault: Fault) {
+        self.shape.fault = fault;
+    }
+
     pub(crate) fn address(&self, id: usize) -> SocketAddr {
         self.nodes[id].as_ref().unwrap().addresses()[0]
     }

@@ -34,7 +34,7 @@ impl NodeWorker {
         for moved in std::mem::take(&mut self.inbox.moved) {
             let owner = slice_of(moved.route) % self.cluster.workers;
             if owner == self.index {
-                self.take_moved(moved);
+                self.take_moved(kit, moved);
             } else if let Some(face) = kit.shared.workers.get(owner) {
                 face.mail.send(Arrival::MovedKey(Box::new(moved)));
             }
@@ -98,13 +98,13 @@ impl NodeWorker {
     }
 
     /// A key is here, or is known to be nowhere: what waited for it goes to its machine, behind it.
-    pub(in crate::cluster) fn take_moved(&mut self, moved: Moved) {
+    pub(in crate::cluster) fn take_moved(&mut self, kit: &Kit, moved: Moved) {
         let view = self.in_force.as_ref().map(|now| now.view);
         let view = view.unwrap_or_default();
         if moved.view > view.number {
             self.mover.early_bytes += moved.bytes();
             self.mover.early.push(moved);
-            return self.links.hold_large(self.mover.is_full());
+            return self.hold_moves(kit);
         }
         // The view may have changed since it was sent, which has nothing to do with this key: who
         // had it has it no more. But what nobody awaits may have been given up, and written anew.

@@ -3,12 +3,9 @@
 use curtail_codec::node::{self, BatchHead, Class, KeyMove, Part};
 use curtail_consistency::placement::slice_of;
 use curtail_dispatch::SharedState;
-use curtail_types::{Cas, ItemStatus, Key, NodeId, RouteHash};
+use curtail_types::{Cas, Key, NodeId, RouteHash};
 
-use super::{
-    Away, BUCKETS_A_TURN, CLEAN_SCANS, KEY_PACE_NS, KEYS_A_TURN, PACE_SAVED_NS, Phase,
-    UNDER_WAY_BYTES_MAX,
-};
+use super::{Away, BUCKETS_A_STEP, CLEAN_SCANS, Phase, UNDER_WAY_BYTES_MAX};
 use crate::{
     cluster::{MoveAsked, NodeWorker, place::route_of},
     counts::Count,
@@ -16,33 +13,23 @@ use crate::{
 };
 
 impl NodeWorker {
-    /// Looks for keys that leave, and sends them.
-    pub(super) fn scan(&mut self, kit: &mut Kit, next: Option<usize>, clean: u32, mut found: bool) {
-        let earliest = self.now_ns.saturating_sub(PACE_SAVED_NS);
-        self.mover.paced_ns = self.mover.paced_ns.max(earliest);
-        for _ in 0..KEYS_A_TURN {
-            if self.mover.paced_ns > self.now_ns {
-                break;
+    /// Sends the next key that leaves, or looks for more; whether there is more to do now.
+    pub(super) fn scan(
+        &mut self,
+        kit: &mut Kit,
+        (next, clean, found): (Option<usize>, u32, bool),
+    ) -> bool {
+        if let Some(key) = self.mover.found.pop_front() {
+            let away = self.send_away(kit, &key);
+            if away == Away::NoRoom {
+                self.mover.held = true;
+                self.mover.found.push_front(key);
+                kit.counts.add(Count::ClusterMovesHeld, 1);
+                return false;
             }
-            let Some(key) = self.mover.found.pop_front() else {
-                break;
-            };
-            match self.send_away(kit, &key) {
-                Away::Sent | Away::Again => {
-                    self.mover.paced_ns += KEY_PACE_NS;
-                    found = true;
-                }
-                Away::Stays => {}
-                Away::NoRoom => {
-                    self.mover.held = true;
-                    self.mover.found.push_front(key);
-                    break;
-                }
-            }
-        }
-        if !self.mover.found.is_empty() {
+            let found = found || away != Away::Stays;
             self.mover.phase = Phase::Scanning { next, clean, found };
-            return;
+            return true;
         }
         self.mover.phase = match next {
             Some(next) => Phase::Scanning {
@@ -62,22 +49,21 @@ impl NodeWorker {
                 Phase::Sent
             }
         };
+        true
     }
 
     /// Finds the keys of a few buckets that leave, and says where to go on.
-    fn look_for_leavers(&mut self, kit: &mut Kit, next: usize) -> Option<usize> {
+    fn look_for_leavers(&mut self, kit: &Kit, next: usize) -> Option<usize> {
         let in_force = self.in_force.clone()?;
         let (me, workers, index) = (self.cluster.me, self.cluster.workers, self.index);
         let queue = &mut self.mover.found;
-        let each = |key: Key<'_>, _: &ItemStatus| {
+        kit.store.keys(next, BUCKETS_A_STEP, |key| {
             let route = route_of(key.bytes());
             let leaves = in_force.targets(route, me);
             if slice_of(route) % workers == index && !leaves.is_empty() {
                 queue.push_back(key.bytes().into());
             }
-        };
-        let store = &kit.store;
-        store.list(&mut kit.writer, kit.now, next, BUCKETS_A_TURN, each)
+        })
     }
 
     /// Sends a key to its new holders.
@@ -99,10 +85,36 @@ impl NodeWorker {
         if targets.into_iter().any(|node| self.is_busy_with(node)) {
             return Away::NoRoom;
         }
-        let all = targets
-            .into_iter()
-            .all(|node| self.send_key(kit, node, route, key, false));
-        if all { Away::Sent } else { Away::NoRoom }
+        let mut away = Away::Stays;
+        for node in targets {
+            match self.send_key(kit, node, route, key, false) {
+                // It has ended, or what was found never was a key.
+                Away::Stays => {}
+                Away::Sent => {
+                    kit.counts.add(Count::ClusterKeysSent, 1);
+                    away = Away::Sent;
+                }
+                other => return other,
+            }
+        }
+        away
+    }
+
+    /// Sends a key along with a request for it, ahead of it: who runs that need not ask for it.
+    pub(in crate::cluster) fn send_ahead(&mut self, kit: &mut Kit, to: NodeId, key: &[u8]) {
+        let (Some(in_force), Phase::Scanning { .. }) = (&self.in_force, self.mover.phase) else {
+            return;
+        };
+        let route = route_of(key);
+        let is_mine = slice_of(route) % self.cluster.workers == self.index;
+        let leaves = is_mine && in_force.targets(route, self.cluster.me).contains(to);
+        if leaves
+            && self.cluster.replicas == 1
+            && self.cluster.keys.look(route).state == SharedState::Ordinary
+            && self.send_key(kit, to, route, key, false) == Away::Sent
+        {
+            kit.counts.add(Count::ClusterKeysAsked, 1);
+        }
     }
 
     /// Whether as much is on its way to a node as the scan may send.
@@ -120,11 +132,15 @@ impl NodeWorker {
             // It asked under a view that is over, and asks again, if need be, under its next.
             return;
         }
-        if !self.send_key(kit, asked.node, route, &asked.key, true) {
-            self.mover.asked.push(asked);
+        match self.send_key(kit, asked.node, route, &asked.key, true) {
+            Away::Sent => kit.counts.add(Count::ClusterKeysAsked, 1),
+            Away::NoRoom => self.mover.asked.push(asked),
+            Away::Stays | Away::Again => {}
         }
     }
 
+    /// Sends a key, and drops it if it has one holder; `even_none` if it is to be said, too, that
+    /// there is none.
     fn send_key(
         &mut self,
         kit: &mut Kit,
@@ -132,14 +148,15 @@ impl NodeWorker {
         route: RouteHash,
         bytes: &[u8],
         even_none: bool,
-    ) -> bool {
+    ) -> Away {
         let (Ok(key), Some(in_force)) = (Key::new(bytes), &self.in_force) else {
-            return true;
+            return Away::Stays;
         };
         let hash = kit.store.hash(bytes);
         let taken = self.bench.take_image(kit, key, hash);
-        if taken.is_none() && !even_none {
-            return true;
+        let is_there = taken.is_some();
+        if !is_there && !even_none {
+            return Away::Stays;
         }
         let image = taken.map(|(image, value)| node::Image {
             client_flags: image.flags,
@@ -161,33 +178,30 @@ impl NodeWorker {
                 image,
             },
         );
-        let Some(to) = self.links.endpoint(node) else {
-            return false;
-        };
-        let sent = self.links.send(to, Class::LargeDemand, &part).is_ok();
-        kit.counts
-            .add(Count::ClusterKeysSent, u64::from(sent && !even_none));
-        if sent && self.cluster.replicas == 1 {
+        let to = self.links.endpoint(node);
+        let sent = to.map(|to| self.links.send(to, Class::LargeDemand, &part));
+        if !matches!(sent, Some(Ok(()))) {
+            return Away::NoRoom;
+        }
+        if is_there && self.cluster.replicas == 1 {
             kit.remove(key, hash);
         }
-        sent
+        if is_there { Away::Sent } else { Away::Stays }
     }
 
-    /// Removes what this node does not hold any more.
-    pub(super) fn sweep(&mut self, kit: &mut Kit, next: usize) {
+    /// Removes what this node does not hold any more from a few buckets; whether there are more.
+    pub(super) fn sweep(&mut self, kit: &mut Kit, next: usize) -> bool {
         let Some(in_force) = self.in_force.clone() else {
-            return;
+            return false;
         };
         let (me, workers, index) = (self.cluster.me, self.cluster.workers, self.index);
         let queue = &mut self.mover.found;
-        let each = |key: Key<'_>, _: &ItemStatus| {
+        let after = kit.store.keys(next, BUCKETS_A_STEP, |key| {
             let route = route_of(key.bytes());
             if slice_of(route) % workers == index && !in_force.holders(route).contains(me) {
                 queue.push_back(key.bytes().into());
             }
-        };
-        let store = &kit.store;
-        let after = store.list(&mut kit.writer, kit.now, next, BUCKETS_A_TURN, each);
+        });
         for bytes in std::mem::take(&mut self.mover.found) {
             let is_ordinary =
                 self.cluster.keys.look(route_of(&bytes)).state == SharedState::Ordinary;
@@ -200,11 +214,13 @@ impl NodeWorker {
             Some(next) => Phase::Sweeping { next },
             None => Phase::Idle,
         };
+        after.is_some()
     }
 
     /// A node asks for a key that it has become the home of.
     pub(in crate::cluster) fn take_move_request(&mut self, kit: &mut Kit, asked: MoveAsked) {
         let now = self.in_force.as_ref().map(|now| now.view.number);
+        self.mover.asked_ns = self.now_ns;
         let may = !matches!(self.mover.phase, Phase::Waiting { .. }) && now >= Some(asked.view);
         if now < Some(asked.view)
             && let Some(incarnation) = self.links.incarnation(asked.node)

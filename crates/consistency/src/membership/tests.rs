@@ -224,7 +224,6 @@ fn whoever_hears_nobody_waits_longer() {
     assert!(proposes(&desk.run(2 * desk.machine.config.suspicion_ns)));
 }
 
-/// Whether somebody is suspected in `outputs`.
 /// Goal: a node that is cut off does not take those for dead that it heard a little earlier than
 /// others. Method: eight nodes whose last heartbeats came one after the other; it looks often.
 #[test]
@@ -296,6 +295,7 @@ fn a_node_that_joins_again_and_again_removes_nobody() {
     assert_eq!(desk.members.view.live, NodeSet::only(NodeId(2)));
 }
 
+/// Whether somebody is suspected in `outputs`.
 fn suspects(outputs: &[Output]) -> bool {
     let suspicion = |output: &Output| matches!(output, Output::Event(Event::Suspected(_)));
     outputs.iter().any(suspicion)

@@ -67,22 +67,31 @@ pub(crate) struct Search<'a> {
     state: State,
     placed: Placed,
     values: Values,
-    /// What was reached, by [`Placed::complete_to`]: the others that were placed, and the state.
+    /// What was reached, by [`Placed::end`]: what is not placed before it, and the state.
     seen: Vec<BTreeSet<(Vec<usize>, Option<State>)>>,
     /// Placements made, with the state before each.
-    trail: Vec<(usize, State)>,
+    trail: Vec<Placement>,
     /// Where the walk along the list stands.
     event: usize,
 }
 
+/// A step of the search, to be taken back.
+#[derive(Clone, Copy)]
+struct Placement {
+    entry: usize,
+    before: State,
+    /// Placed as one that was never carried out.
+    is_skipped: bool,
+}
+
 /// Which entries are placed: in time that does not depend on how many there are, because those
-/// beyond the first gap are few; they overlap in time with the gap.
+/// before the last one that are not are few. They overlap with it in time, or never returned.
 #[derive(Default)]
 struct Placed {
-    /// Every entry before this one is placed, and it is not.
-    complete_to: usize,
-    /// The others that are placed, in order.
-    beyond: Vec<usize>,
+    /// Behind the last entry that is placed.
+    end: usize,
+    /// Those before it that are not, in order.
+    gaps: Vec<usize>,
 }
 
 /// The events in time order, as a doubly linked list over a vector. Event 0 is the head.
@@ -145,7 +154,7 @@ impl<'a> Search<'a> {
         while self.events.returns_left > 0 && !self.events.events[event].is_return {
             let Event { entry, next, .. } = self.events.events[event];
             event = if self.observes(entry) {
-                self.put(entry, self.state);
+                self.put(entry, self.state, false);
                 // A return may have gone, and more may be next.
                 self.events.first()
             } else {
@@ -163,7 +172,8 @@ impl<'a> Search<'a> {
             action, returned, ..
         } = self.entries[entry];
         match returned {
-            Some((_, outcome)) if outcome != Outcome::Done => {
+            // One that may never have been carried out may be of use later.
+            Some((_, outcome)) if !matches!(outcome, Outcome::Done | Outcome::Perhaps) => {
                 self.state.after(action, Some(outcome)) == Some(self.state)
             }
             _ => false,
@@ -177,17 +187,23 @@ impl<'a> Search<'a> {
             action, returned, ..
         } = self.entries[entry];
         let outcome = returned.map(|(_, outcome)| outcome);
-        let Some(next) = self.state.after(action, outcome) else {
-            return false;
-        };
+        let next = self.state.after(action, outcome);
+        next.is_some_and(|next| self.try_next(entry, next, false)) || self.skip(entry)
+    }
+
+    /// Places an entry that may never have been carried out as such.
+    fn skip(&mut self, entry: usize) -> bool {
+        let returned = self.entries[entry].returned;
+        let may_skip = returned.is_some_and(|(_, outcome)| outcome == Outcome::Perhaps);
+        may_skip && self.try_next(entry, self.state, true)
+    }
+
+    fn try_next(&mut self, entry: usize, next: State, is_skipped: bool) -> bool {
         let before = self.state;
-        self.put(entry, next);
+        self.put(entry, next, is_skipped);
         let is_lost = next != before && self.values.must_stay(before);
-        let reached = (
-            self.placed.beyond.clone(),
-            self.values.told_apart(self.state),
-        );
-        if is_lost || !self.seen[self.placed.complete_to].insert(reached) {
+        let reached = (self.placed.gaps.clone(), self.values.told_apart(self.state));
+        if is_lost || !self.seen[self.placed.end].insert(reached) {
             self.trail.pop();
             self.lift_out(entry, before);
             return false;
@@ -195,8 +211,12 @@ impl<'a> Search<'a> {
         true
     }
 
-    fn put(&mut self, entry: usize, next: State) {
-        self.trail.push((entry, self.state));
+    fn put(&mut self, entry: usize, next: State, is_skipped: bool) {
+        self.trail.push(Placement {
+            entry,
+            before: self.state,
+            is_skipped,
+        });
         self.placed.add(entry);
         self.values.take(entry);
         self.events.lift(entry);
@@ -213,12 +233,22 @@ impl<'a> Search<'a> {
     /// Takes the last placement back that was one of several, and looks at the next one instead.
     /// False if there is none.
     fn take_back(&mut self) -> bool {
-        while let Some((entry, before)) = self.trail.pop() {
+        while let Some(Placement {
+            entry,
+            before,
+            is_skipped,
+        }) = self.trail.pop()
+        {
             self.lift_out(entry, before);
-            if !self.observes(entry) {
-                self.event = self.events.events[self.events.invocation_of[entry]].next;
-                return true;
+            if self.observes(entry) {
+                continue;
             }
+            if !is_skipped && self.skip(entry) {
+                self.begin_again();
+            } else {
+                self.event = self.events.events[self.events.invocation_of[entry]].next;
+            }
+            return true;
         }
         false
     }
@@ -226,23 +256,23 @@ impl<'a> Search<'a> {
 
 impl Placed {
     fn add(&mut self, entry: usize) {
-        if entry != self.complete_to {
-            let place = self.beyond.partition_point(|&other| other < entry);
-            self.beyond.insert(place, entry);
-            return;
+        if entry >= self.end {
+            self.gaps.extend(self.end..entry);
+            self.end = entry + 1;
+        } else {
+            self.gaps.retain(|&gap| gap != entry);
         }
-        let gap = (entry + 1..).zip(&self.beyond);
-        let closed = gap.take_while(|(next, other)| next == *other).count();
-        self.beyond.drain(..closed);
-        self.complete_to = entry + 1 + closed;
     }
 
     fn remove(&mut self, entry: usize) {
-        if entry < self.complete_to {
-            self.beyond.splice(..0, entry + 1..self.complete_to);
-            self.complete_to = entry;
-        } else {
-            self.beyond.retain(|&other| other != entry);
+        if entry + 1 != self.end {
+            let place = self.gaps.partition_point(|&gap| gap < entry);
+            return self.gaps.insert(place, entry);
+        }
+        self.end = entry;
+        while self.gaps.last().is_some_and(|&gap| gap + 1 == self.end) {
+            self.gaps.pop();
+            self.end -= 1;
         }
     }
 }

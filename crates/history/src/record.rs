@@ -37,6 +37,8 @@ pub enum Outcome {
     Done,
     /// An insert found something; a compare-and-set found another value.
     Refused,
+    /// It was carried out by then, or never will be: what only an observer of everything can say.
+    Perhaps,
 }
 
 /// One operation of one client on one key.
@@ -130,6 +132,7 @@ impl fmt::Display for Outcome {
             Self::Missing => f.write_str("nothing there"),
             Self::Done => f.write_str("done"),
             Self::Refused => f.write_str("refused"),
+            Self::Perhaps => f.write_str("done by then, or never"),
         }
     }
 }

@@ -42,6 +42,7 @@ impl State {
             (Action::Read | Action::CompareAndSet { .. } | Action::Delete, Outcome::Missing) => {
                 possible(may_miss, Self::Missing)
             }
+            (action, Outcome::Perhaps) => Some(self.after_unseen(action)),
             // An outcome that the action cannot have.
             _ => None,
         }

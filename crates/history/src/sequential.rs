@@ -9,7 +9,7 @@ use alloc::{collections::BTreeMap, collections::BTreeSet, vec, vec::Vec};
 
 use crate::{
     Verdict,
-    record::{Entry, History},
+    record::{Entry, History, Outcome},
     register::State,
     violation::Violation,
 };
@@ -66,23 +66,27 @@ fn explain(entries: &[Entry], steps_max: u64) -> Result<Option<Entry>, TooHard> 
             if steps > steps_max {
                 return Err(TooHard);
             }
-            let outcome = entry.returned.map(|(_, outcome)| outcome);
-            match state.after(entry.action, outcome) {
-                None if furthest.1.is_none() || placed > furthest.0 => {
-                    furthest = (placed, Some(*entry));
-                }
-                None => {}
-                Some(next) => {
-                    let mut further = positions.clone();
-                    further[client] += 1;
-                    if seen.insert((further.clone(), next)) {
-                        open.push((further, next));
-                    }
+            let nexts = after(state, entry);
+            if nexts == [None; 2] && (furthest.1.is_none() || placed > furthest.0) {
+                furthest = (placed, Some(*entry));
+            }
+            for next in nexts.into_iter().flatten() {
+                let mut further = positions.clone();
+                further[client] += 1;
+                if seen.insert((further.clone(), next)) {
+                    open.push((further, next));
                 }
             }
         }
     }
     Ok(furthest.1)
+}
+
+/// The states that an entry may leave: one, or another if it may never have been carried out.
+fn after(state: State, entry: &Entry) -> [Option<State>; 2] {
+    let outcome = entry.returned.map(|(_, outcome)| outcome);
+    let skipped = (outcome == Some(Outcome::Perhaps)).then_some(state);
+    [state.after(entry.action, outcome), skipped]
 }
 
 /// Whether only operations are left whose outcome nobody knows: they need not have happened.

@@ -56,7 +56,7 @@ impl Values {
 
     fn roles_of(&mut self, entry: &Entry) -> Roles {
         let outcome = entry.returned.map(|(_, outcome)| outcome);
-        let is_done = matches!(outcome, None | Some(Outcome::Done));
+        let is_done = matches!(outcome, None | Some(Outcome::Done | Outcome::Perhaps));
         let mut number = |value| {
             let next = self.numbers.len();
             Some(*self.numbers.entry(value).or_insert(next))

@@ -38,6 +38,10 @@ fn read_missing(client: u32, from: u64, to: u64) -> Entry {
     entry(client, from, to, Action::Read, Outcome::Missing)
 }
 
+fn perhaps_lost(from: u64, to: u64) -> Entry {
+    entry(8, from, to, Action::Delete, Outcome::Perhaps)
+}
+
 fn swap(client: u32, from: u64, to: u64, values: (u64, u64), outcome: Outcome) -> Entry {
     let (expected, new) = values;
     entry(
@@ -64,7 +68,7 @@ fn is_sequential(entries: &[Entry]) -> bool {
 
 #[test]
 fn histories_that_an_order_explains_are_accepted() {
-    let good: [&[Entry]; 8] = [
+    let good: [&[Entry]; 10] = [
         &[],
         &[read_missing(0, 0, 1), write(0, 2, 3, 1), read(1, 4, 5, 1)],
         // Overlapping: the read may see either.
@@ -94,6 +98,9 @@ fn histories_that_an_order_explains_are_accepted() {
             write(1, 1, 2, 3),
             read(1, 3, 4, 3),
         ],
+        // What was there may have been lost.
+        &[write(0, 0, 1, 1), perhaps_lost(2, 5), read_missing(1, 6, 7)],
+        &[write(0, 0, 1, 1), perhaps_lost(2, 5), read(1, 6, 7, 1)],
         // Of two compare-and-sets from one value one is refused.
         &[
             write(0, 0, 1, 1),
@@ -109,7 +116,14 @@ fn histories_that_an_order_explains_are_accepted() {
 
 #[test]
 fn histories_that_no_order_explains_are_rejected() {
-    let bad: [&[Entry]; 8] = [
+    let bad: [&[Entry]; 9] = [
+        // What may have been lost by then is not lost later.
+        &[
+            write(0, 0, 1, 1),
+            perhaps_lost(2, 5),
+            read(1, 6, 7, 1),
+            read_missing(1, 8, 9),
+        ],
         // Stale.
         &[write(0, 0, 1, 1), write(0, 2, 3, 2), read(1, 4, 5, 1)],
         // From nowhere.
@@ -363,7 +377,11 @@ fn brute_force(entries: &[Entry], precedes: fn(&Entry, &Entry) -> bool) -> bool 
                 let may_be_next = !left.iter().any(|other| precedes(other, entry));
                 let mut rest = left.to_vec();
                 rest.remove(index);
-                may_be_next && step(state, entry).is_some_and(|next| go(&rest, next, precedes))
+                let perhaps = entry.returned.map(|(_, outcome)| outcome) == Some(Outcome::Perhaps);
+                let mut nexts = step(state, entry)
+                    .into_iter()
+                    .chain(perhaps.then_some(state));
+                may_be_next && nexts.any(|next| go(&rest, next, precedes))
             })
     }
     go(entries, None, precedes)
@@ -384,7 +402,8 @@ fn step(state: Option<u64>, entry: &Entry) -> Option<Option<u64>> {
         (Action::CompareAndSet { .. }, Some(_)) => (Outcome::Refused, state),
         (Action::Delete, Some(_)) => (Outcome::Done, None),
     };
-    (entry.returned.map(|(_, outcome)| outcome) == Some(answer)).then_some(next)
+    let outcome = entry.returned.map(|(_, outcome)| outcome)?;
+    (outcome == answer || outcome == Outcome::Perhaps).then_some(next)
 }
 
 /// Six operations with random times, actions and outcomes.
@@ -412,9 +431,14 @@ fn arbitrary(random: &mut Random) -> Vec<Entry> {
                     },
                     [Outcome::Done, Outcome::Refused, Outcome::Missing][random.below(3) as usize],
                 ),
-                _ => (
+                7 => (
                     Action::Delete,
                     [Outcome::Done, Outcome::Missing][random.below(2) as usize],
+                ),
+                _ => (
+                    [Action::Delete, Action::Write(value), Action::Insert(value)]
+                        [random.below(3) as usize],
+                    [Outcome::Perhaps, Outcome::Done][random.below(2) as usize],
                 ),
             };
             entry(client as u32, from, to, action, outcome)

@@ -43,7 +43,8 @@ pub(super) struct Entry {
     /// Whether the value may be older than what the home before had alone.
     pub(super) is_doubtful: bool,
     /// Whether this node was one of the key's holders when the view came, or when it began to know
-    /// the key since.
+    /// the key since; or it was before, is to send the key on, and has not heard since of a home
+    /// that is sure of it.
     pub(super) held: bool,
     /// Whether the home is known to go on with the promotion: a node that becomes live may have
     /// followed one that nobody else remembers.

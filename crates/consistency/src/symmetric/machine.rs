@@ -6,7 +6,8 @@ use super::entry::{Entry, NEVER, Stage, Step};
 use super::mutant::Mutant;
 use super::promotion::answer_unknown;
 use super::table::{Dropped, Entries, Waiter, Waiting};
-use super::{Access, Config, Input, Mode, Output, Place, Refusal, Ticket, views};
+use super::views::{self, ViewChange};
+use super::{Access, Config, Input, Mode, Output, Place, Refusal, Ticket};
 
 /// Decides about the keys of one slice on one node.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -174,13 +175,11 @@ impl Symmetric {
 
     fn change_view(&mut self, now: Instant, view: View, emit: &mut dyn FnMut(Output)) {
         let me = self.config.me;
-        let goes_live = view.live.contains(me) && !self.view.live.contains(me);
+        let change = ViewChange::new(me, &self.view, &view);
         self.view = view;
         self.dropped.clear();
         if view.followers().contains(me) {
-            self.for_each(now, emit, |entry, step| {
-                entry.forget_answers(step, goes_live)
-            });
+            self.for_each(now, emit, |entry, step| entry.forget_answers(step, change));
         } else {
             views::leave(&mut self.entries, &mut self.waiting, emit);
         }

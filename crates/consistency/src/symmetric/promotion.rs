@@ -164,6 +164,8 @@ impl Entry {
         step: &mut Step<'_>,
     ) -> Self {
         let mut entry = Self::new(key, place, step);
+        // What a home in doubt sends to a node that has nothing is no more certain there.
+        entry.held &= step.stored > Cas(0);
         entry.rejoin(epoch, step);
         entry
     }
@@ -219,6 +221,7 @@ impl Entry {
     }
 
     pub(super) fn receive_activate(&mut self, step: &mut Step<'_>, from: NodeId, number: Cas) {
+        self.trust_home(step, from);
         let any = step.has(Mutant::AnyActivation) && number > Cas(0);
         let waits = self.waits_for_home() && self.stage != Stage::Leaving;
         if waits && (any || number == Cas(self.number)) {
@@ -240,6 +243,9 @@ impl Entry {
         if matches!(self.stage, Stage::Shadow | Stage::Live) {
             self.stage = Stage::Leaving;
             self.publish(step, Value::Stored);
+        }
+        if ts > Cas(0) {
+            self.trust_home(step, from);
         }
         // Home goes on with the promotion, so nobody has gone on without this node.
         let is_current = Cas(0) < ts && ts <= self.ts && from == self.place.home;

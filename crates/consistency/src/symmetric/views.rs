@@ -20,21 +20,53 @@
 //! - if it knows nothing of the promotion, because it has only just joined, it says the same to
 //!   whoever reports to it.
 
-use curtail_types::NodeSet;
+use curtail_types::{NodeId, NodeSet, View};
 
 use super::entry::{Entry, Stage, Step};
 use super::mutant::Mutant;
 use super::table::{Entries, Waiting};
 use super::{Mode, Output, Place, Refusal, Value, Visibility};
 
+/// What another view is to what is known of a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ViewChange {
+    /// This node may answer from now on.
+    goes_live: bool,
+    /// Keys moved from this node under the view before.
+    was_source: bool,
+    /// The same keys move still.
+    moves_on: bool,
+}
+
+impl ViewChange {
+    pub(super) fn new(me: NodeId, before: &View, after: &View) -> Self {
+        let was_source = before.moves() && before.placed_before.contains(me);
+        // A later move has a source that the one before did not name: who a key moved to.
+        let same_sources = before.placed_before.contains_all(after.placed_before);
+        Self {
+            goes_live: after.live.contains(me) && !before.live.contains(me),
+            was_source,
+            moves_on: was_source && after.moves() && same_sources,
+        }
+    }
+
+    /// Whether nobody has gone on with a key without this node, which held it before, in this
+    /// stage. One that does not show a key has not sent it on either, so that the move has not
+    /// ended.
+    fn keeps(self, stage: Stage) -> bool {
+        self.moves_on || (self.was_source && stage != Stage::Live)
+    }
+}
+
 impl Entry {
     /// The view is another one: who had answered in the last one answers again.
-    /// `goes_live` is whether this node may answer from now on.
-    pub(super) fn forget_answers(&mut self, step: &Step<'_>, goes_live: bool) {
+    pub(super) fn forget_answers(&mut self, step: &Step<'_>, change: ViewChange) {
+        let goes_live = change.goes_live;
         self.is_confirmed &= !(goes_live && self.stage == Stage::Live);
         // All who were live may be gone, and the key with them: this copy is not to come back.
         let held = self.place.holders.contains(step.config.me);
         self.is_doubtful |= goes_live && self.stage == Stage::Shadow && !held;
+        self.held = held || (self.held && change.keeps(self.stage));
         let me = NodeSet::only(step.config.me);
         if let Some(own) = &mut self.own {
             own.acks = me;
@@ -45,7 +77,6 @@ impl Entry {
     }
 
     pub(super) fn placed(&mut self, step: &mut Step<'_>, place: Place) {
-        self.held = self.place.holders.contains(step.config.me);
         let moves_home = self.place.home != place.home;
         self.place = place;
         if moves_home && self.stage == Stage::Shadow && (!self.held || self.is_doubtful) {
@@ -64,6 +95,13 @@ impl Entry {
             self.await_validation(step);
         }
         self.proceed(step);
+    }
+
+    /// The key's home is sure of its value, and may go on without who does not hold it.
+    pub(super) fn trust_home(&mut self, step: &Step<'_>, from: NodeId) {
+        if from == self.place.home {
+            self.held = self.place.holders.contains(step.config.me);
+        }
     }
 
     fn change_role(&mut self, step: &mut Step<'_>) {

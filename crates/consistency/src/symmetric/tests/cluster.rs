@@ -54,11 +54,16 @@ impl Cluster {
 
     /// Everybody in `live` learns of the view; the key's place is where `self.place` says.
     pub(super) fn view(&mut self, number: u32, live: NodeSet) {
+        self.view_of_moves(number, live, live);
+    }
+
+    /// The same, and keys move from `before` to `live`.
+    pub(super) fn view_of_moves(&mut self, number: u32, live: NodeSet, before: NodeSet) {
         let view = View {
             number: ViewNumber(number),
             live,
             placed: live,
-            placed_before: live,
+            placed_before: before,
             ..View::default()
         };
         let (key, place) = (KEY, self.place);

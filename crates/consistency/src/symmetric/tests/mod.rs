@@ -278,6 +278,71 @@ fn a_home_that_is_in_doubt_leaves_the_value_to_who_held_the_key() {
     }
 }
 
+/// Goal: the node that a key moves from is sure of it as long as it has not sent it on, however many
+/// views come meanwhile. Method: as before, and somebody joins while the key moves; a write was on
+/// its way.
+#[test]
+fn another_view_during_a_move_makes_its_source_no_less_sure() {
+    let mut cluster = hot(Model::Lin);
+    cluster.input(0, Input::Demote { key: KEY }, Cas(0));
+    cluster.settle_without(0);
+    let written = cluster.request(0, Access::Replace);
+    cluster.links.clear();
+    cluster.move_home(1);
+    let (all, source) = ((0..3).map(NodeId).collect(), NodeSet::only(NodeId(0)));
+    cluster.view_of_moves(2, all, source);
+    cluster.links.clear();
+    cluster.view_of_moves(3, all, source);
+    cluster.settle();
+    let version = cluster.answer(written).expect("done").expect("written");
+    assert_eq!(cluster.nodes[0].state, Some(Visibility::Ordinary));
+    assert_eq!(cluster.nodes[0].stored, version);
+    assert_eq!(cluster.nodes[1].state, Some(Visibility::Gone));
+}
+
+/// Goal: the same when the move comes to nothing. Method: the key's promotion had not come to its
+/// end, and the new home dies before it learns of the move.
+#[test]
+fn a_home_that_gets_its_key_back_is_sure_of_it() {
+    let mut cluster = Cluster::new(3, 1, Model::Lin);
+    let written = cluster.request(0, Access::Replace);
+    let version = cluster.answer(written).expect("done").expect("written");
+    cluster.promote(1, Cas(0));
+    cluster.settle_without(2);
+    cluster.move_home(1);
+    let two = [NodeId(0), NodeId(2)].into_iter().collect();
+    cluster.view_of_moves(2, two, NodeSet::only(NodeId(0)));
+    cluster.links.clear();
+    cluster.move_home(0);
+    cluster.view(3, two);
+    cluster.settle();
+    assert_eq!(cluster.nodes[0].stored, version);
+    let read = cluster.request(0, Access::Read);
+    assert_eq!(cluster.answer(read), Some(Ok(version)));
+}
+
+/// Goal: what a home in doubt gives up is given up by all. Method: a holder that has nothing hears
+/// of the key from such a home first, which then completes a write that a dead node left behind.
+#[test]
+fn a_holder_that_had_nothing_does_not_keep_what_a_home_in_doubt_sent() {
+    let mut cluster = hot_with(2, Model::Lin);
+    cluster.input(0, Input::Demote { key: KEY }, Cas(0));
+    cluster.settle_without(0);
+    cluster.request(0, Access::Replace);
+    let (message, value) = cluster.links[&(0, 2)][0];
+    cluster.deliver((0, 2), message, value);
+    cluster.links.clear();
+    cluster.restart(1, Model::Lin);
+    cluster.move_home(2);
+    cluster.place.holders = [NodeId(1), NodeId(2)].into_iter().collect();
+    cluster.view(2, cluster.place.holders);
+    cluster.settle();
+    for node in &cluster.nodes[1..] {
+        assert_eq!(node.state, Some(Visibility::Gone));
+        assert_eq!(node.machine.keys().count(), 0);
+    }
+}
+
 /// Goal: the same with two holders, who are sure of the value: they stay as they are, and agree.
 #[test]
 fn holders_return_to_what_they_hold_when_their_new_home_is_in_doubt() {

@@ -76,8 +76,13 @@ pub struct ClusterOutcome {
     pub crashes: u64,
     /// Keys that were made hot.
     pub promotions: u64,
-    /// Items that died with their only holder.
+    /// Times that what there was of a key may have been lost, with the last node that was bound to
+    /// have it.
     pub lost: u64,
+    /// Requests for hot keys that waited while a node was in trouble.
+    pub waits: u64,
+    /// The longest that a request for a hot key waited once nobody was in trouble any more.
+    pub longest_wait_ns: u64,
     /// Virtual time, in nanoseconds.
     pub elapsed_ns: u64,
     /// Keys whose history was too hard to judge.

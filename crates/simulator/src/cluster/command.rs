@@ -76,7 +76,12 @@ pub(crate) fn simulate(
     let failures = failed.clone().count();
     if let Some((run, outcome)) = failed.next() {
         let what = outcome.failure.as_deref().unwrap_or_default();
+        let others = failed.map(|(run, _)| run.seed.to_string());
+        let others: Vec<String> = others.take(SEEDS_SHOWN).collect();
         text += &format!("{failures} of {runs} runs failed; the first:\n{what}\n{run} --runs 1\n");
+        if !others.is_empty() {
+            text += &format!("others: --seed {}\n", others.join(", "));
+        }
     }
     Ok((text, failures == 0))
 }
@@ -117,18 +122,26 @@ fn summary(outcomes: &[ClusterOutcome], seconds: f64) -> String {
     let (answered, refused) = (sum(|one| one.answered), sum(|one| one.refused));
     let (unknown, packets) = (sum(|one| one.unknown), sum(|one| one.packets));
     let all = answered + refused + unknown;
+    let longest = outcomes.iter().map(|one| one.longest_wait_ns).max();
+    let longest = longest.unwrap_or_default();
     format!(
         "{} runs: {all} operations ({answered} answered, {refused} refused, {unknown} unknown), \
-         {packets} packets, {} views, {} restarts, {} promotions, {} items lost with their only \
-         holder, {} keys too hard to judge; {:.1} virtual seconds in {seconds:.1}: {:.0} \
-         operations a second\n",
+         {packets} packets, {} views, {} restarts, {} promotions; {} times a key may have been \
+         lost with the last node that had it; {} requests for hot keys waited for a node in \
+         trouble, {:.1} ms at most; {} keys too hard to judge; {:.1} virtual seconds in \
+         {seconds:.1}: {:.0} operations a second\n",
         outcomes.len(),
         sum(|one| one.views),
         sum(|one| one.crashes),
         sum(|one| one.promotions),
         sum(|one| one.lost),
+        sum(|one| one.waits),
+        longest as f64 / 1e6,
         sum(|one| one.unjudged),
         sum(|one| one.elapsed_ns) as f64 / 1e9,
         all as f64 / seconds.max(1e-9),
     )
 }
+
+/// Failures of which the seed is shown.
+const SEEDS_SHOWN: usize = 50;

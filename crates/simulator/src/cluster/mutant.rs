@@ -19,11 +19,17 @@ pub enum Mutant {
     Unmoved,
     /// A request is sent again when the node that was asked may have carried it out.
     AskTwice,
+    /// The node that a key moves from forgets it when it ceases to be hot.
+    SourceForgets,
+    /// What a session has seen by way of another node is not told to the machine (SC, CC-72).
+    SeenUntold,
+    /// A dead node is missed late: hot keys wait for longer than they may (CC-85).
+    LateMissed,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::LatePublish,
         Self::Unfenced,
         Self::AnyView,
@@ -32,6 +38,9 @@ impl Mutant {
         Self::DropUnknown,
         Self::Unmoved,
         Self::AskTwice,
+        Self::SourceForgets,
+        Self::SeenUntold,
+        Self::LateMissed,
     ];
 
     /// What it is called on the command line.
@@ -45,6 +54,9 @@ impl Mutant {
             Self::DropUnknown => "drop-unknown",
             Self::Unmoved => "unmoved",
             Self::AskTwice => "ask-twice",
+            Self::SourceForgets => "source-forgets",
+            Self::SeenUntold => "seen-untold",
+            Self::LateMissed => "late-missed",
         }
     }
 }

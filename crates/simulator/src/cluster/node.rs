@@ -67,6 +67,15 @@ pub(super) enum Deed {
         key: usize,
         floor: Cas,
     },
+    /// As a key's home it has come to this.
+    Moved {
+        key: usize,
+        mode: Mode,
+    },
+    /// Readers may read the key here.
+    Shown {
+        key: usize,
+    },
     Adopted,
 }
 
@@ -94,7 +103,7 @@ pub(super) struct Node {
     open: BTreeMap<Ticket, Open>,
     tickets: u64,
     /// Packets of a view that is not in force here yet.
-    kept: VecDeque<(NodeId, Packet)>,
+    kept: VecDeque<((NodeId, u64), Packet)>,
     /// The newest life of each node that was heard.
     lives: Vec<u64>,
     promotions: u64,
@@ -106,18 +115,23 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn new(run: &ClusterRun, me: NodeId, life: u64, clock: Clock) -> Self {
+        let usual = lease(me);
         let membership = membership::Config {
             replicas: run.replicas,
             founders: (0..run.nodes).map(NodeId).collect(),
-            ..lease(me)
+            suspicion_ns: match run.mutant {
+                Some(Mutant::LateMissed) => 5 * usual.lease_ns,
+                _ => usual.suspicion_ns,
+            },
+            ..usual
         };
         let config = symmetric::Config {
             me,
             model: run.model,
             keys_max: 64,
             waiting_max: 256,
-            retransmit_ns: 1_000_000,
-            replay_ns: 1_500_000,
+            retransmit_ns: RETRANSMIT_NS,
+            replay_ns: REPLAY_NS,
             patience_ns: 60_000_000,
             settle_ns: 5_000_000,
             // No life of a node gives a version that another gave, whatever its clock shows.
@@ -210,11 +224,11 @@ impl Node {
             return;
         }
         *known = life;
-        self.handle(at, keys, from, packet);
+        self.handle(at, keys, (from, life), packet);
         self.settle(at, keys);
     }
 
-    fn handle(&mut self, at: u64, keys: &mut Keys, from: NodeId, packet: Packet) {
+    fn handle(&mut self, at: u64, keys: &mut Keys, (from, of): (NodeId, u64), packet: Packet) {
         match packet {
             Packet::Heartbeat { incarnation, view } => {
                 let input = membership::Input::Heartbeat {
@@ -229,9 +243,13 @@ impl Node {
                 demand,
                 after,
             } => {
-                self.admit_of_node(at, keys, (from, number), demand, after);
+                self.admit_of_node(at, keys, ((from, of), number), demand, after);
             }
-            Packet::Tell { number, told } => self.told(at, keys, (from, number), told),
+            Packet::Tell { life, number, told } => {
+                if life == self.life {
+                    self.told(at, keys, (from, number), told);
+                }
+            }
             Packet::MovesDone { view } => {
                 self.member(at, keys, membership::Input::MovesDone { from, view });
             }
@@ -240,7 +258,7 @@ impl Node {
             | Packet::Moved { .. }
             | Packet::Unfilled { .. } => {
                 if self.is_early(&packet) {
-                    self.kept.push_back((from, packet));
+                    self.kept.push_back(((from, of), packet));
                     self.kept.truncate(KEPT_MAX);
                 } else {
                     self.handle_in_view(at, keys, from, packet);
@@ -356,14 +374,15 @@ impl Node {
         Incarnation(self.life << 8 | u64::from(self.me.0))
     }
 
-    /// Whether readers may read the key here beside the machine.
-    pub(super) fn is_shown(&self, key: usize) -> bool {
-        self.index[key] == Some(true)
-    }
-
     /// Whether its machine knows the key: a write of it may be here alone.
     pub(super) fn is_shared(&self, key: usize) -> bool {
         self.index[key].is_some()
+    }
+
+    /// Whether it, as the key's home, has the key or knows that there is none.
+    pub(super) fn is_sure_of(&self, key: usize) -> bool {
+        let changes = matches!(self.modes[key], Mode::Promoting | Mode::Demoting);
+        !self.moves.is_awaited(key) && !changes && self.index[key] != Some(false)
     }
 
     /// A view is in force.
@@ -410,9 +429,9 @@ impl Node {
         self.promotions += 1;
         // A later view's home is another, and greater than all before it.
         let epoch = HotEpoch(u64::from(self.view.number.0) << 32 | self.promotions);
-        let floor = match self.items[key].version {
-            Cas(0) => self.hybrid.next(self.clock.now(at)),
-            _ => Cas(0),
+        let floor = match self.items[key].value {
+            None => self.hybrid.next(self.clock.now(at)),
+            Some(_) => Cas(0),
         };
         if floor > Cas(0) {
             // Nothing, of this version.
@@ -496,6 +515,10 @@ fn slice_of(key: usize) -> usize {
     key % SLICES
 }
 
+/// When something is sent again.
+pub(super) const RETRANSMIT_NS: u64 = 1_000_000;
+/// How long a request waits for somebody's write before it completes that.
+pub(super) const REPLAY_NS: u64 = 1_500_000;
 /// Machines of a node.
 const SLICES: usize = 2;
 const KEPT_MAX: usize = 1024;

@@ -85,8 +85,9 @@ pub(super) enum Packet {
         demand: Demand,
         after: Cas,
     },
-    /// Its answer.
+    /// Its answer, for the life of the node that asked.
     Tell {
+        life: u64,
         number: u64,
         told: Told,
     },

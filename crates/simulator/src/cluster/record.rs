@@ -17,8 +17,8 @@ pub(super) struct Record {
     unanswered: Vec<Asked>,
     /// What an operation did, each time that it ran, until it is answered.
     ran: BTreeMap<u64, Vec<(Option<u64>, Cas)>>,
-    /// Keys whose only item died with its node, and when.
-    lost: Vec<(usize, u64)>,
+    /// Keys that may have been lost, and between when.
+    lost: Vec<(usize, [u64; 2])>,
     /// Keys that were promoted while absent, when, and the version of nothing from then on.
     absent: Vec<(usize, u64, Cas)>,
 }
@@ -46,8 +46,9 @@ impl Record {
         self.unanswered.push(asked);
     }
 
-    pub(super) fn lost(&mut self, key: usize, at: u64) {
-        self.lost.push((key, at));
+    /// What was there of the key may have been lost, in this time and not later.
+    pub(super) fn lost(&mut self, key: usize, between: [u64; 2]) {
+        self.lost.push((key, between));
     }
 
     pub(super) fn promoted_absent(&mut self, key: usize, at: u64, version: Cas) {
@@ -81,7 +82,10 @@ impl Record {
     fn history(&self) -> History {
         let numbered = self.numbered().into_iter();
         let mut history: History = numbered.map(|numbered| numbered.entry).collect();
-        history.extend(self.lost.iter().map(|(key, at)| deleted(*key, *at)));
+        history.extend(self.lost.iter().map(|(key, [from, to])| Entry {
+            returned: Some((Instant { ns: *to }, Outcome::Perhaps)),
+            ..deleted(*key, *from)
+        }));
         history
     }
 

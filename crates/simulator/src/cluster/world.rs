@@ -4,6 +4,7 @@ mod chance;
 mod events;
 mod healing;
 mod losses;
+mod outages;
 
 use curtail_consistency::{
     membership::{self, Change, Members},
@@ -13,7 +14,11 @@ use curtail_history::Verdict;
 use curtail_types::{Instant, NodeId, NodeSet};
 use curtail_workload::Random;
 
-use self::events::{Event, Events};
+use self::{
+    events::{Event, Events},
+    losses::Keepers,
+    outages::Outages,
+};
 use super::{
     ClusterOutcome, ClusterRun, Fault,
     clock::Clock,
@@ -48,8 +53,8 @@ pub(super) struct World<'a> {
     /// Operations begun.
     begun: u64,
     healed: bool,
-    /// Of each key: the nodes that have every acknowledged write of it for certain.
-    keepers: Vec<NodeSet>,
+    keepers: Keepers,
+    outages: Outages,
     record: Record,
     outcome: ClusterOutcome,
 }
@@ -84,7 +89,8 @@ impl<'a> World<'a> {
             clients: run.sessions as u32,
             begun: 0,
             healed: false,
-            keepers: vec![NodeSet::NONE; run.keys],
+            keepers: Keepers::new(run.keys),
+            outages: Outages::default(),
             record: Record::default(),
             outcome: ClusterOutcome::default(),
         }
@@ -138,6 +144,7 @@ impl<'a> World<'a> {
             return self.events.plan(until, event);
         }
         self.happen(event);
+        self.note_found();
     }
 
     fn happen(&mut self, event: Event) {
@@ -245,12 +252,10 @@ impl<'a> World<'a> {
                 self.outcome.promotions += 1;
                 self.record.promoted_absent(key, self.now, floor);
             }
+            Deed::Moved { key, mode } => self.note_mode(node, key, mode),
+            Deed::Shown { key } => self.note_shown(node, key),
             Deed::Adopted => {
                 self.outcome.views += 1;
-                // What a lost item's last holder still answered is lost to sessions elsewhere.
-                if self.run.model == Model::Sc && self.outcome.lost > 0 {
-                    (0..self.sessions.len()).for_each(|session| self.separate(session));
-                }
                 let everybody: NodeSet = self.nodes.iter().map(|node| node.me).collect();
                 self.note_unshared(everybody.difference(self.nodes[node].view.followers()));
             }
@@ -311,7 +316,7 @@ impl<'a> World<'a> {
     }
 
     fn ask_of(&mut self, session: usize, node: NodeId, demand: super::packet::Demand) {
-        let client = self.sessions[session].client;
+        let client = self.sessions[session].client(demand.key);
         let asked = Asked {
             client,
             invoked: self.now,
@@ -344,7 +349,7 @@ impl<'a> World<'a> {
 
     fn answered(&mut self, number: u64, answer: Answer) {
         let session = (number % self.sessions.len() as u64) as usize;
-        let Some((asked, _)) = self.sessions[session]
+        let Some((asked, node)) = self.sessions[session]
             .asked
             .filter(|(asked, _)| asked.demand.number == number)
         else {
@@ -354,6 +359,7 @@ impl<'a> World<'a> {
         if self.run.trace == Some(asked.demand.key) {
             self.trace(|| format!("{asked:?} is answered: {answer:?}"));
         }
+        self.note_wait(&asked, node, &answer);
         match answer {
             Answer::Carried(effect) => {
                 self.outcome.answered += 1;
@@ -386,8 +392,15 @@ impl<'a> World<'a> {
     /// A session ends, and its client begins another.
     fn renew(&mut self, session: usize) {
         self.clients += 1;
-        self.sessions[session].client = self.clients;
-        self.sessions[session].pinned = None;
+        self.sessions[session].renew(self.clients);
+    }
+
+    /// What a session asks of a key later may not show what it saw before, nor what it asks for
+    /// now, which may be answered before or after.
+    fn part_from(&mut self, session: usize, key: usize) {
+        self.clients += 2;
+        let clients = [self.clients - 1, self.clients];
+        self.sessions[session].part_from(key, clients);
     }
 
     fn start(&mut self, node: usize) {
@@ -412,6 +425,7 @@ impl<'a> World<'a> {
         }
         self.outcome.crashes += 1;
         self.trace(|| format!("node {node} stops"));
+        self.note_trouble(self.now);
         self.note_stop(node);
         self.is_up[node] = false;
         self.paused_until[node] = 0;
@@ -431,7 +445,7 @@ impl<'a> World<'a> {
         for session in 0..self.sessions.len() {
             // A session ends with its node (CC-11).
             if self.sessions[session].pinned == Some(me) {
-                self.separate(session);
+                self.renew(session);
             }
             if let Some((asked, at)) = self.sessions[session].asked
                 && at == me

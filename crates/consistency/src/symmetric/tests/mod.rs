@@ -278,9 +278,9 @@ fn a_home_that_is_in_doubt_leaves_the_value_to_who_held_the_key() {
     }
 }
 
-/// Goal: the node that a key moves from is sure of it as long as it has not sent it on, however many
-/// views come meanwhile. Method: as before, and somebody joins while the key moves; a write was on
-/// its way.
+/// Goal: the node that a key moves from is sure of it as long as it has not sent it on, however
+/// many views come meanwhile. Method: as before, and another view comes while the key moves; a
+/// write was on its way.
 #[test]
 fn another_view_during_a_move_makes_its_source_no_less_sure() {
     let mut cluster = hot(Model::Lin);

@@ -41,6 +41,11 @@ impl Moves {
         }
     }
 
+    /// Whether the key's item is on its way to this node.
+    pub(super) fn is_awaited(&self, key: usize) -> bool {
+        self.awaited[key]
+    }
+
     /// Whether nothing is awaited and nothing is left to push.
     pub(super) fn is_over(&self) -> bool {
         self.told && !self.awaited.contains(&true)
@@ -87,7 +92,8 @@ impl Node {
 
     /// Whether an item stays here that the machine does not look after any more.
     pub(super) fn keeps(&self, key: usize) -> bool {
-        let leaves = self.moves.pushes.iter().any(|push| push.key == key);
+        let pushed = self.moves.pushes.iter().any(|push| push.key == key);
+        let leaves = pushed && self.mutant != Some(Mutant::SourceForgets);
         leaves || self.places[key].holders.contains(self.me)
     }
 

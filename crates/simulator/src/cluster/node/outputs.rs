@@ -107,7 +107,11 @@ impl Node {
                     self.send(to, Packet::Key { key, message, item });
                 }
             }
-            Output::Moved { key, mode, .. } => self.modes[keys.index_of(key)] = mode,
+            Output::Moved { key, mode, .. } => {
+                let key = keys.index_of(key);
+                self.modes[key] = mode;
+                self.deeds.push(Deed::Moved { key, mode });
+            }
         }
     }
 
@@ -131,6 +135,9 @@ impl Node {
             self.deeds.push(Deed::Broken(
                 "another write is shown than the one that is stored",
             ));
+        }
+        if state == Visibility::Valid && self.index[key] != Some(true) {
+            self.deeds.push(Deed::Shown { key });
         }
         self.index[key] = match state {
             Visibility::Valid => Some(true),

@@ -28,7 +28,8 @@ pub(super) struct Open {
 #[derive(Clone, Copy, Debug)]
 enum Origin {
     Client,
-    Node(NodeId, u64),
+    /// Another node in this life, and what it calls the request.
+    Node((NodeId, u64), u64),
 }
 
 /// What a request waits for.
@@ -79,7 +80,7 @@ impl Node {
         &mut self,
         at: u64,
         keys: &mut Keys,
-        (from, number): (NodeId, u64),
+        (from, number): ((NodeId, u64), u64),
         demand: Demand,
         after: Cas,
     ) {
@@ -127,7 +128,10 @@ impl Node {
         }
         if self.index[key].is_some() || place.holders.len() > 1 || self.machine_knows(keys, key) {
             self.wait(ticket, Waits::Machine);
-            let absent = self.items[key].version == Cas(0);
+            // As on a server, which keeps no version with nothing; what the machine knows is later.
+            let there = self.items[key];
+            let known = self.machine_knows(keys, key);
+            let absent = there.version == Cas(0) || (there.value.is_none() && !known);
             let floor = if absent {
                 self.hybrid.next(self.clock.now(at))
             } else {
@@ -319,7 +323,9 @@ impl Node {
                         key: route,
                         ts: effect.version,
                     };
-                    self.step(at, keys, slice_of(key), seen, Item::default());
+                    if self.mutant != Some(Mutant::SeenUntold) {
+                        self.step(at, keys, slice_of(key), seen, Item::default());
+                    }
                 }
                 // It ran here once, and lost: the other node knows nothing of that.
                 let is_unsure = answer == Answer::Refused && open.may_have_run;
@@ -413,12 +419,12 @@ impl Node {
         match open.origin {
             Origin::Client if open.may_have_run => self.reply(open.demand.number, Answer::Unknown),
             Origin::Client => self.reply(open.demand.number, Answer::Refused),
-            Origin::Node(to, number) => {
+            Origin::Node((to, life), number) => {
                 let told = match open.may_have_run {
                     true => Told::Answer(Answer::Unknown),
                     false => Told::Elsewhere,
                 };
-                self.send(to, Packet::Tell { number, told });
+                self.send(to, Packet::Tell { life, number, told });
             }
         }
     }
@@ -429,9 +435,9 @@ impl Node {
         };
         match open.origin {
             Origin::Client => self.reply(open.demand.number, answer),
-            Origin::Node(to, number) => {
+            Origin::Node((to, life), number) => {
                 let told = Told::Answer(answer);
-                self.send(to, Packet::Tell { number, told });
+                self.send(to, Packet::Tell { life, number, told });
             }
         }
     }

@@ -36,6 +36,7 @@ impl World<'_> {
             Fault::Partition => self.part(node, until),
             Fault::Slow => {
                 let other = self.random.below(nodes) as u8;
+                self.note_trouble(until);
                 self.network
                     .slow([NodeId(node as u8), NodeId(other)], until);
             }
@@ -43,7 +44,10 @@ impl World<'_> {
                 let down = self.random.below(TROUBLE_NS);
                 self.crash(node, down);
             }
-            Fault::Pause => self.paused_until[node] = self.paused_until[node].max(until),
+            Fault::Pause => {
+                self.note_trouble(until);
+                self.paused_until[node] = self.paused_until[node].max(until);
+            }
             Fault::Churn => self.churn(),
             _ => {}
         }
@@ -51,6 +55,7 @@ impl World<'_> {
 
     /// A node is cut off from some others, or from the store of views, or both.
     fn part(&mut self, node: usize, until: u64) {
+        self.note_trouble(until);
         let all = self.random.below(2) == 0;
         for other in 0..self.nodes.len() {
             if other != node && (all || self.random.below(2) == 0) {

@@ -1,88 +1,198 @@
-//! What is lost when nodes go, and nobody promised to keep: the judges take it for deleted.
+//! What is lost when nodes go, and nobody promised to keep: the judges are told when it may have
+//! been lost, and until when.
 //!
-//! With one holder a key that is not hot dies with its home. With several holders every
-//! acknowledged write is with all of them; a key is lost when the last of them goes before another
-//! node has it. These nodes, the *keepers* of a key, are followed here through the views of the
-//! store: they become fewer with every node that goes, and all holders are keepers again when the
-//! keys have moved. So that one node dies is never an excuse.
+//! A key's *keepers* are the nodes that have every acknowledged write of it for certain; when the
+//! last of them goes it may be lost, and not otherwise. They are followed here by what the store of
+//! views and the homes say, never by what the nodes have:
+//!
+//! - From when a key is **hot**, its home says so and every live node has answered for it, until
+//!   a home begins to make it cold again, it is with all of them: one death is never an excuse.
+//! - Else, with **several holders**, it is with all of them; they become fewer with every node that
+//!   goes, and all are keepers again when the keys have moved.
+//! - Else, with **one holder**, it is with its home; while it moves, with the old one and the new.
+//!
+//! What may have been lost is lost by the time at which the home of the newest view has begun it
+//! and is sure of the key, or it never was.
 
 use curtail_consistency::{
     membership::{Incarnation, Members},
     symmetric::{Mode, Model},
 };
-use curtail_types::{Cas, NodeId, NodeSet, View};
+use curtail_types::{NodeId, NodeSet, View, ViewNumber};
 
 use super::{Node, World};
 
+/// Who has what.
+#[derive(Debug)]
+pub(super) struct Keepers {
+    /// Of each key: its keepers as one with several holders.
+    holders: Vec<NodeSet>,
+    /// Of each key: its keepers as a hot one.
+    hot: Vec<NodeSet>,
+    /// Since when it is hot.
+    hot_since: Vec<u64>,
+    /// Of each key: who has answered for it as for a hot one.
+    shown: Vec<NodeSet>,
+    losing: Vec<Losing>,
+}
+
+/// A key that may just have been lost.
+#[derive(Clone, Copy, Debug)]
+struct Losing {
+    key: usize,
+    since: u64,
+    /// With which node, in which life.
+    node: NodeId,
+    life: Incarnation,
+    /// The first view without it.
+    view: Option<ViewNumber>,
+}
+
+impl Keepers {
+    pub(super) fn new(keys: usize) -> Self {
+        Self {
+            holders: vec![NodeSet::NONE; keys],
+            hot: vec![NodeSet::NONE; keys],
+            hot_since: vec![0; keys],
+            shown: vec![NodeSet::NONE; keys],
+            losing: Vec::new(),
+        }
+    }
+
+    /// Since when every node has the key and answers for it, if they do.
+    pub(super) fn hot_since(&self, key: usize) -> Option<u64> {
+        (!self.hot[key].is_empty()).then_some(self.hot_since[key])
+    }
+}
+
 impl World<'_> {
+    /// A home says how far it has come with a key.
+    pub(super) fn note_mode(&mut self, node: usize, key: usize, mode: Mode) {
+        match mode {
+            Mode::Promoting | Mode::Cold if self.keepers.hot[key].is_empty() => {
+                self.keepers.shown[key] = NodeSet::NONE;
+            }
+            Mode::Promoting | Mode::Cold => {}
+            Mode::Hot => self.note_hot(node, key),
+            Mode::Demoting => self.note_demotion(node, key),
+        }
+    }
+
+    /// A node answers for a key by itself.
+    pub(super) fn note_shown(&mut self, node: usize, key: usize) {
+        let shown = &mut self.keepers.shown[key];
+        *shown = shown.with(NodeId(node as u8));
+        let home = self.nodes[node].places[key].home;
+        self.note_hot(usize::from(home.0), key);
+    }
+
+    fn note_hot(&mut self, home: usize, key: usize) {
+        let living = self.living(&self.store.members);
+        let node = &self.nodes[home];
+        let live = node.view.live;
+        let all_show = self.keepers.shown[key].contains_all(live);
+        if node.modes[key] == Mode::Hot && living.contains(node.me) && all_show {
+            if self.keepers.hot[key].is_empty() {
+                self.keepers.hot_since[key] = self.now;
+            }
+            self.keepers.hot[key] = live.intersection(living);
+        }
+    }
+
+    /// A home makes a key cold: from here on it goes with those of its holders there that were
+    /// certain to have it.
+    fn note_demotion(&mut self, node: usize, key: usize) {
+        self.keepers.shown[key] = NodeSet::NONE;
+        let hot = self.keepers.hot[key];
+        if hot.is_empty() {
+            return;
+        }
+        let (me, living) = (NodeId(node as u8), self.living(&self.store.members));
+        let holders = self.nodes[node].places[key].holders.intersection(living);
+        let left = holders.intersection(hot);
+        let is_gone = !living.contains(me) && holders.is_empty();
+        if is_gone || self.run.replicas == 1 || !left.is_empty() {
+            self.keepers.hot[key] = NodeSet::NONE;
+            self.keepers.holders[key] = left;
+        }
+        if is_gone {
+            self.note_loss(key, me);
+        }
+    }
+
     /// A node stops, and what it has is gone.
     pub(super) fn note_stop(&mut self, node: usize) {
-        self.note_unshared(NodeSet::only(NodeId(node as u8)));
-        if self.run.replicas == 1 {
-            return self.note_losses(node, self.store.members.view, true);
+        let me = NodeId(node as u8);
+        self.note_unshared(NodeSet::only(me));
+        if !self.living(&self.store.members).contains(me) {
+            // It went when it was taken out of the view.
+            return;
         }
-        let gone = NodeSet::only(NodeId(node as u8));
+        let view = self.store.members.view;
         for key in 0..self.run.keys {
-            let kept = self.keepers[key];
-            self.keepers[key] = kept.difference(gone);
-            if !kept.is_empty() && self.keepers[key].is_empty() && !self.is_hot_beside(key, node) {
-                self.note_loss(key);
-            }
+            self.note_gone(key, NodeSet::only(me), &view);
         }
     }
 
     /// A view was written: whoever it takes out loses what it alone has.
     pub(super) fn note_change(&mut self, before: &Members) {
         let after = self.store.members;
-        if self.run.replicas == 1 {
-            for node in before.view.live.difference(after.view.live) {
-                let node = usize::from(node.0);
-                if self.is_up[node] {
-                    self.note_losses(node, before.view, false);
-                }
-            }
-            // Keys move to a new home and are forgotten where they were, though it is dead.
-            let placed = after.view.placed.difference(before.view.placed);
-            for node in placed.difference(self.living(&after)) {
-                self.note_losses(usize::from(node.0), after.view, true);
-            }
-            return;
+        let (were, are) = (self.living(before), self.living(&after));
+        let gone = were.difference(are);
+        for losing in &mut self.keepers.losing {
+            let is_in = after.has(losing.node, losing.life);
+            losing.view = losing.view.or((!is_in).then_some(after.view.number));
         }
-        let settles = before.view.moves() && !after.view.moves();
+        self.note_trouble(if gone.is_empty() { 0 } else { self.now });
+        // Keys move to a new home and are forgotten where they were, though it is dead.
+        let to_dead = after.view.placed.difference(before.view.placed);
+        let to_dead = to_dead.difference(are);
         for key in 0..self.run.keys {
-            let (kept, live) = (self.keepers[key], self.living(&after));
-            let mut keepers = kept.intersection(live);
-            if !kept.is_empty() && keepers.is_empty() {
-                self.note_loss(key);
+            self.note_gone(key, gone, &before.view);
+            let is_hot = !self.keepers.hot[key].is_empty();
+            let home = self.keys.home(key, after.view.placed);
+            if self.run.replicas == 1 && !is_hot && to_dead.contains(home) {
+                self.note_loss(key, home);
             }
-            if settles || keepers.is_empty() {
-                let holders = self.keys.holders(key, after.view.placed);
-                keepers = holders.intersection(live);
-            }
-            self.keepers[key] = keepers;
+            self.note_holders(key, before, &after);
         }
     }
 
-    /// Under SC a write that no other node had yet dies with its node: whoever saw it will not find
-    /// it again.
-    pub(super) fn note_unshared(&mut self, gone: NodeSet) {
-        if self.run.model != Model::Sc {
-            return;
+    /// These nodes go from a cluster that has this view.
+    fn note_gone(&mut self, key: usize, gone: NodeSet, view: &View) {
+        let (hot, holders) = (self.keepers.hot[key], self.keepers.holders[key]);
+        self.keepers.hot[key] = hot.difference(gone);
+        self.keepers.holders[key] = holders.difference(gone);
+        let remain = self.keepers.hot[key].union(self.keepers.holders[key]);
+        if hot.is_empty() && self.run.replicas == 1 {
+            for node in gone {
+                if self.is_home(key, node, view) {
+                    self.note_loss(key, node);
+                }
+            }
+        } else if !hot.union(holders).is_empty() && remain.is_empty() {
+            gone.into_iter().for_each(|node| self.note_loss(key, node));
         }
-        let (of_gone, of_others): (Vec<_>, Vec<_>) = (self.nodes.iter())
-            .filter(|node| self.is_up[usize::from(node.me.0)])
-            .partition(|node| gone.contains(node.me));
-        let newest = |nodes: &[&Node], key: usize| {
-            let versions = nodes.iter().map(|node| node.items[key].version);
-            versions.max()
-        };
-        let is_lost = |key: usize| {
-            let shared = of_gone.iter().any(|node| node.is_shared(key));
-            shared && newest(&of_gone, key) > newest(&of_others, key)
-        };
-        if (0..self.run.keys).any(is_lost) {
-            (0..self.sessions.len()).for_each(|session| self.separate(session));
+    }
+
+    /// With several holders: all of them are keepers when no key moves any more.
+    fn note_holders(&mut self, key: usize, before: &Members, after: &Members) {
+        let settles = before.view.moves() && !after.view.moves();
+        if self.run.replicas > 1 && (settles || self.keepers.holders[key].is_empty()) {
+            let holders = self.keys.holders(key, after.view.placed);
+            self.keepers.holders[key] = holders.intersection(self.living(after));
         }
+    }
+
+    /// Whether it is the key's home by its own view, or by this one, before or after a move.
+    fn is_home(&mut self, key: usize, node: NodeId, view: &View) -> bool {
+        let own = self.nodes[usize::from(node.0)].places[key].home;
+        let homes = [
+            own,
+            self.keys.home(key, view.placed),
+            self.keys.home(key, view.placed_before),
+        ];
+        homes.contains(&node)
     }
 
     /// The live members of a view that run as the life that it names.
@@ -95,62 +205,82 @@ impl World<'_> {
         members.view.live.into_iter().filter(runs).collect()
     }
 
-    /// Whether a node beside this one answers for the key by itself and has what this one has.
-    fn is_hot_beside(&self, key: usize, node: usize) -> bool {
-        let version = self.nodes[node].items[key].version;
-        let mut others = (0..self.nodes.len()).filter(|other| *other != node && self.is_up[*other]);
-        others.any(|other| {
-            let other = &self.nodes[other];
-            other.is_shown(key) && other.items[key].version >= version
-        })
-    }
-
-    /// With one holder a cold key dies with its home, and nobody promises more. `certain` is
-    /// whether the node has stopped: one that does not know yet that it was removed may still make
-    /// a key cold.
-    fn note_losses(&mut self, node: usize, view: View, certain: bool) {
-        for key in 0..self.run.keys {
-            let version = self.nodes[node].items[key].version;
-            let is_hot = certain && self.nodes[node].modes[key] == Mode::Hot;
-            let others = (0..self.nodes.len()).filter(|other| *other != node && self.is_up[*other]);
-            let elsewhere = others
-                .map(|other| self.nodes[other].items[key].version)
-                .max();
-            // By its own view, or by the store's, which it may not know yet.
-            let homes = [
-                self.nodes[node].places[key].home,
-                self.keys.home(key, view.placed),
-                self.keys.home(key, view.placed_before),
-            ];
-            let is_home = homes.contains(&NodeId(node as u8));
-            let has_it = version != Cas(0) || is_home;
-            if has_it && !(is_hot && elsewhere >= Some(version)) {
-                self.note_loss(key);
-            }
-        }
-    }
-
-    fn note_loss(&mut self, key: usize) {
+    fn note_loss(&mut self, key: usize, node: NodeId) {
         if self.run.trace == Some(key) {
             self.trace(|| "what there was may be lost".into());
         }
         self.outcome.lost += 1;
-        self.record.lost(key, self.now);
-        if self.run.model == Model::Sc {
-            for session in 0..self.sessions.len() {
-                self.separate(session);
+        let members = &self.store.members;
+        let runs = &self.nodes[usize::from(node.0)];
+        let life = match self.is_up[usize::from(node.0)] {
+            true => runs.incarnation(),
+            false => members.incarnation(node),
+        };
+        let is_in = members.has(node, life);
+        self.keepers.losing.push(Losing {
+            key,
+            since: self.now,
+            node,
+            life,
+            view: (!is_in).then_some(members.view.number),
+        });
+    }
+
+    /// Looks which of the keys that may have been lost somebody is sure of again.
+    pub(super) fn note_found(&mut self) {
+        for losing in std::mem::take(&mut self.keepers.losing) {
+            let Losing { key, since, .. } = losing;
+            if !self.is_certain(&losing) {
+                self.keepers.losing.push(losing);
+                continue;
+            }
+            if self.run.trace == Some(key) {
+                self.trace(|| "what there was is lost, or never will be".into());
+            }
+            self.record.lost(key, [since, self.now]);
+            if self.run.model == Model::Sc {
+                // Whoever saw it may find it no more.
+                (0..self.sessions.len()).for_each(|session| self.part_from(session, key));
             }
         }
     }
 
-    /// What a session asks for later may not show what it saw before, nor what it asks for now,
-    /// which may be answered before or after.
-    pub(super) fn separate(&mut self, session: usize) {
-        self.renew(session);
-        let client = self.sessions[session].client;
-        if let Some((asked, _)) = &mut self.sessions[session].asked {
-            asked.client = client;
-            self.renew(session);
+    /// Whether the key's home under a view without that node knows what it has.
+    fn is_certain(&mut self, losing: &Losing) -> bool {
+        let Some(first) = losing.view else {
+            return false;
+        };
+        (0..self.nodes.len()).any(|index| {
+            let node = &self.nodes[index];
+            let home = self.keys.home(losing.key, node.view.placed);
+            self.is_up[index]
+                && home == node.me
+                && node.view.number >= first
+                && node.serves(self.now)
+                && node.is_sure_of(losing.key)
+        })
+    }
+
+    /// Under SC a write that no other node had yet dies with its node: whoever saw it will not find
+    /// it again.
+    pub(super) fn note_unshared(&mut self, gone: NodeSet) {
+        if self.run.model != Model::Sc {
+            return;
+        }
+        for key in 0..self.run.keys {
+            let (of_gone, of_others): (Vec<_>, Vec<_>) = (self.nodes.iter())
+                .filter(|node| self.is_up[usize::from(node.me.0)])
+                .partition(|node| gone.contains(node.me));
+            let newest = |nodes: &[&Node]| nodes.iter().map(|node| node.items[key].version).max();
+            let shared = of_gone.iter().any(|node| node.is_shared(key));
+            let kept = newest(&of_others).unwrap_or_default();
+            if shared && newest(&of_gone) > Some(kept) {
+                for session in 0..self.sessions.len() {
+                    if self.sessions[session].may_have_seen_after(key, kept) {
+                        self.part_from(session, key);
+                    }
+                }
+            }
         }
     }
 }

@@ -55,11 +55,12 @@ fn nodes_may_talk_over_tls() {
     let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
     for (number, bytes) in [5, 5_000, 300_000].into_iter().cycle().take(24).enumerate() {
         let (key, value) = (format!("key{number}"), "v".repeat(bytes));
+        let set = format!("set {key} 0 0 {bytes}\r\n{value}\r\n");
+        clients[number % 3].expect(&set, "STORED\r\n");
+        // A write whose value is still coming in when its key becomes hot would be refused.
         if number % 2 == 0 {
             cluster.change_hot(&key, true);
         }
-        let set = format!("set {key} 0 0 {bytes}\r\n{value}\r\n");
-        clients[number % 3].expect(&set, "STORED\r\n");
         let found = format!("VALUE {key} 0 {bytes}\r\n{value}\r\nEND\r\n");
         for client in &mut clients {
             client.expect(&format!("get {key}\r\n"), &found);

@@ -115,9 +115,13 @@ fn an_answer_past_the_lease_is_noticed() {
         fault: Fault::ServesPastLease,
         ..SHAPE
     };
-    let all = run(shape, false, &[Trouble::LoseView], 0).unwrap();
     let is_wrong = |told: &Told| matches!(told.verdict, Verdict::Violation(_));
-    assert!(all.iter().any(is_wrong), "{}", all[0]);
+    // On a busy machine one of them may see nothing of it.
+    let caught = (0..4).any(|_| {
+        let all = run(shape, false, &[Trouble::LoseView], 0).unwrap();
+        all.iter().any(is_wrong)
+    });
+    assert!(caught, "four episodes without a violation");
 }
 
 /// The same for long, in several shapes; `CURTAIL_SHAPES=0,4` takes some of them, `CURTAIL_FIRST`

@@ -23,7 +23,9 @@ mod sync;
 mod xdp;
 
 pub use clock::{Clock, ThreadCpuClock, monotonic_ns};
-pub use cpu::{cpus_allowed, cpus_usable, lower_priority, pin_current_thread, quota_cpus};
+pub use cpu::{
+    cpus_allowed, cpus_usable, lower_priority, pin_current_thread, quota_cpus, set_slice,
+};
 pub use datagram::{
     DATAGRAM_SLOT_BYTES, DatagramOptions, DatagramSocket, Inbox, Outbox, Posted, bind_udp,
 };

@@ -109,7 +109,8 @@ impl NodeWorker {
     /// Looks at what may differ from turn to turn.
     pub(crate) fn begin_turn(&mut self, kit: &mut Kit) {
         let now = kit.now.instant;
-        self.parcel += 1;
+        // Never one of this node's former life, for which an answer may still come.
+        self.parcel = self.parcel.max(kit.shared.started.unix_ns) + 1;
         self.now_ns = now.ns;
         if self.cluster.views.generation() != self.generation {
             self.generation = self.cluster.views.generation();

@@ -61,8 +61,13 @@ pub fn lower_priority(niceness: i32) -> io::Result<()> {
 /// Has the calling thread take the processor in turns of `slice`, 0.1 to 100 ms, where the
 /// scheduler knows such a thing (Linux 6.12 and later; others take no notice). A thread that wakes
 /// with a shorter turn than the running one's does not wait for the end of that turn; with equal
-/// ones it may wait for a millisecond and more, however little the running one counts.
+/// ones it may wait for a millisecond and more, however little the running one counts. A thread that
+/// was given another policy than the ordinary one keeps it.
 pub fn set_slice(slice: Duration) -> io::Result<()> {
+    // SAFETY: takes and returns integers; 0 names the calling thread.
+    if unsafe { libc::sched_getscheduler(0) } != libc::SCHED_OTHER {
+        return Ok(());
+    }
     // SAFETY: takes and returns integers; 0 names the calling thread.
     let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
     let attributes = libc::sched_attr {
@@ -123,5 +128,19 @@ mod tests {
             unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
         });
         assert_eq!(nice.join().unwrap(), 7);
+    }
+
+    #[test]
+    fn a_shorter_turn_leaves_another_policy_as_it_is() {
+        let policy = thread::spawn(|| {
+            let none = libc::sched_param { sched_priority: 0 };
+            // SAFETY: `none` is a valid sched_param; 0 names the calling thread.
+            let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &none) };
+            assert_eq!(set, 0);
+            set_slice(Duration::from_micros(500)).unwrap();
+            // SAFETY: takes and returns integers; 0 names the calling thread.
+            unsafe { libc::sched_getscheduler(0) }
+        });
+        assert_eq!(policy.join().unwrap(), libc::SCHED_BATCH);
     }
 }

@@ -423,11 +423,7 @@ fn is_write(entry: &Entry<'_>) -> bool {
 #[inline]
 fn access_of(operation: &Operation) -> Access {
     match operation {
-        Operation::Get(get)
-            if get.touch.is_none() && get.vivify.is_none() && get.recache.is_none() =>
-        {
-            Access::Read
-        }
+        Operation::Get(get) if !get.changes() => Access::Read,
         _ => Access::Write,
     }
 }

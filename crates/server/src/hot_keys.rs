@@ -10,7 +10,7 @@
 
 use curtail_codec::memcached::{KeyScratch, Request};
 use curtail_hotkeys::{Access, CheckedParameters, Parameters, Sampler, Tracker};
-use curtail_types::{Get, Instant, KeyLoad, Load, LoadReport, Operation};
+use curtail_types::{Instant, KeyLoad, Load, LoadReport, Operation};
 
 use crate::batch::{Batch, Entry, Work};
 
@@ -97,12 +97,7 @@ impl HotKeys {
 /// What an operation may do to its key; a read that touches or wins the item changes it.
 fn access(operation: &Operation) -> Access {
     match operation {
-        Operation::Get(Get {
-            touch: None,
-            vivify: None,
-            recache: None,
-            ..
-        }) => Access::Read,
+        Operation::Get(get) if !get.changes() => Access::Read,
         _ => Access::Write,
     }
 }
@@ -128,7 +123,7 @@ impl Hottest {
 
 #[cfg(test)]
 mod tests {
-    use curtail_types::{Key, KeyHash};
+    use curtail_types::{Get, Key, KeyHash};
 
     use super::*;
 

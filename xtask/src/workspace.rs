@@ -1,7 +1,8 @@
 //! The repository as the tasks see it: its root, its target folder, its packages and files.
 
+use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -38,7 +39,11 @@ pub(crate) struct Dependency {
 
 impl Workspace {
     pub(crate) fn open() -> Result<Self> {
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
+        // Cargo says where it runs us; what the compiler was told may be another checkout that
+        // shares the target folder.
+        let here = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let here = here.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+        let manifest = here.join("../Cargo.toml");
         let manifest = fs::canonicalize(&manifest).context("the root Cargo.toml")?;
         let output = Command::new(cargo())
             .args(["metadata", "--format-version", "1", "--manifest-path"])
@@ -152,7 +157,7 @@ impl Workspace {
 
 /// The cargo that runs us.
 pub(crate) fn cargo() -> String {
-    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string())
+    env::var("CARGO").unwrap_or_else(|_| "cargo".to_string())
 }
 
 /// The string under `key`, or nothing.

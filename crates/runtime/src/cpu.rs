@@ -61,8 +61,8 @@ pub fn lower_priority(niceness: i32) -> io::Result<()> {
 /// Has the calling thread take the processor in turns of `slice`, 0.1 to 100 ms, where the
 /// scheduler knows such a thing (Linux 6.12 and later; others take no notice). A thread that wakes
 /// with a shorter turn than the running one's does not wait for the end of that turn; with equal
-/// ones it may wait for a millisecond and more, however little the running one counts. A thread that
-/// was given another policy than the ordinary one keeps it.
+/// ones it may wait for a millisecond and more, however little the running one counts. A thread
+/// that was given another policy than the ordinary one keeps it.
 pub fn set_slice(slice: Duration) -> io::Result<()> {
     // SAFETY: takes and returns integers; 0 names the calling thread.
     if unsafe { libc::sched_getscheduler(0) } != libc::SCHED_OTHER {

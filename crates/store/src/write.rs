@@ -314,11 +314,14 @@ impl Store {
         Ok(reference)
     }
 
-    /// Whether a small item may be written over an old one: both small, of the same size, and the
-    /// end suits the segment.
+    /// Whether a small item may be written over an old one: both small, of the same size and with
+    /// the key at the same place, and the end suits the segment. A drain reads keys without a lock,
+    /// and takes an item for removed that is not found under the key that it read; so as long as an
+    /// item lies where it lies, the words of its key are the same.
     #[inline]
     fn fits_in_place(&self, now: Now, old: Found, new: Meta, expiry: Expiry) -> bool {
         if old.meta.kind() != Kind::Inline
+            || old.meta.extended() != new.extended()
             || old.meta.words() != new.words()
             || old.meta.value_bytes() > COPY_BYTES_MAX
         {
@@ -593,5 +596,37 @@ pub(crate) fn cas_for(writer: &mut Writer, now: Now, wanted: Option<Cas>, old: O
     match wanted {
         Some(cas) => cas,
         None => writer.next_cas(now, old),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use curtail_types::WriterId;
+
+    use super::*;
+    use crate::StoreConfig;
+
+    /// Goal: an item is written over in place only if its key stays where it is. Method: values of
+    /// as many words, with flags (which take one) and without.
+    #[test]
+    fn an_item_written_over_keeps_its_key_in_place() {
+        let store = Store::new(StoreConfig::default()).expect("a store");
+        let (mut writer, now) = (store.writer(WriterId(1)), Now::default());
+        let key = Key::new(b"key").expect("a key");
+        let hash = store.hash(key.bytes());
+        for (flags, value_bytes, in_place) in
+            [(0, 24, 0), (0, 23, 1), (7, 16, 1), (9, 14, 2), (0, 24, 2)]
+        {
+            let set = Set {
+                flags,
+                ..Set::default()
+            };
+            store.set(&mut writer, now, key, hash, &set, &[1; 24][..value_bytes]);
+            assert_eq!(
+                store.counters().in_place,
+                in_place,
+                "{flags}, {value_bytes}"
+            );
+        }
     }
 }

@@ -5,6 +5,21 @@
 //! to all of them at once; then the value goes word by word to where the reply is being written.
 //! Whatever is not such an item, or is not where the hint says, is left to the general way, which
 //! begins anew; so this way need never decide that something is missing.
+//!
+//! Why nothing is shown that is not the key's whole value of one moment: whatever happens to the
+//! words meanwhile, a version that `Index::read_at` compares has changed by then (`locks.rs` in
+//! `table` says how a reader comes to see that).
+//!
+//! - A write in place, and every change of the meta word that hides an item, is made under the
+//!   key's lock and noted there. Notes of accesses are not: with and without them all is true.
+//! - Words are used again only after their reference went from the index, under the lock of the
+//!   key, and their segment was retired. Who retires it may have found an item dead without taking
+//!   that lock; the fence in `Segments::retire` makes up for it (`loom/items.rs` in `table`).
+//! - A segment's memory that was given back to the system reads as zeros: a key of no bytes.
+//! - The place of the hint is in one of the key's stripes, or nothing is read; a key is in the
+//!   index once, so what is found there is the key's.
+//! - A flush makes the segment old before it is answered, and that is looked at in between.
+//! - Up to seven bytes behind the value may be another item's. They are never sent.
 
 use curtail_table::Hint;
 use curtail_types::{Key, KeyHash, Now};

@@ -4,6 +4,8 @@
 //! two buckets and one or two stripes; each history has a reader and a writer (or two), and the
 //! number of preemptions is bounded where the whole space would be too large.
 
+mod items;
+
 use loom::{sync::Arc, thread};
 
 use crate::{CuckooMap, KeyHasher, MapConfig, Search, VersionedSpin, cuckoo::Bug, slots::Apart4};

@@ -1,0 +1,164 @@
+//! Items that lie elsewhere, read through the index at a hint (`Index::read_at`), as the store's
+//! plain read does: written over in place, and their words given to another item meanwhile.
+
+use loom::{sync::Arc, thread};
+
+use curtail_memory::Pages;
+use curtail_types::KeyHash;
+
+use super::{explore, is_caught};
+use crate::{
+    Hint, Index, IndexConfig, Reference, Resolver,
+    sync::{AtomicU64, Ordering, fence},
+};
+
+/// One item: its key, and a value of two words.
+struct Place {
+    words: [AtomicU64; 3],
+    /// What the store marks words with that nothing refers to any more.
+    dead: AtomicU64,
+}
+
+impl Resolver for Place {
+    fn hash_of(&self, _reference: Reference) -> KeyHash {
+        KeyHash(self.words[0].load(Ordering::Relaxed))
+    }
+
+    fn prefetch(&self, _reference: Reference) {}
+}
+
+impl Place {
+    fn write(&self, key: KeyHash, value: u64) {
+        for (word, bits) in self.words.iter().zip([key.0, value, value]) {
+            word.store(bits, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What is done wrong.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Wrong {
+    Nothing,
+    /// A write in place does not change the version of its stripe.
+    Unnoticed,
+    /// Words are used again by who saw without a fence that they are dead.
+    Unfenced,
+}
+
+/// Two keys in different buckets and stripes; the hash is the key.
+const KEYS: [KeyHash; 2] = [KeyHash(0x10_0000_0010), KeyHash(0x21_0000_0021)];
+
+type Items = Arc<Index<Place>>;
+
+/// An index with the first key, whose value is 1, and where it is.
+fn items() -> (Items, Hint) {
+    let config = IndexConfig {
+        slots_initial: 16,
+        slots_max: 16,
+        slots_reserved: 0,
+        pages: Pages::Small,
+        stripes: 2,
+        ..IndexConfig::default()
+    };
+    // First: an Acquire fence in loom looks through the atomics in their order, and takes what a
+    // thread saw that it has just learned of for seen by itself.
+    let dead = AtomicU64::new(0);
+    let place = Place {
+        words: [0; 3].map(AtomicU64::new),
+        dead,
+    };
+    let index = Index::new(config, place).unwrap();
+    index.resolver().write(KEYS[0], 1);
+    index.lock(KEYS[0]).insert(here()).unwrap();
+    let hint = index.prefetch_candidates(KEYS[0]);
+    (Arc::new(index), hint)
+}
+
+fn here() -> Reference {
+    Reference::new(1).unwrap()
+}
+
+/// The value of the first key, as far as it can be told.
+fn read(index: &Items, hint: Hint) -> Option<[u64; 2]> {
+    index.read_at(KEYS[0], hint, |_, _| {
+        let [key, first, second] = &index.resolver().words;
+        (key.load(Ordering::Relaxed) == KEYS[0].0)
+            .then(|| [first, second].map(|word| word.load(Ordering::Relaxed)))
+    })
+}
+
+fn written_over_beside_read(wrong: Wrong) {
+    let (index, hint) = items();
+    let writer = {
+        let index = Arc::clone(&index);
+        thread::spawn(move || {
+            let mut locked = index.lock(KEYS[0]);
+            index.resolver().write(KEYS[0], 2);
+            if wrong != Wrong::Unnoticed {
+                locked.changed();
+            }
+        })
+    };
+    let reader = thread::spawn(move || read(&index, hint));
+    let seen = reader.join().unwrap();
+    assert!(matches!(seen, None | Some([1, 1] | [2, 2])), "{seen:?}");
+    writer.join().unwrap();
+}
+
+/// The words are given up by one thread, found dead without a lock by another, which uses them for
+/// another key, and read by a third under the first.
+fn used_again_beside_read(wrong: Wrong) {
+    let (index, hint) = items();
+    let remover = {
+        let index = Arc::clone(&index);
+        thread::spawn(move || {
+            let mut locked = index.lock(KEYS[0]);
+            let position = locked.find(|_| true).unwrap();
+            locked.remove(position);
+            index.resolver().dead.store(1, Ordering::Relaxed);
+        })
+    };
+    let user = {
+        let index = Arc::clone(&index);
+        thread::spawn(move || {
+            if index.resolver().dead.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            if wrong != Wrong::Unfenced {
+                // As when a segment is retired; pairs with the fence of the remover's lock.
+                fence(Ordering::SeqCst);
+            }
+            let mut locked = index.lock(KEYS[1]);
+            // All but the key, so that nothing but the versions keeps a reader from it.
+            let [_, first, second] = &index.resolver().words;
+            first.store(9, Ordering::Relaxed);
+            second.store(9, Ordering::Relaxed);
+            locked.insert(here()).unwrap();
+        })
+    };
+    let reader = thread::spawn(move || read(&index, hint));
+    let seen = reader.join().unwrap();
+    assert!(matches!(seen, None | Some([1, 1])), "{seen:?}");
+    remover.join().unwrap();
+    user.join().unwrap();
+}
+
+#[test]
+fn loom_an_item_written_over_beside_a_read_at_a_hint() {
+    explore(3, || written_over_beside_read(Wrong::Nothing));
+}
+
+#[test]
+fn loom_words_used_again_beside_a_read_at_a_hint() {
+    explore(2, || used_again_beside_read(Wrong::Nothing));
+}
+
+#[test]
+fn loom_catches_a_write_in_place_that_is_not_noticed() {
+    assert!(is_caught(|| written_over_beside_read(Wrong::Unnoticed)));
+}
+
+#[test]
+fn loom_catches_words_used_again_without_a_fence() {
+    assert!(is_caught(|| used_again_beside_read(Wrong::Unfenced)));
+}

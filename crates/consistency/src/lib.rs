@@ -15,5 +15,6 @@ extern crate alloc;
 
 pub mod hot_set;
 pub mod membership;
+pub mod moves;
 pub mod placement;
 pub mod symmetric;

@@ -12,7 +12,7 @@ use curtail_dispatch::{Seen, SharedState};
 use curtail_types::{NodeId, Operation, RouteHash};
 use twox_hash::XxHash3_64;
 
-use curtail_consistency::symmetric::Access;
+use curtail_consistency::{moves::Stand, symmetric::Access};
 
 use super::{Cluster, InForce};
 use crate::fault::Fault;
@@ -57,12 +57,16 @@ impl Cluster {
     /// Where a request for `key` runs.
     #[inline]
     pub(super) fn place(&self, in_force: &InForce, key: RouteHash, access: Access) -> Way {
-        let is_home = in_force.home(key) == self.me;
         let seen = self.keys.look(key);
+        if seen.state == SharedState::Ordinary {
+            match in_force.stand(key, self.me) {
+                Stand::Elsewhere(home) => return Way::At(home),
+                Stand::Arriving => return Way::Arriving,
+                Stand::Here if self.replicas == 1 => return Way::Here,
+                Stand::Here => {}
+            }
+        }
         match (seen.state, access) {
-            (SharedState::Ordinary, _) if !is_home => Way::At(in_force.home(key)),
-            (SharedState::Ordinary, _) if !in_force.sources(key).is_empty() => Way::Arriving,
-            (SharedState::Ordinary, _) if self.replicas == 1 => Way::Here,
             (SharedState::Ordinary | SharedState::Valid, Access::Read) => Way::Looked(seen),
             _ if self.has(Fault::ShowsUnsettled) && access == Access::Read => Way::Here,
             _ => Way::Protocol,

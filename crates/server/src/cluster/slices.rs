@@ -359,11 +359,7 @@ impl Held {
 
     /// The holders of a key in the view that this slice has come to.
     fn place(&self, key: RouteHash) -> Option<Place> {
-        let in_force = self.in_force.as_ref()?;
-        Some(Place {
-            home: in_force.home(key),
-            holders: in_force.holders(key),
-        })
+        self.in_force.as_ref().map(|now| now.place(key))
     }
 
     /// The version of the item of a key whose bytes are known, if there is one.

@@ -4,7 +4,7 @@ use curtail_codec::{
     memcached::{Carried, KeyScratch},
     node::{BatchHead, Class, KeyRequest, Part},
 };
-use curtail_consistency::placement::slice_of;
+use curtail_consistency::{moves::Due, placement::slice_of};
 use curtail_dispatch::SharedState;
 use curtail_types::{Key, NodeId, RouteHash};
 
@@ -62,20 +62,19 @@ impl NodeWorker {
             return;
         };
         let key = waiter.key;
-        let source = in_force.sources(key).first();
         let waits = self.mover.arrivals.contains_key(&key);
         let mut scratch = KeyScratch::default();
         let bytes = Carried::read(&waiter.bytes)
             .map(|(carried, _)| carried.resolve(&mut scratch).bytes().to_vec());
-        let (Some(source), Some(bytes)) = (source, bytes) else {
+        let Some(bytes) = bytes else {
             return self.run_waiter(waiter);
         };
         let hash = kit.store.hash(&bytes);
         let is_here = Key::new(&bytes).is_ok_and(|key| kit.version_of(key, hash).is_some());
-        let is_ordinary = self.cluster.keys.look(key).state == SharedState::Ordinary;
-        if is_here || !is_ordinary {
+        let is_shared = self.cluster.keys.look(key).state != SharedState::Ordinary;
+        let Some(source) = in_force.asks(key, is_here, is_shared) else {
             return self.run_waiter(waiter);
-        }
+        };
         self.mover.arrivals.entry(key).or_default().push(waiter);
         if !waits {
             self.ask_for(source, key, &bytes);
@@ -99,19 +98,16 @@ impl NodeWorker {
 
     /// A key is here, or is known to be nowhere: what waited for it goes to its machine, behind it.
     pub(in crate::cluster) fn take_moved(&mut self, kit: &Kit, moved: Moved) {
-        let view = self.in_force.as_ref().map(|now| now.view);
-        let view = view.unwrap_or_default();
-        if moved.view > view.number {
-            self.mover.early_bytes += moved.bytes();
-            self.mover.early.push(moved);
-            return self.hold_moves(kit);
-        }
-        // The view may have changed since it was sent, which has nothing to do with this key: who
-        // had it has it no more. But what nobody awaits may have been given up, and written anew.
         let (key, me) = (moved.route, self.cluster.me);
         let in_force = self.in_force.as_ref();
-        if !in_force.is_some_and(|now| now.awaits(key, moved.from, me)) {
-            return;
+        match in_force.map(|now| now.takes(key, me, (moved.from, moved.view))) {
+            Some(Due::Now) => {}
+            Some(Due::Never) => return,
+            Some(Due::Later) | None => {
+                self.mover.early_bytes += moved.bytes();
+                self.mover.early.push(moved);
+                return self.hold_moves(kit);
+            }
         }
         self.give(slice_of(key), Job::Install(Box::new(moved)));
         for waiter in self.mover.arrivals.remove(&key).into_iter().flatten() {

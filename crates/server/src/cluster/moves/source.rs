@@ -1,7 +1,7 @@
 //! Where keys were: they are looked for, sent, and dropped.
 
 use curtail_codec::node::{self, BatchHead, Class, KeyMove, Part};
-use curtail_consistency::placement::slice_of;
+use curtail_consistency::{moves::Due, placement::slice_of};
 use curtail_dispatch::SharedState;
 use curtail_types::{Cas, Key, NodeId, RouteHash};
 
@@ -126,12 +126,7 @@ impl NodeWorker {
 
     /// Sends what another node asks for, or that there is none.
     pub(super) fn give_away(&mut self, kit: &mut Kit, asked: MoveAsked) {
-        let (route, me) = (route_of(&asked.key), self.cluster.me);
-        let targets = self.in_force.as_ref().map(|now| now.targets(route, me));
-        if !targets.is_some_and(|targets| targets.contains(asked.node)) {
-            // It asked under a view that is over, and asks again, if need be, under its next.
-            return;
-        }
+        let route = route_of(&asked.key);
         match self.send_key(kit, asked.node, route, &asked.key, true) {
             Away::Sent => kit.counts.add(Count::ClusterKeysAsked, 1),
             Away::NoRoom => self.mover.asked.push(asked),
@@ -183,7 +178,7 @@ impl NodeWorker {
         if !matches!(sent, Some(Ok(()))) {
             return Away::NoRoom;
         }
-        if is_there && self.cluster.replicas == 1 {
+        if is_there && in_force.forgets_sent() {
             kit.remove(key, hash);
         }
         if is_there { Away::Sent } else { Away::Stays }
@@ -221,16 +216,21 @@ impl NodeWorker {
     pub(in crate::cluster) fn take_move_request(&mut self, kit: &mut Kit, asked: MoveAsked) {
         let now = self.in_force.as_ref().map(|now| now.view.number);
         self.mover.asked_ns = self.now_ns;
-        let may = !matches!(self.mover.phase, Phase::Waiting { .. }) && now >= Some(asked.view);
+        let all_act = !matches!(self.mover.phase, Phase::Waiting { .. });
+        let (route, me) = (route_of(&asked.key), self.cluster.me);
+        let by = (asked.node, asked.view);
+        let in_force = self.in_force.as_ref();
+        let due = in_force.map(|now| now.gives(route, me, by, all_act));
         if now < Some(asked.view)
             && let Some(incarnation) = self.links.incarnation(asked.node)
         {
             // Somebody waits for this node to know of it.
             self.cluster.heard(asked.node, incarnation, asked.view);
         }
-        match may {
-            true => self.give_away(kit, asked),
-            false => self.mover.asked.push(asked),
+        match due {
+            Some(Due::Now) => self.give_away(kit, asked),
+            Some(Due::Never) => {}
+            Some(Due::Later) | None => self.mover.asked.push(asked),
         }
     }
 }

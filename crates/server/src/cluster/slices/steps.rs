@@ -168,10 +168,8 @@ impl Held {
         };
         let kit = &mut *tools.kit;
         // On a node that does not hold it, an item stays only to be moved from there.
-        let stays = self.in_force.as_ref().is_none_or(|now| {
-            let me = tools.cluster.me;
-            now.holders(key).contains(me) || !now.targets(key, me).is_empty()
-        });
+        let in_force = self.in_force.as_ref();
+        let stays = in_force.is_none_or(|now| now.keeps(key, tools.cluster.me));
         let leaves = state == Visibility::Ordinary && !stays;
         let gone = leaves || state == Visibility::Gone;
         match incoming {

@@ -1,0 +1,295 @@
+//! Where keys are under a view, and what becomes of those that move, while reads and writes go on.
+//!
+//! ```text
+//!   old holder (source)                          new holder
+//!   targets: the key leaves --------- Move -----> take: installs it if newer
+//!            <-------------------- asks --------- stand: Arriving, so requests for it wait
+//!   gives: the key, or that there is none ------> take: runs what waited
+//! ```
+//!
+//! The source of a key is the first of its old holders that lives. With one holder it forgets a key
+//! as it sends it, so there is never an old copy to come back to; with several, the old holders
+//! take part in every write until all has moved.
+//!
+//! These are the decisions; who drives them (a server's workers, the checker) has the items, the
+//! links and the requests that wait.
+
+use curtail_types::{NodeId, NodeSet, RouteHash, View, ViewNumber};
+
+use crate::{placement::Placement, symmetric::Place};
+
+/// A view, and where it places keys.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct InForce {
+    /// The view.
+    pub view: View,
+    replicas: usize,
+    placement: Placement,
+    /// Where they were, while they move.
+    before: Option<Placement>,
+    /// Keys neither move nor are about to.
+    pub is_settled: bool,
+}
+
+/// Where a request for a key that is not shared runs, as seen from one node.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Stand {
+    /// On this node, which is another.
+    Elsewhere(NodeId),
+    /// Here, when the key has come from one of those who had it.
+    Arriving,
+    /// Here.
+    Here,
+}
+
+/// What is to be done about something that came or is asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Due {
+    /// It is to be done.
+    Now,
+    /// It is looked at again in a later view, or when every thread acts on this one.
+    Later,
+    /// Nothing: it is of a move that is over.
+    Never,
+}
+
+impl InForce {
+    /// `view`, with `replicas` holders of each key, who are to be among `staying`.
+    pub fn new(view: View, staying: NodeSet, replicas: usize) -> Option<Self> {
+        if view.placed.is_empty() {
+            return None;
+        }
+        let moves = view.moves() && !view.placed_before.is_empty();
+        Some(Self {
+            view,
+            replicas,
+            placement: Placement::new(view.placed, replicas),
+            before: moves.then(|| Placement::new(view.placed_before, replicas)),
+            is_settled: !view.moves() && view.placed == staying,
+        })
+    }
+
+    /// The node that decides about `key`.
+    #[inline]
+    pub fn home(&self, key: RouteHash) -> NodeId {
+        self.placement.home(key)
+    }
+
+    /// The nodes that store `key`: with several holders those who had it too, until all has moved.
+    #[inline]
+    pub fn holders(&self, key: RouteHash) -> NodeSet {
+        let holders = self.placement.holders(key);
+        match &self.before {
+            Some(before) if self.replicas > 1 => {
+                holders.union(before.holders(key).intersection(self.view.live))
+            }
+            _ => holders,
+        }
+    }
+
+    /// Both.
+    pub fn place(&self, key: RouteHash) -> Place {
+        Place {
+            home: self.home(key),
+            holders: self.holders(key),
+        }
+    }
+
+    /// Where a request for `key`, which is not shared, runs as seen from `me`.
+    #[inline]
+    pub fn stand(&self, key: RouteHash, me: NodeId) -> Stand {
+        match self.home(key) {
+            home if home != me => Stand::Elsewhere(home),
+            _ if !self.sources(key).is_empty() => Stand::Arriving,
+            _ => Stand::Here,
+        }
+    }
+
+    /// Whom `me`, to which `key` may still have to come, asks for it before it runs a request:
+    /// nobody if the item `is_here` already, or the key `is_shared` and its machine knows what it
+    /// is.
+    pub fn asks(&self, key: RouteHash, is_here: bool, is_shared: bool) -> Option<NodeId> {
+        let source = self.sources(key).first();
+        source.filter(|_| !is_here && !is_shared)
+    }
+
+    /// The nodes to which `me` has to send `key`: its new holders, if `me` is the first of those
+    /// that had it.
+    pub fn targets(&self, key: RouteHash, me: NodeId) -> NodeSet {
+        let Some(before) = &self.before else {
+            return NodeSet::NONE;
+        };
+        let had = before.holders(key);
+        match had.intersection(self.view.live).first() == Some(me) {
+            true => self.placement.holders(key).difference(had),
+            false => NodeSet::NONE,
+        }
+    }
+
+    /// Whether `me` answers `by`, who asks for `key` under view `asked`. `all_act` says that every
+    /// thread of `me` acts on this view.
+    pub fn gives(
+        &self,
+        key: RouteHash,
+        me: NodeId,
+        (by, asked): (NodeId, ViewNumber),
+        all_act: bool,
+    ) -> Due {
+        match self.targets(key, me).contains(by) {
+            _ if self.view.number < asked || !all_act => Due::Later,
+            true => Due::Now,
+            // It asked under a view that is over, and asks again, if need be, under its next.
+            false => Due::Never,
+        }
+    }
+
+    /// Whether who has sent a key away has it no more.
+    pub fn forgets_sent(&self) -> bool {
+        self.replicas == 1
+    }
+
+    /// Whether `me` takes `key` in, which `from` has sent under view `sent`.
+    pub fn takes(&self, key: RouteHash, me: NodeId, (from, sent): (NodeId, ViewNumber)) -> Due {
+        match self.awaits(key, from, me) {
+            _ if self.view.number < sent => Due::Later,
+            // The view may have changed since it was sent, which has nothing to do with this key:
+            // who had it has it no more.
+            true => Due::Now,
+            // What nobody awaits may have been given up, and written anew.
+            false => Due::Never,
+        }
+    }
+
+    /// Whether `key` may still have to come from `from` to `me`: it was there, that node lives, and
+    /// this one did not have it.
+    pub fn awaits(&self, key: RouteHash, from: NodeId, me: NodeId) -> bool {
+        let Some(before) = &self.before else {
+            return false;
+        };
+        let had = before.holders(key).intersection(self.view.live);
+        had.contains(from) && !had.contains(me) && self.placement.holders(key).contains(me)
+    }
+
+    /// Whether the move of view `last` has ended since, though this node has not come to a view in
+    /// between that said so. What did not belong to it when that move ended is worth nothing now:
+    /// if it is to come to it again, it has missed writes.
+    pub fn has_ended(&self, last: &Self) -> bool {
+        self.replicas > 1
+            && last.before.is_some()
+            && last.view.placed_before != self.view.placed_before
+    }
+
+    /// Where `key` is when all has moved.
+    pub fn place_in_the_end(&self, key: RouteHash) -> Place {
+        Place {
+            home: self.home(key),
+            holders: self.placement.holders(key),
+        }
+    }
+
+    /// Whether an item of `key` has its place on `me`: as that of a holder, or to be moved from
+    /// there.
+    pub fn keeps(&self, key: RouteHash, me: NodeId) -> bool {
+        self.holders(key).contains(me) || !self.targets(key, me).is_empty()
+    }
+
+    /// Whether `key` may still have to come to `me`, from whomever.
+    pub fn comes(&self, key: RouteHash, me: NodeId) -> bool {
+        let had = |before: &Placement| before.holders(key).intersection(self.view.live);
+        let is_held = self.placement.holders(key).contains(me);
+        let had = self.before.as_ref().map(had).unwrap_or_default();
+        is_held && !had.is_empty() && !had.contains(me)
+    }
+
+    /// Whether this node may say that it has seen all that a source sent under view `ended`: not
+    /// before it has come to that view, and taken in what was kept for it.
+    pub fn sees_end(&self, ended: ViewNumber) -> Due {
+        match self.view.number < ended {
+            true => Due::Later,
+            false => Due::Now,
+        }
+    }
+
+    /// How many nodes send to each that receives, while keys move: all send to a node that is
+    /// added, and one that leaves sends to all.
+    pub fn senders(&self) -> u64 {
+        let View {
+            placed,
+            placed_before,
+            live,
+            ..
+        } = self.view;
+        let receivers = placed.difference(placed_before).len();
+        let senders = placed_before.intersection(live).len();
+        senders.checked_div(receivers).unwrap_or(1).max(1) as u64
+    }
+
+    /// The nodes from which `key` may still have to come to its home, the best first.
+    pub fn sources(&self, key: RouteHash) -> NodeSet {
+        let Some(before) = &self.before else {
+            return NodeSet::NONE;
+        };
+        let had = before.holders(key).intersection(self.view.live);
+        match had.contains(self.home(key)) {
+            true => NodeSet::NONE,
+            false => had,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes(bits: u64) -> NodeSet {
+        NodeSet::from_bits(bits)
+    }
+
+    fn growing(replicas: usize) -> InForce {
+        let view = View {
+            number: ViewNumber(2),
+            live: nodes(0b11),
+            placed: nodes(0b11),
+            placed_before: nodes(0b01),
+            ..View::default()
+        };
+        InForce::new(view, nodes(0b11), replicas).unwrap()
+    }
+
+    /// Goal: whoever a key comes from is who sends it. Method: every slot, one node and a second.
+    #[test]
+    fn a_key_comes_from_those_that_had_it() {
+        let in_force = growing(1);
+        for slot in 0..64 {
+            let key = RouteHash(slot << 58);
+            let moves = in_force.home(key) == NodeId(1);
+            let sources = in_force.sources(key);
+            assert_eq!(!sources.is_empty(), moves);
+            assert!(!moves || sources == NodeSet::only(NodeId(0)));
+            assert_eq!(in_force.awaits(key, NodeId(0), NodeId(1)), moves);
+            assert!(!in_force.awaits(key, NodeId(1), NodeId(0)));
+            let stand = in_force.stand(key, NodeId(1));
+            assert_eq!(stand == Stand::Arriving, moves);
+            assert_eq!(!in_force.targets(key, NodeId(0)).is_empty(), moves);
+        }
+    }
+
+    /// Goal: nothing is given away or taken in before its view, nor after its move. Method: a key
+    /// that moves, and views before and after.
+    #[test]
+    fn what_is_of_another_view_waits_or_is_over() {
+        let in_force = growing(2);
+        let keys = (0..64).map(|slot| RouteHash(slot << 58));
+        let mut moving = keys.filter(|key| in_force.home(*key) == NodeId(1));
+        let key = moving.next().unwrap();
+        let (old, new) = (NodeId(0), NodeId(1));
+        let asks = |view, all_act| in_force.gives(key, old, (new, ViewNumber(view)), all_act);
+        assert_eq!(asks(3, true), Due::Later);
+        assert_eq!(asks(2, false), Due::Later);
+        assert_eq!(asks(2, true), Due::Now);
+        let takes = |from, view| in_force.takes(key, new, (from, ViewNumber(view)));
+        assert_eq!(takes(old, 3), Due::Later);
+        assert_eq!(takes(old, 1), Due::Now);
+        assert_eq!(takes(NodeId(2), 2), Due::Never);
+    }
+}

@@ -14,8 +14,8 @@ use std::{
     time::Duration,
 };
 
-use curtail_consistency::membership::{Change, Incarnation, Input, Membership, Output};
-use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
+use curtail_consistency::membership::{Change, Heartbeat, Incarnation, Input, Membership, Output};
+use curtail_types::{Instant, NodeId, ViewNumber};
 use rustix::process::{getpriority_process, setpriority_process};
 
 pub use event::Event;
@@ -34,13 +34,8 @@ pub trait Observer: Send + 'static {
     /// This is in force now: whoever is not in it serves nobody any more.
     fn adopt(&mut self, roster: &Arc<Roster>);
 
-    /// Tell these nodes that this one is there, with its incarnation and the newest view that it
-    /// knows of; see [`MemberHandle::heard`].
-    fn heartbeat(&mut self, to: NodeSet, incarnation: Incarnation, view: ViewNumber);
-
-    /// Tell them, too, whom this node hears; see [`MemberHandle::hears`]. Comes before each
-    /// heartbeat.
-    fn hears(&mut self, _nodes: NodeSet) {}
+    /// Tell each of these nodes what this one has to say to it; see [`MemberHandle::heard`].
+    fn heartbeat(&mut self, heartbeats: &[(NodeId, Heartbeat)]);
 
     /// For the log and reports; some of them ask for something, see [`Event`].
     fn event(&mut self, event: &Event);
@@ -130,18 +125,13 @@ impl Member {
 }
 
 impl MemberHandle {
-    /// A heartbeat of `from` arrived, with its incarnation and the newest view that it knows of.
+    /// A heartbeat of `from` arrived.
     ///
     /// Whoever receives them may also tell of this node itself, whenever it carries out
     /// [`Observer::heartbeat`]: from then on the others' silence counts only while it does, so that
     /// a node whose receiving thread is starved suspects nobody.
-    pub fn heard(&self, from: NodeId, incarnation: Incarnation, view: ViewNumber) {
-        self.tell(Told::Heard(from, incarnation, view));
-    }
-
-    /// With its heartbeat `from` said whom it hears.
-    pub fn hears(&self, from: NodeId, nodes: NodeSet) {
-        self.tell(Told::Hears(from, nodes));
+    pub fn heard(&self, from: NodeId, heartbeat: Heartbeat) {
+        self.tell(Told::Heard(from, heartbeat));
     }
 
     /// This node is joining in the adopted view `view`, and has every hot key. To be said of each
@@ -188,8 +178,7 @@ type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
 /// What the member's thread is told.
 enum Told {
-    Heard(NodeId, Incarnation, ViewNumber),
-    Hears(NodeId, NodeSet),
+    Heard(NodeId, Heartbeat),
     Ready(ViewNumber),
     MovesDone(NodeId, ViewNumber),
     Leave,
@@ -295,12 +284,7 @@ impl<O: Observer> Driver<O> {
 
     fn take(&mut self, told: Told) {
         match told {
-            Told::Heard(from, incarnation, view) => self.step(Input::Heartbeat {
-                from,
-                incarnation,
-                view,
-            }),
-            Told::Hears(from, nodes) => self.step(Input::Hears { from, nodes }),
+            Told::Heard(from, heartbeat) => self.step(Input::Heartbeat { from, heartbeat }),
             Told::Ready(view) => self.step(Input::Ready { view }),
             Told::MovesDone(from, view) => self.step(Input::MovesDone { from, view }),
             Told::Leave => self.step(Input::Leave),
@@ -422,9 +406,10 @@ impl<O: Observer> Driver<O> {
         match output {
             Output::Read => self.ask(Asked::Read),
             Output::Propose { expected, change } => self.propose(expected, change),
-            Output::Heartbeat { to, view } => {
-                self.observer.hears(self.machine.hears());
-                self.observer.heartbeat(to, self.own.incarnation, view);
+            Output::Heartbeat { to } => {
+                let told = |node| (node, self.machine.heartbeat_to(node));
+                let heartbeats: Vec<_> = to.into_iter().map(told).collect();
+                self.observer.heartbeat(&heartbeats);
             }
             Output::Adopt(_) => {
                 if let Some(roster) = &self.roster {

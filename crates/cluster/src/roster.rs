@@ -162,6 +162,8 @@ impl Roster {
             placed: numbers(view.placed),
             placed_before: numbers(view.placed_before),
             leaving: numbers(self.members.leaving),
+            detached: numbers(self.members.detached),
+            released: self.members.released.0,
             removal: self.members.removal.0,
             placement: self.members.placement.0,
             nodes: self.nodes.iter().map(WireNode::from).collect(),
@@ -233,7 +235,7 @@ impl fmt::Display for RosterError {
 impl std::error::Error for RosterError {}
 
 /// The form that this version writes.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
 
 #[derive(Deserialize)]
 struct WireForm {
@@ -253,6 +255,8 @@ struct WireRoster {
     placed: Vec<u8>,
     placed_before: Vec<u8>,
     leaving: Vec<u8>,
+    detached: Vec<u8>,
+    released: u32,
     removal: u32,
     placement: u32,
     nodes: Vec<WireNode>,
@@ -309,6 +313,8 @@ impl WireRoster {
             placed_before: set(&self.placed_before)?,
         };
         members.leaving = set(&self.leaving)?;
+        members.detached = set(&self.detached)?;
+        members.released = ViewNumber(self.released);
         members.removal = ViewNumber(self.removal);
         members.placement = ViewNumber(self.placement);
         for (id, node) in &nodes {
@@ -387,6 +393,10 @@ mod tests {
         let gone = Change::Remove(NodeSet::only(NodeId(1)));
         let two = roster.after(gone, NodeId(0), &node(0)).unwrap();
         assert_eq!(Roster::from_json(&two.to_json()).unwrap(), two);
+        let alone = two.after(Change::Detach, NodeId(2), &node(2)).unwrap();
+        assert_eq!(Roster::from_json(&alone.to_json()).unwrap(), alone);
+        let again = alone.after(Change::Attach, NodeId(2), &node(2)).unwrap();
+        assert_eq!(Roster::from_json(&again.to_json()).unwrap(), again);
         assert!(two.node(NodeId(1)).is_none());
         assert_eq!(two.node(NodeId(2)), Some(&node(2)));
     }
@@ -396,7 +406,7 @@ mod tests {
         let text = three().to_json();
         assert!(Roster::from_json("").is_err());
         for (from, to) in [
-            ("\"form\": 1", "\"form\": 2"),
+            ("\"form\": 2", "\"form\": 3"),
             ("\"sc\"", "\"strict\""),
             ("\"id\": 2", "\"id\": 64"),
             ("\"id\": 2", "\"id\": 3"),

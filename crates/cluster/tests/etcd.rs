@@ -21,10 +21,10 @@ use curtail_cluster::{
     StoreError, Stored, ViewStore,
 };
 use curtail_consistency::{
-    membership::{Change, Incarnation},
+    membership::{Change, Heartbeat, Incarnation},
     symmetric::Model,
 };
-use curtail_types::{self as types, NodeId, NodeSet, ViewNumber};
+use curtail_types::{self as types, NodeId};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const KEY: &str = "/curtail/trial/view";
@@ -327,7 +327,7 @@ struct Deaf;
 impl Observer for Deaf {
     fn seen(&mut self, _: &Arc<Roster>) {}
     fn adopt(&mut self, _: &Arc<Roster>) {}
-    fn heartbeat(&mut self, _: NodeSet, _: Incarnation, _: ViewNumber) {}
+    fn heartbeat(&mut self, _: &[(NodeId, Heartbeat)]) {}
     fn event(&mut self, _: &Event) {}
 }
 

@@ -41,16 +41,16 @@ use std::{collections::VecDeque, sync::OnceLock};
 
 use curtail_cluster::MemberHandle;
 use curtail_consistency::{
-    membership::Incarnation,
+    membership::Heartbeat,
     placement::SLICES,
     symmetric::{self, Model},
 };
 use curtail_dispatch::SharedKeys;
-use curtail_types::{Instant, NodeId, NodeSet, ViewNumber, WriterId};
+use curtail_types::{Instant, NodeId, ViewNumber, WriterId};
 
 use crate::{
     fault::Fault,
-    sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed},
+    sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
 };
 
 use self::{
@@ -85,13 +85,9 @@ pub(crate) struct Cluster {
     pub(crate) marks: Marks,
     pub(crate) linker: LinkerHandle,
     member: OnceLock<MemberHandle>,
-    /// The view that heartbeats tell of, and a count of the times that one was asked for.
+    /// The heartbeats to be sent, and how often there were new ones.
     beats: AtomicU64,
-    beats_to: AtomicU64,
-    /// Whom this node hears.
-    hears: AtomicU64,
-    /// Which life of this node has the last one sent.
-    own: AtomicU64,
+    heartbeats: Mutex<Vec<(NodeId, Heartbeat)>>,
     /// Keys that are to become hot.
     prepared: Mutex<VecDeque<Prepared>>,
     progress: Progress,
@@ -165,9 +161,7 @@ impl Cluster {
             linker,
             member: OnceLock::new(),
             beats: AtomicU64::new(0),
-            beats_to: AtomicU64::new(0),
-            hears: AtomicU64::new(0),
-            own: AtomicU64::new(0),
+            heartbeats: Mutex::default(),
             prepared: Mutex::default(),
             progress: Progress::default(),
             coordinator: Mutex::new(Coordinator::new(model, hot_keys_max)),
@@ -225,39 +219,37 @@ impl Cluster {
         let _ = self.member.set(member);
     }
 
-    /// A heartbeat of another node, in that life of it.
-    fn heard(&self, from: NodeId, incarnation: u64, view: ViewNumber) {
+    /// A heartbeat of another node, or one of this node itself: it gets to send them.
+    fn heard(&self, from: NodeId, heartbeat: Heartbeat) {
         if let Some(member) = self.member.get() {
-            member.heard(from, Incarnation(incarnation), view);
+            member.heard(from, heartbeat);
         }
     }
 
-    /// Whom another node hears.
-    fn hears(&self, from: NodeId, nodes: NodeSet) {
-        if let Some(member) = self.member.get() {
-            member.hears(from, nodes);
-        }
+    /// Another node knows of this view.
+    fn heard_of(&self, view: ViewNumber, from: NodeId) {
+        let heartbeat = Heartbeat {
+            view,
+            ..Heartbeat::default()
+        };
+        self.heard(from, heartbeat);
     }
 
     /// Has the links tell that this node is there. Only the membership's thread calls this.
-    fn heartbeat(&self, to: NodeSet, own: Incarnation, view: ViewNumber) {
-        self.own.store(own.0, Relaxed);
-        self.beats_to.store(to.to_bits(), Relaxed);
-        let count = self.beats.load(Relaxed) as u32;
-        let beat = u64::from(view.0) << 32 | u64::from(count.wrapping_add(1));
-        self.beats.store(beat, Relaxed);
+    fn heartbeat(&self, heartbeats: &[(NodeId, Heartbeat)]) {
+        let mut told = lock(&self.heartbeats);
+        told.clear();
+        told.extend_from_slice(heartbeats);
+        self.beats.fetch_add(1, Relaxed);
     }
 
-    /// Whom to send it.
-    fn beats_to(&self) -> NodeSet {
-        NodeSet::from_bits(self.beats_to.load(Relaxed))
-    }
-
-    /// The last heartbeat that was asked for: a number that changes, and the view to tell of.
-    #[inline]
-    fn beat(&self) -> (u64, ViewNumber) {
-        let beat = self.beats.load(Relaxed);
-        (beat, ViewNumber((beat >> 32) as u32))
+    /// The last heartbeats that were asked for, if they are others than `last`; and their number.
+    fn heartbeats(&self, last: u64) -> Option<(u64, Vec<(NodeId, Heartbeat)>)> {
+        if self.beats.load(Relaxed) == last {
+            return None;
+        }
+        let told = lock(&self.heartbeats);
+        Some((self.beats.load(Relaxed), told.clone()))
     }
 
     /// Joins anew, once every slice has forgotten what it knew.

@@ -9,7 +9,7 @@ use curtail_types::{NodeId, NodeSet};
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The lease has ended; nothing is served until the store answers.
+    /// A lease has ended; nothing is served until the store, or the other nodes, answer.
     Fenced,
     /// The lease holds again.
     Resumed,
@@ -59,9 +59,9 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fenced => {
-                f.write_str("the view could not be read in time: serving nobody until it can be")
+                f.write_str("the view, or another node, did not answer in time: serving nobody")
             }
-            Self::Resumed => f.write_str("the view can be read again: serving"),
+            Self::Resumed => f.write_str("the view and the other nodes answer again: serving"),
             Self::Removed => f.write_str("the others have removed this node from the cluster"),
             Self::Replaced => f.write_str("another process has joined as this node"),
             Self::Departed => f.write_str("this node has left the cluster"),
@@ -92,6 +92,8 @@ impl fmt::Display for Told<'_> {
             Change::Settle => f.write_str("all keys are in their place"),
             Change::Drain(node) => write!(f, "node {} is to leave", node.0),
             Change::Depart => f.write_str("this node has left"),
+            Change::Detach => f.write_str("a node does not answer this one, which goes on"),
+            Change::Attach => f.write_str("all nodes answer this one again"),
             Change::Remove(nodes) => write!(f, "removed {}", Numbers(*nodes)),
         }
     }

@@ -43,11 +43,11 @@ impl Observer for Ear {
         }
     }
 
-    fn heartbeat(&mut self, to: NodeSet, incarnation: Incarnation, view: ViewNumber) {
-        for node in to {
+    fn heartbeat(&mut self, heartbeats: &[(NodeId, Heartbeat)]) {
+        for (node, heartbeat) in heartbeats {
             let lines = self.lines.lock().unwrap();
             if let Some(Some(line)) = lines.get(usize::from(node.0)) {
-                line.heard(self.me, incarnation, view);
+                line.heard(self.me, *heartbeat);
             }
         }
     }

@@ -8,7 +8,10 @@ impl Membership {
     /// The change that this node would propose now: first what concerns itself, then, if it is the
     /// one to do so, what concerns all.
     pub(super) fn wanted(&self) -> Option<Change> {
-        let change = self.own_change().or_else(|| self.change_for_all())?;
+        let change = self
+            .own_change()
+            .or_else(|| self.stance_of_member())
+            .or_else(|| self.change_for_all())?;
         let next = self
             .known
             .after(change, self.config.me, self.config.replicas);
@@ -28,6 +31,12 @@ impl Membership {
             Aim::Leaving => Some(Change::Drain(me)),
             Aim::Inside => self.may_go_live().then_some(Change::Live),
         }
+    }
+
+    fn stance_of_member(&self) -> Option<Change> {
+        let member = self.known.has(self.config.me, self.incarnation);
+        let departs = self.aim == Aim::Departing;
+        self.stance().filter(|_| member && !departs)
     }
 
     /// A node has every hot key of the newest view, and hears all who are live.

@@ -11,8 +11,8 @@ pub struct Config {
     pub me: NodeId,
     /// How long after the start of a reading of the store a node may serve, in nanoseconds.
     pub lease_ns: u64,
-    /// How much longer the others wait: what two clocks may differ by over a lease, and what passes
-    /// between a look at the clock and the reply that it allows.
+    /// How much longer the others wait, or how much sooner it stops: what two clocks may differ by
+    /// over a lease, and what passes between a look at the clock and the reply that it allows.
     pub margin_ns: u64,
     /// Between two heartbeats to a node.
     pub heartbeat_ns: u64,
@@ -38,6 +38,27 @@ impl Config {
             founders: NodeSet::only(me),
         }
     }
+}
+
+/// What one node tells another several times in a lease.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Heartbeat {
+    /// Which life of the sender this is.
+    pub life: Incarnation,
+    /// The newest view that it knows of.
+    pub view: ViewNumber,
+    /// The view in force there: whoever was taken out before has stopped serving.
+    pub adopted: ViewNumber,
+    /// What the sender's clock shows.
+    pub sent: Instant,
+    /// Which life of the receiver it is for.
+    pub to_life: Incarnation,
+    /// The newest `sent` of that life that the sender has taken in; 0 if none. The receiver may
+    /// serve for a lease from then, as far as the sender is concerned.
+    pub answers: Instant,
+    /// The members that it has heard of late. Whom most of the others hear is not removed at once
+    /// by one node that does not.
+    pub hears: NodeSet,
 }
 
 /// Something that happened.
@@ -66,20 +87,11 @@ pub enum Input<'a> {
     /// A heartbeat arrived.
     Heartbeat {
         /// Whose. One of this node itself says that whoever receives heartbeats here is at work:
-        /// once there was one, the others' silence counts only while there are more.
+        /// once there was one, the others' silence counts only while there are more. Nothing else
+        /// of it is looked at.
         from: NodeId,
-        /// Which life of it.
-        incarnation: Incarnation,
-        /// The newest view that it knows of.
-        view: ViewNumber,
-    },
-    /// With a heartbeat: whom its sender hears ([`Membership::hears`](super::Membership::hears)).
-    /// Whom most of the others hear is not removed at once by one node that does not.
-    Hears {
-        /// Who says so.
-        from: NodeId,
-        /// Whom it hears.
-        nodes: NodeSet,
+        /// What it says.
+        heartbeat: Heartbeat,
     },
     /// Become a member, as this life.
     Join(Incarnation),
@@ -112,12 +124,11 @@ pub enum Output {
         /// What to change.
         change: Change,
     },
-    /// Tell these nodes that this one is there, and which view it knows of.
+    /// Tell these nodes that this one is there, with what
+    /// [`heartbeat_to`](super::Membership::heartbeat_to) says now.
     Heartbeat {
         /// To whom.
         to: NodeSet,
-        /// The newest view that it knows of.
-        view: ViewNumber,
     },
     /// This view is in force here. Nobody who is not in it serves any more.
     Adopt(View),
@@ -135,7 +146,7 @@ pub enum Output {
 /// What a report tells of a node's membership.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Event {
-    /// The lease ended before the store could be read again.
+    /// The lease ended before the store could be read again, or another node answered.
     Fenced,
     /// It holds again.
     Resumed,

@@ -17,6 +17,11 @@ pub struct Members {
     pub view: View,
     /// Nodes on their way out: no keys are placed on them any more.
     pub leaving: NodeSet,
+    /// Nodes that miss another's answers, and serve by the lease of the store alone: whoever takes
+    /// one of them out waits for that lease.
+    pub detached: NodeSet,
+    /// The last view that one of them is not among any more.
+    pub released: ViewNumber,
     /// The last view that took out a node which may not have known: it may serve until its lease
     /// has ended.
     pub removal: ViewNumber,
@@ -42,6 +47,10 @@ pub enum Change {
     Drain(NodeId),
     /// It has left: it serves nobody any more.
     Depart,
+    /// This node misses somebody's answers, and serves by the lease of the store alone.
+    Detach,
+    /// It has all answers again.
+    Attach,
     /// These are silent.
     Remove(NodeSet),
 }
@@ -63,6 +72,8 @@ impl Members {
             placed_before: NodeSet::NONE,
         },
         leaving: NodeSet::NONE,
+        detached: NodeSet::NONE,
+        released: ViewNumber(0),
         removal: ViewNumber(0),
         placement: ViewNumber(0),
         incarnations: [Incarnation(0); NodeSet::NODES_MAX],
@@ -120,6 +131,8 @@ impl Members {
             Change::Settle => next.view.placed_before = next.view.placed,
             Change::Drain(node) => next.drain(node),
             Change::Depart => next.depart(me),
+            Change::Detach => next.detach(me),
+            Change::Attach => next.detached = next.detached.without(me),
             Change::Remove(nodes) => next.remove(nodes.without(me), replicas),
         }
         if next == *self {
@@ -128,6 +141,9 @@ impl Members {
         next.view.number = ViewNumber(self.view.number.0.checked_add(1)?);
         if self.takes_out_live(&next, change) {
             next.removal = next.view.number;
+        }
+        if !next.detached.contains_all(self.detached) {
+            next.released = next.view.number;
         }
         let ring = |members: &Self| (members.view.placed, members.view.placed_before);
         if change != Change::Settle && ring(&next) != ring(self) {
@@ -185,6 +201,12 @@ impl Members {
         }
     }
 
+    fn detach(&mut self, me: NodeId) {
+        if self.view.live.contains(me) {
+            self.detached = self.detached.with(me);
+        }
+    }
+
     fn depart(&mut self, me: NodeId) {
         self.take_out(NodeSet::only(me));
     }
@@ -215,6 +237,7 @@ impl Members {
         view.placed = view.placed.difference(nodes);
         view.placed_before = view.placed_before.difference(nodes);
         self.leaving = self.leaving.difference(nodes);
+        self.detached = self.detached.difference(nodes);
         let left = match self.staying() {
             staying if staying.is_empty() => self.view.live,
             staying => staying,
@@ -303,6 +326,23 @@ mod tests {
         assert_eq!(reborn.removal, reborn.view.number, "its old life may serve");
         assert_eq!(reborn.view.placed, set(0b101));
         assert_eq!(three.after(Change::Remove(set(0b1)), NodeId(0), 1), None);
+    }
+
+    #[test]
+    fn who_serves_by_the_store_alone_is_told_of() {
+        let three = formed(0b111);
+        let me = NodeId(1);
+        let detached = three.after(Change::Detach, me, 1).unwrap();
+        assert_eq!((detached.detached, detached.released.0), (set(0b10), 0));
+        assert_eq!(detached.after(Change::Detach, me, 1), None);
+        assert_eq!(detached.after(Change::Detach, NodeId(5), 1), None);
+        let attached = detached.after(Change::Attach, me, 1).unwrap();
+        assert_eq!(attached.detached, NodeSet::NONE);
+        assert_eq!(attached.released, attached.view.number);
+        let gone = detached.after(Change::Remove(set(0b10)), NodeId(0), 1);
+        assert_eq!(gone.unwrap().released, gone.unwrap().view.number);
+        let other = attached.after(Change::Remove(set(0b10)), NodeId(0), 1);
+        assert_eq!(other.unwrap().released, attached.released);
     }
 
     #[test]

@@ -2,11 +2,13 @@
 //! section 3.1; ccKVS requirements CC-62, CC-64; clock rules of SwitchKV requirement SW-32).
 //!
 //! The store of the view (a file, etcd) decides who is a member; this machine decides what one node
-//! makes of it. A node reads the store three times in a lease, and serves until a lease after the
-//! *start* of the last reading that showed it. Whoever sees a view that somebody was taken out of
-//! waits a lease and a margin from the *end* of that reading before the view is in force there: by
-//! then the one that was taken out has stopped by itself. Everything else that two nodes may
-//! disagree on while they follow different views is fenced by the view's number in each message.
+//! makes of it. A node serves while it holds the lease of the store (it reads the store three times
+//! in a lease, and counts from the *start* of the reading), and one of each other member (it counts
+//! from when it sent the last heartbeat that was answered). Whoever sees a view that somebody was
+//! taken out of waits until that one has stopped by itself before the view is in force: a lease
+//! from the last heartbeat of it that was taken in. So a dead node is missed for a lease. [`pairs`]
+//! has the rule and why it is safe. Everything else that two nodes may disagree on while they
+//! follow different views is fenced by the view's number in each message.
 //!
 //! ```text
 //!   outside --Join--> joining --Live--> live, then placed --Drain--> leaving --Depart--> outside
@@ -22,10 +24,13 @@
 mod decide;
 mod interface;
 mod members;
+mod pairs;
 
 use curtail_types::{Instant, NodeId, NodeSet, View, ViewNumber};
 
-pub use interface::{Config, Event, Input, Output};
+use pairs::Pairs;
+
+pub use interface::{Config, Event, Heartbeat, Input, Output};
 pub use members::{Change, Incarnation, Members};
 
 /// The membership of one node: what it knows, what is in force, and until when it may serve.
@@ -45,6 +50,8 @@ pub struct Membership {
     adopt_at: Option<Instant>,
     /// When what is known is too old to act on.
     lease_end: Instant,
+    /// The leases between this node and each other.
+    pairs: Pairs,
     serving: bool,
     told_until: Instant,
     fenced: bool,
@@ -94,6 +101,7 @@ impl Membership {
             adopted: View::default(),
             adopt_at: None,
             lease_end: Instant { ns: 0 },
+            pairs: Pairs::NONE,
             serving: false,
             told_until: Instant { ns: 0 },
             fenced: false,
@@ -128,9 +136,22 @@ impl Membership {
         self.serving
     }
 
-    /// The members that it has heard of late: to be told to the others with each heartbeat. Half
-    /// as late as for a suspicion, so that all have said so of a dead node when one suspects it.
-    pub fn hears(&self) -> NodeSet {
+    /// What a heartbeat to `node` says, if it goes now.
+    pub fn heartbeat_to(&self, node: NodeId) -> Heartbeat {
+        Heartbeat {
+            life: self.incarnation,
+            view: self.known.view.number,
+            adopted: self.adopted.number,
+            sent: self.stepped,
+            to_life: self.known.incarnation(node),
+            answers: self.pairs.newest_sent(node),
+            hears: self.hears(),
+        }
+    }
+
+    /// The members that it has heard of late: half as late as for a suspicion, so that all have
+    /// said so of a dead node when one suspects it.
+    fn hears(&self) -> NodeSet {
         let silent = self.silent_for(self.config.suspicion_ns / 2);
         self.known.view.followers().difference(silent)
     }
@@ -145,7 +166,7 @@ impl Membership {
             next = next.min(adopt_at);
         }
         if self.serving {
-            next = next.min(self.lease_end);
+            next = next.min(self.serve_end());
         }
         next
     }
@@ -153,7 +174,8 @@ impl Membership {
     /// Takes note of `input` and says what to do. `now` never goes back.
     pub fn step(&mut self, now: Instant, input: Input, mut emit: impl FnMut(Output)) {
         let emit = &mut emit;
-        let known_before = self.known.view.number;
+        let numbers = |machine: &Self| (machine.known.view.number, machine.adopted.number);
+        let before = numbers(self);
         self.fence(now, emit);
         self.listen(now);
         match input {
@@ -166,26 +188,18 @@ impl Membership {
             Input::ReadFailed => self.read_failed(now),
             Input::Won { revision } => self.won(now, revision, emit),
             Input::Lost => self.lost(now, emit),
-            Input::Heartbeat {
-                from,
-                incarnation,
-                view,
-            } => self.heard(now, from, incarnation, view, emit),
-            Input::Hears { from, nodes } => {
-                if let Some(heard) = self.heard_by.get_mut(usize::from(from.0)) {
-                    *heard = nodes;
-                }
-            }
+            Input::Heartbeat { from, heartbeat } => self.heard(now, from, &heartbeat, emit),
             Input::Join(incarnation) => self.join(incarnation),
             Input::Leave => self.leave(),
             Input::Ready { view } => self.ready = view,
             Input::MovesDone { from, view } => self.moves_done(from, view),
         }
-        if self.known.view.number != known_before {
-            // Whoever hears of a newer view reads it, so a change is everywhere in a round trip.
+        self.adopt(now, emit);
+        if numbers(self) != before {
+            // Whoever hears of a newer view reads it, so a change is everywhere in a round trip;
+            // and what is in force here others need not wait for.
             self.heartbeat_at = now;
         }
-        self.adopt(now, emit);
         self.serve(now, emit);
         self.suspect(emit);
         self.propose(now, emit);
@@ -193,9 +207,9 @@ impl Membership {
         self.beat(now, emit);
     }
 
-    /// Stops serving at the end of the lease.
+    /// Stops serving at the end of the leases.
     fn fence(&mut self, now: Instant, emit: &mut impl FnMut(Output)) {
-        if self.serving && now >= self.lease_end {
+        if self.serving && now >= self.serve_end() {
             self.stop(emit);
             self.fenced = true;
             emit(Output::Event(Event::Fenced));
@@ -215,6 +229,10 @@ impl Membership {
         let passed = now.ns.saturating_sub(self.stepped.ns);
         let passed = passed.min(2 * self.config.heartbeat_ns);
         self.stepped = now;
+        self.pairs.well_ns = match self.answers_age_ns() < self.pair_lease_ns() / 2 {
+            true => self.pairs.well_ns.saturating_add(passed),
+            false => 0,
+        };
         self.unplaced_ns = match self.known.awaits_placement() {
             true => self.unplaced_ns.saturating_add(passed),
             false => 0,
@@ -275,38 +293,56 @@ impl Membership {
         if members.view.number == before.view.number {
             return;
         }
-        for node in members.view.followers() {
-            if members.incarnation(node) != before.incarnation(node)
-                || !before.view.followers().contains(node)
-            {
-                self.hear(node);
-            }
-        }
+        let stopped_at = self.stopped_at(now, &before);
+        self.meet(now, &before);
         if members.placement != before.placement {
             self.moved = NodeSet::NONE;
         }
         if members.has(self.config.me, self.incarnation) {
-            self.schedule_adoption(now, before.removal);
+            self.schedule_adoption(now, before.removal, stopped_at);
         } else if before.has(self.config.me, self.incarnation) {
             self.taken_out(emit);
         }
     }
 
-    /// A view that took nobody out is in force at once. `waited_for` is the last removal that was
-    /// known before.
-    fn schedule_adoption(&mut self, now: Instant, waited_for: ViewNumber) {
+    /// Begins to count with those who are new.
+    fn meet(&mut self, now: Instant, before: &Members) {
+        let me = self.config.me;
+        for node in self.known.view.followers() {
+            if self.known.incarnation(node) != before.incarnation(node)
+                || !before.view.followers().contains(node)
+            {
+                self.hear(node);
+                self.pairs.meet(node, now);
+            }
+        }
+        let was_member = before.has(me, self.incarnation);
+        if self.known.has(me, self.incarnation) && !was_member {
+            self.pairs.begin(self.known.view.number, now);
+        }
+    }
+
+    /// A view that took nobody out is in force at once; else when all those have stopped.
+    /// `waited_for` is the last removal that was known before, `stopped_at` when those of the newer
+    /// ones have stopped.
+    fn schedule_adoption(&mut self, now: Instant, waited_for: ViewNumber, stopped_at: Instant) {
         let removal = self.known.removal;
-        let lease = self.config.lease_ns.saturating_add(self.config.margin_ns);
-        self.adopt_at = Some(match self.adopt_at {
+        let earlier = match waited_for <= self.adopted.number {
+            true => Some(now),
+            false => self.adopt_at,
+        };
+        self.adopt_at = Some(match earlier {
             _ if removal <= self.adopted.number => now,
             Some(at) if removal == waited_for => at,
-            _ => after(now, lease),
+            Some(at) => at.max(stopped_at),
+            None => self.whole_lease_after(now),
         });
     }
 
     /// This life is not a member any more.
     fn taken_out(&mut self, emit: &mut impl FnMut(Output)) {
         self.stop(emit);
+        self.pairs = Pairs::NONE;
         self.adopt_at = None;
         self.adopted = View {
             number: self.adopted.number,
@@ -348,20 +384,26 @@ impl Membership {
         &mut self,
         now: Instant,
         from: NodeId,
-        incarnation: Incarnation,
-        view: ViewNumber,
+        heartbeat: &Heartbeat,
         emit: &mut impl FnMut(Output),
     ) {
-        if view > self.known.view.number {
-            self.read_at = now;
-        }
         if from == self.config.me {
             self.own_silent_ns = Some(0);
-        } else if self.known.has(from, incarnation) {
-            self.hear(from);
-            if self.suspected.contains(from) {
-                emit(Output::Event(Event::Heard(from)));
-            }
+            return;
+        }
+        if heartbeat.view > self.known.view.number {
+            self.read_at = now;
+        }
+        if !self.known.has(from, heartbeat.life) {
+            return;
+        }
+        self.hear(from);
+        if let Some(heard) = self.heard_by.get_mut(usize::from(from.0)) {
+            *heard = heartbeat.hears;
+        }
+        self.pairs.take_in(now, from, heartbeat, self.incarnation);
+        if self.suspected.contains(from) {
+            emit(Output::Event(Event::Heard(from)));
         }
     }
 
@@ -395,32 +437,38 @@ impl Membership {
     }
 
     fn adopt(&mut self, now: Instant, emit: &mut impl FnMut(Output)) {
-        if self.adopt_at.is_some_and(|at| now >= at) {
+        // What others have waited for is over.
+        let is_over = self.known.removal <= self.pairs.adopted;
+        if self.adopt_at.is_some_and(|at| now >= at || is_over) {
             self.adopt_at = None;
             self.adopted = self.known.view;
             emit(Output::Adopt(self.adopted));
         }
     }
 
-    /// Serves while the newest view and the one in force both have it live, and the lease holds.
+    /// Serves while the newest view and the one in force both have it live, and the leases hold.
     fn serve(&mut self, now: Instant, emit: &mut impl FnMut(Output)) {
         let me = self.config.me;
         let live = self.adopted.live.contains(me)
             && self.known.view.live.contains(me)
             && self.known.has(me, self.incarnation)
             && self.aim != Aim::Departing;
-        if !live || now >= self.lease_end {
+        if !live {
             self.stop(emit);
+            return;
+        }
+        self.fence(now, emit);
+        let until = self.serve_end();
+        if now >= until {
             return;
         }
         if self.fenced {
             self.fenced = false;
             emit(Output::Event(Event::Resumed));
         }
-        if !self.serving || self.told_until != self.lease_end {
+        if !self.serving || self.told_until != until {
             self.serving = true;
-            self.told_until = self.lease_end;
-            let until = self.lease_end;
+            self.told_until = until;
             emit(Output::Serve { until });
         }
     }
@@ -470,8 +518,7 @@ impl Membership {
         self.heartbeat_at = after(now, self.config.heartbeat_ns);
         let to = self.others();
         if now < self.lease_end && !to.is_empty() {
-            let view = self.known.view.number;
-            emit(Output::Heartbeat { to, view });
+            emit(Output::Heartbeat { to });
         }
     }
 

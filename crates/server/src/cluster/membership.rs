@@ -14,9 +14,9 @@ use std::{
 };
 
 use curtail_cluster::{Addresses, Event, Member, NodeConfig, Observer, Roster};
-use curtail_consistency::membership::Incarnation;
+use curtail_consistency::membership::Heartbeat;
 use curtail_runtime::Clock;
-use curtail_types::{Exptime, NodeSet, ViewNumber};
+use curtail_types::{Exptime, NodeId};
 
 use super::{
     Cluster, InForce,
@@ -187,12 +187,8 @@ impl Observer for Watcher {
         self.let_clients_in();
     }
 
-    fn hears(&mut self, nodes: NodeSet) {
-        self.cluster.hears.store(nodes.to_bits(), Relaxed);
-    }
-
-    fn heartbeat(&mut self, to: NodeSet, own: Incarnation, view: ViewNumber) {
-        self.cluster.heartbeat(to, own, view);
+    fn heartbeat(&mut self, heartbeats: &[(NodeId, Heartbeat)]) {
+        self.cluster.heartbeat(heartbeats);
         self.let_clients_in();
         self.wake();
     }

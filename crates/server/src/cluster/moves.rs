@@ -296,13 +296,10 @@ impl NodeWorker {
             }
             News::MovesDone { view } => self.cluster.moves_done(from, view),
             News::Filled { view } => self.cluster.note_filled(from, view),
-            News::Beat { view, items } => {
+            News::Beat { heartbeat, items } => {
                 self.cluster.journal.note_items(from, items.into());
-                if let Some(incarnation) = self.links.incarnation(from) {
-                    self.cluster.heard(from, incarnation, view);
-                }
+                self.cluster.heard(from, heartbeat);
             }
-            News::Hears { nodes } => self.cluster.hears(from, nodes),
             News::Call { sent_us } => self.tell_now(from, News::Echo { sent_us }),
             News::Echo { sent_us } => {
                 let trip_us = self.now_us().wrapping_sub(sent_us);

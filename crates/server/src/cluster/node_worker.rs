@@ -12,7 +12,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use curtail_codec::node::{Class, Part};
-use curtail_consistency::placement::slice_of;
+use curtail_consistency::{membership::Heartbeat, placement::slice_of};
 use curtail_types::{Cas, Instant, NodeId, NodeSet, RouteHash};
 
 use super::{
@@ -26,7 +26,7 @@ use super::{
     reports::News,
     slices::{Relayed, Tools},
 };
-use crate::{counts::Count, kit::Kit, mailbox::Arrival, sync::Relaxed};
+use crate::{counts::Count, kit::Kit, mailbox::Arrival};
 
 /// A worker's part in the cluster.
 pub(crate) struct NodeWorker {
@@ -220,23 +220,24 @@ impl NodeWorker {
 
     /// Tells the others that this node is there, when the membership wants that.
     fn beat(&mut self, kit: &Kit) {
-        let (beat, view) = self.cluster.beat();
-        if self.index != 0 || beat == self.beat {
+        if self.index != 0 {
             return;
         }
+        let Some((beat, heartbeats)) = self.cluster.heartbeats(self.beat) else {
+            return;
+        };
         self.beat = beat;
+        let view = heartbeats.first().map(|(_, heartbeat)| heartbeat.view);
+        let view = view.unwrap_or_default();
         self.links.set_vitals(Vitals { view, load: 0 });
         let items = u32::try_from(kit.store.counters().items_now).unwrap_or(u32::MAX);
-        let nodes = NodeSet::from_bits(self.cluster.hears.load(Relaxed));
         let sent_us = self.now_us();
-        for node in self.cluster.beats_to() {
-            self.tell_now(node, News::Beat { view, items });
-            self.tell_now(node, News::Hears { nodes });
+        for (node, heartbeat) in heartbeats {
+            self.tell_now(node, News::Beat { heartbeat, items });
             self.tell_now(node, News::Call { sent_us });
         }
         // A process that does not get to this suspects nobody of the same.
-        let own = self.cluster.own.load(Relaxed);
-        self.cluster.heard(self.cluster.me, own, view);
+        self.cluster.heard(self.cluster.me, Heartbeat::default());
     }
 
     /// Tells a node what is of use at this moment only.

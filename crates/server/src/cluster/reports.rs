@@ -11,7 +11,8 @@
 //!
 //! What moves and this news travel one link in order, so an end is seen after everything before it.
 
-use curtail_types::{NodeSet, ViewNumber};
+use curtail_consistency::membership::{Heartbeat, Incarnation};
+use curtail_types::{Instant, NodeSet, ViewNumber};
 
 /// Something to tell.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -22,12 +23,10 @@ pub(super) enum News {
     MovesSeen { view: ViewNumber, worker: u16 },
     /// All keys that leave the sender have been taken in where they belong.
     MovesDone { view: ViewNumber },
-    /// The sender is there, knows of this view, and has so many items.
-    Beat { view: ViewNumber, items: u32 },
+    /// The sender is there, and has so many items.
+    Beat { heartbeat: Heartbeat, items: u32 },
     /// The receiver, which is joining, follows all hot keys whose home the sender is.
     Filled { view: ViewNumber },
-    /// Whom the sender hears.
-    Hears { nodes: NodeSet },
     /// The sender's clock, in microseconds, to be said back.
     Call { sent_us: u32 },
     /// What a call said: so its sender learns how long a round trip takes.
@@ -38,11 +37,13 @@ pub(super) enum News {
 const PROMOTE: u8 = 16;
 const DEMOTE: u8 = 17;
 
-/// The kind of [`News::Hears`], whose eight bytes are a set.
-const HEARS: u8 = 8;
+/// The kind of [`News::Beat`], which is longer than the others: behind the view and the items come
+/// `adopted`, a set, two lives and two instants, each as the receiver gets it back.
+const BEAT: u8 = 5;
 
-/// Bytes of a piece of news.
-pub(super) const NEWS_BYTES: usize = 9;
+/// Bytes of a piece of news, and of a heartbeat.
+const NEWS_BYTES: usize = 9;
+const BEAT_BYTES: usize = NEWS_BYTES + 4 + 5 * 8;
 
 impl News {
     /// A proposal to the home of a key.
@@ -61,52 +62,80 @@ impl News {
         }
     }
 
-    pub(super) fn to_bytes(self) -> [u8; NEWS_BYTES] {
-        if let Self::Hears { nodes } = self {
-            let mut bytes = [HEARS; NEWS_BYTES];
-            bytes[1..].copy_from_slice(&nodes.to_bits().to_le_bytes());
-            return bytes;
-        }
+    pub(super) fn to_bytes(self) -> Vec<u8> {
         let (kind, view, number) = match self {
             Self::MovesEnd { view, worker } => (1, view, u32::from(worker)),
             Self::MovesSeen { view, worker } => (2, view, u32::from(worker)),
             Self::MovesDone { view } => (3, view, 0),
             Self::Filled { view } => (4, view, 0),
-            Self::Beat { view, items } => (5, view, items),
-            Self::Hears { .. } => (HEARS, ViewNumber(0), 0),
+            Self::Beat { heartbeat, items } => (BEAT, heartbeat.view, items),
             Self::Call { sent_us } => (6, ViewNumber(0), sent_us),
             Self::Echo { sent_us } => (7, ViewNumber(0), sent_us),
         };
-        let mut bytes = [kind; NEWS_BYTES];
-        bytes[1..5].copy_from_slice(&view.0.to_le_bytes());
-        bytes[5..].copy_from_slice(&number.to_le_bytes());
+        let mut bytes = Vec::with_capacity(BEAT_BYTES);
+        bytes.push(kind);
+        bytes.extend_from_slice(&view.0.to_le_bytes());
+        bytes.extend_from_slice(&number.to_le_bytes());
+        if let Self::Beat { heartbeat, .. } = self {
+            bytes.extend_from_slice(&heartbeat.adopted.0.to_le_bytes());
+            for word in [
+                heartbeat.hears.to_bits(),
+                heartbeat.life.0,
+                heartbeat.to_life.0,
+                heartbeat.sent.ns,
+                heartbeat.answers.ns,
+            ] {
+                bytes.extend_from_slice(&word.to_le_bytes());
+            }
+        }
         bytes
     }
 
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let &[kind, v0, v1, v2, v3, n0, n1, n2, n3] = bytes else {
-            return None;
-        };
-        let view = ViewNumber(u32::from_le_bytes([v0, v1, v2, v3]));
-        let number = u32::from_le_bytes([n0, n1, n2, n3]);
+        let (kind, rest) = bytes.split_first()?;
+        let (view, rest) = rest.split_first_chunk()?;
+        let (number, rest) = rest.split_first_chunk()?;
+        let view = ViewNumber(u32::from_le_bytes(*view));
+        let number = u32::from_le_bytes(*number);
+        if *kind == BEAT {
+            let heartbeat = heartbeat_of(view, rest)?;
+            let items = number;
+            return Some(Self::Beat { heartbeat, items });
+        }
         let worker = u16::try_from(number).unwrap_or(u16::MAX);
+        rest.is_empty().then_some(())?;
         Some(match kind {
             1 => Self::MovesEnd { view, worker },
             2 => Self::MovesSeen { view, worker },
             3 => Self::MovesDone { view },
             4 => Self::Filled { view },
-            5 => Self::Beat {
-                view,
-                items: number,
-            },
             6 => Self::Call { sent_us: number },
-            HEARS => Self::Hears {
-                nodes: NodeSet::from_bits(u64::from_le_bytes([v0, v1, v2, v3, n0, n1, n2, n3])),
-            },
             7 => Self::Echo { sent_us: number },
             _ => return None,
         })
     }
+}
+
+/// What a [`News::Beat`] has behind its items.
+fn heartbeat_of(view: ViewNumber, bytes: &[u8]) -> Option<Heartbeat> {
+    let (adopted, rest) = bytes.split_first_chunk()?;
+    let (words, rest) = rest.as_chunks::<8>();
+    let &[hears, life, to_life, sent, answers] = words else {
+        return None;
+    };
+    rest.is_empty().then_some(Heartbeat {
+        life: Incarnation(u64::from_le_bytes(life)),
+        view,
+        adopted: ViewNumber(u32::from_le_bytes(*adopted)),
+        sent: Instant {
+            ns: u64::from_le_bytes(sent),
+        },
+        to_life: Incarnation(u64::from_le_bytes(to_life)),
+        answers: Instant {
+            ns: u64::from_le_bytes(answers),
+        },
+        hears: NodeSet::from_bits(u64::from_le_bytes(hears)),
+    })
 }
 
 #[cfg(test)]
@@ -116,22 +145,32 @@ mod tests {
     #[test]
     fn news_arrive_as_they_were_sent() {
         let (view, worker) = (ViewNumber(70_000), 300);
+        let heartbeat = Heartbeat {
+            life: Incarnation(u64::MAX),
+            view,
+            adopted: ViewNumber(69_999),
+            sent: Instant { ns: 1 << 50 },
+            to_life: Incarnation(3),
+            answers: Instant { ns: 4 },
+            hears: NodeSet::from_bits(1 << 63 | 5),
+        };
         for news in [
             News::MovesEnd { view, worker },
             News::MovesSeen { view, worker },
             News::MovesDone { view },
             News::Filled { view },
             News::Beat {
-                view,
+                heartbeat,
                 items: 1 << 20,
             },
             News::Call { sent_us: u32::MAX },
             News::Echo { sent_us: 9 },
-            News::Hears {
-                nodes: NodeSet::from_bits(1 << 63 | 5),
-            },
         ] {
-            assert_eq!(News::from_bytes(&news.to_bytes()), Some(news));
+            let mut bytes = news.to_bytes();
+            assert_eq!(News::from_bytes(&bytes), Some(news));
+            bytes.push(0);
+            assert_eq!(News::from_bytes(&bytes), None);
+            assert_eq!(News::from_bytes(&bytes[..bytes.len() - 2]), None);
         }
         let proposal = News::proposal(b"key", true);
         assert_eq!(News::as_proposal(&proposal), Some((&b"key"[..], true)));

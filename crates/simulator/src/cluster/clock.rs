@@ -53,13 +53,14 @@ impl Clock {
 }
 
 /// How long, once a node is silent, the last of the others may take until it acts on a view
-/// without that node: it is missed (its silence, and what passes between two looks at that); the
-/// others hear of the view from the store, if from nobody else; they wait for its lease.
+/// without that node: its lease runs out (counted from the last heartbeat that was heard, and told
+/// by whoever was first) while it is missed (its silence, and what passes between two looks at
+/// that) and the others hear of the view, from the store if from nobody else.
 pub(super) fn removal_ns() -> u64 {
     let config = lease(curtail_types::NodeId(0));
     let missed = config.suspicion_ns + 2 * config.heartbeat_ns;
     let heard = config.lease_ns / 3;
-    missed + heard + config.lease_ns + config.margin_ns
+    (missed + heard).max(config.lease_ns + config.heartbeat_ns)
 }
 
 /// The leases of simulated nodes.

@@ -119,9 +119,9 @@ impl Node {
         let membership = membership::Config {
             replicas: run.replicas,
             founders: (0..run.nodes).map(NodeId).collect(),
-            suspicion_ns: match run.mutant {
+            lease_ns: match run.mutant {
                 Some(Mutant::LateMissed) => 5 * usual.lease_ns,
-                _ => usual.suspicion_ns,
+                _ => usual.lease_ns,
             },
             ..usual
         };
@@ -230,12 +230,8 @@ impl Node {
 
     fn handle(&mut self, at: u64, keys: &mut Keys, (from, of): (NodeId, u64), packet: Packet) {
         match packet {
-            Packet::Heartbeat { incarnation, view } => {
-                let input = membership::Input::Heartbeat {
-                    from,
-                    incarnation,
-                    view,
-                };
+            Packet::Heartbeat(heartbeat) => {
+                let input = membership::Input::Heartbeat { from, heartbeat };
                 self.member(at, keys, input);
             }
             Packet::Ask {
@@ -325,7 +321,7 @@ impl Node {
                 membership::Output::Propose { expected, change } => {
                     self.deeds.push(Deed::Propose { expected, change });
                 }
-                membership::Output::Heartbeat { to, view } => self.beat(to, view),
+                membership::Output::Heartbeat { to } => self.beat(to),
                 membership::Output::Adopt(view) => self.adopt(at, keys, view),
                 membership::Output::Serve { until } => self.serve_until = Some(until),
                 membership::Output::StopServing => self.serve_until = None,
@@ -349,10 +345,10 @@ impl Node {
         self.settle(at, keys);
     }
 
-    fn beat(&mut self, to: NodeSet, view: ViewNumber) {
-        let incarnation = self.incarnation();
+    fn beat(&mut self, to: NodeSet) {
         for to in to {
-            self.send(to, Packet::Heartbeat { incarnation, view });
+            let heartbeat = self.membership.heartbeat_to(to);
+            self.send(to, Packet::Heartbeat(heartbeat));
         }
         let view = self.view.number;
         if self.view.moves() && self.moves.is_over() && self.view.placed_before.contains(self.me) {

@@ -1,6 +1,6 @@
 //! What clients ask of nodes, and nodes of each other.
 
-use curtail_consistency::{membership::Incarnation, symmetric::Refusal};
+use curtail_consistency::{membership::Heartbeat, symmetric::Refusal};
 use curtail_types::{Cas, Message, NodeId, ViewNumber};
 
 /// A request of a client.
@@ -91,10 +91,7 @@ pub(super) enum Packet {
         number: u64,
         told: Told,
     },
-    Heartbeat {
-        incarnation: Incarnation,
-        view: ViewNumber,
-    },
+    Heartbeat(Heartbeat),
     /// An item moves to a new holder; version 0 says that there is none.
     Move {
         key: usize,
@@ -128,7 +125,7 @@ impl Packet {
     /// Whether the network may lose, double and overtake it; the others are carried by a link that
     /// sends again.
     pub(super) fn is_loose(&self) -> bool {
-        matches!(self, Self::Key { .. } | Self::Heartbeat { .. })
+        matches!(self, Self::Key { .. } | Self::Heartbeat(_))
     }
 }
 

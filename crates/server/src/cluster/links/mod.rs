@@ -201,7 +201,8 @@ impl Links {
     }
 
     /// Which life of a node it is linked with.
-    pub(crate) fn incarnation(&self, node: NodeId) -> Option<u64> {
+    #[cfg(test)]
+    fn incarnation(&self, node: NodeId) -> Option<u64> {
         self.neighbour(node)
             .map(|neighbour| neighbour.peer.incarnation)
     }

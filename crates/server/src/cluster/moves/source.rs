@@ -221,11 +221,9 @@ impl NodeWorker {
         let by = (asked.node, asked.view);
         let in_force = self.in_force.as_ref();
         let due = in_force.map(|now| now.gives(route, me, by, all_act));
-        if now < Some(asked.view)
-            && let Some(incarnation) = self.links.incarnation(asked.node)
-        {
+        if now < Some(asked.view) {
             // Somebody waits for this node to know of it.
-            self.cluster.heard(asked.node, incarnation, asked.view);
+            self.cluster.heard_of(asked.view, asked.node);
         }
         match due {
             Some(Due::Now) => self.give_away(kit, asked),

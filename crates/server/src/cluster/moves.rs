@@ -27,7 +27,7 @@ use std::{
 };
 
 use curtail_codec::node::{Class, Part};
-use curtail_consistency::symmetric::Access;
+use curtail_consistency::{moves::Due, symmetric::Access};
 use curtail_types::{Cas, NodeId, NodeSet, RouteHash};
 
 use self::pace::Pace;
@@ -49,8 +49,9 @@ pub(super) struct Mover {
     pace: Pace,
     /// When something was last asked for, by a client or another node.
     pub(super) asked_ns: u64,
-    /// Keys found and not sent yet.
+    /// Keys found and not sent yet, and those among them with which the protocol is not done.
     found: VecDeque<Box<[u8]>>,
+    unsettled: VecDeque<Box<[u8]>>,
     /// Requests for keys that have not arrived.
     arrivals: HashMap<RouteHash, Vec<Waiter>>,
     /// Keys that other nodes ask for before this one may give them away.
@@ -60,6 +61,8 @@ pub(super) struct Mover {
     /// Keys of a view that this node has not come to, and their bytes.
     early: Vec<Moved>,
     early_bytes: usize,
+    /// Who has sent everything under such a view, and which of its workers.
+    early_ends: Vec<(NodeId, News)>,
 }
 
 /// How far this worker is with its slices under the view in force.
@@ -98,9 +101,9 @@ enum Away {
     Sent,
     /// It need not leave.
     Stays,
-    /// It is looked at again later.
-    Again,
-    /// So is this one, at once: links are full.
+    /// The protocol is not done with it: it is looked at again later.
+    Unsettled,
+    /// So is this one, first: links are full.
     NoRoom,
 }
 
@@ -153,6 +156,7 @@ impl NodeWorker {
         let is_source = view.moves() && view.placed_before.contains(self.cluster.me);
         let swept = self.mover.phase != Phase::Idle && !view.moves();
         self.mover.found.clear();
+        self.mover.unsettled.clear();
         let is_leaving = self.cluster.is_leaving.load(Relaxed);
         let end_ns = is_leaving.then_some(self.now_ns + LEAVE_NS);
         self.mover.pace.begin(end_ns);
@@ -170,6 +174,9 @@ impl NodeWorker {
         self.mover.early_bytes = 0;
         for moved in std::mem::take(&mut self.mover.early) {
             self.take_moved(kit, moved);
+        }
+        for (from, end) in std::mem::take(&mut self.mover.early_ends) {
+            self.take_news(from, end);
         }
         self.hold_moves(kit);
     }
@@ -286,8 +293,13 @@ impl NodeWorker {
     pub(super) fn take_news(&mut self, from: NodeId, news: News) {
         let now = self.in_force.as_ref().map(|now| now.view.number);
         match news {
+            // What came before it lies here until that view is in force: it is not taken in.
             News::MovesEnd { view, worker } => {
-                self.tell(from, News::MovesSeen { view, worker });
+                let seen = self.in_force.as_ref().map(|now| now.sees_end(view));
+                match seen {
+                    Some(Due::Now) => self.tell(from, News::MovesSeen { view, worker }),
+                    _ => self.mover.early_ends.push((from, news)),
+                }
             }
             News::MovesSeen { view, worker } => {
                 if now == Some(view) && usize::from(worker) == self.index {

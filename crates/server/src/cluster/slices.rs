@@ -154,12 +154,6 @@ impl Slice {
         shared.for_each(|name| each(&name.key));
     }
 
-    /// Whether a key is to become hot as soon as nothing runs past the protocol.
-    pub(super) fn is_preparing(&self, key: RouteHash) -> bool {
-        let held = lock(&self.held);
-        held.names.get(&key).is_some_and(|name| name.preparing)
-    }
-
     /// Whether this node is home of a hot key that `node`, which is joining, does not follow yet.
     pub(super) fn is_unfilled(&self, node: curtail_types::NodeId) -> bool {
         lock(&self.held).machine.is_unfilled(node)

@@ -7,6 +7,7 @@ mod episode;
 mod failures;
 mod gaps;
 mod histories;
+mod lags;
 mod losses;
 mod network;
 mod paces;

@@ -21,15 +21,25 @@ impl NodeWorker {
     ) -> bool {
         if let Some(key) = self.mover.found.pop_front() {
             let away = self.send_away(kit, &key);
-            if away == Away::NoRoom {
-                self.mover.held = true;
-                self.mover.found.push_front(key);
-                kit.counts.add(Count::ClusterMovesHeld, 1);
-                return false;
+            match away {
+                Away::Sent | Away::Stays => {}
+                Away::Unsettled => self.mover.unsettled.push_back(key),
+                Away::NoRoom => {
+                    self.mover.held = true;
+                    self.mover.found.push_front(key);
+                    kit.counts.add(Count::ClusterMovesHeld, 1);
+                    return false;
+                }
             }
-            let found = found || away != Away::Stays;
+            let found = found || away == Away::Sent;
             self.mover.phase = Phase::Scanning { next, clean, found };
             return true;
+        }
+        if next.is_none() && !self.mover.unsettled.is_empty() {
+            // Each is looked at until it is settled once; a scan might find another that is not
+            // every time.
+            std::mem::swap(&mut self.mover.found, &mut self.mover.unsettled);
+            return false;
         }
         self.mover.phase = match next {
             Some(next) => Phase::Scanning {
@@ -72,14 +82,13 @@ impl NodeWorker {
             return Away::Stays;
         };
         let route = route_of(key);
-        if self.cluster.keys.look(route).state != SharedState::Ordinary {
-            // A hot key is everywhere already. One that is about to be is not, and will not be: its
-            // home is another.
-            let slice = self.cluster.slices.get(slice_of(route));
-            return match slice.is_some_and(|slice| slice.is_preparing(route)) {
-                true => Away::Again,
-                false => Away::Stays,
-            };
+        match self.cluster.keys.look(route).state {
+            SharedState::Ordinary => {}
+            // A hot key is everywhere already.
+            SharedState::Valid => return Away::Stays,
+            // One that is about to be is not, and will not be: its home is another. One that ceases
+            // to be may stay here only.
+            SharedState::Unsettled => return Away::Unsettled,
         }
         let targets = in_force.targets(route, self.cluster.me);
         if targets.into_iter().any(|node| self.is_busy_with(node)) {
@@ -124,13 +133,19 @@ impl NodeWorker {
         bytes > UNDER_WAY_BYTES_MAX
     }
 
-    /// Sends what another node asks for, or that there is none.
+    /// Sends what another node asks for, or that there is none, when the protocol is done with it:
+    /// what is shared may have been given up elsewhere, in a word that is on its way here, and a
+    /// write may be superseded yet.
     pub(super) fn give_away(&mut self, kit: &mut Kit, asked: MoveAsked) {
         let route = route_of(&asked.key);
+        if self.cluster.keys.look(route).state != SharedState::Ordinary {
+            self.mover.asked.push(asked);
+            return;
+        }
         match self.send_key(kit, asked.node, route, &asked.key, true) {
             Away::Sent => kit.counts.add(Count::ClusterKeysAsked, 1),
             Away::NoRoom => self.mover.asked.push(asked),
-            Away::Stays | Away::Again => {}
+            Away::Stays | Away::Unsettled => {}
         }
     }
 

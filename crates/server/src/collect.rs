@@ -149,6 +149,10 @@ fn collect_one<'a>(
             Turn::Close
         };
     }
+    if connection.body.as_ref().is_some_and(|body| body.is_whole) {
+        batch.push(body_ended(connection, slot, true));
+        return Turn::Done;
+    }
     if connection.body.is_some() && !receive_body(connection, slot, kit) {
         return if connection.closing {
             Turn::Close
@@ -263,21 +267,25 @@ fn end_body<'a>(
     };
     let (taken, state) = body.end.feed(input);
     if state != BodyEndState::Incomplete {
-        batch.push(Entry {
-            slot,
-            hash: KeyHash(0),
-            work: Work::LargeSetEnd {
-                right: state == BodyEndState::Right,
-            },
-            // The first entry of its connection is never put off.
-            origin: Origin {
-                decoder: connection.decoder,
-                input: b"",
-            },
-            hint: Hint::default(),
-        });
+        let right = state == BodyEndState::Right;
+        batch.push(body_ended(connection, slot, right));
     }
     input.get(taken..).unwrap_or_default()
+}
+
+/// A large value is complete.
+fn body_ended<'a>(connection: &Connection, slot: usize, right: bool) -> Entry<'a> {
+    Entry {
+        slot,
+        hash: KeyHash(0),
+        work: Work::LargeSetEnd { right },
+        // The first entry of its connection is never put off.
+        origin: Origin {
+            decoder: connection.decoder,
+            input: b"",
+        },
+        hint: Hint::default(),
+    }
 }
 
 /// Decodes requests from `input` into `batch`, up to the connection's share; keeps the rest.

@@ -109,6 +109,9 @@ pub(crate) struct Body {
     pub(crate) reservation: Reservation,
     /// The two bytes behind it.
     pub(crate) end: BodyEnd,
+    /// It is received, and waits for its connection's own worker: another node may have to store
+    /// it, and a large worker knows none.
+    pub(crate) is_whole: bool,
     header: Header,
 }
 
@@ -269,6 +272,7 @@ impl Body {
         Some(Box::new(Self {
             reservation,
             end: BodyEnd::default(),
+            is_whole: false,
             header: Header {
                 bytes,
                 key_bytes: key.text().len(),

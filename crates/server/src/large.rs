@@ -129,9 +129,10 @@ impl Worker {
     /// Whether a large worker is done with this connection.
     pub(crate) fn is_done(connection: &Connection) -> bool {
         let decodes = connection.visit.is_some_and(|visit| visit.decodes);
+        let receives = connection.body.as_ref().is_some_and(|body| !body.is_whole);
         connection.visit.is_some()
             && connection.unsent.is_empty()
-            && connection.body.is_none()
+            && !receives
             && connection.decoder.swallowing() == 0
             && !decodes
     }

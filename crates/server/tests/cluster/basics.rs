@@ -184,6 +184,31 @@ fn large_values_are_at_any_node() {
     }
 }
 
+/// Goal: a large value is stored although its key becomes hot while it comes in. Method: half of it,
+/// at each node, so at its home, too, where a thread for large values has it; the key becomes hot;
+/// the rest.
+#[test]
+fn a_value_is_stored_though_its_key_becomes_hot_meanwhile() {
+    let cluster = Cluster::start(Shape::default());
+    let value = "v".repeat(600_000);
+    let (first, second) = value.split_at(value.len() / 2);
+    for number in 0..12 {
+        let key = format!("becomes-hot{number}");
+        let mut client = cluster.client(number % 3);
+        client.send(&format!("set {key} 0 0 {}\r\n{first}", value.len()));
+        thread::sleep(Duration::from_millis(30));
+        cluster.change_hot(&key, true);
+        thread::sleep(Duration::from_millis(100));
+        assert_eq!(client.ask(&format!("{second}\r\n")), "STORED\r\n", "{key}");
+        // And the connection is where it belongs.
+        client.expect("mn\r\n", "MN\r\n");
+        for other in 0..3 {
+            let answer = cluster.client(other).ask(&format!("mg {key} s\r\n"));
+            assert_eq!(answer, "HD s600000\r\n", "{key} at {other}");
+        }
+    }
+}
+
 /// Goal: `flush_all` at one node empties the cluster. Method: keys of every home, hot ones too.
 #[test]
 fn a_flush_is_for_all_nodes() {

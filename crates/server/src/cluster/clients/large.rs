@@ -13,23 +13,23 @@ use crate::{
         place::{Way, access_of, route_of},
         slices::{Relayed, RelayedKind},
     },
-    execute::BUSY,
     worker::Worker,
 };
 
 impl Worker {
     /// Has a large write that is complete carried out where its key is, if that is not here.
-    /// A large worker has no part in the cluster: it refuses what has moved while it was received.
+    /// A large worker has no part in the cluster: it leaves what has moved, or become hot, while it
+    /// was received to the worker that its connection belongs to.
     pub(crate) fn end_large_elsewhere(&mut self, slot: usize) -> bool {
         let Some(mut node) = self.node.take() else {
-            return self.refuse_large_elsewhere(slot);
+            return self.leave_large_elsewhere(slot);
         };
         let passed = node.pass_large(self, slot);
         self.node = Some(node);
         passed
     }
 
-    fn refuse_large_elsewhere(&mut self, slot: usize) -> bool {
+    fn leave_large_elsewhere(&mut self, slot: usize) -> bool {
         let shared = Arc::clone(&self.kit.shared);
         let Some(connection) = self.slots.get_mut(slot) else {
             return false;
@@ -44,9 +44,8 @@ impl Worker {
             && cluster.views.current().is_some_and(|in_force| {
                 matches!(cluster.place(&in_force, route, access), Way::Here)
             });
-        if !is_here && let Some(body) = connection.body.take() {
-            body.finish(&mut self.kit.pool, |_, _, _, _| ());
-            self.replies.write(slot, |sink| sink.push(BUSY));
+        if let Some(body) = &mut connection.body {
+            body.is_whole = !is_here;
         }
         !is_here
     }

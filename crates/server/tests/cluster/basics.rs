@@ -184,9 +184,9 @@ fn large_values_are_at_any_node() {
     }
 }
 
-/// Goal: a large value is stored although its key becomes hot while it comes in. Method: half of it,
-/// at each node, so at its home, too, where a thread for large values has it; the key becomes hot;
-/// the rest.
+/// Goal: a large value is stored although its key becomes hot while it comes in. Method: half of
+/// it, at each node, so at its home, too, where a thread for large values has it; the key becomes
+/// hot; the rest.
 #[test]
 fn a_value_is_stored_though_its_key_becomes_hot_meanwhile() {
     let cluster = Cluster::start(Shape::default());

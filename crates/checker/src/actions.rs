@@ -12,12 +12,17 @@ use crate::world::{Content, Node, OperationStage, Parcel, World};
 impl Cluster {
     pub(crate) fn client_actions(&self, world: &World, actions: &mut Vec<Action>) {
         let asks_anyway = self.mutant == Some(Mutant::Driver(DriverMutant::AnswersWithoutLease));
-        for (kind, unasked) in Kind::ALL.into_iter().zip(world.unasked) {
+        for (kind, unasked) in Kind::ALL.into_iter().zip(world.counts.unasked) {
             let able = self.nodes(world).filter(|(node, state)| {
                 (state.has_lease || asks_anyway) && !self.is_busy(world, *node)
             });
             let able = able.filter(|_| unasked > 0);
-            actions.extend(able.map(|(node, _)| Action::Ask(kind, node)));
+            for (node, state) in able {
+                actions.push(Action::Ask(kind, node));
+                if self.setup.moves() && !state.all_act() {
+                    actions.push(Action::AskSlow(kind, node));
+                }
+            }
         }
         for operation in &world.operations {
             if let OperationStage::Copied(..) = operation.stage {
@@ -42,16 +47,20 @@ impl Cluster {
                 *last == *parcel
                     || (self.setup.network == Network::Ordered && link(last) == link(parcel))
             });
-            last = Some(parcel);
-            if is_behind || !self.may_arrive(world, parcel) {
+            let may_arrive = self.may_arrive(world, parcel);
+            // A request that has to wait, or is sent back, does so beside the link.
+            if may_arrive || matches!(parcel.content, Content::Message(..)) {
+                last = Some(parcel);
+            }
+            if is_behind || !may_arrive {
                 continue;
             }
             actions.push(Action::Deliver(index));
             if matches!(parcel.content, Content::Message(..)) {
-                if world.left.duplicates > 0 {
+                if world.counts.left.duplicates > 0 {
                     actions.push(Action::Duplicate(index));
                 }
-                if world.left.losses > 0 {
+                if world.counts.left.losses > 0 {
                     actions.push(Action::Lose(index));
                 }
             }
@@ -70,7 +79,8 @@ impl Cluster {
             .map_or(ViewNumber(0), |node| node.view);
         match parcel.content {
             Content::Message(message, _) => message.view <= view,
-            Content::Request(..) => true,
+            _ if self.setup.moves() => self.finds(world, parcel),
+            _ => true,
         }
     }
 
@@ -79,15 +89,17 @@ impl Cluster {
             if !node.late.is_empty() {
                 actions.push(Action::CatchUp(id));
             }
-            if rings(node) && (is_quiet || world.left.early_timers > 0) {
+            if rings(node) && (is_quiet || world.counts.left.early_timers > 0) {
                 actions.push(Action::Tick(id));
             }
-            let is_home = node.has_lease && world.place(&self.setup, node.view).home == id;
-            if is_home && world.left.promotions > 0 && node.mode == Mode::Cold {
+            let is_home = node.has_lease
+                && world.place(&self.setup, node.view).home == id
+                && self.may_change_hot(world, node);
+            if is_home && world.counts.left.promotions > 0 && node.mode == Mode::Cold {
                 actions.push(Action::Promote(id));
             }
             if is_home
-                && world.left.demotions > 0
+                && world.counts.left.demotions > 0
                 && matches!(node.mode, Mode::Promoting | Mode::Hot)
             {
                 actions.push(Action::Demote(id));
@@ -95,11 +107,16 @@ impl Cluster {
         }
     }
 
+    /// The hot set rests while keys are about to move, and while they do.
+    fn may_change_hot(&self, world: &World, node: &Node) -> bool {
+        !self.setup.moves() || world.in_force(&self.setup, node.view).is_settled
+    }
+
     pub(crate) fn view_actions(&self, world: &World, actions: &mut Vec<Action>) {
-        if world.left.joins > 0 {
+        if world.counts.left.joins > 0 {
             actions.push(Action::Join);
         }
-        if world.left.rejoins > 0 {
+        if world.counts.left.rejoins > 0 {
             let is_gone = |id: &NodeId| world.node(*id).is_some_and(|node| !node.is_up);
             let gone = self.setup.members().into_iter().filter(is_gone);
             actions.extend(gone.map(Action::Rejoin));
@@ -110,11 +127,15 @@ impl Cluster {
         for (id, node) in self.nodes(world) {
             if node.view < world.newest().number {
                 actions.push(Action::Adopt(id));
-            } else if self.setup.chances.victims & 1 << id.0 != 0 && node.has_lease {
-                if world.left.crashes > 0 {
+                if !self.setup.moves() {
+                    continue;
+                }
+            }
+            if self.setup.chances.victims & 1 << id.0 != 0 && node.has_lease {
+                if world.counts.left.crashes > 0 {
                     actions.push(Action::Crash(id));
                 }
-                if world.left.lost_leases > 0 {
+                if world.counts.left.lost_leases > 0 {
                     actions.push(Action::LoseLease(id));
                 }
             }

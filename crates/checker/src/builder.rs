@@ -2,7 +2,7 @@
 
 use curtail_consistency::symmetric::Model::{Lin, Sc};
 
-use crate::setup::{Chances, Kind, Network, Setup, Witness};
+use crate::setup::{Chances, Change, Kind, Network, Setup, Witness};
 
 /// Three nodes that have a hot key.
 pub(crate) const fn hot(name: &'static str, operations: &'static [Kind]) -> Setup {
@@ -14,6 +14,8 @@ pub(crate) const fn hot(name: &'static str, operations: &'static [Kind]) -> Setu
         starts_hot: true,
         operations,
         chances: Chances::NONE,
+        change: None,
+        slow_threads: false,
         network: Network::Unordered,
         readers_take_time: false,
         sees: &[],
@@ -40,6 +42,24 @@ impl Setup {
     /// Without node 2.
     pub(crate) const fn lower_pair(mut self) -> Self {
         self.nodes = 0b011;
+        self
+    }
+
+    /// Node 2 comes, and the key moves to it.
+    pub(crate) const fn comes(mut self) -> Self {
+        self.change = Some(Change::Comes);
+        self
+    }
+
+    /// The home is to leave, and the key moves from it.
+    pub(crate) const fn goes(mut self) -> Self {
+        self.change = Some(Change::Goes);
+        self
+    }
+
+    /// Threads do not hear of a view all at once.
+    pub(crate) const fn slow_threads(mut self) -> Self {
+        self.slow_threads = true;
         self
     }
 
@@ -96,6 +116,11 @@ impl Setup {
     pub(crate) const fn epochs(mut self, epochs: u8) -> Self {
         self.chances.promotions = epochs;
         self.chances.demotions = epochs;
+        self
+    }
+
+    pub(crate) const fn demotion(mut self) -> Self {
+        self.chances.demotions = 1;
         self
     }
 

@@ -1,7 +1,8 @@
 //! A small cluster as a model: where a step leads.
 
+use curtail_consistency::membership::Change;
 use curtail_consistency::symmetric::{Config, Symmetric, Visibility};
-use curtail_types::NodeId;
+use curtail_types::{Cas, NodeId, WriterId};
 
 use crate::actions::rings;
 use crate::driver::Driver;
@@ -9,7 +10,7 @@ use crate::mutants::Mutant;
 use crate::packed::{Packed, Pool};
 use crate::search::Model;
 use crate::setup::{Kind, Network, Setup};
-use crate::world::{Label, Node, OperationStage, World, config};
+use crate::world::{Content, Label, Node, OperationStage, Parcel, World, config};
 
 /// A bounded cluster, right or with a planted error.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +54,26 @@ pub enum Action {
     Admit,
     /// A node comes to the newest view.
     Adopt(NodeId),
+    /// A slow thread is asked, which acts on the view before.
+    AskSlow(Kind, NodeId),
+    /// Keys are to be elsewhere from now on.
+    Place,
+    /// All threads of a node act on its view.
+    AllAct(NodeId),
+    /// A node that has keys to send looks for the key.
+    Scan(NodeId),
+    /// Everybody has seen that it sends no more.
+    End(NodeId),
+    /// The key arrives, or that there is none.
+    Arrive(usize),
+    /// A request that did not find its node is asked again where the key is now.
+    AskAgain(usize),
+    /// All keys are where they belong.
+    Settle,
+    /// A node throws away what it does not hold any more.
+    Sweep(NodeId),
+    /// A node that was to leave does.
+    Depart(NodeId),
 }
 
 impl Model for Cluster {
@@ -72,9 +93,12 @@ impl Model for Cluster {
             while !world.parcels.is_empty() {
                 self.driver(&mut world).deliver(0, false);
             }
-            world.witnesses = 0;
         }
-        world.left = self.setup.chances;
+        world.witnesses = 0;
+        if self.setup.moves() {
+            world.last = Cas::new(FIRST_CLOCK, WriterId(0));
+        }
+        world.counts.left = self.setup.chances;
         world.seal();
         world
     }
@@ -84,9 +108,10 @@ impl Model for Cluster {
             self.client_actions(world, actions);
             self.network_actions(world, actions);
             // What is kept back is on its way, too: else timers would send more for ever.
-            let is_quiet = world.parcels.is_empty() && !self.repeats();
+            let is_quiet = world.is_still() && !self.repeats();
             self.node_actions(world, is_quiet, actions);
             self.view_actions(world, actions);
+            self.move_actions(world, actions);
         }
     }
 
@@ -97,7 +122,16 @@ impl Model for Cluster {
     fn is_of_itself(&self, action: &Action) -> bool {
         matches!(
             action,
-            Action::Deliver(_) | Action::CatchUp(_) | Action::Adopt(_)
+            Action::Deliver(_)
+                | Action::CatchUp(_)
+                | Action::Adopt(_)
+                | Action::AllAct(_)
+                | Action::Scan(_)
+                | Action::End(_)
+                | Action::Arrive(_)
+                | Action::AskAgain(_)
+                | Action::Settle
+                | Action::Sweep(_)
         )
     }
 
@@ -122,11 +156,11 @@ impl Model for Cluster {
             Action::Look(label) => driver.look(label),
             Action::Deliver(index) => driver.deliver(index, self.repeats()),
             Action::Duplicate(index) => {
-                driver.world.left.duplicates -= 1;
+                driver.world.counts.left.duplicates -= 1;
                 driver.deliver(index, true);
             }
             Action::Lose(index) => {
-                driver.world.left.losses -= 1;
+                driver.world.counts.left.losses -= 1;
                 driver.world.parcels.remove(index);
             }
             Action::Tick(node) => driver.tick(node),
@@ -139,6 +173,16 @@ impl Model for Cluster {
             Action::Join => driver.join(),
             Action::Admit => driver.admit(),
             Action::Adopt(node) => driver.adopt(node),
+            Action::AskSlow(kind, node) => driver.ask_slow(kind, node),
+            Action::Place => driver.change(Change::Place, NodeId::default()),
+            Action::AllAct(node) => driver.all_act(node),
+            Action::Scan(node) => driver.scan(node),
+            Action::End(node) => driver.end_moves(node),
+            Action::Arrive(index) => driver.arrive(index),
+            Action::AskAgain(index) => driver.ask_again(index),
+            Action::Settle => driver.change(Change::Settle, NodeId::default()),
+            Action::Sweep(node) => driver.sweep(node),
+            Action::Depart(node) => driver.depart(node),
         }
         driver.carry_out_unseen();
         world.seal();
@@ -155,7 +199,7 @@ impl Model for Cluster {
 
     fn fault_at_end(&self, world: &World) -> Option<String> {
         let fault = match world.newest().joining.is_empty() {
-            true => world.fault_at_rest(),
+            true => self.fault_at_rest(world),
             false => Some("a node that joins is never told that it may answer"),
         };
         fault.map(str::to_string)
@@ -206,13 +250,20 @@ impl Cluster {
     /// What is wrong if nothing is on its way and nothing will happen of itself.
     fn fault_if_quiet(&self, world: &World) -> Option<&'static str> {
         let mut nodes = self.nodes(world);
-        let is_quiet = world.parcels.is_empty()
+        let is_quiet = world.is_silent()
             && nodes.all(|(_, node)| node.late.is_empty() && !rings(node))
             && self.is_one_view(world);
-        is_quiet.then(|| world.fault_at_rest()).flatten()
+        is_quiet.then(|| self.fault_at_rest(world)).flatten()
     }
 
-    fn is_one_view(&self, world: &World) -> bool {
+    /// What is wrong when nothing is on its way and nothing will happen of itself.
+    fn fault_at_rest(&self, world: &World) -> Option<&'static str> {
+        let differ = self.holders_differ(world);
+        let fault = differ.then_some("the holders of the key differ for ever");
+        world.fault_at_rest().or(fault)
+    }
+
+    pub(crate) fn is_one_view(&self, world: &World) -> bool {
         let newest = world.newest().number;
         self.nodes(world).all(|(_, node)| node.view == newest)
     }
@@ -229,7 +280,21 @@ impl Cluster {
     }
 }
 
+/// Later than what is there at first.
+const FIRST_CLOCK: u64 = 2;
+
 impl World {
+    /// Whether nothing is on its way that timers wait for.
+    pub(crate) fn is_still(&self) -> bool {
+        let asks = |parcel: &Parcel| matches!(parcel.content, Content::MoveRequest(_));
+        self.parcels.iter().all(asks) && self.moving.is_empty()
+    }
+
+    /// Whether nothing is on its way.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.parcels.is_empty() && self.moving.is_empty()
+    }
+
     /// What is wrong when nothing is on its way and nothing will happen of itself.
     fn fault_at_rest(&self) -> Option<&'static str> {
         let mut operations = self.operations.iter();

@@ -80,7 +80,7 @@ impl Driver<'_> {
             if self.world.operations.iter().any(is_read) {
                 continue;
             }
-            let reads_come = self.world.unasked.get(Kind::Get as usize) > Some(&0);
+            let reads_come = self.world.counts.unasked.get(Kind::Get as usize) > Some(&0);
             if !reads_come || self.shown(at) == self.shown_in_the_end(at) {
                 self.catch_up(at);
             }
@@ -108,7 +108,7 @@ impl Driver<'_> {
         let is_home = self.home(at) == at;
         let is_shown = match state {
             Some(state) => state == Visibility::Valid,
-            None => is_home,
+            None => is_home || self.setup.moves(),
         };
         let reads_cold = is_home && self.is(DriverMutant::HomeReadsBesideEntry);
         item.filter(|_| is_shown || reads_cold)
@@ -124,7 +124,14 @@ impl Driver<'_> {
             Output::Refuse { ticket, .. } => self.lose(Label::of(ticket)),
             Output::Forward { ticket, to, after } => {
                 self.world.see(Witness::Forwarded);
-                let content = Content::Request(Label::of(ticket), after);
+                let label = Label::of(ticket);
+                let (to, view) = match self.setup.moves() {
+                    // A request goes over one link at most: its first node asks again.
+                    true if at != label.session() => (label.session(), ViewNumber(0)),
+                    true => (to, self.view_of(at)),
+                    false => (to, ViewNumber(0)),
+                };
+                let content = Content::Request(label, after, view);
                 self.send(Parcel {
                     from: at,
                     to,
@@ -167,20 +174,30 @@ impl Driver<'_> {
         self.catch_up(at);
         let kind = self.kind(label);
         let before = self.world.node(at).and_then(|node| node.item);
-        let value = before
-            .map_or(Written::NOTHING, |item| item.value)
-            .after(label, kind);
+        let before = before.map_or(Written::NOTHING, |item| item.value);
+        let (value, said) = before.outcome(label, kind);
+        if kind == Kind::Delete && before == Written::NOTHING {
+            return self.decline(at, label, ts);
+        }
         let item = Item { ts, value };
         self.show(at, Visibility::Unsettled, Some(item));
         if let Some(operation) = self.world.edit_operation(label) {
             let ran_before = operation.wrote.ts > Cas(0);
-            operation.wrote = item;
+            operation.wrote = Item { ts, value: said };
             if ran_before {
                 self.world.see(Witness::UpdateRanAgain);
             }
         }
         let ticket = label.ticket();
         self.step(at, Input::Write { ticket, key: KEY }, None);
+    }
+
+    /// A request finds that it has nothing to write.
+    fn decline(&mut self, at: NodeId, label: Label, ts: Cas) {
+        let value = Written::NOTHING;
+        self.conclude(at, label, Some(Item { ts, value }));
+        let ticket = label.ticket();
+        self.step(at, Input::Decline { ticket, key: KEY }, None);
     }
 
     /// Changes the item and what readers see of it.
@@ -190,13 +207,16 @@ impl Driver<'_> {
         let Some(node) = self.world.edit(at) else {
             return;
         };
+        let before = node.item;
         node.item = item.or(node.item).filter(|_| state != Visibility::Gone);
         if state == Visibility::Ordinary && !writes_back {
             node.item = node.item_when_cold.or(node.item);
         }
         let is_forgotten = matches!(state, Visibility::Ordinary | Visibility::Gone);
         node.state = (!is_forgotten).then_some(state);
-        if state == Visibility::Gone && home == at {
+        if self.setup.moves() {
+            self.show_moving(at, state, before);
+        } else if state == Visibility::Gone && home == at {
             self.evict();
         }
         for operation in &mut self.world.operations {
@@ -205,6 +225,29 @@ impl Driver<'_> {
             {
                 operation.stage = OperationStage::Copied(item, true);
             }
+        }
+    }
+
+    /// What a machine has come to with a key that may move.
+    fn show_moving(&mut self, at: NodeId, state: Visibility, before: Option<Item>) {
+        let keeps = self
+            .in_force(self.view_of(at))
+            .keeps(self.setup.route(), at);
+        let Some(node) = self.world.edit(at) else {
+            return;
+        };
+        let now = node.item;
+        // That there is nothing is remembered by the machine alone.
+        let is_nothing = now.is_some_and(|item| item.value == Written::NOTHING);
+        if state == Visibility::Ordinary && (is_nothing || !keeps) {
+            node.item = None;
+        }
+        if is_nothing && now != before {
+            self.note_gone(at, now.map_or(Cas(0), |item| item.ts));
+        }
+        self.world.last = self.world.last.max(now.map_or(Cas(0), |item| item.ts));
+        if state != Visibility::Unsettled {
+            self.take_late(at, state == Visibility::Gone);
         }
     }
 
@@ -256,7 +299,7 @@ impl Driver<'_> {
     pub(crate) fn send(&mut self, parcel: Parcel) {
         let is_up = self.world.node(parcel.to).is_some_and(|node| node.is_up);
         if !is_up {
-            if let Content::Request(label, _) = parcel.content {
+            if let Content::Request(label, ..) = parcel.content {
                 self.lose(label);
             }
             return;
@@ -317,6 +360,9 @@ impl Driver<'_> {
     }
 
     fn note_answer(&mut self, at: NodeId, kind: Kind, item: Item) {
+        if kind == Kind::Delete && item.value == Written::GONE {
+            self.world.see(Witness::Deleted);
+        }
         if kind == Kind::Get {
             if item.value != Written(0) {
                 self.world.see(Witness::GetSawWrite);
@@ -336,7 +382,7 @@ impl Driver<'_> {
                 self.world.see(Witness::GetSawOldValue);
             }
         }
-        if self.world.operations.is_empty() && self.world.unasked == [0; Kind::ALL.len()] {
+        if self.world.operations.is_empty() && self.world.counts.unasked == [0; Kind::ALL.len()] {
             self.world.see(Witness::AllAnswered);
         }
     }

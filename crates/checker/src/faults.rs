@@ -1,33 +1,24 @@
 //! Nodes die, lose their lease, come and come back.
 
+use curtail_consistency::membership::Change;
 use curtail_consistency::symmetric::{Input, Symmetric};
 use curtail_types::{NodeId, NodeSet};
 
 use crate::driver::Driver;
-use crate::setup::Setup;
+use crate::moves::Moving;
+use crate::setup::{Setup, Witness};
 use crate::shared::Shared;
 use crate::world::{Content, KEY, Label, Node};
 
 impl Driver<'_> {
     /// What it had, was doing and would have been told is gone.
     pub(crate) fn crash(&mut self, node: NodeId) {
-        self.world.left.crashes -= 1;
-        if let Some(state) = self.world.edit(node) {
-            state.is_up = false;
-            state.has_lease = false;
-            state.late.clear();
+        self.world.counts.left.crashes -= 1;
+        self.end_of(node);
+        if self.setup.moves() {
+            self.lose_moves_to(node);
+            return self.change(Change::Remove(NodeSet::only(node)), node);
         }
-        let mut lost = Vec::new();
-        self.world.parcels.retain(|parcel| {
-            if let (true, Content::Request(label, _)) = (parcel.to == node, parcel.content) {
-                lost.push(label);
-            }
-            parcel.to != node
-        });
-        for label in lost {
-            self.lose(label);
-        }
-        self.lose_operations_of(node);
         // A cold key dies with its only holder.
         let is_hot = self.setup.starts_hot && self.setup.chances.demotions == 0;
         if self.setup.replicas == 1 && !is_hot {
@@ -36,18 +27,69 @@ impl Driver<'_> {
         self.remove(node);
     }
 
+    /// A node runs no more.
+    fn end_of(&mut self, node: NodeId) {
+        if let Some(state) = self.world.edit(node) {
+            state.is_up = false;
+            state.has_lease = false;
+            state.late.clear();
+        }
+        let mut lost = Vec::new();
+        self.world.parcels.retain(|parcel| {
+            if let (true, Content::Request(label, ..)) = (parcel.to == node, parcel.content) {
+                lost.push(label);
+            }
+            parcel.to != node
+        });
+        for label in lost {
+            self.lose(label);
+        }
+        self.lose_operations_of(node);
+    }
+
+    /// A node that has given away all that it had goes, having told its clients so.
+    pub(crate) fn depart(&mut self, node: NodeId) {
+        self.world.see(Witness::Departed);
+        self.end_of(node);
+        self.world.moving.retain(|moving| moving.to != node);
+        self.change(Change::Depart, node);
+    }
+
+    /// The next view, as the membership makes it. Who proposes to remove a node is another.
+    pub(crate) fn change(&mut self, change: Change, node: NodeId) {
+        let live = self.world.newest().live;
+        let by = match change {
+            Change::Remove(_) => live.without(node).first().unwrap_or_default(),
+            _ => node,
+        };
+        self.world.change_members(self.setup, change, by);
+    }
+
+    /// With one holder the key dies with a node, if it was there or on its way to or from there.
+    fn lose_moves_to(&mut self, node: NodeId) {
+        self.world.moving.retain(|moving| moving.to != node);
+        let is_there = |moving: &Moving| moving.from != node && moving.item.is_some();
+        let mut nodes = self.world.nodes.iter();
+        let is_kept = nodes.any(|other| other.is_up && other.item.is_some())
+            || self.world.moving.iter().any(is_there);
+        if self.setup.replicas == 1 && !is_kept {
+            self.evict();
+        }
+    }
+
     /// Those that are in the hands of a node that died.
     fn lose_operations_of(&mut self, node: NodeId) {
         let travels = |label: Label| {
             let mut parcels = self.world.parcels.iter();
             parcels.any(
-                |parcel| matches!(parcel.content, Content::Request(other, _) if other == label),
+                |parcel| matches!(parcel.content, Content::Request(other, ..) if other == label),
             )
         };
         let operations = self.world.operations.iter();
         let lost = operations.filter(|one| {
-            let is_there = one.label.session() == node || !self.waits_elsewhere(one.label, node);
-            is_there && !travels(one.label)
+            let is_its = one.label.session() == node;
+            let is_there = is_its || !self.waits_elsewhere(one.label, node);
+            (is_there && !travels(one.label)) || (is_its && self.setup.moves())
         });
         let lost: Vec<Label> = lost.map(|one| one.label).collect();
         for label in lost {
@@ -58,11 +100,11 @@ impl Driver<'_> {
     /// Whether a living node has the request.
     fn waits_elsewhere(&self, label: Label, node: NodeId) -> bool {
         let mut nodes = self.world.nodes.iter().enumerate();
-        nodes.any(|(id, other)| id != usize::from(node.0) && other.machine.holds(label.ticket()))
+        nodes.any(|(id, other)| id != usize::from(node.0) && other.has(label))
     }
 
     pub(crate) fn lose_lease(&mut self, node: NodeId) {
-        self.world.left.lost_leases -= 1;
+        self.world.counts.left.lost_leases -= 1;
         if let Some(state) = self.world.edit(node) {
             state.has_lease = false;
         }
@@ -70,7 +112,7 @@ impl Driver<'_> {
     }
 
     pub(crate) fn join(&mut self) {
-        self.world.left.joins -= 1;
+        self.world.counts.left.joins -= 1;
         let view = self.world.newest();
         let joining = view.joining.with(Setup::JOINER);
         self.world.change_view(view.live, joining);
@@ -78,7 +120,7 @@ impl Driver<'_> {
 
     /// The node starts anew; what was sent to it before is lost, what it sent is not.
     pub(crate) fn rejoin(&mut self, node: NodeId, machine: Symmetric) {
-        self.world.left.rejoins -= 1;
+        self.world.counts.left.rejoins -= 1;
         if let Some(state) = self.world.nodes.get_mut(usize::from(node.0)) {
             *state = Shared::new(Node::new(machine));
         }
@@ -98,7 +140,11 @@ impl Driver<'_> {
     }
 
     pub(crate) fn adopt(&mut self, node: NodeId) {
+        let before = self.view_of(node);
         let view = self.world.newest();
+        if self.setup.moves() {
+            self.end_last_move(node, view.number);
+        }
         let chances = self.setup.chances;
         let joins = chances.joins + chances.rejoins > 0 && view.live.contains(node);
         if let Some(state) = self.world.edit(node) {
@@ -113,6 +159,9 @@ impl Driver<'_> {
             .map(|node| node.machine.keys().count());
         if known > Some(0) {
             self.step(node, Input::Placed { key: KEY, place }, None);
+        }
+        if self.setup.moves() {
+            self.begin_moves(node, before);
         }
     }
 }

@@ -22,14 +22,28 @@ impl Written {
     /// What a key that has no item reads as: as if one more client had set it so.
     pub(crate) const NOTHING: Self = Self(Label::EVICTION.0 as u64 + 1);
 
+    /// What a delete says that found something.
+    pub(crate) const GONE: Self = Self(0);
+
     /// What operation `label` makes of it.
+    #[cfg(test)]
     pub(crate) fn after(self, label: Label, kind: Kind) -> Self {
-        let before = match kind {
-            Kind::Get => return self,
-            Kind::Set => 0,
-            Kind::Append => self.0 << 4,
-        };
-        Self(before | (u64::from(label.0) + 1))
+        self.outcome(label, kind).0
+    }
+
+    /// What operation `label` makes of it, and what it says.
+    pub(crate) fn outcome(self, label: Label, kind: Kind) -> (Self, Self) {
+        let written = Self(u64::from(label.0) + 1);
+        match kind {
+            Kind::Get => (self, self),
+            Kind::Set => (written, written),
+            Kind::Append => {
+                let both = Self(self.0 << 4 | written.0);
+                (both, both)
+            }
+            Kind::Delete if self == Self::NOTHING => (self, self),
+            Kind::Delete => (Self::NOTHING, Self::GONE),
+        }
     }
 
     /// The writes, the first one first.
@@ -44,7 +58,7 @@ impl Written {
 #[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 struct Way {
     value: Written,
-    /// Requests that have taken effect and are not answered, with the value that they left.
+    /// Requests that have taken effect and are not answered, with what they will say.
     early: Vec<(Label, Written)>,
 }
 
@@ -81,7 +95,8 @@ impl Linearizable {
         }
     }
 
-    /// Request `label` is answered: a get with the value, a set or append having left it. Whether
+    /// Request `label` is answered: a get with the value, a set or append having left it, a delete
+    /// with whether something was there. Whether
     /// some order explains that.
     pub(crate) fn answered(&mut self, label: Label, kind: Kind, value: Written) -> bool {
         let mut left = Vec::new();
@@ -104,13 +119,13 @@ impl Linearizable {
             }
             return;
         }
-        let explained = match kind {
-            Kind::Get => way.value == value,
-            Kind::Set | Kind::Append => way.value.after(label, kind) == value,
-        };
-        if explained {
+        let (after, said) = way.value.outcome(label, kind);
+        if said == value {
             let early = way.early.clone();
-            left.push(Way { value, early });
+            left.push(Way {
+                value: after,
+                early,
+            });
             if kind == Kind::Get {
                 return;
             }
@@ -121,8 +136,9 @@ impl Linearizable {
                 continue;
             }
             let mut next = way.clone();
-            next.value = next.value.after(other, kind);
-            next.early.push((other, next.value));
+            let (after, said) = next.value.outcome(other, kind);
+            next.value = after;
+            next.early.push((other, said));
             next.early.sort_unstable();
             self.explain(next, answer, left);
         }
@@ -145,7 +161,7 @@ impl Sessions {
         };
         let is_right = match kind {
             Kind::Get => ts >= *last,
-            Kind::Set | Kind::Append => ts > *last,
+            Kind::Set | Kind::Append | Kind::Delete => ts > *last,
         };
         *last = ts.max(*last);
         is_right

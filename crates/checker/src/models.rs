@@ -1,7 +1,7 @@
 //! The models: each shows one thing, as small as it can be shown.
 
 use crate::builder::{cold, hot};
-use crate::setup::Kind::{Append, Get, Set};
+use crate::setup::Kind::{Append, Delete, Get, Set};
 use crate::setup::Setup;
 use crate::setup::Witness::{self, *};
 
@@ -210,6 +210,166 @@ pub const MODELS: &[Setup] = &[
         .crash(HOME)
         .sees(TAKEN_OVER)
         .deep(),
+    // The key moves to a node that comes, or from one that leaves.
+    cold("move", &[Set, Get]).comes().slow_threads().sees(MOVED),
+    cold("move-pair", &[Set, Set, Get])
+        .pair()
+        .comes()
+        .slow_threads()
+        .sees(MOVED),
+    cold("move-delete", &[Delete, Set, Get])
+        .pair()
+        .comes()
+        .slow_threads()
+        .sees(MOVED_DELETED),
+    cold("move-append", &[Append, Append, Get])
+        .pair()
+        .comes()
+        .slow_threads()
+        .sees(MOVED),
+    cold("move-away", &[Set, Append, Get])
+        .lower_pair()
+        .goes()
+        .slow_threads()
+        .sees(LEFT),
+    cold("move-wide", &[Set, Append, Get, Get])
+        .comes()
+        .slow_threads()
+        .sees(MOVED)
+        .deep(),
+    // Either end dies meanwhile.
+    cold("move-crash", &[Set, Get, Get])
+        .pair()
+        .comes()
+        .crash_one_of(0b110)
+        .slow_threads()
+        .sees(MOVED_REFUSED),
+    cold("move-crash-delete", &[Set, Delete, Get])
+        .pair()
+        .comes()
+        .crash_one_of(0b110)
+        .slow_threads()
+        .sees(MOVED_REFUSED)
+        .deep(),
+    cold("move-crash-wide", &[Set, Delete, Get])
+        .comes()
+        .crash_one_of(0b110)
+        .slow_threads()
+        .sees(MOVED_REFUSED)
+        .deep(),
+    cold("move-away-crash", &[Set, Get])
+        .lower_pair()
+        .goes()
+        .crash_one_of(0b011)
+        .slow_threads()
+        .sees(LEFT),
+    cold("move-away-crash-wide", &[Set, Get])
+        .goes()
+        .crash_one_of(0b011)
+        .slow_threads()
+        .sees(LEFT)
+        .deep(),
+    // The same with several holders, where writes go round meanwhile.
+    cold("move-holders", &[Delete, Get])
+        .replicas(2)
+        .comes()
+        .ordered()
+        .sees(MOVED_DELETED),
+    cold("move-holders-append", &[Append, Set, Get])
+        .pair()
+        .replicas(2)
+        .comes()
+        .ordered()
+        .sees(MOVED),
+    cold("move-holders-append-wide", &[Append, Set, Get])
+        .replicas(2)
+        .comes()
+        .repeating()
+        .sees(MOVED)
+        .deep(),
+    cold("move-holders-set", &[Set, Get])
+        .replicas(2)
+        .comes()
+        .repeating()
+        .sees(MOVED)
+        .deep(),
+    cold("move-holders-away", &[Append])
+        .replicas(2)
+        .goes()
+        .ordered()
+        .sees(LEFT),
+    cold("move-holders-away-wide", &[Append, Get])
+        .replicas(2)
+        .goes()
+        .sees(LEFT)
+        .deep(),
+    cold("move-holders-wide", &[Set, Delete, Get])
+        .replicas(2)
+        .comes()
+        .slow_threads()
+        .sees(MOVED_DELETED)
+        .deep(),
+    cold("move-holders-loss", &[Append, Get])
+        .pair()
+        .replicas(2)
+        .comes()
+        .losses(1)
+        .duplicates(1)
+        .sees(MOVED),
+    cold("move-holders-loss-wide", &[Append, Get])
+        .replicas(2)
+        .comes()
+        .losses(1)
+        .duplicates(1)
+        .sees(MOVED)
+        .deep(),
+    cold("move-holders-crash", &[Delete])
+        .replicas(2)
+        .comes()
+        .ordered()
+        .crash(2)
+        .sees(REMOVED_UNSEEN),
+    cold("move-holders-crash-new", &[Delete, Get])
+        .replicas(2)
+        .comes()
+        .ordered()
+        .crash(2)
+        .sees(MOVED_DELETED)
+        .deep(),
+    cold("move-holders-crash-old", &[Append, Get])
+        .replicas(2)
+        .comes()
+        .ordered()
+        .crash_one_of(0b011)
+        .sees(MOVED)
+        .deep(),
+    cold("move-holders-crash-wide", &[Set, Delete, Get])
+        .replicas(2)
+        .comes()
+        .repeating()
+        .crash_one_of(0b111)
+        .sees(MOVED_DELETED)
+        .deep(),
+    cold("move-holders-away-crash", &[Append, Get])
+        .replicas(2)
+        .goes()
+        .ordered()
+        .crash_one_of(0b111)
+        .sees(LEFT)
+        .deep(),
+    // It is hot, so that every node has it, and ceases to be when all has moved.
+    hot("move-hot", &[Set, Get])
+        .pair()
+        .comes()
+        .repeating()
+        .demotion()
+        .sees(MOVED_HOT),
+    hot("move-hot-wide", &[Set, Get])
+        .comes()
+        .ordered()
+        .demotion()
+        .sees(MOVED_HOT)
+        .deep(),
     // Hot keys under SC.
     hot("sc", &[Set, Set, Get]).sc().losses(1).sees(STALE_RACES),
     hot("sc-wide", &[Set, Set, Get, Get])
@@ -273,5 +433,11 @@ const TAKEN_OVER: &[Witness] = &[AllAnswered, TookOver];
 const JOINED: &[Witness] = &[AllAnswered, GetAnsweredByJoiner];
 const CHANGED: &[Witness] = &[AllAnswered, Promoted, Demoted, GetAnsweredElsewhere];
 const LOST: &[Witness] = &[AllAnswered, TookOver, Demoted];
+const MOVED: &[Witness] = &[AllAnswered, KeyMoved, WaitedForKey, Settled];
+const MOVED_DELETED: &[Witness] = &[AllAnswered, KeyMoved, WaitedForKey, Settled, Deleted];
+const REMOVED_UNSEEN: &[Witness] = &[AllAnswered, KeyMoved, Settled, Deleted];
+const MOVED_REFUSED: &[Witness] = &[AllAnswered, KeyMoved, MoveRefused, Settled, GetAfterView];
+const MOVED_HOT: &[Witness] = &[AllAnswered, TookOver, Settled, Demoted];
+const LEFT: &[Witness] = &[AllAnswered, Settled, Departed];
 const STALE_RACES: &[Witness] = &[AllAnswered, WritesRaced, GetSawOldValue];
 const STALE_SURVIVES: &[Witness] = &[AllAnswered, GetSawOldValue, GetAfterView];

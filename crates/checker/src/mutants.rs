@@ -24,18 +24,49 @@ pub enum DriverMutant {
     ReaderLooksOnce,
     /// A node answers although its lease has ended.
     AnswersWithoutLease,
+    /// A new home runs requests before it has the key.
+    ServesBeforeArrival,
+    /// The old home gives the key away while a thread of it still serves.
+    GivesWhileServing,
+    /// With one holder, too, the old home keeps what it sent.
+    KeepsWhatItSent,
+    /// What has moved is taken in although nobody awaits it any more.
+    TakesUnawaited,
+    /// What was deleted is not remembered until all has moved.
+    ForgetsRemoved,
+    /// A key is given away while a write of it is under way.
+    GivesUnsettled,
+    /// A source does not look again at a key of which a write was under way.
+    PassesUnsettled,
+    /// A source has ended when what it sent is kept back by who has not come to the view.
+    EndsUnseen,
+    /// What is not to be here is still there when keys move again.
+    SweepsNever,
+}
+
+impl DriverMutant {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::HomeReadsBesideEntry,
+        Self::NoWriteBack,
+        Self::ReaderLooksOnce,
+        Self::AnswersWithoutLease,
+        Self::ServesBeforeArrival,
+        Self::GivesWhileServing,
+        Self::KeepsWhatItSent,
+        Self::TakesUnawaited,
+        Self::ForgetsRemoved,
+        Self::GivesUnsettled,
+        Self::PassesUnsettled,
+        Self::EndsUnseen,
+        Self::SweepsNever,
+    ];
 }
 
 impl Mutant {
     /// All that are compiled in.
     pub fn all() -> impl Iterator<Item = Self> {
-        let drivers = [
-            DriverMutant::HomeReadsBesideEntry,
-            DriverMutant::NoWriteBack,
-            DriverMutant::ReaderLooksOnce,
-            DriverMutant::AnswersWithoutLease,
-        ];
-        let drivers = drivers.into_iter().map(Self::Driver);
+        let drivers = DriverMutant::ALL.into_iter().map(Self::Driver);
         #[cfg(any(test, feature = "mutants"))]
         let drivers = MachineMutant::ALL
             .into_iter()

@@ -4,14 +4,15 @@
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
-use curtail_types::{Cas, HotEpoch, Message, MessageKind, NodeId, NodeSet, ViewNumber};
+use curtail_types::{Cas, HotEpoch, Message, MessageKind, NodeId, View, ViewNumber};
 
 use crate::judge::Written;
+use crate::moves::Moving;
 use crate::search::Plain;
-use crate::setup::{Chances, Kind};
+use crate::setup::Kind;
 use crate::shared::{Parts, Shared};
 use crate::world::{
-    Content, Item, Judge, Label, Node, Operation, OperationStage, Parcel, World, view,
+    Content, Counts, Item, Judge, Label, Node, Operation, OperationStage, Parcel, World,
 };
 
 /// A state in little memory.
@@ -19,6 +20,8 @@ use crate::world::{
 pub struct Packed {
     nodes: Box<[Shared<Node>]>,
     judge: Shared<Judge>,
+    views: Shared<Vec<View>>,
+    counts: Counts,
     rest: Box<[u8]>,
 }
 
@@ -27,6 +30,7 @@ pub struct Packed {
 pub struct Pool {
     nodes: Parts<Node>,
     judges: Parts<Judge>,
+    views: Parts<Vec<View>>,
     /// What comes of arrivals.
     replies: RwLock<HashMap<u64, Reply, Plain>>,
 }
@@ -38,6 +42,7 @@ impl Pool {
     pub(crate) fn sweep(&self) {
         self.nodes.sweep();
         self.judges.sweep();
+        self.views.sweep();
     }
 
     pub(crate) fn reply(&self, delivery: u64) -> Option<Reply> {
@@ -62,20 +67,14 @@ impl Packed {
         let mut bytes = Bytes(Vec::with_capacity(256));
         bytes.put_all(&world.parcels, Bytes::put_parcel);
         bytes.put_all(&world.operations, Bytes::put_operation);
-        for count in world.unasked.into_iter().chain(world.writes) {
-            bytes.put(count.into());
-        }
-        for count in counts(world.left) {
-            bytes.put(count.into());
-        }
-        bytes.put_all(&world.views, |bytes, view| {
-            bytes.put(view.live.to_bits());
-            bytes.put(view.joining.to_bits());
-        });
+        bytes.put_all(&world.moving, Bytes::put_moving);
+        bytes.put_ts(world.last);
         let nodes = world.nodes.iter();
         Self {
             nodes: nodes.map(|node| pool.nodes.shared(node)).collect(),
             judge: pool.judges.shared(&world.judge),
+            views: pool.views.shared(&world.views),
+            counts: world.counts,
             rest: bytes.0.as_slice().into(),
         }
     }
@@ -87,17 +86,10 @@ impl Packed {
             judge: self.judge.clone(),
             parcels: bytes.take_all(Words::parcel),
             operations: bytes.take_all(Words::operation),
-            unasked: core::array::from_fn(|_| bytes.byte()),
-            writes: core::array::from_fn(|_| bytes.byte()),
-            left: left(core::array::from_fn(|_| bytes.byte())),
-            views: {
-                let mut number = 0;
-                bytes.take_all(|bytes| {
-                    number += 1;
-                    let live = NodeSet::from_bits(bytes.word());
-                    view(number, live, NodeSet::from_bits(bytes.word()))
-                })
-            },
+            moving: bytes.take_all(Words::moving),
+            last: bytes.ts(),
+            counts: self.counts,
+            views: self.views.clone(),
             witnesses: 0,
             fault: None,
         }
@@ -142,12 +134,25 @@ impl Bytes {
                 self.put_ts(message.ts);
                 self.put_item(item);
             }
-            Content::Request(label, after) => {
+            Content::Request(label, after, view) => {
                 self.put(REQUEST);
                 self.put(label.0.into());
                 self.put_ts(*after);
+                self.put(view.0.into());
+            }
+            Content::MoveRequest(view) => {
+                self.put(MOVE_REQUEST);
+                self.put(view.0.into());
             }
         }
+    }
+
+    fn put_moving(&mut self, moving: &Moving) {
+        self.put(moving.from.0.into());
+        self.put(moving.to.0.into());
+        self.put(moving.view.0.into());
+        self.put(moving.item.is_some().into());
+        self.put_item(&moving.item.unwrap_or_default());
     }
 
     fn put_operation(&mut self, operation: &Operation) {
@@ -203,14 +208,34 @@ impl Words<'_> {
         Item { ts, value }
     }
 
+    fn view(&mut self) -> ViewNumber {
+        ViewNumber(self.word() as u32)
+    }
+
+    fn moving(&mut self) -> Moving {
+        let (from, to) = (NodeId(self.byte()), NodeId(self.byte()));
+        let view = self.view();
+        let is_there = self.byte() != 0;
+        Moving {
+            from,
+            to,
+            view,
+            item: Some(self.item()).filter(|_| is_there),
+        }
+    }
+
     fn parcel(&mut self) -> Parcel {
         let (from, to) = (NodeId(self.byte()), NodeId(self.byte()));
-        let content = match MessageKind::from_number(self.byte()) {
-            None => Content::Request(Label(self.byte()), self.ts()),
+        let number = self.byte();
+        let content = match MessageKind::from_number(number) {
+            None if u64::from(number) == REQUEST => {
+                Content::Request(Label(self.byte()), self.ts(), self.view())
+            }
+            None => Content::MoveRequest(self.view()),
             Some(kind) => {
                 let message = Message {
                     kind,
-                    view: ViewNumber(self.word() as u32),
+                    view: self.view(),
                     epoch: HotEpoch(self.word()),
                     ts: self.ts(),
                 };
@@ -236,62 +261,9 @@ impl Words<'_> {
     }
 }
 
-/// No kind of message has this number.
+/// No kinds of message have these numbers.
 const REQUEST: u64 = 0;
+const MOVE_REQUEST: u64 = 127;
 const ASKED: u64 = 0;
 const UNKNOWN: u64 = 1;
 const COPIED: u64 = 2;
-
-fn counts(left: Chances) -> [u8; 10] {
-    let Chances {
-        losses,
-        duplicates,
-        early_timers,
-        promotions,
-        demotions,
-        crashes,
-        rejoins,
-        lost_leases,
-        victims,
-        joins,
-    } = left;
-    [
-        losses,
-        duplicates,
-        early_timers,
-        promotions,
-        demotions,
-        crashes,
-        rejoins,
-        lost_leases,
-        victims,
-        joins,
-    ]
-}
-
-fn left(counts: [u8; 10]) -> Chances {
-    let [
-        losses,
-        duplicates,
-        early_timers,
-        promotions,
-        demotions,
-        crashes,
-        rejoins,
-        lost_leases,
-        victims,
-        joins,
-    ] = counts;
-    Chances {
-        losses,
-        duplicates,
-        early_timers,
-        promotions,
-        demotions,
-        crashes,
-        rejoins,
-        lost_leases,
-        victims,
-        joins,
-    }
-}

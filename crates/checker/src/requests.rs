@@ -11,6 +11,9 @@ use crate::world::{Content, Item, Judge, KEY, Label, Operation, OperationStage};
 impl Driver<'_> {
     pub(crate) fn ask(&mut self, kind: Kind, node: NodeId) {
         let label = self.open(kind, node);
+        if self.setup.moves() {
+            return self.route(label, node, self.view_of(node), Cas(0));
+        }
         match self.shown(node) {
             Some(item) if kind == Kind::Get && self.setup.readers_take_time => {
                 if let Some(operation) = self.world.edit_operation(label) {
@@ -24,13 +27,20 @@ impl Driver<'_> {
         }
     }
 
+    /// A thread is asked that acts on an earlier view.
+    pub(crate) fn ask_slow(&mut self, kind: Kind, node: NodeId) {
+        let label = self.open(kind, node);
+        let behind = self.world.node(node).map(|node| node.mover.behind);
+        self.route(label, node, behind.unwrap_or_default(), Cas(0));
+    }
+
     /// A request that was not asked yet is.
     fn open(&mut self, kind: Kind, node: NodeId) -> Label {
         let label = Label::next(self.world, node, kind);
-        if let Some(unasked) = self.world.unasked.get_mut(kind as usize) {
+        if let Some(unasked) = self.world.counts.unasked.get_mut(kind as usize) {
             *unasked -= 1;
         }
-        let writes = self.world.writes.get_mut(usize::from(node.0));
+        let writes = self.world.counts.writes.get_mut(usize::from(node.0));
         if let Some(writes) = writes.filter(|_| kind != Kind::Get) {
             *writes += 1;
         }
@@ -51,7 +61,8 @@ impl Driver<'_> {
         label
     }
 
-    fn request(&mut self, label: Label, node: NodeId, after: Cas) {
+    /// The machine has a request.
+    pub(crate) fn request(&mut self, label: Label, node: NodeId, after: Cas) {
         let view = self
             .world
             .node(node)
@@ -62,6 +73,7 @@ impl Driver<'_> {
             .is_some_and(|node| node.item.is_some());
         let nodes = self.world.nodes.iter();
         let last = nodes.filter_map(|node| node.item).map(|item| item.ts).max();
+        let last = last.max(Some(self.world.last));
         let input = Input::Request {
             ticket: label.ticket(),
             key: KEY,
@@ -93,11 +105,22 @@ impl Driver<'_> {
         let Some(&parcel) = self.world.parcels.get(index) else {
             return;
         };
-        if !stays || matches!(parcel.content, Content::Request(..)) {
+        if !stays || !matches!(parcel.content, Content::Message(..)) {
             self.world.parcels.remove(index);
         }
         match parcel.content {
-            Content::Request(label, after) => self.request(label, parcel.to, after),
+            Content::Request(label, after, view) if self.setup.moves() => {
+                // Who asked finds where the key is now.
+                let is_back = parcel.to == label.session();
+                let view = if is_back {
+                    self.view_of(parcel.to)
+                } else {
+                    view
+                };
+                self.route(label, parcel.to, view, after);
+            }
+            Content::Request(label, after, _) => self.request(label, parcel.to, after),
+            Content::MoveRequest(view) => self.take_move_request(parcel, view),
             Content::Message(message, item) => {
                 let view = self
                     .world
@@ -128,7 +151,7 @@ impl Driver<'_> {
                     let kinds = [MessageKind::Invalidate, MessageKind::Update];
                     kinds.contains(&message.kind).then_some(message.ts.writer())
                 }
-                Content::Request(..) => None,
+                Content::Request(..) | Content::MoveRequest(_) => None,
             });
         let mut writers = writers;
         let first = writers.next();
@@ -138,21 +161,22 @@ impl Driver<'_> {
     }
 
     pub(crate) fn tick(&mut self, node: NodeId) {
-        if !self.world.parcels.is_empty() {
-            self.world.left.early_timers = self.world.left.early_timers.saturating_sub(1);
+        if !self.world.is_still() {
+            self.world.counts.left.early_timers =
+                self.world.counts.left.early_timers.saturating_sub(1);
         }
         self.step(node, Input::Tick, None);
     }
 
     pub(crate) fn promote(&mut self, node: NodeId) {
-        self.world.left.promotions = self.world.left.promotions.saturating_sub(1);
+        self.world.counts.left.promotions = self.world.counts.left.promotions.saturating_sub(1);
         let view = self
             .world
             .node(node)
             .map_or(ViewNumber(0), |node| node.view);
         let all = u64::from(self.setup.chances.promotions);
         let place = self.world.place(self.setup, view);
-        let epoch = HotEpoch(1 + all - u64::from(self.world.left.promotions));
+        let epoch = HotEpoch(1 + all - u64::from(self.world.counts.left.promotions));
         let key = KEY;
         let floor = Cas(0);
         let input = Input::Promote {
@@ -165,7 +189,7 @@ impl Driver<'_> {
     }
 
     pub(crate) fn demote(&mut self, node: NodeId) {
-        self.world.left.demotions -= 1;
+        self.world.counts.left.demotions -= 1;
         self.step(node, Input::Demote { key: KEY }, None);
     }
 }

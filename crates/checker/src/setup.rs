@@ -20,6 +20,10 @@ pub struct Setup {
     pub operations: &'static [Kind],
     /// How often each of the things may happen that need not.
     pub chances: Chances,
+    /// How the key moves, if it does.
+    pub change: Option<Change>,
+    /// Whether some threads of a node act on the view before for a while.
+    pub slow_threads: bool,
     /// What becomes of messages.
     pub network: Network,
     /// Whether readers beside the machine take a step to copy the item, and another to look whether
@@ -40,6 +44,17 @@ pub enum Kind {
     Set,
     /// Writes one that holds what was there.
     Append,
+    /// Removes what is there, and says whether something was.
+    Delete,
+}
+
+/// Why the key moves.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Change {
+    /// Keys are placed on the last node, too, which becomes the home of this one.
+    Comes,
+    /// The home is to leave.
+    Goes,
 }
 
 /// What is between nodes.
@@ -115,6 +130,20 @@ pub enum Witness {
     LateMessage,
     /// A node that joined answered a get.
     GetAnsweredByJoiner,
+    /// The item came to a node that did not have it.
+    KeyMoved,
+    /// A request waited until the key had come.
+    WaitedForKey,
+    /// What had moved was not wanted any more.
+    MoveRefused,
+    /// All keys were where they belong.
+    Settled,
+    /// A node came from one move to the next, and did not hear that the first had ended.
+    SettledUnseen,
+    /// A node that was to leave did.
+    Departed,
+    /// Something was deleted that was there.
+    Deleted,
 }
 
 impl Chances {
@@ -144,6 +173,9 @@ impl Setup {
     /// Which nodes hold the key, the first one being its home.
     pub(crate) const RANKS: [NodeId; 3] = [Self::HOME, NodeId(0), NodeId(2)];
 
+    /// The same where a node comes to which the key is to move.
+    const RANKS_COMING: [NodeId; 3] = [Self::JOINER, Self::HOME, NodeId(0)];
+
     /// The one that joins, if one does.
     pub(crate) const JOINER: NodeId = NodeId(2);
 
@@ -159,6 +191,7 @@ impl Setup {
         let kinds = [
             (Kind::Set, "set"),
             (Kind::Append, "append"),
+            (Kind::Delete, "delete"),
             (Kind::Get, "get"),
         ];
         parts.extend(
@@ -183,6 +216,14 @@ impl Setup {
                 .into_iter()
                 .filter_map(|(count, name)| times(count, name)),
         );
+        match self.change {
+            None => {}
+            Some(Change::Comes) => parts.push("moves to a node that comes".into()),
+            Some(Change::Goes) => parts.push("moves from a node that leaves".into()),
+        }
+        if self.slow_threads {
+            parts.push("slow threads".into());
+        }
         match self.network {
             Network::Unordered => {}
             Network::Ordered => parts.push("links keep order".into()),
@@ -201,10 +242,34 @@ impl Setup {
 
     /// The nodes that hold the key at first.
     pub(crate) fn holders(&self) -> NodeSet {
-        let members = Self::RANKS
-            .into_iter()
-            .filter(|node| self.members().contains(*node));
+        let placed = match self.change {
+            Some(Change::Comes) => self.members().without(Self::JOINER),
+            _ => self.members(),
+        };
+        let ranks = self.ranks().into_iter();
+        let members = ranks.filter(|node| placed.contains(*node));
         members.take(self.replicas.into()).collect()
+    }
+
+    /// Which nodes hold the key, the first one being its home.
+    pub(crate) fn ranks(&self) -> [NodeId; 3] {
+        match self.change {
+            Some(Change::Comes) => Self::RANKS_COMING,
+            _ => Self::RANKS,
+        }
+    }
+
+    /// Whether the key moves.
+    pub(crate) fn moves(&self) -> bool {
+        self.change.is_some()
+    }
+
+    /// The node that is to leave.
+    pub(crate) fn leaving(&self) -> NodeSet {
+        match self.change {
+            Some(Change::Goes) => NodeSet::only(Self::HOME),
+            _ => NodeSet::NONE,
+        }
     }
 
     /// How many requests of `kind` there are.
@@ -224,13 +289,13 @@ fn times(count: u8, name: &str) -> Option<String> {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 3] = [Self::Get, Self::Set, Self::Append];
+    pub(crate) const ALL: [Self; 4] = [Self::Get, Self::Set, Self::Append, Self::Delete];
 
     pub(crate) const fn access(self) -> Access {
         match self {
             Self::Get => Access::Read,
             Self::Set => Access::Replace,
-            Self::Append => Access::Update,
+            Self::Append | Self::Delete => Access::Update,
         }
     }
 }

@@ -6,6 +6,7 @@ use curtail_types::{Cas, Message, MessageKind, NodeId};
 
 use crate::cluster::Action;
 use crate::judge::Written;
+use crate::moves::Moving;
 use crate::setup::Kind;
 use crate::world::{Content, Item, Label, Operation, OperationStage, Parcel, World};
 
@@ -34,6 +35,12 @@ pub(crate) fn tell(before: &World, action: &Action, after: &World) -> String {
         if old.mode != new.mode {
             let mode = format!("{:?}", new.mode).to_lowercase();
             let _ = write!(text, "; node {id}: the key is {mode}");
+        }
+    }
+    for moving in &after.moving {
+        let count = |world: &World| world.moving.iter().filter(|one| *one == moving).count();
+        if count(after) > count(before) {
+            let _ = write!(text, "; sends {}", show_moving(moving));
         }
     }
     for parcel in &after.parcels {
@@ -66,6 +73,22 @@ fn what(before: &World, action: &Action) -> String {
         Action::Join => "a node is to join".into(),
         Action::Admit => "the node that joins has every hot key, and may answer".into(),
         Action::Adopt(node) => format!("node {} adopts view {}", node.0, before.newest().number.0),
+        Action::AskSlow(kind, node) => {
+            let kind = word(kind);
+            format!("a {kind} is asked of a slow thread of node {}", node.0)
+        }
+        Action::Place => "keys are to be elsewhere".into(),
+        Action::AllAct(node) => format!("all threads of node {} act on its view", node.0),
+        Action::Scan(node) => format!("node {} looks for keys to send", node.0),
+        Action::End(node) => format!("all that node {} sent has arrived", node.0),
+        Action::Arrive(index) => {
+            let moving = before.moving.get(index);
+            format!("arrives: {}", moving.map_or(String::new(), show_moving))
+        }
+        Action::AskAgain(index) => format!("asked again: {}", parcel(index)),
+        Action::Settle => "keys are where they belong".into(),
+        Action::Sweep(node) => format!("node {} sweeps", node.0),
+        Action::Depart(node) => format!("node {} departs", node.0),
     }
 }
 
@@ -89,6 +112,7 @@ fn word(kind: Kind) -> &'static str {
         Kind::Get => "get",
         Kind::Set => "set",
         Kind::Append => "append",
+        Kind::Delete => "delete",
     }
 }
 
@@ -101,7 +125,8 @@ fn show_label(label: Label) -> String {
 fn show_parcel(parcel: &Parcel, world: &World) -> String {
     let (from, to) = (parcel.from.0, parcel.to.0);
     match parcel.content {
-        Content::Request(label, _) => format!("{from}->{to} {}", name(label, world)),
+        Content::Request(label, ..) => format!("{from}->{to} {}", name(label, world)),
+        Content::MoveRequest(view) => format!("{from}->{to} asks for the key, view {}", view.0),
         Content::Message(message, item) => {
             let text = show_message(message);
             if message.kind.carries_value() {
@@ -111,6 +136,12 @@ fn show_parcel(parcel: &Parcel, world: &World) -> String {
             }
         }
     }
+}
+
+fn show_moving(moving: &Moving) -> String {
+    let (from, to, view) = (moving.from.0, moving.to.0, moving.view.0);
+    let item = moving.item.map_or("that there is none".into(), show_item);
+    format!("{from}->{to} the key moves, view {view}: {item}")
 }
 
 fn show_message(message: Message) -> String {

@@ -89,6 +89,8 @@ fn a_packed_state_is_the_same() {
         "lin-rejoin-pair",
         "lin",
         "cold-crash",
+        "move-crash",
+        "move-holders-loss",
     ] {
         let setup = model(name);
         let cluster = Cluster {
@@ -151,7 +153,21 @@ const FINDERS: &[(Mutant, &str)] = &[
         "lin-update-pair",
     ),
     (Driver(DriverMutant::AnswersWithoutLease), "lin-lease"),
+    (Driver(DriverMutant::ServesBeforeArrival), "move"),
+    (Driver(DriverMutant::GivesWhileServing), "move"),
+    (Driver(DriverMutant::KeepsWhatItSent), "move-crash"),
+    (Driver(DriverMutant::TakesUnawaited), "move-crash"),
+    (Driver(DriverMutant::ForgetsRemoved), "move-holders"),
+    (Driver(DriverMutant::PassesUnsettled), "move-holders-set"),
+    (Driver(DriverMutant::EndsUnseen), "move"),
+    (Driver(DriverMutant::SweepsNever), "move-holders-crash"),
 ];
 
 /// These take long to show: millions of states.
-const SLOW_FINDERS: &[(Mutant, &str)] = &[(Machine(MachineMutant::AnyView), "lin-rejoin")];
+const SLOW_FINDERS: &[(Mutant, &str)] = &[
+    (Machine(MachineMutant::AnyView), "lin-rejoin"),
+    (
+        Driver(DriverMutant::GivesUnsettled),
+        "move-holders-append-wide",
+    ),
+];

@@ -6,7 +6,8 @@ use curtail_consistency::symmetric::{Config, Mode, Model, Place, Symmetric, Tick
 use curtail_types::{Cas, Message, NodeId, NodeSet, RouteHash, View, ViewNumber, WriterId};
 
 use crate::judge::{Linearizable, Sessions, Written};
-use crate::setup::{Chances, Kind, Setup, Witness};
+use crate::moves::{Mover, Moving};
+use crate::setup::{Chances, Change, Kind, Setup, Witness};
 use crate::shared::Shared;
 
 /// The one key.
@@ -20,18 +21,28 @@ pub struct World {
     pub(crate) parcels: Vec<Parcel>,
     /// Requests that are not answered yet, by their labels.
     pub(crate) operations: Vec<Operation>,
+    /// Keys on their way to new holders, per link in the order of sending.
+    pub(crate) moving: Vec<Moving>,
+    pub(crate) counts: Counts,
+    pub(crate) judge: Shared<Judge>,
+    /// All views so far; nodes adopt the last one when they come to it.
+    pub(crate) views: Shared<Vec<View>>,
+    /// The last version that was given, where keys move: what clocks are for.
+    pub(crate) last: Cas,
+    /// Of the last step; not part of the state.
+    pub(crate) witnesses: u32,
+    pub(crate) fault: Option<&'static str>,
+}
+
+/// How often what may happen has not happened yet.
+#[derive(Clone, Copy, Debug, Hash)]
+pub(crate) struct Counts {
     /// How many of each kind were not asked yet.
     pub(crate) unasked: [u8; Kind::ALL.len()],
     /// How many writes each node was asked for.
     pub(crate) writes: [u8; Setup::NODES_MAX as usize],
-    pub(crate) judge: Shared<Judge>,
     /// What may happen still.
     pub(crate) left: Chances,
-    /// All views so far; nodes adopt the last one when they come to it.
-    pub(crate) views: Vec<View>,
-    /// Of the last step; not part of the state.
-    pub(crate) witnesses: u32,
-    pub(crate) fault: Option<&'static str>,
 }
 
 /// A node as its driver has it.
@@ -49,6 +60,7 @@ pub(crate) struct Node {
     pub(crate) has_lease: bool,
     /// The item when the key became hot (for the mutant that does not write back).
     pub(crate) item_when_cold: Option<Item>,
+    pub(crate) mover: Mover,
 }
 
 /// A value and its version.
@@ -69,8 +81,11 @@ pub(crate) struct Parcel {
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Content {
     Message(Message, Item),
-    /// A request that is sent on, and what its session has seen.
-    Request(Label, Cas),
+    /// A request that is sent on, what its session has seen, and, where keys move, the view under
+    /// which it was sent.
+    Request(Label, Cas, ViewNumber),
+    /// A node asks for the key, under a view.
+    MoveRequest(ViewNumber),
 }
 
 /// What a request is called. Requests of one kind are alike until they are asked, so a label says
@@ -110,7 +125,7 @@ impl Label {
             let free = (GETS..).map(label).find(is_free);
             return free.unwrap_or(Self(u8::MAX));
         }
-        let before = world.writes.get(usize::from(node.0));
+        let before = world.counts.writes.get(usize::from(node.0));
         label(before.copied().unwrap_or_default())
     }
 
@@ -148,10 +163,11 @@ impl Hash for World {
         self.nodes.hash(hasher);
         self.parcels.hash(hasher);
         self.operations.hash(hasher);
-        (self.unasked, self.writes).hash(hasher);
+        self.moving.hash(hasher);
+        self.counts.hash(hasher);
         self.judge.hash(hasher);
-        self.left.hash(hasher);
         self.views.hash(hasher);
+        self.last.hash(hasher);
         self.fault.hash(hasher);
     }
 }
@@ -160,25 +176,26 @@ impl World {
     /// Before anything was asked; the item is there, and no node has heard of a view.
     pub(crate) fn new(setup: &Setup, machine: impl Fn(Config) -> Symmetric) -> Self {
         let nodes = (0..Setup::NODES_MAX).map(NodeId);
-        let live = match setup.chances.joins {
-            0 => setup.members(),
-            _ => setup.members().without(Setup::JOINER),
-        };
+        let first = first_view(setup);
         let judge = match setup.model {
             Model::Lin => Judge::Linearizable(Linearizable::new(Written(0))),
             Model::Sc => Judge::Sessions(Sessions::new(usize::from(Setup::NODES_MAX))),
         };
         Self {
             nodes: nodes
-                .map(|me| Shared::new(Node::member(setup, live, machine(config(setup, me)), me)))
+                .map(|me| Shared::new(Node::member(setup, &first, machine(config(setup, me)), me)))
                 .collect(),
             parcels: Vec::new(),
             operations: Vec::new(),
-            unasked: Kind::ALL.map(|kind| setup.count(kind)),
-            writes: [0; Setup::NODES_MAX as usize],
+            moving: Vec::new(),
+            counts: Counts {
+                unasked: Kind::ALL.map(|kind| setup.count(kind)),
+                writes: [0; Setup::NODES_MAX as usize],
+                left: setup.chances,
+            },
             judge: Shared::new(judge),
-            left: setup.chances,
-            views: vec![view(1, live, NodeSet::NONE)],
+            views: Shared::new(vec![first]),
+            last: Cas(0),
             witnesses: 0,
             fault: None,
         }
@@ -213,14 +230,15 @@ impl World {
         let (nodes, parcels) = (&self.nodes, &self.parcels);
         self.operations.retain(|one| {
             let is_on_its_way = |parcel: &Parcel| {
-                matches!(parcel.content, Content::Request(label, _) if label == one.label)
+                matches!(parcel.content, Content::Request(label, ..) if label == one.label)
             };
             one.stage != OperationStage::Unknown
-                || nodes.iter().any(|node| node.machine.holds(one.label.ticket()))
+                || nodes.iter().any(|node| node.has(one.label))
                 || parcels.iter().any(is_on_its_way)
         });
         self.nodes.iter_mut().for_each(Shared::seal);
         self.judge.seal();
+        self.views.seal();
     }
 
     pub(crate) fn newest(&self) -> View {
@@ -233,14 +251,18 @@ impl World {
         found.unwrap_or_default()
     }
 
+    /// Nodes that are in the view already come and go; keys stay where they are.
     pub(crate) fn change_view(&mut self, live: NodeSet, joining: NodeSet) {
         let number = self.newest().number.0 + 1;
-        self.views.push(view(number, live, joining));
+        self.views.edit().push(view(number, live, joining));
     }
 
-    /// Where the key is. When one of them goes, nobody comes in its place,
-    /// for keys that move are the server's matter.
+    /// Where the key is.
     pub(crate) fn place(&self, setup: &Setup, view: ViewNumber) -> Place {
+        if setup.moves() {
+            return self.in_force(setup, view).place(setup.route());
+        }
+        // When one of them goes, nobody comes in its place.
         let members = self.view(view).live;
         let home = Setup::RANKS
             .into_iter()
@@ -264,10 +286,11 @@ impl Node {
             is_up: true,
             has_lease: false,
             item_when_cold: None,
+            mover: Mover::default(),
         }
     }
 
-    fn member(setup: &Setup, live: NodeSet, machine: Symmetric, me: NodeId) -> Self {
+    fn member(setup: &Setup, view: &View, machine: Symmetric, me: NodeId) -> Self {
         let item = Item {
             ts: Cas::new(2, WriterId::of(Setup::HOME, 0)),
             value: Written(0),
@@ -275,9 +298,15 @@ impl Node {
         Self {
             item: setup.holders().contains(me).then_some(item),
             is_up: setup.members().contains(me),
-            has_lease: live.contains(me),
+            has_lease: view.live.contains(me),
             ..Self::new(machine)
         }
+    }
+
+    /// Whether the request is in its hands.
+    pub(crate) fn has(&self, label: Label) -> bool {
+        let mut arrivals = self.mover.arrivals.iter();
+        self.machine.holds(label.ticket()) || arrivals.any(|one| one.0 == label)
     }
 
     /// The item once everything that was emitted is carried out.
@@ -287,7 +316,24 @@ impl Node {
     }
 }
 
-pub(crate) fn view(number: u32, live: NodeSet, joining: NodeSet) -> View {
+fn first_view(setup: &Setup) -> View {
+    let members = setup.members();
+    let live = match setup.chances.joins {
+        0 => members,
+        _ => members.without(Setup::JOINER),
+    };
+    let placed = match setup.change {
+        Some(Change::Comes) => members.without(Setup::JOINER),
+        _ => live,
+    };
+    View {
+        placed,
+        placed_before: placed,
+        ..view(1, live, NodeSet::NONE)
+    }
+}
+
+fn view(number: u32, live: NodeSet, joining: NodeSet) -> View {
     View {
         number: ViewNumber(number),
         live,

@@ -1,0 +1,345 @@
+//! A key that changes its holders because a node was added, removed or is to leave.
+//!
+//! What decides is `consistency`'s [`InForce`], as on a server; what is here is what the server's
+//! workers do about it (its `cluster::moves` and `cluster::place`), for one key and with threads
+//! that may be slow to hear of a view:
+//!
+//! ```text
+//!   Place      the view says where keys belong, and where they were
+//!   Adopt      a node's threads begin to act on a view, but for the slow ones
+//!   AllAct     all of them do: only now the node may send
+//!   Scan       a source sends the key if it has it; End: all that it sent has arrived
+//!   Arrive     what it sent arrives, in order, once: links neither lose nor repeat moves
+//!   Settle     all sources have ended: keys are where they belong
+//!   Depart     a node that is to leave, and has nothing any more, does
+//! ```
+
+mod requests;
+mod rules;
+
+use curtail_consistency::{membership, moves::Due, symmetric::Input};
+use curtail_types::{Cas, NodeId, ViewNumber};
+
+use crate::driver::Driver;
+use crate::mutants::DriverMutant;
+use crate::setup::{Setup, Witness};
+use crate::world::{Content, Item, KEY, Label, Node, Parcel, World};
+
+/// What a node has to do with the key while it moves.
+#[derive(Clone, Debug, Default, Hash)]
+pub(crate) struct Mover {
+    /// The earliest view that a thread of it acts on.
+    pub(crate) behind: ViewNumber,
+    /// Requests that wait for the key, and what their sessions have seen.
+    pub(crate) arrivals: Vec<(Label, Cas)>,
+    /// What has come while the machine was not done with the key.
+    pub(crate) late: Vec<Option<Item>>,
+    /// The last version that is known to have been removed while the key was to come.
+    pub(crate) gone: Cas,
+    /// How often it has looked for the key under its view.
+    scans: u8,
+    /// The view under which all that it sent has arrived.
+    ended: ViewNumber,
+    /// It may have what it does not hold any more.
+    is_unswept: bool,
+}
+
+/// The key, or that there is none, on its way.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Moving {
+    pub(crate) from: NodeId,
+    pub(crate) to: NodeId,
+    pub(crate) view: ViewNumber,
+    pub(crate) item: Option<Item>,
+}
+
+/// A source with several holders looks through its keys so often (the server's `CLEAN_SCANS`).
+const SCANS: u8 = 2;
+
+impl World {
+    /// Who the members are, and may be next.
+    fn members(&self, setup: &Setup) -> membership::Members {
+        let mut members = membership::Members::NOBODY;
+        members.view = self.newest();
+        for node in members.view.followers() {
+            let life = membership::Incarnation(1);
+            members = members.with_incarnation(node, life);
+        }
+        members.leaving = setup.leaving().intersection(members.view.live);
+        members
+    }
+
+    /// Whether `change` makes a difference now.
+    pub(crate) fn may_change(&self, setup: &Setup, change: membership::Change) -> bool {
+        let me = self.newest().live.first().unwrap_or_default();
+        let next = self.members(setup).after(change, me, setup.replicas.into());
+        next.is_some()
+    }
+
+    /// The next view, as the membership makes it.
+    pub(crate) fn change_members(&mut self, setup: &Setup, change: membership::Change, by: NodeId) {
+        let members = self.members(setup);
+        if let Some(next) = members.after(change, by, setup.replicas.into()) {
+            self.views.edit().push(next.view);
+        }
+    }
+
+    /// Whether all who send keys have said that they have ended, under the views since the last
+    /// that changed where keys are.
+    pub(crate) fn may_settle(&self, setup: &Setup) -> bool {
+        let view = self.newest();
+        let ring = |number| {
+            let view = self.view(number);
+            (view.placed, view.placed_before)
+        };
+        let is_same = |number: &u32| ring(ViewNumber(*number)) == ring(view.number);
+        let numbers = (1..=view.number.0).rev();
+        let placement = numbers.take_while(is_same).last();
+        let has_ended = |node: NodeId| {
+            let node = self.node(node);
+            node.is_some_and(|node| Some(node.mover.ended.0) >= placement)
+        };
+        let members = self.members(setup);
+        view.moves() && members.sources().into_iter().all(has_ended)
+    }
+
+    /// Whether nothing that was sent to or by a node is on its way but what nobody awaits.
+    fn has_arrived_from(&self, setup: &Setup, from: NodeId, blindly: bool) -> bool {
+        let Some(view) = self.node(from).map(|node| node.view) else {
+            return false;
+        };
+        let mut others = self.view(view).live.without(from).into_iter();
+        others.all(|to| {
+            let reached = self.node(to).map(|node| node.view).unwrap_or_default();
+            let sees = self.in_force(setup, reached).sees_end(view) == Due::Now;
+            let is_under_way = |one: &Moving| (one.from, one.to) == (from, to);
+            // What is of a view to come is kept back, which is no arrival.
+            let is_held = |one: &Moving| blindly && one.view > reached;
+            let mut moving = self.moving.iter().filter(|one| is_under_way(one));
+            (sees || blindly) && moving.all(is_held)
+        })
+    }
+}
+
+impl Node {
+    /// Whether the threads that are slow to hear of views have all heard of this one.
+    pub(crate) fn all_act(&self) -> bool {
+        self.mover.behind == self.view
+    }
+
+    /// Whether it has the key, and nothing is under way with it.
+    fn has_ordinary(&self) -> bool {
+        self.state.is_none() && self.item.is_some()
+    }
+}
+
+impl Driver<'_> {
+    /// Some thread may act on the view before this one for a while; what belonged elsewhere under
+    /// that is swept out first.
+    pub(crate) fn begin_moves(&mut self, at: NodeId, before: ViewNumber) {
+        let slow = self.setup.slow_threads;
+        let (from, now) = (self.in_force(before), self.in_force(self.view_of(at)));
+        let Some(node) = self.world.edit(at) else {
+            return;
+        };
+        node.mover.behind = match (slow, node.mover.behind) {
+            (true, ViewNumber(0)) | (false, _) => node.view,
+            (true, behind) => behind,
+        };
+        node.mover.scans = 0;
+        let ends = from.view.moves() && !now.view.moves();
+        node.mover.is_unswept = ends;
+        if !now.view.moves() {
+            node.mover.gone = Cas(0);
+        }
+        if ends {
+            self.world.see(Witness::Settled);
+        }
+        self.await_again(at);
+    }
+
+    /// Before a node comes to view `next`: what did not belong to it when an earlier move ended
+    /// goes before keys move again, or it would be taken for what has arrived.
+    pub(crate) fn end_last_move(&mut self, at: NodeId, next: ViewNumber) {
+        let (last, next) = (self.in_force(self.view_of(at)), self.in_force(next));
+        let has_ended = next.has_ended(&last);
+        if self.is(DriverMutant::SweepsNever) || !next.view.moves() {
+            return;
+        }
+        let knows = self
+            .world
+            .node(at)
+            .is_some_and(|node| node.machine.knows(KEY));
+        if has_ended && knows {
+            self.world.see(Witness::SettledUnseen);
+            let place = last.place_in_the_end(self.setup.route());
+            self.step(at, Input::Placed { key: KEY, place }, None);
+        }
+        if let Some(node) = self.world.edit(at) {
+            node.mover.is_unswept |= has_ended;
+        }
+        self.sweep(at);
+    }
+
+    /// Requests that wait are looked at again: the key may be to come from elsewhere, or not at
+    /// all.
+    fn await_again(&mut self, at: NodeId) {
+        let waiting = self.world.edit(at).map(|node| &mut node.mover.arrivals);
+        let waiting = waiting.map(core::mem::take).unwrap_or_default();
+        for (label, after) in waiting {
+            self.await_arrival(label, at, after);
+        }
+    }
+
+    /// What is not to be here when all has moved goes.
+    pub(crate) fn sweep(&mut self, at: NodeId) {
+        let place = self
+            .in_force(self.view_of(at))
+            .place_in_the_end(self.setup.route());
+        let keeps = place.holders.contains(at);
+        if let Some(node) = self.world.edit(at)
+            && core::mem::take(&mut node.mover.is_unswept)
+            && node.state.is_none()
+            && !keeps
+        {
+            node.item = None;
+        }
+    }
+
+    pub(crate) fn all_act(&mut self, at: NodeId) {
+        if let Some(node) = self.world.edit(at) {
+            node.mover.behind = node.view;
+        }
+    }
+
+    /// A source looks for the key, and sends it if nothing is under way with it.
+    pub(crate) fn scan(&mut self, at: NodeId) {
+        let targets = self
+            .in_force(self.view_of(at))
+            .targets(self.setup.route(), at);
+        let Some(node) = self.world.edit(at) else {
+            return;
+        };
+        node.mover.scans += 1;
+        if node.has_ordinary() {
+            for to in targets {
+                self.give(at, to);
+            }
+        }
+    }
+
+    /// Sends the key, or that there is none, to a node that is to have it.
+    pub(crate) fn give(&mut self, from: NodeId, to: NodeId) {
+        let in_force = self.in_force(self.view_of(from));
+        let keeps = self.is(DriverMutant::KeepsWhatItSent) || !in_force.forgets_sent();
+        let Some(node) = self.world.edit(from) else {
+            return;
+        };
+        let item = match keeps {
+            true => node.item,
+            false => node.item.take(),
+        };
+        let view = node.view;
+        let link = (from, to);
+        let behind = |other: &Moving| (other.from, other.to) <= link;
+        let place = self.world.moving.partition_point(behind);
+        let is_up = self.world.node(to).is_some_and(|node| node.is_up);
+        if !is_up && !keeps {
+            // It dies with its home.
+            self.evict();
+        }
+        if is_up {
+            let moving = Moving {
+                from,
+                to,
+                view,
+                item,
+            };
+            self.world.moving.insert(place, moving);
+        }
+    }
+
+    /// All that this source sent has arrived, and been seen by everybody.
+    pub(crate) fn end_moves(&mut self, at: NodeId) {
+        if let Some(node) = self.world.edit(at) {
+            node.mover.ended = node.view;
+        }
+    }
+
+    pub(crate) fn arrive(&mut self, index: usize) {
+        let moving = self.world.moving.remove(index);
+        let (key, at) = (self.setup.route(), moving.to);
+        let in_force = self.in_force(self.view_of(at));
+        let takes = in_force.takes(key, at, (moving.from, moving.view));
+        if takes == Due::Never && !self.is(DriverMutant::TakesUnawaited) {
+            return self.world.see(Witness::MoveRefused);
+        }
+        self.install(at, moving.item);
+        let waiting = self.world.edit(at).map(|node| &mut node.mover.arrivals);
+        let waiting = waiting.map(core::mem::take).unwrap_or_default();
+        for (label, after) in waiting {
+            self.world.see(Witness::WaitedForKey);
+            self.request(label, at, after);
+        }
+    }
+
+    /// Puts in what has moved here, unless something later is here or was.
+    fn install(&mut self, at: NodeId, item: Option<Item>) {
+        let remembers = !self.is(DriverMutant::ForgetsRemoved);
+        let Some(node) = self.world.edit(at) else {
+            return;
+        };
+        let Some(moved) = item else {
+            return;
+        };
+        if node.machine.knows(KEY) {
+            // The machine may yet come to the end that what it has is worth nothing.
+            node.mover.late.push(item);
+            return;
+        }
+        let is_gone = remembers && moved.ts <= node.mover.gone;
+        if node.item.is_none_or(|here| here.ts < moved.ts) && !is_gone {
+            node.item = Some(moved);
+            self.world.see(Witness::KeyMoved);
+        }
+    }
+
+    /// The machine is done with the key: what has moved here is of use if it has nothing itself.
+    pub(crate) fn take_late(&mut self, at: NodeId, is_gone: bool) {
+        let late = self.world.edit(at).map(|node| &mut node.mover.late);
+        if let Some(late) = late.filter(|late| !late.is_empty()) {
+            let item = late.remove(0);
+            if is_gone {
+                self.install(at, item);
+            }
+        }
+    }
+
+    /// What a machine or a request removed is not to come back by a move that is under way.
+    pub(crate) fn note_gone(&mut self, at: NodeId, ts: Cas) {
+        let comes = self
+            .in_force(self.view_of(at))
+            .comes(self.setup.route(), at);
+        if comes && let Some(node) = self.world.edit(at) {
+            node.mover.gone = node.mover.gone.max(ts);
+        }
+    }
+
+    /// A node asks for the key: it gets it, or hears that there is none.
+    pub(crate) fn take_move_request(&mut self, parcel: Parcel, view: ViewNumber) {
+        let in_force = self.in_force(self.view_of(parcel.to));
+        let by = (parcel.from, view);
+        if in_force.gives(self.setup.route(), parcel.to, by, true) == Due::Now {
+            self.give(parcel.to, parcel.from);
+        }
+    }
+
+    pub(crate) fn ask_for(&mut self, at: NodeId, source: NodeId) {
+        let view = self.view_of(at);
+        self.send(Parcel {
+            from: at,
+            to: source,
+            content: Content::MoveRequest(view),
+        });
+    }
+}

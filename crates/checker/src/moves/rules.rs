@@ -1,0 +1,217 @@
+//! What may happen next to a key that moves, and where it is under a view.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use curtail_consistency::membership::Change;
+use curtail_consistency::moves::{Due, InForce};
+use curtail_consistency::placement::{Placement, SLOTS};
+use curtail_consistency::symmetric::Visibility;
+use curtail_types::{NodeId, NodeSet, RouteHash, View, ViewNumber};
+
+use super::SCANS;
+use crate::cluster::{Action, Cluster};
+use crate::driver::Driver;
+use crate::mutants::{DriverMutant, Mutant};
+use crate::setup::Setup;
+use crate::world::{Content, Node, Parcel, World};
+
+/// Placements are large, and there are few.
+struct Known {
+    in_force: HashMap<(View, NodeSet, u8), Rc<InForce>>,
+    routes: HashMap<[NodeId; 3], RouteHash>,
+}
+
+thread_local! {
+    static KNOWN: RefCell<Known> = RefCell::new(Known {
+        in_force: HashMap::new(),
+        routes: HashMap::new(),
+    });
+}
+
+impl Setup {
+    /// A key that its holders want in the order of [`Setup::ranks`].
+    pub(crate) fn route(&self) -> RouteHash {
+        let ranks = self.ranks();
+        KNOWN.with_borrow_mut(|known| {
+            *known
+                .routes
+                .entry(ranks)
+                .or_insert_with(|| find_route(ranks))
+        })
+    }
+}
+
+fn find_route([first, second, third]: [NodeId; 3]) -> RouteHash {
+    let all: NodeSet = [first, second, third].into_iter().collect();
+    let (three, two) = (
+        Placement::new(all, 1),
+        Placement::new(all.without(first), 1),
+    );
+    let routes = (0..SLOTS as u64).map(|slot| RouteHash(slot * (u64::MAX / SLOTS as u64 + 1)));
+    let mut right = routes.filter(|key| three.home(*key) == first && two.home(*key) == second);
+    right.next().unwrap_or_default()
+}
+
+impl World {
+    pub(crate) fn in_force(&self, setup: &Setup, number: ViewNumber) -> Rc<InForce> {
+        in_force(setup, self.view(number))
+    }
+}
+
+fn in_force(setup: &Setup, view: View) -> Rc<InForce> {
+    let staying = view.live.difference(setup.leaving());
+    let key = (view, staying, setup.replicas);
+    KNOWN.with_borrow_mut(|known| {
+        let found = known.in_force.entry(key).or_insert_with(|| {
+            let made = InForce::new(view, staying, setup.replicas.into());
+            // Before the first view nobody is asked anything: any placement will do.
+            let anybody = View {
+                placed: NodeSet::only(Setup::HOME),
+                ..View::default()
+            };
+            let made = made.or_else(|| InForce::new(anybody, NodeSet::NONE, 1));
+            Rc::new(made.unwrap_or_else(|| unreachable!("somebody is placed")))
+        });
+        Rc::clone(found)
+    })
+}
+
+impl Driver<'_> {
+    pub(crate) fn in_force(&self, number: ViewNumber) -> Rc<InForce> {
+        self.world.in_force(self.setup, number)
+    }
+}
+
+impl Cluster {
+    pub(crate) fn move_actions(&self, world: &World, actions: &mut Vec<Action>) {
+        if !self.setup.moves() {
+            return;
+        }
+        let view = world.newest();
+        let is_quiet = self.hot_set_rests(world);
+        if is_quiet && world.may_change(&self.setup, Change::Place) {
+            actions.push(Action::Place);
+        }
+        if world.may_settle(&self.setup) {
+            actions.push(Action::Settle);
+        }
+        for (index, moving) in world.moving.iter().enumerate() {
+            let before = index.checked_sub(1).and_then(|last| world.moving.get(last));
+            let link = (moving.from, moving.to);
+            let is_behind = before.is_some_and(|last| (last.from, last.to) == link);
+            if !is_behind && self.takes(world, index) {
+                actions.push(Action::Arrive(index));
+            }
+        }
+        for (id, node) in self.nodes(world) {
+            let departs = self.setup.leaving().contains(id) && !view.moves();
+            if departs && view.live.contains(id) && !view.placed.contains(id) {
+                actions.push(Action::Depart(id));
+            }
+            if !node.all_act() {
+                actions.push(Action::AllAct(id));
+            }
+            if node.all_act() || self.has(DriverMutant::GivesWhileServing) {
+                self.source_actions(world, (id, node), actions);
+            }
+            if node.mover.is_unswept && node.state.is_none() {
+                actions.push(Action::Sweep(id));
+            }
+        }
+        let resend = |parcel: &Parcel| match parcel.content {
+            Content::Request(label, _, view) => {
+                let asker = world.node(label.session());
+                let is_later = asker.is_none_or(|asker| !asker.is_up || asker.view > view);
+                is_later && parcel.to != label.session()
+            }
+            _ => false,
+        };
+        let parcels = world.parcels.iter().enumerate();
+        let again = parcels.filter(|(_, parcel)| resend(parcel));
+        actions.extend(again.map(|(index, _)| Action::AskAgain(index)));
+    }
+
+    /// A move waits until nothing becomes hot, or ceases to be, which takes less than it waits.
+    fn hot_set_rests(&self, world: &World) -> bool {
+        use curtail_consistency::symmetric::Mode;
+        let mut nodes = self.nodes(world);
+        nodes.all(|(_, node)| matches!(node.mode, Mode::Cold | Mode::Hot))
+    }
+
+    fn source_actions(&self, world: &World, (id, node): (NodeId, &Node), out: &mut Vec<Action>) {
+        let in_force = world.in_force(&self.setup, node.view);
+        let route = self.setup.route();
+        let is_source = in_force.view.moves() && in_force.view.placed_before.contains(id);
+        if !is_source || node.mover.ended == node.view {
+            return;
+        }
+        let sends = !in_force.targets(route, id).is_empty();
+        let is_unsettled = node.state == Some(Visibility::Unsettled);
+        if sends && is_unsettled && !self.has(DriverMutant::PassesUnsettled) {
+            // It is looked at again.
+            return;
+        }
+        let scans = match in_force.forgets_sent() {
+            true => node.has_ordinary(),
+            false => node.mover.scans < SCANS,
+        };
+        let blindly = self.has(DriverMutant::EndsUnseen);
+        if sends && scans {
+            out.push(Action::Scan(id));
+        } else if world.has_arrived_from(&self.setup, id, blindly) {
+            out.push(Action::End(id));
+        }
+    }
+
+    fn has(&self, mutant: DriverMutant) -> bool {
+        self.mutant == Some(Mutant::Driver(mutant))
+    }
+
+    /// Whether those who hold the key have something else each, though nothing is under way.
+    pub(crate) fn holders_differ(&self, world: &World) -> bool {
+        let view = world.newest();
+        if !self.setup.moves() || view.moves() || !self.is_one_view(world) {
+            return false;
+        }
+        let in_force = world.in_force(&self.setup, view.number);
+        let holders = in_force.holders(self.setup.route()).into_iter();
+        let mut items = holders.map(|node| world.node(node).and_then(|node| node.item));
+        let first = items.next().flatten();
+        items.any(|item| item != first)
+    }
+
+    /// Whether what moves has come to a node that can tell what it is.
+    fn takes(&self, world: &World, index: usize) -> bool {
+        world.moving.get(index).is_some_and(|moving| {
+            let view = world.node(moving.to).map(|node| node.view);
+            let in_force = world.in_force(&self.setup, view.unwrap_or_default());
+            let sent = (moving.from, moving.view);
+            in_force.takes(self.setup.route(), moving.to, sent) != Due::Later
+        })
+    }
+
+    /// Whether a request that was sent on, or for the key itself, finds a node that can tell what
+    /// to do with it; else it is asked again, in the end.
+    pub(crate) fn finds(&self, world: &World, parcel: &Parcel) -> bool {
+        let Some(node) = world.node(parcel.to) else {
+            return true;
+        };
+        match parcel.content {
+            Content::Message(..) => true,
+            Content::Request(label, _, _) if parcel.to == label.session() => true,
+            Content::Request(_, _, view) => view == node.view || view == node.mover.behind,
+            Content::MoveRequest(view) => {
+                let in_force = world.in_force(&self.setup, node.view);
+                let by = (parcel.from, view);
+                let gives_any = self.has(DriverMutant::GivesUnsettled);
+                match in_force.gives(self.setup.route(), parcel.to, by, node.all_act()) {
+                    Due::Now => node.state.is_none() || gives_any,
+                    Due::Never => true,
+                    Due::Later => false,
+                }
+            }
+        }
+    }
+}

@@ -6,7 +6,7 @@
 use std::io::IoSlice;
 
 use curtail_codec::node::{Body, Control, Decoded, Frame, Header};
-use curtail_runtime::{Received, Sent};
+use curtail_runtime::{Readiness, Received, Sent};
 use curtail_types::{Instant, ViewNumber};
 
 use super::{
@@ -33,6 +33,8 @@ pub(super) struct Link {
     control: ControlBytes,
     readable: bool,
     writable: bool,
+    /// The peer will send no more: what follows is received until the end is seen.
+    ending: bool,
     /// Whether it is in the list of those with something to receive, or to send.
     pub(super) in_line: bool,
     pub(super) is_dirty: bool,
@@ -115,6 +117,7 @@ impl Link {
             control: ControlBytes::NONE,
             readable: false,
             writable: false,
+            ending: false,
             in_line: false,
             is_dirty: false,
             heard: Instant { ns: 0 },
@@ -131,6 +134,7 @@ impl Link {
         let resume = self.session.resume(self.frame_bytes_max);
         self.control(resume);
         (self.readable, self.writable) = (true, true);
+        self.ending = false;
         self.watched_since = None;
     }
 
@@ -146,9 +150,10 @@ impl Link {
         self.stream.is_some()
     }
 
-    pub(super) fn note_readiness(&mut self, read: bool, write: bool) {
-        self.readable |= read;
-        self.writable |= write;
+    pub(super) fn note_readiness(&mut self, readiness: Readiness) {
+        self.readable |= readiness.read;
+        self.writable |= readiness.write;
+        self.ending |= readiness.closed;
     }
 
     /// Whether receiving may bring something.
@@ -189,7 +194,7 @@ impl Link {
             if self.take_in(arrived, chunks, &mut happened, each).is_err() {
                 return (Progress::Broken, happened);
             }
-            if bytes < area.len() {
+            if bytes < area.len() && !self.ending {
                 self.readable = false;
                 return (Progress::Waits, happened);
             }
@@ -216,12 +221,12 @@ impl Link {
         }
         let mut partial = std::mem::take(&mut self.partial);
         chunks.append(&mut partial, arrived);
-        let used = self.take_frames(&partial, chunks, happened, each)?;
-        partial.drain(..used);
-        if partial.is_empty() {
-            chunks.give(partial);
-        } else {
-            self.partial = partial;
+        let used = self.take_frames(&partial, chunks, happened, each);
+        // Whatever came of it: it is given back, in the end with the connection.
+        self.partial = partial;
+        self.partial.drain(..used?);
+        if self.partial.is_empty() {
+            chunks.give(std::mem::take(&mut self.partial));
         }
         Ok(())
     }
@@ -421,5 +426,41 @@ impl ControlBytes {
         let own = taken.min(self.to - self.from);
         self.from += own;
         own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use curtail_types::NodeId;
+
+    use super::{
+        super::{chunks::CHUNK_BYTES, outbox::Windows},
+        *,
+    };
+
+    /// Goal: a peer that sends nonsense costs no memory in the end. Method: the beginning of a
+    /// frame, then what cannot follow, again and again.
+    #[test]
+    fn memory_of_what_was_malformed_is_given_back() {
+        let endpoint = Endpoint {
+            node: NodeId(1),
+            pair: 0,
+        };
+        let windows = Windows {
+            demand_bytes_max: 1,
+            answer_bytes_max: 1,
+        };
+        let mut link = Link::new(endpoint, false, Session::new(1, windows), CHUNK_BYTES);
+        let (mut chunks, mut happened) = (Chunks::default(), Happened::default());
+        for _ in 0..3 {
+            let mut take = |bytes: &[u8]| {
+                let each = &mut |_: Endpoint, _: &Frame<'_>| {};
+                link.take_in(bytes, &mut chunks, &mut happened, each)
+            };
+            assert!(take(&[0xff]).is_ok());
+            assert!(take(&[0xff; 64]).is_err());
+            link.disconnect(&mut chunks);
+        }
+        assert_eq!(chunks.bytes(), CHUNK_BYTES);
     }
 }

@@ -12,9 +12,10 @@
 //! Bounds: handshakes under way at a time, bytes of one, time for one. Strangers can cost no more.
 
 use std::{
+    cmp::Reverse,
     fs::File,
     io::{self, Read},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
     time::Duration,
 };
@@ -127,7 +128,7 @@ pub(crate) struct LinkerHandle {
 const WAKER: Token = Token(usize::MAX);
 const LISTENER: Token = Token(usize::MAX - 1);
 
-/// Handshakes under way at a time; beyond, the oldest that a peer has begun is given up.
+/// Handshakes that others have begun, at a time; beyond, one is given up for each.
 const PENDING_MAX: usize = 64;
 
 /// Connections taken in one turn.
@@ -334,23 +335,17 @@ impl Linker {
     /// A slot for another handshake. Those of others are bounded; ours are as many as there are
     /// links.
     fn free_slot(&mut self, of_other: bool) -> usize {
-        let theirs = self
-            .pending
-            .iter()
-            .enumerate()
+        let pending = self.pending.iter().enumerate();
+        let theirs: Vec<_> = pending
             .filter_map(|(slot, pending)| {
-                let pending = pending
-                    .as_ref()
-                    .filter(|pending| pending.attempt.is_none())?;
-                Some((pending.until_ns, slot))
-            });
-        let (count, oldest) = theirs.fold((0, None), |(count, oldest), next| {
-            (
-                count + 1,
-                Some(oldest.map_or(next, |oldest| next.min(oldest))),
-            )
-        });
-        if let Some((_, slot)) = oldest.filter(|_| of_other && count >= PENDING_MAX) {
+                let pending = pending.as_ref().filter(|it| it.attempt.is_none())?;
+                Some((slot, pending.address.ip(), pending.until_ns))
+            })
+            .collect();
+        if of_other
+            && theirs.len() >= PENDING_MAX
+            && let Some(slot) = victim(&theirs)
+        {
             drop(self.pending.get_mut(slot).and_then(Option::take));
             return slot;
         }
@@ -430,6 +425,16 @@ impl Linker {
     }
 }
 
+/// Which of others' handshakes (slot, address, end) is given up for another one: the oldest of
+/// whoever has most, so that nodes are linked however often a stranger connects.
+fn victim(theirs: &[(usize, IpAddr, u64)]) -> Option<usize> {
+    let count = |address: IpAddr| theirs.iter().filter(|other| other.1 == address).count();
+    let worst = theirs
+        .iter()
+        .max_by_key(|(_, address, until_ns)| (count(*address), Reverse(*until_ns)));
+    worst.map(|(slot, ..)| *slot)
+}
+
 impl LinkerHandle {
     /// Where nodes are listened for, with the port that the kernel chose.
     pub(crate) fn address(&self) -> SocketAddr {
@@ -472,3 +477,25 @@ impl std::fmt::Display for LinkerError {
 }
 
 impl std::error::Error for LinkerError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a stranger that connects again and again pushes no node out. Method: one address with
+    /// many handshakes, all later than those of others.
+    #[test]
+    fn who_has_most_handshakes_gives_one_up() {
+        let [node, other, stranger] = [1, 2, 3].map(|last| IpAddr::from([10, 0, 0, last]));
+        let theirs = [
+            (0, node, 100),
+            (3, stranger, 300),
+            (4, stranger, 200),
+            (5, other, 150),
+            (7, stranger, 400),
+        ];
+        assert_eq!(victim(&theirs), Some(4));
+        assert_eq!(victim(&theirs[..2]), Some(0));
+        assert_eq!(victim(&[]), None);
+    }
+}

@@ -218,7 +218,7 @@ impl Links {
     pub(crate) fn note_event(&mut self, token: Token, readiness: Readiness) {
         let number = TOKEN_MAX.wrapping_sub(token.0);
         if let Some(Some(link)) = self.links.get_mut(number) {
-            link.note_readiness(readiness.read, readiness.write);
+            link.note_readiness(readiness);
             self.line_up(number);
         }
     }

@@ -143,6 +143,33 @@ fn listen_in(to: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
     (address, seen)
 }
 
+/// Goal: the end of a connection is seen though it comes together with the last bytes. Method: a
+/// peer that says something and is gone before this side looks; silence would tell after a second.
+#[test]
+fn an_end_right_behind_the_last_bytes_is_seen() {
+    let office = Office::open("end");
+    for hides in [false, true] {
+        let tls = |name| hides.then(|| office.tls(name, PAPER)).flatten();
+        let (mut a, mut b) = link(
+            Node::secured(KIND, tls("a")),
+            Node::secured(other(), tls("b")),
+        );
+        // Nobody connects again.
+        a.handle.stop();
+        a.workers[0].report(2, Class::Demand, b"last").unwrap();
+        a.turn();
+        let links = a.workers[0].links.links.len();
+        (0..links).for_each(|number| a.workers[0].links.give_up(number));
+        std::thread::sleep(Duration::from_millis(20));
+        for _ in 0..3 {
+            b.turn();
+        }
+        assert_eq!(b.workers[0].received.len(), 1);
+        let down = LinkEvent::Down(NodeId(1));
+        assert!(b.workers[0].happened.contains(&down), "TLS: {hides}");
+    }
+}
+
 /// Goal: two nodes that do not believe each other are not linked, and each says what to do. Method:
 /// pairs of which one side is wrong.
 #[test]

@@ -70,7 +70,7 @@ pub(crate) struct Worker {
     pub(crate) node: Option<Box<NodeWorker>>,
     pub(crate) filled: Vec<Completed>,
     /// The last mark that it saw, and the parcel that it must have back to have passed it.
-    pub(crate) mark_seen: (u64, u64),
+    pub(crate) mark_seen: (u64, Option<u64>),
     /// Connections that large workers have.
     pub(crate) lent: usize,
     /// Whether it has noted what its connections did, and from which slot on.
@@ -151,7 +151,7 @@ impl Worker {
             native: executor,
             node,
             filled: Vec::new(),
-            mark_seen: (0, 0),
+            mark_seen: (0, None),
             lent: 0,
             marked: false,
             mark_from: 0,

@@ -24,13 +24,12 @@ use super::{
 };
 use crate::{config::Config, mailbox::Arrival, server::StartError, shared::Shared, sync::Relaxed};
 
-/// What a node has before its workers run.
+/// What a node has before its workers run. Nothing of it runs yet: the server may not start.
 pub(crate) struct Opening {
     pub(crate) cluster: Arc<Cluster>,
     /// Where links find the workers, once there are any.
     reach: Reach,
-    linker: LinkerHandle,
-    thread: JoinHandle<()>,
+    linker: Linker,
 }
 
 type Reach = Arc<OnceLock<Weak<Shared>>>;
@@ -82,11 +81,6 @@ impl Opening {
             say: Box::new(|text: &str| eprintln!("curtail: {text}")),
         })
         .map_err(|error| StartError::Cluster(format!("node links at {}: {error}", entry.links)))?;
-        let handle = linker.handle();
-        let thread = thread::Builder::new().name("linker".to_owned());
-        let thread = thread
-            .spawn(move || linker.run())
-            .map_err(StartError::System)?;
         // In milliseconds or so: no two starts share a time, but for a chance in many.
         let life = (Clock::start().now().unix_ns >> 20) as u16;
         let cluster = Cluster::new(
@@ -94,13 +88,12 @@ impl Opening {
             (node.cluster.model, node.cluster.replicas),
             (config.hot_keys_max, config.fault),
             (config.workers, threads),
-            handle.clone(),
+            linker.handle(),
         );
         Ok(Some(Self {
             cluster: Arc::new(cluster),
             reach,
-            linker: handle,
-            thread,
+            linker,
         }))
     }
 
@@ -114,9 +107,10 @@ impl Opening {
         let fail = |error: &dyn std::fmt::Display| StartError::Cluster(error.to_string());
         // It is set once, here.
         let _ = self.reach.set(Arc::downgrade(shared));
+        let linker = self.linker.handle();
         let addresses = Addresses {
             clients,
-            links: self.linker.address(),
+            links: linker.address(),
         };
         let clock = shared.clock;
         let watcher = Watcher {
@@ -128,10 +122,14 @@ impl Opening {
         let member = Member::start(config, addresses, store, now, watcher);
         let member = member.map_err(|error| fail(&error))?;
         self.cluster.set_member(member.handle().clone());
+        let thread = thread::Builder::new().name("linker".to_owned());
+        let thread = thread
+            .spawn(move || self.linker.run())
+            .map_err(StartError::System)?;
         Ok(Membership {
             member,
-            linker: self.linker,
-            thread: self.thread,
+            linker,
+            thread,
         })
     }
 }

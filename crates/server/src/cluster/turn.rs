@@ -40,15 +40,15 @@ impl Worker {
     /// Notes that nothing from before the last mark is on its way any more.
     fn pass_mark(&mut self, cluster: &Cluster) {
         let last = cluster.marks.last();
-        let (seen, _) = self.mark_seen;
-        if last != seen {
-            self.mark_seen = (last, self.next_parcel());
+        if last != self.mark_seen.0 {
+            self.mark_seen = (last, Some(self.next_parcel()));
         }
-        let (seen, parcel) = self.mark_seen;
-        if seen != 0 && self.oldest_parcel().is_none_or(|oldest| oldest >= parcel) {
+        if let (seen, Some(parcel)) = self.mark_seen
+            && self.oldest_parcel().is_none_or(|oldest| oldest >= parcel)
+        {
             cluster.marks.pass(self.index, seen);
             // Once is enough.
-            self.mark_seen.1 = 0;
+            self.mark_seen.1 = None;
         }
     }
 

@@ -549,11 +549,15 @@ impl Kit {
             return 0;
         }
         let key = item.key.resolve(&mut self.scratch);
-        let (writer, look) = (&mut self.writer, Get::default());
+        // It counts as no read, and takes nobody's right to recache.
+        let look = Get {
+            quiet_access: true,
+            keep_token: true,
+            ..Get::default()
+        };
+        let (writer, now) = (&mut self.writer, self.now);
         let bytes = |view: &ItemView<'_>| view.value_bytes();
-        let bytes = self
-            .store
-            .get(writer, self.now, key, item.hash, &look, bytes);
+        let bytes = self.store.get(writer, now, key, item.hash, &look, bytes);
         u32::try_from(bytes.unwrap_or(0)).unwrap_or(u32::MAX)
     }
 

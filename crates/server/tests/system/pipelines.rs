@@ -145,3 +145,15 @@ fn stats_has_memcacheds_83_names() {
     }
     assert_eq!(names.len(), 83, "{names:?}");
 }
+
+/// Goal: a write that joins bytes to an item looks at it without reading it: the right to recache a
+/// stale item is not taken by a write that is refused. Method: the next reader gets it.
+#[test]
+fn a_refused_append_takes_nobodys_right_to_recache() {
+    let server = start(config());
+    let mut client = Client::connect(&server);
+    client.ask("ms key 1\r\na\r\n", "HD\r\n");
+    client.ask("md key I\r\n", "HD\r\n");
+    client.ask("ms key 1 MA C1\r\nb\r\n", "EX\r\n");
+    client.ask("mg key v\r\n", "VA 1 X W\r\na\r\n");
+}

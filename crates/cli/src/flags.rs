@@ -191,6 +191,9 @@ impl Flags {
             hot_keys_max: self.cluster.hot_keys,
             ..Config::default()
         };
+        if config.native.is_some() && config.auth_file.is_some() {
+            bail!("--native: its clients know no login, so -Y would keep nobody out");
+        }
         self.settle_limits(&mut config)?;
         self.settle_echoes(&mut config)?;
         for list in &self.extended {

@@ -184,3 +184,12 @@ fn datagrams_of_memcached_are_off_unless_asked_for() {
     assert_eq!(settle("-U 7").unwrap().warnings.len(), 1);
     assert!(settle("-U 7 -Y file").is_err());
 }
+
+/// Goal: a login that half of the doors ask for is none. Method: native clients know none.
+#[test]
+fn a_login_is_not_given_where_native_clients_need_none() {
+    assert!(settle("--native 7 -Y file").is_err());
+    assert!(settle("--native 0 -Y file").is_ok());
+    assert!(settle("--native 7 -l 0.0.0.0").is_err());
+    assert!(settle("--native 7 -l 0.0.0.0 --open-to-network").is_ok());
+}

@@ -232,11 +232,15 @@ impl<'a> Caller<'a> {
         match words.next() {
             Some("EN") => Some((None, 0)),
             Some("VA") => {
-                let version = words.nth(1)?.strip_prefix('c')?.parse().ok()?;
-                let value = self.line()?.trim_end().parse().ok()?;
-                Some((Some(value), version))
+                let version = words.nth(1).and_then(|word| word.strip_prefix('c'));
+                let line = self.line()?;
+                let number = |text: &str| text.trim_end().parse().ok();
+                match (number(&line), version.and_then(number)) {
+                    (Some(value), Some(version)) => Some((Some(value), version)),
+                    _ => panic!("{head:?} and {line:?} for k{key}"),
+                }
             }
-            _ => None,
+            _ => no_answer(&head),
         }
     }
 
@@ -265,7 +269,8 @@ impl<'a> Caller<'a> {
                 Some("NOT_STORED" | "EXISTS") => Some(Outcome::Refused),
                 Some("NOT_FOUND") => Some(Outcome::Missing),
                 Some(NOT_IN_SERVICE) => return Attempt::Refused,
-                _ => None,
+                Some(other) => no_answer(other),
+                None => None,
             };
             caller.note(key, invoked, action, outcome);
             outcome.map_or(Attempt::Unknown, |_| Attempt::Answered(()))
@@ -333,10 +338,15 @@ impl<'a> Caller<'a> {
     }
 }
 
+/// What a server cannot do it says; anything else is no answer to what was asked.
+fn no_answer<T>(line: &str) -> Option<T> {
+    assert!(line.starts_with("SERVER_ERROR "), "{line:?}");
+    None
+}
+
+/// The next line; nothing if the connection ends before it does.
 fn line_of(stream: &mut BufReader<TcpStream>) -> Option<String> {
     let mut line = String::new();
-    match stream.read_line(&mut line) {
-        Ok(1..) => Some(line),
-        _ => None,
-    }
+    let read = stream.read_line(&mut line);
+    (read.is_ok() && line.ends_with('\n')).then_some(line)
 }

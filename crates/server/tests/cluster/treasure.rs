@@ -56,8 +56,8 @@ impl Treasure {
             wrongly: Vec::new(),
         };
         for key in self.keys() {
-            match &*client.ask(&format!("mg {key}\r\n")) {
-                "HD\r\n" => {}
+            match &*client.ask(&format!("mg {key} v\r\n")) {
+                "VA 4\r\n" => assert_eq!(client.line(), "gold\r\n", "{key}"),
                 "EN\r\n" if views.may_lose(&key, replicas) => found.lost += 1,
                 answer => found.wrongly.push(format!("{key}: {answer:?}")),
             }

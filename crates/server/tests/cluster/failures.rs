@@ -94,8 +94,8 @@ fn hot_keys_survive_their_home() {
 }
 
 /// Goal: keys move to a node that joins, and none is lost or goes back in time while it is read and
-/// written. Method: two of three nodes serve a load that does not stop before all keys of the third,
-/// which joins, are there.
+/// written. Method: two of three nodes serve a load that does not stop before all keys of the third
+/// node, which joins, are there.
 #[test]
 fn keys_move_to_a_node_that_joins() {
     for replicas in [1, 2] {

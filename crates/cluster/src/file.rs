@@ -92,6 +92,18 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// Its private key, which only its owner may read.
     pub key: PathBuf,
+    /// While not all nodes have TLS yet: links without are taken, too.
+    pub rollout: Option<Rollout>,
+}
+
+/// How far a cluster has come in taking TLS up, or in giving it up, node by node.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum Rollout {
+    /// Links are taken with TLS and without, and made without.
+    Accept,
+    /// Links are taken with TLS and without, and made with TLS.
+    Dial,
 }
 
 /// A node as the file names it.
@@ -408,6 +420,7 @@ impl Written {
                 ca: folder.join(tls.ca),
                 certificate: folder.join(tls.certificate),
                 key: folder.join(tls.key),
+                rollout: tls.rollout,
             }),
             nodes: self.nodes.into_iter().map(named).collect(),
             name: self.name,

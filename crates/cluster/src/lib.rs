@@ -24,7 +24,7 @@ mod store;
 pub use curtail_consistency::membership::Incarnation;
 pub use drain::drain;
 pub use error::ClusterError;
-pub use file::{ClusterFile, NodeConfig, NodeEntry, StoreConfig, TlsFiles};
+pub use file::{ClusterFile, NodeConfig, NodeEntry, Rollout, StoreConfig, TlsFiles};
 pub use member::{Event, Lease, Member, MemberHandle, Observer};
 pub use roster::{Addresses, Node, Roster, RosterError, Settings};
 pub use secret::Secret;

@@ -6,7 +6,7 @@
 
 use std::{fmt, net::IpAddr, path::Path, sync::Arc};
 
-use curtail_cluster::TlsFiles;
+use curtail_cluster::{Rollout, TlsFiles};
 use curtail_runtime::Stream;
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, ClientConnection, Error, RootCertStore,
@@ -28,6 +28,7 @@ use super::wire::{Fault, Wire};
 pub(crate) struct Tls {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    rollout: Option<Rollout>,
 }
 
 /// Why there is none: a sentence for the operator.
@@ -71,11 +72,15 @@ impl Tls {
         Ok(Self {
             client: Arc::new(client),
             server: Arc::new(server),
+            rollout: files.rollout,
         })
     }
 
     /// The side that connects to a node at `address`; `None` only if there is no randomness.
     pub(super) fn connect(&self, stream: Stream, address: IpAddr) -> Option<Wire> {
+        if self.rollout == Some(Rollout::Accept) {
+            return Some(Wire::Plain(stream));
+        }
         let name = ServerName::IpAddress(address.into());
         let tls = ClientConnection::new(Arc::clone(&self.client), name).ok()?;
         Some(Wire::secured(stream, tls.into()))
@@ -84,7 +89,10 @@ impl Tls {
     /// The side that is connected to.
     pub(super) fn accept(&self, stream: Stream) -> Option<Wire> {
         let tls = ServerConnection::new(Arc::clone(&self.server)).ok()?;
-        Some(Wire::secured(stream, tls.into()))
+        Some(match self.rollout {
+            None => Wire::secured(stream, tls.into()),
+            Some(_) => Wire::open(stream, tls.into()),
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   Plain      link ------------------------------- socket
 //!   Secured    link -- plaintext -- TLS machine -- records -- socket
+//!   Open       one of them, as soon as the other side has sent its first byte
 //! ```
 //!
 //! Without TLS this is the socket itself. With it, what the socket does not take at once is held
@@ -20,6 +21,8 @@ use rustls::Connection;
 pub(super) enum Wire {
     Plain(Stream),
     Secured(Box<Secured>),
+    /// `None` in the hands of [`Wire::find_out`] only.
+    Open(Option<Box<Secured>>),
 }
 
 /// TLS over a socket.
@@ -27,6 +30,8 @@ pub(super) enum Wire {
 pub(super) struct Secured {
     stream: Stream,
     tls: Connection,
+    /// Records that were received before it was known that they are some.
+    early: Vec<u8>,
     fault: Option<Fault>,
 }
 
@@ -42,15 +47,19 @@ pub(super) enum Fault {
 /// Bytes that TLS may hold for a socket that takes none.
 const HELD_BYTES_MAX: usize = 64 << 10;
 
+/// With what TLS begins: a record of a handshake (RFC 8446, section 5.1). What nodes say without
+/// begins with a C.
+const HANDSHAKE: u8 = 22;
+
 impl Wire {
     /// The same over TLS.
-    pub(super) fn secured(stream: Stream, mut tls: Connection) -> Self {
-        tls.set_buffer_limit(Some(HELD_BYTES_MAX));
-        Self::Secured(Box::new(Secured {
-            stream,
-            tls,
-            fault: None,
-        }))
+    pub(super) fn secured(stream: Stream, tls: Connection) -> Self {
+        Self::Secured(Secured::new(stream, tls))
+    }
+
+    /// Over TLS or not, as the other side likes, which speaks first.
+    pub(super) fn open(stream: Stream, tls: Connection) -> Self {
+        Self::Open(Some(Secured::new(stream, tls)))
     }
 
     /// Receives into `area`, which is not empty.
@@ -59,7 +68,32 @@ impl Wire {
         match self {
             Self::Plain(stream) => stream.receive(area),
             Self::Secured(secured) => secured.receive(area),
+            Self::Open(_) => self.find_out(area),
         }
+    }
+
+    /// Receives what says how it goes on.
+    #[cold]
+    fn find_out(&mut self, area: &mut [u8]) -> Received {
+        let Self::Open(open) = self else {
+            return Received::Nothing;
+        };
+        let Some(mut secured) = open.take() else {
+            return Received::End;
+        };
+        let received = secured.stream.receive(area);
+        let Received::Bytes(bytes) = received else {
+            *open = Some(secured);
+            return received;
+        };
+        if area.first() != Some(&HANDSHAKE) {
+            *self = Self::Plain(secured.stream);
+            return received;
+        }
+        secured.early = area.get(..bytes).unwrap_or_default().to_vec();
+        let received = secured.receive(area);
+        *self = Self::Secured(secured);
+        received
     }
 
     /// Sends from one piece of memory.
@@ -68,6 +102,7 @@ impl Wire {
         match self {
             Self::Plain(stream) => stream.send(bytes),
             Self::Secured(secured) => secured.send(&[IoSlice::new(bytes)]),
+            Self::Open(_) => Sent::Bytes(0),
         }
     }
 
@@ -77,6 +112,7 @@ impl Wire {
         match self {
             Self::Plain(stream) => stream.send_many(pieces),
             Self::Secured(secured) => secured.send(pieces),
+            Self::Open(_) => Sent::Bytes(0),
         }
     }
 
@@ -84,7 +120,7 @@ impl Wire {
     #[inline]
     pub(super) fn push(&mut self) -> bool {
         match self {
-            Self::Plain(_) => true,
+            Self::Plain(_) | Self::Open(_) => true,
             Self::Secured(secured) => secured.push(),
         }
     }
@@ -93,36 +129,52 @@ impl Wire {
     #[inline]
     pub(super) fn holds_back(&self) -> bool {
         match self {
-            Self::Plain(_) => false,
+            Self::Plain(_) | Self::Open(_) => false,
             Self::Secured(secured) => secured.tls.wants_write(),
         }
     }
 
     pub(super) fn watch(&mut self, poller: &Poller, token: Token) -> Result<(), WatchError> {
-        self.stream_mut().watch(poller, token)
+        match self.stream_mut() {
+            Some(stream) => stream.watch(poller, token),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn unwatch(&mut self, poller: &Poller) {
-        self.stream_mut().unwatch(poller);
+        if let Some(stream) = self.stream_mut() {
+            stream.unwatch(poller);
+        }
     }
 
     /// Why TLS ended, if it did.
     pub(super) fn fault(&self) -> Option<&Fault> {
         match self {
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Open(_) => None,
             Self::Secured(secured) => secured.fault.as_ref(),
         }
     }
 
-    fn stream_mut(&mut self) -> &mut Stream {
+    fn stream_mut(&mut self) -> Option<&mut Stream> {
         match self {
-            Self::Plain(stream) => stream,
-            Self::Secured(secured) => &mut secured.stream,
+            Self::Plain(stream) => Some(stream),
+            Self::Secured(secured) => Some(&mut secured.stream),
+            Self::Open(open) => open.as_mut().map(|secured| &mut secured.stream),
         }
     }
 }
 
 impl Secured {
+    fn new(stream: Stream, mut tls: Connection) -> Box<Self> {
+        tls.set_buffer_limit(Some(HELD_BYTES_MAX));
+        Box::new(Self {
+            stream,
+            tls,
+            early: Vec::new(),
+            fault: None,
+        })
+    }
+
     fn receive(&mut self, area: &mut [u8]) -> Received {
         let mut filled = 0;
         let is_over = loop {
@@ -156,7 +208,15 @@ impl Secured {
 
     /// Takes what the socket has.
     fn take_records(&mut self) -> Taken {
-        match self.tls.read_tls(&mut Socket(&mut self.stream)) {
+        let read = match self.early.is_empty() {
+            true => self.tls.read_tls(&mut Socket(&mut self.stream)),
+            false => {
+                let read = self.tls.read_tls(&mut &*self.early);
+                self.early.drain(..*read.as_ref().unwrap_or(&0));
+                read
+            }
+        };
+        match read {
             Ok(0) => {
                 if self.tls.is_handshaking() && self.fault.is_none() {
                     self.fault = Some(Fault::Silent);

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use curtail_cluster::TlsFiles;
+use curtail_cluster::{Rollout, TlsFiles};
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType,
     date_time_ymd,
@@ -59,6 +59,7 @@ impl Office {
             ca: self.folder.join("ca.pem"),
             certificate: self.folder.join(format!("{name}.pem")),
             key: self.folder.join(format!("{name}.key")),
+            rollout: None,
         };
         fs::write(&files.certificate, certificate.pem()).unwrap();
         fs::write(&files.key, key.serialize_pem()).unwrap();
@@ -83,6 +84,48 @@ fn reports_arrive_once_and_in_order_over_tls() {
     let a = Node::secured(KIND, office.tls("a", PAPER));
     let b = Node::secured(other(), office.tls("b", PAPER));
     exchange(link(a, b));
+}
+
+/// Goal: a cluster takes TLS up node by node, and is linked at each step; from the last but one on
+/// nobody can read along. Method: nodes before and after each step, either of which makes the link;
+/// somebody on the way. Without a rollout two such nodes never link: the test after the next.
+#[test]
+fn tls_is_taken_up_node_by_node() {
+    const REPORT: &[u8] = b"a report that nobody else may read";
+    let office = Office::open("rollout");
+    let tls = |name: &str, rollout: Option<Option<Rollout>>| {
+        let files = TlsFiles {
+            rollout: rollout?,
+            ..office.sign(name, PAPER)
+        };
+        Some(Tls::load(&files).unwrap())
+    };
+    let (none, accept) = (None, Some(Some(Rollout::Accept)));
+    let (dial, strict) = (Some(Some(Rollout::Dial)), Some(None));
+    for (one, other_one, hides) in [
+        (none, accept, false),
+        (accept, accept, false),
+        (accept, dial, false),
+        (dial, dial, true),
+        (dial, strict, true),
+    ] {
+        for (first, second) in [(one, other_one), (other_one, one)] {
+            let mut a = Node::secured(KIND, tls("a", first));
+            let mut b = Node::secured(other(), tls("b", second));
+            let (address, seen) = listen_in(b.handle.address());
+            b.peer.address = address;
+            introduce(&[&a, &b]);
+            until(&mut a, &mut b, "linking", |a, b| are_up(a, b));
+            a.workers[0].report(2, Class::Demand, REPORT).unwrap();
+            until(&mut a, &mut b, "sending", |_, b| {
+                !b.workers[0].received.is_empty()
+            });
+            assert_eq!(b.workers[0].received[0].1, REPORT);
+            let seen = seen.lock().unwrap();
+            let shows = seen.windows(REPORT.len()).any(|bytes| bytes == REPORT);
+            assert!(!(hides && shows), "{first:?} {second:?}");
+        }
+    }
 }
 
 /// Goal: what goes over the wire cannot be read there. Method: somebody on the way, who hands on

@@ -317,10 +317,10 @@ impl Driver<'_> {
 
     /// What a machine or a request removed is not to come back by a move that is under way.
     pub(crate) fn note_gone(&mut self, at: NodeId, ts: Cas) {
-        let comes = self
-            .in_force(self.view_of(at))
-            .comes(self.setup.route(), at);
-        if comes && let Some(node) = self.world.edit(at) {
+        let in_force = self.in_force(self.view_of(at));
+        if in_force.keeps_removed(self.setup.route(), at)
+            && let Some(node) = self.world.edit(at)
+        {
             node.mover.gone = node.mover.gone.max(ts);
         }
     }

@@ -193,12 +193,14 @@ impl InForce {
         self.holders(key).contains(me) || !self.targets(key, me).is_empty()
     }
 
-    /// Whether `key` may still have to come to `me`, from whomever.
-    pub fn comes(&self, key: RouteHash, me: NodeId) -> bool {
-        let had = |before: &Placement| before.holders(key).intersection(self.view.live);
-        let is_held = self.placement.holders(key).contains(me);
-        let had = self.before.as_ref().map(had).unwrap_or_default();
-        is_held && !had.is_empty() && !had.contains(me)
+    /// Whether `me` remembers which version of `key` was removed there, until all has moved: an
+    /// earlier one may still come. With one holder a key comes once, and before it is removed.
+    pub fn keeps_removed(&self, key: RouteHash, me: NodeId) -> bool {
+        let Some(before) = self.before.as_ref().filter(|_| self.replicas > 1) else {
+            return false;
+        };
+        let had = before.holders(key).intersection(self.view.live);
+        !had.is_empty() && !had.contains(me) && self.placement.holders(key).contains(me)
     }
 
     /// Whether this node may say that it has seen all that a source sent under view `ended`: not
@@ -291,5 +293,62 @@ mod tests {
         assert_eq!(takes(old, 3), Due::Later);
         assert_eq!(takes(old, 1), Due::Now);
         assert_eq!(takes(NodeId(2), 2), Due::Never);
+    }
+
+    fn view(number: u32, live: u64, (before, placed): (u64, u64), replicas: usize) -> InForce {
+        let view = View {
+            number: ViewNumber(number),
+            live: nodes(live),
+            placed: nodes(placed),
+            placed_before: nodes(before),
+            ..View::default()
+        };
+        InForce::new(view, nodes(placed), replicas).unwrap()
+    }
+
+    /// Goal: a node that did not hear that a move ended knows so from the next, and from nothing
+    /// else. Method: the views of a node that comes and dies, as the membership makes them.
+    #[test]
+    fn a_move_that_ended_unheard_is_told_from_one_that_goes_on() {
+        let moving = view(2, 0b111, (0b011, 0b111), 2);
+        let settled = view(3, 0b111, (0b111, 0b111), 2);
+        let died_moving = view(3, 0b011, (0b011, 0b011), 2);
+        let died_settled = view(4, 0b011, (0b111, 0b011), 2);
+        let other_died = view(3, 0b110, (0b011, 0b110), 2);
+        assert!(died_settled.has_ended(&moving));
+        assert!(settled.has_ended(&moving));
+        assert!(!other_died.has_ended(&moving), "the same goes on");
+        assert!(!died_moving.has_ended(&moving));
+        assert!(!died_settled.has_ended(&settled), "it has heard so");
+        let with_one = |number, live, ring| view(number, live, ring, 1);
+        let (first, next) = (
+            with_one(2, 0b111, (0b011, 0b111)),
+            with_one(3, 0b110, (0b010, 0b110)),
+        );
+        assert!(
+            !next.has_ended(&first),
+            "what is not sent must not be swept"
+        );
+    }
+
+    /// Goal: who is to have a key, and did not, remembers that it was removed. Method: every slot.
+    #[test]
+    fn what_is_removed_is_remembered_by_those_it_may_still_come_to() {
+        let (two, one) = (
+            view(2, 0b111, (0b011, 0b111), 2),
+            view(2, 0b111, (0b011, 0b111), 1),
+        );
+        let settled = view(3, 0b111, (0b111, 0b111), 2);
+        let mut count = 0;
+        for slot in 0..64 {
+            let key = RouteHash(slot << 58);
+            let comes = two.targets(key, NodeId(0)).contains(NodeId(2));
+            assert_eq!(two.keeps_removed(key, NodeId(2)), comes);
+            assert!(!two.keeps_removed(key, NodeId(0)), "it had the key");
+            assert!(!one.keeps_removed(key, NodeId(2)));
+            assert!(!settled.keeps_removed(key, NodeId(2)));
+            count += u32::from(comes);
+        }
+        assert!(count > 10, "{count}");
     }
 }

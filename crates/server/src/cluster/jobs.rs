@@ -29,6 +29,8 @@ pub(super) enum Job {
     Install(Box<Moved>),
     /// Another view is in force.
     View(Arc<InForce>),
+    /// The key, whose bytes are there, does not belong here, unless its machine knows it.
+    Sweep(RouteHash, Box<[u8]>),
     /// This node is no member any more: nothing that it knew is worth anything.
     Forget,
     /// The time that its machine waits for may have come.

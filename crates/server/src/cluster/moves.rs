@@ -83,8 +83,8 @@ enum Phase {
     Sent,
     /// All has been taken in.
     Done,
-    /// Looking for what does not belong here any more.
-    Sweeping { next: usize },
+    /// Looking for what does not belong here any more, once or twice.
+    Sweeping { next: usize, again: bool },
 }
 
 impl Phase {
@@ -92,6 +92,12 @@ impl Phase {
         next: Some(0),
         clean: 0,
         found: false,
+    };
+
+    /// An item that is displaced may slip by it, too.
+    const FIRST_SWEEP: Self = Self::Sweeping {
+        next: 0,
+        again: true,
     };
 }
 
@@ -164,7 +170,7 @@ impl NodeWorker {
             (true, _) => Phase::Waiting {
                 mark: self.cluster.marks.set(),
             },
-            (false, true) => Phase::Sweeping { next: 0 },
+            (false, true) => Phase::FIRST_SWEEP,
             (false, false) => Phase::Idle,
         };
         let waiters = std::mem::take(&mut self.mover.arrivals);
@@ -249,7 +255,7 @@ impl NodeWorker {
                 steps.set(steps.get() + 1);
                 match self.mover.phase {
                     Phase::Scanning { next, clean, found } => self.scan(kit, (next, clean, found)),
-                    Phase::Sweeping { next } => self.sweep(kit, next),
+                    Phase::Sweeping { next, again } => self.sweep(kit, next, again),
                     _ => false,
                 }
             },

@@ -114,8 +114,13 @@ impl NodeWorker {
         self.now_ns = now.ns;
         if self.cluster.views.generation() != self.generation {
             self.generation = self.cluster.views.generation();
-            self.in_force = self.cluster.views.current();
+            let next = self.cluster.views.current();
+            let left = self.end_last_move(kit, next.as_deref());
+            self.in_force = next;
             self.tell_slices();
+            for (route, key) in left {
+                self.give(slice_of(route), Job::Sweep(route, key));
+            }
             self.filled = NodeSet::NONE;
             self.begin_moves(kit);
         }

@@ -68,6 +68,8 @@ struct Held {
     early_bytes: usize,
     /// What has moved here while the machine was not done with its key.
     late: Vec<Moved>,
+    /// The versions of what was removed, of keys that an earlier version may still come of.
+    removed: HashMap<RouteHash, Cas>,
     clock: HybridClock,
     /// Promotions that this slice has begun.
     promotions: u64,
@@ -90,6 +92,9 @@ struct Waiting {
 
 /// Items that a slice keeps until its machine is done with their keys.
 const LATE_MAX: usize = 1024;
+
+/// Removed keys that a slice remembers; then removing others waits, or is refused.
+const REMOVED_MAX: usize = 4096;
 
 /// Messages of later views that a slice keeps; the others are sent again.
 const EARLY_MAX: usize = 1024;
@@ -115,6 +120,7 @@ impl Slice {
                 early: VecDeque::new(),
                 early_bytes: 0,
                 late: Vec::new(),
+                removed: HashMap::new(),
                 hot: HashMap::new(),
             }),
         }
@@ -197,6 +203,7 @@ impl Held {
                 tools.done.push(*completed);
             }
             Job::View(in_force) => self.take_view(tools, &in_force),
+            Job::Sweep(key, bytes) => self.sweep(tools, key, &bytes),
             Job::Forget => self.forget_all(tools),
             Job::Tick => {
                 self.step(tools, Input::Tick, None, None);
@@ -218,7 +225,8 @@ impl Held {
         bytes: Vec<u8>,
     ) {
         tools.kit.counts.add(Count::ClusterProtocol, 1);
-        let named = self.name(tools, key, &bytes);
+        let may_run = access != Access::Update || self.may_remove(tools, key);
+        let named = may_run && self.name(tools, key, &bytes);
         let Some(place) = self.place(key).filter(|_| named) else {
             tools.refuse(origin, bytes, BUSY);
             return;
@@ -258,6 +266,11 @@ impl Held {
             return;
         }
         let key = said.route;
+        let removes = said.message.kind.carries_value() && said.image.is_none();
+        if removes && !self.may_remove(tools, key) {
+            // It is sent again.
+            return tools.spare.give(said.into_bytes());
+        }
         if let (Some(place), true) = (self.place(key), self.admit(tools, key, said.key())) {
             let input = Input::Message {
                 from: said.from,
@@ -291,7 +304,8 @@ impl Held {
             .kit
             .version_of(key, hash)
             .is_none_or(|here| here < moved.ts);
-        if is_newer {
+        let was_removed = self.removed.get(&moved.route);
+        if is_newer && was_removed.is_none_or(|removed| *removed < moved.ts) {
             let kit = &mut *tools.kit;
             kit.store
                 .put_image(&mut kit.writer, kit.now, key, hash, image, moved.value());
@@ -309,7 +323,11 @@ impl Held {
     }
 
     fn take_view(&mut self, tools: &mut Tools<'_>, in_force: &Arc<InForce>) {
+        self.end_last_move(tools, in_force);
         self.in_force = Some(Arc::clone(in_force));
+        if !in_force.view.moves() {
+            self.removed.clear();
+        }
         self.step(tools, Input::View(in_force.view), None, None);
         let keys: Vec<RouteHash> = self.machine.keys().collect();
         for key in keys {
@@ -323,6 +341,48 @@ impl Held {
         }
     }
 
+    /// If the last move has ended, unheard here, nothing is known any more of what did not belong
+    /// here then: writes of it have gone by.
+    fn end_last_move(&mut self, tools: &mut Tools<'_>, next: &InForce) {
+        let Some(last) = self.in_force.clone().filter(|last| next.has_ended(last)) else {
+            return;
+        };
+        let keys: Vec<RouteHash> = self.machine.keys().collect();
+        for key in keys {
+            let place = last.place_in_the_end(key);
+            if !place.holders.contains(tools.cluster.me) {
+                self.step(tools, Input::Placed { key, place }, Some(key), None);
+            }
+        }
+    }
+
+    /// A key that did not belong here before keys moved again.
+    fn sweep(&mut self, tools: &mut Tools<'_>, key: RouteHash, bytes: &[u8]) {
+        if let (false, Ok(bytes)) = (self.knows(key), Key::new(bytes)) {
+            let hash = tools.kit.store.hash(bytes.bytes());
+            tools.kit.remove(bytes, hash);
+        }
+    }
+
+    /// Whether there is room to remember that the key was removed, if it has to be.
+    fn may_remove(&self, tools: &Tools<'_>, key: RouteHash) -> bool {
+        let has_room = self.removed.len() < REMOVED_MAX || self.removed.contains_key(&key);
+        has_room || !self.keeps_removed(tools, key)
+    }
+
+    pub(super) fn keeps_removed(&self, tools: &Tools<'_>, key: RouteHash) -> bool {
+        let in_force = self.in_force.as_ref();
+        in_force.is_some_and(|now| now.keeps_removed(key, tools.cluster.me))
+    }
+
+    /// What was removed with version `ts` does not come back by a move that is under way.
+    pub(super) fn note_removed(&mut self, tools: &Tools<'_>, key: RouteHash, ts: Cas) {
+        if self.keeps_removed(tools, key) {
+            let last = self.removed.entry(key).or_default();
+            *last = ts.max(*last);
+        }
+    }
+
     /// Begins anew with nothing.
     fn forget_all(&mut self, tools: &mut Tools<'_>) {
         let last = self.clock.next(tools.kit.now);
@@ -333,6 +393,7 @@ impl Held {
         self.hot.clear();
         self.early.clear();
         self.late.clear();
+        self.removed.clear();
         self.early_bytes = 0;
         for (key, mut name) in std::mem::take(&mut self.names) {
             name.preparing = false;

@@ -7,10 +7,13 @@ use curtail_types::{Cas, Key, NodeId, RouteHash};
 
 use super::{Away, BUCKETS_A_STEP, CLEAN_SCANS, Phase, UNDER_WAY_BYTES_MAX};
 use crate::{
-    cluster::{MoveAsked, NodeWorker, place::route_of},
+    cluster::{InForce, MoveAsked, NodeWorker, place::route_of},
     counts::Count,
     kit::Kit,
 };
+
+/// Keys, with their hashes.
+type Keys = Vec<(RouteHash, Box<[u8]>)>;
 
 impl NodeWorker {
     /// Sends the next key that leaves, or looks for more; whether there is more to do now.
@@ -200,31 +203,70 @@ impl NodeWorker {
     }
 
     /// Removes what this node does not hold any more from a few buckets; whether there are more.
-    pub(super) fn sweep(&mut self, kit: &mut Kit, next: usize) -> bool {
-        let Some(in_force) = self.in_force.clone() else {
-            return false;
+    pub(super) fn sweep(&mut self, kit: &mut Kit, next: usize, again: bool) -> bool {
+        let after = self.sweep_some(kit, next, &mut Vec::new());
+        self.mover.phase = match (after, again) {
+            (Some(next), again) => Phase::Sweeping { next, again },
+            (None, true) => Phase::Sweeping {
+                next: 0,
+                again: false,
+            },
+            (None, false) => Phase::Idle,
         };
+        self.mover.phase != Phase::Idle
+    }
+
+    /// Before keys move again: what did not belong here when the last move ended is swept out at
+    /// once, for it would be taken for what has arrived. That is seldom much: only if a sweep was
+    /// not over, or this node has not heard that the last move ended. Returns the keys that are
+    /// with their machines.
+    pub(in crate::cluster) fn end_last_move(
+        &mut self,
+        kit: &mut Kit,
+        next: Option<&InForce>,
+    ) -> Keys {
+        let (Some(last), Some(next)) = (self.in_force.clone(), next) else {
+            return Vec::new();
+        };
+        let is_sweeping = matches!(self.mover.phase, Phase::Sweeping { .. });
+        if !next.view.moves() || !(is_sweeping || next.has_ended(&last)) {
+            return Vec::new();
+        }
+        self.mover.found.clear();
+        let mut left = Vec::new();
+        for _pass in 0..CLEAN_SCANS {
+            let mut at = Some(0);
+            while let Some(bucket) = at {
+                at = self.sweep_some(kit, bucket, &mut left);
+            }
+        }
+        left
+    }
+
+    /// Removes what does not belong here when all has moved from a few buckets, but for what is
+    /// with its machine, and says where to go on.
+    fn sweep_some(&mut self, kit: &mut Kit, next: usize, shared: &mut Keys) -> Option<usize> {
+        let in_force = self.in_force.clone()?;
         let (me, workers, index) = (self.cluster.me, self.cluster.workers, self.index);
         let queue = &mut self.mover.found;
         let after = kit.store.keys(next, BUCKETS_A_STEP, |key| {
             let route = route_of(key.bytes());
-            if slice_of(route) % workers == index && !in_force.holders(route).contains(me) {
+            let belongs = in_force.place_in_the_end(route).holders.contains(me);
+            if slice_of(route) % workers == index && !belongs {
                 queue.push_back(key.bytes().into());
             }
         });
         for bytes in std::mem::take(&mut self.mover.found) {
-            let is_ordinary =
-                self.cluster.keys.look(route_of(&bytes)).state == SharedState::Ordinary;
-            if let (Ok(key), true) = (Key::new(&bytes), is_ordinary) {
+            let route = route_of(&bytes);
+            let is_ordinary = self.cluster.keys.look(route).state == SharedState::Ordinary;
+            if !is_ordinary {
+                shared.push((route, bytes));
+            } else if let Ok(key) = Key::new(&bytes) {
                 let hash = kit.store.hash(&bytes);
                 kit.remove(key, hash);
             }
         }
-        self.mover.phase = match after {
-            Some(next) => Phase::Sweeping { next },
-            None => Phase::Idle,
-        };
-        after.is_some()
+        after
     }
 
     /// A node asks for a key that it has become the home of.

@@ -135,6 +135,9 @@ impl Held {
         let subject = (key_bytes, name.hash);
         let wrote = bench.write(kit, &carried, subject, ts, &mut waiting.reply);
         if wrote {
+            if self.keeps_removed(tools, key) && self.stored(tools, key).is_none() {
+                self.note_removed(tools, key, ts);
+            }
             self.tell(tools, Input::Write { ticket, key }, Some(key));
             return;
         }
@@ -185,6 +188,7 @@ impl Held {
             _ if gone => kit.remove(bytes, name.hash),
             _ => {}
         }
+        let removes = matches!(incoming, Some(Incoming { image: None, .. }));
         match state {
             Visibility::Unsettled => {}
             Visibility::Valid => {
@@ -192,6 +196,9 @@ impl Held {
                 tools.cluster.keys.settle(key, SharedState::Valid);
             }
             Visibility::Ordinary | Visibility::Gone => name.unshare(tools, key),
+        }
+        if removes {
+            self.note_removed(tools, key, ts);
         }
         if state != Visibility::Unsettled {
             self.take_late(tools, key, state);

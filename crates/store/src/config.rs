@@ -58,7 +58,7 @@ impl std::fmt::Display for StoreError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Config(what) => write!(f, "memory limits: {what}"),
-            Self::Memory(error) => write!(f, "cannot get memory: {error}"),
+            Self::Memory(error) => write!(f, "no address space for so much memory: {error}"),
             Self::Busy => write!(f, "a value is still being received"),
             Self::File(error) => write!(f, "saved store: {error}"),
             Self::Corrupt(what) => write!(f, "saved store is not usable: {what}"),

@@ -194,8 +194,12 @@ impl Store {
     pub(crate) fn make_room(&self, writer: &mut Writer, now: Now, needed: usize) -> bool {
         writer.count(Count::DirectReclaims);
         self.follow_budget();
+        let wanted = RESERVE + needed;
+        if wanted > self.reclaim.segments_allowed.load(Ordering::Relaxed) {
+            // Nothing is evicted for what will not fit in the end.
+            return false;
+        }
         for _ in 0..DIRECT_TURNS_MAX {
-            let wanted = RESERVE + needed;
             if self.segments().available() >= wanted {
                 return true;
             }

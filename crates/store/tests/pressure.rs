@@ -477,3 +477,35 @@ fn live_items_outlast_dead_memory() {
     bench.assert_within_limit();
     assert_eq!(bench.store.counters().evictions, 0);
 }
+
+/// Goal: a value that can never fit costs nobody else's. Method: values longer than the memory, and
+/// one that fits if others go.
+#[test]
+fn what_cannot_fit_evicts_nothing() {
+    let config = StoreConfig {
+        memory_bytes_max: 4 << 20,
+        item_bytes_max: 128 << 20,
+        hash_seed: HashSeed([3, 4]),
+        ..StoreConfig::default()
+    };
+    let store = Store::new(config).expect("a store");
+    let mut bench = Bench {
+        writer: store.writer(WriterId(0)),
+        store,
+        now: at(0),
+    };
+    for number in 0..20_000 {
+        bench.set(&format!("key{number}"), &[1; 100], 0);
+    }
+    let before = bench.store.counters();
+    for bytes in [5 << 20, 100 << 20] {
+        let outcome = bench.set("large", &vec![2; bytes], 0);
+        assert_eq!(outcome, SetOutcome::OutOfMemory);
+    }
+    let after = bench.store.counters();
+    assert_eq!(after.evictions, before.evictions);
+    assert_eq!(after.items_now, before.items_now);
+    let fits = bench.set("large", &vec![2; 2 << 20], 0);
+    assert!(matches!(fits, SetOutcome::Stored(_)), "{fits:?}");
+    assert!(bench.store.counters().evictions > before.evictions);
+}

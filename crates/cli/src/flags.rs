@@ -2,7 +2,7 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context, bail};
@@ -195,6 +195,12 @@ impl Flags {
             bail!("--native: its clients know no login, so -Y would keep nobody out");
         }
         self.settle_limits(&mut config)?;
+        if config.item_bytes_max > config.memory_bytes_max / 2 {
+            warnings.push(format!(
+                "-I {}: the longest values are more than half of -m {}, and may find no room",
+                self.max_item_size, self.memory_limit
+            ));
+        }
         self.settle_echoes(&mut config)?;
         for list in &self.extended {
             extended::apply(&mut config, list, &mut warnings)?;
@@ -235,6 +241,15 @@ impl Flags {
             );
         }
         config.item_bytes_max = usize::try_from(item).context("-I")?;
+        if let Some(folder) = self.memory_file.as_deref().and_then(Path::parent)
+            && !folder.as_os_str().is_empty()
+            && !folder.is_dir()
+        {
+            bail!(
+                "-e: there is no folder {} to save contents in",
+                folder.display()
+            );
+        }
         config.connections_max = match self.conn_limit {
             ..=0 => bail!(
                 "-c {}: at least one connection must be allowed",
@@ -264,7 +279,7 @@ impl Flags {
         config.udp_port = match self.udp_port {
             0 => None,
             -1 => Some(0),
-            port => Some(u16::try_from(port).with_context(|| format!("-U {port}"))?),
+            port => Some(port_of("-U", port)?),
         };
         config.echoed.growth_factor = self.slab_growth_factor;
         config.echoed.chunk_bytes = self.slab_min_size;
@@ -316,7 +331,7 @@ impl Flags {
         let port = match self.tcp_port() {
             0 => None,
             -1 => Some(0),
-            port => Some(u16::try_from(port).with_context(|| format!("-p {port}"))?),
+            port => Some(port_of("-p", port)?),
         };
         config.listen = match port {
             None => Vec::new(),
@@ -355,6 +370,12 @@ impl Flags {
         warnings.push(format!("{address} is open to the network without a login"));
         Ok(())
     }
+}
+
+/// A port that is none of the numbers with a meaning of their own.
+pub(crate) fn port_of(flag: &str, number: i32) -> anyhow::Result<u16> {
+    let port = u16::try_from(number).ok();
+    port.with_context(|| format!("{flag} {number}: a port is from 1 to 65535; 0 is none, -1 any"))
 }
 
 /// Both loopback addresses; a machine without IPv6 does with one. A port that the system is to

@@ -44,7 +44,7 @@ impl NativeFlags {
                 return Ok(None);
             }
             Some(-1) => 0,
-            Some(port) => u16::try_from(port).with_context(|| format!("--native {port}"))?,
+            Some(port) => crate::flags::port_of("--native", port)?,
         };
         let mode = self.native_mode.as_deref().map(str::parse::<NativeMode>);
         let mode = mode.transpose().map_err(anyhow::Error::msg);

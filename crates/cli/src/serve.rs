@@ -12,7 +12,7 @@ use anyhow::Context;
 use curtail_runtime::{
     ControlEvent, Controls, ControlsHandle, Service, ServiceState, stop_waiting_parent,
 };
-use curtail_server::{Config, Restored, Server};
+use curtail_server::{Config, Restored, Server, StartError};
 
 use crate::flags::{Flags, Settled};
 
@@ -101,7 +101,14 @@ fn prepare_process(flags: &Flags, config: &Config) -> anyhow::Result<()> {
 }
 
 fn start(config: Config, controls: ControlsHandle) -> anyhow::Result<Server> {
-    Ok(Server::start(config, move |event| controls.ask(event))?)
+    let file = config.auth_file.clone().unwrap_or_default();
+    let server = Server::start(config, move |event| controls.ask(event));
+    server.map_err(|error| match error {
+        StartError::Logins(_) => {
+            anyhow::Error::new(error).context(format!("-Y {}", file.display()))
+        }
+        error => error.into(),
+    })
 }
 
 fn write_pid(path: &Path) -> anyhow::Result<()> {

@@ -49,11 +49,5 @@ impl fmt::Display for ClusterError {
     }
 }
 
-impl std::error::Error for ClusterError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::File { source, .. } | Self::Thread(source) | Self::Random(source) => Some(source),
-            Self::Invalid { .. } | Self::Secret { .. } => None,
-        }
-    }
-}
+// What the system said stands in the message already.
+impl std::error::Error for ClusterError {}

@@ -193,3 +193,16 @@ fn a_login_is_not_given_where_native_clients_need_none() {
     assert!(settle("--native 7 -l 0.0.0.0").is_err());
     assert!(settle("--native 7 -l 0.0.0.0 --open-to-network").is_ok());
 }
+
+/// Goal: a number that cannot be says which would, and what is likely to fail later is said now.
+#[test]
+fn numbers_and_places_that_cannot_be_say_so() {
+    let says = |flags: &str| format!("{:#}", settle(flags).err().unwrap());
+    assert!(says("-p 70000").contains("from 1 to 65535"));
+    assert!(says("-U -7").contains("-U -7"));
+    assert!(says("--native 99999").contains("from 1 to 65535"));
+    assert!(says("-e /no/such/folder/file").contains("no folder /no/such/folder"));
+    assert!(settle("-e file").is_ok());
+    assert_eq!(settle("-m 64 -I 128m").unwrap().warnings.len(), 1);
+    assert_eq!(settle("-m 2").unwrap().warnings.len(), 0);
+}

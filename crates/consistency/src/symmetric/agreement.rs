@@ -66,9 +66,6 @@ impl Entry {
     ) {
         let ts = message.ts;
         let is_update = message.kind == MessageKind::InvalidateUpdate;
-        // Who still writes has not left the key, so no home has gone on alone. With one holder that
-        // was seen to be no proof: what the home before runs then goes round to nobody.
-        self.is_doubtful &= ts.writer().node() != from || self.place.holders.len() <= 1;
         self.count(step, from, ts, true);
         let helps = step.has(Mutant::UpdateHelped);
         let knows_later = is_update && !step.has(Mutant::UpdateAcknowledged);

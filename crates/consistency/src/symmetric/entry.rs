@@ -34,6 +34,8 @@ pub(super) struct Entry {
     pub(super) running: Option<Running>,
     /// At home: who has followed into the mode. Elsewhere unused.
     pub(super) heard: NodeSet,
+    /// At home: some holder has left the promotion with nothing.
+    pub(super) lacks: bool,
     /// Under SC: who is known to have `ts`.
     pub(super) settled: NodeSet,
     /// Which of the entries that this machine made it is.
@@ -49,6 +51,11 @@ pub(super) struct Entry {
     /// Whether the home is known to go on with the promotion: a node that becomes live may have
     /// followed one that nobody else remembers.
     pub(super) is_confirmed: bool,
+    /// Whether a home that was sure of the key has told this node of the promotion. What a home in
+    /// doubt completes makes followers, too.
+    pub(super) is_told: bool,
+    /// Whether this node has said that the promotion may end without it. Until then it has not.
+    pub(super) has_left: bool,
     /// When something is done about a write that gets no further.
     pub(super) write_due: Instant,
     /// When something is done about a stage that gets no further.
@@ -154,12 +161,15 @@ impl Entry {
             replay: None,
             running: None,
             heard: NodeSet::NONE,
+            lacks: false,
             settled: NodeSet::NONE,
             number: *step.entries_made,
             seen: Cas(0),
             is_doubtful: false,
             held: place.holders.contains(step.config.me),
             is_confirmed: true,
+            is_told: true,
+            has_left: false,
             write_due: NEVER,
             stage_due: NEVER,
         }
@@ -332,6 +342,9 @@ impl Entry {
                 Access::Replace => self.own.is_none(),
                 Access::Update => self.valid && self.own.is_none(),
             };
+            // A write of SC is done at once: whoever is told of the key yet could miss it.
+            let is_early = self.stage == Stage::Home(Mode::Promoting) && !self.agrees(step);
+            let may_run = may_run && !(is_early && waiter.access != Access::Read);
             let after = waiter.after.max(self.seen);
             if !may_run || self.is_doubtful || self.ts < after {
                 return;

@@ -349,6 +349,14 @@ fn receive(
         }
         Some(entry) if activates(message) && step.has(Mutant::AnyActivation) => entry,
         None if message.epoch == epoch => return receive_cold(step, (key, place), from, message),
+        // There was a later promotion, so this node's is long over.
+        Some(mut entry) if me_is_home && entry.is_hot() && epoch < message.epoch => {
+            entry.be_overtaken(step);
+            if let Some(answer) = answer_unknown(me_is_home, false, message) {
+                step.answer(from, key, answer);
+            }
+            return Some(entry);
+        }
         // What is known is of a later promotion, or nothing is.
         _ => {
             let is_known_over = step.dropped.covers(key, message.epoch);

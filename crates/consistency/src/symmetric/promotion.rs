@@ -42,6 +42,7 @@ impl Entry {
         self.stage = Stage::Home(mode);
         self.is_confirmed = true;
         self.heard = NodeSet::only(step.config.me);
+        self.lacks = false;
         self.moved(step, mode);
         self.tell(step);
         self.check_heard(step);
@@ -118,7 +119,7 @@ impl Entry {
     /// The key is not hot any more, and its value is here. The holders of a cold key agree on it;
     /// if they may not yet, they do first.
     fn cool_down(&mut self, step: &mut Step<'_>) {
-        let agreed = self.agrees(step) || self.place.holders.len() <= 1;
+        let agreed = (self.agrees(step) && !self.lacks) || self.place.holders.len() <= 1;
         self.epoch = HotEpoch(0);
         self.stage = Stage::Cold;
         self.stage_due = NEVER;
@@ -132,6 +133,7 @@ impl Entry {
     /// The value is not to be relied upon: whoever held the key has it, or nobody. What waits
     /// begins anew.
     fn give_up(&mut self, step: &mut Step<'_>) {
+        self.refuse_own(step);
         self.end(step, Visibility::Gone);
         self.send(step, self.peers(step), MessageKind::Drop, Cas(0));
         self.moved(step, Mode::Cold);
@@ -141,6 +143,19 @@ impl Entry {
             let ticket = waiter.ticket;
             step.emit(Output::Forward { ticket, to, after });
         }
+    }
+
+    /// Home hears of a later promotion than its own, and has nothing of that. Who has held the key
+    /// all along has its value all the same.
+    pub(super) fn be_overtaken(&mut self, step: &mut Step<'_>) {
+        if self.is_doubtful || !self.held {
+            return self.give_up(step);
+        }
+        self.refuse_own(step);
+        self.moved(step, Mode::Cold);
+        self.lacks = true;
+        self.cool_down(step);
+        self.proceed(step);
     }
 
     /// Nothing is known of the key from here on.
@@ -164,19 +179,39 @@ impl Entry {
         step: &mut Step<'_>,
     ) -> Self {
         let mut entry = Self::new(key, place, step);
+        if !entry.held {
+            // Whatever is here, of a version that may be greater than any since.
+            entry.ts = Cas(0);
+        }
         // What a home in doubt sends to a node that has nothing is no more certain there.
         entry.held &= step.stored > Cas(0);
         entry.rejoin(epoch, step);
         entry
     }
 
+    /// The promotion that this entry was of ended long ago, and was not told so: what it left here
+    /// counts for nothing.
+    fn forget_promotion(&mut self, step: &mut Step<'_>) {
+        self.refuse_own(step);
+        self.replay = None;
+        self.ts = Cas(0);
+        self.update = false;
+        self.valid = true;
+        self.write_due = NEVER;
+    }
+
     /// The same for an entry of an earlier promotion.
     pub(super) fn rejoin(&mut self, epoch: HotEpoch, step: &mut Step<'_>) {
+        if self.is_hot() {
+            self.forget_promotion(step);
+        }
         *step.entries_made += 1;
         self.number = *step.entries_made;
         self.epoch = epoch;
         self.is_doubtful = false;
         self.is_confirmed = true;
+        self.is_told = false;
+        self.has_left = false;
         self.stage = Stage::Shadow;
         self.stage_due = step.in_ns(step.config.retransmit_ns);
         if !self.agrees(step) {
@@ -188,6 +223,11 @@ impl Entry {
     pub(super) fn receive_fill(&mut self, step: &mut Step<'_>, from: NodeId, ts: Cas) {
         if ts > self.ts {
             self.take(step, ts, false);
+        }
+        // Only a home that is sure of its value sends it.
+        if from == self.place.home {
+            self.is_told = true;
+            self.is_doubtful = false;
         }
         // What home sends is complete.
         if ts == self.ts && !self.valid {
@@ -202,16 +242,32 @@ impl Entry {
         let to = NodeSet::only(home);
         match self.stage {
             Stage::Shadow | Stage::Live => {
-                self.send(step, to, MessageKind::FillAck, Cas(self.number));
+                let number = if self.vouches() { self.number } else { 0 };
+                self.send(step, to, MessageKind::FillAck, Cas(number));
             }
             // Its last own write has to be complete before.
             Stage::Leaving if self.is_quiet() => {
+                self.has_left = true;
                 self.send(step, to, MessageKind::DeactivateAck, self.ts);
             }
             _ => {}
         }
         if self.waits_for_home() {
             self.stage_due = step.in_ns(step.config.retransmit_ns);
+        }
+    }
+
+    /// Whether nobody can have gone on with the key without this node.
+    fn vouches(&self) -> bool {
+        self.is_told && !self.is_doubtful && !self.has_left
+    }
+
+    /// A node that leaves, and still writes, keeps the promotion from having ended: its home may be
+    /// in doubt of that.
+    pub(super) fn vouch(&self, step: &mut Step<'_>) {
+        if self.stage == Stage::Leaving && self.vouches() {
+            let to = NodeSet::only(self.place.home);
+            self.send(step, to, MessageKind::FillAck, Cas(self.number));
         }
     }
 
@@ -224,7 +280,9 @@ impl Entry {
         self.trust_home(step, from);
         let any = step.has(Mutant::AnyActivation) && number > Cas(0);
         let waits = self.waits_for_home() && self.stage != Stage::Leaving;
-        if waits && (any || number == Cas(self.number)) {
+        // Whoever was live by this promotion has only to hear that its home goes on with it.
+        let goes_on = number == Cas(0) && self.stage == Stage::Live;
+        if waits && (any || goes_on || number == Cas(self.number)) {
             self.stage = Stage::Live;
             self.is_confirmed = true;
             self.is_doubtful = false;
@@ -234,13 +292,15 @@ impl Entry {
             }
             self.publish(step, Value::Stored);
             self.proceed(step);
-        } else if number == Cas(0) {
+        }
+        if number == Cas(0) {
             self.report(step, from);
         }
     }
 
     pub(super) fn receive_deactivate(&mut self, step: &mut Step<'_>, from: NodeId, ts: Cas) {
-        if matches!(self.stage, Stage::Shadow | Stage::Live) {
+        let may_leave = ts > Cas(0) || !self.vouches();
+        if matches!(self.stage, Stage::Shadow | Stage::Live) && may_leave {
             self.stage = Stage::Leaving;
             self.publish(step, Value::Stored);
         }
@@ -286,12 +346,13 @@ impl Entry {
     pub(super) fn receive_fill_ack(&mut self, step: &mut Step<'_>, from: NodeId, number: Cas) {
         let to = NodeSet::only(from);
         match self.stage {
-            Stage::Home(Mode::Promoting) => {
+            Stage::Home(Mode::Promoting) if number != Cas(0) => {
                 self.heard = self.heard.with(from);
                 self.check_heard(step);
+                self.proceed(step);
             }
-            // It has no entry.
-            Stage::Home(Mode::Hot) if number == Cas(0) && self.valid => {
+            // It has no entry, or one that no home has told it of.
+            Stage::Home(Mode::Promoting | Mode::Hot) if number == Cas(0) && self.valid => {
                 self.send(step, to, MessageKind::Fill, self.ts);
             }
             Stage::Home(Mode::Hot) if number != Cas(0) => {
@@ -299,8 +360,11 @@ impl Entry {
                 self.send(step, to, MessageKind::Activate, number);
             }
             Stage::Home(Mode::Demoting) => {
-                // Who answered until now has the value.
-                self.is_doubtful &= number == Cas(0);
+                // Nobody has gone on without it, and it has the value as this node has.
+                if number != Cas(0) {
+                    self.is_doubtful = false;
+                    self.has_left = false;
+                }
                 self.deactivate(step, to);
                 self.proceed(step);
             }
@@ -315,6 +379,7 @@ impl Entry {
             Stage::Home(Mode::Promoting | Mode::Hot) => self.enter(step, Mode::Demoting),
             Stage::Home(Mode::Demoting) if ts <= self.ts => {
                 self.heard = self.heard.with(from);
+                self.lacks |= ts == Cas(0) && self.place.holders.contains(from);
             }
             _ => {}
         }
@@ -327,6 +392,7 @@ impl Entry {
         self.tell(step);
         if self.waits_for_home() {
             self.report(step, self.place.home);
+            self.vouch(step);
         }
         if !self.agrees(step) && self.ask(step) {
             let soon = step.in_ns(step.config.settle_ns);
@@ -341,7 +407,7 @@ impl Entry {
 pub(super) fn answer_unknown(me_is_home: bool, is_over: bool, message: Message) -> Option<Message> {
     let (kind, ts) = match message.kind {
         // Nothing of it is here, and nothing will be.
-        MessageKind::Deactivate if !me_is_home => (MessageKind::DeactivateAck, message.ts),
+        MessageKind::Deactivate if !me_is_home => (MessageKind::DeactivateAck, Cas(0)),
         MessageKind::Activate if !me_is_home && message.ts == Cas(0) => {
             (MessageKind::FillAck, Cas(0))
         }

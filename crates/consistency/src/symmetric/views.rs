@@ -30,8 +30,10 @@ use super::{Mode, Output, Place, Refusal, Value, Visibility};
 /// What another view is to what is known of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ViewChange {
-    /// This node may answer from now on.
-    goes_live: bool,
+    /// All who were live are gone, or may be: those who joined begin anew, this node with them.
+    forms: bool,
+    /// This node has not seen all views between.
+    skips: bool,
     /// Keys moved from this node under the view before.
     was_source: bool,
     /// The same keys move still.
@@ -44,7 +46,9 @@ impl ViewChange {
         // A later move has a source that the one before did not name: who a key moved to.
         let same_sources = before.placed_before.contains_all(after.placed_before);
         Self {
-            goes_live: after.live.contains(me) && !before.live.contains(me),
+            // Else keys are not placed on who becomes live yet.
+            forms: !before.live.contains(me) && after.placed_before.contains(me),
+            skips: after.number.0 > before.number.0.saturating_add(1),
             was_source,
             moves_on: was_source && after.moves() && same_sources,
         }
@@ -61,12 +65,22 @@ impl ViewChange {
 impl Entry {
     /// The view is another one: who had answered in the last one answers again.
     pub(super) fn forget_answers(&mut self, step: &Step<'_>, change: ViewChange) {
-        let goes_live = change.goes_live;
-        self.is_confirmed &= !(goes_live && self.stage == Stage::Live);
-        // All who were live may be gone, and the key with them: this copy is not to come back.
-        let held = self.place.holders.contains(step.config.me);
-        self.is_doubtful |= goes_live && self.stage == Stage::Shadow && !held;
+        let forms = change.forms;
+        // Who was to hold it, and has it from a home in doubt only, holds nothing.
+        let is_sure = self.held || (self.is_told && !self.is_doubtful);
+        let held = is_sure && self.place.holders.contains(step.config.me);
+        // It has asked its home in vain, so the home may have gone on without it.
+        if self.stage == Stage::Live && !self.is_confirmed {
+            self.stage = Stage::Shadow;
+            self.is_doubtful |= !held;
+        }
+        self.is_confirmed &= !(forms && self.stage == Stage::Live);
+        // The key may be gone with them: this copy is not to come back.
+        self.is_doubtful |= forms && self.stage == Stage::Shadow && !held;
         self.held = held || (self.held && change.keeps(self.stage));
+        if change.skips {
+            self.part_from_promotion();
+        }
         let me = NodeSet::only(step.config.me);
         if let Some(own) = &mut self.own {
             own.acks = me;
@@ -78,9 +92,13 @@ impl Entry {
 
     pub(super) fn placed(&mut self, step: &mut Step<'_>, place: Place) {
         let moves_home = self.place.home != place.home;
+        if moves_home && self.has_left && !self.place.holders.contains(step.config.me) {
+            // The home before may have come to the end of the promotion, and be gone.
+            self.held = false;
+        }
         self.place = place;
-        if moves_home && self.stage == Stage::Shadow && (!self.held || self.is_doubtful) {
-            self.stage = Stage::Leaving;
+        if moves_home {
+            self.part_from_promotion();
         }
         if self.is_hot() {
             self.change_role(step);
@@ -97,6 +115,14 @@ impl Entry {
         self.proceed(step);
     }
 
+    /// Whoever is home now may know nothing of a promotion that has not come to its end.
+    fn part_from_promotion(&mut self) {
+        if self.stage == Stage::Shadow && (!self.held || self.is_doubtful) {
+            self.stage = Stage::Leaving;
+            self.has_left = true;
+        }
+    }
+
     /// The key's home is sure of its value, and may go on without who does not hold it.
     pub(super) fn trust_home(&mut self, step: &Step<'_>, from: NodeId) {
         if from == self.place.home {
@@ -105,7 +131,12 @@ impl Entry {
     }
 
     fn change_role(&mut self, step: &mut Step<'_>) {
-        if self.stage == Stage::Leaving && !self.held && !step.has(Mutant::DoubtfulServed) {
+        let is_unsure = self.has_left || !self.is_told;
+        if self.stage == Stage::Leaving
+            && is_unsure
+            && !self.held
+            && !step.has(Mutant::DoubtfulServed)
+        {
             self.is_doubtful = true;
         }
         match (self.stage, self.is_home(step)) {
@@ -118,9 +149,13 @@ impl Entry {
                     Mode::Promoting => Stage::Shadow,
                     Mode::Cold | Mode::Demoting => Stage::Leaving,
                 };
+                self.vouch(step);
                 self.report(step, self.place.home);
             }
-            (_, false) => self.report(step, self.place.home),
+            (_, false) => {
+                self.vouch(step);
+                self.report(step, self.place.home);
+            }
             (Stage::Cold | Stage::Forgotten, true) => {}
         }
         self.publish(step, Value::Stored);

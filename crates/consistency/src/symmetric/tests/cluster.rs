@@ -4,7 +4,8 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use curtail_types::{
-    Cas, HotEpoch, Instant, Message, NodeId, NodeSet, RouteHash, View, ViewNumber, WriterId,
+    Cas, HotEpoch, Instant, Message, MessageKind, NodeId, NodeSet, RouteHash, View, ViewNumber,
+    WriterId,
 };
 
 use super::super::*;
@@ -128,6 +129,13 @@ impl Cluster {
             if pair.1 != deaf {
                 self.deliver(pair, message, value);
             }
+        }
+    }
+
+    /// What is on its way of this kind is lost.
+    pub(super) fn lose(&mut self, kind: MessageKind) {
+        for queue in self.links.values_mut() {
+            queue.retain(|(message, _)| message.kind != kind);
         }
     }
 

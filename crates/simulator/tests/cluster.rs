@@ -171,7 +171,7 @@ const WRONG: [(Mutant, usize, Model, Faults); 11] = [
     (Mutant::Unfenced, 1, Model::Lin, NODES),
     (Mutant::Unmoved, 1, Model::Lin, NODES),
     (Mutant::AskTwice, 2, Model::Lin, NODES),
-    (Mutant::AnyView, 2, Model::Lin, NODES),
+    (Mutant::AnyView, 3, Model::Lin, NODES),
     (Mutant::SourceForgets, 1, Model::Lin, Faults::ALL),
     (
         Mutant::SeenUntold,

@@ -186,7 +186,7 @@ impl Node {
         let machines = machines.map(|due| self.clock.world(due)).min();
         let member = self.clock.world(self.membership.deadline());
         let again = self.open.values().filter_map(Open::due).min();
-        [machines, Some(member), again]
+        [machines, Some(member), again, self.moves.due()]
             .into_iter()
             .flatten()
             .min()
@@ -251,6 +251,7 @@ impl Node {
             }
             Packet::Key { .. }
             | Packet::Move { .. }
+            | Packet::Wanted { .. }
             | Packet::Moved { .. }
             | Packet::Unfilled { .. } => {
                 if self.is_early(&packet) {
@@ -267,7 +268,9 @@ impl Node {
     fn is_early(&self, packet: &Packet) -> bool {
         let view = match packet {
             Packet::Key { message, .. } if self.mutant != Some(Mutant::AnyView) => message.view,
-            Packet::Move { view, .. } | Packet::Unfilled { view, .. } => *view,
+            Packet::Move { view, .. }
+            | Packet::Wanted { view, .. }
+            | Packet::Unfilled { view, .. } => *view,
             _ => return false,
         };
         view > self.view.number
@@ -293,6 +296,7 @@ impl Node {
                 self.step(at, keys, slice_of(key), input, item);
             }
             Packet::Move { key, view, item } => self.moved_in(at, keys, from, (key, view, item)),
+            Packet::Wanted { key, .. } => self.wanted(keys, from, key),
             Packet::Moved { key, view } => self.moved_out(from, key, view),
             Packet::Unfilled { view, any } => self.note_filled(at, keys, from, view, any),
             _ => {}
@@ -408,7 +412,7 @@ impl Node {
                 self.step(at, keys, slice, input, Item::default());
             }
         }
-        self.plan_moves(keys, &before);
+        self.plan_moves(at, keys, &before);
         self.forget_askers(at, keys);
         for (from, packet) in std::mem::take(&mut self.kept) {
             self.handle(at, keys, from, packet);

@@ -98,6 +98,11 @@ pub(super) enum Packet {
         view: ViewNumber,
         item: Item,
     },
+    /// The sender waits for this key.
+    Wanted {
+        key: usize,
+        view: ViewNumber,
+    },
     Moved {
         key: usize,
         view: ViewNumber,

@@ -1,11 +1,13 @@
 //! Items that move when nodes come and go.
 //!
 //! While keys move, whoever held a key before pushes its item to each new holder: the lowest live
-//! one of the old holders does, once it follows the new view and its machine is done with the key.
-//! A new home lets requests wait until then. With one holder the source forgets what it sends at
+//! one of the old holders does, once it follows the new view and its machine is done with the key:
+//! some time later, as if it had many, or at once if the new home asks for it, or is sent a request
+//! for it. A new home lets requests wait until then. With one holder the source forgets what it sends at
 //! once: the new home writes, and if it dies the old item must not come back.
 
 use curtail_types::{NodeId, NodeSet, View, ViewNumber};
+use curtail_workload::mix;
 
 use super::{Node, Packet};
 use crate::cluster::{keys::Keys, mutant::Mutant, packet::Item};
@@ -28,6 +30,10 @@ struct Push {
     key: usize,
     to: NodeId,
     is_sent: bool,
+    /// The other node asks for it.
+    is_wanted: bool,
+    /// When it is its turn, in the world's time; 0 once it is.
+    due: u64,
 }
 
 impl Moves {
@@ -46,6 +52,12 @@ impl Moves {
         self.awaited[key]
     }
 
+    /// When the next item is to be pushed that waits for its turn.
+    pub(super) fn due(&self) -> Option<u64> {
+        let dues = self.pushes.iter().map(|push| push.due);
+        dues.filter(|due| *due > 0).min()
+    }
+
     /// Whether nothing is awaited and nothing is left to push.
     pub(super) fn is_over(&self) -> bool {
         self.told && !self.awaited.contains(&true)
@@ -59,10 +71,12 @@ impl Node {
     }
 
     /// A view is in force: what has to move under it?
-    pub(super) fn plan_moves(&mut self, keys: &mut Keys, before: &View) {
+    pub(super) fn plan_moves(&mut self, at: u64, keys: &mut Keys, before: &View) {
         let view = self.view;
         self.moves.pushes.clear();
-        self.moves.early.clear();
+        let early = std::mem::take(&mut self.moves.early);
+        let awaited = |(from, key, _): &(NodeId, usize, Item)| self.may_come(keys, *from, *key);
+        self.moves.early = early.into_iter().filter(awaited).collect();
         self.moves.told = !view.moves();
         let new_ring = before.placed != view.placed || before.placed_before != view.placed_before;
         for key in 0..self.items.len() {
@@ -85,9 +99,20 @@ impl Node {
             self.moves.has[key] |= named.contains(self.me) || sources.is_empty();
             self.moves.awaited[key] = mine && !self.moves.has[key] && self.index[key].is_none();
             if sources.first() == Some(self.me) {
-                self.plan_pushes(key, after.difference(named));
+                self.plan_pushes(at, key, after.difference(named));
             }
         }
+    }
+
+    /// Whether a key's item may still have to come from there: as long as the move goes on that it
+    /// was sent for, whatever views come meanwhile.
+    fn may_come(&self, keys: &mut Keys, from: NodeId, key: usize) -> bool {
+        let view = self.view;
+        let named = keys.holders(key, view.placed_before);
+        view.moves()
+            && named.intersection(view.live).contains(from)
+            && !named.contains(self.me)
+            && keys.holders(key, view.placed).contains(self.me)
     }
 
     /// Whether an item stays here that the machine does not look after any more.
@@ -111,13 +136,77 @@ impl Node {
         }
     }
 
-    fn plan_pushes(&mut self, key: usize, to: NodeSet) {
+    /// Half of them at once, as if they were found first.
+    fn plan_pushes(&mut self, at: u64, key: usize, to: NodeSet) {
+        let drawn = mix(at ^ mix(key as u64) ^ self.clock.instant(at).ns);
+        let due = if drawn.is_multiple_of(2) {
+            0
+        } else {
+            at + drawn % LATEST_NS
+        };
         let push = |to| Push {
             key,
             to,
             is_sent: false,
+            is_wanted: false,
+            due,
         };
         self.moves.pushes.extend(to.into_iter().map(push));
+    }
+
+    /// Another node waits for a key of which this one has the item, or knows that there is none.
+    pub(super) fn wanted(&mut self, keys: &mut Keys, to: NodeId, key: usize) {
+        let (after, named) = (
+            keys.holders(key, self.view.placed),
+            keys.holders(key, self.view.placed_before),
+        );
+        let is_source = named.intersection(self.view.live).first() == Some(self.me);
+        let leaves = self.view.moves() && is_source && after.difference(named).contains(to);
+        if !leaves {
+            return;
+        }
+        let planned = |push: &&mut Push| (push.key, push.to) == (key, to);
+        match self.moves.pushes.iter_mut().find(planned) {
+            Some(push) => (push.is_wanted, push.due) = (true, 0),
+            None => self.moves.pushes.push(Push {
+                key,
+                to,
+                is_sent: false,
+                is_wanted: true,
+                due: 0,
+            }),
+        }
+        self.moves.told = false;
+    }
+
+    /// Sends a key along with a request for it, ahead of it.
+    pub(super) fn send_ahead(&mut self, at: u64, keys: &mut Keys, key: usize, to: NodeId) {
+        let found = |push: &Push| (push.key, push.to, push.is_sent) == (key, to, false);
+        if keys.replicas() == 1
+            && let Some(index) = self.moves.pushes.iter().position(found)
+            && !self.is_busy(keys, key)
+        {
+            self.push(at, keys, index);
+        }
+    }
+
+    /// Whether the machine is not done with the key.
+    fn is_busy(&self, keys: &Keys, key: usize) -> bool {
+        self.index[key].is_some() || self.machine_knows(keys, key)
+    }
+
+    /// Sends an item to where it belongs.
+    fn push(&mut self, at: u64, keys: &Keys, index: usize) {
+        let Push { key, to, .. } = self.moves.pushes[index];
+        self.moves.pushes[index].is_sent = true;
+        self.moves.pushes[index].due = 0;
+        let (view, item) = (self.view.number, self.items[key]);
+        self.trace(at, key, || format!("moves {item:?} to {to:?}"));
+        self.send(to, Packet::Move { key, view, item });
+        let here = self.places[key].holders.contains(self.me);
+        if keys.replicas() == 1 && !here && self.index[key].is_none() {
+            self.items[key] = Item::default();
+        }
     }
 
     /// Takes in what came too early, sends what can be sent, and says so when nothing is left.
@@ -129,25 +218,25 @@ impl Node {
         if self.moves.told {
             return;
         }
+        // A key that every node answers for is everywhere.
+        let index = &self.index;
+        (self.moves.pushes).retain(|push| push.is_wanted || index[push.key] != Some(true));
         let view = self.view.number;
         for index in 0..self.moves.pushes.len() {
-            let Push { key, to, is_sent } = self.moves.pushes[index];
-            let busy = self.index[key] == Some(false)
-                || self.index[key].is_none() && self.machine_knows(keys, key);
-            if is_sent || busy {
+            let Push {
+                key, is_sent, due, ..
+            } = self.moves.pushes[index];
+            if due > at {
                 continue;
             }
-            self.moves.pushes[index].is_sent = true;
-            let item = self.items[key];
-            self.trace(at, key, || format!("moves {item:?} to {to:?}"));
-            self.send(to, Packet::Move { key, view, item });
-            let here = self.places[key].holders.contains(self.me);
-            if keys.replicas() == 1 && !here && self.index[key].is_none() {
-                self.items[key] = Item::default();
+            self.moves.pushes[index].due = 0;
+            if !is_sent && !self.is_busy(keys, key) {
+                self.push(at, keys, index);
             }
         }
         let source = self.view.placed_before.contains(self.me);
-        if self.moves.pushes.is_empty() {
+        let (index, pushes) = (&self.index, &self.moves.pushes);
+        if pushes.iter().all(|push| index[push.key] == Some(true)) {
             self.moves.told = true;
             if source {
                 for to in self.view.live.without(self.me) {
@@ -182,7 +271,7 @@ impl Node {
         self.trace(at, key, || {
             format!("{item:?} moved here, awaited {awaited}, known {known}")
         });
-        self.moves.has[key] = true;
+        self.moves.has[key] |= awaited;
         self.send(from, Packet::Moved { key, view });
         if awaited {
             self.resume(at, keys, key);
@@ -199,3 +288,6 @@ impl Node {
             .retain(|push| (push.key, push.to) != (key, from));
     }
 }
+
+/// The latest that an item is sent, if nobody asks for it.
+const LATEST_NS: u64 = 4_000_000;

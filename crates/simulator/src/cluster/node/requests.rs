@@ -121,8 +121,8 @@ impl Node {
         let home_here = place.home == self.me;
         if self.is_awaited(key) {
             match home_here {
-                true => self.wait(ticket, Waits::Item),
-                false => self.ask(ticket, place.home, open.after),
+                true => self.wait_for_item(keys, ticket, key),
+                false => self.ask((at, keys), ticket, place.home, open.after),
             }
             return;
         }
@@ -149,7 +149,17 @@ impl Node {
         }
         match home_here {
             true => self.run_beside(at, ticket),
-            false => self.ask(ticket, place.home, open.after),
+            false => self.ask((at, keys), ticket, place.home, open.after),
+        }
+    }
+
+    /// Lets it wait for the key's item, which whoever has it is asked for.
+    fn wait_for_item(&mut self, keys: &mut Keys, ticket: Ticket, key: usize) {
+        self.wait(ticket, Waits::Item);
+        let named = keys.holders(key, self.view.placed_before);
+        let view = self.view.number;
+        if let Some(source) = named.intersection(self.view.live).first() {
+            self.send(source, Packet::Wanted { key, view });
         }
     }
 
@@ -215,6 +225,7 @@ impl Node {
                 self.step(at, keys, slice_of(key), declined, Item::default());
             }
             Made::Write(value, effect) => {
+                self.observe(version);
                 self.items[key] = Item { version, value };
                 self.index[key] = Some(false);
                 if let Some(open) = self.open.get_mut(&ticket) {
@@ -272,12 +283,12 @@ impl Node {
     ) {
         match to == self.me {
             true => self.route(at, keys, ticket),
-            false => self.ask(ticket, to, after),
+            false => self.ask((at, keys), ticket, to, after),
         }
     }
 
     /// Asks another node. Nobody passes on what was passed on to it: whoever asked asks again.
-    fn ask(&mut self, ticket: Ticket, to: NodeId, after: Cas) {
+    fn ask(&mut self, (at, keys): (u64, &mut Keys), ticket: Ticket, to: NodeId, after: Cas) {
         let Some(open) = self.open.get(&ticket).copied() else {
             return;
         };
@@ -286,6 +297,7 @@ impl Node {
             return self.turn_away(ticket);
         }
         self.wait(ticket, Waits::Asked(to));
+        self.send_ahead(at, keys, open.demand.key, to);
         let (number, demand) = (ticket.0, open.demand);
         self.send(
             to,

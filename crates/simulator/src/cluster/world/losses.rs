@@ -108,7 +108,10 @@ impl World<'_> {
             return;
         }
         let (me, living) = (NodeId(node as u8), self.living(&self.store.members));
+        // The home may not know yet who holds the key no more.
+        let newest = self.keys.place(key, &self.store.members.view).holders;
         let holders = self.nodes[node].places[key].holders.intersection(living);
+        let holders = holders.intersection(newest);
         let left = holders.intersection(hot);
         let is_gone = !living.contains(me) && holders.is_empty();
         if is_gone || self.run.replicas == 1 || !left.is_empty() {
@@ -144,6 +147,10 @@ impl World<'_> {
             losing.view = losing.view.or((!is_in).then_some(after.view.number));
         }
         self.note_trouble(if gone.is_empty() { 0 } else { self.now });
+        let all_stay = after.view.live.contains_all(before.view.live);
+        if all_stay && after.placement != before.placement {
+            self.note_placement();
+        }
         // Keys move to a new home and are forgotten where they were, though it is dead.
         let to_dead = after.view.placed.difference(before.view.placed);
         let to_dead = to_dead.difference(are);

@@ -19,6 +19,9 @@ use crate::cluster::{
 pub(super) struct Outages {
     /// When the last trouble ends.
     trouble_until: u64,
+    /// When keys were placed anew though no node had gone: whoever is asked in that moment may turn
+    /// a request away.
+    placed_at: u64,
 }
 
 impl World<'_> {
@@ -26,6 +29,11 @@ impl World<'_> {
     pub(super) fn note_trouble(&mut self, until: u64) {
         let outages = &mut self.outages;
         outages.trouble_until = outages.trouble_until.max(until);
+    }
+
+    /// Keys are placed anew, on nodes that join or without one that leaves.
+    pub(super) fn note_placement(&mut self) {
+        self.outages.placed_at = self.now;
     }
 
     /// A request was answered that was asked of this node.
@@ -37,7 +45,9 @@ impl World<'_> {
         let since = match answer {
             Answer::Carried(_) => asked.invoked.max(calm_since),
             // Then another node is asked; but the time comes when none may turn anybody away.
-            _ if self.store.members.view.placed.contains(node) => calm_since,
+            _ if self.store.members.view.placed.contains(node) => {
+                calm_since.max(self.outages.placed_at)
+            }
             _ => return,
         };
         if hot_since > since || since > self.now {

@@ -257,8 +257,8 @@ fn a_follower_whose_home_knows_nothing_gives_up_the_key() {
 
 /// Goal: a key that ceases to be hot while its home changes is not lost. Method: the new home has
 /// been told to leave and cannot know whether the old one went on alone, for what that says is
-/// lost; it gives its value up, the old one keeps its own, to be moved, and a request at the new one
-/// waits for that.
+/// lost; it gives its value up, the old one keeps its own, to be moved, and a request at the new
+/// one waits for that.
 #[test]
 fn a_home_that_is_in_doubt_leaves_the_value_to_who_held_the_key() {
     for model in [Model::Lin, Model::Sc] {
@@ -412,8 +412,8 @@ fn a_holder_that_left_with_nothing_has_the_key_when_it_is_cold() {
     }
 }
 
-/// Goal: what an earlier promotion left behind is not taken for a later write, whatever its version.
-/// Method: the key was lost with its home, and is promoted anew by a node whose clock lags.
+/// Goal: what an earlier promotion left behind is not taken for a later write, whatever its
+/// version. Method: the key was lost with its home, and is promoted anew by a node whose clock lags.
 #[test]
 fn what_an_earlier_promotion_left_counts_for_nothing() {
     for model in [Model::Lin, Model::Sc] {

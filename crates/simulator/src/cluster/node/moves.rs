@@ -3,8 +3,8 @@
 //! While keys move, whoever held a key before pushes its item to each new holder: the lowest live
 //! one of the old holders does, once it follows the new view and its machine is done with the key:
 //! some time later, as if it had many, or at once if the new home asks for it, or is sent a request
-//! for it. A new home lets requests wait until then. With one holder the source forgets what it sends at
-//! once: the new home writes, and if it dies the old item must not come back.
+//! for it. A new home lets requests wait until then. With one holder the source forgets what it
+//! sends at once: the new home writes, and if it dies the old item must not come back.
 
 use curtail_types::{NodeId, NodeSet, View, ViewNumber};
 use curtail_workload::mix;

@@ -4,7 +4,7 @@ use std::io::IoSlice;
 
 use curtail_codec::node::{Body, Class, Decoded, Frame, Part};
 
-use super::*;
+use super::{super::tests::Random, *};
 
 /// What a test plants, to see that it is noticed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -363,20 +363,4 @@ fn acknowledging_too_much_is_refused() {
         side.session.outbox.acknowledge(&mut side.chunks, 1),
         Err(NotSent)
     );
-}
-
-/// Marsaglia's xorshift; any seed but 0.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 >> 11
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
 }

@@ -32,6 +32,7 @@ use super::{
 pub(super) struct Options {
     /// How many nodes
     #[arg(long, value_name = "NUM", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=64))]
     nodes: u8,
     /// Where node 0 answers clients; node i does at this port + i
     #[arg(long, value_name = "PORT", default_value_t = trial::PORT)]
@@ -62,11 +63,6 @@ pub(super) struct Options {
 
 /// Runs a trial cluster until it is interrupted.
 pub(super) fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    ensure!(
-        (1..=64).contains(&options.nodes),
-        "--nodes {}: from 1 to 64",
-        options.nodes
-    );
     // Before the first thread: threads inherit the blocked signals.
     let controls = Controls::new()?;
     let folder = Folder::find(options.dir.as_deref(), options.port);
@@ -301,9 +297,8 @@ impl Trial {
 
 fn number(name: &str) -> anyhow::Result<u8> {
     let digits = name.strip_prefix("node").unwrap_or(name);
-    digits
-        .parse()
-        .with_context(|| format!("\"{name}\" is not a node's number or name"))
+    let number = digits.parse().ok();
+    number.with_context(|| format!("\"{name}\" is not a node's number or name"))
 }
 
 /// How often the processes are looked at.

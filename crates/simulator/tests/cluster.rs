@@ -26,6 +26,7 @@ fn passes(run: &ClusterRun) -> ClusterOutcome {
     if let Some(failure) = &outcome.failure {
         panic!("{failure}\n{run} --runs 1");
     }
+    assert_eq!(outcome.unjudged, 0, "{run} --runs 1");
     outcome
 }
 

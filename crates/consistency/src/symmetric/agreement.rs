@@ -237,6 +237,8 @@ impl Entry {
         self.write_due = NEVER;
         let members = self.members(step);
         match (self.own, self.replay) {
+            // What it has may be long over: nobody else is to take that for the key.
+            _ if self.is_hot() && !self.is_sure() => self.await_validation(step),
             // If it is superseded, the later one serves: who has that has no need of this one.
             (Some(own), _) => self.invalidate(step, members.difference(own.acks)),
             (None, Some(acks)) => self.invalidate(step, members.difference(acks)),

@@ -41,6 +41,7 @@ impl Entry {
     pub(super) fn enter(&mut self, step: &mut Step<'_>, mode: Mode) {
         self.stage = Stage::Home(mode);
         self.is_confirmed = true;
+        self.is_told |= !self.is_doubtful;
         self.heard = NodeSet::only(step.config.me);
         self.lacks = false;
         self.moved(step, mode);
@@ -100,7 +101,7 @@ impl Entry {
     pub(super) fn finish_demotion(&mut self, step: &mut Step<'_>) {
         let members = self.members(step);
         let all = self.heard.contains_all(members) || step.has(Mutant::DemotionWithoutAcks);
-        if !all || !self.valid || !self.is_quiet() {
+        if !all || !self.is_quiet() {
             return;
         }
         if self.is_doubtful {
@@ -259,7 +260,12 @@ impl Entry {
 
     /// Whether nobody can have gone on with the key without this node.
     fn vouches(&self) -> bool {
-        self.is_told && !self.is_doubtful && !self.has_left
+        self.is_sure() && !self.has_left
+    }
+
+    /// Whether the promotion goes on, as far as this node was told.
+    pub(super) fn is_sure(&self) -> bool {
+        self.is_told && !self.is_doubtful
     }
 
     /// A node that leaves, and still writes, keeps the promotion from having ended: its home may be
@@ -361,9 +367,8 @@ impl Entry {
             }
             Stage::Home(Mode::Demoting) => {
                 // Nobody has gone on without it, and it has the value as this node has.
-                if number != Cas(0) {
-                    self.is_doubtful = false;
-                    self.has_left = false;
+                if number != Cas(0) && !self.is_sure() {
+                    self.be_sure(step);
                 }
                 self.deactivate(step, to);
                 self.proceed(step);
@@ -372,12 +377,24 @@ impl Entry {
         }
     }
 
+    /// Home was in doubt, and is so no more: from now on it counts who leaves.
+    fn be_sure(&mut self, step: &mut Step<'_>) {
+        self.is_doubtful = false;
+        self.is_told = true;
+        self.has_left = false;
+        self.heard = NodeSet::only(step.config.me);
+        self.tell(step);
+        if !self.valid {
+            self.write_is_due(step);
+        }
+    }
+
     /// A follower answers no more, and has nothing later than `ts`.
     pub(super) fn receive_deactivate_ack(&mut self, step: &mut Step<'_>, from: NodeId, ts: Cas) {
         match self.stage {
             // A home before this one had begun to demote the key.
             Stage::Home(Mode::Promoting | Mode::Hot) => self.enter(step, Mode::Demoting),
-            Stage::Home(Mode::Demoting) if ts <= self.ts => {
+            Stage::Home(Mode::Demoting) if ts <= self.ts || self.is_doubtful => {
                 self.heard = self.heard.with(from);
                 self.lacks |= ts == Cas(0) && self.place.holders.contains(from);
             }

@@ -9,14 +9,18 @@
 //! - if one says that it was told to leave, the home before had begun to demote the key, and the
 //!   new one demotes it;
 //! - if it was told to leave itself, the home before may have gone on without it, as a holder of a
-//!   cold key. Unless somebody still answered for the key, or this node has held it all along, it
-//!   gives its value up, and tells the others to return to what they hold: the value moves in from
-//!   whoever held the key before, or died with the last who did. A home that still tells it to
-//!   leave, or a write that is still on its way from its writer, ends the doubt;
-//! - if the home before had not come to the end of the promotion, nobody can say who knows of it: a
-//!   node that did not hold the key takes it as if it had been told to leave;
-//! - a node that becomes live asks the home before it answers: all who were live when it began to
-//!   follow may be gone; what it has of a promotion that had not come to its end it doubts;
+//!   cold key. Unless somebody *vouches* for the promotion, or this node has held the key all
+//!   along, it gives its value up, and tells the others to return to what they hold: the value moves
+//!   in from whoever held the key before, or died with the last who did. Who vouches was told of the
+//!   promotion by a home that was sure of it, and has not left: it cannot have ended without that
+//!   node. So a node that vouches does not leave a home in doubt, and what a node in doubt has it
+//!   tells nobody;
+//! - if the home before had not come to the end of the promotion, or this node has not seen all
+//!   views between, nobody can say who knows of it: a node that did not hold the key takes it as if
+//!   it had been told to leave;
+//! - if all who were live are gone, and those who joined begin anew, a node asks the home before it
+//!   answers; what it has of a promotion that had not come to its end it doubts;
+//! - a home that hears of a later promotion than its own has missed the end of that;
 //! - if it knows nothing of the promotion, because it has only just joined, it says the same to
 //!   whoever reports to it.
 

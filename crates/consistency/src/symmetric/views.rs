@@ -10,11 +10,11 @@
 //!   new one demotes it;
 //! - if it was told to leave itself, the home before may have gone on without it, as a holder of a
 //!   cold key. Unless somebody *vouches* for the promotion, or this node has held the key all
-//!   along, it gives its value up, and tells the others to return to what they hold: the value moves
-//!   in from whoever held the key before, or died with the last who did. Who vouches was told of the
-//!   promotion by a home that was sure of it, and has not left: it cannot have ended without that
-//!   node. So a node that vouches does not leave a home in doubt, and what a node in doubt has it
-//!   tells nobody;
+//!   along, it gives its value up, and tells the others to return to what they hold: the value
+//!   moves in from whoever held the key before, or died with the last who did. Who vouches was
+//!   told of the promotion by a home that was sure of it, and has not left: it cannot have ended
+//!   without that node. So a node that vouches does not leave a home in doubt, and what a node in
+//!   doubt has it tells nobody;
 //! - if the home before had not come to the end of the promotion, or this node has not seen all
 //!   views between, nobody can say who knows of it: a node that did not hold the key takes it as if
 //!   it had been told to leave;

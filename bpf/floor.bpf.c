@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* For measurements only: what an acknowledgement costs that promises nothing. `curtail_floor` turns
  * a datagram to our port round and says that it is accepted, without a queue, a checksum or a look
- * at what it says: no client would believe it. `curtail_receipt` answers what a client believes,
- * having seen that the datagram is whole, and keeps nothing either. `curtail_pass` lets everything
+ * at what it says: no client would believe it. `curtail_receipt` only acknowledges, but does that as
+ * the network card's program: it takes the requests that that one takes, having seen that they are
+ * well formed and whole, and answers what a client believes. `curtail_pass` lets everything
  * through, which is what the other end of a veth needs for the answers of this one's driver. */
 #include "kernel.h"
 
@@ -39,6 +40,12 @@ int curtail_floor(struct xdp_md *context)
 	return XDP_TX;
 }
 
+/* What `read_request` asks of a server's settings. */
+static const u64 limits[CURTAIL_SETTINGS_WORDS] = {
+	[CURTAIL_SETTINGS_DATAGRAM_BYTES_MAX] = CURTAIL_DATAGRAM_BYTES_MAX,
+	[CURTAIL_SETTINGS_VALUE_BYTES_MAX] = CURTAIL_DATAGRAM_BYTES_MAX,
+};
+
 SECTION("xdp.frags")
 int curtail_receipt(struct xdp_md *context)
 {
@@ -46,18 +53,11 @@ int curtail_receipt(struct xdp_md *context)
 	struct request request = {};
 	struct reply reply = {.kind = KIND_ACK, .status = ACK_ACCEPTED};
 	u64 control[CURTAIL_CONTROL_INCARNATION + 1] = {};
-	const u64 *word;
 
-	if (parse(context, swapped16(FLOOR_PORT), &parsed) != TAKE_IT ||
-	    parsed.at != DATAGRAM_AT_V4)
+	if (parse(context, swapped16(FLOOR_PORT), &parsed) != TAKE_IT)
 		return XDP_PASS;
-	word = (void *)(long)context->data + DATAGRAM_AT_V4;
-	if ((void *)(word + REQUEST_WORDS) > (void *)(long)context->data_end)
+	if (!read_request(context, &parsed, limits, &request) || !request.nilext)
 		return XDP_PASS;
-	request.name = word[2];
-	request.sequence = word[4];
-	request.stamp = word[5];
-	request.slot = word[0] >> 48;
 	if (!is_whole(context, &parsed))
 		return XDP_PASS;
 	return answer(context, &parsed, &request, control, &reply, 0);

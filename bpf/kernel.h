@@ -22,11 +22,12 @@ struct xdp_md {
 };
 
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
-static u64 (*const monotonic_ns)(void) = (void *)5;
+/* Monotonic time as it was at the last tick, some milliseconds ago: enough for leases of seconds,
+ * and read without waiting for the processor to finish what it has begun. */
+static u64 (*const tick_ns)(void) = (void *)160;
 static long (*const redirect_to)(u32 interface, u64 flags) = (void *)23;
 static long (*const adjust_tail)(struct xdp_md *frame, int bytes) = (void *)65;
 static u64 (*const frame_bytes)(struct xdp_md *frame) = (void *)188;
-static long (*const load_bytes)(struct xdp_md *frame, u32 at, void *to, u32 bytes) = (void *)189;
 
 #define SECTION(name) __attribute__((section(name), used))
 #define INLINE static inline __attribute__((always_inline))

@@ -249,7 +249,7 @@ INLINE int judge(struct xdp_md *context, const struct parsed *parsed,
 	u64 beat_ns = read_word(way->control + CURTAIL_CONTROL_HEARTBEAT);
 	u64 state;
 
-	way->now_ns = monotonic_ns();
+	way->now_ns = tick_ns();
 	if (way->now_ns > beat_ns &&
 	    way->now_ns - beat_ns > way->settings[CURTAIL_SETTINGS_HEARTBEAT_NS_MAX])
 		return counted(CURTAIL_COUNT_ABSENT, XDP_DROP);
@@ -282,6 +282,7 @@ int curtail_nic(struct xdp_md *context)
 		return fate;
 	if (!read_request(context, &parsed, way.settings, &request))
 		return XDP_PASS;
+	hash_key(context, &parsed, way.settings, &request);
 	if (!find_way(&request, &way))
 		return XDP_PASS;
 	fetch_way(&request, &way);

@@ -81,12 +81,11 @@ INLINE int is_whole(struct xdp_md *context, const struct parsed *parsed)
 	return checksum_of(context, at + 16, parsed->bytes - 16, word[0]) == word[1];
 }
 
-/* Reads the request of a parsed frame; 0 if it is not one that the program takes. Its checksum is
- * the last thing that is looked at, by `is_whole`. */
+/* Reads the request of a parsed frame; 0 if it is not one that the program takes. Its key's hash is
+ * `hash_key`'s, and its checksum is the last thing that is looked at, by `is_whole`. */
 INLINE int read_request(struct xdp_md *context, const struct parsed *parsed, const u64 *settings,
 			struct request *request)
 {
-	const u64 *seed = settings + CURTAIL_SETTINGS_SECRET;
 	u8 *data = (u8 *)(long)context->data;
 	u8 *end = (u8 *)(long)context->data_end;
 	u32 at = parsed->at, opcode, flags;
@@ -121,9 +120,17 @@ INLINE int read_request(struct xdp_md *context, const struct parsed *parsed, con
 	class &= 7;
 	request->nilext =
 		class == CURTAIL_CLASS_NILEXT || class == CURTAIL_CLASS_NILEXT_NONIDEMPOTENT;
-	request->key_hash = key_hash_of(context, at + CURTAIL_HEADER_BYTES, request->key_bytes,
-					seed[0], seed[1]);
 	return 1;
+}
+
+/* The hash by which the request's queue is chosen. */
+INLINE void hash_key(struct xdp_md *context, const struct parsed *parsed, const u64 *settings,
+		     struct request *request)
+{
+	const u64 *seed = settings + CURTAIL_SETTINGS_SECRET;
+
+	request->key_hash = key_hash_of(context, parsed->at + CURTAIL_HEADER_BYTES,
+					request->key_bytes, seed[0], seed[1]);
 }
 
 #endif

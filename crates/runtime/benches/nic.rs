@@ -146,22 +146,19 @@ fn program_times() {
 }
 
 fn closed_loop(namespace: &Namespace, client: &Client, asked: &Asked) {
-    let mut ways = vec![
-        Way::Floor { native: true },
-        Way::Receipt { native: true },
-        Way::Nic { native: true },
-        Way::Rested { native: true },
-        Way::Floor { native: false },
-        Way::Receipt { native: false },
-        Way::Nic { native: false },
-        Way::Rested { native: false },
-        Way::Spinning,
-        Way::Blocking,
-    ];
-    if servers::other_object().is_some() {
-        ways.insert(4, Way::Other { native: true });
-        ways.insert(9, Way::Other { native: false });
+    let mut ways = Vec::new();
+    for native in [true, false] {
+        ways.extend([Way::Floor { native }, Way::Receipt { native }]);
+        let others = (0..servers::other_objects().len()).map(Some);
+        for other in std::iter::once(None).chain(others) {
+            ways.extend([false, true].map(|rests| Way::Nic {
+                native,
+                rests,
+                other,
+            }));
+        }
     }
+    ways.extend([Way::Spinning, Way::Blocking]);
     ways.retain(|way| asked.wants(*way));
     let mut rounds: Vec<Vec<Samples>> = ways.iter().map(|_| Vec::new()).collect();
     let mut programs: Vec<Vec<u64>> = ways.iter().map(|_| Vec::new()).collect();
@@ -205,11 +202,16 @@ fn middle(mut all: Vec<f64>) -> f64 {
 }
 
 fn open_loop(namespace: &Namespace, client: &Client) {
+    let nic = |native| Way::Nic {
+        native,
+        rests: false,
+        other: None,
+    };
     let ways = [
-        (Way::Nic { native: true }, 0),
-        (Way::Nic { native: true }, WORK_NS),
-        (Way::Nic { native: false }, 0),
-        (Way::Nic { native: false }, WORK_NS),
+        (nic(true), 0),
+        (nic(true), WORK_NS),
+        (nic(false), 0),
+        (nic(false), WORK_NS),
         (Way::Deferred, WORK_NS),
         (Way::Spinning, WORK_NS),
     ];
@@ -229,7 +231,7 @@ fn open_loop(namespace: &Namespace, client: &Client) {
             let work = if work_ns > 0 { ", 10 us" } else { "" };
             line(&format!("{}{work}", way.name()), &rounds, "");
         }
-        let server = Server::start(Way::Nic { native: true }, namespace, client, WORK_NS);
+        let server = Server::start(nic(true), namespace, client, WORK_NS);
         let counting = aya::sys::enable_stats(aya::sys::Stats::RunTime).unwrap();
         client.drive(Load::open(rate / 5, rate as u64, 9));
         let (ns, runs) = servers::time_of_program(b"curtail_nic");

@@ -26,12 +26,14 @@ pub(crate) enum Way {
     Floor { native: bool },
     /// A program that answers what a client believes, and keeps nothing.
     Receipt { native: bool },
-    /// The network card's program, and a thread that executes and looks for more all the time.
-    Nic { native: bool },
-    /// The same, with a thread that looks again after a while, as the server's.
-    Rested { native: bool },
-    /// The same with the object that `CURTAIL_NIC_OBJECT` names.
-    Other { native: bool },
+    /// The network card's program, and a thread that executes and looks for more all the time, or
+    /// rests when it finds nothing and looks again after a while, as the server's. `other`: not the
+    /// kept object but one that `CURTAIL_NIC_OBJECT` names.
+    Nic {
+        native: bool,
+        rests: bool,
+        other: Option<usize>,
+    },
     /// A thread that never sleeps: receives, executes, answers (RawRPC).
     Spinning,
     /// The same, but answers before it executes (DeferredExec).
@@ -46,9 +48,18 @@ impl Way {
         match self {
             Self::Floor { native } => format!("XDP, no queue ({})", mode(native)),
             Self::Receipt { native } => format!("XDP, valid answers ({})", mode(native)),
-            Self::Nic { native } => format!("XDP, Ordered Queue ({})", mode(native)),
-            Self::Rested { native } => format!("XDP, .. executor rests ({})", mode(native)),
-            Self::Other { native } => format!("XDP, the other object ({})", mode(native)),
+            Self::Nic {
+                native,
+                rests,
+                other,
+            } => {
+                let rests = if rests { ", rests" } else { "" };
+                let queue = match other {
+                    None => "Ordered Queue".into(),
+                    Some(number) => format!("object {number}"),
+                };
+                format!("XDP, {queue}{rests} ({})", mode(native))
+            }
             Self::Spinning => "socket, spinning, RawRPC".into(),
             Self::Deferred => "socket, spinning, DeferredExec".into(),
             Self::Blocking => "socket, blocking".into(),
@@ -57,28 +68,19 @@ impl Way {
 
     /// Whether this is the program without a queue to compare `other` with.
     pub(crate) fn is_floor_of(self, other: Self) -> bool {
-        match (self, other) {
-            (
-                Self::Floor { native },
-                Self::Floor { native: of }
-                | Self::Receipt { native: of }
-                | Self::Nic { native: of }
-                | Self::Rested { native: of }
-                | Self::Other { native: of },
-            ) => native == of,
-            _ => false,
-        }
+        matches!(self, Self::Receipt { .. })
+            && self.native().is_some()
+            && self.native() == other.native()
     }
 
-    fn is_native(self) -> bool {
-        matches!(
-            self,
-            Self::Floor { native: true }
-                | Self::Receipt { native: true }
-                | Self::Nic { native: true }
-                | Self::Rested { native: true }
-                | Self::Other { native: true }
-        )
+    /// Whether its program is in the driver; `None` if it has no program.
+    fn native(self) -> Option<bool> {
+        match self {
+            Self::Floor { native } | Self::Receipt { native } | Self::Nic { native, .. } => {
+                Some(native)
+            }
+            Self::Spinning | Self::Deferred | Self::Blocking => None,
+        }
     }
 }
 
@@ -147,7 +149,7 @@ impl Server {
     /// Starts a way; the other end gets a program where the driver's answers need it.
     pub(crate) fn start(way: Way, namespace: &Namespace, client: &Client, work_ns: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let detach_peer = way.is_native().then(|| {
+        let detach_peer = (way.native() == Some(true)).then(|| {
             let program = client.ask(|| {
                 let mut pass = Program::load("curtail_pass");
                 pass.attach("two", XdpMode::Driver);
@@ -172,7 +174,11 @@ impl Server {
                 floor = Some(program);
                 None
             }
-            Way::Nic { native } | Way::Rested { native } | Way::Other { native } => {
+            Way::Nic {
+                native,
+                rests,
+                other,
+            } => {
                 let attach = if native {
                     Attach::Native
                 } else {
@@ -184,11 +190,11 @@ impl Server {
                     attach,
                     nic: nic_options(),
                 };
-                let xdp = match (way, other_object()) {
-                    (Way::Other { .. }, Some(object)) => Xdp::start_object(&object, &options),
-                    _ => Xdp::start(&options),
+                let xdp = match other.and_then(|number| other_objects().into_iter().nth(number)) {
+                    Some(object) => Xdp::start_object(&object, &options),
+                    None => Xdp::start(&options),
                 };
-                let rest = matches!(way, Way::Rested { .. }).then_some(REST);
+                let rest = rests.then_some(REST);
                 Some(execute(xdp.unwrap(), Arc::clone(&stop), work_ns, rest))
             }
             Way::Spinning | Way::Deferred | Way::Blocking => {
@@ -265,15 +271,16 @@ pub(crate) fn open(nic: &Nic) {
     queue.set_state(QueueState::Open);
 }
 
-/// The object that is measured beside the kept one, if one was named.
-pub(crate) fn other_object() -> Option<Vec<u8>> {
-    let path = std::env::var_os("CURTAIL_NIC_OBJECT")?;
-    Some(std::fs::read(path).unwrap())
+/// The objects that are measured beside the kept one: paths with colons between them.
+pub(crate) fn other_objects() -> Vec<Vec<u8>> {
+    let paths = std::env::var_os("CURTAIL_NIC_OBJECT").unwrap_or_default();
+    let paths = std::env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty());
+    paths.map(|path| std::fs::read(path).unwrap()).collect()
 }
 
-/// The program, the other one if one was named, attached to nothing.
+/// The program, the first other one if one was named, attached to nothing.
 pub(crate) fn load() -> Nic {
-    let nic = match other_object() {
+    let nic = match other_objects().into_iter().next() {
         Some(object) => Nic::load_object(&object, &nic_options(), None),
         None => Nic::load(&nic_options(), None),
     };
@@ -286,7 +293,7 @@ pub(crate) fn time_counted(way: Way, load: impl FnOnce()) -> u64 {
     let name: &[u8] = match way {
         Way::Floor { .. } => b"curtail_floor",
         Way::Receipt { .. } => b"curtail_receipt",
-        Way::Nic { .. } | Way::Rested { .. } | Way::Other { .. } => b"curtail_nic",
+        Way::Nic { .. } => b"curtail_nic",
         _ => return 0,
     };
     let counting = aya::sys::enable_stats(aya::sys::Stats::RunTime).unwrap();

@@ -121,13 +121,6 @@ impl Machine {
         region[place..place + bytes].copy_from_slice(&word.to_le_bytes()[..bytes]);
     }
 
-    fn copy(&mut self, from: u64, to: u64, bytes: u64) {
-        for at in 0..bytes {
-            let byte = self.load(from + at, 1);
-            self.store(to + at, 1, byte);
-        }
-    }
-
     fn call(&mut self, helper: i32, r: &[u64; 11]) -> u64 {
         match helper {
             1 => {
@@ -136,16 +129,12 @@ impl Machine {
                 let fits = at + value_bytes <= self.regions[region as usize].len() as u64;
                 if fits { address(region, at) } else { 0 }
             }
-            5 => NOW_NS,
+            160 => NOW_NS,
             65 => {
                 self.frame_bytes = self.frame_bytes.wrapping_add_signed(i64::from(r[2] as i32));
                 0
             }
             188 => self.frame_bytes,
-            189 => {
-                self.copy(address(FRAME, r[2]), r[3], r[4]);
-                0
-            }
             _ => panic!("helper {helper}"),
         }
     }

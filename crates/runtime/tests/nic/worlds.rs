@@ -284,7 +284,7 @@ fn the_programs_moment(
     {
         let [ours, theirs] = [ours, theirs].map(|words| words[USED_NS].load(Ordering::Relaxed));
         if ours != theirs {
-            if !(before.monotonic_ns..=after_ns).contains(&ours) {
+            if !(before.monotonic_ns - TICK_NS_MAX..=after_ns).contains(&ours) {
                 return Err(format!("session {place} was used at {ours}"));
             }
             moment.monotonic_ns = ours;
@@ -296,7 +296,7 @@ fn the_programs_moment(
             let monotonic_ns = moment.unix_ns.wrapping_sub(WALL_OFFSET_NS);
             // The clock was told in two steps, so that its offset is known to a millisecond.
             let slack = 1_000_000;
-            let range = before.monotonic_ns - slack..=after_ns + slack;
+            let range = before.monotonic_ns - TICK_NS_MAX - slack..=after_ns + slack;
             if !range.contains(&monotonic_ns) {
                 return Err(format!(
                     "an entry arrived at {monotonic_ns}, not in {range:?}"
@@ -322,6 +322,8 @@ fn equal(name: &str, ours: &[AtomicU64], theirs: &[AtomicU64]) -> Result<(), Str
     }
 }
 
+/// How far the program's clock, which is the kernel's last tick, may be behind.
+const TICK_NS_MAX: u64 = 20_000_000;
 /// Wall time minus monotonic time in these worlds.
 pub(crate) const WALL_OFFSET_NS: u64 = 1_700_000_000_000_000_000;
 /// Where a session's last use is; the layout's, which the C header prints.

@@ -86,17 +86,20 @@ pub(super) fn run(asked: &Asked) -> Result<()> {
 }
 
 fn ways() -> Vec<Way> {
-    let way = |label, series, mode| Way {
+    let way = |label, series, mode, arguments: &[&str]| Way {
         label,
         series,
         mode,
-        arguments: Vec::new(),
+        arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
     };
+    // Juneberry's thread that acknowledges does nothing else (JB-25): reads go to the workers.
+    let apart = ["-o", "native_placement=hand-off"];
     vec![
-        way("raw", "raw-rpc", "raw"),
-        way("deferred", "deferred-exec", "deferred"),
-        way("io-ack", "io-ack", "io-ack"),
-        way("xdp", "oq", "xdp"),
+        way("raw", "raw-rpc", "raw", &[]),
+        way("deferred", "deferred-exec", "deferred", &[]),
+        way("io-ack", "io-ack", "io-ack", &[]),
+        way("io-ack-apart", "io-ack-apart", "io-ack", &apart),
+        way("xdp", "oq", "xdp", &[]),
     ]
 }
 

@@ -14,6 +14,10 @@
 //! 500 KB). A server of ours also tells what work was ahead of its small requests. Longer values
 //! would need a third core: on the servers' core the client that takes them keeps every server's
 //! processor for milliseconds.
+//!
+//! The first server is also measured while its neighbour, a second one of the same kind on the same
+//! core, gets the large requests: what a core that is shared does to small requests which have
+//! nothing to do with large ones. Less cannot be asked of a server.
 
 mod ahead;
 mod large;
@@ -74,6 +78,18 @@ pub(crate) struct Figures {
     pub(crate) unfinished: u64,
     /// Work ahead of the small requests, alone and beside large ones, if the server tells.
     pub(crate) ahead: [Option<AheadBounds>; 2],
+    /// With the large requests at the neighbour, if that was measured.
+    pub(crate) elsewhere: Option<Elsewhere>,
+}
+
+/// The same small requests with the large ones at the neighbour, on the same core.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Elsewhere {
+    pub(crate) p99_us: f64,
+    /// This p99 over the one alone, within rounds.
+    pub(crate) ratio: Spread,
+    /// The p99 beside large requests over this one, within rounds.
+    pub(crate) beside: Spread,
 }
 
 /// Large requests for each small one.
@@ -93,6 +109,8 @@ const SMALL: CellPlan = CellPlan {
 const SMALL_KEYS: u64 = 200_000;
 const LARGE_BYTES: u32 = 500_000;
 const LARGE_KEYS: u64 = 400;
+/// How often each of them is stored beforehand.
+const LARGE_STORED: usize = 3;
 /// Lengths of keys, which keep the two kinds apart.
 const KEY_BYTES: [usize; 2] = [16, 20];
 
@@ -109,7 +127,16 @@ struct Cell {
 struct Runs {
     alone: Vec<Run>,
     beside: Vec<Run>,
+    elsewhere: Vec<Run>,
     ahead: [Ahead; 2],
+}
+
+/// Where the large requests go.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Company {
+    Nowhere,
+    SameServer,
+    Neighbour,
 }
 
 /// One server in one round.
@@ -121,8 +148,12 @@ struct Run {
     unfinished: u64,
 }
 
-pub(crate) fn compare(args: &CompareArgs, servers: &[Server]) -> Result<Vec<Beside>, LoadError> {
-    store_all(servers)?;
+pub(crate) fn compare(
+    args: &CompareArgs,
+    servers: &[Server],
+    neighbour: &Server,
+) -> Result<Vec<Beside>, LoadError> {
+    store_all(servers, neighbour)?;
     let cells = LOADS
         .iter()
         .flat_map(|load| SHARES.map(|share| (*load, share)));
@@ -138,7 +169,7 @@ pub(crate) fn compare(args: &CompareArgs, servers: &[Server]) -> Result<Vec<Besi
         // Anew in every round, because the machine's speed drifts.
         let peak = peak(args, servers, round)?;
         for cell in &mut cells {
-            cell.measure(args, servers, peak * cell.load, round)?;
+            cell.measure(args, servers, neighbour, peak * cell.load, round)?;
         }
     }
     let all = cells.iter().map(|cell| Beside {
@@ -160,24 +191,36 @@ impl Cell {
         &mut self,
         args: &CompareArgs,
         servers: &[Server],
+        neighbour: &Server,
         rate: f64,
         round: usize,
     ) -> Result<(), LoadError> {
         self.rates.push(rate);
         for index in throughput::rotated(servers.len(), round) {
             let (server, runs) = (&servers[index], &mut self.runs[index]);
-            let company = [None, Some(self.share)];
-            for which in throughput::rotated(company.len(), round) {
+            let companies = match index {
+                0 => &[Company::Nowhere, Company::SameServer, Company::Neighbour][..],
+                _ => &[Company::Nowhere, Company::SameServer],
+            };
+            for which in throughput::rotated(companies.len(), round) {
+                let large_target = match companies[which] {
+                    Company::Nowhere => None,
+                    Company::SameServer => Some(&*server.target),
+                    Company::Neighbour => Some(&*neighbour.target),
+                };
+                let large = large_target.map(|target| (target, self.share));
                 let before = (server.kind == Kind::Ours).then(|| Ahead::ask(&server.target));
-                let run = run(args, server, rate, company[which], round)?;
+                let run = run(args, server, rate, large, round)?;
                 if let Some(Some(before)) = before
                     && let Some(after) = Ahead::ask(&server.target)
+                    && let Some(ahead) = runs.ahead.get_mut(which)
                 {
-                    runs.ahead[which].add(&before, &after);
+                    ahead.add(&before, &after);
                 }
-                match which {
-                    0 => runs.alone.push(run),
-                    _ => runs.beside.push(run),
+                match companies[which] {
+                    Company::Nowhere => runs.alone.push(run),
+                    Company::SameServer => runs.beside.push(run),
+                    Company::Neighbour => runs.elsewhere.push(run),
                 }
             }
         }
@@ -185,14 +228,23 @@ impl Cell {
     }
 }
 
-fn store_all(servers: &[Server]) -> Result<(), LoadError> {
+/// Stores the large values more than once, so that the memory which they take in turns has been
+/// touched: what is measured is a server that has run for a while.
+fn store_all(servers: &[Server], neighbour: &Server) -> Result<(), LoadError> {
+    let store = |server: &Server, load: Load| {
+        let preloaded = preload::preload(&server.target, &load, 1, &Stop::new())?;
+        if preloaded.refused == 0 {
+            return Ok(());
+        }
+        let (name, refused) = (server.kind.name(), preloaded.refused);
+        Err(LoadError::Server(format!("{name} refused {refused} keys")))
+    };
     for server in servers {
-        for load in [small(server.kind)?, large(server.kind)?] {
-            let preloaded = preload::preload(&server.target, &load, 1, &Stop::new())?;
-            if preloaded.refused > 0 {
-                let (name, refused) = (server.kind.name(), preloaded.refused);
-                return Err(LoadError::Server(format!("{name} refused {refused} keys")));
-            }
+        store(server, small(server.kind)?)?;
+    }
+    for server in servers.iter().chain([neighbour]) {
+        for _ in 0..LARGE_STORED {
+            store(server, large(server.kind)?)?;
         }
     }
     Ok(())
@@ -237,12 +289,12 @@ fn peak(args: &CompareArgs, servers: &[Server], round: usize) -> Result<f64, Loa
     Ok(measure(&plan, &Session::default())?.rate)
 }
 
-/// Small requests at `rate`, and the large ones beside them.
+/// Small requests at `rate`, and this share of large ones beside them, where they go to.
 fn run(
     args: &CompareArgs,
     server: &Server,
     rate: f64,
-    share: Option<f64>,
+    large: Option<(&str, f64)>,
     round: usize,
 ) -> Result<Run, LoadError> {
     let plan = Plan {
@@ -252,18 +304,18 @@ fn run(
         spin: true,
         ..throughput::plan(args, &SMALL, server, round)?
     };
-    let Some(share) = share else {
+    let Some((target, share)) = large else {
         let report = measure(&plan, &Session::default())?;
         return Ok(run_of(&report, 0.0));
     };
     let large = Large {
-        load: large(server.kind)?,
+        load: self::large(server.kind)?,
         rate: rate * share,
         core: args.server_core,
     };
     let (stop, start) = (AtomicBool::new(false), Instant::now());
     std::thread::scope(|scope| {
-        let large = scope.spawn(|| large.drive(&server.target, &stop));
+        let large = scope.spawn(|| large.drive(target, &stop));
         let report = measure(&plan, &Session::default());
         stop.store(true, Ordering::Relaxed);
         let panicked = |_| LoadError::Server("the driver of large requests panicked".into());
@@ -289,6 +341,7 @@ fn figures_of(server: &Server, runs: &Runs) -> Figures {
     let Runs {
         alone,
         beside,
+        elsewhere,
         ahead,
     } = runs;
     let pooled = |runs: &[Run]| -> Vec<f64> {
@@ -300,10 +353,11 @@ fn figures_of(server: &Server, runs: &Runs) -> Figures {
         rank(&each.collect::<Vec<f64>>(), 0.5)
     };
     let windows = pooled(beside);
-    let ratios = alone.iter().zip(beside);
-    let ratios: Vec<f64> = ratios
-        .map(|(alone, beside)| rank(&beside.p99s_us, 0.5) / rank(&alone.p99s_us, 0.5))
-        .collect();
+    let ratio = |above: &[Run], below: &[Run]| {
+        let p99 = |run: &Run| rank(&run.p99s_us, 0.5);
+        let each = above.iter().zip(below);
+        Spread::of(&each.map(|(a, b)| p99(a) / p99(b)).collect::<Vec<f64>>())
+    };
     let large_rates: Vec<f64> = beside.iter().map(|run| run.large_rate).collect();
     Figures {
         server: server.label.clone(),
@@ -313,9 +367,14 @@ fn figures_of(server: &Server, runs: &Runs) -> Figures {
         p99_lower_quartile_us: rank(&windows, 0.25),
         p99_upper_quartile_us: rank(&windows, 0.75),
         late_us: [late_us(alone), late_us(beside)],
-        ratio: Spread::of(&ratios),
+        ratio: ratio(beside, alone),
         large_rate: rank(&large_rates, 0.5),
         unfinished: beside.iter().map(|run| run.unfinished).sum(),
         ahead: ahead.each_ref().map(Ahead::bounds),
+        elsewhere: (!elsewhere.is_empty()).then(|| Elsewhere {
+            p99_us: rank(&pooled(elsewhere), 0.5),
+            ratio: ratio(elsewhere, alone),
+            beside: ratio(beside, elsewhere),
+        }),
     }
 }

@@ -134,8 +134,9 @@ fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
         "Small requests (14 to 1400 B, 95:5, zipf 0.99) in open loop beside large ones; windows of \
          20 ms; us; ratios within rounds.\n\n\
          | load | server | windows | p99 alone | p99 beside | quartiles | beside : alone | \
-         driver late, p99 | large/s | unfinished | ahead alone, p99 | ahead beside, p99 |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|"
+         driver late, p99 | large/s | unfinished | ahead alone, p99 | ahead beside, p99 | \
+         large at the neighbour, p99 | neighbour : alone | beside : neighbour |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
     )?;
     let ahead = |bounds: Option<AheadBounds>| {
         bounds.map_or_else(String::new, |ahead| {
@@ -144,6 +145,7 @@ fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
             format!("< {requests}, < {kilobytes} KB ({share:.2} % some)")
         })
     };
+    let ratio = |Spread { median, min, max }: Spread| format!("{median:.2}x ({min:.2}-{max:.2})");
     for one in all {
         for (index, figures) in one.servers.iter().enumerate() {
             let load = if index == 0 {
@@ -156,23 +158,28 @@ fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
             } else {
                 String::new()
             };
-            let Spread { median, min, max } = figures.ratio;
+            let elsewhere = figures.elsewhere.as_ref().map(|one| {
+                let (above, left) = (ratio(one.ratio), ratio(one.beside));
+                format!("{:.0} | {above} | {left}", one.p99_us)
+            });
             writeln!(
                 text,
-                "| {load} | {} | {} | {:.0} | {:.0} | {:.0}-{:.0} | \
-                 {median:.2}x ({min:.2}-{max:.2}) | {:.0}, {:.0} | {:.0} | {} | {} | {} |",
+                "| {load} | {} | {} | {:.0} | {:.0} | {:.0}-{:.0} | {} | \
+                 {:.0}, {:.0} | {:.0} | {} | {} | {} | {} |",
                 figures.server,
                 figures.windows,
                 figures.alone_p99_us,
                 figures.p99_us,
                 figures.p99_lower_quartile_us,
                 figures.p99_upper_quartile_us,
+                ratio(figures.ratio),
                 figures.late_us[0],
                 figures.late_us[1],
                 figures.large_rate,
                 figures.unfinished,
                 ahead(figures.ahead[0]),
-                ahead(figures.ahead[1])
+                ahead(figures.ahead[1]),
+                elsewhere.as_deref().unwrap_or("| |")
             )?;
         }
     }

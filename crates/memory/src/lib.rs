@@ -22,6 +22,7 @@
 //! Under Miri and loom, where there is no such system call, a region is an ordinary small
 //! allocation.
 
+pub mod prefetch;
 mod region;
 mod sync;
 

@@ -15,12 +15,11 @@
 mod directory;
 mod header;
 mod lease;
-mod prefetch;
 mod sync;
 
 use std::io;
 
-use curtail_memory::Region;
+use curtail_memory::{Region, prefetch::prefetch};
 
 pub use curtail_memory::Pages;
 pub use directory::{QUEUES, SegmentId};
@@ -32,6 +31,9 @@ use crate::{
     header::Refused,
     sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock},
 };
+
+/// Words of a cache line.
+const LINE_WORDS: usize = 8;
 
 /// The sizes of the memory.
 #[derive(Clone, Copy, Debug)]
@@ -166,17 +168,24 @@ impl Segments {
         self.region.words().get(start..end).unwrap_or(&[])
     }
 
-    /// Asks the processor for the lines that hold the start of what lies at `reference`.
+    /// Asks the processor for the two lines that hold the start of what lies at `reference`, which
+    /// is all of a small item.
     #[inline]
     pub fn prefetch(&self, reference: u64) {
-        prefetch::prefetch(self.words(reference));
+        let words = self.words(reference);
+        for word in [words.first(), words.get(LINE_WORDS)].into_iter().flatten() {
+            prefetch(word);
+        }
     }
 
     /// Asks for what [`Segments::prefetch`] leaves out of something `words` words long.
     #[inline]
     pub fn prefetch_rest(&self, reference: u64, words: usize) {
         let all = self.words(reference);
-        prefetch::prefetch_rest(all.get(..words).unwrap_or(all));
+        let words = all.get(..words).unwrap_or(all);
+        for word in words.iter().step_by(LINE_WORDS).skip(2) {
+            prefetch(word);
+        }
     }
 
     /// The segment that `reference` lies in.

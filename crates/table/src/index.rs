@@ -17,7 +17,7 @@
 //! care: an item is reused only after `remove_if` changed the version of a stripe that the reader
 //! watches, and then the read is repeated.
 
-use curtail_memory::{Pages, Region};
+use curtail_memory::{Pages, Region, prefetch::prefetch};
 use curtail_types::KeyHash;
 
 use crate::{
@@ -26,7 +26,6 @@ use crate::{
     error::{Full, NoRoom, TableError},
     layout::{Layout, Place},
     locks::{Held, Locks, VersionedSpin},
-    prefetch::prefetch,
     search::Search,
     sync::{AtomicU64, Ordering},
 };

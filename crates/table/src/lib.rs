@@ -8,8 +8,8 @@
 //!   the hash as type parameters.
 //!
 //! `cuckoo.rs` is the file to read first: what an insert does and why growing needs no pause. Then
-//! `locks.rs`, which argues why an unlocked read is never wrong. `unsafe` is confined to reserving
-//! memory (`region.rs`), prefetching (`prefetch.rs`) and the search's stack queue (`search.rs`).
+//! `locks.rs`, which argues why an unlocked read is never wrong. `unsafe` is confined to the search's
+//! stack queue (`search.rs`); reserving memory and prefetching are `curtail_memory`'s.
 
 mod baselines;
 mod counters;
@@ -24,7 +24,6 @@ mod locks;
 mod loom;
 mod map;
 mod plain;
-mod prefetch;
 mod search;
 mod slots;
 mod sync;

@@ -22,10 +22,9 @@
 //! stripes. With linear hashing (`cuckoo.rs`) a key's two stripes therefore depend on its hash
 //! alone, not on the table's size: a split happens under the one stripe that both halves share.
 
-use crate::{
-    prefetch::prefetch_to_write,
-    sync::{AtomicU64, Ordering, fence, pause},
-};
+use curtail_memory::prefetch::prefetch_to_write;
+
+use crate::sync::{AtomicU64, Ordering, fence, pause};
 
 const LOCKED: u64 = 1 << 63;
 

@@ -20,13 +20,15 @@
 
 use std::marker::PhantomData;
 
-use curtail_memory::{Pages, Region};
+use curtail_memory::{
+    Pages, Region,
+    prefetch::{prefetch, prefetch_to_write},
+};
 
 use crate::{
     hash::KeyHasher,
     layout::{Layout, Place},
     plain::Plain,
-    prefetch::{prefetch, prefetch_to_write},
     sync::{AtomicU64, Ordering},
 };
 
@@ -285,7 +287,7 @@ impl<K: Plain, V: Plain, S: Shape, H: KeyHasher<K>> Slots<K, V, S, H> {
     /// Asks for what a write of this bucket needs: lines of keys, and what is occupied.
     #[inline(always)]
     pub(crate) fn prefetch_for_write(&self, bucket: usize) {
-        self.each_key_line(bucket, prefetch_to_write);
+        self.each_key_line(bucket, |line| prefetch_to_write(line));
         if S::TAGS {
             prefetch_to_write(&self.tag_words(bucket)[0]);
         } else {
@@ -421,7 +423,7 @@ impl<K: Plain, V: Plain, S: Shape, H: KeyHasher<K>> Layout for Slots<K, V, S, H>
 
     #[inline(always)]
     fn prefetch(&self, bucket: usize) {
-        self.each_key_line(bucket, prefetch);
+        self.each_key_line(bucket, |line| prefetch(line));
     }
 
     #[inline(always)]

@@ -6,19 +6,18 @@
 
 /// Asks for the cache line that holds `target`.
 #[inline(always)]
-pub(crate) fn prefetch<T>(target: &T) {
+pub fn prefetch<T>(target: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: prefetching has no effect but on the cache, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(target).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(target.cast()) };
     }
     #[cfg(all(target_arch = "aarch64", not(miri), not(loom)))]
     {
-        let address = std::ptr::from_ref(target);
         // SAFETY: `prfm` has no effect but on the cache, whatever the address.
         unsafe {
-            std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address,
+            std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) target,
                 options(nostack, preserves_flags, readonly));
         }
     }
@@ -30,14 +29,13 @@ pub(crate) fn prefetch<T>(target: &T) {
 /// that another core wrote last then arrives while this one still has other things to do, and is
 /// not asked for twice, first to read it and then to own it.
 #[inline(always)]
-pub(crate) fn prefetch_to_write<T>(target: &T) {
+pub fn prefetch_to_write<T>(target: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
     {
-        let address = std::ptr::from_ref(target);
         // SAFETY: `prefetchw` has no effect but on the cache, whatever the address; processors
         // that do not have it take it for a no-op.
         unsafe {
-            std::arch::asm!("prefetchw [{0}]", in(reg) address,
+            std::arch::asm!("prefetchw [{0}]", in(reg) target,
                 options(nostack, preserves_flags, readonly));
         }
     }

@@ -22,7 +22,7 @@ fn main() {
         let mut dispatcher = Dispatcher::new(config, 1);
         report(name, |number| machine(&mut dispatcher, number));
     }
-    let writers = SharedWriters::new(1 << 20, 63);
+    let writers = SharedWriters::<{ 1 << 20 }>::new(63);
     report("shared writers", |number| {
         let partition = Partition(number.wrapping_mul(0x9e37_79b9) >> 12);
         if let curtail_dispatch::Claim::Granted(_, ticket) = writers.claim(partition, Worker(1)) {

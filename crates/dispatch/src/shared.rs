@@ -25,10 +25,11 @@ use crate::{
     sync::{AtomicU32, AtomicU64, Ordering, OwnLine},
 };
 
-/// Who writes each partition, for several threads.
+/// Who writes each of so many partitions, for several threads. How many there are is known to the
+/// compiler, so that no claim has to look whether its partition exists.
 #[derive(Debug)]
-pub struct SharedWriters {
-    words: Box<[AtomicU64]>,
+pub struct SharedWriters<const PARTITIONS: usize> {
+    words: Box<[AtomicU64; PARTITIONS]>,
     writes_max: u64,
 }
 
@@ -66,17 +67,30 @@ impl Ticket {
     }
 }
 
-impl SharedWriters {
-    /// `partitions` that nobody owns, with at most `writes_max` (up to [`Self::WRITES_MAX`])
+impl<const PARTITIONS: usize> SharedWriters<PARTITIONS> {
+    /// Partitions that nobody owns, with at most `writes_max` (up to [`Self::WRITES_MAX`])
     /// outstanding writes to each. Takes 8 bytes for a partition.
-    pub fn new(partitions: u32, writes_max: u16) -> Self {
-        assert!(partitions > 0);
+    pub fn new(writes_max: u16) -> Self {
+        const { assert!(PARTITIONS.is_power_of_two()) };
         assert!((1..=Self::WRITES_MAX).contains(&writes_max));
+        let words: Box<[_]> = (0..PARTITIONS).map(|_| AtomicU64::new(0)).collect();
+        let Ok(words) = words.try_into() else {
+            unreachable!("so many were collected");
+        };
         Self {
-            words: (0..partitions).map(|_| AtomicU64::new(0)).collect(),
+            words,
             writes_max: u64::from(writes_max),
         }
     }
+
+    /// Where the word of `partition` lies, for who has the processor fetch it before it claims.
+    #[inline]
+    pub fn address(&self, partition: Partition) -> *const impl Sized {
+        core::ptr::from_ref(self.word(partition))
+    }
+
+    /// The bytes of their words.
+    pub const BYTES: usize = 8 * PARTITIONS;
 
     /// The greatest count of outstanding writes: what 12 bits hold.
     pub const WRITES_MAX: u16 = (1 << WRITES_BITS) - 1;
@@ -181,9 +195,10 @@ impl SharedWriters {
         writes_of(self.word(partition).load(Ordering::Relaxed)) as u16
     }
 
+    /// The partition's word; numbers beyond the last partition begin again at the first.
     #[inline]
     fn word(&self, partition: Partition) -> &AtomicU64 {
-        &self.words[partition.0 as usize]
+        &self.words[partition.0 as usize % PARTITIONS]
     }
 }
 
@@ -307,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_partition_is_owned_from_its_first_claim_to_its_last_release() {
-        let writers = SharedWriters::new(4, 2);
+        let writers = SharedWriters::<4>::new(2);
         let (owner, first) = granted(writers.claim(Partition(3), Worker(7)));
         assert_eq!(owner, Worker(7));
         let (owner, second) = granted(writers.claim(Partition(3), Worker(9)));

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use curtail_codec::memcached::{Admin, Request};
 use curtail_dispatch::{Access, Claim, Partition, Placement, SharedWriters, Ticket, Worker as Id};
+use curtail_memory::prefetch::prefetch_to_write;
 use curtail_types::{KeyHash, Operation};
 
 use crate::{
@@ -79,16 +80,8 @@ const SPARE_MAX: usize = 16;
 /// After this long a parcel that its owner has not opened is taken back.
 const TAKEN_BACK_NS: u64 = 1_000_000;
 
-/// The table of claims for a server; a single worker has nobody to claim anything against.
-pub(crate) fn shared_writers(workers: usize) -> SharedWriters {
-    let partitions = if workers > 1 { 1 << PARTITION_BITS } else { 1 };
-    SharedWriters::new(partitions, SharedWriters::WRITES_MAX)
-}
-
-/// Bytes that it takes.
-pub(crate) fn writers_bytes(workers: usize) -> usize {
-    if workers > 1 { 8 << PARTITION_BITS } else { 8 }
-}
+/// The table of claims.
+pub(crate) type Writers = SharedWriters<{ 1 << PARTITION_BITS }>;
 
 impl Worker {
     /// Where `entry` runs.
@@ -110,23 +103,12 @@ impl Worker {
     /// way there is no decision to be written down and read again.
     #[inline(always)] // so that carrying out is compiled into the loop over the batch
     pub(crate) fn run_where_decided(&mut self, entry: &Entry<'_>) {
-        let mut held = None;
-        if self.claims {
-            // d-CREW, and nothing was handed on in this turn: only writes have to ask.
-            if is_write(entry) {
-                held = self.claim_free(entry);
-                if held.is_none() {
-                    return self.run_contended(entry);
-                }
-            }
-        } else if self.decides {
+        if self.decides && !self.claims {
             let decision = self.decide_among_workers(entry);
             return self.follow(entry, decision);
         }
-        self.carry_out(entry);
-        if let Some(ticket) = held {
-            self.kit.release(ticket);
-        }
+        // d-CREW, and nothing was handed on in this turn: only writes have to ask.
+        self.carry_out(entry, self.claims);
     }
 
     #[inline(never)]
@@ -164,17 +146,17 @@ impl Worker {
 
     /// A write to a partition that others were at a moment ago.
     #[cold]
-    fn run_contended(&mut self, entry: &Entry<'_>) {
+    pub(crate) fn run_contended(&mut self, entry: &Entry<'_>) {
         let decision = self.claim(entry);
         self.follow(entry, decision);
     }
 
     /// The claim of a write, if nobody holds its partition.
     #[inline]
-    fn claim_free(&self, entry: &Entry<'_>) -> Option<Ticket> {
+    pub(crate) fn claim_free(&self, hash: KeyHash) -> Option<Ticket> {
         let me = Id(self.index as u16);
         let writers = &self.kit.shared.writers;
-        let ticket = writers.claim_free(partition_of(entry.hash), me)?;
+        let ticket = writers.claim_free(partition_of(hash), me)?;
         self.kit.linger_if_contended();
         Some(ticket)
     }
@@ -401,6 +383,21 @@ impl Delegation {
 }
 
 impl Kit {
+    /// Asks the memory for the item that a request is about, and notes where that is; with
+    /// `writers` also for the word that a write will claim, which is another worker's as likely as
+    /// not.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, entry: &mut Entry<'_>, writers: Option<&Writers>) {
+        let Work::Request(Request::Item { operation, .. }) = &entry.work else {
+            return;
+        };
+        // Reads that claim are few, and to look closer costs more.
+        if let (Some(writers), false) = (writers, matches!(operation, Operation::Get(_))) {
+            prefetch_to_write(writers.address(partition_of(entry.hash)));
+        }
+        entry.hint = self.store.prefetch_item(entry.hash);
+    }
+
     /// Gives a claim back.
     #[inline]
     pub(crate) fn release(&mut self, ticket: Ticket) {
@@ -421,7 +418,7 @@ fn is_write(entry: &Entry<'_>) -> bool {
 
 /// Whether an operation may change its item: everything that is not a plain read.
 #[inline]
-fn access_of(operation: &Operation) -> Access {
+pub(crate) fn access_of(operation: &Operation) -> Access {
     match operation {
         Operation::Get(get) if !get.changes() => Access::Read,
         _ => Access::Write,

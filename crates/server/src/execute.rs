@@ -4,6 +4,7 @@ use curtail_codec::memcached::{
     BodyEnd, BodyEndState, Form, Request, Sink, WireKey,
     encode::{self, REPLY_BYTES_MAX, Refusal},
 };
+use curtail_dispatch::Access;
 use curtail_store::{COPY_BYTES_MAX, Hint, ItemView};
 use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Direction, Get, KeyHash, Operation,
@@ -15,6 +16,7 @@ use crate::{
     connection::{Body, Departure},
     control::SAMPLED_EVERY,
     counts::Count,
+    delegate::access_of,
     fault::Fault,
     kit::Kit,
     prefixes::KeyEvent,
@@ -60,9 +62,9 @@ enum Found {
 pub(crate) const BUSY: &[u8] = b"SERVER_ERROR busy\r\n";
 
 impl Worker {
-    /// Carries out one entry of the batch.
+    /// Carries out one entry of the batch. With `claims`, a write claims its partition first.
     #[inline(always)] // once into the loop over the batch, where most requests pass
-    pub(crate) fn carry_out(&mut self, entry: &Entry<'_>) {
+    pub(crate) fn carry_out(&mut self, entry: &Entry<'_>, claims: bool) {
         let Entry {
             slot,
             hash,
@@ -92,10 +94,20 @@ impl Worker {
                     form,
                     hint,
                 };
+                let mut held = None;
+                if claims && access_of(operation) == Access::Write {
+                    held = self.claim_free(hash);
+                    if held.is_none() {
+                        return self.run_contended(entry);
+                    }
+                }
                 self.kit
                     .run_item(&mut self.replies, &item, operation, value);
                 if self.kit.joins_large > 0 {
                     self.hand_on(entry);
+                }
+                if let Some(ticket) = held {
+                    self.kit.release(ticket);
                 }
             }
             Work::Request(request) => self.run_other(slot, hash, request),
@@ -118,7 +130,7 @@ impl Worker {
     /// The same, for the rare ways to it.
     #[inline(never)]
     pub(crate) fn carry_out_apart(&mut self, entry: &Entry<'_>) {
-        self.carry_out(entry);
+        self.carry_out(entry, false);
     }
 
     /// Leaves a request, and with it all that follow on its connection, to a later turn: this turn

@@ -9,13 +9,8 @@ use curtail_store::{Store, Writer};
 use curtail_types::{KeyHash, Now};
 
 use crate::{
-    batch::{Entry, Work},
-    buffers::BufferPool,
-    counts::Counts,
-    hot_keys::HotKeys,
-    notice::Notice,
-    shared::Shared,
-    stages::Stages,
+    batch::Work, buffers::BufferPool, counts::Counts, hot_keys::HotKeys, notice::Notice,
+    shared::Shared, stages::Stages,
 };
 
 /// What a worker works with.
@@ -133,13 +128,5 @@ impl Kit {
         };
         matches!(request, Request::SetHeader { value_bytes, .. }
             if *value_bytes as usize >= self.large_counts_from)
-    }
-
-    /// Asks the memory for the item that a request is about, and notes where that is.
-    #[inline]
-    pub(crate) fn prefetch_item(&self, entry: &mut Entry<'_>) {
-        if let Work::Request(Request::Item { .. }) = entry.work {
-            entry.hint = self.store.prefetch_item(entry.hash);
-        }
     }
 }

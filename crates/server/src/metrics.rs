@@ -7,7 +7,7 @@ use std::fmt::{Display, Write};
 
 use crate::{
     counts::Count,
-    delegate::writers_bytes,
+    delegate::Writers,
     native,
     shared::Shared,
     stages::bound_of,
@@ -171,7 +171,7 @@ fn items(page: &mut Page, shared: &Shared) {
 
 fn memory(page: &mut Page, shared: &Shared) {
     let memory = shared.store.memory();
-    let writers = writers_bytes(shared.config.workers) as u64;
+    let writers = Writers::BYTES as u64;
     let native = shared.native_bytes();
     page.gauge(
         "curtail_memory_limit_bytes",

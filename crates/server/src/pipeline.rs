@@ -52,8 +52,9 @@ impl Worker {
 
     fn execute(&mut self, batch: &mut Batch<'_>) {
         self.replies.begin_turn();
+        let writers = self.claims.then_some(&self.kit.shared.writers);
         for entry in batch.entries_mut() {
-            self.kit.prefetch_item(entry);
+            self.kit.prefetch(entry, writers);
         }
         let superseded = self.superseded(batch);
         if self.node.is_some() {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use curtail_dispatch::{SharedWriters, size_aware::SizeHistogram};
+use curtail_dispatch::size_aware::SizeHistogram;
 use curtail_runtime::{Clock, ControlEvent, Waker};
 use curtail_store::Store;
 use curtail_types::{LoadReport, Now};
@@ -16,6 +16,7 @@ use crate::{
     control::ControlFace,
     counts::{Counts, PublishedCounts},
     crawler::Crawler,
+    delegate::Writers,
     hot_keys::Hottest,
     logins::Logins,
     mailbox::Mailbox,
@@ -41,7 +42,7 @@ pub(crate) struct Shared {
     /// The workers, and behind them the large workers.
     pub(crate) workers: Vec<WorkerFace>,
     /// Who writes which partition now.
-    pub(crate) writers: SharedWriters,
+    pub(crate) writers: Writers,
     pub(crate) regimes: Regimes,
     pub(crate) control: ControlFace,
     pub(crate) doors: Doors,

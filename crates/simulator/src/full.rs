@@ -158,7 +158,7 @@ impl FullSystem {
             apply_ns: whole(costs.apply.ns),
             fixed_ns: whole(around + costs.hand_off.ns),
             channel_ns: whole(costs.hand_off.ns),
-            writes_max: u32::from(SharedWriters::WRITES_MAX),
+            writes_max: u32::from(SharedWriters::<1>::WRITES_MAX),
         }
     }
 

@@ -16,7 +16,7 @@ use super::*;
 /// What a partition's owner writes without a lock; loom reports two writers, or a read that is not
 /// ordered after the last write.
 struct Partitioned {
-    writers: SharedWriters,
+    writers: SharedWriters<1>,
     value: UnsafeCell<u64>,
 }
 
@@ -26,7 +26,7 @@ struct Partitioned {
 fn loom_ownership_is_exclusive_and_hands_over() {
     loom::model(|| {
         let shared = Arc::new(Partitioned {
-            writers: SharedWriters::new(1, 8),
+            writers: SharedWriters::new(8),
             value: UnsafeCell::new(0),
         });
         let written = Arc::new(Counter::new(0));

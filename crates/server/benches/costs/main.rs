@@ -124,7 +124,7 @@ impl Medians {
 struct Filled {
     store: Store,
     writer: Writer,
-    writers: SharedWriters,
+    writers: SharedWriters<PARTITIONS>,
     reply: Vec<u8>,
     value: Vec<u8>,
     random: u64,
@@ -145,7 +145,7 @@ impl Filled {
         let mut filled = Self {
             writer: store.writer(WriterId(0)),
             store,
-            writers: SharedWriters::new(PARTITIONS, 63),
+            writers: SharedWriters::new(63),
             reply: vec![0; COPY_BYTES_MAX],
             value: vec![7; 1 << 20],
             random: 1,
@@ -233,7 +233,7 @@ impl Filled {
         let (bytes, size) = (key(index, number), SIZES[index]);
         let Ok(handle) = Key::new(&bytes) else { return };
         let hash = self.store.hash(&bytes);
-        let partition = Partition(hash.0 as u32 % PARTITIONS);
+        let partition = Partition(hash.0 as u32);
         let claim = self.writers.claim(partition, Worker(0));
         let (writer, set) = (&mut self.writer, Set::default());
         if size <= INLINE_BYTES_MAX {
@@ -469,7 +469,7 @@ const LIMITS: Limits = Limits {
     value_bytes_max: 1 << 20,
     inline_value_bytes_max: INLINE_BYTES_MAX as u32,
 };
-const PARTITIONS: u32 = 1 << 20;
+const PARTITIONS: usize = 1 << 20;
 /// Odd, so that there is a median.
 const STEPS: usize = 401;
 

@@ -56,7 +56,7 @@ struct Shared {
     /// Odd: the second core's turn; what to do is above the lowest bit.
     turn: AtomicU32,
     ring: Ring,
-    writers: SharedWriters,
+    writers: SharedWriters<PARTITIONS>,
     other_ns: AtomicU64,
 }
 
@@ -65,7 +65,7 @@ impl Shared {
         Self {
             turn: AtomicU32::new(0),
             ring: Ring::new(),
-            writers: SharedWriters::new(PARTITIONS, 63),
+            writers: SharedWriters::new(63),
             other_ns: AtomicU64::new(0),
         }
     }

@@ -8,8 +8,8 @@
 //!   the hash as type parameters.
 //!
 //! `cuckoo.rs` is the file to read first: what an insert does and why growing needs no pause. Then
-//! `locks.rs`, which argues why an unlocked read is never wrong. `unsafe` is confined to the search's
-//! stack queue (`search.rs`); reserving memory and prefetching are `curtail_memory`'s.
+//! `locks.rs`, which argues why an unlocked read is never wrong. `unsafe` is confined to the
+//! search's stack queue (`search.rs`); reserving memory and prefetching are `curtail_memory`'s.
 
 mod baselines;
 mod counters;

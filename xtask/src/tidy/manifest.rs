@@ -34,6 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "hotkeys",
             "consistency",
             "cluster",
+            "memory",
         ],
     ),
     ("client", &["codec"]),

@@ -90,6 +90,9 @@ struct Waiting {
     ts: Cas,
 }
 
+/// An hour of the version clock: no node's clock runs further ahead of another's.
+const LEAD_MAX: u64 = (3600 * HybridClock::TICKS_PER_SECOND) << 16;
+
 /// Items that a slice keeps until its machine is done with their keys.
 const LATE_MAX: usize = 1024;
 
@@ -255,6 +258,16 @@ impl Held {
         self.step(tools, input, Some(key), None);
     }
 
+    /// The clock of this slice gives later versions than its machine has: one that was given for a
+    /// key that is deleted and forgotten is not given again. What a client made up may be anywhere,
+    /// and must not drag the clock along.
+    fn see_version(&mut self, tools: &Tools<'_>, ts: Cas) {
+        let next = self.clock.next(tools.kit.now);
+        if ts >= next && ts.0 - next.0 < LEAD_MAX {
+            self.clock = HybridClock::new(self.config.writer, ts);
+        }
+    }
+
     fn take_message(&mut self, tools: &mut Tools<'_>, said: Said) {
         let view = self.in_force.as_ref().map(|now| now.view.number);
         if view.is_none_or(|view| said.message.view > view) {
@@ -265,6 +278,7 @@ impl Held {
             }
             return;
         }
+        self.see_version(tools, said.message.ts);
         let key = said.route;
         let removes = said.message.kind.carries_value() && said.image.is_none();
         if removes && !self.may_remove(tools, key) {

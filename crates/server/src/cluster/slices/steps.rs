@@ -103,6 +103,7 @@ impl Held {
 
     /// Carries a request out, now that it is its turn.
     fn run(&mut self, tools: &mut Tools<'_>, ticket: Ticket, ts: Cas) {
+        self.see_version(tools, ts);
         let index = ticket.0 as usize;
         let Some(Some(waiting)) = self.waiting.get_mut(index) else {
             return;

@@ -1,10 +1,9 @@
 //! How long hot keys are not answered for (ccKVS requirement CC-85).
 //!
 //! When a node dies, is cut off or stands still, a request for a hot key may have to wait until the
-//! others do without it: half a lease and what goes with it until it is missed, a lease and its
-//! margin until they may act on that, a replay until what it left behind is complete. A wait is
-//! counted from when it begins or the last such trouble ends, whichever is later, for keys that
-//! every node answered for then.
+//! others do without it: one lease from its last word on, and a replay until what it left behind is
+//! complete. A wait is counted from when it begins or the last such trouble ends, whichever is
+//! later, for keys that every node answered for then.
 
 use curtail_types::NodeId;
 

@@ -10,8 +10,8 @@ impl Membership {
     pub(super) fn wanted(&self) -> Option<Change> {
         let change = self
             .own_change()
-            .or_else(|| self.stance_of_member())
-            .or_else(|| self.change_for_all())?;
+            .or_else(|| self.change_for_all())
+            .or_else(|| self.stance_of_member())?;
         let next = self
             .known
             .after(change, self.config.me, self.config.replicas);
@@ -33,10 +33,17 @@ impl Membership {
         }
     }
 
+    /// Who is about to do without somebody's answers removes him, if he is silent, too: whoever is
+    /// to do that may be slow, and one change is enough for all.
     fn stance_of_member(&self) -> Option<Change> {
         let member = self.known.has(self.config.me, self.incarnation);
         let departs = self.aim == Aim::Departing;
-        self.stance().filter(|_| member && !departs)
+        let stance = self.stance().filter(|_| member && !departs)?;
+        let removal = match stance {
+            Change::Detach => self.removal(self.silent_for(self.config.suspicion_ns)),
+            _ => None,
+        };
+        removal.or(Some(stance))
     }
 
     /// A node has every hot key of the newest view, and hears all who are live.

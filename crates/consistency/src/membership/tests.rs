@@ -376,12 +376,15 @@ fn the_lowest_who_is_heard_removes_the_silent() {
     desk.run_hearing(1, LEASE);
     assert_eq!(desk.members.view.live.to_bits(), 0b011);
     let mut desk = three(1);
-    desk.run_hearing(0, LEASE);
+    desk.run_hearing(0, LEASE * 7 / 10);
     assert_eq!(
         desk.members.view.live.to_bits(),
         0b111,
         "that is for node 0"
     );
+    desk.run_hearing(0, LEASE / 5);
+    assert_eq!(desk.members.view.live.to_bits(), 0b011, "which is slow");
+    assert_eq!(desk.members.detached, NodeSet::NONE);
     let mut desk = three(1);
     desk.run_hearing(2, LEASE);
     assert_eq!(desk.members.view.live.to_bits(), 0b110);

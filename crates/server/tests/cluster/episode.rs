@@ -442,7 +442,7 @@ impl fmt::Display for Told {
             f,
             "{nodes} nodes, {replicas} holders, {model}, lease {lease_ms} ms, episode {}: {:?}: {} \
              operations in {:.1?}, {verdict}; lost {} (told {}){}, wrongly {:?}; removed without \
-             need {}; hot keys read within {:.0?}, written within {:.0?}",
+             need {}; hot keys read within {:.2?}, written within {:.2?}",
             self.number,
             self.trouble,
             self.operations,

@@ -157,7 +157,7 @@ const CONFIGURATIONS: [(usize, Model); 4] = [
     (1, Model::Sc),
 ];
 const SEEDS: u64 = 20;
-const MUTANT_SEEDS: u64 = 60;
+const MUTANT_SEEDS: u64 = 200;
 const CHURN: Faults = NETWORK.with(Fault::Churn);
 const NODES: Faults = Faults::ALL.without(Fault::Churn);
 

@@ -24,7 +24,9 @@ impl Membership {
         let leaving = member && self.known.leaving.contains(me);
         match self.aim {
             Aim::Outside => None,
-            Aim::Inside if !member => Some(Change::Join(self.incarnation)),
+            Aim::Inside if !member => {
+                (self.stepped >= self.join_at).then_some(Change::Join(self.incarnation))
+            }
             Aim::Leaving if !member => None,
             Aim::Departing => Some(Change::Depart),
             _ if leaving => self.may_depart().then_some(Change::Depart),

@@ -39,6 +39,10 @@ pub struct Membership {
     config: Config,
     aim: Aim,
     incarnation: Incarnation,
+    /// How often in a row this node was taken out while it heard few of the others, and until when
+    /// it therefore stays away.
+    parted: u32,
+    join_at: Instant,
     /// The newest content of the store that was seen, and its revision.
     known: Members,
     revision: u64,
@@ -95,6 +99,8 @@ impl Membership {
             config,
             aim: Aim::Outside,
             incarnation: Incarnation(0),
+            parted: 0,
+            join_at: Instant { ns: 0 },
             known: Members::NOBODY,
             revision: 0,
             read_since_proposal: false,
@@ -301,8 +307,23 @@ impl Membership {
         if members.has(self.config.me, self.incarnation) {
             self.schedule_adoption(now, before.removal, stopped_at);
         } else if before.has(self.config.me, self.incarnation) {
+            self.stay_away(now, before.view.live.without(self.config.me));
             self.taken_out(emit);
         }
+    }
+
+    /// Who is cut off from the others, but not from the store, does not come back at once: a member
+    /// that does not answer is waited for. Each time it stays away for longer.
+    fn stay_away(&mut self, now: Instant, others: NodeSet) {
+        let silence = |node: &NodeId| self.silent_ns.get(usize::from(node.0)).copied();
+        let is_heard = |node: &NodeId| silence(node) <= Some(self.config.suspicion_ns / 2);
+        let heard = others.into_iter().filter(is_heard).count();
+        self.parted = match 2 * heard < others.len() {
+            true => (self.parted + 1).min(PARTED_MAX),
+            false => 0,
+        };
+        let leases = (1 << self.parted) / 2;
+        self.join_at = after(now, leases * self.config.lease_ns);
     }
 
     /// Begins to count with those who are new.
@@ -468,6 +489,7 @@ impl Membership {
         }
         if !self.serving || self.told_until != until {
             self.serving = true;
+            self.parted = 0;
             self.told_until = until;
             emit(Output::Serve { until });
         }
@@ -541,6 +563,8 @@ impl Membership {
     }
 }
 
+/// A node that is cut off stays away for one lease, then two, four and eight.
+const PARTED_MAX: u32 = 4;
 /// The store is read at a third of the lease, so that two readings may be lost.
 const READS_PER_LEASE: u64 = 3;
 /// And soon again if it could not be.

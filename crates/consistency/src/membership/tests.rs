@@ -465,7 +465,10 @@ fn a_node_that_joins_again_and_again_removes_nobody() {
     let mut desk = three(2);
     let mut lives = 50;
     for _ in 0..20 {
-        desk.others(Change::Remove(NodeSet::only(NodeId(2))), 0);
+        // It may stay away for longer.
+        if desk.members.view.followers().contains(NodeId(2)) {
+            desk.others(Change::Remove(NodeSet::only(NodeId(2))), 0);
+        }
         desk.run(LEASE / 2);
         lives += 1;
         desk.step(Input::Join(Incarnation(lives)));
@@ -474,8 +477,36 @@ fn a_node_that_joins_again_and_again_removes_nobody() {
         assert_eq!(desk.members.view.live, others, "life {lives}");
     }
     // When nobody removes it, nobody is there.
-    desk.run(3 * LEASE);
+    desk.run(12 * LEASE);
     assert_eq!(desk.members.view.live, NodeSet::only(NodeId(2)));
+}
+
+/// Goal: a node that is cut off makes the others wait for its answers less and less often; one that
+/// was stopped comes back at once. Method: it is taken out while it hears nobody, again and again;
+/// then while it hears the others.
+#[test]
+fn who_is_cut_off_comes_back_less_and_less_often() {
+    let mut desk = three(2);
+    let mut waits = Vec::new();
+    for life in 51..57 {
+        desk.run(LEASE / 2);
+        desk.others(Change::Remove(NodeSet::only(NodeId(2))), 0);
+        desk.run(LEASE / 2);
+        desk.step(Input::Join(Incarnation(life)));
+        let since = desk.now;
+        while !desk.members.view.joining.contains(NodeId(2)) {
+            desk.run(LEASE / 20);
+        }
+        waits.push((desk.now - since + LEASE / 2) / LEASE);
+    }
+    assert_eq!(waits, [1, 2, 4, 8, 8, 8]);
+    desk.run_among(&[0, 1], &[], LEASE / 2);
+    desk.others(Change::Remove(NodeSet::only(NodeId(2))), 0);
+    desk.hear(0);
+    desk.run(MS);
+    desk.step(Input::Join(Incarnation(57)));
+    desk.run(MS);
+    assert!(desk.members.view.joining.contains(NodeId(2)));
 }
 
 /// Whether somebody is suspected in `outputs`.

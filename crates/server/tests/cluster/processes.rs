@@ -54,8 +54,8 @@ impl Processes {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("curtail-processes-{}-{number}", std::process::id());
-        // In memory where there is such a place: a view is written when the disk has taken it, which
-        // takes seconds while others keep that busy.
+        // In memory where there is such a place: a view is written when the disk has taken it,
+        // which takes seconds while others keep that busy.
         let memory = PathBuf::from("/dev/shm");
         let base = if memory.is_dir() {
             memory

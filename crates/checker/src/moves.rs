@@ -1,6 +1,6 @@
 //! A key that changes its holders because a node was added, removed or is to leave.
 //!
-//! What decides is `consistency`'s [`InForce`], as on a server; what is here is what the server's
+//! What decides is `consistency`'s `InForce`, as on a server; what is here is what the server's
 //! workers do about it (its `cluster::moves` and `cluster::place`), for one key and with threads
 //! that may be slow to hear of a view:
 //!

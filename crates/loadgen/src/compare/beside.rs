@@ -17,7 +17,7 @@
 //!
 //! The first server is also measured while its neighbour, a second one of the same kind on the same
 //! core, gets the large requests: what a core that is shared does to small requests which have
-//! nothing to do with large ones. Less cannot be asked of a server.
+//! nothing to do with large ones.
 
 mod ahead;
 mod large;

@@ -91,7 +91,6 @@ fn reports_arrive_once_and_in_order_over_tls() {
 /// somebody on the way. Without a rollout two such nodes never link: the test after the next.
 #[test]
 fn tls_is_taken_up_node_by_node() {
-    const REPORT: &[u8] = b"a report that nobody else may read";
     let office = Office::open("rollout");
     let tls = |name: &str, rollout: Option<Option<Rollout>>| {
         let files = TlsFiles {
@@ -110,19 +109,9 @@ fn tls_is_taken_up_node_by_node() {
         (dial, strict, true),
     ] {
         for (first, second) in [(one, other_one), (other_one, one)] {
-            let mut a = Node::secured(KIND, tls("a", first));
-            let mut b = Node::secured(other(), tls("b", second));
-            let (address, seen) = listen_in(b.handle.address());
-            b.peer.address = address;
-            introduce(&[&a, &b]);
-            until(&mut a, &mut b, "linking", |a, b| are_up(a, b));
-            a.workers[0].report(2, Class::Demand, REPORT).unwrap();
-            until(&mut a, &mut b, "sending", |_, b| {
-                !b.workers[0].received.is_empty()
-            });
-            assert_eq!(b.workers[0].received[0].1, REPORT);
-            let seen = seen.lock().unwrap();
-            let shows = seen.windows(REPORT.len()).any(|bytes| bytes == REPORT);
+            let a = Node::secured(KIND, tls("a", first));
+            let b = Node::secured(other(), tls("b", second));
+            let shows = is_overheard(a, b);
             assert!(!(hides && shows), "{first:?} {second:?}");
         }
     }
@@ -132,26 +121,30 @@ fn tls_is_taken_up_node_by_node() {
 /// what it sees; a report in it without TLS, and none with it.
 #[test]
 fn what_is_sent_is_hidden() {
-    const REPORT: &[u8] = b"a report that nobody else may read";
     let office = Office::open("hidden");
     for hides in [false, true] {
         let tls = |name| hides.then(|| office.tls(name, PAPER)).flatten();
-        let mut a = Node::secured(KIND, tls("a"));
-        let mut b = Node::secured(other(), tls("b"));
-        let (address, seen) = listen_in(b.handle.address());
-        let own = b.peer.address;
-        b.peer.address = address;
-        introduce(&[&a, &b]);
-        until(&mut a, &mut b, "linking", |a, b| are_up(a, b));
-        a.workers[0].report(2, Class::Demand, REPORT).unwrap();
-        until(&mut a, &mut b, "sending", |_, b| {
-            !b.workers[0].received.is_empty()
-        });
-        assert_eq!(b.workers[0].received[0].1, REPORT);
-        let seen = seen.lock().unwrap();
-        let shows = seen.windows(REPORT.len()).any(|bytes| bytes == REPORT);
-        assert_eq!(shows, !hides, "{own}");
+        let a = Node::secured(KIND, tls("a"));
+        let b = Node::secured(other(), tls("b"));
+        assert_eq!(is_overheard(a, b), !hides);
     }
+}
+
+/// Links `a` and `b` by way of somebody who listens, sends a report, and tells whether it could be
+/// read on the way.
+fn is_overheard(mut a: Node, mut b: Node) -> bool {
+    const REPORT: &[u8] = b"a report that nobody else may read";
+    let (address, seen) = listen_in(b.handle.address());
+    b.peer.address = address;
+    introduce(&[&a, &b]);
+    until(&mut a, &mut b, "linking", |a, b| are_up(a, b));
+    a.workers[0].report(2, Class::Demand, REPORT).unwrap();
+    until(&mut a, &mut b, "sending", |_, b| {
+        !b.workers[0].received.is_empty()
+    });
+    assert_eq!(b.workers[0].received[0].1, REPORT);
+    let seen = seen.lock().unwrap();
+    seen.windows(REPORT.len()).any(|bytes| bytes == REPORT)
 }
 
 /// Hands connections on to `to`, and keeps what it sees.

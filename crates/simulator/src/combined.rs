@@ -28,7 +28,7 @@ use curtail_workload::Workload;
 use crate::{
     costs::FullCosts,
     histogram::Histogram,
-    stored::{Demand, Prices, Sample},
+    stored::{Demand, PlanCost, Prices, Sample},
 };
 
 /// One point of the model.
@@ -54,15 +54,6 @@ pub struct Combined {
     pub requests: u64,
     /// Of all randomness.
     pub seed: u64,
-}
-
-/// What a request costs when cores are divided between small and large ones.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum PlanCost {
-    /// Network packets, as in Minos.
-    Packets,
-    /// The time it takes a core.
-    Time,
 }
 
 /// What each step costs a core, in nanoseconds.

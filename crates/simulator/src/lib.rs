@@ -35,7 +35,7 @@ pub use cckvs::{
     copies_worth, exact_hit_ratio, stated_hit_ratio,
 };
 pub use cluster::{ClusterArgs, ClusterOutcome, ClusterRun, Fault, Faults, Mutant};
-pub use combined::{Combined, CombinedOutcome, CombinedPrices, PlanCost};
+pub use combined::{Combined, CombinedOutcome, CombinedPrices};
 pub use costs::{
     ContendedCosts, CostsError, FullCosts, NetworkCosts, OneCost, RequestCosts, SizeCosts,
 };
@@ -51,6 +51,6 @@ pub use rows::{Row, csv, table};
 pub use sized::{QUEUED_MAX, Sharding, Sized, SizedOutcome, UNIT};
 pub use spread::Threads;
 pub use stored::{
-    CoreLoad, Demand, LinkSpeed, Prices, SizeAware, Stored, StoredOutcome, System, UNDER_WAY_MAX,
-    Window,
+    CoreLoad, Demand, LargeReplies, LinkSpeed, PlanCost, Prices, SizeAware, Stored, StoredOutcome,
+    System, UNDER_WAY_MAX, Window,
 };

@@ -32,7 +32,7 @@ use curtail_workload::{Kind, Stream, Workload, mix};
 use crate::histogram::Histogram;
 
 pub use link::LinkSpeed;
-pub use prices::Prices;
+pub use prices::{PlanCost, Prices};
 
 /// One point of the model.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,10 +85,22 @@ pub struct SizeAware {
     /// Whether the plan is learned while it runs, which costs; else it is set at the start, as if
     /// by hand (section 6.2).
     pub learned: bool,
-    /// Whether a standby core stays large until its large replies have left its transmit queue:
-    /// small ones that it serves before leave behind them. The paper says that it "becomes a large
-    /// core", not until when.
-    pub drains: bool,
+    /// What the plan judges requests by.
+    pub cost: PlanCost,
+    /// What becomes of a standby core's large replies.
+    pub large_replies: LargeReplies,
+}
+
+/// How the large replies of a standby core, which serves small requests too, leave.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum LargeReplies {
+    /// By its one transmit queue, and it stays large until they have left. The paper says that it
+    /// "becomes a large core", not until when.
+    Drained,
+    /// By its one transmit queue: small replies that follow leave behind them.
+    InLine,
+    /// By a second transmit queue.
+    Apart,
 }
 
 /// What a run measured; latencies in nanoseconds.
@@ -149,7 +161,8 @@ impl SizeAware {
         stealing: Stealing::Off,
         extra_large: false,
         learned: true,
-        drains: true,
+        cost: PlanCost::Packets,
+        large_replies: LargeReplies::Drained,
     };
 }
 

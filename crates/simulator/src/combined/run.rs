@@ -13,14 +13,14 @@ use curtail_workload::{Kind, Stream, mix};
 
 use crate::{
     combined::{
-        Combined, CombinedOutcome, PlanCost,
+        Combined, CombinedOutcome,
         buckets::{Buckets, CORES_MAX},
         worker::{Core, Phase, has_write},
     },
     earliest::{Earliest, NO_TIME},
     histogram::Histogram,
     stored::{
-        UNDER_WAY_MAX,
+        PlanCost, UNDER_WAY_MAX,
         arrivals::Arrivals,
         queues::{Request, Slab},
     },
@@ -472,11 +472,7 @@ fn planned(model: &Combined, cost: PlanCost, config: ControlConfig) -> Box<SizeP
         let request = generator.draw(0);
         let bytes = request.item.value_bytes;
         let write = request.kind != Kind::Get;
-        let cost = match cost {
-            PlanCost::Packets => model.prices.serve.packets(bytes),
-            PlanCost::Time => model.prices.serve.serve_ns(write, bytes) as u32,
-        };
-        histogram.record(bytes, cost);
+        histogram.record(bytes, model.prices.serve.plan_cost(cost, write, bytes));
     }
     let mut control = SizeControl::new(config, Instant::default());
     let end = Instant {

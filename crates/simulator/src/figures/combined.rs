@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use curtail_dispatch::{Closing, Policy};
 
 use crate::{
-    combined::{Combined, CombinedOutcome, CombinedPrices, PlanCost},
+    combined::{Combined, CombinedOutcome, CombinedPrices},
     costs::FullCosts,
     figures::{
         Figure, Request, at_loads,
@@ -14,6 +14,7 @@ use crate::{
     },
     full::Calibration,
     rows::Row,
+    stored::PlanCost,
 };
 
 pub(super) const COMBINED: Figure = Figure {

@@ -16,7 +16,7 @@ use crate::{
     figures::{Options, Request, or},
     full::Calibration,
     rows::Row,
-    stored::{Prices, SizeAware, Stored, System},
+    stored::{LargeReplies, PlanCost, Prices, SizeAware, Stored, System},
 };
 
 pub(super) use curves::{FIG3, FIG4, FIG5, FIG8};
@@ -98,12 +98,23 @@ fn system(series: &str, model: &Stored) -> System {
             bound(Binding::Late { hand_off }, false)
         }
         "minos-static" => aware(|settings| settings.learned = false),
+        "curtail" => aware(ours),
+        "curtail-static" => aware(|settings| {
+            ours(settings);
+            settings.learned = false;
+        }),
         "minos-steal" => aware(|settings| settings.stealing = Stealing::SmallCores),
         "minos-extra" => aware(|settings| settings.extra_large = true),
-        "minos-at-once" => aware(|settings| settings.drains = false),
+        "minos-at-once" => aware(|settings| settings.large_replies = LargeReplies::InLine),
         "minos-naive" => aware(|settings| settings.stealing = Stealing::NaiveStandby),
         _ => aware(|_| ()),
     }
+}
+
+/// Minos as this project would have it: a plan that counts time, and a second transmit queue.
+fn ours(settings: &mut SizeAware) {
+    settings.cost = PlanCost::Time;
+    settings.large_replies = LargeReplies::Apart;
 }
 
 fn best_hand_off(model: &Stored) -> u16 {
@@ -266,4 +277,6 @@ const SERIES: &[&str] = &[
     "minos-at-once",
     "minos-naive",
     "hkh-erew",
+    "curtail",
+    "curtail-static",
 ];

@@ -10,10 +10,10 @@ use curtail_dispatch::{
     },
 };
 use curtail_types::Instant;
-use curtail_workload::{Stream, mix};
+use curtail_workload::{Kind, Stream, mix};
 
 use crate::stored::{
-    Prices, SizeAware, Stored, System,
+    LargeReplies, PlanCost, Prices, SizeAware, Stored, System,
     queues::{Queues, Request},
 };
 
@@ -100,8 +100,9 @@ impl Deciders {
         };
         let mut profile_ns = 0.0;
         if settings.learned {
-            let packets = prices.packets(request.value_bytes);
-            learning.histograms[core].record(request.value_bytes, packets);
+            let bytes = request.value_bytes;
+            let cost = prices.plan_cost(settings.cost, request.write, bytes);
+            learning.histograms[core].record(bytes, cost);
             profile_ns = prices.profile_ns;
         }
         let plan = learning.control.plan();
@@ -190,9 +191,12 @@ impl Deciders {
         matches!(self, Self::Bound { binding, .. } if *binding == stealing)
     }
 
-    /// Whether a core stays large until its large replies have left.
-    pub(super) fn drains(&self) -> bool {
-        matches!(self, Self::SizeAware { settings, .. } if settings.drains)
+    /// How large replies leave a core of which they were asked by a ring.
+    pub(super) fn large_replies(&self) -> LargeReplies {
+        match self {
+            Self::Bound { .. } => LargeReplies::InLine,
+            Self::SizeAware { settings, .. } => settings.large_replies,
+        }
     }
 
     pub(super) fn plan(&self) -> Option<&SizePlan> {
@@ -224,19 +228,20 @@ impl Learning {
             ends_ns: epoch_ns,
         };
         if !settings.learned {
-            learning.set_by_hand(model);
+            learning.set_by_hand(model, settings.cost);
         }
         learning
     }
 
     /// The plan that an operator would have set, from a trace of the workload.
-    fn set_by_hand(&mut self, model: &Stored) {
+    fn set_by_hand(&mut self, model: &Stored, cost: PlanCost) {
         let mut generator = model
             .workload
             .generator(mix(model.seed ^ TRACE), Stream::ONLY);
         for _ in 0..model.requests.min(TRACE_REQUESTS) {
-            let bytes = generator.draw(0).item.value_bytes;
-            self.histograms[0].record(bytes, model.prices.packets(bytes));
+            let request = generator.draw(0);
+            let (bytes, write) = (request.item.value_bytes, request.kind != Kind::Get);
+            self.histograms[0].record(bytes, model.prices.plan_cost(cost, write, bytes));
         }
         self.end_epoch(self.epoch_ns);
     }

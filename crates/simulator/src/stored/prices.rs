@@ -40,6 +40,15 @@ pub struct Prices {
     pub wire_ns: u64,
 }
 
+/// What a request costs when cores are divided between small and large ones.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum PlanCost {
+    /// Network packets, as in Minos (section 3.3).
+    Packets,
+    /// The time it takes a core.
+    Time,
+}
+
 impl Prices {
     /// Minos's machine: 8 cores of 2.4 GHz, DPDK, 40 Gb/s.
     ///
@@ -113,6 +122,15 @@ impl Prices {
     #[inline]
     pub fn packets(&self, value_bytes: u32) -> u32 {
         self.link.frames(value_bytes + MESSAGE_BYTES)
+    }
+
+    /// What a request counts for in a plan.
+    #[inline]
+    pub fn plan_cost(&self, cost: PlanCost, write: bool, value_bytes: u32) -> u32 {
+        match cost {
+            PlanCost::Packets => self.packets(value_bytes),
+            PlanCost::Time => self.serve_ns(write, value_bytes) as u32,
+        }
     }
 
     /// Bytes of a message without a value: key and header.

@@ -15,7 +15,7 @@ use crate::{
     earliest::{Earliest, NO_TIME},
     histogram::Histogram,
     stored::{
-        CoreLoad, Prices, Stored, StoredOutcome, UNDER_WAY_MAX, Window,
+        CoreLoad, LargeReplies, Prices, Stored, StoredOutcome, UNDER_WAY_MAX, Window,
         arrivals::Arrivals,
         deciders::{Deciders, SHARED},
         link::Link,
@@ -115,7 +115,8 @@ impl<'a> Run<'a> {
             strides: (1..=cores).filter(|n| coprime(*n, cores)).collect(),
             cores: Earliest::new(cores),
             rx: Link::new(model.prices.link, CLIENTS),
-            tx: Link::new(model.prices.link, cores),
+            // A second one for each core, behind the first ones.
+            tx: Link::new(model.prices.link, 2 * cores),
             replies: Random::of_stream(model.seed, 4),
             replied: Chance::new(model.replies),
             window: (model.window_ns > 0).then(|| (model.window_ns, Histogram::new())),
@@ -390,9 +391,17 @@ impl<'a> Run<'a> {
             } else {
                 request.value_bytes
             };
-        match self.tx.send(now, core, id, bytes) {
+        let leaves = match ring {
+            true => self.deciders.large_replies(),
+            false => LargeReplies::InLine,
+        };
+        let queue = match leaves {
+            LargeReplies::Apart => usize::from(self.model.cores) + core,
+            LargeReplies::Drained | LargeReplies::InLine => core,
+        };
+        match self.tx.send(now, queue, id, bytes) {
             Some(wire) => self.answer(now + wire, id),
-            None if ring && self.deciders.drains() => {
+            None if leaves == LargeReplies::Drained => {
                 self.queues.in_service[core] += 1;
                 self.requests.get_mut(id).bound = DRAINS | core as u64;
             }

@@ -29,7 +29,8 @@ pub(in crate::figures) const FIG4: Figure = Figure {
     x: LOAD,
     about: "As minos-fig3. The paper says that Minos's is up to twice that of HKH+WS before \
             saturation: over_hkh_ws. With prices that are not the paper's the large cores may be \
-            fewer than large requests need, because the cost function counts packets and not time.",
+            fewer than large requests need, because the cost function counts packets and not time; \
+            curtail and curtail-static count time.",
     series: SERIES,
     series_default: 7,
     run: fig4,

@@ -25,7 +25,7 @@ pub use curtail_consistency::membership::Incarnation;
 pub use drain::drain;
 pub use error::ClusterError;
 pub use file::{ClusterFile, NodeConfig, NodeEntry, Rollout, StoreConfig, TlsFiles};
-pub use member::{Event, Lease, Member, MemberHandle, Observer};
+pub use member::{Event, Lease, Member, MemberHandle, Observer, StoreAsked, StorePace};
 pub use roster::{Addresses, Node, Roster, RosterError, Settings};
 pub use secret::Secret;
 pub use store::{EtcdStore, FileStore, StoreError, Stored, ViewStore};

@@ -1,9 +1,10 @@
-//! A node's membership in the real world: a thread that drives the machine, and one that talks to
+//! A node's membership in the real world: a thread that drives the machine, and two that talk to
 //! the store for it, so that a store that is slow to answer delays neither heartbeats nor the end
-//! of the lease.
+//! of the lease, and one that is slow to take a change does not delay the readings that renew it.
 
 mod event;
 mod lease;
+mod pace;
 
 use std::{
     sync::{
@@ -20,6 +21,7 @@ use rustix::process::{getpriority_process, setpriority_process};
 
 pub use event::Event;
 pub use lease::Lease;
+pub use pace::{Asked as StoreAsked, StorePace};
 
 use crate::{
     Addresses, ClusterError, Node, NodeConfig, Roster, Settings, StoreError, Stored, ViewStore,
@@ -53,6 +55,7 @@ pub struct Member {
 pub struct MemberHandle {
     inbox: Sender<Told>,
     lease: Lease,
+    pace: StorePace,
     seen: Arc<RwLock<Option<Arc<Roster>>>>,
 }
 
@@ -65,16 +68,17 @@ impl Member {
     pub fn start(
         config: &NodeConfig,
         addresses: Addresses,
-        store: Box<dyn ViewStore>,
         clock: impl Fn() -> Instant + Send + Sync + 'static,
         observer: impl Observer,
     ) -> Result<Self, ClusterError> {
         let (inbox, told) = mpsc::channel();
-        let (asks, asked) = mpsc::channel();
+        let (reads, read_asked) = mpsc::channel();
+        let (changes, change_asked) = mpsc::channel();
         let clock: Clock = Arc::new(clock);
         let handle = MemberHandle {
             inbox: inbox.clone(),
             lease: Lease::default(),
+            pace: StorePace::new(config.cluster.lease),
             seen: Arc::default(),
         };
         let own = Node {
@@ -92,19 +96,25 @@ impl Member {
             settings: config.cluster.settings(),
             machine: Membership::new(config.membership()),
             roster: None,
-            asks,
+            reads,
+            changes,
             store_fails: false,
             mismatch: None,
             handle: handle.clone(),
             clock: Arc::clone(&clock),
             observer,
         };
-        let threads = vec![
-            spawn("member-store", move || {
-                serve_store(store, &clock, &asked, &inbox)
-            })?,
-            spawn("member", move || driver.run(&told))?,
-        ];
+        let mut threads = Vec::new();
+        for (name, asked) in [
+            ("member-reads", read_asked),
+            ("member-changes", change_asked),
+        ] {
+            let (store, clock) = (config.cluster.open_store(), Arc::clone(&clock));
+            let inbox = inbox.clone();
+            let serve = move || serve_store(store, &clock, &asked, &inbox);
+            threads.push(spawn(name, serve)?);
+        }
+        threads.push(spawn("member", move || driver.run(&told))?);
         Ok(Self { handle, threads })
     }
 
@@ -113,7 +123,7 @@ impl Member {
         &self.handle
     }
 
-    /// Ends both threads without leaving the cluster: to the others it is as if the process had
+    /// Ends its threads without leaving the cluster: to the others it is as if the process had
     /// died. Nobody is served from here on.
     pub fn stop(self) {
         let _ = self.handle.inbox.send(Told::Stop);
@@ -161,6 +171,11 @@ impl MemberHandle {
         &self.lease
     }
 
+    /// How fast the store of the view is.
+    pub fn store_pace(&self) -> &StorePace {
+        &self.pace
+    }
+
     /// The newest roster that was seen in the store, in force or not.
     pub fn roster(&self) -> Option<Arc<Roster>> {
         let seen = self.seen.read();
@@ -185,16 +200,18 @@ enum Told {
     Rejoin,
     Read {
         started: Instant,
+        took: Duration,
         result: Result<Option<Box<Stored>>, StoreError>,
     },
     Replaced {
         roster: Arc<Roster>,
+        took: Duration,
         result: Result<Option<u64>, StoreError>,
     },
     Stop,
 }
 
-/// What the store's thread is asked.
+/// What a store's thread is asked.
 enum Asked {
     Read,
     Replace { expected: u64, roster: Arc<Roster> },
@@ -234,15 +251,26 @@ fn serve_store(
     inbox: &Sender<Told>,
 ) {
     while let Ok(ask) = asked.recv() {
+        let started = clock();
+        let since = || Duration::from_nanos(clock().ns.saturating_sub(started.ns));
         let told = match ask {
             Asked::Read => {
-                let started = clock();
                 let result = store.read().map(|stored| stored.map(Box::new));
-                Told::Read { started, result }
+                let took = since();
+                Told::Read {
+                    started,
+                    took,
+                    result,
+                }
             }
             Asked::Replace { expected, roster } => {
                 let result = store.replace(expected, &roster);
-                Told::Replaced { roster, result }
+                let took = since();
+                Told::Replaced {
+                    roster,
+                    took,
+                    result,
+                }
             }
         };
         if inbox.send(told).is_err() {
@@ -260,7 +288,8 @@ struct Driver<O> {
     machine: Membership,
     /// The newest that was seen.
     roster: Option<Arc<Roster>>,
-    asks: Sender<Asked>,
+    reads: Sender<Asked>,
+    changes: Sender<Asked>,
     store_fails: bool,
     mismatch: Option<String>,
     handle: MemberHandle,
@@ -289,8 +318,22 @@ impl<O: Observer> Driver<O> {
             Told::MovesDone(from, view) => self.step(Input::MovesDone { from, view }),
             Told::Leave => self.step(Input::Leave),
             Told::Rejoin => self.rejoin(),
-            Told::Read { started, result } => self.read(started, result),
-            Told::Replaced { roster, result } => self.replaced(roster, result),
+            Told::Read {
+                started,
+                took,
+                result,
+            } => {
+                self.note_pace(StoreAsked::Reading, took);
+                self.read(started, result);
+            }
+            Told::Replaced {
+                roster,
+                took,
+                result,
+            } => {
+                self.note_pace(StoreAsked::Change, took);
+                self.replaced(roster, result);
+            }
             Told::Stop => {}
         }
     }
@@ -362,6 +405,13 @@ impl<O: Observer> Driver<O> {
         }
     }
 
+    /// A store that is slow has dead nodes missed for longer than a lease: worth a line.
+    fn note_pace(&mut self, asked: StoreAsked, took: Duration) {
+        if self.handle.pace.note(asked, took) {
+            self.observer.event(&Event::StoreSlow { asked, took });
+        }
+    }
+
     fn store_failed(&mut self, error: &StoreError) {
         self.report_failure(error);
         self.step(Input::ReadFailed);
@@ -383,7 +433,7 @@ impl<O: Observer> Driver<O> {
 
     fn see(&mut self, roster: Arc<Roster>) {
         let known = self.roster.as_ref().map(|roster| roster.number());
-        if known != Some(roster.number()) {
+        if known.is_none_or(|known| known < roster.number()) {
             let seen = self.handle.seen.write();
             *seen.unwrap_or_else(std::sync::PoisonError::into_inner) = Some(Arc::clone(&roster));
             if roster.number() > ViewNumber(0) {
@@ -404,7 +454,8 @@ impl<O: Observer> Driver<O> {
 
     fn carry_out(&mut self, output: Output) {
         match output {
-            Output::Read => self.ask(Asked::Read),
+            // The store's threads end only after this one.
+            Output::Read => drop(self.reads.send(Asked::Read)),
             Output::Propose { expected, change } => self.propose(expected, change),
             Output::Heartbeat { to } => {
                 let told = |node| (node, self.machine.heartbeat_to(node));
@@ -428,17 +479,13 @@ impl<O: Observer> Driver<O> {
             None => None,
         };
         match next.map(Arc::new) {
-            Some(roster) => self.ask(Asked::Replace { expected, roster }),
+            Some(roster) => drop(self.changes.send(Asked::Replace { expected, roster })),
             None => self.handle.tell(Told::Replaced {
                 roster: Arc::new(Roster::empty(&self.cluster, self.settings)),
+                took: Duration::ZERO,
                 result: Ok(None),
             }),
         }
-    }
-
-    fn ask(&self, ask: Asked) {
-        // The store's thread ends only after this one.
-        let _ = self.asks.send(ask);
     }
 }
 

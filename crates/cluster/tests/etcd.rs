@@ -358,8 +358,7 @@ fn a_member_serves_only_while_etcd_answers() {
         clients: ([127, 0, 0, 1], 1).into(),
         links: ([127, 0, 0, 1], 2).into(),
     };
-    let store = config.cluster.open_store();
-    let member = Member::start(&config, addresses, store, now, Deaf).unwrap();
+    let member = Member::start(&config, addresses, now, Deaf).unwrap();
     let wait_until_lease = |held: bool| {
         let start = Instant::now();
         while member.handle().lease().holds(now()) != held {

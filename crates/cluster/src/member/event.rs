@@ -1,9 +1,11 @@
 //! What a membership has to tell, in words an operator understands.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use curtail_consistency::membership::{self, Change};
 use curtail_types::{NodeId, NodeSet};
+
+use super::StoreAsked;
 
 /// Something that an operator should be able to find in the log.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -34,6 +36,13 @@ pub enum Event {
     StoreFailed(String),
     /// It answers again.
     StoreAnswers,
+    /// It took more than a sixth of a lease to answer; told of the first such answer in a row.
+    StoreSlow {
+        /// What it was asked.
+        asked: StoreAsked,
+        /// How long it took.
+        took: Duration,
+    },
     /// This node's file is not that of the cluster: it takes no part.
     Mismatch(String),
 }
@@ -75,6 +84,18 @@ impl fmt::Display for Event {
                 f.write_str("the store holds an older view than before; it is not believed")
             }
             Self::StoreFailed(reason) | Self::Mismatch(reason) => f.write_str(reason),
+            Self::StoreSlow { asked, took } => {
+                let what = match asked {
+                    StoreAsked::Reading => "be read",
+                    StoreAsked::Change => "take a change",
+                };
+                let ms = took.as_millis();
+                write!(
+                    f,
+                    "the store of the view took {ms} ms to {what}: a dead node is missed for longer \
+                     than a lease then; put it where nothing else is busy, or have a longer lease"
+                )
+            }
             Self::StoreAnswers => f.write_str("the store of the view answers again"),
         }
     }

@@ -94,8 +94,7 @@ impl Trial {
             clients: ([127, 0, 0, 1], 1000 + u16::from(id)).into(),
             links: ([127, 0, 0, 1], 2000 + u16::from(id)).into(),
         };
-        let store = config.cluster.open_store();
-        let member = Member::start(&config, addresses, store, now, ear).unwrap();
+        let member = Member::start(&config, addresses, now, ear).unwrap();
         own.set(member.handle().clone()).unwrap();
         self.lines.lock().unwrap()[usize::from(id)] = Some(member.handle().clone());
         member

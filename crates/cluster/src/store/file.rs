@@ -4,6 +4,11 @@
 //! A reading opens whatever the last rename put there, so it waits for nobody. A replacement is
 //! written beside it first; only the comparison and the rename happen under the lock, so that a
 //! process that is stopped hardly ever is stopped with the lock.
+//!
+//! Nobody waits until the disk has it: a busy one takes seconds, in which a dead node would be
+//! missed by all. What is renamed every node of the machine reads, and a view protects living nodes
+//! from each other; if the machine goes down all of them are dead. So the file goes to the disk
+//! afterwards, and what a power failure leaves there is an earlier view, or one that is cut off.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -71,18 +76,25 @@ impl FileStore {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.unreachable(&error)),
         };
-        let record: Record = serde_json::from_str(&text)
-            .map_err(|error| StoreError::Strange(format!("{}: {error}", self.path.display())))?;
+        let record: Record = serde_json::from_str(&text).map_err(|error| self.strange(&error))?;
         Ok(Some(record))
     }
 
-    fn write_beside(&self, record: &Record) -> io::Result<PathBuf> {
+    /// A file with `record` beside the one that is read, to be renamed.
+    fn write_beside(&self, record: &Record) -> io::Result<Beside> {
         let count = WRITTEN.fetch_add(1, Ordering::Relaxed);
         let path = self.beside(&format!(".{}-{count}.new", std::process::id()));
-        let mut file = File::create(&path)?;
-        file.write_all(serde_json::to_string_pretty(record)?.as_bytes())?;
-        file.sync_all()?;
-        Ok(path)
+        let file = File::create(&path)?;
+        let mut beside = Beside { path, file };
+        let text = serde_json::to_string_pretty(record)?;
+        beside.file.write_all(text.as_bytes())?;
+        Ok(beside)
+    }
+
+    fn strange(&self, error: &serde_json::Error) -> StoreError {
+        let path = self.path.display();
+        let remedy = "if the machine lost its power and no node runs, remove it";
+        StoreError::Strange(format!("{path}: {error}; {remedy}"))
     }
 
     fn unreachable(&self, error: &io::Error) -> StoreError {
@@ -112,12 +124,37 @@ impl ViewStore for FileStore {
         let lock = self.lock().map_err(|error| self.unreachable(&error))?;
         let found = self.read_record()?.map_or(0, |record| record.revision);
         if found != expected {
-            let _ = fs::remove_file(new);
             return Ok(None);
         }
-        fs::rename(new, &self.path).map_err(|error| self.unreachable(&error))?;
+        fs::rename(&new.path, &self.path).map_err(|error| self.unreachable(&error))?;
         drop(lock);
+        new.sync_later();
         Ok(Some(revision))
+    }
+}
+
+/// A file beside the one that is read; removed unless it was renamed.
+struct Beside {
+    path: PathBuf,
+    file: File,
+}
+
+impl Beside {
+    /// Brings what was renamed to the disk while nobody waits.
+    fn sync_later(&self) {
+        if let Ok(file) = self.file.try_clone() {
+            // Without a thread the system does it in its own time, and so it does if it fails now.
+            let _ = thread::Builder::new()
+                .name("view-sync".to_owned())
+                .spawn(move || file.sync_all());
+        }
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // It is not there any more if it was renamed.
+        let _ = fs::remove_file(&self.path);
     }
 }
 

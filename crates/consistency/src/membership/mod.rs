@@ -16,7 +16,8 @@
 //!      +---- Removed ----+--------------------+-------------------------+
 //! ```
 //!
-//! A node has one thing to ask of the store at a time. The lowest live node that hears enough of
+//! A node reads the store, or has one proposal there, or both: a proposal that a busy store takes
+//! long for must not keep a node from renewing its lease. The lowest live node that hears enough of
 //! the others proposes what concerns all: to remove the silent, to place keys, to declare them
 //! moved. That two believe to be it is harmless: the store takes one proposal, and the loser reads
 //! again.
@@ -60,6 +61,8 @@ pub struct Membership {
     told_until: Instant,
     fenced: bool,
     reading: bool,
+    /// A proposal was written while a reading was under way, which may not have seen it.
+    overtaken: bool,
     read_at: Instant,
     proposed: Option<Change>,
     heartbeat_at: Instant,
@@ -112,6 +115,7 @@ impl Membership {
             told_until: Instant { ns: 0 },
             fenced: false,
             reading: false,
+            overtaken: false,
             read_at: Instant { ns: 0 },
             proposed: None,
             heartbeat_at: Instant { ns: 0 },
@@ -165,7 +169,7 @@ impl Membership {
     /// When it has to be told the time next.
     pub fn deadline(&self) -> Instant {
         let mut next = self.heartbeat_at;
-        if !self.reading && self.proposed.is_none() {
+        if !self.reading {
             next = next.min(self.read_at);
         }
         if let Some(adopt_at) = self.adopt_at {
@@ -277,8 +281,12 @@ impl Membership {
     ) {
         self.reading = false;
         self.read_at = after(started, self.config.lease_ns / READS_PER_LEASE);
+        let overtaken = core::mem::take(&mut self.overtaken);
         if members.view.number < self.known.view.number || revision < self.revision {
-            emit(Output::Event(Event::StoreWentBack));
+            match overtaken {
+                true => self.read_at = now,
+                false => emit(Output::Event(Event::StoreWentBack)),
+            }
             return;
         }
         self.read_since_proposal = true;
@@ -289,6 +297,7 @@ impl Membership {
 
     fn read_failed(&mut self, now: Instant) {
         self.reading = false;
+        self.overtaken = false;
         self.read_at = after(now, self.config.lease_ns / RETRIES_PER_LEASE);
     }
 
@@ -384,6 +393,11 @@ impl Membership {
             return;
         };
         emit(Output::Event(Event::Proposed(change)));
+        if revision <= self.revision {
+            // A reading has shown it already, or what came after it.
+            return;
+        }
+        self.overtaken = self.reading;
         if let Some(next) = self
             .known
             .after(change, self.config.me, self.config.replicas)
@@ -526,7 +540,7 @@ impl Membership {
     }
 
     fn ask(&mut self, now: Instant, emit: &mut impl FnMut(Output)) {
-        if !self.reading && self.proposed.is_none() && now >= self.read_at {
+        if !self.reading && now >= self.read_at {
             self.reading = true;
             emit(Output::Read);
         }

@@ -15,8 +15,8 @@ struct Desk {
     members: Members,
     revision: u64,
     now: u64,
-    /// What it asked of the store and was not answered yet.
-    asked: Option<Output>,
+    /// What it asked of the store and was not answered yet: one reading and one proposal at most.
+    asked: Vec<Output>,
 }
 
 impl Desk {
@@ -27,7 +27,7 @@ impl Desk {
             members,
             revision: 10,
             now: 0,
-            asked: None,
+            asked: Vec::new(),
         }
     }
 
@@ -37,10 +37,18 @@ impl Desk {
         self.machine.step(now, input, |output| outputs.push(output));
         for output in &outputs {
             if matches!(output, Output::Read | Output::Propose { .. }) {
-                assert_eq!(self.asked.replace(*output), None, "one thing at a time");
+                let reads = *output == Output::Read;
+                let other = |asked: &Output| reads != (*asked == Output::Read);
+                assert!(self.asked.iter().all(other), "one of each at a time");
+                self.asked.push(*output);
             }
         }
         outputs
+    }
+
+    /// The oldest thing that it has asked of the store.
+    fn take_asked(&mut self) -> Option<Output> {
+        (!self.asked.is_empty()).then(|| self.asked.remove(0))
     }
 
     /// Lets `ns` pass, with every request to the store answered at once.
@@ -50,7 +58,7 @@ impl Desk {
         let mut outputs = self.step(Input::Tick);
         loop {
             all.append(&mut outputs);
-            outputs = match self.asked.take() {
+            outputs = match self.take_asked() {
                 Some(Output::Propose { expected, change }) => self.decide(expected, change),
                 Some(_) => self.answer(),
                 None if self.machine.deadline().ns > end => break,
@@ -185,7 +193,7 @@ fn a_lease_counts_from_the_start_of_a_reading_and_ends_by_itself() {
     desk.step(Input::Tick);
     desk.now += 100 * MS;
     let (revision, members) = (desk.revision, desk.members);
-    assert_eq!(desk.asked.take(), Some(Output::Read));
+    assert_eq!(desk.take_asked(), Some(Output::Read));
     (1..3).for_each(|node| drop(desk.hear(node)));
     let outputs = desk.step(Input::Read {
         started,
@@ -200,11 +208,92 @@ fn a_lease_counts_from_the_start_of_a_reading_and_ends_by_itself() {
     let outputs = desk.step(Input::Tick);
     assert!(outputs.contains(&Output::StopServing));
     assert!(outputs.contains(&Output::Event(Event::Fenced)));
-    assert_eq!(desk.asked.take(), Some(Output::Read));
+    assert_eq!(desk.take_asked(), Some(Output::Read));
     desk.step(Input::ReadFailed);
     let outputs = desk.run_among(&[1, 2], &[], LEASE / 2);
     assert!(outputs.contains(&Output::Event(Event::Resumed)));
     assert!(desk.machine.serves());
+}
+
+/// Goal: a store that takes long for a change costs the node that asked for it nothing else.
+/// Method: the removal of a silent node is under way for four leases; readings are answered, first
+/// without the change, then with it, before the change itself is.
+#[test]
+fn a_change_that_takes_long_keeps_nobody_from_serving() {
+    let mut desk = three(0);
+    let removal = Change::Remove(NodeSet::only(NodeId(2)));
+    let (mut revision, mut written) = (desk.revision, desk.members);
+    let mut proposed = None;
+    let begun = desk.now;
+    while desk.now < begun + 4 * LEASE {
+        desk.now += 10 * MS;
+        let mut outputs = desk.hear(1);
+        outputs.append(&mut desk.step(Input::Tick));
+        assert!(!outputs.contains(&Output::Event(Event::StoreWentBack)));
+        assert!(desk.machine.serves(), "{} ns", desk.now - begun);
+        if proposed.is_some_and(|at| desk.now > at + 200 * MS) {
+            (desk.members, desk.revision) = (written, revision);
+        }
+        match desk.take_asked() {
+            Some(Output::Propose { change, .. }) => {
+                assert_eq!(change, removal);
+                assert!(proposed.replace(desk.now).is_none(), "asked once");
+                written = desk.members.after(change, NodeId(0), 1).unwrap();
+                revision += 1;
+            }
+            Some(_) => drop(desk.answer()),
+            None => {}
+        }
+    }
+    assert!(proposed.is_some() && desk.machine.serves());
+    assert!(!desk.machine.adopted().live.contains(NodeId(2)));
+    let outputs = desk.step(Input::Won { revision });
+    assert!(outputs.contains(&Output::Event(Event::Proposed(removal))));
+    assert_eq!(*desk.machine.known(), written);
+    assert!(desk.machine.serves());
+}
+
+/// Goal: a reading that a change of this node's own has overtaken is no store that went back.
+/// Method: the reading begins before the change is written, and is answered after it.
+#[test]
+fn a_reading_that_was_overtaken_is_made_again() {
+    let mut desk = three(0);
+    let before = (desk.members, desk.revision);
+    let mut reading = false;
+    for _ in 0..400 {
+        desk.now += 5 * MS;
+        let mut outputs = desk.hear(1);
+        outputs.append(&mut desk.step(Input::Tick));
+        match desk.take_asked() {
+            Some(Output::Propose { expected, change }) => {
+                while !reading {
+                    desk.now += 5 * MS;
+                    desk.step(Input::Tick);
+                    reading = desk.take_asked() == Some(Output::Read);
+                }
+                desk.decide(expected, change);
+                break;
+            }
+            Some(_) => drop(desk.answer()),
+            None => {}
+        }
+    }
+    assert!(reading);
+    let started = Instant { ns: desk.now };
+    let outputs = desk.step(Input::Read {
+        started,
+        revision: before.1,
+        members: &before.0,
+    });
+    assert!(!outputs.contains(&Output::Event(Event::StoreWentBack)));
+    assert_eq!(desk.take_asked(), Some(Output::Read), "again, at once");
+    assert_eq!(*desk.machine.known(), desk.members);
+    let outputs = desk.step(Input::Read {
+        started,
+        revision: before.1,
+        members: &before.0,
+    });
+    assert!(outputs.contains(&Output::Event(Event::StoreWentBack)));
 }
 
 #[test]
@@ -283,7 +372,7 @@ fn who_is_not_answered_stops() {
                 desk.hear(node);
             }
             desk.step(Input::Tick);
-            match desk.asked.take() {
+            match desk.take_asked() {
                 Some(Output::Propose { .. }) => drop(desk.step(Input::Lost)),
                 Some(_) => drop(desk.answer()),
                 None => {}
@@ -546,7 +635,7 @@ fn who_cannot_read_the_store_is_silent_and_suspects_nobody() {
     while desk.now < 4 * LEASE {
         desk.now += 30 * MS;
         let mut outputs = desk.step(Input::Tick);
-        match desk.asked.take() {
+        match desk.take_asked() {
             Some(Output::Propose { .. }) => outputs.append(&mut desk.step(Input::Lost)),
             Some(_) => outputs.append(&mut desk.step(Input::ReadFailed)),
             None => {}

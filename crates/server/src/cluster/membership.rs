@@ -117,9 +117,8 @@ impl Opening {
             shared: Arc::downgrade(shared),
             cluster: Arc::clone(&self.cluster),
         };
-        let store = config.cluster.open_store();
         let now = move || clock.now().instant;
-        let member = Member::start(config, addresses, store, now, watcher);
+        let member = Member::start(config, addresses, now, watcher);
         let member = member.map_err(|error| fail(&error))?;
         self.cluster.set_member(member.handle().clone());
         let thread = thread::Builder::new().name("linker".to_owned());

@@ -54,14 +54,7 @@ impl Processes {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("curtail-processes-{}-{number}", std::process::id());
-        // In memory where there is such a place: a view is written when the disk has taken it,
-        // which takes seconds while others keep that busy.
-        let memory = PathBuf::from("/dev/shm");
-        let base = if memory.is_dir() {
-            memory
-        } else {
-            env::temp_dir()
-        };
+        let base = base();
         let folder = base.join(name);
         fs::create_dir_all(folder.join("view")).unwrap();
         let secret = folder.join("secret");
@@ -236,6 +229,14 @@ impl Processes {
             thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// Where the view and all other files are: in memory where there is such a place, unless
+/// `CURTAIL_VIEWS_IN` names a folder, on a disk that is kept busy for example.
+fn base() -> PathBuf {
+    let memory = || Some(PathBuf::from("/dev/shm")).filter(|folder| folder.is_dir());
+    let told = env::var_os("CURTAIL_VIEWS_IN").map(PathBuf::from);
+    told.or_else(memory).unwrap_or_else(env::temp_dir)
 }
 
 impl Drop for Processes {

@@ -13,6 +13,7 @@
 
 extern crate alloc;
 
+pub mod clock;
 pub mod hot_set;
 pub mod membership;
 pub mod moves;

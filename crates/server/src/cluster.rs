@@ -19,6 +19,7 @@
 mod answers;
 mod carry;
 mod clients;
+mod clock;
 mod coordinator;
 mod hot;
 mod in_force;
@@ -37,23 +38,29 @@ mod reports;
 mod slices;
 mod turn;
 
-use std::{collections::VecDeque, sync::OnceLock};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, OnceLock},
+};
 
-use curtail_cluster::MemberHandle;
+use curtail_cluster::{MemberHandle, StoreAsked};
 use curtail_consistency::{
+    clock::Reading,
     membership::Heartbeat,
     placement::SLICES,
     symmetric::{self, Model},
 };
 use curtail_dispatch::SharedKeys;
-use curtail_types::{Instant, NodeId, ViewNumber, WriterId};
+use curtail_types::{Instant, NodeId, Now, ViewNumber, WriterId};
 
 use crate::{
     fault::Fault,
+    shared::Shared,
     sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
 };
 
 use self::{
+    clock::WallClock,
     coordinator::Coordinator,
     hot::Prepared,
     in_force::{InForce, Marks, Views},
@@ -82,6 +89,9 @@ pub(crate) struct Cluster {
     slices: Box<[Slice]>,
     dues: Dues,
     views: Views,
+    clock: WallClock,
+    /// A view that is to be in force as soon as the clock is set.
+    unset: Mutex<Option<Arc<InForce>>>,
     pub(crate) marks: Marks,
     pub(crate) linker: LinkerHandle,
     member: OnceLock<MemberHandle>,
@@ -128,14 +138,19 @@ fn machines(me: NodeId, life: u16) -> WriterId {
 
 const MS_NS: u64 = 1_000_000;
 
+/// An own clock that differs by more from the cluster's is worth a line.
+const APART_NS_MAX: u64 = 1000 * MS_NS;
+
 impl Cluster {
     pub(crate) fn new(
-        (me, life): (NodeId, u16),
+        (me, now): (NodeId, Now),
         (model, replicas): (Model, usize),
         (hot_keys_max, fault): (usize, Fault),
         (workers, threads): (usize, usize),
         linker: LinkerHandle,
     ) -> Self {
+        // In milliseconds or so: no two starts share a time, but for a chance in many.
+        let life = (now.unix_ns >> 20) as u16;
         let config = symmetric::Config {
             me,
             writer: machines(me, life),
@@ -157,6 +172,8 @@ impl Cluster {
                 .collect(),
             dues: Dues::new(SLICES),
             views: Views::new(),
+            clock: WallClock::new(me, now, fault),
+            unset: Mutex::default(),
             marks: Marks::new(threads),
             linker,
             member: OnceLock::new(),
@@ -181,7 +198,8 @@ impl Cluster {
     #[inline]
     pub(crate) fn holds_lease(&self, now: Instant) -> bool {
         let member = self.member.get();
-        member.is_some_and(|member| member.lease().holds(now)) || self.has(Fault::ServesPastLease)
+        let holds = member.is_some_and(|member| member.lease().holds(now));
+        (holds && self.clock.is_set()) || self.has(Fault::ServesPastLease)
     }
 
     /// Whether this node was started with this fault; in release builds it never was.
@@ -195,8 +213,47 @@ impl Cluster {
         self.has_left.load(Relaxed)
     }
 
+    /// The time, as items see it: the cluster's.
+    #[inline]
+    pub(crate) fn unix_ns(&self, now: Instant) -> u64 {
+        self.clock.unix_ns(now)
+    }
+
+    /// Has a view be in force, or none; if there is no common time yet, as soon as there is.
+    fn put_in_force(&self, next: Option<Arc<InForce>>) {
+        let mut unset = lock(&self.unset);
+        if next.is_some() && !self.clock.is_set() {
+            *unset = next;
+        } else {
+            *unset = None;
+            self.views.put_in_force(next);
+        }
+    }
+
+    /// Another node, called at `sent`, has said what time it is. The first that is known puts the
+    /// view in force that waits for it.
+    fn set_clock(&self, shared: &Shared, (now, sent): (Instant, Instant), said: Reading) {
+        let was_set = self.clock.is_set();
+        self.clock.take_in(now, sent, said);
+        if was_set || !self.clock.is_set() {
+            return;
+        }
+        let (_, apart_ns) = self.clock.errors_ns(shared.clock.now());
+        if apart_ns > APART_NS_MAX {
+            let (me, ms) = (self.me.0, apart_ns / MS_NS);
+            eprintln!(
+                "curtail: node {me}: the clock here is {ms} ms off the cluster's, by which items end"
+            );
+        }
+        let waits = lock(&self.unset).take();
+        if waits.is_some() {
+            self.put_in_force(waits);
+            shared.workers.iter().for_each(|worker| worker.mail.wake());
+        }
+    }
+
     /// What `stats curtail` tells of it.
-    pub(crate) fn statistics(&self, now: Instant, mut stat: impl FnMut(&str, u64)) {
+    pub(crate) fn statistics(&self, now: Now, mut stat: impl FnMut(&str, u64)) {
         let view = self.views.current().map(|now| now.view).unwrap_or_default();
         stat("cluster_node", u64::from(self.me.0));
         stat("cluster_view", u64::from(view.number.0));
@@ -204,9 +261,24 @@ impl Cluster {
         stat("cluster_nodes_joining", view.joining.len() as u64);
         stat("cluster_nodes_placed", view.placed.len() as u64);
         stat("cluster_moves", u64::from(view.moves()));
-        stat("cluster_serves", u64::from(self.holds_lease(now)));
+        stat("cluster_serves", u64::from(self.holds_lease(now.instant)));
         stat("cluster_replicas", self.replicas as u64);
         stat("cluster_hot_keys", self.hot_count.load(Relaxed) as u64);
+        let (error_ns, apart_ns) = self.clock.errors_ns(now);
+        stat("cluster_clock_error_us", error_ns / 1000);
+        stat("cluster_clock_apart_us", apart_ns / 1000);
+        if let Some(member) = self.member.get() {
+            let pace = member.store_pace();
+            stat(
+                "cluster_view_read_us_max",
+                pace.slowest_us(StoreAsked::Reading),
+            );
+            stat(
+                "cluster_view_change_us_max",
+                pace.slowest_us(StoreAsked::Change),
+            );
+            stat("cluster_view_slow", pace.slow());
+        }
     }
 
     /// Who is there, and what has become of the cluster; this node has `items` items.

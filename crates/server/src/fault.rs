@@ -34,6 +34,11 @@ pub enum Fault {
     ServesPastLease,
     /// No bug: a node takes in no key that moves to it.
     TakesNoMoves,
+    /// No bug: the clocks of a cluster's nodes are apart: that of node 1 shows 1000 s less than
+    /// that of node 0, and so on.
+    ClocksApart,
+    /// The same, and each node goes by its own.
+    GoesByOwnClock,
     /// No bug: a worker finds that each step of moving keys took a millisecond.
     MovesSlowly,
 }

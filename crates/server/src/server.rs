@@ -123,7 +123,7 @@ impl Server {
         let (udp, udp_addresses) = bind_udp_sockets(&config)?;
         let clock = Clock::start();
         let started = clock.now();
-        let node = cluster::Opening::begin(&config, threads(&config))?;
+        let node = cluster::Opening::begin(&config, threads(&config), started)?;
         let mut opening = Opening::begin(&config)?;
         let seed = opening.as_ref().and_then(Opening::seed);
         let (store, restored) = open_store(&config, started, seed)?;

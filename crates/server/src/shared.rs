@@ -182,6 +182,9 @@ impl Shared {
     /// The time, as items see it.
     pub(crate) fn now(&self) -> Now {
         let mut now = self.clock.now();
+        if let Some(cluster) = &self.cluster {
+            now.unix_ns = cluster.unix_ns(now.instant);
+        }
         let shift_seconds = self.time_shift_seconds.load(Relaxed);
         now.unix_ns = now
             .unix_ns

@@ -15,8 +15,7 @@ use std::{
 
 use curtail_cluster::{Addresses, Event, Member, NodeConfig, Observer, Roster};
 use curtail_consistency::membership::Heartbeat;
-use curtail_runtime::Clock;
-use curtail_types::{Exptime, NodeId};
+use curtail_types::{Exptime, NodeId, Now};
 
 use super::{
     Cluster, InForce,
@@ -43,7 +42,11 @@ pub(crate) struct Membership {
 
 impl Opening {
     /// Listens for other nodes, if the server is to be a node.
-    pub(crate) fn begin(config: &Config, threads: usize) -> Result<Option<Self>, StartError> {
+    pub(crate) fn begin(
+        config: &Config,
+        threads: usize,
+        now: Now,
+    ) -> Result<Option<Self>, StartError> {
         let Some(node) = &config.node else {
             return Ok(None);
         };
@@ -81,10 +84,8 @@ impl Opening {
             say: Box::new(|text: &str| eprintln!("curtail: {text}")),
         })
         .map_err(|error| StartError::Cluster(format!("node links at {}: {error}", entry.links)))?;
-        // In milliseconds or so: no two starts share a time, but for a chance in many.
-        let life = (Clock::start().now().unix_ns >> 20) as u16;
         let cluster = Cluster::new(
-            (node.me, life),
+            (node.me, now),
             (node.cluster.model, node.cluster.replicas),
             (config.hot_keys_max, config.fault),
             (config.workers, threads),
@@ -178,8 +179,14 @@ impl Observer for Watcher {
     }
 
     fn adopt(&mut self, roster: &Arc<Roster>) {
+        let (view, me) = (roster.view(), self.cluster.me);
+        if let Some(shared) = self.shared.upgrade() {
+            let now = shared.clock.now().instant;
+            let is_lowest = view.live.first() == Some(me);
+            self.cluster.clock.note_view(now, view.number, is_lowest);
+        }
         let staying = roster.members.staying();
-        let in_force = InForce::new(*roster.view(), staying, self.cluster.replicas);
+        let in_force = InForce::new(*view, staying, self.cluster.replicas);
         self.put_in_force(in_force.map(Arc::new));
         self.let_clients_in();
     }
@@ -213,7 +220,7 @@ impl Observer for Watcher {
 
 impl Watcher {
     fn put_in_force(&self, in_force: Option<Arc<InForce>>) {
-        self.cluster.views.put_in_force(in_force);
+        self.cluster.put_in_force(in_force);
         self.wake();
     }
 

@@ -27,7 +27,7 @@ use std::{
 };
 
 use curtail_codec::node::{Class, Part};
-use curtail_consistency::{moves::Due, symmetric::Access};
+use curtail_consistency::{clock::Reading, moves::Due, symmetric::Access};
 use curtail_types::{Cas, NodeId, NodeSet, RouteHash};
 
 use self::pace::Pace;
@@ -182,7 +182,7 @@ impl NodeWorker {
             self.take_moved(kit, moved);
         }
         for (from, end) in std::mem::take(&mut self.mover.early_ends) {
-            self.take_news(from, end);
+            self.take_news(kit, from, end);
         }
         self.hold_moves(kit);
     }
@@ -296,7 +296,7 @@ impl NodeWorker {
         }
     }
 
-    pub(super) fn take_news(&mut self, from: NodeId, news: News) {
+    pub(super) fn take_news(&mut self, kit: &Kit, from: NodeId, news: News) {
         let now = self.in_force.as_ref().map(|now| now.view.number);
         match news {
             // What came before it lies here until that view is in force: it is not taken in.
@@ -318,12 +318,26 @@ impl NodeWorker {
                 self.cluster.journal.note_items(from, items.into());
                 self.cluster.heard(from, heartbeat);
             }
-            News::Call { sent_us } => self.tell_now(from, News::Echo { sent_us }),
-            News::Echo { sent_us } => {
-                let trip_us = self.now_us().wrapping_sub(sent_us);
-                self.cluster.journal.note_round_trip(from, trip_us.into());
+            News::Call { sent_us } => {
+                // When this turn began the call may not have been on its way.
+                let now = kit.shared.clock.now().instant;
+                let clock = self.cluster.clock.reading(now);
+                self.tell_now(from, News::Echo { sent_us, clock });
             }
+            News::Echo { sent_us, clock } => self.take_echo(kit, from, (sent_us, clock)),
         }
+    }
+
+    /// A call has come back. One that is not the last tells nothing: nobody knows how old it is.
+    fn take_echo(&mut self, kit: &Kit, from: NodeId, (sent_us, said): (u32, Reading)) {
+        let (last_us, sent) = self.called;
+        if sent_us != last_us {
+            return;
+        }
+        let now = kit.shared.clock.now().instant;
+        let trip_us = now.ns.saturating_sub(sent.ns) / 1000;
+        self.cluster.journal.note_round_trip(from, trip_us);
+        self.cluster.set_clock(&kit.shared, (now, sent), said);
     }
 
     fn note_seen(&mut self, by: NodeSet) {

@@ -59,8 +59,9 @@ pub(crate) struct NodeWorker {
     pub(super) filled: NodeSet,
     /// The mark up to which everything prepared is under way.
     pub(super) mark_done: u64,
-    /// The last heartbeat that was passed on.
+    /// The last heartbeat that was passed on, and the last call: what it said and when.
     beat: u64,
+    pub(super) called: (u32, Instant),
     pub(super) parcel: u64,
     pub(super) next_token: u16,
     /// When the turn began, and when what is out was last looked through.
@@ -97,6 +98,7 @@ impl NodeWorker {
             unasked: Vec::new(),
             filled: NodeSet::NONE,
             beat: 0,
+            called: (0, Instant::default()),
             mark_done: 0,
             parcel: 0,
             next_token: 0,
@@ -236,7 +238,9 @@ impl NodeWorker {
         let view = view.unwrap_or_default();
         self.links.set_vitals(Vitals { view, load: 0 });
         let items = u32::try_from(kit.store.counters().items_now).unwrap_or(u32::MAX);
-        let sent_us = self.now_us();
+        let sent_us = (self.now_ns / 1000) as u32;
+        self.called = (sent_us, Instant { ns: self.now_ns });
+        self.cluster.clock.keep(kit.shared.clock.now());
         for (node, heartbeat) in heartbeats {
             self.tell_now(node, News::Beat { heartbeat, items });
             self.tell_now(node, News::Call { sent_us });
@@ -252,11 +256,6 @@ impl NodeWorker {
             // The next one follows soon.
             let _ = self.links.send(to, Class::Answer, &Part::Report(&bytes));
         }
-    }
-
-    /// When this turn began, in microseconds; it begins anew after an hour or so.
-    pub(super) fn now_us(&self) -> u32 {
-        (self.now_ns / 1000) as u32
     }
 
     fn receive(&mut self) {

@@ -6,12 +6,16 @@
 //!          <------------- MovesSeen(view, worker) --- every worker has taken them in
 //!   MovesDone(view) ------------------------------------------> its membership
 //!   Filled(view) ------> a node that joins: it has all hot keys whose home this node is
-//!   Beat, Call --------> every member, several times in a lease; a Call comes back as an Echo
+//!   Beat, Call --------> every member, several times in a lease; a Call comes back as an Echo,
+//!                        with what the cluster's clock shows
 //! ```
 //!
 //! What moves and this news travel one link in order, so an end is seen after everything before it.
 
-use curtail_consistency::membership::{Heartbeat, Incarnation};
+use curtail_consistency::{
+    clock::Reading,
+    membership::{Heartbeat, Incarnation},
+};
 use curtail_types::{Instant, NodeSet, ViewNumber};
 
 /// Something to tell.
@@ -29,8 +33,9 @@ pub(super) enum News {
     Filled { view: ViewNumber },
     /// The sender's clock, in microseconds, to be said back.
     Call { sent_us: u32 },
-    /// What a call said: so its sender learns how long a round trip takes.
-    Echo { sent_us: u32 },
+    /// What a call said, and the clock: so its sender learns how long a round trip takes, and what
+    /// time it is.
+    Echo { sent_us: u32, clock: Reading },
 }
 
 /// A key shall become hot, or cease to be: the kind, then the key's bytes.
@@ -40,6 +45,10 @@ const DEMOTE: u8 = 17;
 /// The kind of [`News::Beat`], which is longer than the others: behind the view and the items come
 /// `adopted`, a set, two lives and two instants, each as the receiver gets it back.
 const BEAT: u8 = 5;
+
+/// The kind of [`News::Echo`]: its view is that of the clock's reading, and behind its number are
+/// the time and how wrong it may be, in nanoseconds.
+const ECHO: u8 = 8;
 
 /// Bytes of a piece of news, and of a heartbeat.
 const NEWS_BYTES: usize = 9;
@@ -70,7 +79,7 @@ impl News {
             Self::Filled { view } => (4, view, 0),
             Self::Beat { heartbeat, items } => (BEAT, heartbeat.view, items),
             Self::Call { sent_us } => (6, ViewNumber(0), sent_us),
-            Self::Echo { sent_us } => (7, ViewNumber(0), sent_us),
+            Self::Echo { sent_us, clock } => (ECHO, clock.epoch, sent_us),
         };
         let mut bytes = Vec::with_capacity(BEAT_BYTES);
         bytes.push(kind);
@@ -88,6 +97,10 @@ impl News {
                 bytes.extend_from_slice(&word.to_le_bytes());
             }
         }
+        if let Self::Echo { clock, .. } = self {
+            bytes.extend_from_slice(&clock.unix_ns.to_le_bytes());
+            bytes.extend_from_slice(&clock.error_ns.to_le_bytes());
+        }
         bytes
     }
 
@@ -102,6 +115,11 @@ impl News {
             let items = number;
             return Some(Self::Beat { heartbeat, items });
         }
+        if *kind == ECHO {
+            let clock = reading_of(view, rest)?;
+            let sent_us = number;
+            return Some(Self::Echo { sent_us, clock });
+        }
         let worker = u16::try_from(number).unwrap_or(u16::MAX);
         rest.is_empty().then_some(())?;
         Some(match kind {
@@ -110,10 +128,22 @@ impl News {
             3 => Self::MovesDone { view },
             4 => Self::Filled { view },
             6 => Self::Call { sent_us: number },
-            7 => Self::Echo { sent_us: number },
             _ => return None,
         })
     }
+}
+
+/// What a [`News::Echo`] has behind its number.
+fn reading_of(epoch: ViewNumber, bytes: &[u8]) -> Option<Reading> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let &[unix_ns, error_ns] = words else {
+        return None;
+    };
+    rest.is_empty().then_some(Reading {
+        epoch,
+        unix_ns: u64::from_le_bytes(unix_ns),
+        error_ns: u64::from_le_bytes(error_ns),
+    })
 }
 
 /// What a [`News::Beat`] has behind its items.
@@ -164,7 +194,14 @@ mod tests {
                 items: 1 << 20,
             },
             News::Call { sent_us: u32::MAX },
-            News::Echo { sent_us: 9 },
+            News::Echo {
+                sent_us: 9,
+                clock: Reading {
+                    epoch: view,
+                    unix_ns: 1 << 60,
+                    error_ns: 1,
+                },
+            },
         ] {
             let mut bytes = news.to_bytes();
             assert_eq!(News::from_bytes(&bytes), Some(news));

@@ -107,8 +107,7 @@ pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
     }
     hot_keys(&mut report, &shared.hottest());
     if let Some(cluster) = &shared.cluster {
-        let now = shared.clock.now().instant;
-        cluster.statistics(now, |name, value| report.stat(name, value));
+        cluster.statistics(shared.clock.now(), |name, value| report.stat(name, value));
         for (name, count) in CLUSTER_COUNTS {
             report.stat(name, counts.get(count));
         }

@@ -3,6 +3,7 @@
 
 mod basics;
 mod callers;
+mod ends;
 mod episode;
 mod failures;
 mod gaps;

@@ -52,7 +52,7 @@ impl NodeWorker {
                 .change_hot(&kit.shared, &proposal.key, proposal.hot);
         }
         for (from, news) in std::mem::take(&mut self.inbox.news) {
-            self.take_news(from, news);
+            self.take_news(kit, from, news);
         }
     }
 

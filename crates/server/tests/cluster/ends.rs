@@ -1,0 +1,120 @@
+//! When items end, on nodes whose own clocks are far apart.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use curtail_server::Fault;
+
+use crate::{
+    failures::until,
+    support::{Client, Cluster, PATIENCE, Shape},
+};
+
+/// Seconds that an item has left when it is written.
+const SECONDS: u64 = 500;
+
+/// Three nodes whose clocks are a thousand seconds apart.
+fn cluster(fault: Fault) -> Cluster {
+    Cluster::start(Shape {
+        workers: 1,
+        fault,
+        ..Shape::default()
+    })
+}
+
+/// Seconds that are left of `key` as `client`'s node sees it; `None` if it has ended.
+fn left(client: &mut Client, key: &str) -> Option<u64> {
+    let answer = until(client, &format!("mg {key} t\r\n"), |answer| {
+        answer.starts_with("HD t") || answer == "EN\r\n"
+    });
+    let seconds = answer.trim().strip_prefix("HD t");
+    seconds.map(|seconds| seconds.parse().unwrap())
+}
+
+/// What does not agree about when items end: cold keys of every home, written at every node, then
+/// hot ones, whose copies are asked at every node.
+fn disagreements(cluster: &Cluster) -> Vec<String> {
+    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    let mut found = Vec::new();
+    for kind in ["cold", "hot"] {
+        for number in 0..24 {
+            let key = format!("{kind}{number}");
+            if kind == "hot" {
+                cluster.change_hot(&key, true);
+            }
+            let set = format!("set {key} 0 {SECONDS} 1\r\nx\r\n");
+            clients[number % 3].expect(&set, "STORED\r\n");
+            for (id, client) in clients.iter_mut().enumerate() {
+                let left = left(client, &key);
+                if left.is_none_or(|left| left.abs_diff(SECONDS) > PATIENCE.as_secs()) {
+                    found.push(format!("{key} at node {id}: {left:?} s"));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Goal: an item ends at the same time on every node, whatever their own clocks show. Method: how
+/// much time is left is asked at each node; then items that end soon are gone at all of them.
+#[test]
+fn an_item_ends_at_one_time_on_all_nodes() {
+    let cluster = cluster(Fault::ClocksApart);
+    assert_eq!(disagreements(&cluster), Vec::<String>::new());
+    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    cluster.change_hot("short2", true);
+    for (number, client) in clients.iter_mut().enumerate() {
+        let set = format!("set short{number} 0 2 1\r\nx\r\n");
+        client.expect(&set, "STORED\r\n");
+    }
+    for client in &mut clients {
+        for number in 0..3 {
+            let started = Instant::now();
+            while left(client, &format!("short{number}")).is_some() {
+                assert!(started.elapsed() < PATIENCE, "short{number} does not end");
+                thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
+    for client in &mut clients {
+        assert!(client.stat("cluster_clock_error_us") < 1_000_000);
+    }
+}
+
+/// Goal: who joins takes hot keys in by the cluster's time, not by its own, and so do keys that
+/// move to it; and the time goes on when the node that led it is gone. Method: node 0, whose clock
+/// is the first one's, is started anew; then so is node 2.
+#[test]
+fn who_joins_goes_by_the_time_of_the_others() {
+    let mut cluster = cluster(Fault::ClocksApart);
+    for key in ["one", "two"] {
+        cluster.change_hot(key, true);
+        let set = format!("set {key} 0 {SECONDS} 1\r\nx\r\n");
+        cluster.client(1).expect(&set, "STORED\r\n");
+    }
+    for id in [0, 2] {
+        drop(cluster.nodes[id].take());
+        cluster.nodes[id] = Some(cluster.node(id));
+        cluster.await_service(id);
+        assert_eq!(disagreements(&cluster), Vec::<String>::new(), "node {id}");
+        for node in 0..3 {
+            for key in ["one", "two"] {
+                let left = left(&mut cluster.client(node), key);
+                let left = left.unwrap_or_else(|| panic!("{key} has ended at node {node}"));
+                assert!(left <= SECONDS && left + 3 * PATIENCE.as_secs() > SECONDS);
+            }
+        }
+    }
+}
+
+/// Goal: the check would notice. Method: nodes that go by their own clocks. (One that is asked for
+/// another's cold key asks that one, so it is hot keys that differ.)
+#[test]
+#[cfg_attr(not(debug_assertions), ignore = "faults exist in debug builds")]
+fn own_clocks_are_noticed() {
+    let cluster = cluster(Fault::GoesByOwnClock);
+    let found = disagreements(&cluster);
+    assert!(found.iter().any(|line| line.contains("hot")), "{found:?}");
+}

@@ -10,7 +10,7 @@ use curtail_types::{
 
 use super::super::*;
 
-pub(super) const KEY: RouteHash = RouteHash(7);
+const KEY: RouteHash = RouteHash(7);
 
 /// What a node's driver keeps of [`KEY`], and what clients were told.
 pub(super) struct Node {
@@ -31,8 +31,18 @@ pub(super) struct Cluster {
     pub(super) now: Instant,
     /// Requests that their own home has sent back, to wait for the item.
     pub(super) sent_back: Vec<Ticket>,
-    /// Whether requests that are sent on arrive.
     tickets: u64,
+    views: u32,
+}
+
+/// These nodes.
+pub(super) fn set<const COUNT: usize>(ids: [u8; COUNT]) -> NodeSet {
+    ids.into_iter().map(NodeId).collect()
+}
+
+/// All three.
+pub(super) fn all() -> NodeSet {
+    set([0, 1, 2])
 }
 
 impl Cluster {
@@ -48,20 +58,22 @@ impl Cluster {
             now: Instant::default(),
             sent_back: Vec::new(),
             tickets: 0,
+            views: 0,
         };
-        cluster.view(1, (0..count).map(NodeId).collect());
+        cluster.view((0..count).map(NodeId).collect());
         cluster
     }
 
-    /// Everybody in `live` learns of the view; the key's place is where `self.place` says.
-    pub(super) fn view(&mut self, number: u32, live: NodeSet) {
-        self.view_of_moves(number, live, live);
+    /// Everybody in `live` learns of the next view; the key's place is where `self.place` says.
+    pub(super) fn view(&mut self, live: NodeSet) {
+        self.view_of_moves(live, live);
     }
 
     /// The same, and keys move from `before` to `live`.
-    pub(super) fn view_of_moves(&mut self, number: u32, live: NodeSet, before: NodeSet) {
+    pub(super) fn view_of_moves(&mut self, live: NodeSet, before: NodeSet) {
+        self.views += 1;
         let view = View {
-            number: ViewNumber(number),
+            number: ViewNumber(self.views),
             live,
             placed: live,
             placed_before: before,
@@ -89,6 +101,18 @@ impl Cluster {
             floor,
         };
         self.input(0, promote, Cas(0));
+    }
+
+    /// Node `home` has the key cease to be hot.
+    pub(super) fn demote(&mut self, home: usize) {
+        self.input(home, Input::Demote { key: KEY }, Cas(0));
+    }
+
+    /// The same with node 0 as its home, but what goes to `deaf` is lost: if that is the home, it
+    /// does not come to the end.
+    pub(super) fn demote_without(&mut self, deaf: usize) {
+        self.demote(0);
+        self.settle_without(deaf);
     }
 
     /// A node with nothing in it takes the place of `at`.
@@ -223,6 +247,22 @@ impl Cluster {
             }
             Output::Moved { mode, .. } => node.mode = Some(mode),
         }
+    }
+
+    /// No node knows anything about the key.
+    pub(super) fn is_forgotten(&self) -> bool {
+        let mut nodes = self.nodes.iter();
+        nodes.all(|node| node.machine.keys().count() == 0)
+    }
+
+    pub(super) fn all_store(&self, version: Cas) -> bool {
+        self.nodes.iter().all(|node| node.stored == version)
+    }
+
+    /// What a request that was carried out has read or written.
+    #[track_caller]
+    pub(super) fn version_of(&self, ticket: Ticket) -> Cas {
+        self.answer(ticket).expect("answered").expect("done")
     }
 
     pub(super) fn answer(&self, ticket: Ticket) -> Option<Result<Cas, Refusal>> {

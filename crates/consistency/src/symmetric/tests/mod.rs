@@ -4,7 +4,7 @@ mod cluster;
 
 use curtail_types::{Cas, MessageKind, NodeId, NodeSet, WriterId};
 
-use self::cluster::{Cluster, KEY};
+use self::cluster::{Cluster, all, set};
 use super::*;
 
 fn hot(model: Model) -> Cluster {
@@ -15,7 +15,7 @@ fn hot_with(replicas: u8, model: Model) -> Cluster {
     let mut cluster = Cluster::new(3, replicas, model);
     let first = cluster.request(0, Access::Replace);
     cluster.settle();
-    assert!(cluster.answer(first).is_some_and(|answer| answer.is_ok()));
+    cluster.version_of(first);
     cluster.promote(1, Cas(0));
     cluster.settle();
     assert_eq!(cluster.nodes[0].mode, Some(Mode::Hot));
@@ -52,7 +52,7 @@ fn an_update_runs_at_home_and_after_a_write_that_it_raced_with() {
     assert!(replaced.is_some() && updated.is_some());
     let version = updated.and_then(Result::ok).expect("done");
     assert_eq!(version.writer().node(), NodeId(0));
-    assert!(cluster.nodes.iter().all(|node| node.stored == version));
+    assert!(cluster.all_store(version));
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_key_that_was_hot_is_only_with_its_holders() {
         cluster.promote(1, Cas(0));
         cluster.settle();
         cluster.request(2, Access::Replace);
-        cluster.input(0, Input::Demote { key: KEY }, Default::default());
+        cluster.demote(0);
         cluster.settle();
         let stored = cluster.nodes[0].stored;
         assert_eq!(cluster.nodes[0].state, Some(Visibility::Ordinary));
@@ -75,7 +75,7 @@ fn a_key_that_was_hot_is_only_with_its_holders() {
         }
         cluster.promote(2, Cas(0));
         cluster.settle();
-        assert!(cluster.nodes.iter().all(|node| node.stored == stored));
+        assert!(cluster.all_store(stored));
     }
 }
 
@@ -87,12 +87,7 @@ fn a_cold_key_with_two_holders_is_written_to_both_before_it_is_done() {
     cluster.settle();
     assert!(cluster.answer(written).is_some());
     assert_eq!(cluster.nodes[1].stored, cluster.nodes[0].stored);
-    assert!(
-        cluster
-            .nodes
-            .iter()
-            .all(|node| node.machine.keys().count() == 0)
-    );
+    assert!(cluster.is_forgotten());
 }
 
 /// A writer dies after its invalidation and before its validation.
@@ -104,9 +99,9 @@ fn what_a_dead_node_left_behind_is_completed() {
     cluster.settle();
     let waits = cluster.request(0, Access::Read);
     assert_eq!(cluster.answer(waits), None);
-    cluster.view(2, [NodeId(0), NodeId(1)].into_iter().collect());
+    cluster.view(set([0, 1]));
     cluster.settle();
-    let version = cluster.answer(waits).expect("answered").expect("read");
+    let version = cluster.version_of(waits);
     assert_eq!(version.writer().node(), NodeId(2));
     let read = cluster.request(1, Access::Read);
     assert_eq!(cluster.answer(read), Some(Ok(version)));
@@ -118,9 +113,9 @@ fn a_write_ends_when_all_who_could_acknowledge_it_are_gone() {
     let mut cluster = hot(Model::Lin);
     let written = cluster.request(2, Access::Replace);
     cluster.links.clear();
-    cluster.view(2, NodeSet::only(NodeId(2)));
+    cluster.view(NodeSet::only(NodeId(2)));
     cluster.settle();
-    assert!(cluster.answer(written).is_some_and(|answer| answer.is_ok()));
+    cluster.version_of(written);
     assert_eq!(cluster.nodes[2].state, Some(Visibility::Valid));
 }
 
@@ -129,17 +124,16 @@ fn a_hot_key_outlives_its_home() {
     for model in [Model::Lin, Model::Sc] {
         let mut cluster = hot(model);
         let version = cluster.nodes[0].stored;
-        cluster.place.home = NodeId(1);
-        cluster.place.holders = [NodeId(1)].into_iter().collect();
-        cluster.view(2, [NodeId(1), NodeId(2)].into_iter().collect());
+        cluster.move_home(1);
+        cluster.view(set([1, 2]));
         cluster.settle();
         assert_eq!(cluster.nodes[1].mode, Some(Mode::Hot));
         let updated = cluster.request(2, Access::Update);
         cluster.settle();
-        let later = cluster.answer(updated).expect("answered").expect("done");
+        let later = cluster.version_of(updated);
         assert!(later > version);
         assert_eq!(cluster.nodes[2].stored, later);
-        cluster.input(1, Input::Demote { key: KEY }, Default::default());
+        cluster.demote(1);
         cluster.settle();
         assert_eq!(cluster.nodes[1].stored, later);
         assert_eq!(cluster.nodes[1].state, Some(Visibility::Ordinary));
@@ -163,7 +157,7 @@ fn lost_messages_are_sent_again() {
         cluster.settle();
     }
     let stored = cluster.nodes[1].stored;
-    assert!(cluster.nodes.iter().all(|node| node.stored == stored));
+    assert!(cluster.all_store(stored));
     assert_eq!(cluster.nodes[0].machine.deadline(), None);
 }
 
@@ -195,7 +189,7 @@ fn an_update_is_complete_when_its_writer_says_so() {
     assert_eq!(cluster.answer(updated), None);
     cluster.pass(10);
     cluster.settle();
-    assert!(cluster.answer(updated).is_some_and(|done| done.is_ok()));
+    cluster.version_of(updated);
     assert_eq!(cluster.answer(read), cluster.answer(updated));
 }
 
@@ -229,7 +223,7 @@ fn what_is_late_does_not_make_a_key_hot_again() {
     cluster.request(2, Access::Replace);
     let (message, value) = cluster.links[&(2, 1)][0];
     cluster.settle();
-    cluster.input(0, Input::Demote { key: KEY }, Default::default());
+    cluster.demote(0);
     cluster.settle();
     cluster.deliver((2, 1), message, value);
     assert_eq!(cluster.nodes[1].machine.keys().count(), 0);
@@ -248,7 +242,7 @@ fn a_follower_whose_home_knows_nothing_gives_up_the_key() {
         let mut cluster = hot(model);
         cluster.restart(1, model);
         cluster.move_home(1);
-        cluster.view(2, [NodeId(1), NodeId(2)].into_iter().collect());
+        cluster.view(set([1, 2]));
         cluster.settle();
         assert_eq!(cluster.nodes[2].state, Some(Visibility::Ordinary));
         assert_eq!(cluster.nodes[2].machine.keys().count(), 0);
@@ -263,10 +257,9 @@ fn a_follower_whose_home_knows_nothing_gives_up_the_key() {
 fn a_home_that_is_in_doubt_leaves_the_value_to_who_held_the_key() {
     for model in [Model::Lin, Model::Sc] {
         let mut cluster = hot(model);
-        cluster.input(0, Input::Demote { key: KEY }, Cas(0));
-        cluster.settle_without(0);
+        cluster.demote_without(0);
         cluster.move_home(1);
-        cluster.view(2, (0..3).map(NodeId).collect());
+        cluster.view(all());
         cluster.lose(MessageKind::FillAck);
         let read = cluster.request(1, Access::Read);
         let version = cluster.nodes[0].stored;
@@ -275,12 +268,7 @@ fn a_home_that_is_in_doubt_leaves_the_value_to_who_held_the_key() {
         assert_eq!(cluster.nodes[0].state, Some(Visibility::Ordinary));
         assert_eq!(cluster.nodes[0].stored, version);
         assert_eq!(cluster.sent_back, [read]);
-        assert!(
-            cluster
-                .nodes
-                .iter()
-                .all(|node| node.machine.keys().count() == 0)
-        );
+        assert!(cluster.is_forgotten());
     }
 }
 
@@ -289,10 +277,9 @@ fn a_home_that_is_in_doubt_leaves_the_value_to_who_held_the_key() {
 fn a_home_that_was_demoting_vouches_for_the_value() {
     for model in [Model::Lin, Model::Sc] {
         let mut cluster = hot(model);
-        cluster.input(0, Input::Demote { key: KEY }, Cas(0));
-        cluster.settle_without(0);
+        cluster.demote_without(0);
         cluster.move_home(1);
-        cluster.view(2, (0..3).map(NodeId).collect());
+        cluster.view(all());
         let version = cluster.nodes[0].stored;
         cluster.settle();
         assert_eq!(cluster.nodes[1].state, Some(Visibility::Ordinary));
@@ -308,12 +295,11 @@ fn a_home_that_was_demoting_vouches_for_the_value() {
 fn who_answers_for_a_key_ends_the_doubt_of_its_home() {
     for model in [Model::Lin, Model::Sc] {
         let mut cluster = hot(model);
-        cluster.input(0, Input::Demote { key: KEY }, Cas(0));
-        cluster.settle_without(2);
+        cluster.demote_without(2);
         let version = cluster.nodes[2].stored;
         cluster.links.clear();
         cluster.move_home(1);
-        cluster.view(2, [NodeId(1), NodeId(2)].into_iter().collect());
+        cluster.view(set([1, 2]));
         cluster.lose(MessageKind::FillAck);
         cluster.settle();
         assert_eq!(cluster.nodes[1].state, Some(Visibility::Ordinary));
@@ -327,18 +313,17 @@ fn who_answers_for_a_key_ends_the_doubt_of_its_home() {
 #[test]
 fn another_view_during_a_move_makes_its_source_no_less_sure() {
     let mut cluster = hot(Model::Lin);
-    cluster.input(0, Input::Demote { key: KEY }, Cas(0));
-    cluster.settle_without(0);
+    cluster.demote_without(0);
     let written = cluster.request(0, Access::Replace);
     cluster.links.clear();
     cluster.move_home(1);
-    let (all, source) = ((0..3).map(NodeId).collect(), NodeSet::only(NodeId(0)));
-    cluster.view_of_moves(2, all, source);
+    let (all, source) = (all(), NodeSet::only(NodeId(0)));
+    cluster.view_of_moves(all, source);
     cluster.links.clear();
-    cluster.view_of_moves(3, all, source);
+    cluster.view_of_moves(all, source);
     cluster.lose(MessageKind::FillAck);
     cluster.settle();
-    let version = cluster.answer(written).expect("done").expect("written");
+    let version = cluster.version_of(written);
     assert_eq!(cluster.nodes[0].state, Some(Visibility::Ordinary));
     assert_eq!(cluster.nodes[0].stored, version);
     assert_eq!(cluster.nodes[1].state, Some(Visibility::Gone));
@@ -350,15 +335,15 @@ fn another_view_during_a_move_makes_its_source_no_less_sure() {
 fn a_home_that_gets_its_key_back_is_sure_of_it() {
     let mut cluster = Cluster::new(3, 1, Model::Lin);
     let written = cluster.request(0, Access::Replace);
-    let version = cluster.answer(written).expect("done").expect("written");
+    let version = cluster.version_of(written);
     cluster.promote(1, Cas(0));
     cluster.settle_without(2);
     cluster.move_home(1);
-    let two = [NodeId(0), NodeId(2)].into_iter().collect();
-    cluster.view_of_moves(2, two, NodeSet::only(NodeId(0)));
+    let two = set([0, 2]);
+    cluster.view_of_moves(two, NodeSet::only(NodeId(0)));
     cluster.links.clear();
     cluster.move_home(0);
-    cluster.view(3, two);
+    cluster.view(two);
     cluster.settle();
     assert_eq!(cluster.nodes[0].stored, version);
     let read = cluster.request(0, Access::Read);
@@ -372,19 +357,18 @@ fn a_home_that_gets_its_key_back_is_sure_of_it() {
 fn who_had_nothing_does_not_keep_what_a_home_in_doubt_sent() {
     for replicas in [1, 2] {
         let mut cluster = hot_with(replicas, Model::Lin);
-        cluster.input(0, Input::Demote { key: KEY }, Cas(0));
-        cluster.settle_without(0);
+        cluster.demote_without(0);
         cluster.request(0, Access::Replace);
         let (message, value) = cluster.links[&(0, 2)][0];
         cluster.deliver((0, 2), message, value);
         cluster.links.clear();
         cluster.restart(1, Model::Lin);
         cluster.move_home(2);
-        let both = [NodeId(1), NodeId(2)].into_iter().collect();
+        let both = set([1, 2]);
         if replicas == 2 {
             cluster.place.holders = both;
         }
-        cluster.view(2, both);
+        cluster.view(both);
         cluster.settle();
         for node in &cluster.nodes[1..] {
             assert_eq!(node.stored, Cas(0));
@@ -399,9 +383,9 @@ fn who_had_nothing_does_not_keep_what_a_home_in_doubt_sent() {
 fn a_holder_that_left_with_nothing_has_the_key_when_it_is_cold() {
     for model in [Model::Lin, Model::Sc] {
         let mut cluster = hot_with(2, model);
-        cluster.input(0, Input::Demote { key: KEY }, Cas(0));
+        cluster.demote(0);
         cluster.restart(1, model);
-        cluster.view(2, (0..3).map(NodeId).collect());
+        cluster.view(all());
         let version = cluster.nodes[0].stored;
         cluster.settle();
         assert_eq!(cluster.nodes[0].state, Some(Visibility::Ordinary));
@@ -420,16 +404,16 @@ fn what_an_earlier_promotion_left_counts_for_nothing() {
         cluster.promote(1, early);
         cluster.settle();
         cluster.restart(0, model);
-        cluster.view(2, (0..3).map(NodeId).collect());
+        cluster.view(all());
         cluster.links.clear();
         let late = Cas::new(50, WriterId::of(NodeId(0), 0));
         cluster.promote(2, late);
         cluster.settle();
-        assert!(cluster.nodes.iter().all(|node| node.stored == late));
+        assert!(cluster.all_store(late));
         let written = cluster.request(2, Access::Replace);
         cluster.settle();
-        let version = cluster.answer(written).expect("answered").expect("done");
-        assert!(cluster.nodes.iter().all(|node| node.stored == version));
+        let version = cluster.version_of(written);
+        assert!(cluster.all_store(version));
     }
 }
 
@@ -438,8 +422,7 @@ fn what_an_earlier_promotion_left_counts_for_nothing() {
 #[test]
 fn a_home_whose_promotion_is_long_over_gives_up() {
     let mut cluster = hot(Model::Lin);
-    cluster.input(0, Input::Demote { key: KEY }, Cas(0));
-    cluster.settle_without(0);
+    cluster.demote_without(0);
     cluster.pass(10);
     cluster.settle_without(1);
     cluster.request(0, Access::Replace);
@@ -447,7 +430,7 @@ fn a_home_whose_promotion_is_long_over_gives_up() {
     cluster.settle_without(1);
     let version = cluster.nodes[0].stored;
     cluster.move_home(1);
-    cluster.view_of_moves(2, (0..3).map(NodeId).collect(), NodeSet::only(NodeId(0)));
+    cluster.view_of_moves(all(), NodeSet::only(NodeId(0)));
     for _ in 0..3 {
         cluster.settle();
         cluster.pass(10);
@@ -455,12 +438,7 @@ fn a_home_whose_promotion_is_long_over_gives_up() {
     assert_eq!(cluster.nodes[1].state, Some(Visibility::Gone));
     assert_eq!(cluster.nodes[0].state, Some(Visibility::Ordinary));
     assert_eq!(cluster.nodes[0].stored, version);
-    assert!(
-        cluster
-            .nodes
-            .iter()
-            .all(|node| node.machine.keys().count() == 0)
-    );
+    assert!(cluster.is_forgotten());
 }
 
 /// Goal: a home in doubt does not put what it has in the place of what others hold. Method: a write
@@ -469,8 +447,7 @@ fn a_home_whose_promotion_is_long_over_gives_up() {
 #[test]
 fn a_home_in_doubt_completes_no_write() {
     let mut cluster = hot(Model::Lin);
-    cluster.input(0, Input::Demote { key: KEY }, Cas(0));
-    cluster.settle_without(0);
+    cluster.demote_without(0);
     cluster.request(0, Access::Replace);
     let (message, value) = cluster.links[&(0, 1)][0];
     cluster.deliver((0, 1), message, value);
@@ -479,7 +456,7 @@ fn a_home_in_doubt_completes_no_write() {
     let held = Cas::new(1, WriterId::of(NodeId(0), 9));
     cluster.nodes[0].stored = held;
     cluster.move_home(1);
-    cluster.view_of_moves(2, (0..3).map(NodeId).collect(), NodeSet::only(NodeId(0)));
+    cluster.view_of_moves(all(), NodeSet::only(NodeId(0)));
     for _ in 0..3 {
         cluster.settle();
         cluster.pass(200);
@@ -492,11 +469,10 @@ fn a_home_in_doubt_completes_no_write() {
 #[test]
 fn holders_return_to_what_they_hold_when_their_new_home_is_in_doubt() {
     let mut cluster = hot_with(2, Model::Lin);
-    cluster.input(0, Input::Demote { key: KEY }, Cas(0));
-    cluster.settle_without(0);
+    cluster.demote_without(0);
     cluster.move_home(2);
-    cluster.place.holders = (0..3).map(NodeId).collect();
-    cluster.view(2, (0..3).map(NodeId).collect());
+    cluster.place.holders = all();
+    cluster.view(all());
     cluster.lose(MessageKind::FillAck);
     let version = cluster.nodes[0].stored;
     cluster.settle();
@@ -513,14 +489,13 @@ fn holders_return_to_what_they_hold_when_their_new_home_is_in_doubt() {
 fn who_hears_of_the_home_again_is_sure_of_the_value() {
     for model in [Model::Lin, Model::Sc] {
         let mut cluster = hot(model);
-        cluster.input(0, Input::Demote { key: KEY }, Cas(0));
-        cluster.settle_without(0);
-        cluster.place.holders = [NodeId(0), NodeId(1)].into_iter().collect();
-        cluster.view(2, (0..3).map(NodeId).collect());
+        cluster.demote_without(0);
+        cluster.place.holders = set([0, 1]);
+        cluster.view(all());
         cluster.settle_without(0);
         let version = cluster.nodes[1].stored;
         cluster.move_home(1);
-        cluster.view(3, [NodeId(1), NodeId(2)].into_iter().collect());
+        cluster.view(set([1, 2]));
         cluster.settle();
         assert_eq!(cluster.nodes[1].state, Some(Visibility::Ordinary));
         assert_eq!(cluster.nodes[1].stored, version);
@@ -534,13 +509,12 @@ fn who_hears_of_a_write_is_sure_of_the_value() {
     let mut cluster = hot_with(2, Model::Lin);
     let written = cluster.request(1, Access::Replace);
     cluster.links.clear();
-    cluster.input(0, Input::Demote { key: KEY }, Cas(0));
-    cluster.settle_without(0);
+    cluster.demote_without(0);
     cluster.move_home(2);
-    cluster.place.holders = (0..3).map(NodeId).collect();
-    cluster.view(2, (0..3).map(NodeId).collect());
+    cluster.place.holders = all();
+    cluster.view(all());
     cluster.settle();
-    let version = cluster.answer(written).expect("done").expect("written");
+    let version = cluster.version_of(written);
     assert_eq!(cluster.nodes[2].state, Some(Visibility::Ordinary));
     assert_eq!(cluster.nodes[2].stored, version);
 }
@@ -553,10 +527,10 @@ fn an_absent_key_is_promoted_with_the_version_that_it_is_told() {
         let floor = Cas::new(100, WriterId::of(NodeId(0), 0));
         cluster.promote(1, floor);
         cluster.settle();
-        assert!(cluster.nodes.iter().all(|node| node.stored == floor));
+        assert!(cluster.all_store(floor));
         let written = cluster.request(2, Access::Replace);
         cluster.settle();
-        let version = cluster.answer(written).expect("answered").expect("done");
+        let version = cluster.version_of(written);
         assert!(version > floor);
     }
 }

@@ -71,12 +71,18 @@ impl<const PARTITIONS: usize> SharedWriters<PARTITIONS> {
     /// Partitions that nobody owns, with at most `writes_max` (up to [`Self::WRITES_MAX`])
     /// outstanding writes to each. Takes 8 bytes for a partition.
     pub fn new(writes_max: u16) -> Self {
-        const { assert!(PARTITIONS.is_power_of_two()) };
-        assert!((1..=Self::WRITES_MAX).contains(&writes_max));
         let words: Box<[_]> = (0..PARTITIONS).map(|_| AtomicU64::new(0)).collect();
         let Ok(words) = words.try_into() else {
             unreachable!("so many were collected");
         };
+        Self::over(words, writes_max)
+    }
+
+    /// The same over words that are zero, wherever they come from: some memory costs nothing before
+    /// it is used.
+    pub fn over(words: Box<[AtomicU64; PARTITIONS]>, writes_max: u16) -> Self {
+        const { assert!(PARTITIONS.is_power_of_two()) };
+        assert!((1..=Self::WRITES_MAX).contains(&writes_max));
         Self {
             words,
             writes_max: u64::from(writes_max),

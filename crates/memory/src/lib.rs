@@ -25,5 +25,7 @@
 pub mod prefetch;
 mod region;
 mod sync;
+mod words;
 
 pub use region::{Pages, Region};
+pub use words::zeros;

@@ -83,6 +83,14 @@ const TAKEN_BACK_NS: u64 = 1_000_000;
 /// The table of claims.
 pub(crate) type Writers = SharedWriters<{ 1 << PARTITION_BITS }>;
 
+/// Bytes of memory that it takes: a worker that is alone never claims, and touches none of it.
+pub(crate) const fn bytes_of_writers(workers: usize) -> usize {
+    match workers {
+        0 | 1 => 0,
+        _ => Writers::BYTES,
+    }
+}
+
 impl Worker {
     /// Where `entry` runs.
     #[inline]

@@ -7,7 +7,7 @@ use std::fmt::{Display, Write};
 
 use crate::{
     counts::Count,
-    delegate::Writers,
+    delegate::bytes_of_writers,
     native,
     shared::Shared,
     stages::bound_of,
@@ -171,7 +171,7 @@ fn items(page: &mut Page, shared: &Shared) {
 
 fn memory(page: &mut Page, shared: &Shared) {
     let memory = shared.store.memory();
-    let writers = Writers::BYTES as u64;
+    let writers = bytes_of_writers(shared.config.workers) as u64;
     let native = shared.native_bytes();
     page.gauge(
         "curtail_memory_limit_bytes",

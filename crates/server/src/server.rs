@@ -30,7 +30,7 @@ use crate::{
     control::{self, ControlFace},
     counts::Counts,
     crawler::Crawler,
-    delegate::Writers,
+    delegate::{Writers, bytes_of_writers},
     logins::{Logins, LoginsError},
     native::{self, NativeMode, Opened, Opening, Streams},
     pages::{self, PagesThread},
@@ -136,7 +136,7 @@ impl Server {
         let streams = open_streams(opening.as_mut()).map_err(StartError::System)?;
         let wake_door = door_poller.waker(acceptor::WAKER);
         let faces = faces_of(&worker_pollers);
-        store.account(Writers::BYTES.cast_signed());
+        store.account(bytes_of_writers(config.workers).cast_signed());
         let regimes = regimes_of(&config);
         let native_threads = threads(&config) + NATIVE_THREADS;
         let finished = opening.map(|opening| opening.finish(&config, &store, native_threads));
@@ -148,7 +148,7 @@ impl Server {
             started,
             registry: Registry::default(),
             workers: faces.map_err(StartError::System)?,
-            writers: Writers::new(Writers::WRITES_MAX),
+            writers: Writers::over(curtail_memory::zeros(), Writers::WRITES_MAX),
             regimes,
             control: ControlFace::default(),
             doors: Doors::new(wake_door.map_err(StartError::System)?, node.is_none()),

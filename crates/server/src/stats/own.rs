@@ -3,7 +3,7 @@
 use super::Report;
 use crate::{
     counts::Count,
-    delegate::Writers,
+    delegate::bytes_of_writers,
     hot_keys::Hottest,
     native,
     shared::{Shared, WorkerFace},
@@ -69,7 +69,7 @@ pub(crate) fn memory(shared: &Shared) -> Vec<u8> {
     report.stat("free", memory.free);
     report.stat("leased", memory.leased);
     report.stat("ghost", memory.ghost);
-    let writers = Writers::BYTES as u64;
+    let writers = bytes_of_writers(shared.config.workers) as u64;
     let native = shared.native_bytes();
     let own = writers + native;
     report.stat("connections", memory.accounted.saturating_sub(own));

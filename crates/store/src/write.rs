@@ -247,7 +247,8 @@ impl Store {
         if let Some(compare) = set.compare
             && compare != item.cas()
         {
-            let may_be_stale = set.invalidate && compare < item.cas() && !joins;
+            let is_older = Cas(0) < compare && compare < item.cas();
+            let may_be_stale = set.invalidate && is_older && !joins;
             if !may_be_stale {
                 return Judged::Refuse(SetOutcome::Exists);
             }

@@ -1,6 +1,8 @@
 //! The meta commands: `mg`, `ms`, `md`, `ma` and `me`. (`mn` needs no file.)
 
-use curtail_types::{Arithmetic, Delete, Direction, Exptime, Get, Key, Operation, Set, SetMode};
+use curtail_types::{
+    Arithmetic, Cas, Delete, Direction, Exptime, Get, Key, Operation, Set, SetMode,
+};
 
 use super::{
     Decoded, Form, Limits, Request, WireKey, Words,
@@ -112,7 +114,8 @@ pub(super) fn arithmetic<'a>(line: Line<'a>, words: &'a [u8]) -> Decoded<'a> {
         vivify: flags.vivify,
         initial: flags.initial,
         touch: flags.touch,
-        compare: flags.compare,
+        // As with memcached: no item has version 0, and here it asks for none.
+        compare: flags.compare.filter(|compare| *compare != Cas(0)),
         new_cas: flags.new_cas,
     });
     complete(line, item(&flags, operation))

@@ -157,3 +157,18 @@ fn a_refused_append_takes_nobodys_right_to_recache() {
     client.ask("ms key 1 MA C1\r\nb\r\n", "EX\r\n");
     client.ask("mg key v\r\n", "VA 1 X W\r\na\r\n");
 }
+
+/// Goal: no item has version 0, and each command takes it as memcached does. Method: all that
+/// compare versions are asked with 0.
+#[test]
+fn version_0_is_that_of_no_item() {
+    let server = start(config());
+    let mut client = Client::connect(&server);
+    client.ask("set k 0 0 1\r\n1\r\n", "STORED\r\n");
+    client.ask("cas k 0 0 1 0\r\n2\r\n", "EXISTS\r\n");
+    client.ask("ms k 1 C0\r\n3\r\n", "EX\r\n");
+    client.ask("ms k 1 C0 I\r\n4\r\n", "EX\r\n");
+    client.ask("md k C0\r\n", "EX\r\n");
+    client.ask("ma k C1 v\r\n", "EX\r\n");
+    client.ask("ma k C0 v\r\n", "VA 1\r\n2\r\n");
+}

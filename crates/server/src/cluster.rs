@@ -101,6 +101,8 @@ pub(crate) struct Cluster {
     /// Keys that are to become hot.
     prepared: Mutex<VecDeque<Prepared>>,
     progress: Progress,
+    /// Keys that have moved here, and lie with a worker that has not taken them in yet.
+    untaken: AtomicUsize,
     coordinator: Mutex<Coordinator>,
     hot_keys_max: usize,
     /// Only a slice's own worker steps it: what it says to a node then goes over one link, in
@@ -181,6 +183,7 @@ impl Cluster {
             heartbeats: Mutex::default(),
             prepared: Mutex::default(),
             progress: Progress::default(),
+            untaken: AtomicUsize::new(0),
             coordinator: Mutex::new(Coordinator::new(model, hot_keys_max)),
             hot_keys_max,
             by_owner: model == Model::Sc,
@@ -200,6 +203,11 @@ impl Cluster {
         let member = self.member.get();
         let holds = member.is_some_and(|member| member.lease().holds(now));
         (holds && self.clock.is_set()) || self.has(Fault::ServesPastLease)
+    }
+
+    /// Whether it still may when replies are about to leave: `now` is read after all was run.
+    pub(crate) fn still_holds_lease(&self, now: Instant) -> bool {
+        self.holds_lease(now) && !self.has(Fault::LeaseEndsInTurn)
     }
 
     /// Whether this node was started with this fault; in release builds it never was.

@@ -41,6 +41,10 @@ pub enum Fault {
     GoesByOwnClock,
     /// No bug: a worker finds that each step of moving keys took a millisecond.
     MovesSlowly,
+    /// No bug: the last worker of a node loses its processor for a while before each turn.
+    Dozes,
+    /// No bug: a node finds that its lease has ended whenever replies are to leave.
+    LeaseEndsInTurn,
 }
 
 impl Kit {

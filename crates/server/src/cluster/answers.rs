@@ -74,7 +74,7 @@ impl NodeWorker {
         self.spare.give(relayed.bytes);
         Some(Completed {
             origin: relayed.origin,
-            end: End::Done,
+            end: End::Answered,
             reply,
             ts: Cas(0),
         })

@@ -53,7 +53,7 @@ impl Worker {
     fn check_lease(&mut self, batch: &Batch<'_>) {
         let served = self.node.as_ref().is_some_and(|node| {
             let now = self.kit.shared.clock.now().instant;
-            !node.serves || node.cluster.holds_lease(now)
+            !node.serves || node.cluster.still_holds_lease(now)
         });
         if served {
             return;

@@ -111,8 +111,10 @@ pub(crate) struct Completed {
 /// How a request ended here.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum End {
-    /// It was carried out.
+    /// It was carried out here.
     Done,
+    /// Another node has said how; its lease held.
+    Answered,
     /// It is for another node, or for another time; it had no effect.
     Elsewhere,
     /// It was refused; the reply says so.

@@ -61,7 +61,8 @@ pub(super) struct Mover {
     /// Keys of a view that this node has not come to, and their bytes.
     early: Vec<Moved>,
     early_bytes: usize,
-    /// Who has sent everything under such a view, and which of its workers.
+    /// Who has sent everything, and which of its workers, while this node has not taken all in: it
+    /// may be of a view to come, or lie with another worker.
     early_ends: Vec<(NodeId, News)>,
 }
 
@@ -153,6 +154,7 @@ impl NodeWorker {
         let Some(in_force) = self.in_force.clone() else {
             let mover = std::mem::take(&mut self.mover);
             self.links.hold_large(false);
+            self.cluster.note_taken(mover.early.len());
             for waiter in mover.arrivals.into_values().flatten() {
                 self.refuse(waiter.origin, waiter.bytes);
             }
@@ -299,11 +301,15 @@ impl NodeWorker {
     pub(super) fn take_news(&mut self, kit: &Kit, from: NodeId, news: News) {
         let now = self.in_force.as_ref().map(|now| now.view.number);
         match news {
-            // What came before it lies here until that view is in force: it is not taken in.
+            // What came before it may lie here until that view is in force, or with the worker of
+            // its slice, which would throw it away if it came to the next view before: it is not
+            // taken in.
             News::MovesEnd { view, worker } => {
                 let seen = self.in_force.as_ref().map(|now| now.sees_end(view));
                 match seen {
-                    Some(Due::Now) => self.tell(from, News::MovesSeen { view, worker }),
+                    Some(Due::Now) if self.cluster.has_taken_all() => {
+                        self.tell(from, News::MovesSeen { view, worker });
+                    }
                     _ => self.mover.early_ends.push((from, news)),
                 }
             }
@@ -369,10 +375,18 @@ impl NodeWorker {
         for asked in std::mem::take(&mut self.mover.asked) {
             self.take_move_request(kit, asked);
         }
+        for (from, end) in std::mem::take(&mut self.mover.early_ends) {
+            self.take_news(from, end);
+        }
     }
 }
 
 impl Mover {
+    /// Whether it is to look again soon whether all has been taken in.
+    pub(super) fn awaits_taking(&self) -> bool {
+        !self.early_ends.is_empty()
+    }
+
     /// Whether it holds as many keys of a view to come as it may.
     fn is_full(&self) -> bool {
         self.early_bytes >= EARLY_BYTES_MAX

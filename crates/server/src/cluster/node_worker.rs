@@ -74,6 +74,9 @@ pub(crate) struct NodeWorker {
 /// After how long it is sent again when a node was not ready for it.
 pub(super) const AGAIN_NS: u64 = 500_000;
 
+const LEASE_ENDED: &[u8] =
+    b"SERVER_ERROR this node's lease ended meanwhile; a write may have taken effect\r\n";
+
 impl NodeWorker {
     pub(crate) fn new(index: usize, cluster: Arc<Cluster>, links: Links) -> Self {
         Self {
@@ -169,7 +172,9 @@ impl NodeWorker {
     pub(crate) fn due(&self) -> Option<Instant> {
         let dues = &self.cluster.dues;
         let timers = self.own_slices().map(|slice| dues.of(slice)).min();
-        let waits = !self.parked.is_empty() || self.cluster.marks.last() != self.mark_done;
+        let waits = !self.parked.is_empty()
+            || self.cluster.marks.last() != self.mark_done
+            || self.mover.awaits_taking();
         let again = waits.then_some(self.now_ns + AGAIN_NS);
         let moves = self.moves_due_ns();
         let earliest = [timers, again, moves].into_iter().flatten().min();
@@ -342,6 +347,7 @@ impl NodeWorker {
     /// Gives what is done to whoever waits for it.
     fn distribute(&mut self, kit: &Kit, filled: &mut Vec<Completed>) {
         let mut done = std::mem::take(&mut self.done);
+        self.check_lease(kit, &mut done);
         for completed in done.drain(..) {
             if completed.origin.worker != self.index {
                 if let Some(face) = kit.shared.workers.get(completed.origin.worker) {
@@ -358,6 +364,26 @@ impl NodeWorker {
             }
         }
         self.done = done;
+    }
+
+    /// What was run here may be older than the lease: if that has ended since, nobody is told what
+    /// was read.
+    fn check_lease(&self, kit: &Kit, done: &mut [Completed]) {
+        let of_here = |completed: &&mut Completed| completed.end == End::Done;
+        let mut of_here = done.iter_mut().filter(of_here).peekable();
+        if of_here.peek().is_none()
+            || self
+                .cluster
+                .still_holds_lease(kit.shared.clock.now().instant)
+        {
+            return;
+        }
+        for completed in of_here {
+            completed.end = End::Refused;
+            completed.ts = Cas(0);
+            completed.reply.clear();
+            completed.reply.extend_from_slice(LEASE_ENDED);
+        }
     }
 
     /// Takes in what another worker completed for this one.

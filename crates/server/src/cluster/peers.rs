@@ -130,7 +130,7 @@ impl NodeWorker {
             End::Done if self.cluster.keeps_sessions && *ts != Cas(0) => {
                 (AnswerStatus::Shown, &shown, reply)
             }
-            End::Done => (AnswerStatus::Done, &[], reply),
+            End::Done | End::Answered => (AnswerStatus::Done, &[], reply),
             End::Elsewhere => (AnswerStatus::Moved, &[], &[]),
             End::Refused => (AnswerStatus::Refused, &[], reply),
         };

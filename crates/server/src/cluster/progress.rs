@@ -3,7 +3,7 @@
 use curtail_types::{NodeId, NodeSet, ViewNumber};
 
 use super::{Cluster, NodeWorker, reports::News};
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, Relaxed, lock};
 
 /// What the workers of a node have come to together.
 #[derive(Debug, Default)]
@@ -58,6 +58,17 @@ impl Cluster {
             let workers = counts.filled.iter().filter(|(filled, _)| *filled == node);
             workers.count() == self.workers
         })
+    }
+
+    /// So many keys that have moved here are with their slices, before any view to come, or are not
+    /// wanted any more.
+    pub(super) fn note_taken(&self, count: usize) {
+        self.untaken.fetch_sub(count, Relaxed);
+    }
+
+    /// Whether all keys that have moved here are.
+    pub(super) fn has_taken_all(&self) -> bool {
+        self.untaken.load(Relaxed) == 0
     }
 
     /// A node's keys have all been taken in where they belong.

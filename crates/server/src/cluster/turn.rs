@@ -9,7 +9,10 @@ use super::{
     jobs::Completed,
     links::{Links, LinksConfig, NewLink},
 };
-use crate::{mailbox::Arrival, shared::Shared, worker::Worker};
+use crate::{fault::Fault, mailbox::Arrival, shared::Shared, worker::Worker};
+
+/// For how long a worker is away before each turn if a test wants that.
+const DOZE: Duration = Duration::from_millis(500);
 
 /// What worker `index` is beside its clients: nothing on a server that is alone, nor if it is a
 /// large worker.
@@ -31,6 +34,9 @@ impl Worker {
         let Some(cluster) = shared.cluster.as_deref() else {
             return;
         };
+        if self.kit.has(Fault::Dozes) && self.index + 1 == cluster.workers {
+            std::thread::sleep(DOZE);
+        }
         self.pass_mark(cluster);
         if let Some(node) = &mut self.node {
             node.begin_turn(&mut self.kit);

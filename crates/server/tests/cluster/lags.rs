@@ -1,4 +1,4 @@
-//! A node that comes to a view late.
+//! A node that comes to a view late, or a part of it, and one whose lease ends before it answers.
 
 use std::{
     thread,
@@ -12,7 +12,7 @@ use curtail_types::NodeId;
 use crate::{
     failures::until,
     processes::Processes,
-    support::{Client, PATIENCE, Shape},
+    support::{Client, Cluster, PATIENCE, Shape},
 };
 
 /// Goal: keys that come before the view under which they move are not lost, with one holder each,
@@ -52,6 +52,74 @@ fn keys_that_come_before_their_view_are_not_lost() {
             matches!(answer, "HD\r\n" | "EN\r\n")
         });
         assert_eq!(answer, "HD\r\n", "{key}");
+    }
+}
+
+/// Goal: a key that has come to a node is not lost there, with one holder each, although the worker
+/// that is to take it in is not the one that received it, and has no processor at the moment.
+/// Method: nodes with one worker send to one that joins with two, the second of which dozes.
+#[test]
+fn keys_that_lie_with_a_slow_worker_are_not_lost() {
+    let mut cluster = Cluster::start(Shape {
+        workers: 1,
+        ..Shape::default()
+    });
+    cluster.nodes[2] = None;
+    let mut client = cluster.client(0);
+    await_placement(&mut client, 2);
+    let keys = || (0..400).map(|number| format!("doze{number}"));
+    for key in keys() {
+        let request = format!("set {key} 0 0 4\r\ngold\r\n");
+        until(&mut client, &request, |answer| answer == "STORED\r\n");
+    }
+    cluster.set_workers(2);
+    cluster.set_fault(Fault::Dozes);
+    let again = cluster.node(2);
+    cluster.nodes[2] = Some(again);
+    await_placement(&mut client, 3);
+    for key in keys() {
+        let answer = until(&mut client, &format!("mg {key}\r\n"), |answer| {
+            matches!(answer, "HD\r\n" | "EN\r\n")
+        });
+        assert_eq!(answer, "HD\r\n", "{key}");
+    }
+}
+
+/// Goal: what a node runs for others, or in its turn at last, is shown to nobody if its lease has
+/// ended before the reply leaves. Method: a node that always finds so; the others ask it.
+#[test]
+fn replies_do_not_leave_when_the_lease_has_ended() {
+    for replicas in [1, 2] {
+        let mut cluster = Cluster::start(Shape {
+            replicas,
+            ..Shape::default()
+        });
+        cluster.nodes[2] = None;
+        let mut client = cluster.client(0);
+        await_placement(&mut client, 2);
+        cluster.set_fault(Fault::LeaseEndsInTurn);
+        let again = cluster.node(2);
+        cluster.nodes[2] = Some(again);
+        await_placement(&mut client, 3);
+        let answers = (0..200).map(|number| client.ask(&format!("mg key{number}\r\n")));
+        let (shown, refused): (Vec<_>, Vec<_>) = answers.partition(|answer| answer == "EN\r\n");
+        let is_refused = |answer: &String| answer.contains("lease ended");
+        assert!(refused.iter().all(is_refused), "{refused:?}");
+        let counts = (shown.len(), refused.len());
+        assert!(
+            (90..180).contains(&counts.0),
+            "a third of the keys is there: {counts:?}"
+        );
+    }
+}
+
+/// Waits until keys are placed on so many nodes, and all are in their place.
+#[track_caller]
+fn await_placement(client: &mut Client, nodes: u64) {
+    let started = Instant::now();
+    while client.stat("cluster_nodes_placed") != nodes || client.stat("cluster_moves") > 0 {
+        assert!(started.elapsed() < PATIENCE, "keys do not move");
+        thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -123,6 +123,11 @@ impl Cluster {
         self.shape.fault = fault;
     }
 
+    /// How many workers nodes have that are started from now on.
+    pub(crate) fn set_workers(&mut self, workers: usize) {
+        self.shape.workers = workers;
+    }
+
     pub(crate) fn address(&self, id: usize) -> SocketAddr {
         self.nodes[id].as_ref().unwrap().addresses()[0]
     }

@@ -16,6 +16,7 @@ use crate::{
     },
     kit::Kit,
     mailbox::Arrival,
+    sync::Relaxed,
 };
 
 impl NodeWorker {
@@ -31,7 +32,9 @@ impl NodeWorker {
 
     /// Takes in what other nodes sent, or ask for, because keys move.
     pub(in crate::cluster) fn take_moves(&mut self, kit: &mut Kit) {
-        for moved in std::mem::take(&mut self.inbox.moved) {
+        let moved = std::mem::take(&mut self.inbox.moved);
+        self.cluster.untaken.fetch_add(moved.len(), Relaxed);
+        for moved in moved {
             let owner = slice_of(moved.route) % self.cluster.workers;
             if owner == self.index {
                 self.take_moved(kit, moved);
@@ -59,7 +62,7 @@ impl NodeWorker {
     /// Runs a request for a key that may not have arrived, when it has.
     pub(in crate::cluster) fn await_arrival(&mut self, kit: &mut Kit, waiter: Waiter) {
         let Some(in_force) = self.in_force.clone() else {
-            return;
+            return self.refuse(waiter.origin, waiter.bytes);
         };
         let key = waiter.key;
         let waits = self.mover.arrivals.contains_key(&key);
@@ -101,15 +104,17 @@ impl NodeWorker {
         let (key, me) = (moved.route, self.cluster.me);
         let in_force = self.in_force.as_ref();
         match in_force.map(|now| now.takes(key, me, (moved.from, moved.view))) {
-            Some(Due::Now) => {}
-            Some(Due::Never) => return,
+            Some(Due::Now) => {
+                self.give(slice_of(key), Job::Install(Box::new(moved)));
+                self.cluster.note_taken(1);
+            }
+            Some(Due::Never) => return self.cluster.note_taken(1),
             Some(Due::Later) | None => {
                 self.mover.early_bytes += moved.bytes();
                 self.mover.early.push(moved);
                 return self.hold_moves(kit);
             }
         }
-        self.give(slice_of(key), Job::Install(Box::new(moved)));
         for waiter in self.mover.arrivals.remove(&key).into_iter().flatten() {
             self.run_waiter(waiter);
         }

@@ -376,7 +376,7 @@ impl NodeWorker {
             self.take_move_request(kit, asked);
         }
         for (from, end) in std::mem::take(&mut self.mover.early_ends) {
-            self.take_news(from, end);
+            self.take_news(kit, from, end);
         }
     }
 }

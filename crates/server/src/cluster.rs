@@ -250,7 +250,7 @@ impl Cluster {
         if apart_ns > APART_NS_MAX {
             let (me, ms) = (self.me.0, apart_ns / MS_NS);
             eprintln!(
-                "curtail: node {me}: the clock here is {ms} ms off the cluster's, by which items end"
+                "curtail: node {me}: the clock here is {ms} ms off the cluster's; items end by that"
             );
         }
         let waits = lock(&self.unset).take();

@@ -92,7 +92,7 @@ impl fmt::Display for Event {
                 let ms = took.as_millis();
                 write!(
                     f,
-                    "the store of the view took {ms} ms to {what}: a dead node is missed for longer \
+                    "the store of the view took {ms} ms to {what}: a dead node is missed longer \
                      than a lease then; put it where nothing else is busy, or have a longer lease"
                 )
             }

@@ -7,7 +7,7 @@ use curtail_types::{NodeId, ViewNumber};
 use crate::cluster::{Action, Cluster};
 use crate::mutants::{DriverMutant, Mutant};
 use crate::setup::{Kind, Network};
-use crate::world::{Content, Node, OperationStage, Parcel, World};
+use crate::world::{Content, FIRST_VIEW, Node, OperationStage, Parcel, World};
 
 impl Cluster {
     pub(crate) fn client_actions(&self, world: &World, actions: &mut Vec<Action>) {
@@ -109,7 +109,11 @@ impl Cluster {
 
     /// The hot set rests while keys are about to move, and while they do.
     fn may_change_hot(&self, world: &World, node: &Node) -> bool {
-        !self.setup.moves() || world.in_force(&self.setup, node.view).is_settled
+        let has_heard = !self.setup.is_unannounced || node.view > FIRST_VIEW;
+        !self.setup.moves()
+            || !has_heard
+            || world.in_force(&self.setup, node.view).is_settled
+            || self.has(DriverMutant::ChangesHotWhileMoving)
     }
 
     pub(crate) fn view_actions(&self, world: &World, actions: &mut Vec<Action>) {

@@ -16,6 +16,7 @@ pub(crate) const fn hot(name: &'static str, operations: &'static [Kind]) -> Setu
         chances: Chances::NONE,
         change: None,
         slow_threads: false,
+        is_unannounced: false,
         network: Network::Unordered,
         readers_take_time: false,
         sees: &[],
@@ -60,6 +61,12 @@ impl Setup {
     /// Threads do not hear of a view all at once.
     pub(crate) const fn slow_threads(mut self) -> Self {
         self.slow_threads = true;
+        self
+    }
+
+    /// Keys begin to move whatever becomes of the hot set.
+    pub(crate) const fn unannounced(mut self) -> Self {
+        self.is_unannounced = true;
         self
     }
 

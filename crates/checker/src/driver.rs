@@ -131,6 +131,8 @@ impl Driver<'_> {
                     true => (to, self.view_of(at)),
                     false => (to, ViewNumber(0)),
                 };
+                let tells = !self.is(DriverMutant::SendsOnWithoutSeen);
+                let after = if tells { after } else { Cas(0) };
                 let content = Content::Request(label, after, view);
                 self.send(Parcel {
                     from: at,

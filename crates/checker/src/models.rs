@@ -370,6 +370,135 @@ pub const MODELS: &[Setup] = &[
         .demotion()
         .sees(MOVED_HOT)
         .deep(),
+    // It becomes hot, or ceases to be, at that very moment.
+    cold("move-promote", &[Set, Get])
+        .pair()
+        .comes()
+        .unannounced()
+        .ordered()
+        .epochs(1)
+        .sees(MOVED_PROMOTED),
+    cold("move-promote-repeats", &[Set, Get])
+        .pair()
+        .comes()
+        .unannounced()
+        .repeating()
+        .epochs(1)
+        .sees(MOVED_PROMOTED)
+        .deep(),
+    cold("move-promote-delete", &[Delete, Get])
+        .pair()
+        .comes()
+        .unannounced()
+        .ordered()
+        .epochs(1)
+        .sees(MOVED_PROMOTED)
+        .deep(),
+    cold("move-promote-wide", &[Set, Get])
+        .comes()
+        .unannounced()
+        .ordered()
+        .epochs(1)
+        .sees(MOVED_PROMOTED)
+        .deep(),
+    cold("move-promote-away", &[Set, Get])
+        .lower_pair()
+        .goes()
+        .unannounced()
+        .ordered()
+        .epochs(1)
+        .sees(LEFT_PROMOTED),
+    cold("move-promote-crash", &[Set, Get])
+        .pair()
+        .comes()
+        .unannounced()
+        .ordered()
+        .epochs(1)
+        .crash_one_of(0b110)
+        .sees(MOVED_PROMOTED)
+        .deep(),
+    cold("move-holders-promote", &[Set, Get])
+        .pair()
+        .replicas(2)
+        .comes()
+        .unannounced()
+        .ordered()
+        .epochs(1)
+        .sees(MOVED_PROMOTED),
+    cold("move-holders-promote-wide", &[Set, Get])
+        .replicas(2)
+        .comes()
+        .unannounced()
+        .ordered()
+        .epochs(1)
+        .sees(MOVED_PROMOTED)
+        .deep(),
+    hot("move-hot-meets", &[Set, Get])
+        .pair()
+        .comes()
+        .unannounced()
+        .repeating()
+        .demotion()
+        .sees(MOVED_HOT),
+    // The same under SC.
+    hot("sc-move-hot", &[Set, Get, Get])
+        .sc()
+        .pair()
+        .comes()
+        .unannounced()
+        .ordered()
+        .demotion()
+        .sees(MOVED_HOT),
+    hot("sc-move-hot-wide", &[Set, Get, Get])
+        .sc()
+        .comes()
+        .unannounced()
+        .ordered()
+        .demotion()
+        .sees(MOVED_HOT)
+        .deep(),
+    cold("sc-move-promote", &[Set, Get])
+        .sc()
+        .pair()
+        .comes()
+        .unannounced()
+        .ordered()
+        .epochs(1)
+        .sees(MOVED_PROMOTED),
+    cold("sc-move-promote-gets", &[Set, Get, Get])
+        .sc()
+        .pair()
+        .comes()
+        .unannounced()
+        .ordered()
+        .epochs(1)
+        .sees(MOVED_PROMOTED)
+        .deep(),
+    cold("sc-move-promote-away", &[Set, Get])
+        .sc()
+        .lower_pair()
+        .goes()
+        .unannounced()
+        .ordered()
+        .epochs(1)
+        .sees(LEFT_PROMOTED),
+    cold("sc-move-promote-away-gets", &[Set, Get, Get])
+        .sc()
+        .lower_pair()
+        .goes()
+        .unannounced()
+        .ordered()
+        .epochs(1)
+        .sees(LEFT_PROMOTED)
+        .deep(),
+    cold("sc-move-promote-wide", &[Set, Get, Get])
+        .sc()
+        .comes()
+        .unannounced()
+        .ordered()
+        .epochs(1)
+        .sees(MOVED_PROMOTED)
+        .deep(),
     // Hot keys under SC.
     hot("sc", &[Set, Set, Get]).sc().losses(1).sees(STALE_RACES),
     hot("sc-wide", &[Set, Set, Get, Get])
@@ -438,6 +567,8 @@ const MOVED_DELETED: &[Witness] = &[AllAnswered, KeyMoved, WaitedForKey, Settled
 const REMOVED_UNSEEN: &[Witness] = &[AllAnswered, KeyMoved, Settled, Deleted];
 const MOVED_REFUSED: &[Witness] = &[AllAnswered, KeyMoved, MoveRefused, Settled, GetAfterView];
 const MOVED_HOT: &[Witness] = &[AllAnswered, TookOver, Settled, Demoted];
+const MOVED_PROMOTED: &[Witness] = &[AllAnswered, KeyMoved, Promoted, Demoted, TookOver, Settled];
+const LEFT_PROMOTED: &[Witness] = &[AllAnswered, Promoted, Demoted, TookOver, Settled, Departed];
 const LEFT: &[Witness] = &[AllAnswered, Settled, Departed];
 const STALE_RACES: &[Witness] = &[AllAnswered, WritesRaced, GetSawOldValue];
 const STALE_SURVIVES: &[Witness] = &[AllAnswered, GetSawOldValue, GetAfterView];

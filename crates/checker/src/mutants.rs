@@ -42,11 +42,15 @@ pub enum DriverMutant {
     EndsUnseen,
     /// What is not to be here is still there when keys move again.
     SweepsNever,
+    /// A key becomes hot, or ceases to be, while keys move.
+    ChangesHotWhileMoving,
+    /// A request that is sent on does not say what its session has seen (SC, CC-72).
+    SendsOnWithoutSeen,
 }
 
 impl DriverMutant {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::HomeReadsBesideEntry,
         Self::NoWriteBack,
         Self::ReaderLooksOnce,
@@ -60,6 +64,8 @@ impl DriverMutant {
         Self::PassesUnsettled,
         Self::EndsUnseen,
         Self::SweepsNever,
+        Self::ChangesHotWhileMoving,
+        Self::SendsOnWithoutSeen,
     ];
 }
 

@@ -1,9 +1,10 @@
 //! A node is asked, hears something, or is told to change: what the world gives to its machine.
 
 use curtail_consistency::symmetric::Input;
-use curtail_types::{Cas, HotEpoch, MessageKind, NodeId, ViewNumber};
+use curtail_types::{Cas, HotEpoch, MessageKind, NodeId, ViewNumber, WriterId};
 
 use crate::driver::Driver;
+use crate::judge::Written;
 use crate::mutants::DriverMutant;
 use crate::setup::{Kind, Witness};
 use crate::world::{Content, Item, Judge, KEY, Label, Operation, OperationStage};
@@ -111,11 +112,9 @@ impl Driver<'_> {
         match parcel.content {
             Content::Request(label, after, view) if self.setup.moves() => {
                 // Who asked finds where the key is now.
-                let is_back = parcel.to == label.session();
-                let view = if is_back {
-                    self.view_of(parcel.to)
-                } else {
-                    view
+                let view = match parcel.to == label.session() {
+                    true => self.view_of(parcel.to),
+                    false => view,
                 };
                 self.route(label, parcel.to, view, after);
             }
@@ -176,9 +175,13 @@ impl Driver<'_> {
             .map_or(ViewNumber(0), |node| node.view);
         let all = u64::from(self.setup.chances.promotions);
         let place = self.world.place(self.setup, view);
-        let epoch = HotEpoch(1 + all - u64::from(self.world.counts.left.promotions));
-        let key = KEY;
-        let floor = Cas(0);
+        let count = 1 + all - u64::from(self.world.counts.left.promotions);
+        let epoch = match self.setup.moves() {
+            // Greater than all of views before, whichever node was home.
+            true => HotEpoch(u64::from(view.0) << 4 | count),
+            false => HotEpoch(count),
+        };
+        let (key, floor) = (KEY, self.floor_of_promotion(node));
         let input = Input::Promote {
             key,
             place,
@@ -186,6 +189,21 @@ impl Driver<'_> {
             floor,
         };
         self.step(node, input, None);
+    }
+
+    /// That a key has no item is remembered with a version, too, while it is hot.
+    fn floor_of_promotion(&mut self, node: NodeId) -> Cas {
+        let item = self.world.node(node).and_then(|node| node.item);
+        if item.is_some() || !self.setup.moves() {
+            return Cas(0);
+        }
+        let ts = Cas::new(self.world.last.clock() + 1, WriterId::of(node, 0));
+        self.world.last = ts;
+        if let Some(node) = self.world.edit(node) {
+            let value = Written::NOTHING;
+            node.item = Some(Item { ts, value });
+        }
+        ts
     }
 
     pub(crate) fn demote(&mut self, node: NodeId) {

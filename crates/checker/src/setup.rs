@@ -24,6 +24,8 @@ pub struct Setup {
     pub change: Option<Change>,
     /// Whether some threads of a node act on the view before for a while.
     pub slow_threads: bool,
+    /// Whether keys may begin to move while one becomes hot, or ceases to be.
+    pub is_unannounced: bool,
     /// What becomes of messages.
     pub network: Network,
     /// Whether readers beside the machine take a step to copy the item, and another to look whether
@@ -220,6 +222,9 @@ impl Setup {
             None => {}
             Some(Change::Comes) => parts.push("moves to a node that comes".into()),
             Some(Change::Goes) => parts.push("moves from a node that leaves".into()),
+        }
+        if self.is_unannounced {
+            parts.push("unannounced".into());
         }
         if self.slow_threads {
             parts.push("slow threads".into());

@@ -146,6 +146,8 @@ const FINDERS: &[(Mutant, &str)] = &[
     (Machine(MachineMutant::OlderUpdateTaken), "sc"),
     (Machine(MachineMutant::NoAntiEntropy), "sc"),
     (Machine(MachineMutant::SeenForgotten), "sc-promote"),
+    (Machine(MachineMutant::LateUpdateDropped), "sc-move-promote"),
+    (Machine(MachineMutant::HomeUnasked), "move-promote-away"),
     (Driver(DriverMutant::NoWriteBack), "promote-again"),
     (Driver(DriverMutant::ReaderLooksOnce), "lin"),
     (
@@ -161,6 +163,8 @@ const FINDERS: &[(Mutant, &str)] = &[
     (Driver(DriverMutant::PassesUnsettled), "move-holders-set"),
     (Driver(DriverMutant::EndsUnseen), "move"),
     (Driver(DriverMutant::SweepsNever), "move-holders-crash"),
+    (Driver(DriverMutant::ChangesHotWhileMoving), "move-promote"),
+    (Driver(DriverMutant::SendsOnWithoutSeen), "sc-move-hot-wide"),
 ];
 
 /// These take long to show: millions of states.

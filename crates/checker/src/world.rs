@@ -10,6 +10,9 @@ use crate::moves::{Mover, Moving};
 use crate::setup::{Chances, Change, Kind, Setup, Witness};
 use crate::shared::Shared;
 
+/// The view that everybody begins with.
+pub(crate) const FIRST_VIEW: ViewNumber = ViewNumber(1);
+
 /// The one key.
 pub(crate) const KEY: RouteHash = RouteHash(1);
 
@@ -329,7 +332,7 @@ fn first_view(setup: &Setup) -> View {
     View {
         placed,
         placed_before: placed,
-        ..view(1, live, NodeSet::NONE)
+        ..view(FIRST_VIEW.0, live, NodeSet::NONE)
     }
 }
 

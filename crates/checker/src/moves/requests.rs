@@ -35,7 +35,9 @@ impl Driver<'_> {
             Stand::Here | Stand::Arriving => {}
         }
         let is_shown = matches!(state, None | Some(Visibility::Valid));
-        if is_shown && self.kind(label) == Kind::Get {
+        // Of another node's request the machine says which write its answer shows.
+        let is_own = at == label.session();
+        if is_shown && is_own && self.kind(label) == Kind::Get {
             let item = self.world.node(at).and_then(|node| node.item);
             self.conclude(at, label, item);
         } else {
@@ -78,6 +80,10 @@ impl Driver<'_> {
                 self.note_gone(at, ts);
             }
         }
+        let ts = match kind {
+            Kind::Get => before.map_or(Cas(0), |item| item.ts),
+            _ => ts,
+        };
         let said = Item { ts, value: said };
         self.conclude(at, label, Some(said));
     }

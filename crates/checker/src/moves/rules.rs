@@ -90,8 +90,8 @@ impl Cluster {
             return;
         }
         let view = world.newest();
-        let is_quiet = self.hot_set_rests(world);
-        if is_quiet && world.may_change(&self.setup, Change::Place) {
+        let is_ready = self.setup.is_unannounced || self.hot_set_rests(world);
+        if is_ready && world.may_change(&self.setup, Change::Place) {
             actions.push(Action::Place);
         }
         if world.may_settle(&self.setup) {
@@ -133,7 +133,8 @@ impl Cluster {
         actions.extend(again.map(|(index, _)| Action::AskAgain(index)));
     }
 
-    /// A move waits until nothing becomes hot, or ceases to be, which takes less than it waits.
+    /// A move waits until nothing becomes hot, or ceases to be, which takes less than it waits
+    /// (membership: half a lease), unless something is slower than that.
     fn hot_set_rests(&self, world: &World) -> bool {
         use curtail_consistency::symmetric::Mode;
         let mut nodes = self.nodes(world);
@@ -165,7 +166,7 @@ impl Cluster {
         }
     }
 
-    fn has(&self, mutant: DriverMutant) -> bool {
+    pub(crate) fn has(&self, mutant: DriverMutant) -> bool {
         self.mutant == Some(Mutant::Driver(mutant))
     }
 

@@ -324,7 +324,12 @@ fn receive(
     from: NodeId,
     message: Message,
 ) -> Option<Entry> {
-    let is_fenced = message.view == step.view.number && step.view.followers().contains(from);
+    // A write of SC counts whenever it was done: nobody waits for it, and nobody sends it again.
+    let is_done = message.kind == MessageKind::Update
+        && message.view < step.view.number
+        && !step.has(Mutant::LateUpdateDropped);
+    let is_fenced =
+        step.view.followers().contains(from) && (message.view == step.view.number || is_done);
     if !is_fenced && !step.has(Mutant::AnyView) {
         return entry;
     }

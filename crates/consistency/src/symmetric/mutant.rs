@@ -41,12 +41,16 @@ pub enum Mutant {
     NoAntiEntropy,
     /// What a session has seen by way of the home is forgotten (SC, CC-72).
     SeenForgotten,
+    /// A write counts only in the view that it was done in (SC).
+    LateUpdateDropped,
+    /// Who may have to send a hot key on takes it for granted that its new home has it.
+    HomeUnasked,
 }
 
 #[cfg(any(test, feature = "mutants"))]
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::AckWithoutSender,
         Self::AckBeforePublish,
         Self::ValidateAnother,
@@ -64,5 +68,7 @@ impl Mutant {
         Self::OlderUpdateTaken,
         Self::NoAntiEntropy,
         Self::SeenForgotten,
+        Self::LateUpdateDropped,
+        Self::HomeUnasked,
     ];
 }

@@ -105,7 +105,7 @@ impl Entry {
             self.part_from_promotion();
         }
         if self.is_hot() {
-            self.change_role(step);
+            self.change_role(step, moves_home);
         } else if !place.holders.contains(step.config.me) {
             self.forget(step);
             return;
@@ -134,7 +134,7 @@ impl Entry {
         }
     }
 
-    fn change_role(&mut self, step: &mut Step<'_>) {
+    fn change_role(&mut self, step: &mut Step<'_>, moves_home: bool) {
         let is_unsure = self.has_left || !self.is_told;
         if self.stage == Stage::Leaving
             && is_unsure
@@ -153,16 +153,18 @@ impl Entry {
                     Mode::Promoting => Stage::Shadow,
                     Mode::Cold | Mode::Demoting => Stage::Leaving,
                 };
-                self.vouch(step);
-                self.report(step, self.place.home);
             }
-            (_, false) => {
-                self.vouch(step);
-                self.report(step, self.place.home);
-            }
-            (Stage::Cold | Stage::Forgotten, true) => {}
+            (Stage::Cold | Stage::Forgotten, true) | (_, false) => {}
         }
+        // Who may have to send the key on does so unless its new home says that it has it.
+        let asks = moves_home && self.held && !step.has(Mutant::HomeUnasked);
+        self.is_confirmed &= !(asks && self.stage == Stage::Live);
+        // Who showed the key, and does no more, is not counted on before readers know.
         self.publish(step, Value::Stored);
+        if !self.is_home(step) {
+            self.vouch(step);
+            self.report(step, self.place.home);
+        }
     }
 }
 

@@ -62,6 +62,7 @@ pub(crate) enum Count {
     ClusterProtocol,
     ClusterKeysSent,
     ClusterKeysAsked,
+    ClusterKeysUnfit,
     ClusterMovesHeld,
     ClusterMoveBatches,
     ClusterShown,

@@ -112,6 +112,8 @@ enum Away {
     Unsettled,
     /// So is this one, first: links are full.
     NoRoom,
+    /// It is longer than its new node takes, and is given up: else the move would never end.
+    Unfit,
 }
 
 /// A request for a key that has not arrived.

@@ -29,13 +29,14 @@ pub(crate) const POLICY_COUNTS: [(&str, Count); 11] = [
 ];
 
 /// Counters of a node of a cluster.
-pub(crate) const CLUSTER_COUNTS: [(&str, Count); 14] = [
+pub(crate) const CLUSTER_COUNTS: [(&str, Count); 15] = [
     ("cluster_hot_reads", Count::ClusterHot),
     ("cluster_relayed", Count::ClusterRelayed),
     ("cluster_answered", Count::ClusterAnswered),
     ("cluster_protocol", Count::ClusterProtocol),
     ("cluster_keys_sent", Count::ClusterKeysSent),
     ("cluster_keys_asked", Count::ClusterKeysAsked),
+    ("cluster_keys_unfit", Count::ClusterKeysUnfit),
     ("cluster_moves_held", Count::ClusterMovesHeld),
     ("cluster_move_batches", Count::ClusterMoveBatches),
     ("cluster_shown", Count::ClusterShown),

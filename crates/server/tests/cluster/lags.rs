@@ -85,6 +85,37 @@ fn keys_that_lie_with_a_slow_worker_are_not_lost() {
     }
 }
 
+/// Goal: a value that its new node does not take holds nothing up: it is given up, and all others
+/// move. Method: large and small keys move to a node that was started for shorter values.
+#[test]
+fn a_value_that_its_new_node_does_not_take_holds_no_move_up() {
+    let mut cluster = Cluster::start(Shape::default());
+    cluster.nodes[2] = None;
+    let mut client = cluster.client(0);
+    await_placement(&mut client, 2);
+    let keys = |kind: &'static str| (0..40).map(move |number| format!("{kind}{number}"));
+    for (kind, bytes) in [("small", 100), ("large", 200_000)] {
+        for key in keys(kind) {
+            let value = "v".repeat(bytes);
+            client.expect(
+                &format!("set {key} 0 0 {bytes}\r\n{value}\r\n"),
+                "STORED\r\n",
+            );
+        }
+    }
+    cluster.set_item_bytes_max(64 << 10);
+    let again = cluster.node(2);
+    cluster.nodes[2] = Some(again);
+    await_placement(&mut client, 3);
+    let there = |client: &mut Client, kind| {
+        let found = keys(kind).filter(|key| client.ask(&format!("mg {key}\r\n")) == "HD\r\n");
+        found.count()
+    };
+    assert_eq!(there(&mut client, "small"), 40);
+    let large = there(&mut client, "large");
+    assert!((15..40).contains(&large), "a third of them: {large}");
+}
+
 /// Goal: what a node runs for others, or in its turn at last, is shown to nobody if its lease has
 /// ended before the reply leaves. Method: a node that always finds so; the others ask it.
 #[test]

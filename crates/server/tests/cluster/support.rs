@@ -34,6 +34,7 @@ pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Option<Server>>,
     shape: Shape,
     folder: PathBuf,
+    item_bytes_max: usize,
 }
 
 /// A client of one node.
@@ -91,6 +92,7 @@ impl Cluster {
             nodes: Vec::new(),
             shape,
             folder,
+            item_bytes_max: 1 << 20,
         };
         cluster.nodes = (0..shape.nodes).map(|id| Some(cluster.node(id))).collect();
         for id in 0..shape.nodes {
@@ -109,6 +111,7 @@ impl Cluster {
             }],
             workers: self.shape.workers,
             memory_bytes_max: 32 << 20,
+            item_bytes_max: self.item_bytes_max,
             huge_pages: false,
             pin: false,
             fault: self.shape.fault,
@@ -121,6 +124,11 @@ impl Cluster {
     /// What nodes that are started from now on do.
     pub(crate) fn set_fault(&mut self, fault: Fault) {
         self.shape.fault = fault;
+    }
+
+    /// How long a value nodes take that are started from now on.
+    pub(crate) fn set_item_bytes_max(&mut self, bytes: usize) {
+        self.item_bytes_max = bytes;
     }
 
     /// How many workers nodes have that are started from now on.

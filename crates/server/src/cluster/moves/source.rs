@@ -3,11 +3,15 @@
 use curtail_codec::node::{self, BatchHead, Class, KeyMove, Part};
 use curtail_consistency::{moves::Due, placement::slice_of};
 use curtail_dispatch::SharedState;
-use curtail_types::{Cas, Key, NodeId, RouteHash};
+use curtail_types::{Cas, Key, NodeId, RouteHash, ViewNumber};
 
 use super::{Away, BUCKETS_A_STEP, CLEAN_SCANS, Phase, UNDER_WAY_BYTES_MAX};
 use crate::{
-    cluster::{InForce, MoveAsked, NodeWorker, place::route_of},
+    cluster::{
+        InForce, MoveAsked, NodeWorker,
+        links::{Links, SendError},
+        place::route_of,
+    },
     counts::Count,
     kit::Kit,
 };
@@ -25,7 +29,7 @@ impl NodeWorker {
         if let Some(key) = self.mover.found.pop_front() {
             let away = self.send_away(kit, &key);
             match away {
-                Away::Sent | Away::Stays => {}
+                Away::Sent | Away::Stays | Away::Unfit => {}
                 Away::Unsettled => self.mover.unsettled.push_back(key),
                 Away::NoRoom => {
                     self.mover.held = true;
@@ -101,7 +105,7 @@ impl NodeWorker {
         for node in targets {
             match self.send_key(kit, node, route, key, false) {
                 // It has ended, or what was found never was a key.
-                Away::Stays => {}
+                Away::Stays | Away::Unfit => {}
                 Away::Sent => {
                     kit.counts.add(Count::ClusterKeysSent, 1);
                     away = Away::Sent;
@@ -148,7 +152,7 @@ impl NodeWorker {
         match self.send_key(kit, asked.node, route, &asked.key, true) {
             Away::Sent => kit.counts.add(Count::ClusterKeysAsked, 1),
             Away::NoRoom => self.mover.asked.push(asked),
-            Away::Stays | Away::Unsettled => {}
+            Away::Stays | Away::Unfit | Away::Unsettled => {}
         }
     }
 
@@ -178,28 +182,36 @@ impl NodeWorker {
             won: image.won,
             value,
         });
-        let head = BatchHead {
-            number: 0,
-            view: in_force.view.number,
+        let whole = KeyMove {
+            route,
+            ts: taken.map_or(Cas(0), |(image, _)| image.cas),
+            key,
+            image,
         };
-        let part = Part::Move(
-            head,
-            KeyMove {
-                route,
-                ts: taken.map_or(Cas(0), |(image, _)| image.cas),
-                key,
-                image,
-            },
-        );
-        let to = self.links.endpoint(node);
-        let sent = to.map(|to| self.links.send(to, Class::LargeDemand, &part));
-        if !matches!(sent, Some(Ok(()))) {
-            return Away::NoRoom;
+        let view = in_force.view.number;
+        let mut away = match send_moved(&mut self.links, node, view, whole) {
+            Ok(()) if is_there => Away::Sent,
+            Ok(()) => Away::Stays,
+            Err(SendError::TooLarge) => Away::Unfit,
+            Err(_) => return Away::NoRoom,
+        };
+        if away == Away::Unfit && even_none {
+            let none = KeyMove {
+                image: None,
+                ts: Cas(0),
+                ..whole
+            };
+            if send_moved(&mut self.links, node, view, none).is_err() {
+                away = Away::NoRoom;
+            }
         }
-        if is_there && in_force.forgets_sent() {
+        if away == Away::Unfit {
+            kit.counts.add(Count::ClusterKeysUnfit, 1);
+        }
+        if matches!(away, Away::Sent | Away::Unfit) && in_force.forgets_sent() {
             kit.remove(key, hash);
         }
-        if is_there { Away::Sent } else { Away::Stays }
+        away
     }
 
     /// Removes what this node does not hold any more from a few buckets; whether there are more.
@@ -288,4 +300,15 @@ impl NodeWorker {
             Some(Due::Later) | None => self.mover.asked.push(asked),
         }
     }
+}
+
+fn send_moved(
+    links: &mut Links,
+    node: NodeId,
+    view: ViewNumber,
+    moved: KeyMove<'_>,
+) -> Result<(), SendError> {
+    let head = BatchHead { number: 0, view };
+    let to = links.endpoint(node).ok_or(SendError::Unknown)?;
+    links.send(to, Class::LargeDemand, &Part::Move(head, moved))
 }

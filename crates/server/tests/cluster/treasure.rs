@@ -56,7 +56,7 @@ impl Treasure {
             wrongly: Vec::new(),
         };
         for key in self.keys() {
-            // On a busy machine a node may be out of service for a moment: what it refuses is there.
+            // A busy node may be out of service for a moment: what it refuses is not gone.
             let is_said = |answer: &str| !answer.starts_with("SERVER_ERROR");
             match &*until(&mut client, &format!("mg {key} v\r\n"), is_said) {
                 "VA 4\r\n" => assert_eq!(client.line(), "gold\r\n", "{key}"),

@@ -107,6 +107,16 @@ pub struct Stall {
     pub length: Duration,
 }
 
+impl Stall {
+    /// Stops this thread if it is time, once.
+    fn happen(stall: &mut Option<Self>, clock: &Clock) {
+        let is_due = |stall: &mut Self| clock.now_ns() >= stall.at.as_nanos() as u64;
+        if let Some(stall) = stall.take_if(is_due) {
+            std::thread::sleep(stall.length);
+        }
+    }
+}
+
 /// What all runs at one server share.
 #[derive(Clone, Debug, Default)]
 pub struct Session {

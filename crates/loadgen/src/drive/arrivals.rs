@@ -8,6 +8,13 @@ use std::{
 use curtail_workload::{ClosedLoop, Constant, Phases, Poisson};
 
 use super::{Pace, Plan};
+use crate::error::LoadError;
+
+/// Requests that may wait for a connection; a load that outruns the server by more is hopeless.
+const WAITING_MAX: usize = 1 << 24;
+
+/// Replies are awaited this long after an open loop's end.
+const GRACE_NS: u64 = 1_000_000_000;
 
 /// An open loop's times, in nanoseconds since the run's origin.
 #[derive(Debug)]
@@ -64,7 +71,35 @@ impl<T> Arrivals<T> {
         self.next_ns
     }
 
-    pub(super) fn advance(&mut self) {
+    /// Has all that is due by `due_ns` wait, as what `draw` makes of its time. Returns how many
+    /// waited before.
+    pub(super) fn draw(
+        &mut self,
+        due_ns: u64,
+        mut draw: impl FnMut(u64) -> T,
+    ) -> Result<usize, LoadError> {
+        let before = self.waiting.len();
+        while self.next_ns <= due_ns {
+            self.waiting.push_back(draw(self.next_ns));
+            self.advance();
+        }
+        match self.waiting.len() > WAITING_MAX {
+            true => Err(LoadError::Arguments(
+                "the offered load is far beyond what the server takes".into(),
+            )),
+            false => Ok(before),
+        }
+    }
+
+    /// A request that waits, and a connection with room for it.
+    pub(super) fn next_to_send(&mut self) -> Option<(T, usize)> {
+        if self.waiting.is_empty() || self.open.is_empty() {
+            return None;
+        }
+        Some((self.waiting.pop_front()?, self.open.pop_front()?))
+    }
+
+    fn advance(&mut self) {
         let next = match &mut self.times {
             Times::Poisson(times) => times.next(),
             Times::Constant(times) => times.next(),
@@ -112,6 +147,31 @@ impl Thinkers {
         }
         self.due.pop().map(|Reverse(due)| due)
     }
+}
+
+/// Whether a run that is to end at `end_ns` has: a closed loop ends on time, an open loop waits for
+/// its last replies.
+pub(super) fn is_over<T>(
+    arrivals: Option<&Arrivals<T>>,
+    (now_ns, end_ns): (u64, u64),
+    all_idle: impl FnOnce() -> bool,
+) -> bool {
+    let Some(arrivals) = arrivals else {
+        return now_ns >= end_ns;
+    };
+    let all_answered = || arrivals.waiting.is_empty() && all_idle();
+    now_ns >= end_ns && (all_answered() || now_ns > end_ns + GRACE_NS)
+}
+
+/// When the next request is due, unless every connection is taken, or nothing but a reply leads to
+/// one.
+pub(super) fn next_ns<T>(
+    arrivals: Option<&Arrivals<T>>,
+    thinkers: Option<&Thinkers>,
+) -> Option<u64> {
+    let open = arrivals.filter(|arrivals| !arrivals.open.is_empty());
+    open.map(Arrivals::next_ns)
+        .or_else(|| thinkers.map(Thinkers::next_ns))
 }
 
 /// One of `threads` equal shares of a rate.

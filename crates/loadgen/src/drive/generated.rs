@@ -14,7 +14,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::{
     Clock, Plan, Session, Stall,
-    arrivals::{Arrivals, Thinkers},
+    arrivals::{Arrivals, Thinkers, is_over, next_ns},
     framer::{Framer, LINE_BYTES_MAX},
     socket::{Poller, Ready, Socket},
 };
@@ -66,12 +66,6 @@ type Latency = (Class, Times);
 
 /// Bytes received at a time.
 const BUFFER_BYTES: usize = 64 << 10;
-
-/// Requests that may wait for a connection; a load that outruns the server by more is hopeless.
-const WAITING_MAX: usize = 1 << 24;
-
-/// Replies are awaited this long after an open loop's end.
-const GRACE_NS: u64 = 1_000_000_000;
 
 impl Pending {
     fn new(request: Request, intended_ns: u64) -> Self {
@@ -134,7 +128,7 @@ impl Generated {
                 let ready = self.poller.ready(index);
                 self.serve(ready, clock)?;
             }
-            self.stall(clock);
+            Stall::happen(&mut self.stall, clock);
         }
         self.give_up(clock.now_ns());
         Ok(self.recorder)
@@ -145,16 +139,10 @@ impl Generated {
         self.arrivals.is_none() && self.thinkers.is_none()
     }
 
-    /// A closed loop ends on time; an open loop waits for its last replies.
     fn is_over(&self, now_ns: u64) -> bool {
-        let Some(arrivals) = &self.arrivals else {
-            return now_ns >= self.end_ns;
-        };
-        let all_answered = || {
-            let idle = |connection: &Connection| connection.under_way.is_empty();
-            arrivals.waiting.is_empty() && self.connections.iter().all(idle)
-        };
-        now_ns >= self.end_ns && (all_answered() || now_ns > self.end_ns + GRACE_NS)
+        let is_idle = |connection: &Connection| connection.under_way.is_empty();
+        let all_idle = || self.connections.iter().all(is_idle);
+        is_over(self.arrivals.as_ref(), (now_ns, self.end_ns), all_idle)
     }
 
     /// Open loop: draws what is due and gives it to connections with room.
@@ -163,22 +151,11 @@ impl Generated {
             return Ok(());
         };
         let due_ns = now_ns.min(self.end_ns.saturating_sub(1));
-        let waiting_before = arrivals.waiting.len();
-        while arrivals.next_ns() <= due_ns {
-            let intended_ns = arrivals.next_ns();
-            let request = self.asker.draw(intended_ns);
-            arrivals
-                .waiting
-                .push_back(Pending::new(request, intended_ns));
-            arrivals.advance();
-        }
-        if arrivals.waiting.len() > WAITING_MAX {
-            return Err(LoadError::Arguments(
-                "the offered load is far beyond what the server takes".into(),
-            ));
-        }
+        let waiting_before = arrivals.draw(due_ns, |intended_ns| {
+            Pending::new(self.asker.draw(intended_ns), intended_ns)
+        })?;
         let mut sent = 0;
-        while let Some((pending, index)) = self.next_to_send() {
+        while let Some((pending, index)) = self.arrivals.as_mut().and_then(Arrivals::next_to_send) {
             let sent_ns = clock.now_ns();
             if sent >= waiting_before {
                 self.recorder.late(pending.intended_ns, sent_ns);
@@ -196,15 +173,6 @@ impl Generated {
             }
         }
         Ok(())
-    }
-
-    /// A request that waits and a connection with room for it.
-    fn next_to_send(&mut self) -> Option<(Pending, usize)> {
-        let arrivals = self.arrivals.as_mut()?;
-        if arrivals.waiting.is_empty() || arrivals.open.is_empty() {
-            return None;
-        }
-        Some((arrivals.waiting.pop_front()?, arrivals.open.pop_front()?))
     }
 
     fn reopen(&mut self, index: usize) {
@@ -236,14 +204,8 @@ impl Generated {
         if self.spin {
             return Duration::ZERO;
         }
-        let open = self
-            .arrivals
-            .as_ref()
-            .filter(|arrivals| !arrivals.open.is_empty());
-        let next_ns = match (open, &self.thinkers) {
-            (Some(arrivals), _) => arrivals.next_ns(),
-            (None, Some(thinkers)) => thinkers.next_ns(),
-            (None, None) => return LONG,
+        let Some(next_ns) = next_ns(self.arrivals.as_ref(), self.thinkers.as_ref()) else {
+            return LONG;
         };
         Duration::from_nanos(next_ns.saturating_sub(clock.now_ns())).min(LONG)
     }
@@ -468,14 +430,6 @@ impl Generated {
         };
         self.push(index, Pending::new(next, now_ns), now_ns, token, clock);
         true
-    }
-
-    /// The fault that a plan may ask for.
-    fn stall(&mut self, clock: &Clock) {
-        let due = |stall: &mut Stall| clock.now_ns() >= stall.at.as_nanos() as u64;
-        if let Some(stall) = self.stall.take_if(due) {
-            std::thread::sleep(stall.length);
-        }
     }
 
     /// What is not answered at an open loop's end counts with the time it has waited.

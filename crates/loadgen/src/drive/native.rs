@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{
     Clock, Plan, Session, Stall,
-    arrivals::{Arrivals, Thinkers},
+    arrivals::{Arrivals, Thinkers, is_over, next_ns},
     epoch_ns,
 };
 use crate::{
@@ -82,12 +82,6 @@ struct Pending {
     /// The first value of a counter.
     is_counter: bool,
 }
-
-/// Requests that may wait for a session; a load that outruns the server by more is hopeless.
-const WAITING_MAX: usize = 1 << 24;
-
-/// Replies are awaited this long after an open loop's end.
-const GRACE_NS: u64 = 1_000_000_000;
 
 /// memcached takes a longer time to live for a date.
 const TTL_S_MAX: u32 = 30 * 86_400;
@@ -157,7 +151,7 @@ impl Native {
             for index in self.wait(patience)? {
                 self.serve(index, clock)?;
             }
-            self.stall(clock);
+            Stall::happen(&mut self.stall, clock);
         }
         self.give_up(clock.now_ns());
         for lane in &self.lanes {
@@ -177,14 +171,9 @@ impl Native {
         self.arrivals.is_none() && self.thinkers.is_none()
     }
 
-    /// A closed loop ends on time; an open loop waits for its last answers.
     fn is_over(&self, now_ns: u64) -> bool {
-        let Some(arrivals) = &self.arrivals else {
-            return now_ns >= self.end_ns;
-        };
-        let all_answered =
-            || arrivals.waiting.is_empty() && self.lanes.iter().all(|lane| lane.load() == 0);
-        now_ns >= self.end_ns && (all_answered() || now_ns > self.end_ns + GRACE_NS)
+        let all_idle = || self.lanes.iter().all(|lane| lane.load() == 0);
+        is_over(self.arrivals.as_ref(), (now_ns, self.end_ns), all_idle)
     }
 
     /// Open loop: draws what is due and gives it to sessions with room.
@@ -193,21 +182,11 @@ impl Native {
             return Ok(());
         };
         let due_ns = now_ns.min(self.end_ns.saturating_sub(1));
-        let waiting_before = arrivals.waiting.len();
-        while arrivals.next_ns() <= due_ns {
-            let intended_ns = arrivals.next_ns();
-            let request = self.asker.draw(intended_ns);
-            let pending = Pending::new(request, intended_ns);
-            arrivals.waiting.push_back(pending);
-            arrivals.advance();
-        }
-        if arrivals.waiting.len() > WAITING_MAX {
-            return Err(LoadError::Arguments(
-                "the offered load is far beyond what the server takes".into(),
-            ));
-        }
+        let waiting_before = arrivals.draw(due_ns, |intended_ns| {
+            Pending::new(self.asker.draw(intended_ns), intended_ns)
+        })?;
         let mut sent = 0;
-        while let Some((pending, index)) = self.next_to_send() {
+        while let Some((pending, index)) = self.arrivals.as_mut().and_then(Arrivals::next_to_send) {
             if sent >= waiting_before {
                 let sent_ns = clock.now_ns();
                 self.desk.recorder.late(pending.intended_ns, sent_ns);
@@ -229,15 +208,6 @@ impl Native {
             }
         }
         Ok(())
-    }
-
-    /// A request that waits and a session with room for it.
-    fn next_to_send(&mut self) -> Option<(Pending, usize)> {
-        let arrivals = self.arrivals.as_mut()?;
-        if arrivals.waiting.is_empty() || arrivals.open.is_empty() {
-            return None;
-        }
-        Some((arrivals.waiting.pop_front()?, arrivals.open.pop_front()?))
     }
 
     /// Closed loop with thinking: a request for every slot that has thought.
@@ -283,15 +253,7 @@ impl Native {
         if self.spin {
             return Duration::ZERO;
         }
-        let open = self
-            .arrivals
-            .as_ref()
-            .filter(|arrivals| !arrivals.open.is_empty());
-        let next_ns = match (open, &self.thinkers) {
-            (Some(arrivals), _) => arrivals.next_ns(),
-            (None, Some(thinkers)) => thinkers.next_ns(),
-            (None, None) => u64::MAX,
-        };
+        let next_ns = next_ns(self.arrivals.as_ref(), self.thinkers.as_ref()).unwrap_or(u64::MAX);
         let mut patience = Duration::from_nanos(next_ns.saturating_sub(clock.now_ns())).min(LONG);
         for lane in &self.lanes {
             if let Some(deadline) = lane.link.deadline() {
@@ -368,14 +330,6 @@ impl Native {
             (after..before).for_each(|_| thinkers.think(index, now_ns));
         }
         self.send(index, clock)
-    }
-
-    /// The fault that a plan may ask for.
-    fn stall(&mut self, clock: &Clock) {
-        let due = |stall: &mut Stall| clock.now_ns() >= stall.at.as_nanos() as u64;
-        if let Some(stall) = self.stall.take_if(due) {
-            std::thread::sleep(stall.length);
-        }
     }
 
     /// What is not answered at an open loop's end counts with the time it has waited.

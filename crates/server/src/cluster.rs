@@ -115,7 +115,8 @@ pub(crate) struct Cluster {
     fault: Fault,
     /// Keys that are shared with others, as of the last epoch.
     hot_count: AtomicUsize,
-    /// Slices that have forgotten what they knew, while this node joins anew.
+    /// Slices that have forgotten what they knew since this node was removed, if it was: only then
+    /// does it join anew.
     forgotten: AtomicUsize,
     journal: Journal,
     /// It was told to end, and has left.
@@ -190,7 +191,7 @@ impl Cluster {
             keeps_sessions: model == Model::Sc,
             fault,
             hot_count: AtomicUsize::new(0),
-            forgotten: AtomicUsize::new(0),
+            forgotten: AtomicUsize::new(SLICES),
             journal: Journal::default(),
             is_leaving: AtomicBool::new(false),
             has_left: AtomicBool::new(false),

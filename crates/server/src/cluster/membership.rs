@@ -211,8 +211,9 @@ impl Observer for Watcher {
                 self.put_in_force(None);
                 shared.store.flush_all(shared.now(), Exptime(0));
             }
-            Event::Replaced | Event::Mismatch(_) => self.put_in_force(None),
+            Event::Replaced => self.put_in_force(None),
             Event::Departed => self.cluster.has_left.store(true, Relaxed),
+            // Also a view of another cluster changes nothing: if it stays, the lease ends.
             _ => {}
         }
     }

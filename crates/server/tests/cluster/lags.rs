@@ -144,6 +144,54 @@ fn replies_do_not_leave_when_the_lease_has_ended() {
     }
 }
 
+/// Goal: a view that is not this cluster's changes nothing: when the right one is back, the nodes
+/// go on with what they had. Method: for less than a lease the store holds that of another name.
+#[test]
+fn the_view_of_another_cluster_is_not_acted_on() {
+    let cluster = Cluster::start(Shape::default());
+    let mut client = cluster.client(0);
+    client.expect("set kept 0 0 1\r\n1\r\n", "STORED\r\n");
+    let (name, view) = (cluster.name(), cluster.view_file());
+    let own = std::fs::read_to_string(&view).unwrap();
+    let other = own.replace(&name, "another");
+    assert_ne!(own, other);
+    std::fs::write(&view, other).unwrap();
+    thread::sleep(Duration::from_millis(1500));
+    std::fs::write(&view, own).unwrap();
+    for id in 0..3 {
+        let mut client = cluster.client(id);
+        let answer = until(&mut client, "mg kept\r\n", |answer| {
+            !answer.starts_with("SERVER_ERROR")
+        });
+        assert_eq!(answer, "HD\r\n");
+    }
+}
+
+/// Goal: who takes a node's place keeps it. Method: a node that has joined a cluster of others, and
+/// another process as the same node.
+#[test]
+fn who_was_replaced_does_not_come_back() {
+    let mut cluster = Cluster::start(Shape::default());
+    cluster.nodes[2] = None;
+    let mut other = cluster.client(0);
+    await_placement(&mut other, 2);
+    let first = cluster.node(2);
+    cluster.nodes[2] = Some(first);
+    await_placement(&mut other, 3);
+    let mut first = cluster.client(2);
+    let second = cluster.node(2);
+    let mut client = Client::connect(second.addresses()[0]);
+    let is_out = |answer: &str| answer.contains("not in service");
+    until(&mut client, "mg none\r\n", |answer| answer == "EN\r\n");
+    for _ in 0..20 {
+        thread::sleep(Duration::from_millis(100));
+        let answer = client.ask("mg none\r\n");
+        assert!(!is_out(&answer), "who was replaced is back");
+        let answer = first.ask("mg none\r\n");
+        assert!(is_out(&answer), "{answer:?}");
+    }
+}
+
 /// Waits until keys are placed on so many nodes, and all are in their place.
 #[track_caller]
 fn await_placement(client: &mut Client, nodes: u64) {

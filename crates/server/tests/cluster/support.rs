@@ -126,6 +126,15 @@ impl Cluster {
         self.shape.fault = fault;
     }
 
+    pub(crate) fn name(&self) -> String {
+        let name = self.folder.file_name().unwrap();
+        name.to_string_lossy().into_owned()
+    }
+
+    pub(crate) fn view_file(&self) -> PathBuf {
+        self.folder.join("view.json")
+    }
+
     /// How long a value nodes take that are started from now on.
     pub(crate) fn set_item_bytes_max(&mut self, bytes: usize) {
         self.item_bytes_max = bytes;

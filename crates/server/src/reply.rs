@@ -17,6 +17,9 @@ impl Worker {
     pub(crate) fn reply(&mut self) {
         // Whoever sees a reply must find it counted.
         self.publish_counts();
+        if self.under_lease && !self.still_holds_lease() {
+            self.withhold();
+        }
         let (area, pieces) = self.replies.take();
         let mut sent = Sent::default();
         for run in pieces.chunk_by_mut(|a, b| a.slot == b.slot) {

@@ -69,6 +69,8 @@ pub(crate) struct Worker {
     /// What it is in a cluster, if the server is a node of one.
     pub(crate) node: Option<Box<NodeWorker>>,
     pub(crate) filled: Vec<Completed>,
+    /// What is answered in this batch may be shown only as long as the node's lease holds.
+    pub(crate) under_lease: bool,
     /// The last mark that it saw, and the parcel that it must have back to have passed it.
     pub(crate) mark_seen: (u64, Option<u64>),
     /// Connections that large workers have.
@@ -151,6 +153,7 @@ impl Worker {
             native: executor,
             node,
             filled: Vec::new(),
+            under_lease: false,
             mark_seen: (0, None),
             lent: 0,
             marked: false,

@@ -40,27 +40,37 @@ impl Worker {
         let Some(mut node) = self.node.take() else {
             return;
         };
+        self.under_lease = node.serves;
         for (number, entry) in batch.entries().iter().enumerate() {
             self.look_ahead(batch, number, entry);
             node.run(self, entry);
         }
         self.node = Some(node);
-        self.check_lease(batch);
+        if std::mem::take(&mut self.under_lease) && !self.still_holds_lease() {
+            self.withhold();
+            for entry in batch.entries() {
+                self.close(entry.slot);
+            }
+        }
     }
 
-    /// What was read may be older than the lease: if that has ended meanwhile, whoever was to hear
-    /// of it hears nothing.
-    fn check_lease(&mut self, batch: &Batch<'_>) {
-        let served = self.node.as_ref().is_some_and(|node| {
-            let now = self.kit.shared.clock.now().instant;
-            !node.serves || node.cluster.still_holds_lease(now)
-        });
-        if served {
-            return;
-        }
+    /// Whether what was read until now may be shown.
+    pub(crate) fn still_holds_lease(&self) -> bool {
+        let shared = &self.kit.shared;
+        let now = shared.clock.now().instant;
+        let cluster = shared.cluster.as_ref();
+        cluster.is_none_or(|cluster| cluster.still_holds_lease(now))
+    }
+
+    /// What was read may be older than the lease, which has ended meanwhile: whoever was to hear of
+    /// it hears nothing.
+    #[cold]
+    pub(crate) fn withhold(&mut self) {
+        let (_, pieces) = self.replies.take();
+        self.broken.extend(pieces.iter().map(|piece| piece.slot));
         self.replies.clear();
-        for entry in batch.entries() {
-            self.close(entry.slot);
+        while let Some(slot) = self.broken.pop() {
+            self.close(slot);
         }
     }
 

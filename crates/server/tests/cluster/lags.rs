@@ -132,10 +132,18 @@ fn replies_do_not_leave_when_the_lease_has_ended() {
         let again = cluster.node(2);
         cluster.nodes[2] = Some(again);
         await_placement(&mut client, 3);
-        let answers = (0..200).map(|number| client.ask(&format!("mg key{number}\r\n")));
-        let (shown, refused): (Vec<_>, Vec<_>) = answers.partition(|answer| answer == "EN\r\n");
-        let is_refused = |answer: &String| answer.contains("lease ended");
+        let ask = |number| (number, client.ask(&format!("mg key{number}\r\n")));
+        let answers = (0..200).map(ask);
+        let (shown, refused): (Vec<_>, Vec<_>) =
+            answers.partition(|(_, answer)| answer == "EN\r\n");
+        let is_refused = |(_, answer): &(u32, String)| answer.contains("lease ended");
         assert!(refused.iter().all(is_refused), "{refused:?}");
+        let (value, there) = ("v".repeat(1020), refused[0].0);
+        client.ask(&format!("set key{there} 0 0 1020\r\n{value}\r\n"));
+        // More than a worker has room for in one batch.
+        let mut own = cluster.client(2);
+        own.send(&format!("mg key{there} v\r\n").repeat(2000));
+        assert!(own.hears_nothing());
         let counts = (shown.len(), refused.len());
         assert!(
             (90..180).contains(&counts.0),

@@ -223,6 +223,11 @@ impl Client {
         line
     }
 
+    /// Whether it is disconnected before anything comes.
+    pub(crate) fn hears_nothing(&mut self) -> bool {
+        !matches!(self.input.read(&mut [0]), Ok(1))
+    }
+
     /// A number of `stats curtail`.
     pub(crate) fn stat(&mut self, name: &str) -> u64 {
         self.send("stats curtail\r\n");

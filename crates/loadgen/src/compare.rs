@@ -67,6 +67,14 @@ pub struct CompareArgs {
     /// Core of the driver.
     #[arg(long, default_value_t = 1)]
     pub driver_core: usize,
+    /// Small requests beside large ones: servers and drivers on all cores, in place of one core for
+    /// the servers and one for the driver that measures.
+    #[arg(long)]
+    pub spread: bool,
+    /// Small requests beside large ones: 1 KB beside values of 10 MB, in place of 14 to 1400 B
+    /// beside 500 KB.
+    #[arg(long)]
+    pub long: bool,
     /// Prints one JSON object instead of Markdown tables.
     #[arg(long)]
     pub json: bool,
@@ -154,7 +162,7 @@ pub fn run(args: &CompareArgs) -> Result<ExitCode, LoadError> {
         }
     }
     if wants(Part::Beside) {
-        let settings = with_two_workers(&settings);
+        let settings = with_two_workers(&settings, args);
         let mut servers = servers::start_all(&settings, args)?;
         // A second one of the first kind.
         servers.extend(servers::start_all(&settings[..1], args)?);
@@ -214,9 +222,16 @@ fn settings(args: &CompareArgs) -> Result<Vec<Setting>, LoadError> {
 }
 
 /// Ours and memcached with two workers, memcached with one beside it.
-fn with_two_workers(settings: &[Setting]) -> Vec<Setting> {
+fn with_two_workers(settings: &[Setting], args: &CompareArgs) -> Vec<Setting> {
     let mut all = Vec::new();
     for setting in settings {
+        let mut setting = Setting {
+            spreads: args.spread,
+            ..setting.clone()
+        };
+        if args.long && setting.kind != Kind::Redis {
+            setting.arguments.extend(["-I".into(), "16m".into()]);
+        }
         if setting.kind == Kind::Redis {
             all.push(setting.clone());
             continue;
@@ -224,7 +239,7 @@ fn with_two_workers(settings: &[Setting]) -> Vec<Setting> {
         if setting.kind == Kind::Memcached {
             all.push(setting.clone());
         }
-        all.push(with_workers(setting, 2));
+        all.push(with_workers(&setting, 2));
     }
     all
 }

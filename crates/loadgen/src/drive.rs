@@ -35,6 +35,10 @@ use crate::{
     verify::Versions,
 };
 
+/// A driver takes the processor in turns as short as the kernel has, so that it sends when a
+/// request is due and not when a server's turn ends.
+const SLICE: Duration = Duration::from_micros(100);
+
 /// One run against one server.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -338,6 +342,8 @@ pub fn measure(plan: &Plan, session: &Session) -> Result<Report, LoadError> {
             scope.spawn(move || {
                 core.map_or(Ok(()), cpu::pin)?;
                 cpu::wake_on_time();
+                // Where the kernel has no such thing it may be later.
+                let _ = curtail_runtime::set_slice(SLICE);
                 match driver {
                     Driver::Generated(driver) => driver.run(clock),
                     Driver::Pregenerated(driver) => driver.run(clock),

@@ -38,7 +38,7 @@ pub use service::{Service, ServiceState};
 pub use signals::{ControlEvent, Controls, ControlsHandle, SignalError};
 pub use socket::{
     BindError, Listener, PeerAddress, Received, Sent, SocketOptions, Stream, bind_tcp, bind_unix,
-    connect_tcp,
+    connect_tcp, wait_for_bytes,
 };
 pub use steering::{SteerBy, Steering};
 pub use xdp::{

@@ -351,8 +351,33 @@ impl std::fmt::Display for PeerAddress {
     }
 }
 
+/// Has a blocking or polled receive on a TCP socket wait until `bytes` are there, the peer has hung
+/// up or its window is full (`SO_RCVLOWAT`): one wake-up for a long answer in place of one for each
+/// part of it. The kernel makes room for so many, up to the system's limit, unless the socket's
+/// receive buffer was given a size.
+pub fn wait_for_bytes(socket: &impl AsRawFd, bytes: i32) -> io::Result<()> {
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the descriptor is open as long as `socket` lives; the value is an integer of the
+    // length that is told, and lives through the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const bytes).cast(),
+            length,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const OPTIONS: SocketOptions = SocketOptions {
@@ -457,5 +482,32 @@ mod tests {
         drop(client);
         while stream.receive(&mut buffer) == Received::Nothing {}
         assert_eq!(stream.receive(&mut buffer), Received::End);
+    }
+
+    /// Goal: who waits for bytes is not woken for fewer. Method: a part, then the rest; a
+    /// non-blocking look at the poll set between.
+    #[test]
+    fn a_receive_waits_for_all_its_bytes() {
+        let listener = bind_tcp("127.0.0.1:0".parse().unwrap(), OPTIONS).unwrap();
+        let mut client = std::net::TcpStream::connect(listener.tcp_address().unwrap()).unwrap();
+        let (mut stream, _) = loop {
+            if let Some(connection) = listener.accept().unwrap() {
+                break connection;
+            }
+        };
+        wait_for_bytes(&stream.number(), 6).unwrap();
+        let mut poller = Poller::new().unwrap();
+        let mut events = crate::Events::with_capacity(4);
+        stream.watch(&poller, Token(0)).unwrap();
+        let mut is_readable = |patience| {
+            let mut found = false;
+            poller.wait(&mut events, Some(patience)).unwrap();
+            events.for_each(|_, readiness| found |= readiness.read);
+            found
+        };
+        client.write_all(b"abc").unwrap();
+        assert!(!is_readable(Duration::from_millis(20)));
+        client.write_all(b"def").unwrap();
+        while !is_readable(Duration::from_secs(1)) {}
     }
 }

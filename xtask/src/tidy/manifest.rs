@@ -38,7 +38,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("client", &["codec"]),
-    ("loadgen", &["codec", "workload", "history", "client"]),
+    (
+        "loadgen",
+        &["codec", "workload", "history", "client", "runtime"],
+    ),
     (
         "simulator",
         &["dispatch", "workload", "hotkeys", "consistency", "history"],

@@ -11,15 +11,15 @@
 //! server; the other sends the large ones, also in open loop. Only the small ones are measured, in
 //! windows of 20 ms; the medians of the windows' p99 with and without the large requests are
 //! compared within a round, per server. The mixes are those of Minos (paper, section 5.2: 95:5,
-//! 500 KB). A server of ours also tells what work was ahead of its small requests. Longer values
-//! would need a third core: on the servers' core the client that takes them keeps every server's
-//! processor for milliseconds.
+//! 500 KB), or 1 KB beside 30 and 100 values of 10 MB a second. A server of ours also tells what
+//! work was ahead of its small requests.
 //!
 //! The first server is also measured while its neighbour, a second one of the same kind on the same
 //! core, gets the large requests: what a core that is shared does to small requests which have
 //! nothing to do with large ones.
 
 mod ahead;
+mod company;
 mod large;
 
 use std::{
@@ -27,11 +27,10 @@ use std::{
     time::Instant,
 };
 
-use curtail_workload::{SizeClass, Sizes};
 use serde::Serialize;
 
-pub(crate) use self::ahead::AheadBounds;
 use self::{ahead::Ahead, large::Large};
+pub(crate) use self::{ahead::AheadBounds, company::Company};
 use super::{
     CompareArgs, Spread,
     servers::{Kind, Server},
@@ -43,15 +42,14 @@ use crate::{
     load::Load,
     measure::rank,
     preload,
-    protocol::Protocol,
     stop::Stop,
 };
 
 /// One load for all servers.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Beside {
-    /// Large requests for each small one.
-    pub(crate) share: f64,
+    /// What the small requests are beside.
+    pub(crate) company: Company,
     /// Share of the first server's peak.
     pub(crate) load: f64,
     /// Small requests a second.
@@ -92,9 +90,6 @@ pub(crate) struct Elsewhere {
     pub(crate) beside: Spread,
 }
 
-/// Large requests for each small one.
-const SHARES: [f64; 2] = [0.001_25, 0.005];
-
 /// Shares of the peak.
 const LOADS: [f64; 2] = [0.5, 0.8];
 
@@ -105,19 +100,13 @@ const SMALL: CellPlan = CellPlan {
     zipf: 0.99,
 };
 
-/// Keys of the small values: 140 MB.
-const SMALL_KEYS: u64 = 200_000;
-const LARGE_BYTES: u32 = 500_000;
-const LARGE_KEYS: u64 = 400;
-/// How often each of them is stored beforehand.
+/// How often each large value is stored beforehand.
 const LARGE_STORED: usize = 3;
-/// Lengths of keys, which keep the two kinds apart.
-const KEY_BYTES: [usize; 2] = [16, 20];
 
 /// One load while it is measured.
 struct Cell {
     load: f64,
-    share: f64,
+    company: Company,
     rates: Vec<f64>,
     /// By server.
     runs: Vec<Runs>,
@@ -133,7 +122,7 @@ struct Runs {
 
 /// Where the large requests go.
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum Company {
+enum Where {
     Nowhere,
     SameServer,
     Neighbour,
@@ -153,27 +142,31 @@ pub(crate) fn compare(
     servers: &[Server],
     neighbour: &Server,
 ) -> Result<Vec<Beside>, LoadError> {
-    store_all(servers, neighbour)?;
+    let companies = match args.long {
+        true => company::LONG,
+        false => company::LARGE,
+    };
+    store_all(servers, neighbour, &companies[0])?;
     let cells = LOADS
         .iter()
-        .flat_map(|load| SHARES.map(|share| (*load, share)));
+        .flat_map(|load| companies.map(|company| (*load, company)));
     let mut cells: Vec<_> = cells
-        .map(|(load, share)| Cell {
+        .map(|(load, company)| Cell {
             load,
-            share,
+            company,
             rates: Vec::new(),
             runs: servers.iter().map(|_| Runs::default()).collect(),
         })
         .collect();
     for round in 0..args.rounds {
         // Anew in every round, because the machine's speed drifts.
-        let peak = peak(args, servers, round)?;
+        let peak = peak(args, servers, &companies[0], round)?;
         for cell in &mut cells {
             cell.measure(args, servers, neighbour, peak * cell.load, round)?;
         }
     }
     let all = cells.iter().map(|cell| Beside {
-        share: cell.share,
+        company: cell.company,
         load: cell.load,
         rate: rank(&cell.rates, 0.5),
         servers: servers
@@ -198,29 +191,28 @@ impl Cell {
         self.rates.push(rate);
         for index in throughput::rotated(servers.len(), round) {
             let (server, runs) = (&servers[index], &mut self.runs[index]);
-            let companies = match index {
-                0 => &[Company::Nowhere, Company::SameServer, Company::Neighbour][..],
-                _ => &[Company::Nowhere, Company::SameServer],
+            let places = match index {
+                0 => &[Where::Nowhere, Where::SameServer, Where::Neighbour][..],
+                _ => &[Where::Nowhere, Where::SameServer],
             };
-            for which in throughput::rotated(companies.len(), round) {
-                let large_target = match companies[which] {
-                    Company::Nowhere => None,
-                    Company::SameServer => Some(&*server.target),
-                    Company::Neighbour => Some(&*neighbour.target),
+            for which in throughput::rotated(places.len(), round) {
+                let large_target = match places[which] {
+                    Where::Nowhere => None,
+                    Where::SameServer => Some(&*server.target),
+                    Where::Neighbour => Some(&*neighbour.target),
                 };
-                let large = large_target.map(|target| (target, self.share));
                 let before = (server.kind == Kind::Ours).then(|| Ahead::ask(&server.target));
-                let run = run(args, server, rate, large, round)?;
+                let run = run(args, server, rate, (&self.company, large_target), round)?;
                 if let Some(Some(before)) = before
                     && let Some(after) = Ahead::ask(&server.target)
                     && let Some(ahead) = runs.ahead.get_mut(which)
                 {
                     ahead.add(&before, &after);
                 }
-                match companies[which] {
-                    Company::Nowhere => runs.alone.push(run),
-                    Company::SameServer => runs.beside.push(run),
-                    Company::Neighbour => runs.elsewhere.push(run),
+                match places[which] {
+                    Where::Nowhere => runs.alone.push(run),
+                    Where::SameServer => runs.beside.push(run),
+                    Where::Neighbour => runs.elsewhere.push(run),
                 }
             }
         }
@@ -230,7 +222,7 @@ impl Cell {
 
 /// Stores the large values more than once, so that the memory which they take in turns has been
 /// touched: what is measured is a server that has run for a while.
-fn store_all(servers: &[Server], neighbour: &Server) -> Result<(), LoadError> {
+fn store_all(servers: &[Server], neighbour: &Server, company: &Company) -> Result<(), LoadError> {
     let store = |server: &Server, load: Load| {
         let preloaded = preload::preload(&server.target, &load, 1, &Stop::new())?;
         if preloaded.refused == 0 {
@@ -240,78 +232,57 @@ fn store_all(servers: &[Server], neighbour: &Server) -> Result<(), LoadError> {
         Err(LoadError::Server(format!("{name} refused {refused} keys")))
     };
     for server in servers {
-        store(server, small(server.kind)?)?;
+        store(server, company.small(server.kind)?)?;
     }
     for server in servers.iter().chain([neighbour]) {
         for _ in 0..LARGE_STORED {
-            store(server, large(server.kind)?)?;
+            store(server, company.large(server.kind)?)?;
         }
     }
     Ok(())
 }
 
-fn small(kind: Kind) -> Result<Load, LoadError> {
-    let sizes = Sizes::new(vec![(SizeClass::Uniform(14, 1400), 1.0)]);
-    let sizes = sizes.map_err(LoadError::Arguments)?;
-    loaded(kind, SMALL_KEYS, sizes, (0.95, 0.99), KEY_BYTES[0])
-}
-
-fn large(kind: Kind) -> Result<Load, LoadError> {
-    let sizes = Sizes::constant(LARGE_BYTES);
-    loaded(kind, LARGE_KEYS, sizes, (0.95, 0.0), KEY_BYTES[1])
-}
-
-fn loaded(
-    kind: Kind,
-    keys: u64,
-    sizes: Sizes,
-    (get_ratio, zipf): (f64, f64),
-    key_bytes: usize,
-) -> Result<Load, LoadError> {
-    let protocol = match kind {
-        Kind::Redis => Protocol::Resp,
-        Kind::Ours | Kind::Memcached => Protocol::Text,
-    };
-    let mut workload = throughput::workload(keys, sizes, get_ratio, zipf)?;
-    workload.key_bytes = key_bytes;
-    Ok(Load::drawn(protocol, workload))
-}
-
 /// What the first server reaches in closed loop.
-fn peak(args: &CompareArgs, servers: &[Server], round: usize) -> Result<f64, LoadError> {
+fn peak(
+    args: &CompareArgs,
+    servers: &[Server],
+    company: &Company,
+    round: usize,
+) -> Result<f64, LoadError> {
     let Some(server) = servers.first() else {
         return Err(LoadError::Arguments("no server to measure".into()));
     };
     let plan = Plan {
-        load: small(server.kind)?,
+        load: company.small(server.kind)?,
         ..throughput::plan(args, &SMALL, server, round)?
     };
     Ok(measure(&plan, &Session::default())?.rate)
 }
 
-/// Small requests at `rate`, and this share of large ones beside them, where they go to.
+/// Small requests at `rate`, and the large ones beside them, where they go to.
 fn run(
     args: &CompareArgs,
     server: &Server,
     rate: f64,
-    large: Option<(&str, f64)>,
+    (company, large_target): (&Company, Option<&str>),
     round: usize,
 ) -> Result<Run, LoadError> {
     let plan = Plan {
-        load: small(server.kind)?,
+        load: company.small(server.kind)?,
         pace: Pace::poisson(rate),
         pregenerated: None,
-        spin: true,
+        // On a core that others use, too, it would keep them from it.
+        spin: !args.spread,
         ..throughput::plan(args, &SMALL, server, round)?
     };
-    let Some((target, share)) = large else {
+    let Some(target) = large_target else {
         let report = measure(&plan, &Session::default())?;
         return Ok(run_of(&report, 0.0));
     };
     let large = Large {
-        load: self::large(server.kind)?,
-        rate: rate * share,
-        core: args.server_core,
+        load: company.large(server.kind)?,
+        rate: company.rate(rate),
+        core: (!args.spread).then_some(args.server_core),
     };
     let (stop, start) = (AtomicBool::new(false), Instant::now());
     std::thread::scope(|scope| {

@@ -131,7 +131,7 @@ fn write_tail(text: &mut String, tail: &Tail) -> fmt::Result {
 fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
     writeln!(
         text,
-        "Small requests (14 to 1400 B, 95:5, zipf 0.99) in open loop beside large ones; windows of \
+        "Small requests (95:5, zipf 0.99) in open loop beside large ones; windows of \
          20 ms; us; ratios within rounds.\n\n\
          | load | server | windows | p99 alone | p99 beside | quartiles | beside : alone | \
          driver late, p99 | large/s | unfinished | ahead alone, p99 | ahead beside, p99 | \
@@ -150,10 +150,10 @@ fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
         for (index, figures) in one.servers.iter().enumerate() {
             let load = if index == 0 {
                 format!(
-                    "{:.0} % of peak ({:.0} k/s), {} % of 500 KB",
+                    "{:.0} % of peak ({:.0} k/s), {}",
                     one.load * 100.0,
                     one.rate / 1000.0,
-                    one.share * 100.0
+                    one.company
                 )
             } else {
                 String::new()

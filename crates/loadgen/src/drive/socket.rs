@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
 use crate::{error::LoadError, exchange::connect};
 
@@ -36,6 +36,10 @@ pub(super) struct Socket {
 }
 
 const EVENTS_MAX: usize = 256;
+
+/// A wait on the epoll set is rounded up to a millisecond: a shorter one is done by a call of its
+/// own before.
+const PRECISE_BELOW: Duration = Duration::from_millis(5);
 
 impl Poller {
     pub(super) fn new() -> Result<Self, LoadError> {
@@ -65,13 +69,20 @@ impl Poller {
 
     /// Waits at most `patience` and returns how many connections are ready.
     pub(super) fn wait(&mut self, patience: Duration) -> Result<usize, LoadError> {
-        let timeout = Timespec {
+        let timeout = |patience: Duration| Timespec {
             tv_sec: patience.as_secs() as i64,
             tv_nsec: i64::from(patience.subsec_nanos()),
         };
+        let mut left = patience;
+        if !patience.is_zero() && patience < PRECISE_BELOW {
+            let mut descriptors = [PollFd::new(&self.epoll, PollFlags::IN)];
+            // However it ends, the wait below finds what there is.
+            let _ = poll(&mut descriptors, Some(&timeout(patience)));
+            left = Duration::ZERO;
+        }
         self.ready.clear();
         let mut room = [MaybeUninit::<epoll::Event>::uninit(); EVENTS_MAX];
-        match epoll::wait(&self.epoll, &mut room, Some(&timeout)) {
+        match epoll::wait(&self.epoll, &mut room, Some(&timeout(left))) {
             Ok((events, _)) => self.ready.extend(events.iter().map(Ready::from)),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(LoadError::machine("waiting for sockets")(error.into())),

@@ -1,8 +1,10 @@
 //! A driver of large requests that costs next to nothing.
 //!
 //! It runs on the servers' core, at the lowest priority: on the core of the driver that measures
-//! small requests, whatever it takes would look like the server's tail. Replies are discarded in
-//! the kernel (`MSG_TRUNC`). Its own latencies are not measured.
+//! small requests, whatever it takes would look like the server's tail. A thread is woken once for
+//! a reply, when all of it is there (`SO_RCVLOWAT`; woken for each part it took the core from the
+//! servers as often), and discards it in the kernel (`MSG_TRUNC`). Its own latencies are not
+//! measured.
 
 use std::{
     io::Write,
@@ -11,10 +13,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use curtail_runtime::wait_for_bytes;
 use curtail_workload::Random;
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    net::{RecvFlags, recv, sockopt::set_socket_recv_buffer_size},
+    net::{RecvFlags, recv},
 };
 
 use crate::{cpu, error::LoadError, exchange, load::Load};
@@ -24,13 +28,14 @@ pub(super) struct Large {
     pub(super) load: Load,
     /// Requests a second over all connections.
     pub(super) rate: f64,
-    pub(super) core: usize,
+    /// Where its threads stay; any core if none.
+    pub(super) core: Option<usize>,
 }
 
 /// Connections, each with a thread.
 const CONNECTIONS: usize = 16;
 
-/// What a connection takes before its thread has looked: a reply of 500 KB goes out at once.
+/// A whole reply at once.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// A silent server is given up after this long.
@@ -53,13 +58,10 @@ impl Large {
 
     /// One connection: a Poisson process of its share of the rate.
     fn connection(&self, target: &str, index: usize, stop: &AtomicBool) -> Result<u64, LoadError> {
-        cpu::pin(self.core)?;
+        self.core.map_or(Ok(()), cpu::pin)?;
         cpu::step_back();
         let doing = || LoadError::network("asking for large values");
         let mut stream = exchange::connect(target)?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(doing())?;
-        set_socket_recv_buffer_size(&stream, BUFFER_BYTES)
-            .map_err(|error| doing()(error.into()))?;
         let wording = self.load.wording();
         let mut asker = self.load.asker(1, index, CONNECTIONS);
         let mut gaps = Random::of_stream(2, index as u64);
@@ -91,15 +93,29 @@ impl Large {
     }
 }
 
-/// Takes a reply of this length off the stream without looking at it.
+/// Takes a reply of this length off the stream without looking at it, when all of it is there.
 fn discard(stream: &TcpStream, mut left: usize, scratch: &mut [u8]) -> Result<(), LoadError> {
+    let doing = || LoadError::network("receiving");
+    let patience = Timespec {
+        tv_sec: PATIENCE.as_secs() as i64,
+        tv_nsec: 0,
+    };
     while left > 0 {
         let room = left.min(scratch.len());
-        match recv(stream, &mut scratch[..room], RecvFlags::TRUNC) {
+        // Less than was waited for wakes nobody: what is left is waited for anew. A receive that
+        // waits would take the first part and then wait for as much again.
+        wait_for_bytes(stream, room as i32).map_err(doing())?;
+        match poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&patience)) {
+            Ok(0) => return Err(LoadError::Server("a large value does not come".into())),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(doing()(error.into())),
+        }
+        let how = RecvFlags::TRUNC | RecvFlags::DONTWAIT;
+        match recv(stream, &mut scratch[..room], how) {
             Ok((_, 0)) => return Err(LoadError::Protocol("the server hung up".into())),
             Ok((_, bytes)) => left -= bytes,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(LoadError::network("receiving")(error.into())),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(error) => return Err(doing()(error.into())),
         }
     }
     Ok(())

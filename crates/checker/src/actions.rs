@@ -6,7 +6,7 @@ use curtail_types::{NodeId, ViewNumber};
 
 use crate::cluster::{Action, Cluster};
 use crate::mutants::{DriverMutant, Mutant};
-use crate::setup::{Kind, Network};
+use crate::setup::{Change, Kind, Network};
 use crate::world::{Content, FIRST_VIEW, Node, OperationStage, Parcel, World};
 
 impl Cluster {
@@ -136,7 +136,8 @@ impl Cluster {
                 }
             }
             if self.setup.chances.victims & 1 << id.0 != 0 && node.has_lease {
-                if world.counts.left.crashes > 0 {
+                let rests = self.setup.change != Some(Change::Dies) || !world.newest().moves();
+                if world.counts.left.crashes > 0 && rests {
                     actions.push(Action::Crash(id));
                 }
                 if world.counts.left.lost_leases > 0 {

@@ -58,6 +58,14 @@ impl Setup {
         self
     }
 
+    /// As many nodes of `victims` die as it has, one after the other, and keys move meanwhile.
+    pub(crate) const fn dies(mut self, victims: u8) -> Self {
+        self.change = Some(Change::Dies);
+        self.chances.crashes = victims.count_ones() as u8;
+        self.chances.victims = victims;
+        self
+    }
+
     /// Threads do not hear of a view all at once.
     pub(crate) const fn slow_threads(mut self) -> Self {
         self.slow_threads = true;

@@ -1,7 +1,7 @@
 //! Nodes die, lose their lease, come and come back.
 
 use curtail_consistency::membership::Change;
-use curtail_consistency::symmetric::{Input, Symmetric};
+use curtail_consistency::symmetric::{Input, Mode, Symmetric};
 use curtail_types::{NodeId, NodeSet};
 
 use crate::driver::Driver;
@@ -69,8 +69,10 @@ impl Driver<'_> {
     fn lose_moves_to(&mut self, node: NodeId) {
         self.world.moving.retain(|moving| moving.to != node);
         let is_there = |moving: &Moving| moving.from != node && moving.item.is_some();
+        // Of a promotion that has not come to its end, or that ends, only the home is sure.
+        let is_sure = |other: &Node| other.state.is_none() || other.mode != Mode::Cold;
         let mut nodes = self.world.nodes.iter();
-        let is_kept = nodes.any(|other| other.is_up && other.item.is_some())
+        let is_kept = nodes.any(|other| other.is_up && other.item.is_some() && is_sure(other))
             || self.world.moving.iter().any(is_there);
         if self.setup.replicas == 1 && !is_kept {
             self.evict();

@@ -425,6 +425,13 @@ pub const MODELS: &[Setup] = &[
         .ordered()
         .epochs(1)
         .sees(MOVED_PROMOTED),
+    cold("move-holders-promote-die", &[Get])
+        .replicas(2)
+        .dies(0b011)
+        .ordered()
+        .epochs(1)
+        .sees(DIED_PROMOTED)
+        .deep(),
     cold("move-holders-promote-wide", &[Set, Get])
         .replicas(2)
         .comes()
@@ -568,6 +575,7 @@ const REMOVED_UNSEEN: &[Witness] = &[AllAnswered, KeyMoved, Settled, Deleted];
 const MOVED_REFUSED: &[Witness] = &[AllAnswered, KeyMoved, MoveRefused, Settled, GetAfterView];
 const MOVED_HOT: &[Witness] = &[AllAnswered, TookOver, Settled, Demoted];
 const MOVED_PROMOTED: &[Witness] = &[AllAnswered, KeyMoved, Promoted, Demoted, TookOver, Settled];
+const DIED_PROMOTED: &[Witness] = &[AllAnswered, KeyMoved, Promoted, Demoted, Settled];
 const LEFT_PROMOTED: &[Witness] = &[AllAnswered, Promoted, Demoted, TookOver, Settled, Departed];
 const LEFT: &[Witness] = &[AllAnswered, Settled, Departed];
 const STALE_RACES: &[Witness] = &[AllAnswered, WritesRaced, GetSawOldValue];

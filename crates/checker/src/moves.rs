@@ -17,7 +17,9 @@
 mod requests;
 mod rules;
 
-use curtail_consistency::{membership, moves::Due, symmetric::Input};
+use curtail_consistency::membership;
+use curtail_consistency::moves::{Arrived, Due, Duty, InForce, Leaving, Scan};
+use curtail_consistency::symmetric::{Input, Visibility};
 use curtail_types::{Cas, NodeId, ViewNumber};
 
 use crate::driver::Driver;
@@ -36,8 +38,8 @@ pub(crate) struct Mover {
     pub(crate) late: Vec<Option<Item>>,
     /// The last version that is known to have been removed while the key was to come.
     pub(crate) gone: Cas,
-    /// How often it has looked for the key under its view.
-    scans: u8,
+    /// Its looking for the key under its view; `None` when that has ended.
+    scan: Option<Scan>,
     /// The view under which all that it sent has arrived.
     ended: ViewNumber,
     /// It may have what it does not hold any more.
@@ -52,9 +54,6 @@ pub(crate) struct Moving {
     pub(crate) view: ViewNumber,
     pub(crate) item: Option<Item>,
 }
-
-/// A source with several holders looks through its keys so often (the server's `CLEAN_SCANS`).
-const SCANS: u8 = 2;
 
 impl World {
     /// Who the members are, and may be next.
@@ -127,9 +126,9 @@ impl Node {
         self.mover.behind == self.view
     }
 
-    /// Whether it has the key, and nothing is under way with it.
-    fn has_ordinary(&self) -> bool {
-        self.state.is_none() && self.item.is_some()
+    /// What is known of the key, as those say it who decide about moves.
+    fn visibility(&self) -> Visibility {
+        self.state.unwrap_or(Visibility::Ordinary)
     }
 }
 
@@ -146,8 +145,9 @@ impl Driver<'_> {
             (true, ViewNumber(0)) | (false, _) => node.view,
             (true, behind) => behind,
         };
-        node.mover.scans = 0;
-        let ends = from.view.moves() && !now.view.moves();
+        let duty = now.duty(at, from.view.moves());
+        let ends = duty == Duty::Sweeps;
+        node.mover.scan = (duty == Duty::Sends).then(Scan::default);
         node.mover.is_unswept = ends;
         if !now.view.moves() {
             node.mover.gone = Cas(0);
@@ -162,14 +162,13 @@ impl Driver<'_> {
     /// goes before keys move again, or it would be taken for what has arrived.
     pub(crate) fn end_last_move(&mut self, at: NodeId, next: ViewNumber) {
         let (last, next) = (self.in_force(self.view_of(at)), self.in_force(next));
-        let has_ended = next.has_ended(&last);
-        if self.is(DriverMutant::SweepsNever) || !next.view.moves() {
+        let node = self.world.node(at);
+        let is_unswept = node.is_some_and(|node| node.mover.is_unswept);
+        if self.is(DriverMutant::SweepsNever) || !next.sweeps_first(&last, is_unswept) {
             return;
         }
-        let knows = self
-            .world
-            .node(at)
-            .is_some_and(|node| node.machine.knows(KEY));
+        let has_ended = next.has_ended(&last);
+        let knows = node.is_some_and(|node| node.machine.knows(KEY));
         if has_ended && knows {
             self.world.see(Witness::SettledUnseen);
             let place = last.place_in_the_end(self.setup.route());
@@ -212,19 +211,27 @@ impl Driver<'_> {
         }
     }
 
-    /// A source looks for the key, and sends it if nothing is under way with it.
+    /// A source looks for the key, and sends it if it is there.
     pub(crate) fn scan(&mut self, at: NodeId) {
-        let targets = self
-            .in_force(self.view_of(at))
-            .targets(self.setup.route(), at);
+        let (in_force, key) = (self.in_force(self.view_of(at)), self.setup.route());
         let Some(node) = self.world.edit(at) else {
             return;
         };
-        node.mover.scans += 1;
-        if node.has_ordinary() {
+        let (mut scan, state) = (node.mover.scan.unwrap_or_default(), node.visibility());
+        let takes_shown = self.mutant == Some(DriverMutant::TakesShownForSent);
+        let leaving = match takes_shown && state == Visibility::Valid {
+            true => Leaving::Stays,
+            false => in_force.leaving(key, at, state),
+        };
+        let is_there = node.item.is_some();
+        if let (true, Leaving::Goes(targets)) = (is_there, leaving) {
             for to in targets {
                 self.give(at, to);
             }
+            scan.note_sent();
+        }
+        if let Some(node) = self.world.edit(at) {
+            node.mover.scan = scan.again(&in_force);
         }
     }
 
@@ -292,15 +299,16 @@ impl Driver<'_> {
         let Some(moved) = item else {
             return;
         };
-        if node.machine.knows(KEY) {
-            // The machine may yet come to the end that what it has is worth nothing.
-            node.mover.late.push(item);
-            return;
-        }
-        let is_gone = remembers && moved.ts <= node.mover.gone;
-        if node.item.is_none_or(|here| here.ts < moved.ts) && !is_gone {
-            node.item = Some(moved);
-            self.world.see(Witness::KeyMoved);
+        let (gone, knows) = (node.mover.gone, node.machine.knows(KEY));
+        let removed = Some(gone).filter(|gone| remembers && *gone > Cas(0));
+        let here = node.item.map(|item| item.ts);
+        match InForce::arrived(moved.ts, here, removed, knows) {
+            Arrived::Waits => node.mover.late.push(item),
+            Arrived::IsOld => {}
+            Arrived::IsNew => {
+                node.item = Some(moved);
+                self.world.see(Witness::KeyMoved);
+            }
         }
     }
 
@@ -329,7 +337,9 @@ impl Driver<'_> {
     pub(crate) fn take_move_request(&mut self, parcel: Parcel, view: ViewNumber) {
         let in_force = self.in_force(self.view_of(parcel.to));
         let by = (parcel.from, view);
-        if in_force.gives(self.setup.route(), parcel.to, by, true) == Due::Now {
+        // It would not have arrived before.
+        let how = (true, Visibility::Ordinary);
+        if in_force.gives(self.setup.route(), parcel.to, by, how) == Due::Now {
             self.give(parcel.to, parcel.from);
         }
     }

@@ -44,13 +44,15 @@ pub enum DriverMutant {
     SweepsNever,
     /// A key becomes hot, or ceases to be, while keys move.
     ChangesHotWhileMoving,
+    /// A source takes a key that it shows for one that is everywhere.
+    TakesShownForSent,
     /// A request that is sent on does not say what its session has seen (SC, CC-72).
     SendsOnWithoutSeen,
 }
 
 impl DriverMutant {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::HomeReadsBesideEntry,
         Self::NoWriteBack,
         Self::ReaderLooksOnce,
@@ -65,6 +67,7 @@ impl DriverMutant {
         Self::EndsUnseen,
         Self::SweepsNever,
         Self::ChangesHotWhileMoving,
+        Self::TakesShownForSent,
         Self::SendsOnWithoutSeen,
     ];
 }

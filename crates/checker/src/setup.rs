@@ -57,6 +57,8 @@ pub enum Change {
     Comes,
     /// The home is to leave.
     Goes,
+    /// Nobody comes or leaves; keys move when a holder dies, and nobody dies while they do.
+    Dies,
 }
 
 /// What is between nodes.
@@ -222,6 +224,7 @@ impl Setup {
             None => {}
             Some(Change::Comes) => parts.push("moves to a node that comes".into()),
             Some(Change::Goes) => parts.push("moves from a node that leaves".into()),
+            Some(Change::Dies) => parts.push("moves when a node dies".into()),
         }
         if self.is_unannounced {
             parts.push("unannounced".into());
@@ -287,7 +290,7 @@ impl Setup {
 fn times(count: u8, name: &str) -> Option<String> {
     let ending = match name {
         _ if count == 1 => "",
-        "loss" => "es",
+        "loss" | "crash" => "es",
         _ => "s",
     };
     (count > 0).then(|| format!("{count} {name}{ending}"))

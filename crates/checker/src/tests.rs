@@ -163,6 +163,10 @@ const FINDERS: &[(Mutant, &str)] = &[
     (Driver(DriverMutant::PassesUnsettled), "move-holders-set"),
     (Driver(DriverMutant::EndsUnseen), "move"),
     (Driver(DriverMutant::SweepsNever), "move-holders-crash"),
+    (
+        Driver(DriverMutant::TakesShownForSent),
+        "move-holders-promote-die",
+    ),
     (Driver(DriverMutant::ChangesHotWhileMoving), "move-promote"),
     (Driver(DriverMutant::SendsOnWithoutSeen), "sc-move-hot-wide"),
 ];

@@ -14,9 +14,15 @@
 //! These are the decisions; who drives them (a server's workers, the checker) has the items, the
 //! links and the requests that wait.
 
+mod steps;
+
 use curtail_types::{NodeId, NodeSet, RouteHash, View, ViewNumber};
 
-use crate::{placement::Placement, symmetric::Place};
+pub use self::steps::{Arrived, CLEAN_SCANS, Duty, Leaving, Scan};
+use crate::{
+    placement::Placement,
+    symmetric::{Place, Visibility},
+};
 
 /// A view, and where it places keys.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -29,6 +35,8 @@ pub struct InForce {
     before: Option<Placement>,
     /// Keys neither move nor are about to.
     pub is_settled: bool,
+    /// The first view of this node's life.
+    since: ViewNumber,
 }
 
 /// Where a request for a key that is not shared runs, as seen from one node.
@@ -66,7 +74,13 @@ impl InForce {
             placement: Placement::new(view.placed, replicas),
             before: moves.then(|| Placement::new(view.placed_before, replicas)),
             is_settled: !view.moves() && view.placed == staying,
+            since: ViewNumber(0),
         })
+    }
+
+    /// The same on a node whose life as a member began with view `since`.
+    pub fn of_life(self, since: ViewNumber) -> Self {
+        Self { since, ..self }
     }
 
     /// The node that decides about `key`.
@@ -127,16 +141,20 @@ impl InForce {
     }
 
     /// Whether `me` answers `by`, who asks for `key` under view `asked`. `all_act` says that every
-    /// thread of `me` acts on this view.
+    /// thread of `me` acts on this view, and `state` whether the protocol is done with the key:
+    /// what is shared may have been given up elsewhere, in a word that is on its way here, and a
+    /// write may be superseded yet.
     pub fn gives(
         &self,
         key: RouteHash,
         me: NodeId,
         (by, asked): (NodeId, ViewNumber),
-        all_act: bool,
+        (all_act, state): (bool, Visibility),
     ) -> Due {
+        let is_done = matches!(state, Visibility::Ordinary | Visibility::Gone);
         match self.targets(key, me).contains(by) {
             _ if self.view.number < asked || !all_act => Due::Later,
+            true if !is_done => Due::Later,
             true => Due::Now,
             // It asked under a view that is over, and asks again, if need be, under its next.
             false => Due::Never,
@@ -152,6 +170,8 @@ impl InForce {
     pub fn takes(&self, key: RouteHash, me: NodeId, (from, sent): (NodeId, ViewNumber)) -> Due {
         match self.awaits(key, from, me) {
             _ if self.view.number < sent => Due::Later,
+            // It was meant for this node's former life, and may have been written since.
+            _ if sent < self.since => Due::Never,
             // The view may have changed since it was sent, which has nothing to do with this key:
             // who had it has it no more.
             true => Due::Now,
@@ -285,14 +305,22 @@ mod tests {
         let mut moving = keys.filter(|key| in_force.home(*key) == NodeId(1));
         let key = moving.next().unwrap();
         let (old, new) = (NodeId(0), NodeId(1));
-        let asks = |view, all_act| in_force.gives(key, old, (new, ViewNumber(view)), all_act);
+        let gives = |view, all_act, state| {
+            in_force.gives(key, old, (new, ViewNumber(view)), (all_act, state))
+        };
+        let asks = |view, all_act| gives(view, all_act, Visibility::Ordinary);
         assert_eq!(asks(3, true), Due::Later);
         assert_eq!(asks(2, false), Due::Later);
         assert_eq!(asks(2, true), Due::Now);
+        assert_eq!(gives(2, true, Visibility::Valid), Due::Later);
+        assert_eq!(gives(2, true, Visibility::Unsettled), Due::Later);
         let takes = |from, view| in_force.takes(key, new, (from, ViewNumber(view)));
         assert_eq!(takes(old, 3), Due::Later);
         assert_eq!(takes(old, 1), Due::Now);
         assert_eq!(takes(NodeId(2), 2), Due::Never);
+        let anew = in_force.clone().of_life(ViewNumber(2));
+        let takes = |view| anew.takes(key, new, (old, ViewNumber(view)));
+        assert_eq!((takes(1), takes(2)), (Due::Never, Due::Now));
     }
 
     fn view(number: u32, live: u64, (before, placed): (u64, u64), replicas: usize) -> InForce {

@@ -32,8 +32,13 @@ pub enum Fault {
     ShowsUnsettled,
     /// A node goes on answering when its lease has ended.
     ServesPastLease,
-    /// No bug: a node takes in no key that moves to it.
+    /// No bug: a node takes in no key that moves to it until it is told to be talkative
+    /// (`verbosity 1`).
     TakesNoMoves,
+    /// No bug: a node does not come to sweep out what it does not hold any more.
+    SweepsNever,
+    /// No bug: node 0 does not hear that the keys of three nodes have come to rest.
+    MissesSettled,
     /// No bug: the clocks of a cluster's nodes are apart: that of node 1 shows 1000 s less than
     /// that of node 0, and so on.
     ClocksApart,

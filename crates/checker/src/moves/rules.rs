@@ -5,12 +5,11 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use curtail_consistency::membership::Change;
-use curtail_consistency::moves::{Due, InForce};
+use curtail_consistency::moves::{Due, Duty, InForce, Leaving};
 use curtail_consistency::placement::{Placement, SLOTS};
 use curtail_consistency::symmetric::Visibility;
 use curtail_types::{NodeId, NodeSet, RouteHash, View, ViewNumber};
 
-use super::SCANS;
 use crate::cluster::{Action, Cluster};
 use crate::driver::Driver;
 use crate::mutants::{DriverMutant, Mutant};
@@ -144,22 +143,18 @@ impl Cluster {
     fn source_actions(&self, world: &World, (id, node): (NodeId, &Node), out: &mut Vec<Action>) {
         let in_force = world.in_force(&self.setup, node.view);
         let route = self.setup.route();
-        let is_source = in_force.view.moves() && in_force.view.placed_before.contains(id);
-        if !is_source || node.mover.ended == node.view {
+        // What came with the view is done before: every thread has begun a turn since.
+        let is_done = node.mover.ended == node.view || !node.late.is_empty();
+        if in_force.duty(id, false) != Duty::Sends || is_done {
             return;
         }
-        let sends = !in_force.targets(route, id).is_empty();
-        let is_unsettled = node.state == Some(Visibility::Unsettled);
-        if sends && is_unsettled && !self.has(DriverMutant::PassesUnsettled) {
+        let leaving = in_force.leaving(route, id, node.visibility());
+        if leaving == Leaving::Later && !self.has(DriverMutant::PassesUnsettled) {
             // It is looked at again.
             return;
         }
-        let scans = match in_force.forgets_sent() {
-            true => node.has_ordinary(),
-            false => node.mover.scans < SCANS,
-        };
         let blindly = self.has(DriverMutant::EndsUnseen);
-        if sends && scans {
+        if node.mover.scan.is_some() {
             out.push(Action::Scan(id));
         } else if world.has_arrived_from(&self.setup, id, blindly) {
             out.push(Action::End(id));
@@ -207,11 +202,12 @@ impl Cluster {
                 let in_force = world.in_force(&self.setup, node.view);
                 let by = (parcel.from, view);
                 let gives_any = self.has(DriverMutant::GivesUnsettled);
-                match in_force.gives(self.setup.route(), parcel.to, by, node.all_act()) {
-                    Due::Now => node.state.is_none() || gives_any,
-                    Due::Never => true,
-                    Due::Later => false,
-                }
+                let state = match gives_any {
+                    true => Visibility::Ordinary,
+                    false => node.visibility(),
+                };
+                let how = (node.all_act(), state);
+                in_force.gives(self.setup.route(), parcel.to, by, how) != Due::Later
             }
         }
     }

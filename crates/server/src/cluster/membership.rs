@@ -15,13 +15,16 @@ use std::{
 
 use curtail_cluster::{Addresses, Event, Member, NodeConfig, Observer, Roster};
 use curtail_consistency::membership::Heartbeat;
-use curtail_types::{Exptime, NodeId, Now};
+use curtail_types::{Exptime, NodeId, Now, View, ViewNumber};
 
 use super::{
     Cluster, InForce,
     links::{Linker, LinkerConfig, LinkerHandle, NewLink, Peer, Tls},
 };
-use crate::{config::Config, mailbox::Arrival, server::StartError, shared::Shared, sync::Relaxed};
+use crate::{
+    config::Config, fault::Fault, mailbox::Arrival, server::StartError, shared::Shared,
+    sync::Relaxed,
+};
 
 /// What a node has before its workers run. Nothing of it runs yet: the server may not start.
 pub(crate) struct Opening {
@@ -117,6 +120,7 @@ impl Opening {
         let watcher = Watcher {
             shared: Arc::downgrade(shared),
             cluster: Arc::clone(&self.cluster),
+            life: (0, ViewNumber(0)),
         };
         let now = move || clock.now().instant;
         let member = Member::start(config, addresses, now, watcher);
@@ -159,18 +163,19 @@ impl Membership {
 struct Watcher {
     shared: Weak<Shared>,
     cluster: Arc<Cluster>,
+    /// Which of this node's lives it is, and the first view of that.
+    life: (u64, ViewNumber),
 }
 
 impl Observer for Watcher {
     fn seen(&mut self, roster: &Arc<Roster>) {
-        let own = roster.node(self.cluster.me);
         let others = roster.nodes().filter(|(id, _)| *id != self.cluster.me);
         let peers = others.map(|(node, entry)| Peer {
             node,
             address: entry.addresses.links,
             incarnation: entry.incarnation.0,
         });
-        let own = own.map_or(0, |node| node.incarnation.0);
+        let own = own_life(roster, self.cluster.me);
         if let Some(shared) = self.shared.upgrade() {
             let seconds = shared.uptime_seconds();
             self.cluster.journal.note_roster(seconds, roster);
@@ -186,7 +191,15 @@ impl Observer for Watcher {
             self.cluster.clock.note_view(now, view.number, is_lowest);
         }
         let staying = roster.members.staying();
+        let life = own_life(roster, me);
+        if self.life.0 != life {
+            self.life = (life, view.number);
+        }
+        if self.cluster.has(Fault::MissesSettled) && self.misses(view) {
+            return;
+        }
         let in_force = InForce::new(*view, staying, self.cluster.replicas);
+        let in_force = in_force.map(|now| now.of_life(self.life.1));
         self.put_in_force(in_force.map(Arc::new));
         self.let_clients_in();
     }
@@ -219,10 +232,22 @@ impl Observer for Watcher {
     }
 }
 
+/// Which of its lives a node has, 0 if it is no member.
+fn own_life(roster: &Roster, me: NodeId) -> u64 {
+    roster.node(me).map_or(0, |node| node.incarnation.0)
+}
+
 impl Watcher {
     fn put_in_force(&self, in_force: Option<Arc<InForce>>) {
         self.cluster.put_in_force(in_force);
         self.wake();
+    }
+
+    /// Whether a test is not to have this node hear of a view.
+    fn misses(&self, view: &View) -> bool {
+        let now = self.cluster.views.current();
+        let waits = now.is_some_and(|now| now.view.moves());
+        waits && !view.moves() && view.placed.len() == 3 && self.cluster.me == NodeId(0)
     }
 
     /// From when it is first in service: before, a client is better off elsewhere.

@@ -27,7 +27,12 @@ use std::{
 };
 
 use curtail_codec::node::{Class, Part};
-use curtail_consistency::{clock::Reading, moves::Due, symmetric::Access};
+use curtail_consistency::{
+    clock::Reading,
+    moves::{Due, Duty, Scan},
+    symmetric::{Access, Visibility},
+};
+use curtail_dispatch::{Seen, SharedState};
 use curtail_types::{Cas, NodeId, NodeSet, RouteHash};
 
 use self::pace::Pace;
@@ -75,11 +80,7 @@ enum Phase {
     /// Some thread may still act on the view before.
     Waiting { mark: u64 },
     /// Looking for keys that leave, from this bucket on; all have been looked at if there is none.
-    Scanning {
-        next: Option<usize>,
-        clean: u32,
-        found: bool,
-    },
+    Scanning { next: Option<usize>, scan: Scan },
     /// All is sent.
     Sent,
     /// All has been taken in.
@@ -89,12 +90,6 @@ enum Phase {
 }
 
 impl Phase {
-    const FIRST_SCAN: Self = Self::Scanning {
-        next: Some(0),
-        clean: 0,
-        found: false,
-    };
-
     /// An item that is displaced may slip by it, too.
     const FIRST_SWEEP: Self = Self::Sweeping {
         next: 0,
@@ -147,9 +142,6 @@ const SWEEP_PARTS: u64 = 4;
 /// What a step takes on a node that a test makes slow.
 const SLOW_NS: u64 = 1_000_000;
 
-/// Scans in a row that found nothing: an item that is displaced while a scan runs may slip by it.
-const CLEAN_SCANS: u32 = 2;
-
 impl NodeWorker {
     /// Another view is in force.
     pub(super) fn begin_moves(&mut self, kit: &mut Kit) {
@@ -162,20 +154,18 @@ impl NodeWorker {
             }
             return;
         };
-        let view = &in_force.view;
-        let is_source = view.moves() && view.placed_before.contains(self.cluster.me);
-        let swept = self.mover.phase != Phase::Idle && !view.moves();
+        let was_busy = self.mover.phase != Phase::Idle;
         self.mover.found.clear();
         self.mover.unsettled.clear();
         let is_leaving = self.cluster.is_leaving.load(Relaxed);
         let end_ns = is_leaving.then_some(self.now_ns + LEAVE_NS);
         self.mover.pace.begin(end_ns);
-        self.mover.phase = match (is_source, swept) {
-            (true, _) => Phase::Waiting {
+        self.mover.phase = match in_force.duty(self.cluster.me, was_busy) {
+            Duty::Sends => Phase::Waiting {
                 mark: self.cluster.marks.set(),
             },
-            (false, true) => Phase::FIRST_SWEEP,
-            (false, false) => Phase::Idle,
+            Duty::Sweeps => Phase::FIRST_SWEEP,
+            Duty::Rests => Phase::Idle,
         };
         let waiters = std::mem::take(&mut self.mover.arrivals);
         for waiter in waiters.into_values().flatten() {
@@ -193,7 +183,8 @@ impl NodeWorker {
 
     /// Leaves keys where they are, with their senders in the end, as long as there is no room.
     fn hold_moves(&mut self, kit: &Kit) {
-        let holds = self.mover.is_full() || kit.has(Fault::TakesNoMoves);
+        let is_silent = kit.shared.verbosity.load(Relaxed) == 0;
+        let holds = self.mover.is_full() || (kit.has(Fault::TakesNoMoves) && is_silent);
         self.links.hold_large(holds);
     }
 
@@ -221,7 +212,8 @@ impl NodeWorker {
             Phase::Idle | Phase::Done | Phase::Sent => {}
             Phase::Waiting { mark } => {
                 if self.cluster.marks.is_passed(mark) {
-                    self.mover.phase = Phase::FIRST_SCAN;
+                    let (next, scan) = (Some(0), Scan::default());
+                    self.mover.phase = Phase::Scanning { next, scan };
                     for asked in std::mem::take(&mut self.mover.asked) {
                         self.take_move_request(kit, asked);
                     }
@@ -233,7 +225,8 @@ impl NodeWorker {
 
     /// As much as the pace allows.
     fn run_batch(&mut self, kit: &mut Kit) {
-        if self.mover.pace.due_ns() > self.now_ns {
+        let is_sweeping = matches!(self.mover.phase, Phase::Sweeping { .. });
+        if self.mover.pace.due_ns() > self.now_ns || is_sweeping && kit.has(Fault::SweepsNever) {
             return;
         }
         kit.counts.add(Count::ClusterMoveBatches, 1);
@@ -258,7 +251,7 @@ impl NodeWorker {
             || {
                 steps.set(steps.get() + 1);
                 match self.mover.phase {
-                    Phase::Scanning { next, clean, found } => self.scan(kit, (next, clean, found)),
+                    Phase::Scanning { next, scan } => self.scan(kit, next, scan),
                     Phase::Sweeping { next, again } => self.sweep(kit, next, again),
                     _ => false,
                 }
@@ -368,6 +361,9 @@ impl NodeWorker {
 
     /// Says again what found no room.
     pub(super) fn tell_again(&mut self, kit: &mut Kit) {
+        if kit.has(Fault::TakesNoMoves) {
+            self.hold_moves(kit);
+        }
         for (node, news) in std::mem::take(&mut self.untold) {
             self.tell(node, news);
         }
@@ -380,6 +376,15 @@ impl NodeWorker {
         for (from, end) in std::mem::take(&mut self.mover.early_ends) {
             self.take_news(kit, from, end);
         }
+    }
+}
+
+/// What is known of a key, as those say it who decide about moves.
+fn visibility_of(seen: Seen) -> Visibility {
+    match seen.state {
+        SharedState::Ordinary => Visibility::Ordinary,
+        SharedState::Valid => Visibility::Valid,
+        SharedState::Unsettled => Visibility::Unsettled,
     }
 }
 

@@ -19,6 +19,7 @@ mod tools;
 
 use std::{collections::HashMap, collections::VecDeque, sync::Arc};
 
+use curtail_consistency::moves::Arrived;
 use curtail_consistency::symmetric::{
     Access, Config, Input, Mode, Output, Place, Symmetric, Ticket, Visibility,
 };
@@ -307,22 +308,16 @@ impl Held {
             return;
         };
         let hash = tools.kit.store.hash(moved.key());
-        if self.knows(moved.route) {
-            // The machine may yet come to the end that what it has is worth nothing.
-            if self.late.len() < LATE_MAX {
-                self.late.push(moved);
+        let here = tools.kit.version_of(key, hash);
+        let removed = self.removed.get(&moved.route).copied();
+        match InForce::arrived(moved.ts, here, removed, self.knows(moved.route)) {
+            Arrived::IsNew => {
+                let kit = &mut *tools.kit;
+                kit.store
+                    .put_image(&mut kit.writer, kit.now, key, hash, image, moved.value());
             }
-            return;
-        }
-        let is_newer = tools
-            .kit
-            .version_of(key, hash)
-            .is_none_or(|here| here < moved.ts);
-        let was_removed = self.removed.get(&moved.route);
-        if is_newer && was_removed.is_none_or(|removed| *removed < moved.ts) {
-            let kit = &mut *tools.kit;
-            kit.store
-                .put_image(&mut kit.writer, kit.now, key, hash, image, moved.value());
+            Arrived::Waits if self.late.len() < LATE_MAX => self.late.push(moved),
+            Arrived::Waits | Arrived::IsOld => {}
         }
     }
 

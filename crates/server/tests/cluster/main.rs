@@ -9,6 +9,7 @@ mod failures;
 mod gaps;
 mod histories;
 mod lags;
+mod leftovers;
 mod losses;
 mod network;
 mod paces;

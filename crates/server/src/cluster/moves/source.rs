@@ -1,11 +1,14 @@
 //! Where keys were: they are looked for, sent, and dropped.
 
 use curtail_codec::node::{self, BatchHead, Class, KeyMove, Part};
-use curtail_consistency::{moves::Due, placement::slice_of};
-use curtail_dispatch::SharedState;
+use curtail_consistency::{
+    moves::{CLEAN_SCANS, Due, Leaving, Scan},
+    placement::slice_of,
+};
+use curtail_dispatch::{Seen, SharedState};
 use curtail_types::{Cas, Key, NodeId, RouteHash, ViewNumber};
 
-use super::{Away, BUCKETS_A_STEP, CLEAN_SCANS, Phase, UNDER_WAY_BYTES_MAX};
+use super::{Away, BUCKETS_A_STEP, Phase, UNDER_WAY_BYTES_MAX, visibility_of};
 use crate::{
     cluster::{
         InForce, MoveAsked, NodeWorker,
@@ -21,15 +24,12 @@ type Keys = Vec<(RouteHash, Box<[u8]>)>;
 
 impl NodeWorker {
     /// Sends the next key that leaves, or looks for more; whether there is more to do now.
-    pub(super) fn scan(
-        &mut self,
-        kit: &mut Kit,
-        (next, clean, found): (Option<usize>, u32, bool),
-    ) -> bool {
+    pub(super) fn scan(&mut self, kit: &mut Kit, next: Option<usize>, mut scan: Scan) -> bool {
         if let Some(key) = self.mover.found.pop_front() {
             let away = self.send_away(kit, &key);
             match away {
-                Away::Sent | Away::Stays | Away::Unfit => {}
+                Away::Sent => scan.note_sent(),
+                Away::Stays | Away::Unfit => {}
                 Away::Unsettled => self.mover.unsettled.push_back(key),
                 Away::NoRoom => {
                     self.mover.held = true;
@@ -38,8 +38,7 @@ impl NodeWorker {
                     return false;
                 }
             }
-            let found = found || away == Away::Sent;
-            self.mover.phase = Phase::Scanning { next, clean, found };
+            self.mover.phase = Phase::Scanning { next, scan };
             return true;
         }
         if next.is_none() && !self.mover.unsettled.is_empty() {
@@ -48,24 +47,19 @@ impl NodeWorker {
             std::mem::swap(&mut self.mover.found, &mut self.mover.unsettled);
             return false;
         }
-        self.mover.phase = match next {
-            Some(next) => Phase::Scanning {
-                next: self.look_for_leavers(kit, next),
-                clean,
-                found,
-            },
-            // With several holders keys stay here, so they are found again and again.
-            None if found && self.cluster.replicas == 1 => Phase::FIRST_SCAN,
-            None if clean + 1 < CLEAN_SCANS => Phase::Scanning {
-                next: Some(0),
-                clean: clean + 1,
-                found: false,
-            },
-            None => {
-                self.end_moves();
-                Phase::Sent
-            }
-        };
+        if let Some(next) = next {
+            let next = self.look_for_leavers(kit, next);
+            self.mover.phase = Phase::Scanning { next, scan };
+            return true;
+        }
+        let again = self.in_force.as_ref().and_then(|now| scan.again(now));
+        if again.is_none() {
+            self.end_moves();
+        }
+        self.mover.phase = again.map_or(Phase::Sent, |scan| Phase::Scanning {
+            next: Some(0),
+            scan,
+        });
         true
     }
 
@@ -89,21 +83,18 @@ impl NodeWorker {
             return Away::Stays;
         };
         let route = route_of(key);
-        match self.cluster.keys.look(route).state {
-            SharedState::Ordinary => {}
-            // A hot key is everywhere already.
-            SharedState::Valid => return Away::Stays,
-            // One that is about to be is not, and will not be: its home is another. One that ceases
-            // to be may stay here only.
-            SharedState::Unsettled => return Away::Unsettled,
-        }
-        let targets = in_force.targets(route, self.cluster.me);
+        let seen = self.cluster.keys.look(route);
+        let targets = match in_force.leaving(route, self.cluster.me, visibility_of(seen)) {
+            Leaving::Goes(targets) => targets,
+            Leaving::Stays => return Away::Stays,
+            Leaving::Later => return Away::Unsettled,
+        };
         if targets.into_iter().any(|node| self.is_busy_with(node)) {
             return Away::NoRoom;
         }
         let mut away = Away::Stays;
         for node in targets {
-            match self.send_key(kit, node, route, key, false) {
+            match self.send_key(kit, node, (route, seen), key, false) {
                 // It has ended, or what was found never was a key.
                 Away::Stays | Away::Unfit => {}
                 Away::Sent => {
@@ -124,10 +115,11 @@ impl NodeWorker {
         let route = route_of(key);
         let is_mine = slice_of(route) % self.cluster.workers == self.index;
         let leaves = is_mine && in_force.targets(route, self.cluster.me).contains(to);
+        let seen = self.cluster.keys.look(route);
         if leaves
-            && self.cluster.replicas == 1
-            && self.cluster.keys.look(route).state == SharedState::Ordinary
-            && self.send_key(kit, to, route, key, false) == Away::Sent
+            && in_force.forgets_sent()
+            && seen.state == SharedState::Ordinary
+            && self.send_key(kit, to, (route, seen), key, false) == Away::Sent
         {
             kit.counts.add(Count::ClusterKeysAsked, 1);
         }
@@ -140,19 +132,12 @@ impl NodeWorker {
         bytes > UNDER_WAY_BYTES_MAX
     }
 
-    /// Sends what another node asks for, or that there is none, when the protocol is done with it:
-    /// what is shared may have been given up elsewhere, in a word that is on its way here, and a
-    /// write may be superseded yet.
-    pub(super) fn give_away(&mut self, kit: &mut Kit, asked: MoveAsked) {
-        let route = route_of(&asked.key);
-        if self.cluster.keys.look(route).state != SharedState::Ordinary {
-            self.mover.asked.push(asked);
-            return;
-        }
-        match self.send_key(kit, asked.node, route, &asked.key, true) {
+    /// Sends what another node asks for, or that there is none.
+    fn give_away(&mut self, kit: &mut Kit, asked: MoveAsked, (route, seen): (RouteHash, Seen)) {
+        match self.send_key(kit, asked.node, (route, seen), &asked.key, true) {
             Away::Sent => kit.counts.add(Count::ClusterKeysAsked, 1),
-            Away::NoRoom => self.mover.asked.push(asked),
-            Away::Stays | Away::Unfit | Away::Unsettled => {}
+            Away::NoRoom | Away::Unsettled => self.mover.asked.push(asked),
+            Away::Stays | Away::Unfit => {}
         }
     }
 
@@ -162,7 +147,7 @@ impl NodeWorker {
         &mut self,
         kit: &mut Kit,
         node: NodeId,
-        route: RouteHash,
+        (route, seen): (RouteHash, Seen),
         bytes: &[u8],
         even_none: bool,
     ) -> Away {
@@ -172,6 +157,10 @@ impl NodeWorker {
         let hash = kit.store.hash(bytes);
         let taken = self.bench.take_image(kit, key, hash);
         let is_there = taken.is_some();
+        if !self.cluster.keys.is_as(route, seen) {
+            // Another thread has begun a write of it.
+            return Away::Unsettled;
+        }
         if !is_there && !even_none {
             return Away::Stays;
         }
@@ -240,8 +229,8 @@ impl NodeWorker {
         let (Some(last), Some(next)) = (self.in_force.clone(), next) else {
             return Vec::new();
         };
-        let is_sweeping = matches!(self.mover.phase, Phase::Sweeping { .. });
-        if !next.view.moves() || !(is_sweeping || next.has_ended(&last)) {
+        let is_unswept = matches!(self.mover.phase, Phase::Sweeping { .. });
+        if !next.sweeps_first(&last, is_unswept) {
             return Vec::new();
         }
         self.mover.found.clear();
@@ -287,15 +276,16 @@ impl NodeWorker {
         self.mover.asked_ns = self.now_ns;
         let all_act = !matches!(self.mover.phase, Phase::Waiting { .. });
         let (route, me) = (route_of(&asked.key), self.cluster.me);
-        let by = (asked.node, asked.view);
+        let seen = self.cluster.keys.look(route);
+        let (by, how) = ((asked.node, asked.view), (all_act, visibility_of(seen)));
         let in_force = self.in_force.as_ref();
-        let due = in_force.map(|now| now.gives(route, me, by, all_act));
+        let due = in_force.map(|now| now.gives(route, me, by, how));
         if now < Some(asked.view) {
             // Somebody waits for this node to know of it.
             self.cluster.heard_of(asked.view, asked.node);
         }
         match due {
-            Some(Due::Now) => self.give_away(kit, asked),
+            Some(Due::Now) => self.give_away(kit, asked, (route, seen)),
             Some(Due::Never) => {}
             Some(Due::Later) | None => self.mover.asked.push(asked),
         }

@@ -31,9 +31,9 @@ struct settings_value {
 	u64 word[CURTAIL_SETTINGS_WORDS];
 };
 
-/* A slot, or half of a control page. */
+/* A piece of a control page, the fronts of seven slots, or the rest of one. */
 struct queue_value {
-	u64 word[CURTAIL_SLOT_WORDS];
+	u64 word[CURTAIL_VALUE_WORDS];
 };
 
 struct session_value {
@@ -84,11 +84,13 @@ struct {
 	MAP_TYPE(value, struct counts_value);
 } counts SECTION(".maps");
 
-#define CONTROL_VALUES (CURTAIL_CONTROL_WORDS / CURTAIL_SLOT_WORDS)
+#define CONTROL_VALUES (u32)(CURTAIL_CONTROL_WORDS / CURTAIL_VALUE_WORDS)
+#define FRONTS (u32)(CURTAIL_VALUE_WORDS / CURTAIL_FRONT_WORDS) /* in a value */
 #define STAMP_SHIFT 48
-#define LINE_WORDS 8
 
-_Static_assert(CURTAIL_CONTROL_FULL < CURTAIL_SLOT_WORDS, "what is used lies in the first value");
+_Static_assert(FRONTS == 7, "what `seventh` divides by");
+
+_Static_assert(CURTAIL_CONTROL_FULL < CURTAIL_VALUE_WORDS, "what is used lies in the first value");
 _Static_assert(CURTAIL_STAMP_WORDS == 1ULL << (64 - STAMP_SHIFT), "the bucket is the hash's top");
 
 INLINE int counted(u32 what, int fate)
@@ -112,6 +114,42 @@ struct way {
 	u16 queue;
 };
 
+/* A seventh, for numbers of slots: a multiplication where the processor would take its time. */
+INLINE u32 seventh(u32 number)
+{
+	return number * 0x24924925ULL >> 32;
+}
+
+/* The values of a queue that hold fronts. */
+INLINE u32 front_values(u32 slots)
+{
+	return seventh(slots + FRONTS - 1);
+}
+
+/* The front of the slot at a position. */
+INLINE u64 *front_of(const struct way *way, u64 pos)
+{
+	u32 slot = pos & (way->settings[CURTAIL_SETTINGS_SLOTS] - 1);
+	u32 value = seventh(slot), place = slot - FRONTS * value;
+	u64 *words;
+
+	value += way->first + CONTROL_VALUES;
+	words = map_lookup(&queues, &value);
+	HERE(place);
+	if (!words || place >= FRONTS)
+		return 0;
+	return words + place * CURTAIL_FRONT_WORDS;
+}
+
+/* The rest of the slot at a position. */
+INLINE u64 *rest_of(const struct way *way, u64 pos)
+{
+	u32 slots = way->settings[CURTAIL_SETTINGS_SLOTS];
+	u32 value = way->first + CONTROL_VALUES + front_values(slots) + (pos & (slots - 1));
+
+	return map_lookup(&queues, &value);
+}
+
 INLINE int find_way(const struct request *request, struct way *way)
 {
 	u32 bits = way->settings[CURTAIL_SETTINGS_QUEUE_BITS];
@@ -121,35 +159,24 @@ INLINE int find_way(const struct request *request, struct way *way)
 
 	/* Two shifts, since one by 64 means nothing. */
 	way->queue = request->key_hash >> 1 >> (63 - (bits & 63));
-	way->first = way->queue * (CONTROL_VALUES + slots);
+	way->first = way->queue * (CONTROL_VALUES + front_values(slots) + slots);
 	way->control = map_lookup(&queues, &way->first);
 	way->stamp = map_lookup(&stamps, &bucket);
 	way->session = map_lookup(&sessions, &index);
 	return way->control && way->stamp;
 }
 
-/* What the steps will meet is fetched before the checksum is computed, all at once: lines that the
- * executor has written or read come from another processor's cache, and behind each atomic step
- * they would be waited for one by one. Which slot it will be is a guess. */
+/* What the steps will meet is fetched before the checksum is computed, all at once, because behind
+ * each atomic step it would be waited for by itself. Not the slot: it is written and not read, and
+ * a line that came to be read, from where the executor has it, would be asked for once more. */
 INLINE void fetch_way(const struct request *request, const struct way *way)
 {
-	u64 slots = way->settings[CURTAIL_SETTINGS_SLOTS];
-	u64 tail = read_word(way->control + CURTAIL_CONTROL_TAIL);
-	u32 index = way->first + CONTROL_VALUES + (tail & (slots - 1));
-	const u64 *slot = map_lookup(&queues, &index);
-
-	fetch(way->control + CURTAIL_CONTROL_HEAD);
 	fetch(way->control + CURTAIL_CONTROL_CREDITS);
+	own(way->control + CURTAIL_CONTROL_BELL + 1);
 	fetch(way->stamp);
 	if (way->session) {
 		fetch(way->session);
 		fetch(way->session + CURTAIL_SESSION_HEADER_WORDS + 2 * (request->slot & 63));
-	}
-	if (slot) {
-		fetch(slot);
-		fetch(slot + LINE_WORDS);
-		fetch(slot + 2 * LINE_WORDS);
-		fetch(slot + 3 * LINE_WORDS);
 	}
 }
 
@@ -190,28 +217,30 @@ INLINE int admit(struct xdp_md *context, const struct parsed *parsed,
 	u64 slots = way->settings[CURTAIL_SETTINGS_SLOTS];
 	u64 arrived_ns = way->now_ns + read_word(way->settings + CURTAIL_SETTINGS_WALL_OFFSET_NS);
 	struct place place;
-	u32 index;
-	u64 *slot;
+	struct slot slot = {};
 
 	if (!reserve(way->control, slots, parsed->bytes, request->nilext, &place)) {
 		reopen(ticket);
 		return counted(CURTAIL_COUNT_FULL, refuse(way, NACK_FULL, reply));
 	}
-	index = way->first + CONTROL_VALUES + (place.pos & (slots - 1));
-	slot = map_lookup(&queues, &index);
-	if (!slot) /* not as long as the map is as the loader has checked it */
+	slot.front = front_of(way, place.pos);
+	if (!slot.front) /* not as long as the map is as the loader has checked it */
 		return XDP_ABORTED;
-	if (!fill(context, slot, &place, parsed, request, arrived_ns)) {
-		publish(way->control, slot, &place);
+	if (parsed->bytes > 8 * FRONT_PAYLOAD_WORDS)
+		slot.rest = rest_of(way, place.pos);
+	if (!fill(context, &slot, &place, parsed, request, arrived_ns)) {
+		publish(way->control, &slot, &place);
+		ring(way->control, place.pos);
 		if (place.early)
 			__sync_fetch_and_add(way->control + CURTAIL_CONTROL_CREDITS, parsed->bytes);
 		reopen(ticket);
 		return counted(CURTAIL_COUNT_REFUSED, XDP_PASS);
 	}
-	publish(way->control, slot, &place);
+	publish(way->control, &slot, &place);
 	if (!raise(way->stamp, place.pos))
 		place.early = 0; /* nothing is promised that a read might miss */
 	commit(ticket, place.pos, place.early);
+	ring(way->control, place.pos);
 	if (!place.early)
 		return counted(CURTAIL_COUNT_QUEUED, XDP_DROP);
 	return counted(CURTAIL_COUNT_ACCEPTED, acknowledge(place.pos, place.free, reply));

@@ -15,7 +15,10 @@
 #include "request.h"
 
 #define ROUNDS_MAX 64
-#define WORDS_MAX (u32)(CURTAIL_DATAGRAM_BYTES_MAX / 8)
+#define FRONT_PAYLOAD_WORDS (u32)(CURTAIL_FRONT_WORDS - CURTAIL_SLOT_HEADER_WORDS)
+
+_Static_assert(8 * (FRONT_PAYLOAD_WORDS + CURTAIL_REST_WORDS) == CURTAIL_DATAGRAM_BYTES_MAX,
+	       "a slot takes every datagram");
 
 struct place {
 	u64 pos;
@@ -41,6 +44,12 @@ INLINE void fetch(const u64 *word)
 	u64 value = read_word(word);
 
 	asm volatile("" : : "r"(value));
+}
+
+/* Has a line come to be written, by writing a word of it that is 0 and stays so. */
+INLINE void own(u64 *spare)
+{
+	*(volatile u64 *)spare = 0;
 }
 
 /* The same address, known only when `value` has been read. */
@@ -96,12 +105,31 @@ INLINE int may_be_early(u64 *control, u64 waiting, u64 bytes)
 	       take_bytes(control, bytes);
 }
 
+/* Head, or the one that was seen last if by that one, too, few entries wait: then nothing is
+ * decided otherwise, and no line is fetched from the executor. Computed without a branch, so that
+ * a run takes as many steps whatever waits. */
+INLINE u64 head_for(u64 *control, u64 slots)
+{
+	u64 *seen = control + CURTAIL_CONTROL_HEAD_SEEN;
+	u64 head = read_word(seen);
+	u64 waiting = read_word(after(head, control + CURTAIL_CONTROL_TAIL)) - head;
+	u64 below_limit = read_word(control + CURTAIL_CONTROL_BACKLOG_MAX) - 1 - waiting;
+	u64 below_eighth = slots / 8 - 1 - waiting;
+	u64 is_far = (below_limit | below_eighth) >> 63;
+
+	HERE(is_far);
+	is_far &= 1;
+	head = read_word(seen + is_far * (CURTAIL_CONTROL_HEAD - CURTAIL_CONTROL_HEAD_SEEN));
+	*(volatile u64 *)seen = head;
+	return head;
+}
+
 /* Step 4: a place in the order; 0 if there is none. */
 INLINE int reserve(u64 *control, u64 slots, u64 bytes, int nilext, struct place *place)
 {
 	ROLLED
 	for (int round = 0; round < ROUNDS_MAX; round++) {
-		u64 head = read_word(control + CURTAIL_CONTROL_HEAD);
+		u64 head = head_for(control, slots);
 		u64 pos = read_word(after(head, control + CURTAIL_CONTROL_TAIL));
 		u64 waiting = pos - head;
 
@@ -119,84 +147,123 @@ INLINE int reserve(u64 *control, u64 slots, u64 bytes, int nilext, struct place 
 	return 0;
 }
 
-/* Copies the datagram by words, the last one filled with zeros; 0 if it does not lie in the frame's
- * first piece. By hand, because the kernel's helper takes longer for what is this short. */
-INLINE int copy_datagram(struct xdp_md *context, const struct parsed *parsed, u64 *to)
+/* A slot: its front, and the rest of its payload where that is longer than the front takes. */
+struct slot {
+	u64 *front;
+	u64 *rest;
+};
+
+/* What of a datagram is still to be copied. */
+struct source {
+	u8 *place;
+	u8 *end; /* of the frame's first piece */
+	u32 bytes;
+};
+
+/* Copies whole words, `words_max` at most, and counts them in `word`; 0 if the datagram does not
+ * lie in the frame's first piece. By hand, because the kernel's helper takes longer for what is
+ * this short. */
+INLINE int copy_words(struct source *from, u64 *to, u32 words_max, u32 *word)
 {
-	u8 *place = (u8 *)(long)context->data, *last = place;
-	u8 *end = (u8 *)(long)context->data_end;
-	u32 at = parsed->at, bytes = parsed->bytes, last_at = at + bytes - 8, word;
+	u8 *place = from->place, *end = from->end;
+	u32 bytes = from->bytes, at;
+
+	ROLLED
+	for (at = 0; at + 4 <= words_max && bytes >= 32; at += 4) {
+		HERE(end);
+		if (place + 32 > end)
+			return 0;
+		to[at] = *(u64 *)place;
+		to[at + 1] = *(u64 *)(place + 8);
+		to[at + 2] = *(u64 *)(place + 16);
+		to[at + 3] = *(u64 *)(place + 24);
+		place += 32;
+		bytes -= 32;
+	}
+	ROLLED
+	for (; at < words_max && bytes >= 8; at++) {
+		HERE(end);
+		if (place + 8 > end)
+			return 0;
+		to[at] = *(u64 *)place;
+		place += 8;
+		bytes -= 8;
+	}
+	from->place = place;
+	from->bytes = bytes;
+	*word = at;
+	return 1;
+}
+
+/* Copies the datagram by words, the last one filled with zeros; 0 if it does not lie in the frame's
+ * first piece. */
+INLINE int copy_datagram(struct xdp_md *context, const struct parsed *parsed,
+			 const struct slot *slot)
+{
+	u8 *start = (u8 *)(long)context->data, *last = start;
+	u32 at = parsed->at, last_at = at + parsed->bytes - 8, words_max = FRONT_PAYLOAD_WORDS, word;
+	struct source from = {start, (u8 *)(long)context->data_end, parsed->bytes};
+	u64 *to = slot->front + CURTAIL_SLOT_HEADER_WORDS;
 
 	if (at > AT_MAX)
 		return 0;
 	HERE(last_at);
 	if (last_at > AT_MAX + CURTAIL_DATAGRAM_BYTES_MAX)
 		return 0;
-	place += at;
+	from.place += at;
 	last += last_at;
-	ROLLED
-	for (word = 0; word + 4 <= WORDS_MAX && bytes >= 32; word += 4) {
-		HERE(end);
-		if (place + 32 > end)
+	if (!copy_words(&from, to, words_max, &word))
+		return 0;
+	if (from.bytes > 0 && word >= words_max) {
+		if (!slot->rest)
 			return 0;
-		to[word] = *(u64 *)place;
-		to[word + 1] = *(u64 *)(place + 8);
-		to[word + 2] = *(u64 *)(place + 16);
-		to[word + 3] = *(u64 *)(place + 24);
-		place += 32;
-		bytes -= 32;
-	}
-	ROLLED
-	for (; word < WORDS_MAX && bytes >= 8; word++) {
-		HERE(end);
-		if (place + 8 > end)
+		to = slot->rest;
+		words_max = CURTAIL_REST_WORDS;
+		if (!copy_words(&from, to, words_max, &word))
 			return 0;
-		to[word] = *(u64 *)place;
-		place += 8;
-		bytes -= 8;
 	}
 	/* The bytes that fill no word are the last ones of the eight that end with the datagram. */
-	if (bytes > 0) {
-		HERE(end);
-		if (last + 8 > end || word >= WORDS_MAX)
+	if (from.bytes > 0) {
+		HERE(from.end);
+		if (last + 8 > from.end || word >= words_max)
 			return 0;
-		to[word] = *(u64 *)last >> (64 - 8 * (bytes & 7));
+		to[word] = *(u64 *)last >> (64 - 8 * (from.bytes & 7));
 	}
 	return 1;
 }
 
 /* Step 5: the request's words go into the slot; 0 if the bytes could not be copied, and then the
- * entry does nothing. */
-INLINE int fill(struct xdp_md *context, u64 *slot, const struct place *place,
+ * entry does nothing. The line that begins with the commit word is written last and at once: who
+ * looks for entries may have taken it away meanwhile. */
+INLINE int fill(struct xdp_md *context, const struct slot *slot, const struct place *place,
 		const struct parsed *parsed, const struct request *request, u64 arrived_ns)
 {
 	u64 kind = request->opcode == OPCODE_SET && !(request->flags & FLAG_COMPARE) ?
 			   CURTAIL_KIND_SET :
 			   CURTAIL_KIND_WRITE;
+	u64 meta = parsed->bytes | CURTAIL_HEADER_BYTES << 16 | (u64)request->key_bytes << 24 |
+		   (u64)request->opcode << 32 | (u64)request->flags << 40 |
+		   kind << CURTAIL_META_KIND_SHIFT |
+		   (place->early ? CURTAIL_META_ACCEPTED_BIT : 0) |
+		   (u64)(u8)context->rx_queue_index << 56;
+	int is_whole = copy_datagram(context, parsed, slot);
+	u64 *front = slot->front;
 
-	slot[CURTAIL_SLOT_SESSION] = (u32)request->name | (u64)request->slot << 32 |
-				     (u64)parsed->port << 48;
-	slot[CURTAIL_SLOT_SEQUENCE] = request->sequence | (u64)request->generation << 48;
-	slot[CURTAIL_SLOT_KEY_HASH] = request->key_hash;
-	slot[CURTAIL_SLOT_ARRIVED_NS] = arrived_ns;
-	slot[CURTAIL_SLOT_ADDRESS] = parsed->peer[0];
-	slot[CURTAIL_SLOT_ADDRESS + 1] = parsed->peer[1];
-	if (!copy_datagram(context, parsed, slot + CURTAIL_SLOT_HEADER_WORDS)) {
-		slot[CURTAIL_SLOT_META] = CURTAIL_KIND_NOOP;
-		return 0;
-	}
-	slot[CURTAIL_SLOT_META] = parsed->bytes | CURTAIL_HEADER_BYTES << 16 |
-				  (u64)request->key_bytes << 24 | (u64)request->opcode << 32 |
-				  (u64)request->flags << 40 | kind << CURTAIL_META_KIND_SHIFT |
-				  (place->early ? CURTAIL_META_ACCEPTED_BIT : 0) |
-				  (u64)(u8)context->rx_queue_index << 56;
-	return 1;
+	front[CURTAIL_SLOT_SESSION] = (u32)request->name | (u64)request->slot << 32 |
+				      (u64)parsed->port << 48;
+	front[CURTAIL_SLOT_SEQUENCE] = request->sequence | (u64)request->generation << 48;
+	front[CURTAIL_SLOT_KEY_HASH] = request->key_hash;
+	front[CURTAIL_SLOT_ARRIVED_NS] = arrived_ns;
+	front[CURTAIL_SLOT_ADDRESS] = parsed->peer[0];
+	front[CURTAIL_SLOT_ADDRESS + 1] = parsed->peer[1];
+	front[CURTAIL_SLOT_META] = is_whole ? meta : CURTAIL_KIND_NOOP;
+	return is_whole;
 }
 
 /* Step 6: the entry is there for its executor. */
-INLINE void publish(u64 *control, u64 *slot, const struct place *place)
+INLINE void publish(u64 *control, const struct slot *slot, const struct place *place)
 {
-	__sync_lock_test_and_set(slot + CURTAIL_SLOT_COMMIT, place->pos + 1);
+	__sync_lock_test_and_set(slot->front + CURTAIL_SLOT_COMMIT, place->pos + 1);
 	if (!place->early)
 		count(control + CURTAIL_CONTROL_QUEUED);
 }
@@ -226,6 +293,14 @@ INLINE void commit(const struct ticket *ticket, u64 pos, int accepted)
 
 	exchange_if(ticket->word + 1, ticket->before, pos + 1);
 	exchange_if(ticket->word, ticket->claimed, (ticket->claimed & ~3ULL) | state);
+}
+
+/* Executors that have nothing to do look at the bell. It is the last word that an admission writes,
+ * without an atomic step, so that nothing waits until its line has come from where it is looked at;
+ * the atomic steps before order it behind the entry. */
+INLINE void ring(u64 *control, u64 pos)
+{
+	*(volatile u64 *)(control + CURTAIL_CONTROL_BELL) = pos + 1;
 }
 
 /* The request got no place; it may be sent again. */

@@ -29,6 +29,7 @@
 //! next lap's entry is written into it.
 
 mod admission;
+mod bell;
 mod entry;
 pub mod layout;
 mod lease;
@@ -40,6 +41,7 @@ mod stamps;
 mod turn;
 
 pub use admission::{Arrival, Ingress, Verdict};
+pub use bell::Listener;
 pub use entry::{Entry, Kind};
 pub use lease::{Lease, Peek};
 pub use parked::Parked;

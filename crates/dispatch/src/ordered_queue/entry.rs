@@ -2,7 +2,7 @@
 
 use crate::{
     ordered_queue::{
-        layout::{self, SLOT_HEADER_WORDS, slot},
+        layout::{self, FRONT_PAYLOAD_BYTES, SLOT_HEADER_WORDS, slot},
         sessions::{Peer, SessionName},
     },
     sync::{AtomicU64, Ordering},
@@ -11,7 +11,8 @@ use crate::{
 /// A published entry. Its words stay as they are until head has passed it.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    pub(super) words: &'a [AtomicU64],
+    pub(super) front: &'a [AtomicU64],
+    pub(super) rest: &'a [AtomicU64],
     pub(super) pos: u64,
 }
 
@@ -118,15 +119,9 @@ impl Entry<'_> {
     pub fn copy_payload(&self, out: &mut [u8]) -> Option<usize> {
         let bytes = self.payload_bytes();
         let out = out.get_mut(..bytes)?;
-        let words = &self.words[SLOT_HEADER_WORDS..];
-        let (whole, rest) = out.as_chunks_mut::<8>();
-        for (place, word) in whole.iter_mut().zip(words) {
-            *place = word.load(Ordering::Relaxed).to_le_bytes();
-        }
-        if let (false, Some(word)) = (rest.is_empty(), words.get(whole.len())) {
-            let last = word.load(Ordering::Relaxed).to_le_bytes();
-            rest.copy_from_slice(&last[..rest.len()]);
-        }
+        let (first, others) = out.split_at_mut(bytes.min(FRONT_PAYLOAD_BYTES));
+        copy_words(&self.front[SLOT_HEADER_WORDS..], first);
+        copy_words(self.rest, others);
         Some(bytes)
     }
 
@@ -146,8 +141,7 @@ impl Entry<'_> {
         let start = (meta >> 16 & 0xff) as usize;
         let bytes = (meta >> 24 & 0xff) as usize;
         let end = (start + bytes).min(layout::PAYLOAD_BYTES_MAX);
-        let words = &self.words[SLOT_HEADER_WORDS..];
-        (start..end).map(|at| words[at / 8].load(Ordering::Relaxed).to_le_bytes()[at % 8])
+        (start..end).map(|at| self.payload_word(at / 8).to_le_bytes()[at % 8])
     }
 
     #[inline]
@@ -156,8 +150,28 @@ impl Entry<'_> {
     }
 
     #[inline]
+    fn payload_word(&self, index: usize) -> u64 {
+        let words = &self.front[SLOT_HEADER_WORDS..];
+        let word = words.get(index);
+        let word = word.unwrap_or_else(|| &self.rest[index - words.len()]);
+        word.load(Ordering::Relaxed)
+    }
+
+    #[inline]
     fn word(&self, index: usize) -> u64 {
-        self.words[index].load(Ordering::Relaxed)
+        self.front[index].load(Ordering::Relaxed)
+    }
+}
+
+#[inline]
+fn copy_words(words: &[AtomicU64], out: &mut [u8]) {
+    let (whole, rest) = out.as_chunks_mut::<8>();
+    for (place, word) in whole.iter_mut().zip(words) {
+        *place = word.load(Ordering::Relaxed).to_le_bytes();
+    }
+    if let (false, Some(word)) = (rest.is_empty(), words.get(whole.len())) {
+        let last = word.load(Ordering::Relaxed).to_le_bytes();
+        rest.copy_from_slice(&last[..rest.len()]);
     }
 }
 

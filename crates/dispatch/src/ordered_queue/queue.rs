@@ -4,7 +4,10 @@ use crate::{
     ordered_queue::{
         admission::Arrival,
         entry::{Entry, Kind},
-        layout::{self, CONTROL_WORDS, SLOT_HEADER_WORDS, SLOT_WORDS, control, slot},
+        layout::{
+            self, CONTROL_WORDS, FRONT_PAYLOAD_BYTES, FRONT_WORDS, REST_WORDS, SLOT_HEADER_WORDS,
+            control, slot,
+        },
     },
     sync::{AtomicU64, Ordering, fence},
 };
@@ -184,8 +187,14 @@ impl<'a> OrderedQueue<'a> {
         Backlog { head, tail, free }
     }
 
-    /// Whether the entry at head is there to be executed. What executors look at that have nothing
-    /// to do: it is no word that a producer waits for, as tail is.
+    /// Free slots, as far as producers have seen: what an acknowledgement by the kernel's program
+    /// says. An eighth of the slots too few at most.
+    pub fn free_seen(&self) -> u64 {
+        let seen = self.control(control::HEAD_SEEN).load(Ordering::Relaxed);
+        self.slots.saturating_sub(self.tail().wrapping_sub(seen))
+    }
+
+    /// Whether the entry at head is there to be executed.
     #[inline]
     pub fn has_entry(&self) -> bool {
         self.entry(self.head()).is_some()
@@ -212,9 +221,7 @@ impl<'a> OrderedQueue<'a> {
     pub fn reserve(&self, bytes: usize, nilext: bool) -> Option<Reservation> {
         let tail = self.control(control::TAIL);
         loop {
-            // Head first: what it has passed was reserved, so that tail, read after it, is not
-            // below it. The other way round an old tail would read as a full queue.
-            let head = self.head();
+            let head = self.head_for(tail);
             let pos = tail.load(Ordering::Relaxed);
             let waiting = pos.wrapping_sub(head);
             // Head above tail, which nobody writes, reads as full.
@@ -240,7 +247,7 @@ impl<'a> OrderedQueue<'a> {
     /// payload is longer than a slot.
     #[inline]
     pub fn fill(&self, reservation: &Reservation, arrival: &Arrival<'_>) -> bool {
-        let words = self.slot(reservation.pos);
+        let (words, rest) = (self.front(reservation.pos), self.rest(reservation.pos));
         let fits = arrival.payload.len() <= layout::PAYLOAD_BYTES_MAX;
         let meta = if fits {
             arrival.meta(reservation.early)
@@ -256,7 +263,10 @@ impl<'a> OrderedQueue<'a> {
         store(words, slot::ADDRESS, first);
         store(words, slot::ADDRESS + 1, second);
         if fits {
-            fill_payload(&words[SLOT_HEADER_WORDS..], arrival.payload);
+            let in_front = arrival.payload.len().min(FRONT_PAYLOAD_BYTES);
+            let (first, others) = arrival.payload.split_at(in_front);
+            fill_payload(&words[SLOT_HEADER_WORDS..], first);
+            fill_payload(rest, others);
         }
         fits
     }
@@ -264,10 +274,11 @@ impl<'a> OrderedQueue<'a> {
     /// Step 6: the entry is there for its executor.
     #[inline]
     pub fn publish(&self, reservation: &Reservation) {
-        let commit = &self.slot(reservation.pos)[slot::COMMIT];
+        let commit = &self.front(reservation.pos)[slot::COMMIT];
         // Release pairs with the Acquire in `entry`: who finds the entry finds its words. An
         // exchange, because that is what the kernel's program has.
         commit.swap(reservation.pos + 1, Ordering::AcqRel);
+        self.ring(reservation.pos);
         if !reservation.early {
             self.count(control::QUEUED);
         }
@@ -276,10 +287,11 @@ impl<'a> OrderedQueue<'a> {
     /// The entry at `pos`, if it is published and its slot not used again.
     #[inline]
     pub fn entry(&self, pos: u64) -> Option<Entry<'a>> {
-        let words = self.slot(pos);
+        let front = self.front(pos);
         // Acquire pairs with the Release in `publish`.
-        let is_published = words[slot::COMMIT].load(Ordering::Acquire) == pos + 1;
-        is_published.then_some(Entry { words, pos })
+        let is_published = front[slot::COMMIT].load(Ordering::Acquire) == pos + 1;
+        let rest = self.rest(pos);
+        is_published.then_some(Entry { front, rest, pos })
     }
 
     /// Answers a read of `key` from the entry that its bucket's `stamp` names (JB-42), so that it
@@ -316,9 +328,9 @@ impl<'a> OrderedQueue<'a> {
     /// the tests that show why.
     #[cfg(all(test, not(loom)))]
     pub(super) fn entry_of_any_lap(&self, pos: u64) -> Option<Entry<'a>> {
-        let words = self.slot(pos);
-        let was_published = words[slot::COMMIT].load(Ordering::Relaxed) != 0;
-        was_published.then_some(Entry { words, pos })
+        let (front, rest) = (self.front(pos), self.rest(pos));
+        let was_published = front[slot::COMMIT].load(Ordering::Relaxed) != 0;
+        was_published.then_some(Entry { front, rest, pos })
     }
 
     #[inline]
@@ -326,6 +338,26 @@ impl<'a> OrderedQueue<'a> {
         // Acquire pairs with the Release in `set_head`: who sees it moved sees what was executed,
         // and may write over what was read.
         self.control(control::HEAD).load(Ordering::Acquire)
+    }
+
+    /// Head, or an older one if by that one, too, few entries wait: then nothing is decided
+    /// otherwise, and head's line stays where executors write it. Head comes before tail: what it
+    /// has passed was reserved, so that tail, read after it, is not below it. The other way round
+    /// an old tail would read as a full queue.
+    #[inline]
+    fn head_for(&self, tail: &AtomicU64) -> u64 {
+        let seen = self.control(control::HEAD_SEEN);
+        // Acquire pairs with the Release below: what the head seen has passed was executed.
+        let head = seen.load(Ordering::Acquire);
+        let waiting = tail.load(Ordering::Relaxed).wrapping_sub(head);
+        let limit = self.control(control::BACKLOG_MAX).load(Ordering::Relaxed);
+        if waiting < limit.min(layout::seen_max(self.slots)) {
+            return head;
+        }
+        let head = self.head();
+        // Release pairs with the Acquire above. It may write over a greater one, and be old.
+        seen.store(head, Ordering::Release);
+        head
     }
 
     #[inline]
@@ -347,7 +379,7 @@ impl<'a> OrderedQueue<'a> {
 
     /// Makes the hole at `pos` an entry that does nothing.
     pub(super) fn fill_hole(&self, pos: u64) {
-        let words = self.slot(pos);
+        let words = self.front(pos);
         store(words, slot::META, Kind::Noop as u64);
         self.publish(&Reservation { pos, early: false });
     }
@@ -393,14 +425,21 @@ impl<'a> OrderedQueue<'a> {
     }
 
     #[inline]
-    fn slot(&self, pos: u64) -> &'a [AtomicU64] {
+    fn front(&self, pos: u64) -> &'a [AtomicU64] {
         let index = (pos & (self.slots - 1)) as usize;
-        let start = CONTROL_WORDS + index * SLOT_WORDS;
-        &self.words[start..start + SLOT_WORDS]
+        let start = CONTROL_WORDS + index * FRONT_WORDS;
+        &self.words[start..start + FRONT_WORDS]
     }
 
     #[inline]
-    fn control(&self, word: usize) -> &'a AtomicU64 {
+    fn rest(&self, pos: u64) -> &'a [AtomicU64] {
+        let index = (pos & (self.slots - 1)) as usize;
+        let start = layout::rests_at(self.slots) + index * REST_WORDS;
+        &self.words[start..start + REST_WORDS]
+    }
+
+    #[inline]
+    pub(super) fn control(&self, word: usize) -> &'a AtomicU64 {
         &self.words[word]
     }
 

@@ -12,7 +12,7 @@ use aya::programs::xdp::{XdpLinkId, XdpMode};
 use aya::programs::{TestRun as _, TestRunOptions, Xdp as Attachable};
 use curtail_dispatch::{
     Worker,
-    ordered_queue::{Limits, OrderedQueue, Peer, QueueState, Sessions, TURN_MAX, Turn, layout},
+    ordered_queue::{Limits, Listener, OrderedQueue, Peer, QueueState, Sessions, Turn, layout},
 };
 use curtail_runtime::{Attach, Nic, NicOptions, Xdp, XdpOptions, monotonic_ns, pin_current_thread};
 
@@ -233,7 +233,7 @@ pub(crate) fn nic_options() -> NicOptions {
         queues: 1,
         slots,
         queue_words: layout::queue_words(u64::from(slots)),
-        slot_words: layout::SLOT_WORDS,
+        value_words: layout::VALUE_WORDS,
         stamp_words: layout::STAMP_WORDS,
         places: 1,
         session_words: layout::SESSION_WORDS,
@@ -352,6 +352,7 @@ fn execute(
         let _ = pin_current_thread(0);
         let queue = OrderedQueue::open(xdp.nic().queues()).unwrap();
         let mut turn = Turn::new();
+        let mut listener = Listener::new();
         let mut beaten_ns = 0;
         while !stop.load(Ordering::Relaxed) {
             let now_ns = monotonic_ns();
@@ -359,12 +360,15 @@ fn execute(
                 queue.beat(now_ns);
                 beaten_ns = now_ns;
             }
-            if !queue.has_entry() {
-                rest.into_iter().for_each(std::thread::sleep);
+            if !queue.has_news(&mut listener) {
+                if let Some(rest) = rest {
+                    listener.forget();
+                    std::thread::sleep(rest);
+                }
                 continue;
             }
             let mut lease = queue.take_lease(Worker(0)).unwrap();
-            let drained = turn.run(&mut lease, TURN_MAX, None, |_| {});
+            let drained = turn.run(&mut lease, queue.rung_for(), None, |_| {});
             work(work_ns * drained.entries);
         }
         xdp.unpin();

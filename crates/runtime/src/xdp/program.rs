@@ -28,10 +28,10 @@ pub struct NicOptions {
     pub queues: u32,
     /// Slots of a queue: a power of two.
     pub slots: u32,
-    /// Words of a queue; a multiple of a slot's.
+    /// Words of a queue; a multiple of a value's.
     pub queue_words: usize,
-    /// Words of a slot.
-    pub slot_words: usize,
+    /// Words of a value of the array that they lie in.
+    pub value_words: usize,
     /// Words of the stamp table.
     pub stamp_words: usize,
     /// Places for sessions.
@@ -145,7 +145,7 @@ impl Nic {
         let mut loader = EbpfLoader::new();
         // Nothing in the object depends on the kernel's own types, which take long to read.
         loader.btf(None);
-        let values = options.queues as usize * options.queue_words / options.slot_words;
+        let values = options.queues as usize * options.queue_words / options.value_words;
         loader.map_max_entries("queues", values as u32);
         loader.map_max_entries("sessions", options.places);
         for map in MAPS {
@@ -187,13 +187,13 @@ impl Nic {
     /// Whether this process could have the program: loads it with the smallest maps that there are,
     /// and lets it go again. Attached is nothing.
     pub fn probe() -> Result<(), XdpError> {
-        let slot_words = 256;
+        let value_words = 224;
         let options = NicOptions {
             port: 0,
             queues: 1,
             slots: 1,
-            queue_words: 3 * slot_words,
-            slot_words,
+            queue_words: 5 * value_words,
+            value_words,
             stamp_words: 1 << 16,
             places: 1,
             session_words: 136,

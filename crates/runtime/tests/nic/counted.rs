@@ -340,7 +340,7 @@ fn machine() -> Machine {
     grant(Sessions::new(&sessions), peer(ends().from), 0, NOW_NS);
     Machine::new(&[
         ("settings", bytes_of(&settings), 8 * settings.len() as u64),
-        ("queues", bytes_of(&memory), 8 * layout::SLOT_WORDS as u64),
+        ("queues", bytes_of(&memory), 8 * layout::VALUE_WORDS as u64),
         ("stamps", vec![0; 8 * layout::STAMP_WORDS], 8),
         ("sessions", bytes_of(&sessions), 8 * sessions.len() as u64),
         ("counts", vec![0; 128], 128),

@@ -78,9 +78,13 @@ impl Twin<'_> {
             self.ingress.sessions.renew(arrival.session, limits);
         }
         let echo = request.head.echo();
+        let free = match verdict {
+            Verdict::Accepted(_) => queue.free_seen(),
+            _ => queue.backlog().free,
+        };
         let place = |pos| Place {
             queue: number as u16,
-            credits: queue.backlog().free as u32,
+            credits: free as u32,
             incarnation: self.incarnation,
             pos,
             durable_pos: queue.durable_pos(),

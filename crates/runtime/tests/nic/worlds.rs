@@ -34,7 +34,7 @@ pub(crate) fn options() -> NicOptions {
         queues: QUEUES,
         slots: SLOTS,
         queue_words: layout::queue_words(u64::from(SLOTS)),
-        slot_words: layout::SLOT_WORDS,
+        value_words: layout::VALUE_WORDS,
         stamp_words: layout::STAMP_WORDS,
         places: PLACES,
         session_words: layout::SESSION_WORDS,

@@ -44,7 +44,7 @@ impl NicMemory {
                 queues: narrow(shape.queues),
                 slots: u32::try_from(shape.slots).unwrap_or(u32::MAX),
                 queue_words: layout::queue_words(shape.slots),
-                slot_words: layout::SLOT_WORDS,
+                value_words: layout::VALUE_WORDS,
                 stamp_words: layout::STAMP_WORDS,
                 places: narrow(shape.sessions),
                 session_words: layout::SESSION_WORDS,

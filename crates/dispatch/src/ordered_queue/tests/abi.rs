@@ -26,11 +26,12 @@ fn the_c_header_is_printed_from_the_constants() {
     );
 }
 
-fn control_page() -> [(&'static str, u64); 17] {
+fn control_page() -> [(&'static str, u64); 19] {
     [
         ("SHAPE_MARK", layout::SHAPE_MARK),
         ("CONTROL_WORDS", layout::CONTROL_WORDS as u64),
         ("CONTROL_TAIL", control::TAIL as u64),
+        ("CONTROL_HEAD_SEEN", control::HEAD_SEEN as u64),
         ("CONTROL_HEAD", control::HEAD as u64),
         ("CONTROL_DURABLE_POS", control::DURABLE_POS as u64),
         ("CONTROL_INCARNATION", control::INCARNATION as u64),
@@ -40,6 +41,7 @@ fn control_page() -> [(&'static str, u64); 17] {
         ("CONTROL_BACKLOG_MAX", control::BACKLOG_MAX as u64),
         ("CONTROL_CREDITS", control::CREDITS as u64),
         ("CONTROL_LEASE", control::LEASE as u64),
+        ("CONTROL_BELL", control::BELL as u64),
         ("BYTES_UNLIMITED", layout::BYTES_UNLIMITED),
         ("CONTROL_QUEUED", control::QUEUED as u64),
         ("CONTROL_FULL", control::FULL as u64),
@@ -48,9 +50,11 @@ fn control_page() -> [(&'static str, u64); 17] {
     ]
 }
 
-fn slots() -> [(&'static str, u64); 15] {
+fn slots() -> [(&'static str, u64); 17] {
     [
-        ("SLOT_WORDS", layout::SLOT_WORDS as u64),
+        ("VALUE_WORDS", layout::VALUE_WORDS as u64),
+        ("FRONT_WORDS", layout::FRONT_WORDS as u64),
+        ("REST_WORDS", layout::REST_WORDS as u64),
         ("SLOT_HEADER_WORDS", layout::SLOT_HEADER_WORDS as u64),
         ("SLOT_COMMIT", slot::COMMIT as u64),
         ("SLOT_META", slot::META as u64),

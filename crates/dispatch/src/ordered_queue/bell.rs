@@ -1,0 +1,98 @@
+//! The bell: what an executor that has nothing to do looks at, over and over.
+//!
+//! If it looked at the slot at head instead, it would take that line of memory away from the
+//! producer that is filling it, several times an entry. Who has published an entry rings, as the
+//! last thing that it does for it, and waits for nothing then. The bell says that something was
+//! published since it was heard last, not what: the entry itself is looked for in its slot.
+//!
+//! ```text
+//!   producer   publish p .. ring: bell = p + 1
+//!   executor   bell as it was heard last, and nothing was there then?  nothing is there now
+//!              otherwise: remember the bell, then look at head
+//! ```
+//!
+//! No entry is missed. One that was not there when head was looked at is rung for after that, and
+//! each number is rung once, so that the bell does not again say what it said before; whoever rings
+//! late, with a smaller number, changes it as well.
+
+use crate::{
+    ordered_queue::{layout::control, queue::OrderedQueue},
+    sync::Ordering,
+};
+
+/// What one executor has heard of one queue.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Listener {
+    heard: u64,
+    /// How often it goes by what the bell says before it looks.
+    patience: u8,
+    /// Whether nothing was there when the bell said `heard`.
+    is_idle: bool,
+}
+
+/// How often in a row an executor believes a bell that says that everything is executed.
+const PATIENCE: u8 = if cfg!(loom) { 1 } else { 128 };
+
+impl Listener {
+    /// Has heard nothing: looks first.
+    pub const fn new() -> Self {
+        Self {
+            heard: 0,
+            patience: 0,
+            is_idle: false,
+        }
+    }
+
+    /// Has it look the next time, whatever the bell says: for executors that are about to sleep.
+    pub const fn forget(&mut self) {
+        *self = Self::new();
+    }
+}
+
+impl Default for Listener {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl OrderedQueue<'_> {
+    /// Whether the entry at head is there to be executed, as [`OrderedQueue::has_entry`], for who
+    /// asks again and again.
+    #[inline]
+    pub fn has_news(&self, listener: &mut Listener) -> bool {
+        // Acquire pairs with the Release in `ring`: who hears of an entry finds it.
+        let rung = self.control(control::BELL).load(Ordering::Acquire);
+        if rung != listener.heard {
+            listener.heard = rung;
+            listener.patience = PATIENCE;
+            listener.is_idle = false;
+        } else if listener.is_idle {
+            return false;
+        }
+        if rung == self.head() && listener.patience > 0 {
+            listener.patience -= 1;
+            return false;
+        }
+        let is_there = self.has_entry();
+        listener.is_idle = !is_there;
+        is_there
+    }
+
+    /// How many entries a turn is to execute at most that leaves the slot behind what was rung for
+    /// to its producer; as many as there are if the bell does not tell.
+    #[inline]
+    pub fn rung_for(&self) -> usize {
+        // Acquire pairs with the Release in `ring`.
+        let rung = self.control(control::BELL).load(Ordering::Acquire);
+        let ahead = rung.checked_sub(self.head()).filter(|ahead| *ahead > 0);
+        ahead.map_or(usize::MAX, |ahead| ahead as usize)
+    }
+
+    /// After the entry at `pos` was published.
+    #[inline]
+    pub(super) fn ring(&self, pos: u64) {
+        // Release pairs with the Acquire in `has_news`. An exchange, with Acquire, so that who
+        // hears this bell finds the entries of those who rang before, too.
+        self.control(control::BELL).swap(pos + 1, Ordering::AcqRel);
+    }
+}

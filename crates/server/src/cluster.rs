@@ -254,9 +254,10 @@ impl Cluster {
                 "curtail: node {me}: the clock here is {ms} ms off the cluster's; items end by that"
             );
         }
-        let waits = lock(&self.unset).take();
-        if waits.is_some() {
-            self.put_in_force(waits);
+        let mut unset = lock(&self.unset);
+        if let Some(waits) = unset.take() {
+            // Under the lock: a later view must not be there before it.
+            self.views.put_in_force(Some(waits));
             shared.workers.iter().for_each(|worker| worker.mail.wake());
         }
     }

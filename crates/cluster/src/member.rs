@@ -30,8 +30,9 @@ use crate::{
 
 /// Hears what the membership says. Called by its thread: heartbeats wait until it returns.
 pub trait Observer: Send + 'static {
-    /// This is in the store now, but not yet in force: reach its members, and let them reach you.
-    fn seen(&mut self, roster: &Arc<Roster>);
+    /// This is in the store now, but not yet in force: reach its members, and let them reach you,
+    /// who are this life of a node. If the roster has another one, that is another process.
+    fn seen(&mut self, roster: &Arc<Roster>, life: Incarnation);
 
     /// This is in force now: whoever is not in it serves nobody any more.
     fn adopt(&mut self, roster: &Arc<Roster>);
@@ -98,7 +99,7 @@ impl Member {
             roster: None,
             reads,
             changes,
-            store_fails: false,
+            fails: Vec::new(),
             mismatch: None,
             handle: handle.clone(),
             clock: Arc::clone(&clock),
@@ -290,7 +291,8 @@ struct Driver<O> {
     roster: Option<Arc<Roster>>,
     reads: Sender<Asked>,
     changes: Sender<Asked>,
-    store_fails: bool,
+    /// What the store was asked last in vain, and has not done since.
+    fails: Vec<StoreAsked>,
     mismatch: Option<String>,
     handle: MemberHandle,
     clock: Clock,
@@ -353,7 +355,7 @@ impl<O: Observer> Driver<O> {
             Ok(stored) => stored,
             Err(error) => return self.store_failed(&error),
         };
-        self.store_answered();
+        self.store_answered(StoreAsked::Reading);
         let nothing = || Roster::empty(&self.cluster, self.settings);
         let revision = stored.as_ref().map_or(0, |stored| stored.revision);
         let roster = stored.map_or_else(nothing, |stored| stored.roster);
@@ -394,12 +396,16 @@ impl<O: Observer> Driver<O> {
     fn replaced(&mut self, roster: Arc<Roster>, result: Result<Option<u64>, StoreError>) {
         match result {
             Ok(Some(revision)) => {
+                self.store_answered(StoreAsked::Change);
                 self.see(roster);
                 self.step(Input::Won { revision });
             }
-            Ok(None) => self.step(Input::Lost),
+            Ok(None) => {
+                self.store_answered(StoreAsked::Change);
+                self.step(Input::Lost);
+            }
             Err(error) => {
-                self.report_failure(&error);
+                self.report_failure(StoreAsked::Change, &error);
                 self.step(Input::Lost);
             }
         }
@@ -413,20 +419,26 @@ impl<O: Observer> Driver<O> {
     }
 
     fn store_failed(&mut self, error: &StoreError) {
-        self.report_failure(error);
+        self.report_failure(StoreAsked::Reading, error);
         self.step(Input::ReadFailed);
     }
 
-    fn report_failure(&mut self, error: &StoreError) {
-        if !self.store_fails {
-            self.store_fails = true;
-            self.observer.event(&Event::StoreFailed(error.to_string()));
+    /// A store may well be read and take no change: a full disk.
+    fn report_failure(&mut self, asked: StoreAsked, error: &StoreError) {
+        if !self.fails.contains(&asked) {
+            self.fails.push(asked);
+            let in_vain = match asked {
+                StoreAsked::Reading => "",
+                StoreAsked::Change => "; without a change of the view no dead node is done without",
+            };
+            let text = format!("{error}{in_vain}");
+            self.observer.event(&Event::StoreFailed(text));
         }
     }
 
-    fn store_answered(&mut self) {
-        if self.store_fails {
-            self.store_fails = false;
+    fn store_answered(&mut self, asked: StoreAsked) {
+        if let Some(at) = self.fails.iter().position(|failed| *failed == asked) {
+            self.fails.remove(at);
             self.observer.event(&Event::StoreAnswers);
         }
     }
@@ -437,7 +449,7 @@ impl<O: Observer> Driver<O> {
             let seen = self.handle.seen.write();
             *seen.unwrap_or_else(std::sync::PoisonError::into_inner) = Some(Arc::clone(&roster));
             if roster.number() > ViewNumber(0) {
-                self.observer.seen(&roster);
+                self.observer.seen(&roster, self.own.incarnation);
             }
             self.roster = Some(roster);
         }

@@ -325,7 +325,7 @@ fn what_is_no_roster_is_said_to_be_none() {
 struct Deaf;
 
 impl Observer for Deaf {
-    fn seen(&mut self, _: &Arc<Roster>) {}
+    fn seen(&mut self, _: &Arc<Roster>, _: Incarnation) {}
     fn adopt(&mut self, _: &Arc<Roster>) {}
     fn heartbeat(&mut self, _: &[(NodeId, Heartbeat)]) {}
     fn event(&mut self, _: &Event) {}

@@ -28,7 +28,7 @@ struct Ear {
 }
 
 impl Observer for Ear {
-    fn seen(&mut self, _: &Arc<Roster>) {}
+    fn seen(&mut self, _: &Arc<Roster>, _: Incarnation) {}
 
     fn adopt(&mut self, roster: &Arc<Roster>) {
         self.adopted.lock().unwrap()[usize::from(self.me.0)] = Some(Arc::clone(roster));

@@ -14,7 +14,7 @@ use std::{
 };
 
 use curtail_cluster::{Addresses, Event, Member, NodeConfig, Observer, Roster};
-use curtail_consistency::membership::Heartbeat;
+use curtail_consistency::membership::{Heartbeat, Incarnation};
 use curtail_types::{Exptime, NodeId, Now, View, ViewNumber};
 
 use super::{
@@ -168,14 +168,16 @@ struct Watcher {
 }
 
 impl Observer for Watcher {
-    fn seen(&mut self, roster: &Arc<Roster>) {
+    fn seen(&mut self, roster: &Arc<Roster>, life: Incarnation) {
         let others = roster.nodes().filter(|(id, _)| *id != self.cluster.me);
         let peers = others.map(|(node, entry)| Peer {
             node,
             address: entry.addresses.links,
             incarnation: entry.incarnation.0,
         });
-        let own = own_life(roster, self.cluster.me);
+        // Another process may have taken this node's place: its links are not made here.
+        let own = Some(own_life(roster, self.cluster.me));
+        let own = own.filter(|own| *own == life.0).unwrap_or(0);
         if let Some(shared) = self.shared.upgrade() {
             let seconds = shared.uptime_seconds();
             self.cluster.journal.note_roster(seconds, roster);

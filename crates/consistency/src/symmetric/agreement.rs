@@ -97,6 +97,7 @@ impl Entry {
             self.run_again(step);
         }
         self.ts = ts;
+        self.settled = NodeSet::only(step.config.me);
         self.update = is_update;
         self.valid = false;
         self.replay = None;

@@ -42,6 +42,8 @@ pub(super) struct Entry {
     pub(super) number: u64,
     /// Sessions of this node have seen this write.
     pub(super) seen: Cas,
+    /// Whether that write may have died with its writer: then everybody is asked for it.
+    pub(super) is_sought: bool,
     /// Whether the value may be older than what the home before had alone.
     pub(super) is_doubtful: bool,
     /// Whether this node was one of the key's holders when the view came, or when it began to know
@@ -109,6 +111,11 @@ pub(super) struct Step<'a> {
     pub(super) emit: &'a mut dyn FnMut(Output),
 }
 
+/// Who made a write.
+pub(super) fn writer_of(ts: Cas) -> NodeId {
+    ts.writer().node()
+}
+
 /// Later than anything.
 pub(super) const NEVER: Instant = Instant { ns: u64::MAX };
 
@@ -165,6 +172,7 @@ impl Entry {
             settled: NodeSet::NONE,
             number: *step.entries_made,
             seen: Cas(0),
+            is_sought: false,
             is_doubtful: false,
             held: place.holders.contains(step.config.me),
             is_confirmed: true,
@@ -324,6 +332,9 @@ impl Entry {
         while self.running.is_none()
             && let Some(waiter) = step.waiting.first(self.key)
         {
+            if self.is_sought {
+                return;
+            }
             let elsewhere =
                 !self.serves(step) || (waiter.access == Access::Update && !self.is_home(step));
             if elsewhere {
@@ -346,6 +357,9 @@ impl Entry {
             let is_early = self.stage == Stage::Home(Mode::Promoting) && !self.agrees(step);
             let may_run = may_run && !(is_early && waiter.access != Access::Read);
             let after = waiter.after.max(self.seen);
+            if self.ts < waiter.after && !step.view.followers().contains(writer_of(waiter.after)) {
+                return self.seek(step, waiter.after);
+            }
             if !may_run || self.is_doubtful || self.ts < after {
                 return;
             }

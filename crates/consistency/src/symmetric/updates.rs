@@ -5,13 +5,18 @@
 //! time later, in the way of anti-entropy: a node asks the home, the home asks everybody. The
 //! question is a validation, the answer an acknowledgement of what is there.
 //!
+//! A write that only its writer had dies with it, though a session may have seen it: by way of the
+//! writer as home, or because it was given by who is gone, too. Who waits for such a write asks
+//! everybody. When all have answered in one view that they have nothing later than it has itself,
+//! that write is nowhere, and is waited for no longer.
+//!
 //! An update is atomic towards other updates, for all of them run at home; not towards a plain
 //! write elsewhere at the same time, whose place in the order of writes may be before it.
 
 use curtail_types::{Cas, MessageKind, NodeId, NodeSet};
 
 use super::Value;
-use super::entry::{Entry, NEVER, Step};
+use super::entry::{Entry, NEVER, Step, writer_of};
 use super::mutant::Mutant;
 
 impl Entry {
@@ -41,9 +46,42 @@ impl Entry {
             self.publish(step, Value::Incoming);
             self.spread(step, NodeSet::only(from));
         } else if ts == self.ts {
-            self.settled = self.settled.with(from);
+            self.note_settled(step, from);
         }
         self.proceed(step);
+    }
+
+    /// `from` has just what this node has.
+    fn note_settled(&mut self, step: &mut Step<'_>, from: NodeId) {
+        self.settled = self.settled.with(from);
+        self.end_search(step);
+    }
+
+    /// A session has seen the write `ts`, and its writer is gone: does anybody have it?
+    pub(super) fn seek(&mut self, step: &mut Step<'_>, ts: Cas) {
+        self.seen = self.seen.max(ts);
+        self.is_sought = true;
+        self.stage_due = step.now;
+    }
+
+    /// The view is another one, and what was answered in the last one counts no more.
+    pub(super) fn seek_of_the_gone(&mut self, step: &Step<'_>, skips: bool) {
+        let is_gone = skips || !step.view.followers().contains(writer_of(self.seen));
+        self.is_sought |= is_gone && !self.agrees(step);
+        self.is_sought &= self.seen > self.ts;
+        if self.is_sought {
+            self.stage_due = step.now;
+        }
+    }
+
+    fn end_search(&mut self, step: &mut Step<'_>) {
+        let has_it = self.seen <= self.ts;
+        if self.is_sought && (has_it || self.settled.contains_all(self.members(step))) {
+            self.is_sought = false;
+            self.seen = self.seen.min(self.ts);
+            self.publish(step, Value::Stored);
+            self.proceed(step);
+        }
     }
 
     /// `from` asks whether this node has what it has.
@@ -55,7 +93,7 @@ impl Entry {
             self.send(step, to, MessageKind::Ack, self.ts);
         }
         if ts == self.ts {
-            self.settled = self.settled.with(from);
+            self.note_settled(step, from);
         }
     }
 
@@ -63,13 +101,14 @@ impl Entry {
         if ts < self.ts {
             self.send(step, NodeSet::only(from), MessageKind::Update, self.ts);
         } else if ts == self.ts {
-            self.settled = self.settled.with(from);
+            self.note_settled(step, from);
         }
     }
 
     /// Asks those who may lack the write; whether there was anybody.
     pub(super) fn ask(&mut self, step: &mut Step<'_>) -> bool {
-        let asked = if self.is_home(step) {
+        self.end_search(step);
+        let asked = if self.is_home(step) || self.is_sought {
             self.peers(step)
         } else {
             NodeSet::only(self.place.home)

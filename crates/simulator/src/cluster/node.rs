@@ -62,10 +62,12 @@ pub(super) enum Deed {
     Reborn,
     /// A rule between machine and driver was broken.
     Broken(&'static str),
-    /// A key became hot; what is not there has had this version from then on, if not 0.
+    /// A key became hot; what is not there has had this version from then on, if not 0, and that
+    /// one before.
     Promoted {
         key: usize,
         floor: Cas,
+        before: Cas,
     },
     /// As a key's home it has come to this.
     Moved {
@@ -94,6 +96,8 @@ pub(super) struct Node {
     pub(super) places: Vec<Place>,
     machines: Vec<Symmetric>,
     pub(super) items: Vec<Item>,
+    /// Of each key: the version of its last delete here.
+    deleted: Vec<Cas>,
     /// Of each key: whether the machine knows it, and then whether readers may read it.
     index: Vec<Option<bool>>,
     /// What readers see of a key until then: the mutant's.
@@ -135,7 +139,7 @@ impl Node {
             patience_ns: 60_000_000,
             settle_ns: 5_000_000,
             // No life of a node gives a version that another gave, whatever its clock shows.
-            writer: WriterId::of(me, 512 + (life % 512) as u16),
+            writer: WriterId::of(me, MACHINES + (life % 512) as u16),
         };
         Self {
             me,
@@ -150,6 +154,7 @@ impl Node {
             places: vec![Place::default(); run.keys],
             machines: vec![Symmetric::new(config); SLICES],
             items: vec![Item::default(); run.keys],
+            deleted: vec![Cas(0); run.keys],
             index: vec![None; run.keys],
             stale: vec![None; run.keys],
             modes: vec![Mode::Cold; run.keys],
@@ -387,6 +392,7 @@ impl Node {
 
     /// A view is in force.
     fn adopt(&mut self, at: u64, keys: &mut Keys, view: View) {
+        self.end_last_move(at, keys, &view);
         let before = self.view;
         self.view = view;
         self.filled = NodeSet::NONE;
@@ -433,6 +439,7 @@ impl Node {
             None => self.hybrid.next(self.clock.now(at)),
             Some(_) => Cas(0),
         };
+        let before = self.items[key].version;
         if floor > Cas(0) {
             // Nothing, of this version.
             self.items[key].version = floor;
@@ -443,7 +450,7 @@ impl Node {
             epoch,
             floor,
         };
-        self.deeds.push(Deed::Promoted { key, floor });
+        self.deeds.push(Deed::Promoted { key, floor, before });
         self.step(at, keys, slice_of(key), input, Item::default());
         self.settle(at, keys);
     }
@@ -503,6 +510,13 @@ impl Node {
         }
     }
 
+    fn note_deleted(&mut self, keys: &Keys, key: usize) {
+        let item = self.items[key];
+        if item.value.is_none() && !outputs::is_promise(keys, item) {
+            self.deleted[key] = self.deleted[key].max(item.version);
+        }
+    }
+
     fn machine_knows(&self, keys: &Keys, key: usize) -> bool {
         let route = keys.route(key);
         self.machines[slice_of(key)]
@@ -521,4 +535,6 @@ pub(super) const RETRANSMIT_NS: u64 = 1_000_000;
 pub(super) const REPLAY_NS: u64 = 1_500_000;
 /// Machines of a node.
 const SLICES: usize = 2;
+/// Writers from this one on are machines'.
+const MACHINES: u16 = 512;
 const KEPT_MAX: usize = 1024;

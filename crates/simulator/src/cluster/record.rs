@@ -21,6 +21,8 @@ pub(super) struct Record {
     lost: Vec<(usize, [u64; 2])>,
     /// Keys that were promoted while absent, when, and the version of nothing from then on.
     absent: Vec<(usize, u64, Cas)>,
+    /// Versions of nothing that came by a promotion, and which nothing it was before.
+    same: BTreeMap<u64, u64>,
 }
 
 /// An operation as its client knows it.
@@ -51,10 +53,23 @@ impl Record {
         self.lost.push((key, between));
     }
 
-    pub(super) fn promoted_absent(&mut self, key: usize, at: u64, version: Cas) {
-        if version > Cas(0) {
+    /// An absent key was promoted: nothing has another version, which no client sees, but it is the
+    /// same nothing.
+    pub(super) fn promoted_absent(&mut self, key: usize, at: u64, [version, before]: [Cas; 2]) {
+        if version > Cas(0) && before > Cas(0) {
+            self.same.insert(version.0, before.0);
+        } else if version > Cas(0) {
             self.absent.push((key, at, version));
         }
+    }
+
+    /// The version of a write that somebody made.
+    fn made(&self, version: Cas) -> u64 {
+        let mut number = version.0;
+        while let Some(before) = self.same.get(&number) {
+            number = *before;
+        }
+        number
     }
 
     /// Whether an operation that was refused ran all the same.
@@ -94,8 +109,8 @@ impl Record {
             let (action, outcome) = in_words(asked.demand.command, effect.outcome);
             Numbered {
                 entry: entry(asked, action, Some((Instant { ns: *at }, outcome))),
-                number: effect.version.0,
-                replaced: effect.replaced.0,
+                number: self.made(effect.version),
+                replaced: self.made(effect.replaced),
             }
         });
         let unanswered = self.unanswered.iter().flat_map(|asked| {

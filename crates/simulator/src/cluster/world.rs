@@ -248,9 +248,9 @@ impl<'a> World<'a> {
             }
             Deed::Reborn => self.crash(node, 100_000),
             Deed::Broken(what) => self.fail(what.into()),
-            Deed::Promoted { key, floor } => {
+            Deed::Promoted { key, floor, before } => {
                 self.outcome.promotions += 1;
-                self.record.promoted_absent(key, self.now, floor);
+                self.record.promoted_absent(key, self.now, [floor, before]);
             }
             Deed::Moved { key, mode } => self.note_mode(node, key, mode),
             Deed::Shown { key } => self.note_shown(node, key),

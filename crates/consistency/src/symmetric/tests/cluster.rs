@@ -140,6 +140,11 @@ impl Cluster {
         self.input(node, request, Cas(0));
     }
 
+    /// A session of this node has seen the write `ts`, by way of another.
+    pub(super) fn seen(&mut self, at: usize, ts: Cas) {
+        self.input(at, Input::Seen { key: KEY, ts }, Cas(0));
+    }
+
     /// Delivers until nothing is on its way.
     pub(super) fn settle(&mut self) {
         while let Some((pair, (message, value))) = self.next_message() {

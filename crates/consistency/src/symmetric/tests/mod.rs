@@ -141,6 +141,36 @@ fn a_hot_key_outlives_its_home() {
     }
 }
 
+/// Under SC a write dies with its node that a session elsewhere has seen: the key is answered for
+/// there all the same, once everybody has said that there is no such write. Method: node 2 writes,
+/// nobody hears of it but a session of node 1, and node 2 dies.
+#[test]
+fn a_write_that_is_nowhere_is_not_waited_for() {
+    let mut cluster = hot(Model::Sc);
+    let kept = cluster.nodes[0].stored;
+    let lost = cluster.request(2, Access::Replace);
+    let ts = cluster.version_of(lost);
+    cluster.links.clear();
+    cluster.seen(1, ts);
+    assert_eq!(cluster.nodes[1].state, Some(Visibility::Unsettled));
+    let (read, updated) = (
+        cluster.request(1, Access::Read),
+        cluster.request(1, Access::Update),
+    );
+    cluster.settle();
+    assert_eq!(cluster.answer(read), None, "its writer lives");
+    cluster.view(set([0, 1]));
+    for _round in 0..3 {
+        cluster.settle();
+        cluster.pass(1);
+    }
+    assert_eq!(cluster.answer(read), Some(Ok(kept)));
+    let updated = cluster.version_of(updated);
+    assert!(updated > kept);
+    assert_eq!(cluster.nodes[1].stored, updated);
+    assert_eq!(cluster.nodes[1].state, Some(Visibility::Valid));
+}
+
 #[test]
 fn lost_messages_are_sent_again() {
     let mut cluster = hot(Model::Lin);

@@ -6,6 +6,7 @@
 //! for it. A new home lets requests wait until then. With one holder the source forgets what it
 //! sends at once: the new home writes, and if it dies the old item must not come back.
 
+use curtail_consistency::symmetric::{Input, Place};
 use curtail_types::{NodeId, NodeSet, View, ViewNumber};
 use curtail_workload::mix;
 
@@ -65,6 +66,35 @@ impl Moves {
 }
 
 impl Node {
+    /// A view is about to come into force, of a move whose beginning this node has not seen: the
+    /// last one has ended, unheard. What did not belong here then has missed writes, and must not
+    /// be taken for what arrives. With one holder nothing is left behind, but what is not sent.
+    pub(super) fn end_last_move(&mut self, at: u64, keys: &mut Keys, next: &View) {
+        let last = self.view;
+        let has_ended = last.moves() && last.placed_before != next.placed_before;
+        if keys.replicas() == 1 || !has_ended {
+            return;
+        }
+        self.moves.pushes.clear();
+        for key in 0..self.items.len() {
+            let (home, holders) = (keys.home(key, last.placed), keys.holders(key, last.placed));
+            let belongs = holders.contains(self.me);
+            self.moves.has[key] = belongs;
+            self.moves.awaited[key] = false;
+            if belongs {
+                continue;
+            }
+            if self.machine_knows(keys, key) {
+                let (key, place) = (keys.route(key), Place { home, holders });
+                let slice = super::slice_of(keys.index_of(key));
+                let input = Input::Placed { key, place };
+                self.step(at, keys, slice, input, Item::default());
+            } else {
+                self.items[key] = Item::default();
+            }
+        }
+    }
+
     /// Whether the key's item is on its way to this node.
     pub(super) fn is_awaited(&self, key: usize) -> bool {
         self.moves.awaited[key] && self.mutant != Some(Mutant::Unmoved)
@@ -218,9 +248,11 @@ impl Node {
         if self.moves.told {
             return;
         }
-        // A key that every node answers for is everywhere.
-        let index = &self.index;
-        (self.moves.pushes).retain(|push| push.is_wanted || index[push.key] != Some(true));
+        // A key that every node answers for is everywhere. With several holders this may be its
+        // home, which shows it while the others are only being told.
+        let (index, is_alone) = (&self.index, keys.replicas() == 1);
+        let is_everywhere = |push: &Push| is_alone && index[push.key] == Some(true);
+        (self.moves.pushes).retain(|push| push.is_wanted || !is_everywhere(push));
         let view = self.view.number;
         for index in 0..self.moves.pushes.len() {
             let Push {
@@ -230,13 +262,15 @@ impl Node {
                 continue;
             }
             self.moves.pushes[index].due = 0;
-            if !is_sent && !self.is_busy(keys, key) {
+            let is_shown = keys.replicas() > 1 && self.index[key] == Some(true);
+            if !is_sent && (is_shown || !self.is_busy(keys, key)) {
                 self.push(at, keys, index);
             }
         }
         let source = self.view.placed_before.contains(self.me);
         let (index, pushes) = (&self.index, &self.moves.pushes);
-        if pushes.iter().all(|push| index[push.key] == Some(true)) {
+        let is_everywhere = |push: &Push| keys.replicas() == 1 && index[push.key] == Some(true);
+        if pushes.iter().all(is_everywhere) {
             self.moves.told = true;
             if source {
                 for to in self.view.live.without(self.me) {
@@ -259,14 +293,16 @@ impl Node {
     ) {
         self.observe(item.version);
         let known = self.index[key].is_some() || self.machine_knows(keys, key);
-        if known && self.index[key] != Some(true) && view == self.view.number {
-            // The machine may yet come to the end that what it has is worth nothing.
+        if known && self.index[key] != Some(true) && self.may_come(keys, from, key) {
+            // The machine may yet come to the end that what it has is worth nothing, and who sent
+            // it, maybe under the view before, has it no more.
             return self.moves.early.push((from, key, item));
         }
         let awaited = std::mem::take(&mut self.moves.awaited[key]);
         // What nobody waits for any more may come late, from a life of its sender that is over.
         if awaited && !known && item.version > self.items[key].version {
             self.items[key] = item;
+            self.note_deleted(keys, key);
         }
         self.trace(at, key, || {
             format!("{item:?} moved here, awaited {awaited}, known {known}")

@@ -1,7 +1,7 @@
 //! Steps of the machines, and what they ask for, in the order in which they ask.
 
 use curtail_consistency::symmetric::{Input, Output, Value, Visibility};
-use curtail_types::{Cas, RouteHash};
+use curtail_types::{Cas, RouteHash, WriterId};
 
 use super::{Deed, Node};
 use crate::cluster::{
@@ -21,7 +21,7 @@ impl Node {
         incoming: Item,
     ) {
         let stored = match key_of(&input) {
-            Some(route) => self.items[keys.index_of(route)].version,
+            Some(route) => self.stored(keys, keys.index_of(route)),
             None => Cas(0),
         };
         let now = self.clock.instant(at);
@@ -32,6 +32,17 @@ impl Node {
             self.carry_out(at, keys, output, incoming);
         }
         self.outputs = outputs;
+    }
+
+    /// The version that the machine is told is there. What a promotion called nothing is forgotten
+    /// with the promotion, as on a server, which keeps no version of nothing at all: no other holder
+    /// need have heard of it, so that its next write may have an earlier one.
+    fn stored(&self, keys: &Keys, key: usize) -> Cas {
+        let item = self.items[key];
+        match self.index[key] {
+            None if is_promise(keys, item) => self.deleted[key],
+            _ => item.version,
+        }
     }
 
     /// Shows what a machine was told and what it said, if somebody wants to see this key.
@@ -95,7 +106,8 @@ impl Node {
                     Value::Incoming => incoming,
                     Value::Stored => self.items[key],
                 };
-                if message.kind.carries_value() && item.version != message.ts {
+                let is_other = item.version != message.ts && !is_promise(keys, item);
+                if message.kind.carries_value() && is_other {
                     self.deeds
                         .push(Deed::Broken("a message carries the value of another write"));
                 }
@@ -126,12 +138,14 @@ impl Node {
         let unknown = before.version == Cas(0) && self.mutant == Some(Mutant::DropUnknown);
         if let Some(item) = item.filter(|_| !unknown) {
             self.items[key] = item;
+            self.note_deleted(keys, key);
         }
         let late = self.mutant == Some(Mutant::LatePublish);
         if late && state == Visibility::Unsettled && self.index[key] == Some(true) {
             self.stale[key] = Some((at + STALE_NS, before));
         }
-        if state == Visibility::Valid && self.items[key].version != ts && !unknown {
+        let is_other = self.items[key].version != ts && !is_promise(keys, self.items[key]);
+        if state == Visibility::Valid && is_other && !unknown {
             self.deeds.push(Deed::Broken(
                 "another write is shown than the one that is stored",
             ));
@@ -152,6 +166,13 @@ impl Node {
             self.await_again(keys, key);
         }
     }
+}
+
+/// Whether it is nothing, of a version that nobody wrote: one that a promotion gave. With several
+/// holders all writes are the machines'.
+pub(super) fn is_promise(keys: &Keys, item: Item) -> bool {
+    let by_machine = item.version.writer().0 % WriterId::PER_NODE >= super::MACHINES;
+    keys.replicas() > 1 && item.value.is_none() && !by_machine
 }
 
 fn key_of(input: &Input) -> Option<RouteHash> {

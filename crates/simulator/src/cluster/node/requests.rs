@@ -227,6 +227,7 @@ impl Node {
             Made::Write(value, effect) => {
                 self.observe(version);
                 self.items[key] = Item { version, value };
+                self.note_deleted(keys, key);
                 self.index[key] = Some(false);
                 if let Some(open) = self.open.get_mut(&ticket) {
                     (open.effect, open.may_have_run) = (Some(effect), true);

@@ -11,7 +11,7 @@ impl World<'_> {
     pub(super) fn liveness(&mut self) {
         self.healed = true;
         self.network.heal();
-        self.paused_until.fill(0);
+        // Who pauses goes on at its time: what has come to it meanwhile must not be overtaken.
         self.store_cut_until.fill(0);
         for node in 0..self.nodes.len() {
             self.events.plan(self.now, Event::Start { node });

@@ -87,7 +87,8 @@ fn nodes_come_and_go_while_the_hot_set_changes() {
 ///   next (2326, 91);
 /// - a key that its home was just making hot was taken for one that is everywhere, and its move for
 ///   done (1657, 4937);
-/// - what a promotion of a dead home had called nothing was later than the next home's writes (2435);
+/// - what a promotion of a dead home had called nothing was later than the next home's writes
+///   (2435);
 /// - an item came from an earlier view while its new home was not done with the key (714);
 /// - the simulator let what was sent late overtake what a pausing node had still to take in (1339);
 /// - under SC, a write that a session had seen died with its node, and was waited for (1528, 1998);

@@ -35,8 +35,8 @@ impl Node {
     }
 
     /// The version that the machine is told is there. What a promotion called nothing is forgotten
-    /// with the promotion, as on a server, which keeps no version of nothing at all: no other holder
-    /// need have heard of it, so that its next write may have an earlier one.
+    /// with the promotion, as on a server, which keeps no version of nothing at all: no other
+    /// holder need have heard of it, so that its next write may have an earlier one.
     fn stored(&self, keys: &Keys, key: usize) -> Cas {
         let item = self.items[key];
         match self.index[key] {

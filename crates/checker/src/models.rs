@@ -408,15 +408,6 @@ pub const MODELS: &[Setup] = &[
         .ordered()
         .epochs(1)
         .sees(LEFT_PROMOTED),
-    cold("move-promote-crash", &[Set, Get])
-        .pair()
-        .comes()
-        .unannounced()
-        .ordered()
-        .epochs(1)
-        .crash_one_of(0b110)
-        .sees(MOVED_PROMOTED)
-        .deep(),
     cold("move-holders-promote", &[Set, Get])
         .pair()
         .replicas(2)

@@ -143,7 +143,8 @@ pub(crate) struct Flags {
     /// Disable changing the policy while running
     #[arg(long)]
     fixed_policy: bool,
-    /// Let the system move worker threads between processors
+    /// Let the system move worker threads between processors, also where there are more processors
+    /// than workers
     #[arg(long)]
     no_pin: bool,
     #[command(flatten)]

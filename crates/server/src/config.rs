@@ -48,7 +48,7 @@ pub struct Config {
     pub large_nice: i32,
     /// How often the threshold is learned anew, in milliseconds: `-o size_epoch`.
     pub epoch_ms: u32,
-    /// Whether each worker keeps to one processor, when there are enough of them.
+    /// Whether each worker keeps to one processor, when there are more of them than workers.
     pub pin: bool,
     /// Open connections at most: `-c`.
     pub connections_max: usize,

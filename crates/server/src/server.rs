@@ -609,11 +609,11 @@ pub(crate) fn random_seed() -> io::Result<HashSeed> {
     Ok(HashSeed([word(low), word(high)]))
 }
 
-/// The processors that workers keep to, one each; none when there are fewer than workers, because
-/// then the kernel knows better.
+/// The processors that workers keep to, one each; none unless one is left for others: a worker that
+/// may not move waits where somebody else runs, beside a processor that is idle.
 fn cpus_to_pin(config: &Config) -> Vec<usize> {
     let cpus = curtail_runtime::cpus_allowed();
-    if config.pin && config.workers <= cpus.len().min(curtail_runtime::cpus_usable()) {
+    if config.pin && config.workers < cpus.len().min(curtail_runtime::cpus_usable()) {
         cpus
     } else {
         Vec::new()

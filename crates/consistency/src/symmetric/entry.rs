@@ -44,6 +44,8 @@ pub(super) struct Entry {
     pub(super) seen: Cas,
     /// Whether that write may have died with its writer: then everybody is asked for it.
     pub(super) is_sought: bool,
+    /// Nobody in this view has a write between the one that is here and this one.
+    pub(super) lost: Cas,
     /// Whether the value may be older than what the home before had alone.
     pub(super) is_doubtful: bool,
     /// Whether this node was one of the key's holders when the view came, or when it began to know
@@ -173,6 +175,7 @@ impl Entry {
             number: *step.entries_made,
             seen: Cas(0),
             is_sought: false,
+            lost: Cas(0),
             is_doubtful: false,
             held: place.holders.contains(step.config.me),
             is_confirmed: true,
@@ -356,10 +359,15 @@ impl Entry {
             // A write of SC is done at once: whoever is told of the key yet could miss it.
             let is_early = self.stage == Stage::Home(Mode::Promoting) && !self.agrees(step);
             let may_run = may_run && !(is_early && waiter.access != Access::Read);
-            let after = waiter.after.max(self.seen);
-            if self.ts < waiter.after && !step.view.followers().contains(writer_of(waiter.after)) {
-                return self.seek(step, waiter.after);
+            let is_gone = !step.view.followers().contains(writer_of(waiter.after));
+            let awaited = match is_gone && waiter.after <= self.lost {
+                true => Cas(0),
+                false => waiter.after,
+            };
+            if self.ts < awaited && is_gone {
+                return self.seek(step, awaited);
             }
+            let after = awaited.max(self.seen);
             if !may_run || self.is_doubtful || self.ts < after {
                 return;
             }

@@ -66,6 +66,7 @@ impl Entry {
 
     /// The view is another one, and what was answered in the last one counts no more.
     pub(super) fn seek_of_the_gone(&mut self, step: &Step<'_>, skips: bool) {
+        self.lost = Cas(0);
         let is_gone = skips || !step.view.followers().contains(writer_of(self.seen));
         self.is_sought |= is_gone && !self.agrees(step);
         self.is_sought &= self.seen > self.ts;
@@ -78,6 +79,7 @@ impl Entry {
         let has_it = self.seen <= self.ts;
         if self.is_sought && (has_it || self.settled.contains_all(self.members(step))) {
             self.is_sought = false;
+            self.lost = self.seen;
             self.seen = self.seen.min(self.ts);
             self.publish(step, Value::Stored);
             self.proceed(step);

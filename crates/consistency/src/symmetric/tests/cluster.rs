@@ -121,9 +121,14 @@ impl Cluster {
     }
 
     pub(super) fn request(&mut self, node: usize, access: Access) -> Ticket {
+        self.request_after(node, access, Cas(0))
+    }
+
+    /// A request of a session that has seen the write `after`.
+    pub(super) fn request_after(&mut self, node: usize, access: Access, after: Cas) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        self.ask(node, ticket, access, Cas(0));
+        self.ask(node, ticket, access, after);
         ticket
     }
 

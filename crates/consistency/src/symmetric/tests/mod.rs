@@ -159,12 +159,15 @@ fn a_write_that_is_nowhere_is_not_waited_for() {
     );
     cluster.settle();
     assert_eq!(cluster.answer(read), None, "its writer lives");
+    let later = cluster.request_after(1, Access::Read, ts);
     cluster.view(set([0, 1]));
     for _round in 0..3 {
         cluster.settle();
         cluster.pass(1);
     }
     assert_eq!(cluster.answer(read), Some(Ok(kept)));
+    // It is not sought once more for who has seen it itself.
+    assert!(matches!(cluster.answer(later), Some(Ok(_))));
     let updated = cluster.version_of(updated);
     assert!(updated > kept);
     assert_eq!(cluster.nodes[1].stored, updated);

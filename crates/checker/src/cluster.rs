@@ -147,8 +147,8 @@ impl Model for Cluster {
         }
     }
 
-    fn next(&self, world: &World, action: &Action, pool: &Pool) -> World {
-        let mut world = world.clone();
+    fn next(&self, before: &World, action: &Action, pool: &Pool) -> World {
+        let mut world = before.clone();
         world.witnesses = 0;
         let mut driver = self.driver(&mut world);
         match *action {
@@ -187,7 +187,7 @@ impl Model for Cluster {
         driver.carry_out_unseen();
         world.seal();
         if self.repeats() {
-            self.add_replies(&mut world, pool);
+            self.add_replies(before, &mut world, pool);
         }
         world
     }

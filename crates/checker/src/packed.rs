@@ -31,9 +31,12 @@ pub struct Pool {
     nodes: Parts<Node>,
     judges: Parts<Judge>,
     views: Parts<Vec<View>>,
-    /// What comes of arrivals.
-    replies: RwLock<HashMap<u64, Reply, Plain>>,
+    /// What comes of arrivals, in parts so that those who look do not wait for each other.
+    replies: [RwLock<HashMap<u64, Reply, Plain>>; SHARDS],
 }
+
+/// Few enough for an array that begins empty.
+const SHARDS: usize = 32;
 
 /// What comes of a message's arrival: if the node does not change, what it sends.
 pub(crate) type Reply = Option<Arc<[Parcel]>>;
@@ -46,19 +49,16 @@ impl Pool {
     }
 
     pub(crate) fn reply(&self, delivery: u64) -> Option<Reply> {
-        let replies = self
-            .replies
-            .read()
-            .unwrap_or_else(|broken| broken.into_inner());
+        let part = self.replies.get((delivery >> 40) as usize % SHARDS)?;
+        let replies = part.read().unwrap_or_else(|broken| broken.into_inner());
         replies.get(&delivery).cloned()
     }
 
     pub(crate) fn note_reply(&self, delivery: u64, reply: Reply) {
-        let mut replies = self
-            .replies
-            .write()
-            .unwrap_or_else(|broken| broken.into_inner());
-        replies.insert(delivery, reply);
+        if let Some(part) = self.replies.get((delivery >> 40) as usize % SHARDS) {
+            let mut replies = part.write().unwrap_or_else(|broken| broken.into_inner());
+            replies.insert(delivery, reply);
+        }
     }
 }
 

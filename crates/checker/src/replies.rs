@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use curtail_types::NodeSet;
+use curtail_types::{NodeId, NodeSet};
 
 use crate::cluster::Cluster;
 use crate::packed::{Pool, Reply};
@@ -16,11 +16,16 @@ use crate::search::fingerprint_of;
 use crate::world::{Content, Parcel, World};
 
 impl Cluster {
-    /// Adds every reply to what is on its way, and the replies to those.
-    pub(crate) fn add_replies(&self, world: &mut World, pool: &Pool) {
+    /// Adds every reply to what is on its way since `before`, which has all of them, and the
+    /// replies to those.
+    pub(crate) fn add_replies(&self, before: &World, world: &mut World, pool: &Pool) {
+        let is_as_before = self.is_as_before(before, world);
         let mut index = 0;
         while index < world.parcels.len() {
-            let replies = match self.may_arrive_at(world, index) {
+            let is_known = world.parcels.get(index).is_some_and(|parcel| {
+                is_as_before.contains(parcel.to) && before.parcels.binary_search(parcel).is_ok()
+            });
+            let replies = match !is_known && self.may_arrive_at(world, index) {
                 true => self.reply(world, index, pool),
                 false => None,
             };
@@ -34,6 +39,17 @@ impl Cluster {
                 }
             }
         }
+    }
+
+    /// The nodes that reply to everything as they did before.
+    fn is_as_before(&self, before: &World, world: &World) -> NodeSet {
+        let is_up = |world: &World| self.nodes(world).map(|(id, _)| id).collect::<NodeSet>();
+        let is_same = before.views.is(&world.views)
+            && is_up(before) == is_up(world)
+            && !self.setup.readers_take_time;
+        let nodes = before.nodes.iter().zip(&world.nodes).zip(0..);
+        let same = nodes.filter(|((before, now), _)| is_same && before.is(now));
+        same.map(|(_, id)| NodeId(id)).collect()
     }
 
     /// What comes of the arrival of message `index`: nothing but these messages, or a change.

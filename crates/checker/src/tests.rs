@@ -119,6 +119,33 @@ fn a_packed_state_is_the_same() {
     }
 }
 
+/// Goal: no reply is missed because a step looks only at what it changed. Method: along ways
+/// through models in which messages repeat, all replies are looked for again.
+#[test]
+fn a_step_adds_every_reply() {
+    for name in ["promote-again", "lin-update-pair", "lin-repeats", "promote"] {
+        let cluster = Cluster {
+            setup: model(name),
+            mutant: None,
+        };
+        let (mut state, pool) = (cluster.start(), Pool::default());
+        for step in 0..400 {
+            let mut actions = Vec::new();
+            cluster.actions(&state, &mut actions);
+            cluster.actions_if_still(&state, &mut actions);
+            if actions.is_empty() {
+                break;
+            }
+            state = cluster.next(&state, &actions[step * 7 % actions.len()], &pool);
+            let mut before = state.clone();
+            before.parcels.clear();
+            let mut again = state.clone();
+            cluster.add_replies(&before, &mut again, &pool);
+            assert_eq!(state.parcels, again.parcels, "{name}, {step}");
+        }
+    }
+}
+
 /// The model that finds an error soonest.
 const FINDERS: &[(Mutant, &str)] = &[
     (Machine(MachineMutant::AckWithoutSender), "lin-home-crash"),

@@ -24,7 +24,8 @@ impl Seen {
 
     /// Whether it is new.
     pub(super) fn insert(&self, fingerprint: u64) -> bool {
-        let shard = self.shards.get((fingerprint >> 57) as usize % SHARDS);
+        // The table tells entries apart by the highest bits, and finds their place by the lowest.
+        let shard = self.shards.get((fingerprint >> 40) as usize % SHARDS);
         shard.is_some_and(|shard| {
             let mut shard = shard.lock().unwrap_or_else(|broken| broken.into_inner());
             shard.insert(fingerprint)

@@ -8,11 +8,23 @@
 //!     barrier        waits for all queues                    else help, or wait
 //! ```
 //!
-//! One thread runs a door: the one that does nothing else, or each worker its own. Replies are
-//! gathered and leave together when everything that was received has been looked at, so that no
-//! acknowledgement leaves before its write is published, stamped and committed. Reads come last in
-//! a batch, and what is acknowledged before it is executed leaves before them: a read is executed
-//! here, and may have a queue executed first. Nobody can tell, since none of a batch is answered.
+//! One thread runs a door: the one that does nothing else, or each worker its own. What becomes of
+//! the rest of a batch while one request of it is executed is what Juneberry's servers differ in:
+//!
+//! ```text
+//!   io-ack, xdp: a thread apart      all of a batch is admitted and answered, then its reads run
+//!   raw, deferred: a worker (JB-24)  one after another: admit, [acknowledge,] execute, answer
+//!   the same, placement by owner     all of a batch is admitted and answered; owners execute
+//! ```
+//!
+//! The second is the paper's: "when processing a nilext request, the server CPU first returns a
+//! software ACK to commit and then executes it", and what arrives meanwhile waits in the receive
+//! queue (sections 6.1 and 6.3). A worker that acknowledges all that it received before it executes
+//! any of it is quicker to acknowledge and is neither of the paper's servers. One after another
+//! costs a system call for each answer.
+//!
+//! No acknowledgement leaves before its write is published, stamped and committed. That reads come
+//! last in a batch nobody can tell, since none of it is answered yet.
 
 use std::net::SocketAddr;
 
@@ -143,13 +155,22 @@ impl<'a> Door<'a> {
     /// Receives one batch from each socket, looks at all of it, and sends what is to be answered.
     /// Returns how many datagrams came.
     pub(crate) fn turn(&mut self, means: &mut Means<'_, '_>) -> usize {
-        let passes = match self.native.mode {
-            NativeMode::Raw => &[Pass::All][..],
-            _ => &[Pass::ButReads, Pass::Reads],
+        let total = match self.native.mode {
+            _ if self.runs_each() => self.receive(means, Self::run),
+            NativeMode::Raw => self.receive(means, Self::take),
+            _ => self.receive_in(&[Pass::ButReads, Pass::Reads], means, Self::take),
         };
-        let total = self.receive_in(passes, means, Self::take);
         self.attend(means);
         total
+    }
+
+    /// Whether requests are run one by one: by a worker that receives and executes itself (JB-24).
+    fn runs_each(&self) -> bool {
+        let here = matches!(
+            self.native.config.placement,
+            NativePlacement::Any | NativePlacement::Arrival
+        );
+        here && self.native.mode.workers_receive()
     }
 
     /// Receives one batch from each socket and has `run` look at each datagram; how many came.
@@ -223,6 +244,11 @@ impl<'a> Door<'a> {
     /// The queues that took entries since the last call, as bits.
     pub(crate) fn take_touched(&mut self) -> u64 {
         std::mem::take(&mut self.touched)
+    }
+
+    /// Has queues among those that took entries.
+    pub(super) const fn touch(&mut self, queues: u64) {
+        self.touched |= queues;
     }
 
     /// Whether something waits here for queues.

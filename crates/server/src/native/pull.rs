@@ -159,13 +159,15 @@ impl Pulling {
 
 impl Door<'_> {
     /// Runs one datagram to its end, as far as nobody else holds its queue, and sends its answer.
-    fn run(&mut self, means: &mut Means<'_, '_>, bytes: &[u8], from: Sender) {
+    pub(super) fn run(&mut self, means: &mut Means<'_, '_>, bytes: &[u8], from: Sender) {
         let native = self.native;
+        let before = self.take_touched();
         self.take(means, bytes, from);
         // What is acknowledged before it is executed leaves before that.
         let desk = means.executor.desk();
         desk.post.send(native, &mut desk.counts);
         let mut touched = self.take_touched();
+        self.touch(before | touched);
         while touched != 0 {
             let number = touched.trailing_zeros() as usize;
             touched &= touched - 1;

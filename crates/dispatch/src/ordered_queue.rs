@@ -41,7 +41,7 @@ mod stamps;
 mod turn;
 
 pub use admission::{Arrival, Ingress, Verdict};
-pub use bell::Listener;
+pub use bell::{Listener, before_looking_again};
 pub use entry::{Entry, Kind};
 pub use lease::{Lease, Peek};
 pub use parked::Parked;

@@ -34,6 +34,7 @@ mod open;
 mod pull;
 mod read;
 mod report;
+mod rounds;
 mod software_queue;
 mod stream;
 mod wire;

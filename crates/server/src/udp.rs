@@ -219,7 +219,7 @@ impl Desk {
             writer: &mut kit.writer,
             now: kit.now,
         };
-        (0..TURNS_MAX).any(|turn| {
+        let is_reached = (0..TURNS_MAX).any(|turn| {
             let is_reached = executor.reach(native, &mut hands, number, stamp, 1);
             match (is_reached, turn < BUSY_TURNS) {
                 (true, _) => {}
@@ -227,7 +227,9 @@ impl Desk {
                 (false, false) => std::thread::sleep(PAUSE),
             }
             is_reached
-        })
+        });
+        native.hand_back(&shared, executor);
+        is_reached
     }
 }
 

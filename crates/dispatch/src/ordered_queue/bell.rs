@@ -13,11 +13,23 @@
 //!
 //! No entry is missed. One that was not there when head was looked at is rung for after that, and
 //! each number is rung once, so that the bell does not again say what it said before; whoever rings
-//! late, with a smaller number, changes it as well.
+//! late, with a smaller number, changes it as well. A bell that was rung late may say for a while
+//! that all is executed when it is not, so an executor believes that only so often; before it
+//! sleeps it asks once [after all](OrderedQueue::has_news_after_all).
+//!
+//! What an executor leaves because another one has the lease is that one's. Both may look at the
+//! same moment, the one at the lease that is just being given back, the other at the queue that
+//! just took an entry; a fence on either side, [`before_looking_again`], has one of them see the
+//! other.
+//!
+//! ```text
+//!   A   publish .. lease is held --- fence --- the lease once more: still held, it is B's
+//!   B   give the lease back -------- fence --- the queue once more: nothing there, it is A's
+//! ```
 
 use crate::{
     ordered_queue::{layout::control, queue::OrderedQueue},
-    sync::Ordering,
+    sync::{Ordering, fence},
 };
 
 /// What one executor has heard of one queue.
@@ -42,11 +54,6 @@ impl Listener {
             is_idle: false,
         }
     }
-
-    /// Has it look the next time, whatever the bell says: for executors that are about to sleep.
-    pub const fn forget(&mut self) {
-        *self = Self::new();
-    }
 }
 
 impl Default for Listener {
@@ -60,6 +67,18 @@ impl OrderedQueue<'_> {
     /// asks again and again.
     #[inline]
     pub fn has_news(&self, listener: &mut Listener) -> bool {
+        self.hear(listener, true)
+    }
+
+    /// The same for who sleeps if it is not: a bell that may have been rung late is not believed.
+    /// Whoever publishes after this has to wake the sleeper.
+    #[inline]
+    pub fn has_news_after_all(&self, listener: &mut Listener) -> bool {
+        self.hear(listener, false)
+    }
+
+    #[inline]
+    fn hear(&self, listener: &mut Listener, is_patient: bool) -> bool {
         // Acquire pairs with the Release in `ring`: who hears of an entry finds it.
         let rung = self.control(control::BELL).load(Ordering::Acquire);
         if rung != listener.heard {
@@ -69,7 +88,7 @@ impl OrderedQueue<'_> {
         } else if listener.is_idle {
             return false;
         }
-        if rung == self.head() && listener.patience > 0 {
+        if is_patient && rung == self.head() && listener.patience > 0 {
             listener.patience -= 1;
             return false;
         }
@@ -95,4 +114,14 @@ impl OrderedQueue<'_> {
         // hears this bell finds the entries of those who rang before, too.
         self.control(control::BELL).swap(pos + 1, Ordering::AcqRel);
     }
+}
+
+/// To be called between giving a lease back and asking
+/// [after all](OrderedQueue::has_news_after_all), and between finding a lease held and
+/// [asking for it again](OrderedQueue::take_lease).
+#[inline]
+pub fn before_looking_again() {
+    // SeqCst pairs with itself, on the other side: of two that both write and then look at what the
+    // other one writes, one sees it.
+    fence(Ordering::SeqCst);
 }

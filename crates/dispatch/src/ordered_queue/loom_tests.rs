@@ -75,6 +75,33 @@ impl Memory {
         None
     }
 
+    /// Publishes a write without a session.
+    fn publish(&self, client: u64) {
+        let queue = self.queue();
+        let Some(reservation) = queue.reserve(16, true) else {
+            panic!("there is room for two");
+        };
+        let payload = payload(client);
+        let arrival = Arrival {
+            kind: Kind::Write,
+            ..arrival(client, &payload)
+        };
+        assert!(queue.fill(&reservation, &arrival));
+        queue.publish(&reservation);
+    }
+
+    /// Executes the entry at head, if it is there; who was executed.
+    fn execute_one(&self) -> Option<u64> {
+        let queue = self.queue();
+        let mut lease = queue.take_lease(Worker(0))?;
+        let Peek::Entry(entry) = lease.peek(0) else {
+            return None;
+        };
+        let number = whole(entry);
+        lease.advance(1);
+        Some(number)
+    }
+
     /// Executes what it hears of, asking so often; who was executed.
     fn execute_heard(&self, listener: &mut Listener, times: usize) -> Vec<u64> {
         let queue = self.queue();
@@ -220,19 +247,7 @@ fn loom_an_executor_that_listens_misses_nothing() {
         let producers: Vec<_> = (0..2)
             .map(|client| {
                 let memory = memory.clone();
-                thread::spawn(move || {
-                    let queue = memory.queue();
-                    let Some(reservation) = queue.reserve(16, true) else {
-                        panic!("there is room for two");
-                    };
-                    let payload = payload(client);
-                    let arrival = Arrival {
-                        kind: Kind::Write,
-                        ..arrival(client, &payload)
-                    };
-                    assert!(queue.fill(&reservation, &arrival));
-                    queue.publish(&reservation);
-                })
+                thread::spawn(move || memory.publish(client))
             })
             .collect();
         let mut listener = Listener::new();
@@ -243,6 +258,62 @@ fn loom_an_executor_that_listens_misses_nothing() {
         executed.extend(memory.execute_heard(&mut listener, 5));
         executed.sort_unstable();
         assert_eq!(executed, [0, 1]);
+    });
+}
+
+/// Goal: who sleeps when nothing is there after all has left no entry that was published before.
+/// Method: the executor asks patiently first, beside two producers, and after all when both are
+/// done, as often as there is something.
+#[test]
+fn loom_an_executor_sleeps_over_nothing() {
+    model(3, || {
+        let memory = Memory::new(2);
+        let producers: Vec<_> = (0..2)
+            .map(|client| {
+                let memory = memory.clone();
+                thread::spawn(move || memory.publish(client))
+            })
+            .collect();
+        let mut listener = Listener::new();
+        let mut executed = memory.execute_heard(&mut listener, 2);
+        for producer in producers {
+            producer.join().unwrap();
+        }
+        // One entry a turn, as often as there is one; then it sleeps.
+        while memory.queue().has_news_after_all(&mut listener) {
+            executed.extend(memory.execute_one());
+        }
+        executed.sort_unstable();
+        assert_eq!(executed, [0, 1]);
+    });
+}
+
+/// Goal: an entry is not left by both: not by its executor, who finds the lease held, to who holds
+/// it, and not by that one, who helped and gives it back, to the executor. Method: both look once
+/// more behind the fence, and then sleep; the entry must be executed.
+#[test]
+fn loom_an_entry_is_not_left_by_both() {
+    model(4, || {
+        let memory = Memory::new(2);
+        let executor = {
+            let memory = memory.clone();
+            thread::spawn(move || {
+                memory.publish(0);
+                let first = memory.execute();
+                if !first.is_empty() {
+                    return first;
+                }
+                before_looking_again();
+                memory.execute()
+            })
+        };
+        let mut executed = memory.execute();
+        before_looking_again();
+        if memory.queue().has_news_after_all(&mut Listener::new()) {
+            executed.extend(memory.execute());
+        }
+        executed.extend(executor.join().unwrap());
+        assert_eq!(executed, [0]);
     });
 }
 

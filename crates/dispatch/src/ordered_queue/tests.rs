@@ -197,6 +197,43 @@ fn a_hole_is_not_skipped() {
     assert_eq!(applied, [(1, b"\x03two".to_vec())]);
 }
 
+/// Goal: an entry whose producer rang before the one ahead of it did is not slept over. Method:
+/// both are published, the first is executed, and rings only then: the bell says that all is
+/// executed. Who asks again and again believes that for a while; who is about to sleep does not.
+#[test]
+fn a_bell_that_was_rung_late_is_not_slept_over() {
+    let memory = Memory::new();
+    let queues = memory.queues();
+    let queue = &queues[0];
+    let session = grant(memory.ingress(&queues).sessions, 1);
+    for (sequence, payload) in [(1, b"\x03one"), (2, b"\x04two")] {
+        let place = queue.reserve(4, true).unwrap();
+        assert!(queue.fill(&place, &set(session, sequence, payload[0], payload)));
+        queue.publish(&place);
+    }
+    let mut lease = queue.take_lease(Worker(1)).unwrap();
+    let drained = Turn::new().run(&mut lease, 1, None, |_| {});
+    drop(lease);
+    assert_eq!(drained.entries, 1);
+    queue.ring(0);
+    let mut listener = Listener::new();
+    assert!(!queue.has_news(&mut listener), "the bell is believed");
+    assert!(queue.has_news_after_all(&mut listener));
+    assert_eq!(drain(queue).0, [(1, b"\x04two".to_vec())]);
+    assert!(!queue.has_news_after_all(&mut listener));
+    assert!(
+        !queue.has_news_after_all(&mut listener),
+        "nor when asked again"
+    );
+    let mut asked = Listener::new();
+    let place = queue.reserve(4, true).unwrap();
+    assert!(queue.fill(&place, &set(session, 3, 3, b"\x03six")));
+    queue.publish(&place);
+    queue.ring(1);
+    let heard = (0..1000).position(|_| queue.has_news(&mut asked));
+    assert!(heard.is_some_and(|times| times > 0), "{heard:?}");
+}
+
 /// Goal: a request that comes again has no second place, whatever became of the first.
 #[test]
 fn a_request_that_comes_again_has_no_second_place() {

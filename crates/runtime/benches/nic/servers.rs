@@ -360,11 +360,12 @@ fn execute(
                 queue.beat(now_ns);
                 beaten_ns = now_ns;
             }
-            if !queue.has_news(&mut listener) {
-                if let Some(rest) = rest {
-                    listener.forget();
-                    std::thread::sleep(rest);
-                }
+            let is_there = match rest {
+                None => queue.has_news(&mut listener),
+                Some(_) => queue.has_news_after_all(&mut listener),
+            };
+            if !is_there {
+                rest.into_iter().for_each(std::thread::sleep);
                 continue;
             }
             let mut lease = queue.take_lease(Worker(0)).unwrap();

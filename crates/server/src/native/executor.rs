@@ -17,7 +17,10 @@ use curtail_codec::native::{
 };
 use curtail_dispatch::{
     Worker as Id,
-    ordered_queue::{Drained, Entry, OrderedQueue, Step, Stop, TURN_MAX, Turn, layout},
+    ordered_queue::{
+        Drained, Entry, Lease, OrderedQueue, Step, Stop, TURN_MAX, Turn, before_looking_again,
+        layout,
+    },
 };
 use curtail_store::{Store, Writer};
 use curtail_types::{
@@ -44,6 +47,9 @@ pub(crate) struct Executor {
     id: Id,
     turn: Turn,
     desk: Desk,
+    /// A bit for each queue that it had the lease of as a helper since the last
+    /// [`Executor::take_helped`].
+    helped: u64,
 }
 
 /// What carrying out a step needs beside the turn.
@@ -74,6 +80,7 @@ impl Executor {
                 counts: NativeCounts::new(),
                 last: None,
             },
+            helped: 0,
         }
     }
 
@@ -91,7 +98,7 @@ impl Executor {
         entries_max: usize,
     ) -> Option<Drained> {
         let queue = native.queue(number)?;
-        let mut lease = queue.take_lease(self.id)?;
+        let mut lease = self.lease(queue)?;
         let (turn, desk) = (&mut self.turn, &mut self.desk);
         let first = lease.head();
         let mut applied = 0;
@@ -140,18 +147,34 @@ impl Executor {
         };
         for _ in 0..turns_max {
             if queue.has_reached(stamp) {
-                return true;
+                break;
             }
-            match self.drain(native, hands, number, TURN_MAX) {
-                None => break,
-                Some(Drained {
-                    stop: Stop::Hole, ..
-                }) => std::hint::spin_loop(),
-                Some(_) => {}
+            let Some(drained) = self.drain(native, hands, number, TURN_MAX) else {
+                break;
+            };
+            if drained.stop == Stop::Hole {
+                std::hint::spin_loop();
             }
+            self.helped |= 1 << (number % 64);
             self.desk.counts.add(NativeCount::Helped, 1);
         }
         queue.has_reached(stamp)
+    }
+
+    /// The lease of a queue; if somebody else has it, that one looks at the queue once more after
+    /// giving it back, and finds what was published before this was asked.
+    #[inline]
+    fn lease<'q>(&self, queue: OrderedQueue<'q>) -> Option<Lease<'q>> {
+        queue.take_lease(self.id).or_else(|| {
+            before_looking_again();
+            queue.take_lease(self.id)
+        })
+    }
+
+    /// The queues whose lease it had as a helper, as bits: what was published there meanwhile found
+    /// it held, and was left to us.
+    pub(super) fn take_helped(&mut self) -> u64 {
+        std::mem::take(&mut self.helped)
     }
 }
 

@@ -12,7 +12,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use curtail_dispatch::ordered_queue::{QueueState, TURN_MAX};
+use curtail_dispatch::ordered_queue::{QueueState, TURN_MAX, before_looking_again};
 use curtail_runtime::{Events, Poller, monotonic_ns};
 use curtail_store::Writer;
 
@@ -118,6 +118,7 @@ impl IoThread<'_> {
             }
         }
         self.native.ring(self.shared, touched);
+        self.native.hand_back(self.shared, &mut self.executor);
         let handed = door.take_handed();
         if handed > 0 {
             self.native.wake(self.shared, self.next, handed);
@@ -191,6 +192,16 @@ impl Native {
         numbers.fold(0, |bits, number| {
             bits | u64::from(self.has_backlog(number)) << number
         })
+    }
+
+    /// After a thread has helped with queues that are others' to execute: who found the lease held
+    /// left them to the helper. Has them looked at again where something waits.
+    pub(crate) fn hand_back(&self, shared: &Shared, executor: &mut Executor) {
+        let helped = executor.take_helped();
+        if helped != 0 {
+            before_looking_again();
+            self.ring(shared, helped & self.backlogged());
+        }
     }
 
     /// Wakes the workers that the queues in `touched` belong to; where one has much to do already,

@@ -155,6 +155,7 @@ impl StreamThread<'_> {
                 }
             }
         }
+        self.native.hand_back(self.shared, &mut self.executor);
         self.publish();
         is_busy
     }

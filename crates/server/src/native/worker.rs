@@ -11,6 +11,7 @@ use super::{
     door::{Door, Means},
     executor::{Executor, Hands},
     pull::Pulling,
+    rounds::Rounds,
 };
 use crate::{shared::Shared, sync::Relaxed, worker::Worker};
 
@@ -23,11 +24,9 @@ pub(crate) struct NativeTurns<'a> {
     pulling: Option<Pulling>,
     /// Of placement by arrival: a bit for each queue that has entries of ours, perhaps.
     left: u64,
+    rounds: Rounds,
     beaten_ns: u64,
 }
-
-/// Entries that a worker executes before it looks after its connections again.
-const ENTRIES_A_TURN: u64 = 4 * TURN_MAX as u64;
 
 impl Native {
     /// The executor of a worker.
@@ -62,6 +61,7 @@ impl<'a> NativeTurns<'a> {
             door: has_door.then(|| Door::new(native, first_socket)),
             pulling,
             left: 0,
+            rounds: Rounds::new(native, index, workers),
             beaten_ns: 0,
         })
     }
@@ -116,8 +116,12 @@ impl<'a> NativeTurns<'a> {
             false if by_arrival && self.door.is_some() => {
                 native.execute_left(executor, &mut hands, &mut self.left)
             }
-            false => native.execute_some(executor, &mut hands, index, self.shared.config.workers),
+            false => self.rounds.run(native, executor, &mut hands),
         };
+        // Others than these look at all queues again before they sleep.
+        if is_large || native.config.placement == NativePlacement::Owner {
+            native.hand_back(self.shared, executor);
+        }
         let waits = self.door.as_ref().is_some_and(Door::is_waiting);
         native.publish(index, &executor.desk().counts);
         let is_left = by_arrival && self.left != 0;
@@ -153,33 +157,6 @@ impl<'a> NativeTurns<'a> {
 }
 
 impl Native {
-    /// Executes queues in turn, those of `worker` first; how many entries that were.
-    fn execute_some(
-        &self,
-        executor: &mut Executor,
-        hands: &mut Hands<'_>,
-        worker: usize,
-        workers: usize,
-    ) -> u64 {
-        let mut executed = 0;
-        let own = (worker..self.config.queues).step_by(workers.max(1));
-        for number in own {
-            executed += self.execute_one(executor, hands, number);
-            if executed >= ENTRIES_A_TURN {
-                return executed;
-            }
-        }
-        if self.config.placement == NativePlacement::Owner || workers < 2 {
-            return executed;
-        }
-        for number in 0..self.config.queues {
-            if number % workers != worker && executed < ENTRIES_A_TURN {
-                executed += self.execute_one(executor, hands, number);
-            }
-        }
-        executed
-    }
-
     /// Executes the queues in `left`, and forgets those in which nothing waits any more.
     fn execute_left(&self, executor: &mut Executor, hands: &mut Hands<'_>, left: &mut u64) -> u64 {
         let mut executed = 0;
@@ -187,20 +164,14 @@ impl Native {
         while queues != 0 {
             let number = queues.trailing_zeros() as usize;
             queues &= queues - 1;
-            executed += self.execute_one(executor, hands, number);
+            if self.queue(number).is_some_and(|queue| queue.has_entry()) {
+                let drained = executor.drain(self, hands, number, TURN_MAX);
+                executed += drained.map_or(0, |drained| drained.entries);
+            }
             if !self.has_backlog(number) {
                 *left &= !(1 << number);
             }
         }
         executed
-    }
-
-    #[inline]
-    fn execute_one(&self, executor: &mut Executor, hands: &mut Hands<'_>, number: usize) -> u64 {
-        if !self.queue(number).is_some_and(|queue| queue.has_entry()) {
-            return 0;
-        }
-        let drained = executor.drain(self, hands, number, TURN_MAX);
-        drained.map_or(0, |drained| drained.entries)
     }
 }

@@ -1,0 +1,76 @@
+#!/bin/sh
+# Writes acknowledged by the network card's program, beside a worker's, between two network
+# namespaces that are joined by a veth (docs/guide/nic.md):
+#
+#   nic.sh serve   makes the namespaces and runs two servers there until Ctrl-C, then removes all
+#   nic.sh draw    drives both and draws their latency against the load into report/index.html;
+#                  further arguments go to `curtail bench`
+#
+# Needs root and iproute2. Without either of them both commands use loopback, and in the first
+# server a thread takes the program's place. CURTAIL names the binary if it is not in the path.
+set -eu
+
+curtail=${CURTAIL:-curtail}
+servers=curtail-nic-servers driver=curtail-nic-driver
+
+# Becomes a command in a network namespace, if that is there. Not `ip netns exec`, which hides
+# /sys/fs/bpf.
+inside() {
+    namespace=/run/netns/$1
+    shift
+    if [ -e "$namespace" ]; then exec nsenter --net="$namespace" "$@"; else exec "$@"; fi
+}
+
+address() {
+    if [ -e /run/netns/$servers ]; then echo 10.77.0.1; else echo 127.0.0.1; fi
+}
+
+make_link() {
+    ip netns add $servers
+    ip netns add $driver
+    ip link add one netns $servers type veth peer name two netns $driver
+    ip -n $servers addr add 10.77.0.1/24 dev one
+    ip -n $driver addr add 10.77.0.2/24 dev two
+    ip -n $servers link set one up
+    ip -n $driver link set two up
+}
+
+serve() {
+    interface=lo
+    running=
+    trap 'kill $running 2>/dev/null || true; wait || true; remove_link' EXIT
+    trap 'exit 0' INT TERM
+    if [ "$(id -u)" = 0 ] && command -v ip >/dev/null; then
+        make_link
+        interface=one
+    else
+        echo "Not root, or no ip command: over loopback, and without the program."
+    fi
+    # A worker takes 10 us for each request, so that there is something to wait for.
+    inside $servers "$curtail" serve -l "$(address)" --open-to-network -p 11211 --native 11311 \
+        --native-interface $interface -o native_service_us=10 &
+    running=$!
+    inside $servers "$curtail" serve -l "$(address)" --open-to-network -p 11212 --native 11312 \
+        --native-mode raw -o native_service_us=10 &
+    running="$running $!"
+    wait
+}
+
+remove_link() {
+    for namespace in $servers $driver; do
+        if [ -e /run/netns/$namespace ]; then ip netns del $namespace; fi
+    done
+}
+
+# The driver stays awake (--spin): it would measure its own waking up otherwise.
+draw() {
+    inside $driver "$curtail" bench --protocol native --mark sets --get-ratio 0 \
+        --target "early=$(address):11311" --target "executed=$(address):11312" \
+        --sweep 10k..60k/6 --spin --report report "$@"
+}
+
+case ${1:-} in
+serve) serve ;;
+draw) shift && draw "$@" ;;
+*) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" && exit 2 ;;
+esac

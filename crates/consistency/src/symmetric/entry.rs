@@ -335,9 +335,6 @@ impl Entry {
         while self.running.is_none()
             && let Some(waiter) = step.waiting.first(self.key)
         {
-            if self.is_sought {
-                return;
-            }
             let elsewhere =
                 !self.serves(step) || (waiter.access == Access::Update && !self.is_home(step));
             if elsewhere {
@@ -359,21 +356,33 @@ impl Entry {
             // A write of SC is done at once: whoever is told of the key yet could miss it.
             let is_early = self.stage == Stage::Home(Mode::Promoting) && !self.agrees(step);
             let may_run = may_run && !(is_early && waiter.access != Access::Read);
-            let is_gone = !step.view.followers().contains(writer_of(waiter.after));
-            let awaited = match is_gone && waiter.after <= self.lost {
-                true => Cas(0),
-                false => waiter.after,
-            };
-            if self.ts < awaited && is_gone {
-                return self.seek(step, awaited);
-            }
-            let after = awaited.max(self.seen);
-            if !may_run || self.is_doubtful || self.ts < after {
+            if !may_run || self.is_doubtful || !self.shows_seen(step, waiter.after) {
                 return;
             }
             step.waiting.pop(self.key);
             self.run(step, waiter);
         }
+    }
+
+    /// Whether what is here is not before `after`, nor before what sessions of this node have seen.
+    /// What is at the home of a key that is not hot is before nothing.
+    fn shows_seen(&mut self, step: &mut Step<'_>, after: Cas) -> bool {
+        if self.agrees(step) {
+            return true;
+        }
+        if self.is_sought {
+            return false;
+        }
+        let is_gone = !step.view.followers().contains(writer_of(after));
+        let awaited = match is_gone && after <= self.lost {
+            true => Cas(0),
+            false => after,
+        };
+        if self.ts < awaited && is_gone {
+            self.seek(step, awaited);
+            return false;
+        }
+        self.ts >= awaited.max(self.seen)
     }
 
     fn forward(&self, step: &mut Step<'_>, ticket: Ticket) {
@@ -387,7 +396,9 @@ impl Entry {
     }
 
     fn run(&mut self, step: &mut Step<'_>, waiter: Waiter) {
-        let clock = self.ts.max(waiter.floor).clock();
+        // What a hot key has, be it nothing, has a later version than whatever was there before.
+        let floor = if self.is_hot() { Cas(0) } else { waiter.floor };
+        let clock = self.ts.max(floor).clock();
         // A write that races with an update is the later one of the two (Hermes, section 3.6).
         let ts = match waiter.access {
             Access::Read => Cas(0),

@@ -337,7 +337,8 @@ fn receive(
     let epoch = entry.map_or(HotEpoch(0), |entry| entry.epoch);
     let overtook_fill = epoch < message.epoch && message.kind != MessageKind::Fill;
     let is_over = epoch < message.epoch && step.dropped.covers(key, message.epoch);
-    let may_begin = begins(message) && !me_is_home && !is_over;
+    // What is known to be over is known in one view: a message of one before begins nothing.
+    let may_begin = begins(message) && !me_is_home && !is_over && !is_done;
     let mut entry = match entry {
         Some(entry) if epoch == message.epoch => entry,
         Some(mut entry) if epoch < message.epoch && may_begin => {

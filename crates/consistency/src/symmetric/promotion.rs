@@ -125,6 +125,9 @@ impl Entry {
         self.stage = Stage::Cold;
         self.stage_due = NEVER;
         if !agreed || !self.valid {
+            // What was done at once is done: while it goes round nothing earlier may come up, which
+            // is what the protocol keeps for an update.
+            self.update |= !agreed;
             self.valid = false;
             self.publish(step, Value::Stored);
             self.begin_replay(step);

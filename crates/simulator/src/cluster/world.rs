@@ -258,6 +258,7 @@ impl<'a> World<'a> {
                 self.outcome.views += 1;
                 let everybody: NodeSet = self.nodes.iter().map(|node| node.me).collect();
                 self.note_unshared(everybody.difference(self.nodes[node].view.followers()));
+                self.note_adopted(node);
             }
         }
     }

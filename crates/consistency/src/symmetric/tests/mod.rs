@@ -1,6 +1,7 @@
 //! The ways that a key goes when nothing goes wrong, one by one. The checker walks the others.
 
 mod cluster;
+mod late;
 
 use curtail_types::{Cas, MessageKind, NodeId, NodeSet, WriterId};
 

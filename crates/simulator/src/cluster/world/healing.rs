@@ -75,8 +75,11 @@ impl World<'_> {
         self.sessions.iter().all(|session| session.asked.is_none())
     }
 
-    /// Every node is live under the newest view, and no key is on its way or invalid.
+    /// Every node runs and is live under the newest view, and no key is on its way or invalid.
     fn is_settled(&self) -> bool {
+        if self.paused_until.iter().any(|until| *until > self.now) {
+            return false;
+        }
         let view = &self.store.members.view;
         let everybody: NodeSet = self.nodes.iter().map(|node| node.me).collect();
         let agrees = |node: &super::Node| node.view == *view && node.serves(self.now);

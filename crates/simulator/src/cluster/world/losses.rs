@@ -252,6 +252,24 @@ impl World<'_> {
         }
     }
 
+    /// A node acts on another view: as home of a key that may have been lost it may answer at once,
+    /// before it is sure of it in the sense of what may yet come up.
+    pub(super) fn note_adopted(&mut self, node: usize) {
+        if self.run.model != Model::Sc {
+            return;
+        }
+        let View { number, placed, .. } = self.nodes[node].view;
+        let lost: Vec<usize> = (self.keepers.losing.iter())
+            .filter(|losing| losing.view.is_some_and(|first| first <= number))
+            .map(|losing| losing.key)
+            .collect();
+        for key in lost {
+            if self.keys.home(key, placed) == NodeId(node as u8) {
+                (0..self.sessions.len()).for_each(|session| self.part_from(session, key));
+            }
+        }
+    }
+
     /// Whether the key's home under a view without that node knows what it has.
     fn is_certain(&mut self, losing: &Losing) -> bool {
         let Some(first) = losing.view else {

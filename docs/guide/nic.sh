@@ -6,11 +6,13 @@
 #   nic.sh draw    drives both and draws their latency against the load into report/index.html;
 #                  further arguments go to `curtail bench`
 #
-# Needs root and iproute2. Without either of them both commands use loopback, and in the first
-# server a thread takes the program's place. CURTAIL names the binary if it is not in the path.
+# Needs root and iproute2. Without either of them both commands use loopback, and without root a
+# thread takes the program's place in the first server. The binary is the one that CURTAIL names, or
+# what was built here, or the one in the path.
 set -eu
 
-curtail=${CURTAIL:-curtail}
+curtail=${CURTAIL:-$(dirname "$0")/../../target/release/curtail}
+command -v "$curtail" >/dev/null || curtail=curtail
 servers=curtail-nic-servers driver=curtail-nic-driver
 
 # Becomes a command in a network namespace, if that is there. Not `ip netns exec`, which hides
@@ -26,6 +28,11 @@ address() {
 }
 
 make_link() {
+    if [ -e /run/netns/$servers ]; then
+        echo "$0 runs already, or was killed: ip netns del $servers; ip netns del $driver" >&2
+        exit 1
+    fi
+    trap 'end_servers; remove_link' EXIT
     ip netns add $servers
     ip netns add $driver
     ip link add one netns $servers type veth peer name two netns $driver
@@ -38,13 +45,13 @@ make_link() {
 serve() {
     interface=lo
     running=
-    trap 'kill $running 2>/dev/null || true; wait || true; remove_link' EXIT
+    trap end_servers EXIT
     trap 'exit 0' INT TERM
     if [ "$(id -u)" = 0 ] && command -v ip >/dev/null; then
         make_link
         interface=one
     else
-        echo "Not root, or no ip command: over loopback, and without the program."
+        echo "Not root, or no ip command: over loopback; the first server says who acknowledges."
     fi
     # A worker takes 10 us for each request, so that there is something to wait for.
     inside $servers "$curtail" serve -l "$(address)" --open-to-network -p 11211 --native 11311 \
@@ -54,6 +61,12 @@ serve() {
         --native-mode raw -o native_service_us=10 &
     running="$running $!"
     wait
+}
+
+# They take the program from the interface themselves.
+end_servers() {
+    [ -z "$running" ] || kill $running 2>/dev/null || true
+    wait || true
 }
 
 remove_link() {

@@ -5,7 +5,7 @@
 //! accepted with a warning.
 
 use anyhow::{Context, bail};
-use curtail_server::Config;
+use curtail_server::{Config, Niceness};
 
 use crate::native_flags;
 
@@ -21,7 +21,7 @@ Extended options (-o), comma separated; most have a 'no_' form to switch them of
                          size-aware (default: 32768, at least 4097)
   size_percentile=P      share of requests that are small for size-aware, per cent (default: 99)
   size_queue=NUM         large requests under way on a thread for them, at most (default: 256)
-  size_nice=0..19        how far threads for large requests give way (default: 19)
+  size_nice=0..19|idle   how far threads for large requests give way (default: idle)
   size_epoch=MS          how often size-aware learns its threshold (default: 1000)
   native_backlog=NUM     writes that may wait in a queue for one to be acknowledged before it is
                          executed (default: 256)
@@ -109,9 +109,12 @@ fn apply_one(
         "size_percentile" => config.percentile_milli = percentile(value)?,
         "size_queue" => config.large_connections_max = number(value)?,
         "size_nice" => {
-            config.large_nice = number(value)?;
-            if !(0..=19).contains(&config.large_nice) {
-                bail!("from 0 to 19");
+            config.large_nice = match value {
+                Some("idle") => Niceness::Idle,
+                _ => Niceness::Level(number(value)?),
+            };
+            if !config.large_nice.is_valid() {
+                bail!("from 0 to 19, or idle");
             }
         }
         "size_epoch" => {

@@ -4,11 +4,16 @@
 //! ```text
 //!            try_sleep                    ring (the ringer has to wake it)
 //!   Quiet ---------------> Asleep ------------------------------+
-//!    ^  ^                     |                                 v
-//!    |  +------ wake ---------+          ring                 Rung
-//!    |                    Quiet ----------------------------->  |
-//!    +------------------------- answer, wake -------------------+
+//!    ^ ^ |                  |  |                                v
+//!    | | |  ring, tap       |  | tap                            |
+//!    | | +------------------|--|------------------------------> Rung
+//!    | +-------- wake ------+  v      wake, or ring             ^ |
+//!    |                       Tapped ----------------------------+ |
+//!    +------------------------------- answer --------------------+
 //! ```
+//!
+//! A tap is for what has time until the owner wakes for something else: it hears of it then, and at
+//! once when it is awake.
 //!
 //! Whoever leaves something leaves it first and rings then; the owner answers first and looks then.
 //! One word holds the whole state, so the owner cannot fall asleep between the two without being
@@ -23,6 +28,7 @@ pub struct Doorbell(AtomicU32);
 const QUIET: u32 = 0;
 const ASLEEP: u32 = 1;
 const RUNG: u32 = 2;
+const TAPPED: u32 = 3;
 
 impl Doorbell {
     /// A bell that nobody has rung, of an owner who is awake.
@@ -43,7 +49,22 @@ impl Doorbell {
     pub fn ring(&self) -> bool {
         // Release pairs with the Acquire in `answer` and `wake`: who hears the bell finds what was
         // left before it was rung.
-        self.0.swap(RUNG, Ordering::AcqRel) == ASLEEP
+        matches!(self.0.swap(RUNG, Ordering::AcqRel), ASLEEP | TAPPED)
+    }
+
+    /// Tells the owner, when it is next awake, that something was left for it.
+    pub fn tap(&self) {
+        let told = |state| {
+            Some(match state {
+                QUIET | RUNG => RUNG,
+                _ => TAPPED,
+            })
+        };
+        // Release pairs with the Acquire in `answer`, also for a bell that is tapped or rung
+        // already: who hears it finds what all had left who told of something.
+        let _ = self
+            .0
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, told);
     }
 
     /// Whether the bell was rung since the last answer; the owner then looks what there is.
@@ -71,12 +92,18 @@ impl Doorbell {
         tried.is_ok()
     }
 
-    /// The owner woke up, for whatever reason; a bell that was rung stays rung.
+    /// The owner woke up, for whatever reason; a bell that was rung stays rung, and so does one
+    /// that was tapped.
     pub fn wake(&self) {
-        // A failure means that it was rung, which `answer` will find.
+        // What is written is read by this thread alone, in `answer`; its exchange there continues
+        // what the tap released.
         let _ = self
             .0
-            .compare_exchange(ASLEEP, QUIET, Ordering::Relaxed, Ordering::Relaxed);
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| match state {
+                ASLEEP => Some(QUIET),
+                TAPPED => Some(RUNG),
+                _ => None,
+            });
     }
 }
 
@@ -105,6 +132,25 @@ mod tests {
         bell.wake();
         assert!(!bell.answer() && !bell.is_rung());
     }
+
+    #[test]
+    fn a_tap_is_heard_when_the_owner_is_awake() {
+        let bell = Doorbell::new();
+        bell.tap();
+        assert!(!bell.try_sleep() && bell.answer());
+        assert!(bell.try_sleep());
+        bell.tap();
+        bell.tap();
+        assert!(!bell.answer(), "it sleeps");
+        bell.wake();
+        assert!(bell.answer() && !bell.answer());
+        assert!(bell.try_sleep());
+        bell.tap();
+        assert!(bell.ring(), "a sleeper has to be woken, tapped or not");
+        bell.tap();
+        bell.wake();
+        assert!(bell.answer() && !bell.answer());
+    }
 }
 
 #[cfg(all(test, loom))]
@@ -113,7 +159,7 @@ mod loom_tests {
         cell::UnsafeCell,
         sync::{
             Arc,
-            atomic::{AtomicBool, Ordering as Order},
+            atomic::{AtomicBool, AtomicUsize, Ordering as Order},
         },
         thread,
     };
@@ -158,6 +204,56 @@ mod loom_tests {
                 }
             }
             ringer.join().unwrap();
+        });
+    }
+
+    /// Goal: what was left with a tap is found, whole, by the owner's first look after it woke, if
+    /// it was left before, and a ring after a tap wakes. Method: one thread leaves something and
+    /// taps, then leaves a second thing and rings, while the owner sleeps and wakes; it ends only
+    /// when it has heard of both.
+    #[test]
+    fn loom_a_tap_does_not_swallow_a_ring() {
+        loom::model(|| {
+            struct Door {
+                bell: Doorbell,
+                left: [UnsafeCell<()>; 2],
+                told: AtomicUsize,
+                woken: AtomicBool,
+            }
+            let door = Arc::new(Door {
+                bell: Doorbell::new(),
+                left: [UnsafeCell::new(()), UnsafeCell::new(())],
+                told: AtomicUsize::new(0),
+                woken: AtomicBool::new(false),
+            });
+            let teller = {
+                let door = door.clone();
+                thread::spawn(move || {
+                    door.left[0].with_mut(|_| ());
+                    door.told.store(1, Order::Relaxed);
+                    door.bell.tap();
+                    door.left[1].with_mut(|_| ());
+                    door.told.store(2, Order::Relaxed);
+                    if door.bell.ring() {
+                        door.woken.store(true, Order::Relaxed);
+                    }
+                })
+            };
+            let mut found = 0;
+            while found < 2 {
+                if door.bell.answer() {
+                    // Heard of at least what was told before.
+                    found = door.told.load(Order::Relaxed);
+                    door.left.iter().take(1).for_each(|one| one.with(|_| ()));
+                } else if door.bell.try_sleep() {
+                    while !door.woken.load(Order::Relaxed) {
+                        thread::yield_now();
+                    }
+                    door.bell.wake();
+                }
+            }
+            teller.join().unwrap();
+            door.left.iter().for_each(|one| one.with(|_| ()));
         });
     }
 }

@@ -163,12 +163,8 @@ pub fn run(args: &CompareArgs) -> Result<ExitCode, LoadError> {
     }
     if wants(Part::Beside) {
         let settings = with_two_workers(&settings, args);
-        let mut servers = servers::start_all(&settings, args)?;
-        // A second one of the first kind.
-        servers.extend(servers::start_all(&settings[..1], args)?);
-        if let Some((neighbour, servers)) = servers.split_last() {
-            comparison.beside = beside::compare(args, servers, neighbour)?;
-        }
+        let servers = servers::start_all(&settings, args)?;
+        comparison.beside = beside::compare(args, &servers)?;
     }
     if wants(Part::Policies) {
         let servers = servers::start_all(&of_policies(&settings), args)?;

@@ -58,6 +58,19 @@ pub fn lower_priority(niceness: i32) -> io::Result<()> {
     }
 }
 
+/// Makes the calling thread step back for every other that wants its processor (`SCHED_IDLE`): one
+/// that wakes takes the processor at once, and the scheduler places it as if the processor were
+/// idle. What is left is a share of 3 to 1024 where others want it all the time.
+pub fn step_aside() -> io::Result<()> {
+    let nothing = libc::sched_param { sched_priority: 0 };
+    // SAFETY: `nothing` is a valid sched_param that lives through the call; 0 names the calling
+    // thread.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const nothing) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Has the calling thread take the processor in turns of `slice`, 0.1 to 100 ms, where the
 /// scheduler knows such a thing (Linux 6.12 and later; others take no notice). A thread that wakes
 /// with a shorter turn than the running one's does not wait for the end of that turn; with equal
@@ -128,6 +141,16 @@ mod tests {
             unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
         });
         assert_eq!(nice.join().unwrap(), 7);
+    }
+
+    #[test]
+    fn who_steps_aside_has_the_policy_of_idle_threads() {
+        let policy = thread::spawn(|| {
+            step_aside().unwrap();
+            // SAFETY: takes and returns integers; 0 names the calling thread.
+            unsafe { libc::sched_getscheduler(0) }
+        });
+        assert_eq!(policy.join().unwrap(), libc::SCHED_IDLE);
     }
 
     #[test]

@@ -25,11 +25,12 @@ mod xdp;
 pub use clock::{Clock, ThreadCpuClock, monotonic_ns};
 pub use cpu::{
     cpus_allowed, cpus_usable, lower_priority, pin_current_thread, quota_cpus, set_slice,
+    step_aside,
 };
 pub use datagram::{
     DATAGRAM_SLOT_BYTES, DatagramOptions, DatagramSocket, Inbox, Outbox, Posted, bind_udp,
 };
-pub use poll::{Events, Poller, Readiness, Token, Waker, WatchError};
+pub use poll::{Events, Poller, Readiness, Registrar, Token, Waker, WatchError};
 pub use process::{
     ProcessError, ProcessUsage, allow_core_dumps, daemonize, drop_privileges, is_root, lock_memory,
     open_files_limit, raise_open_files_limit, resident_bytes, stop_waiting_parent, usage,

@@ -28,6 +28,12 @@ pub struct Waker {
     waker: Arc<mio::Waker>,
 }
 
+/// Ends what a [`Poller`] watches, from any thread.
+#[derive(Debug)]
+pub struct Registrar {
+    registry: mio::Registry,
+}
+
 /// A socket could not be watched; the process is out of memory or of epoll watches.
 #[derive(Debug)]
 pub struct WatchError(pub io::Error);
@@ -47,6 +53,12 @@ impl Poller {
         Ok(Waker {
             waker: Arc::new(waker),
         })
+    }
+
+    /// Something another thread can end this poller's watching with.
+    pub fn registrar(&self) -> io::Result<Registrar> {
+        let registry = self.poll.registry().try_clone()?;
+        Ok(Registrar { registry })
     }
 
     /// Waits until something happens or `timeout` passes; `None` waits for ever and zero does not
@@ -84,6 +96,12 @@ impl Poller {
     }
 }
 
+impl Registrar {
+    pub(crate) fn registry(&self) -> &mio::Registry {
+        &self.registry
+    }
+}
+
 impl Events {
     /// Room for `events_max` changes a wait; the others are told at the next one.
     pub fn with_capacity(events_max: usize) -> Self {
@@ -112,7 +130,7 @@ impl Events {
 }
 
 /// What an event says of a socket.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Readiness {
     /// There are bytes, or the end of them, or an error to fetch.
     pub read: bool,
@@ -120,6 +138,15 @@ pub struct Readiness {
     pub write: bool,
     /// The peer will send no more: receive until the end is seen.
     pub closed: bool,
+}
+
+impl Readiness {
+    /// Adds what was reported later.
+    pub fn add(&mut self, other: Self) {
+        self.read |= other.read;
+        self.write |= other.write;
+        self.closed |= other.closed;
+    }
 }
 
 impl Waker {

@@ -17,7 +17,10 @@ use std::{
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::{Token, WatchError, poll::Poller};
+use crate::{
+    Token, WatchError,
+    poll::{Poller, Registrar},
+};
 
 /// A connected socket.
 #[derive(Debug)]
@@ -152,10 +155,25 @@ impl Stream {
     /// Ends [`watch`](Self::watch), so that another poller can go on. It cannot fail for a socket
     /// that is watched; for one that is not there is nothing to end.
     pub fn unwatch(&mut self, poller: &Poller) {
+        self.deregister(poller.registry());
+    }
+
+    /// The same for another thread's poller.
+    pub fn unwatch_at(&mut self, registrar: &Registrar) {
+        self.deregister(registrar.registry());
+    }
+
+    fn deregister(&mut self, registry: &mio::Registry) {
         let _ = match self {
-            Self::Tcp(stream) => poller.registry().deregister(stream),
-            Self::Unix(stream) => poller.registry().deregister(stream),
+            Self::Tcp(stream) => registry.deregister(stream),
+            Self::Unix(stream) => registry.deregister(stream),
         };
+    }
+
+    /// Whether it is reported as writable only after a send that found no room: a Unix socket is
+    /// with every part that the peer takes.
+    pub fn reports_room_when_asked(&self) -> bool {
+        matches!(self, Self::Tcp(_))
     }
 
     /// The descriptor's number, as `stats conns` names connections.

@@ -3,7 +3,7 @@
 //! Fields that only `stats settings` repeats, because they tune parts of memcached that this server
 //! does not have, are together in [`Echoed`].
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{io, net::SocketAddr, path::PathBuf};
 
 use curtail_cluster::NodeConfig;
 
@@ -43,9 +43,8 @@ pub struct Config {
     /// Connections with large requests that a large worker may have; beyond, a large request is
     /// answered that the server is busy: `-o size_queue`.
     pub large_connections_max: usize,
-    /// How far threads for large requests give way to the others on a processor, as `nice` counts
-    /// it, 0 to 19: `-o size_nice`.
-    pub large_nice: i32,
+    /// How far threads for large requests give way to the others on a processor: `-o size_nice`.
+    pub large_nice: Niceness,
     /// How often the threshold is learned anew, in milliseconds: `-o size_epoch`.
     pub epoch_ms: u32,
     /// Whether each worker keeps to one processor, when there are more of them than workers.
@@ -104,6 +103,33 @@ pub struct Config {
     pub udp_port: Option<u16>,
     /// Only repeated by `stats settings`.
     pub echoed: Echoed,
+}
+
+/// How far a thread gives way to others on a processor.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Niceness {
+    /// As `nice` counts it, 0 to 19.
+    Level(i32),
+    /// To every other (`SCHED_IDLE`).
+    Idle,
+}
+
+impl Niceness {
+    /// Whether there is such a thing.
+    pub fn is_valid(self) -> bool {
+        match self {
+            Self::Level(level) => (0..=19).contains(&level),
+            Self::Idle => true,
+        }
+    }
+
+    /// Has the calling thread give way so far.
+    pub(crate) fn take_on(self) -> io::Result<()> {
+        match self {
+            Self::Level(level) => curtail_runtime::lower_priority(level),
+            Self::Idle => curtail_runtime::step_aside(),
+        }
+    }
 }
 
 /// A TCP address to listen on.
@@ -191,7 +217,7 @@ impl Default for Config {
             threshold: None,
             percentile_milli: 99_000,
             large_connections_max: 256,
-            large_nice: 19,
+            large_nice: Niceness::Idle,
             epoch_ms: 1000,
             pin: true,
             connections_max: 1024,

@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use curtail_codec::memcached::{BodyEnd, Decoder, Form, Request, WireKey};
-use curtail_runtime::Stream;
+use curtail_runtime::{Readiness, Stream};
 use curtail_store::Reservation;
 use curtail_types::Set;
 
@@ -98,8 +98,21 @@ pub(crate) struct Visit {
     pub(crate) decodes: bool,
     /// It came with a large write.
     pub(crate) receives: bool,
+    /// Who hears of its socket.
+    pub(crate) watched_by: WatchedBy,
     /// When the stage that it is in began.
     pub(crate) since_ns: u64,
+}
+
+/// Whose poller tells of a socket.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum WatchedBy {
+    /// Its own worker's.
+    Home,
+    /// The large worker's that has it.
+    Host,
+    /// Nobody's.
+    Nobody,
 }
 
 /// A large value that is received straight into the store.
@@ -172,6 +185,19 @@ impl Connection {
         } else {
             self.writable && !self.unsent.is_awaiting()
         }
+    }
+
+    /// Notes what its socket reports.
+    #[inline]
+    pub(crate) fn note(&mut self, readiness: Readiness) {
+        self.readable |= readiness.read;
+        self.writable |= readiness.write;
+        self.ending |= readiness.closed;
+    }
+
+    /// Whether it is away from its worker and `by` hears of its socket.
+    pub(crate) fn is_watched_by(&self, by: WatchedBy) -> bool {
+        self.visit.is_some_and(|visit| visit.watched_by == by)
     }
 
     /// Whether nothing of it is under way anywhere.

@@ -19,6 +19,10 @@ pub enum Fault {
     FoldsAcross,
     /// A large value is answered before it is in the store.
     AnswersAhead,
+    /// No bug: a worker with nothing to do sleeps until it is woken, and never looks by itself.
+    SleepsLong,
+    /// The same, and it does not say that it waits for a connection that a large worker has.
+    ForgetsReturns,
     /// A native write is acknowledged before it has a place in its queue.
     AcceptsAhead,
     /// Nobody looks at the stamps of accepted writes.

@@ -11,6 +11,10 @@
 //!  any small request: served here       <-+---    gives the connection back when that is done
 //! ```
 //!
+//! While a reply is sent, the connection stays watched by its own worker, unless the kernel takes
+//! no more for now: so nothing has to be told to the kernel on the way there and back, and nobody
+//! is woken at the end if the client has not asked for more.
+//!
 //! A large worker owns no idle connection and runs no request but the one that a connection came
 //! with, so there is nothing that could wait behind it but other large requests. The kernel shares
 //! the processors between workers and large workers; a plan's large cores say how many of the
@@ -20,10 +24,12 @@
 //! Invariants: a connection that awaits other workers' answers is not handed on; its slot stays
 //! reserved while it is away.
 
+use std::sync::Arc;
+
 use curtail_runtime::Token;
 
 use crate::{
-    connection::{Connection, Departure, Visit},
+    connection::{Connection, Departure, Visit, WatchedBy},
     counts::Count,
     kit::Kit,
     mailbox::Arrival,
@@ -44,16 +50,27 @@ impl Worker {
             return false;
         };
         connection.departs = None;
+        // A reply usually goes out without waiting; if not, this is made up for there.
+        let stays = !departure.receives
+            && connection.writable
+            && connection.stream.reports_room_when_asked();
+        if !stays {
+            connection.stream.unwatch(&self.poller);
+        }
         connection.visit = Some(Visit {
             home: self.index,
             slot,
             decodes: departure.receives,
             receives: departure.receives,
+            watched_by: if stays {
+                WatchedBy::Home
+            } else {
+                WatchedBy::Nobody
+            },
             since_ns: self.kit.now.instant.ns,
         });
-        connection.stream.unwatch(&self.poller);
         self.kit.pool.export(connection.buffers());
-        self.lent += 1;
+        self.away.lend(slot);
         self.kit.counts.add(Count::HandOffs, 1);
         let Some(face) = self.kit.shared.workers.get(index) else {
             return false;
@@ -96,16 +113,67 @@ impl Worker {
         self.kit.pool.import(connection.buffers());
         self.note_visit(&mut connection, |_| StageName::QueueLarge);
         let slot = self.slots.reserve();
-        self.seat(slot, connection);
+        if !connection.is_watched_by(WatchedBy::Home) {
+            // Whatever changed while nobody watched is found out by trying.
+            connection.readable = true;
+            connection.writable = true;
+        }
+        self.slots.restore(slot, connection);
         self.slots.queue(slot);
     }
 
-    /// A connection is back.
-    pub(crate) fn receive_returned(&mut self, slot: usize, connection: Box<Connection>) {
-        self.lent -= 1;
+    /// After its turn: a visitor that has to wait for its socket is watched from here.
+    #[cold]
+    pub(crate) fn host(&mut self, slot: usize) {
+        let Some(connection) = self.slots.get_mut(slot) else {
+            return;
+        };
+        let wants_turn = connection.wants_turn();
+        let Some(visit) = &mut connection.visit else {
+            return;
+        };
+        if wants_turn || visit.watched_by == WatchedBy::Host {
+            return;
+        }
+        if visit.watched_by == WatchedBy::Home
+            && let Some(home) = self.kit.shared.workers.get(visit.home)
+        {
+            connection.stream.unwatch_at(&home.registrar);
+        }
+        visit.watched_by = WatchedBy::Host;
+        if connection.stream.watch(&self.poller, Token(slot)).is_err() {
+            self.close(slot);
+        }
+    }
+
+    /// A connection is back; it was watched here all the time, or is again from now on.
+    pub(crate) fn receive_returned(
+        &mut self,
+        slot: usize,
+        mut connection: Box<Connection>,
+        watched: bool,
+    ) {
+        let missed = self.away.take(slot);
         self.kit.pool.import(connection.buffers());
-        self.seat(slot, connection);
+        if watched {
+            connection.note(missed);
+            self.slots.restore(slot, connection);
+        } else {
+            self.seat(slot, connection);
+        }
         self.slots.queue(slot);
+    }
+
+    /// Connections that were asked for something while they were away are wanted back at once.
+    #[cold]
+    pub(crate) fn expect_returns(&mut self) {
+        let shared = Arc::clone(&self.kit.shared);
+        let Some(face) = shared.workers.get(self.index) else {
+            return;
+        };
+        while self.away.is_wanted() && face.mail.expect() {
+            self.take_arrivals();
+        }
     }
 
     pub(crate) fn seat(&mut self, slot: usize, mut connection: Box<Connection>) {
@@ -120,7 +188,7 @@ impl Worker {
 
     /// A connection that was lent is closed.
     pub(crate) fn receive_lost(&mut self, slot: usize) {
-        self.lent -= 1;
+        self.away.take(slot);
         self.watching.retain(|&watching| watching != slot);
         self.slots.free(slot);
         self.leave();
@@ -149,11 +217,20 @@ impl Worker {
         let Some(visit) = connection.visit.take() else {
             return;
         };
-        connection.stream.unwatch(&self.poller);
+        if visit.watched_by == WatchedBy::Host {
+            connection.stream.unwatch(&self.poller);
+        }
         self.kit.pool.export(connection.buffers());
         self.end_visit();
-        if let Some(home) = self.kit.shared.workers.get(visit.home) {
-            home.mail.send(Arrival::Returned(visit.slot, connection));
+        let Some(home) = self.kit.shared.workers.get(visit.home) else {
+            return;
+        };
+        let watched = visit.watched_by == WatchedBy::Home;
+        let rests = watched && !connection.wants_turn();
+        let returned = Arrival::Returned(visit.slot, connection, watched);
+        match rests {
+            true => home.mail.send_resting(returned),
+            false => home.mail.send(returned),
         }
     }
 

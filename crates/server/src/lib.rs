@@ -15,6 +15,7 @@ mod acceptor;
 mod admin;
 mod admin_port;
 mod ahead;
+mod away;
 mod batch;
 mod buffers;
 mod cluster;
@@ -63,7 +64,7 @@ mod unsent;
 mod watch;
 mod worker;
 
-pub use config::{Config, Echoed, Listen, UnixSocket};
+pub use config::{Config, Echoed, Listen, Niceness, UnixSocket};
 #[doc(hidden)]
 pub use fault::Fault;
 pub use logins::LoginsError;

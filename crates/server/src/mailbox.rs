@@ -20,9 +20,18 @@ use crate::{
 /// One worker's mailbox.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    arrivals: Mutex<Vec<Arrival>>,
+    left: Mutex<Left>,
     pub(crate) bell: Doorbell,
     waker: Waker,
+}
+
+#[derive(Debug, Default)]
+struct Left {
+    arrivals: Vec<Arrival>,
+    /// What nobody waits for.
+    resting: Vec<Arrival>,
+    /// The owner does wait for the next of these.
+    is_expected: bool,
 }
 
 /// Something that was left.
@@ -34,8 +43,8 @@ pub(crate) enum Arrival {
     Visitor(Box<Connection>),
     /// A connection that is to belong to this worker.
     Moved(Box<Connection>),
-    /// A connection is back in its slot.
-    Returned(usize, Box<Connection>),
+    /// A connection is back in its slot; whether it was watched there all the time.
+    Returned(usize, Box<Connection>, bool),
     /// The connection that was lent out of this slot is closed.
     Lost(usize),
     /// Requests to be carried out.
@@ -71,7 +80,7 @@ pub(crate) struct Newcomer {
 impl Mailbox {
     pub(crate) fn new(waker: Waker) -> Self {
         Self {
-            arrivals: Mutex::default(),
+            left: Mutex::default(),
             bell: Doorbell::new(),
             waker,
         }
@@ -79,20 +88,47 @@ impl Mailbox {
 
     /// Leaves something, and wakes the worker if it sleeps.
     pub(crate) fn send(&self, arrival: Arrival) {
-        lock(&self.arrivals).push(arrival);
-        if self.bell.ring() {
-            self.wake();
+        lock(&self.left).arrivals.push(arrival);
+        self.ring();
+    }
+
+    /// Leaves something that has time until the worker wakes for anything else; unless it said that
+    /// it waits.
+    pub(crate) fn send_resting(&self, arrival: Arrival) {
+        let mut left = lock(&self.left);
+        left.resting.push(arrival);
+        let is_expected = std::mem::take(&mut left.is_expected);
+        drop(left);
+        match is_expected {
+            true => self.ring(),
+            false => self.bell.tap(),
         }
+    }
+
+    /// Whether something is here that nobody was to wait for. If not, the worker is woken for the
+    /// next.
+    pub(crate) fn expect(&self) -> bool {
+        let mut left = lock(&self.left);
+        left.is_expected = left.resting.is_empty();
+        !left.is_expected
     }
 
     /// Takes all that was left, in order, into `list`, which is empty.
     pub(crate) fn take(&self, list: &mut Vec<Arrival>) {
-        std::mem::swap(&mut *lock(&self.arrivals), list);
+        let mut left = lock(&self.left);
+        std::mem::swap(&mut left.arrivals, list);
+        list.append(&mut left.resting);
     }
 
     /// How much is waiting.
     pub(crate) fn depth(&self) -> usize {
-        lock(&self.arrivals).len()
+        lock(&self.left).arrivals.len()
+    }
+
+    fn ring(&self) {
+        if self.bell.ring() {
+            self.wake();
+        }
     }
 
     /// Wakes the worker although nothing was left.

@@ -73,6 +73,7 @@ impl Worker {
             }
             connection.put_off = false;
             connection.show_waiting();
+            let is_visitor = connection.visit.is_some();
             if Self::is_done(connection) {
                 self.give_back(slot);
                 continue;
@@ -81,6 +82,9 @@ impl Worker {
                 && self.depart(slot, departure)
             {
                 continue;
+            }
+            if is_visitor {
+                self.host(slot);
             }
             self.slots.queue(slot);
         }

@@ -236,7 +236,7 @@ impl Server {
                 // for the end of its turn. Where neither is to be had, all is only slower.
                 let _ = match is_small {
                     true => curtail_runtime::set_slice(SLICE),
-                    false => curtail_runtime::lower_priority(large_nice),
+                    false => large_nice.take_on(),
                 };
                 if let Some(cpu) = cpu {
                     // Running elsewhere is only slower.
@@ -449,7 +449,10 @@ impl Stopped {
 
 /// What is seen of each worker, with what wakes it.
 fn faces_of(pollers: &[Poller]) -> io::Result<Vec<WorkerFace>> {
-    let face = |poller: &Poller| Ok(WorkerFace::new(poller.waker(worker::WAKER)?));
+    let face = |poller: &Poller| {
+        let waker = poller.waker(worker::WAKER)?;
+        Ok(WorkerFace::new(waker, poller.registrar()?))
+    };
     pollers.iter().map(face).collect()
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use curtail_dispatch::size_aware::SizeHistogram;
-use curtail_runtime::{Clock, ControlEvent, Waker};
+use curtail_runtime::{Clock, ControlEvent, Registrar, Waker};
 use curtail_store::Store;
 use curtail_types::{LoadReport, Now};
 
@@ -77,6 +77,8 @@ pub(crate) struct WorkerFace {
     pub(crate) connections: AtomicUsize,
     pub(crate) buffers: BufferGauges,
     pub(crate) mail: Mailbox,
+    /// Ends what its poller watches.
+    pub(crate) registrar: Registrar,
     /// Connections that a large worker has, or will find in its mailbox.
     pub(crate) visitors: AtomicUsize,
     /// Requests carried out in the last epoch.
@@ -160,13 +162,14 @@ impl WorkerFace {
         self.in_line.load(Relaxed) + self.mail.depth()
     }
 
-    pub(crate) fn new(waker: Waker) -> Self {
+    pub(crate) fn new(waker: Waker, registrar: Registrar) -> Self {
         Self {
             counts: PublishedCounts::new(),
             turns: TurnTimes::new(),
             connections: AtomicUsize::new(0),
             buffers: BufferGauges::default(),
             mail: Mailbox::new(waker),
+            registrar,
             visitors: AtomicUsize::new(0),
             load: AtomicU64::new(0),
             measured: Mutex::default(),

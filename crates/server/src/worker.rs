@@ -16,6 +16,7 @@ use curtail_store::Writer;
 use curtail_types::Instant;
 
 use crate::{
+    away::Away,
     batch::Batch,
     cluster::{self, Completed, Links, NodeWorker},
     collect::AREA_BYTES,
@@ -26,6 +27,7 @@ use crate::{
     delegate::Delegation,
     dump::BUCKETS_A_TURN,
     errand::Errand,
+    fault::Fault,
     kit::Kit,
     mailbox::{Arrival, Newcomer},
     native::{Executor, NativeTurns},
@@ -74,7 +76,7 @@ pub(crate) struct Worker {
     /// The last mark that it saw, and the parcel that it must have back to have passed it.
     pub(crate) mark_seen: (u64, Option<u64>),
     /// Connections that large workers have.
-    pub(crate) lent: usize,
+    pub(crate) away: Away,
     /// Whether it has noted what its connections did, and from which slot on.
     pub(crate) marked: bool,
     pub(crate) mark_from: usize,
@@ -155,7 +157,7 @@ impl Worker {
             filled: Vec::new(),
             under_lease: false,
             mark_seen: (0, None),
-            lent: 0,
+            away: Away::default(),
             marked: false,
             mark_from: 0,
             arrivals: Vec::new(),
@@ -217,6 +219,8 @@ impl Worker {
             (true, _) => Duration::ZERO,
             (false, _) if self.awaits_parcels() => LOOK,
             (false, Some(_)) => QUIET,
+            (false, None) if self.kit.has(Fault::SleepsLong) => Duration::MAX,
+            (false, None) if self.kit.has(Fault::ForgetsReturns) => Duration::MAX,
             (false, None) => TICK,
         };
         let timeout = timeout.min(self.time_to_cluster());
@@ -226,20 +230,23 @@ impl Worker {
             return false;
         }
         let (mut woken, mut happened) = (false, false);
-        let (slots, node) = (&mut self.slots, &mut self.node);
+        let (slots, node, away) = (&mut self.slots, &mut self.node, &mut self.away);
         self.events.for_each(|token, readiness| {
             happened = true;
             if token == WAKER {
                 woken = true;
             } else if let Some(node) = node.as_mut().filter(|_| Links::owns(token)) {
                 node.links.note_event(token, readiness);
-            } else {
-                note_readiness(slots, token.0, readiness);
+            } else if !note_readiness(slots, token.0, readiness) {
+                away.note(token.0, readiness);
             }
         });
         if self.bell().is_some_and(Doorbell::answer) {
             happened = true;
             self.take_arrivals();
+        }
+        if self.away.is_wanted() && !self.kit.has(Fault::ForgetsReturns) {
+            self.expect_returns();
         }
         if self.awaits_parcels() {
             self.take_back_parcels();
@@ -384,7 +391,7 @@ impl Worker {
         }
     }
 
-    fn take_arrivals(&mut self) {
+    pub(crate) fn take_arrivals(&mut self) {
         let mut arrivals = std::mem::take(&mut self.arrivals);
         if let Some(face) = self.kit.shared.workers.get(self.index) {
             face.mail.take(&mut arrivals);
@@ -394,7 +401,9 @@ impl Worker {
                 Arrival::Newcomer(newcomer) => self.welcome(newcomer),
                 Arrival::Visitor(connection) => self.receive_visitor(connection),
                 Arrival::Moved(connection) => self.receive_moved(connection),
-                Arrival::Returned(slot, connection) => self.receive_returned(slot, connection),
+                Arrival::Returned(slot, connection, watched) => {
+                    self.receive_returned(slot, connection, watched);
+                }
                 Arrival::Lost(slot) => self.receive_lost(slot),
                 Arrival::Parcel(sealed) => self.open_parcel(&sealed),
                 Arrival::Answer(parcel) => self.deliver(parcel),
@@ -570,7 +579,7 @@ impl Worker {
             .slots
             .used()
             .any(|(_, connection)| !connection.unsent.is_empty());
-        let waits = happened || unsent || self.lent > 0 || self.awaits_parcels();
+        let waits = happened || unsent || !self.away.is_empty() || self.awaits_parcels();
         now >= stop_at || !(waits || self.slots.any_ready())
     }
 }
@@ -582,12 +591,12 @@ const CONNECTION_BYTES: isize =
 /// Places in the lists of a worker and of the registry.
 const SLOT_BYTES: usize = 64;
 
-fn note_readiness(slots: &mut Slots, slot: usize, readiness: Readiness) {
+/// False if the connection is not in its slot.
+fn note_readiness(slots: &mut Slots, slot: usize, readiness: Readiness) -> bool {
     let Some(connection) = slots.get_mut(slot) else {
-        return;
+        return false;
     };
-    connection.readable |= readiness.read;
-    connection.writable |= readiness.write;
-    connection.ending |= readiness.closed;
+    connection.note(readiness);
     slots.queue(slot);
+    true
 }

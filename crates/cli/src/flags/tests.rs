@@ -1,6 +1,7 @@
 //! memcached's command lines mean here what they mean there.
 
 use clap::Parser;
+use curtail_server::Niceness;
 
 use super::*;
 
@@ -138,7 +139,10 @@ fn policies_and_sizes_are_set() {
     assert!(!told.policy_change_allowed);
     assert_eq!(told.threshold, Some(5000));
     assert_eq!((told.percentile_milli, told.epoch_ms), (99_500, 200));
-    assert_eq!((told.large_connections_max, told.large_nice), (8, 3));
+    assert_eq!(told.large_connections_max, 8);
+    assert_eq!(told.large_nice, Niceness::Level(3));
+    assert_eq!(plain.large_nice, Niceness::Idle);
+    assert_eq!(config("-o size_nice=idle").large_nice, Niceness::Idle);
     for bad in [
         "--policy best",
         "-o size_epoch=0",

@@ -14,13 +14,14 @@
 //! 500 KB), or 1 KB beside 30 and 100 values of 10 MB a second. A server of ours also tells what
 //! work was ahead of its small requests.
 //!
-//! The first server is also measured while its neighbour, a second one of the same kind on the same
-//! core, gets the large requests: what a core that is shared does to small requests which have
-//! nothing to do with large ones.
+//! The first server is also measured while as many bytes go over as many connections between
+//! threads that belong to no server (`transfers`): what the machine does to small requests beside
+//! large values, whoever serves them.
 
 mod ahead;
 mod company;
 mod large;
+mod transfers;
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -29,7 +30,7 @@ use std::{
 
 use serde::Serialize;
 
-use self::{ahead::Ahead, large::Large};
+use self::{ahead::Ahead, large::Large, transfers::Transfers};
 pub(crate) use self::{ahead::AheadBounds, company::Company};
 use super::{
     CompareArgs, Spread,
@@ -76,13 +77,13 @@ pub(crate) struct Figures {
     pub(crate) unfinished: u64,
     /// Work ahead of the small requests, alone and beside large ones, if the server tells.
     pub(crate) ahead: [Option<AheadBounds>; 2],
-    /// With the large requests at the neighbour, if that was measured.
-    pub(crate) elsewhere: Option<Elsewhere>,
+    /// With as many bytes between threads of no server, if that was measured.
+    pub(crate) control: Option<Control>,
 }
 
-/// The same small requests with the large ones at the neighbour, on the same core.
+/// The same small requests beside as many bytes that no server sends.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Elsewhere {
+pub(crate) struct Control {
     pub(crate) p99_us: f64,
     /// This p99 over the one alone, within rounds.
     pub(crate) ratio: Spread,
@@ -116,7 +117,7 @@ struct Cell {
 struct Runs {
     alone: Vec<Run>,
     beside: Vec<Run>,
-    elsewhere: Vec<Run>,
+    control: Vec<Run>,
     ahead: [Ahead; 2],
 }
 
@@ -125,7 +126,7 @@ struct Runs {
 enum Where {
     Nowhere,
     SameServer,
-    Neighbour,
+    NoServer,
 }
 
 /// One server in one round.
@@ -137,16 +138,16 @@ struct Run {
     unfinished: u64,
 }
 
-pub(crate) fn compare(
-    args: &CompareArgs,
-    servers: &[Server],
-    neighbour: &Server,
-) -> Result<Vec<Beside>, LoadError> {
+pub(crate) fn compare(args: &CompareArgs, servers: &[Server]) -> Result<Vec<Beside>, LoadError> {
     let companies = match args.long {
         true => company::LONG,
         false => company::LARGE,
     };
-    store_all(servers, neighbour, &companies[0])?;
+    store_all(servers, &companies[0])?;
+    let (values, each) = companies[0].values();
+    let core = (!args.spread).then_some(args.server_core);
+    let transfers = Transfers::start(values, each, core);
+    let transfers = transfers.map_err(LoadError::network("listening for the control"))?;
     let cells = LOADS
         .iter()
         .flat_map(|load| companies.map(|company| (*load, company)));
@@ -162,7 +163,7 @@ pub(crate) fn compare(
         // Anew in every round, because the machine's speed drifts.
         let peak = peak(args, servers, &companies[0], round)?;
         for cell in &mut cells {
-            cell.measure(args, servers, neighbour, peak * cell.load, round)?;
+            cell.measure(args, servers, &transfers, peak * cell.load, round)?;
         }
     }
     let all = cells.iter().map(|cell| Beside {
@@ -184,25 +185,26 @@ impl Cell {
         &mut self,
         args: &CompareArgs,
         servers: &[Server],
-        neighbour: &Server,
+        transfers: &Transfers,
         rate: f64,
         round: usize,
     ) -> Result<(), LoadError> {
         self.rates.push(rate);
         for index in throughput::rotated(servers.len(), round) {
             let (server, runs) = (&servers[index], &mut self.runs[index]);
+            let control = transfers.target();
             let places = match index {
-                0 => &[Where::Nowhere, Where::SameServer, Where::Neighbour][..],
+                0 => &[Where::Nowhere, Where::SameServer, Where::NoServer][..],
                 _ => &[Where::Nowhere, Where::SameServer],
             };
             for which in throughput::rotated(places.len(), round) {
-                let large_target = match places[which] {
+                let large = match places[which] {
                     Where::Nowhere => None,
-                    Where::SameServer => Some(&*server.target),
-                    Where::Neighbour => Some(&*neighbour.target),
+                    Where::SameServer => Some((&*server.target, server.kind)),
+                    Where::NoServer => Some((&*control, Kind::Memcached)),
                 };
                 let before = (server.kind == Kind::Ours).then(|| Ahead::ask(&server.target));
-                let run = run(args, server, rate, (&self.company, large_target), round)?;
+                let run = run(args, server, rate, (&self.company, large), round)?;
                 if let Some(Some(before)) = before
                     && let Some(after) = Ahead::ask(&server.target)
                     && let Some(ahead) = runs.ahead.get_mut(which)
@@ -212,7 +214,7 @@ impl Cell {
                 match places[which] {
                     Where::Nowhere => runs.alone.push(run),
                     Where::SameServer => runs.beside.push(run),
-                    Where::Neighbour => runs.elsewhere.push(run),
+                    Where::NoServer => runs.control.push(run),
                 }
             }
         }
@@ -222,7 +224,7 @@ impl Cell {
 
 /// Stores the large values more than once, so that the memory which they take in turns has been
 /// touched: what is measured is a server that has run for a while.
-fn store_all(servers: &[Server], neighbour: &Server, company: &Company) -> Result<(), LoadError> {
+fn store_all(servers: &[Server], company: &Company) -> Result<(), LoadError> {
     let store = |server: &Server, load: Load| {
         let preloaded = preload::preload(&server.target, &load, 1, &Stop::new())?;
         if preloaded.refused == 0 {
@@ -234,7 +236,7 @@ fn store_all(servers: &[Server], neighbour: &Server, company: &Company) -> Resul
     for server in servers {
         store(server, company.small(server.kind)?)?;
     }
-    for server in servers.iter().chain([neighbour]) {
+    for server in servers {
         for _ in 0..LARGE_STORED {
             store(server, company.large(server.kind)?)?;
         }
@@ -264,7 +266,7 @@ fn run(
     args: &CompareArgs,
     server: &Server,
     rate: f64,
-    (company, large_target): (&Company, Option<&str>),
+    (company, large): (&Company, Option<(&str, Kind)>),
     round: usize,
 ) -> Result<Run, LoadError> {
     let plan = Plan {
@@ -275,12 +277,12 @@ fn run(
         spin: !args.spread,
         ..throughput::plan(args, &SMALL, server, round)?
     };
-    let Some(target) = large_target else {
+    let Some((target, kind)) = large else {
         let report = measure(&plan, &Session::default())?;
         return Ok(run_of(&report, 0.0));
     };
     let large = Large {
-        load: company.large(server.kind)?,
+        load: company.large(kind)?,
         rate: company.rate(rate),
         core: (!args.spread).then_some(args.server_core),
     };
@@ -312,7 +314,7 @@ fn figures_of(server: &Server, runs: &Runs) -> Figures {
     let Runs {
         alone,
         beside,
-        elsewhere,
+        control,
         ahead,
     } = runs;
     let pooled = |runs: &[Run]| -> Vec<f64> {
@@ -342,10 +344,10 @@ fn figures_of(server: &Server, runs: &Runs) -> Figures {
         large_rate: rank(&large_rates, 0.5),
         unfinished: beside.iter().map(|run| run.unfinished).sum(),
         ahead: ahead.each_ref().map(Ahead::bounds),
-        elsewhere: (!elsewhere.is_empty()).then(|| Elsewhere {
-            p99_us: rank(&pooled(elsewhere), 0.5),
-            ratio: ratio(elsewhere, alone),
-            beside: ratio(beside, elsewhere),
+        control: (!control.is_empty()).then(|| Control {
+            p99_us: rank(&pooled(control), 0.5),
+            ratio: ratio(control, alone),
+            beside: ratio(beside, control),
         }),
     }
 }

@@ -135,7 +135,7 @@ fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
          20 ms; us; ratios within rounds.\n\n\
          | load | server | windows | p99 alone | p99 beside | quartiles | beside : alone | \
          driver late, p99 | large/s | unfinished | ahead alone, p99 | ahead beside, p99 | \
-         large at the neighbour, p99 | neighbour : alone | beside : neighbour |\n\
+         same bytes without a server, p99 | that : alone | beside : that |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
     )?;
     let ahead = |bounds: Option<AheadBounds>| {
@@ -158,7 +158,7 @@ fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
             } else {
                 String::new()
             };
-            let elsewhere = figures.elsewhere.as_ref().map(|one| {
+            let control = figures.control.as_ref().map(|one| {
                 let (above, left) = (ratio(one.ratio), ratio(one.beside));
                 format!("{:.0} | {above} | {left}", one.p99_us)
             });
@@ -179,7 +179,7 @@ fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
                 figures.unfinished,
                 ahead(figures.ahead[0]),
                 ahead(figures.ahead[1]),
-                elsewhere.as_deref().unwrap_or("| |")
+                control.as_deref().unwrap_or("| |")
             )?;
         }
     }

@@ -1,6 +1,11 @@
 //! Values that are received straight into the store and sent from where they lie.
 
-use std::io::Write;
+use std::{
+    io::{Read, Write},
+    time::{Duration, Instant},
+};
+
+use curtail_server::{Config, Fault};
 
 use crate::support::{Client, config, start};
 
@@ -142,4 +147,34 @@ fn a_value_on_its_way_is_not_overwritten() {
 
 fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(10));
+}
+
+/// Goal: a request that comes while its connection is with a large worker is heard when that is
+/// back. Method: workers sleep until they are woken, and the request is sent at other moments of
+/// the large reply in turn; the same is seen to fail with a worker that does not say that it waits.
+#[test]
+fn a_request_behind_a_large_reply_is_heard() {
+    assert!(all_are_heard(Fault::SleepsLong));
+    assert!(!cfg!(debug_assertions) || !all_are_heard(Fault::ForgetsReturns));
+}
+
+/// Whether every request behind a large reply was answered.
+fn all_are_heard(fault: Fault) -> bool {
+    let server = start(Config { fault, ..config() });
+    let mut client = Client::connect(&server);
+    let value = pattern(500_000, 5);
+    client.ask(set("large", &value), "STORED\r\n");
+    let mut reply = vec![0; hit("large", &value).len() + "MN\r\n".len()];
+    let patience = Some(Duration::from_secs(3));
+    client.stream.set_read_timeout(patience).unwrap();
+    let mut is_heard = |delay: Duration| {
+        client.send("get large\r\n");
+        let sent = Instant::now();
+        while sent.elapsed() < delay {
+            std::hint::spin_loop();
+        }
+        client.send("mn\r\n");
+        client.stream.read_exact(&mut reply).is_ok() && reply.ends_with(b"END\r\nMN\r\n")
+    };
+    (0..400).all(|round| is_heard(Duration::from_micros(round % 40 * 25)))
 }

@@ -69,6 +69,11 @@ impl Company {
         }
     }
 
+    /// How many large values there are, and the bytes of each.
+    pub(super) fn values(&self) -> (usize, usize) {
+        (self.large_keys as usize, self.large_bytes as usize)
+    }
+
     /// The small requests.
     pub(super) fn small(&self, kind: Kind) -> Result<Load, LoadError> {
         let (low, high) = self.small_bytes;

@@ -307,8 +307,15 @@ fn judge(spread: Spread, amount: Amount, fault: Fault) -> Judgement {
         entries.into_iter().flat_map(Result::unwrap).collect()
     });
     let mut memcached = Memcached::connect(&server);
-    // A worker alone that executes each write before the next request leaves none to read from.
-    let forwards = mode != NativeMode::Raw || workers > 1;
+    // Where each key's reads come to the worker that executes each of its writes before the next
+    // request, there is hardly ever an entry to answer them from.
+    let one_by_one = matches!(mode, NativeMode::Raw | NativeMode::Deferred)
+        && matches!(
+            spread.placement,
+            NativePlacement::Any | NativePlacement::Arrival
+        );
+    let by_key = workers == 1 || matches!(spread.choice, NativeChoice::Key);
+    let forwards = !(one_by_one && by_key);
     let again = memcached.stat("native:reacknowledged") + memcached.stat("native:replayed");
     Judgement {
         requests: history.len(),

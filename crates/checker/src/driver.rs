@@ -255,8 +255,9 @@ impl Driver<'_> {
 
     /// A value is lost, as it may be: from now on the key may be absent.
     pub(crate) fn evict(&mut self) {
-        if let Judge::Linearizable(judge) = self.world.judge.edit() {
-            judge.asked_once(Label::EVICTION, Kind::Set);
+        match self.world.judge.edit() {
+            Judge::Linearizable(judge) => judge.asked_once(Label::EVICTION, Kind::Set),
+            Judge::Sessions(judge) => judge.lose(),
         }
     }
 
@@ -349,9 +350,10 @@ impl Driver<'_> {
             ts: Cas(0),
             value: Written::NOTHING,
         });
+        let newest = self.world.newest_write();
         let is_right = match self.world.judge.edit() {
             Judge::Linearizable(judge) => judge.answered(label, kind, item.value),
-            Judge::Sessions(judge) => judge.answered(session, kind, item.ts),
+            Judge::Sessions(judge) => judge.answered(session, kind, (item, newest)),
         };
         if !is_right {
             self.world

@@ -1,14 +1,14 @@
 //! Nodes die, lose their lease, come and come back.
 
 use curtail_consistency::membership::Change;
-use curtail_consistency::symmetric::{Input, Mode, Symmetric};
-use curtail_types::{NodeId, NodeSet};
+use curtail_consistency::symmetric::{Input, Mode, Symmetric, Visibility};
+use curtail_types::{MessageKind, NodeId, NodeSet};
 
 use crate::driver::Driver;
 use crate::moves::Moving;
 use crate::setup::{Setup, Witness};
 use crate::shared::Shared;
-use crate::world::{Content, KEY, Label, Node};
+use crate::world::{Content, Judge, KEY, Label, Node, Parcel};
 
 impl Driver<'_> {
     /// What it had, was doing and would have been told is gone.
@@ -65,18 +65,47 @@ impl Driver<'_> {
         self.world.change_members(self.setup, change, by);
     }
 
-    /// With one holder the key dies with a node, if it was there or on its way to or from there.
+    /// With one holder the key dies with a node, if it was there or on its way to or from there,
+    /// and is not everywhere. Under SC its last writes do, if nobody else had them.
     fn lose_moves_to(&mut self, node: NodeId) {
         self.world.moving.retain(|moving| moving.to != node);
         let is_there = |moving: &Moving| moving.from != node && moving.item.is_some();
-        // Of a promotion that has not come to its end, or that ends, only the home is sure.
-        let is_sure = |other: &Node| other.state.is_none() || other.mode != Mode::Cold;
-        let mut nodes = self.world.nodes.iter();
-        let is_kept = nodes.any(|other| other.is_up && other.item.is_some() && is_sure(other))
-            || self.world.moving.iter().any(is_there);
-        if self.setup.replicas == 1 && !is_kept {
+        let mut alive = self.setup.members().into_iter();
+        let is_kept =
+            alive.any(|other| self.has_surely(other)) || self.world.moving.iter().any(is_there);
+        let is_hot = self.setup.starts_hot && self.setup.chances.demotions == 0;
+        if self.setup.replicas == 1 && !is_kept && !is_hot {
             self.evict();
         }
+        let alive = self.world.nodes.iter().filter(|other| other.is_up);
+        let left = alive.filter_map(|other| other.item).map(|item| item.ts);
+        let moving = self.world.moving.iter().filter_map(|moving| moving.item);
+        let left = left.chain(moving.map(|item| item.ts)).max();
+        if let Judge::Sessions(judge) = self.world.judge.edit() {
+            judge.lose_after(left.unwrap_or_default());
+        }
+    }
+
+    /// Whether the key cannot be lost as long as `node` lives: it has the item, and nobody has it
+    /// instead. Of a promotion that has not come to its end, or that ends, its home is sure unless
+    /// it is another by now, and who shows the key and was not told to leave.
+    fn has_surely(&self, node: NodeId) -> bool {
+        let Some(other) = self.world.node(node) else {
+            return false;
+        };
+        let is_home = self.home(node) == node;
+        let leaves = |parcel: &Parcel| {
+            let Content::Message(message, _) = parcel.content else {
+                return false;
+            };
+            parcel.to == node && message.kind == MessageKind::Deactivate
+        };
+        let is_sure = match other.state {
+            None => true,
+            Some(Visibility::Valid) => is_home || !self.world.parcels.iter().any(leaves),
+            Some(_) => is_home && node == Setup::HOME && other.mode != Mode::Cold,
+        };
+        other.is_up && other.item.is_some() && is_sure
     }
 
     /// Those that are in the hands of a node that died.

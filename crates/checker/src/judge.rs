@@ -7,11 +7,12 @@
 //! small: a way is looked for only when an answer asks for it.
 //!
 //! Under SC all sessions have to see the writes in the order of their timestamps, and each its own.
+//! What only a dead node had may be missed by who has seen it.
 
 use curtail_types::Cas;
 
 use crate::setup::Kind;
-use crate::world::Label;
+use crate::world::{Item, Label};
 
 /// The writes that led to a value: a set starts with itself, an append adds itself to what was
 /// there. Four bits for each, the last one lowest.
@@ -145,26 +146,70 @@ impl Linearizable {
     }
 }
 
-/// The last write that each session has seen.
+/// What the sessions have seen.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct Sessions(Vec<Cas>);
+pub(crate) struct Sessions {
+    /// The last write that each has.
+    seen: Vec<Cas>,
+    loss: Loss,
+}
+
+/// Whether the key may be gone.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Loss {
+    /// It may not.
+    No,
+    /// It may from some time on.
+    May,
+    /// It was, with all writes up to this one. Who finds nothing does not find those any more.
+    Was(Cas),
+}
 
 impl Sessions {
     pub(crate) fn new(count: usize) -> Self {
-        Self(vec![Cas(0); count])
+        let (seen, loss) = (vec![Cas(0); count], Loss::No);
+        Self { seen, loss }
     }
 
-    /// A session's answer showed, or was, the write `ts`.
-    pub(crate) fn answered(&mut self, session: usize, kind: Kind, ts: Cas) -> bool {
-        let Some(last) = self.0.get_mut(session) else {
+    /// A session's answer showed, or was, the write `answer`; `newest` is the last one so far.
+    pub(crate) fn answered(
+        &mut self,
+        session: usize,
+        kind: Kind,
+        (answer, newest): (Item, Cas),
+    ) -> bool {
+        let Some(last) = self.seen.get_mut(session) else {
             return false;
         };
+        if kind == Kind::Get && answer.value == Written::NOTHING {
+            if self.loss == Loss::May {
+                self.loss = Loss::Was(newest);
+            }
+            let Loss::Was(lost) = self.loss else {
+                return false;
+            };
+            let is_right = *last <= lost;
+            *last = lost;
+            return is_right;
+        }
         let is_right = match kind {
-            Kind::Get => ts >= *last,
-            Kind::Set | Kind::Append | Kind::Delete => ts > *last,
+            Kind::Get => answer.ts >= *last,
+            Kind::Set | Kind::Append | Kind::Delete => answer.ts > *last,
         };
-        *last = ts.max(*last);
+        *last = answer.ts.max(*last);
         is_right
+    }
+
+    /// The key may be gone from now on.
+    pub(crate) fn lose(&mut self) {
+        self.loss = Loss::May;
+    }
+
+    /// All writes after `ts` are gone: whoever has seen one may find that.
+    pub(crate) fn lose_after(&mut self, ts: Cas) {
+        for seen in &mut self.seen {
+            *seen = ts.min(*seen);
+        }
     }
 }
 
@@ -217,8 +262,43 @@ mod tests {
     #[test]
     fn a_session_does_not_go_back() {
         let mut judge = Sessions::new(2);
-        assert!(judge.answered(0, Kind::Set, Cas(5)));
-        assert!(judge.answered(1, Kind::Get, Cas(3)));
-        assert!(!judge.answered(0, Kind::Get, Cas(3)));
+        assert!(judge.answered(0, Kind::Set, write(5)));
+        assert!(judge.answered(1, Kind::Get, write(3)));
+        assert!(!judge.answered(0, Kind::Get, write(3)));
+    }
+
+    fn write(ts: u64) -> (Item, Cas) {
+        let (ts, value) = (Cas(ts), START);
+        (Item { ts, value }, Cas(5))
+    }
+
+    /// Goal: nothing is found only where all may be lost, and what was lost does not come back.
+    /// Method: answers before a loss and after it.
+    #[test]
+    fn a_session_finds_nothing_only_after_a_loss() {
+        let (ts, value) = (Cas(0), Written::NOTHING);
+        let nothing = (Item { ts, value }, Cas(5));
+        let mut judge = Sessions::new(2);
+        assert!(judge.answered(0, Kind::Set, write(5)));
+        assert!(!judge.clone().answered(1, Kind::Get, nothing));
+        judge.lose();
+        assert!(judge.answered(1, Kind::Get, write(3)), "not lost yet");
+        assert!(judge.answered(1, Kind::Get, nothing));
+        assert!(judge.answered(1, Kind::Get, nothing));
+        assert!(judge.answered(0, Kind::Get, write(5)), "it lags behind");
+        assert!(!judge.clone().answered(1, Kind::Get, write(4)));
+        assert!(judge.answered(1, Kind::Get, write(6)));
+        assert!(!judge.answered(1, Kind::Get, nothing));
+    }
+
+    /// Goal: of a death a session may notice what died, and no more. Method: reads of what is left,
+    /// and of less.
+    #[test]
+    fn a_session_goes_back_to_what_is_left() {
+        let mut judge = Sessions::new(1);
+        assert!(judge.answered(0, Kind::Get, write(7)));
+        judge.lose_after(Cas(5));
+        assert!(!judge.clone().answered(0, Kind::Get, write(4)));
+        assert!(judge.answered(0, Kind::Get, write(5)));
     }
 }

@@ -401,6 +401,20 @@ pub const MODELS: &[Setup] = &[
         .epochs(1)
         .sees(MOVED_PROMOTED)
         .deep(),
+    cold("move-promote-get", &[Get])
+        .comes()
+        .unannounced()
+        .ordered()
+        .epochs(1)
+        .sees(MOVED_PROMOTED)
+        .deep(),
+    cold("move-promote-set", &[Set])
+        .comes()
+        .unannounced()
+        .ordered()
+        .epochs(1)
+        .sees(MOVED_PROMOTED)
+        .deep(),
     cold("move-promote-away", &[Set, Get])
         .lower_pair()
         .goes()
@@ -431,6 +445,22 @@ pub const MODELS: &[Setup] = &[
         .epochs(1)
         .sees(MOVED_PROMOTED)
         .deep(),
+    cold("move-holders-promote-get", &[Get])
+        .replicas(2)
+        .comes()
+        .unannounced()
+        .ordered()
+        .epochs(1)
+        .sees(MOVED_PROMOTED)
+        .deep(),
+    cold("move-holders-promote-set", &[Set])
+        .replicas(2)
+        .comes()
+        .unannounced()
+        .ordered()
+        .epochs(1)
+        .sees(MOVED_PROMOTED)
+        .deep(),
     hot("move-hot-meets", &[Set, Get])
         .pair()
         .comes()
@@ -438,6 +468,107 @@ pub const MODELS: &[Setup] = &[
         .repeating()
         .demotion()
         .sees(MOVED_HOT),
+    // The same, and a node dies. What is hot dies with nobody.
+    hot("move-hot-crash-pair", &[Set, Get])
+        .pair()
+        .comes()
+        .crash_one_of(0b110)
+        .ordered()
+        .sees(MOVED_HOT_DIED),
+    hot("move-hot-crash-get", &[Get])
+        .comes()
+        .crash_one_of(0b110)
+        .ordered()
+        .sees(MOVED_HOT_DIED),
+    hot("move-hot-crash-set", &[Set])
+        .comes()
+        .crash_one_of(0b110)
+        .ordered()
+        .sees(MOVED_HOT_DIED_UNREAD),
+    hot("move-hot-crash", &[Set, Get])
+        .comes()
+        .crash_one_of(0b110)
+        .ordered()
+        .sees(MOVED_HOT_DIED)
+        .deep(),
+    hot("move-hot-crash-demotion", &[Set, Get])
+        .pair()
+        .comes()
+        .unannounced()
+        .crash_one_of(0b110)
+        .ordered()
+        .demotion()
+        .sees(MOVED_HOT_DIED),
+    cold("move-promote-crash", &[Set, Get])
+        .pair()
+        .comes()
+        .unannounced()
+        .crash_one_of(0b110)
+        .ordered()
+        .epochs(1)
+        .sees(MOVED_PROMOTED)
+        .deep(),
+    cold("move-promote-away-crash", &[Set, Get])
+        .lower_pair()
+        .goes()
+        .unannounced()
+        .crash_one_of(0b011)
+        .ordered()
+        .epochs(1)
+        .sees(LEFT_PROMOTED)
+        .deep(),
+    hot("sc-move-hot-crash-pair", &[Set, Get, Get])
+        .sc()
+        .pair()
+        .comes()
+        .crash_one_of(0b110)
+        .ordered()
+        .sees(MOVED_HOT_DIED),
+    hot("sc-move-hot-crash-loss", &[Set, Get])
+        .sc()
+        .pair()
+        .comes()
+        .crash_one_of(0b110)
+        .losses(1)
+        .ordered()
+        .sees(MOVED_HOT_DIED),
+    hot("sc-move-hot-crash", &[Set, Get])
+        .sc()
+        .comes()
+        .crash_one_of(0b110)
+        .ordered()
+        .sees(MOVED_HOT_DIED)
+        .deep(),
+    hot("sc-move-hot-crash-demotion", &[Set, Get])
+        .sc()
+        .pair()
+        .comes()
+        .unannounced()
+        .crash_one_of(0b110)
+        .ordered()
+        .demotion()
+        .sees(MOVED_HOT_DIED)
+        .deep(),
+    cold("sc-move-promote-crash", &[Set, Get])
+        .sc()
+        .pair()
+        .comes()
+        .unannounced()
+        .crash_one_of(0b110)
+        .ordered()
+        .epochs(1)
+        .sees(MOVED_PROMOTED)
+        .deep(),
+    cold("sc-move-promote-away-crash", &[Set, Get])
+        .sc()
+        .lower_pair()
+        .goes()
+        .unannounced()
+        .crash_one_of(0b011)
+        .ordered()
+        .epochs(1)
+        .sees(LEFT_PROMOTED)
+        .deep(),
     // The same under SC.
     hot("sc-move-hot", &[Set, Get, Get])
         .sc()
@@ -454,6 +585,22 @@ pub const MODELS: &[Setup] = &[
         .ordered()
         .demotion()
         .sees(MOVED_HOT)
+        .deep(),
+    hot("sc-move-hot-set", &[Set])
+        .sc()
+        .comes()
+        .unannounced()
+        .ordered()
+        .demotion()
+        .sees(MOVED_HOT)
+        .deep(),
+    cold("sc-move-promote-set", &[Set])
+        .sc()
+        .comes()
+        .unannounced()
+        .ordered()
+        .epochs(1)
+        .sees(MOVED_PROMOTED)
         .deep(),
     cold("sc-move-promote", &[Set, Get])
         .sc()
@@ -565,6 +712,8 @@ const MOVED_DELETED: &[Witness] = &[AllAnswered, KeyMoved, WaitedForKey, Settled
 const REMOVED_UNSEEN: &[Witness] = &[AllAnswered, KeyMoved, Settled, Deleted];
 const MOVED_REFUSED: &[Witness] = &[AllAnswered, KeyMoved, MoveRefused, Settled, GetAfterView];
 const MOVED_HOT: &[Witness] = &[AllAnswered, TookOver, Settled, Demoted];
+const MOVED_HOT_DIED_UNREAD: &[Witness] = &[AllAnswered, TookOver, Settled];
+const MOVED_HOT_DIED: &[Witness] = &[AllAnswered, TookOver, Settled, GetAfterView];
 const MOVED_PROMOTED: &[Witness] = &[AllAnswered, KeyMoved, Promoted, Demoted, TookOver, Settled];
 const DIED_PROMOTED: &[Witness] = &[AllAnswered, KeyMoved, Promoted, Demoted, Settled];
 const LEFT_PROMOTED: &[Witness] = &[AllAnswered, Promoted, Demoted, TookOver, Settled, Departed];

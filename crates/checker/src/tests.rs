@@ -72,6 +72,14 @@ fn planted_errors_that_hide_are_found() {
     }
 }
 
+/// Goal: every model of deaths during moves can fail. Method: an error for each.
+#[test]
+fn deaths_during_moves_are_judged() {
+    for &(name, mutant) in DYING {
+        is_found(mutant, name);
+    }
+}
+
 #[test]
 fn every_planted_error_has_a_model() {
     for mutant in Mutant::all() {
@@ -175,6 +183,19 @@ const FINDERS: &[(Mutant, &str)] = &[
     (Machine(MachineMutant::SeenForgotten), "sc-promote"),
     (Machine(MachineMutant::LateUpdateDropped), "sc-move-promote"),
     (Machine(MachineMutant::HomeUnasked), "move-promote-away"),
+    (
+        Machine(MachineMutant::AnyView),
+        "sc-move-hot-crash-demotion",
+    ),
+    (
+        Machine(MachineMutant::LateUpdateBegins),
+        "sc-move-promote-crash",
+    ),
+    (
+        Machine(MachineMutant::LostAwaited),
+        "sc-move-hot-crash-pair",
+    ),
+    (Machine(MachineMutant::HeirDoubts), "move-hot-crash-pair"),
     (Driver(DriverMutant::NoWriteBack), "promote-again"),
     (Driver(DriverMutant::ReaderLooksOnce), "lin"),
     (
@@ -198,11 +219,31 @@ const FINDERS: &[(Mutant, &str)] = &[
     (Driver(DriverMutant::SendsOnWithoutSeen), "sc-move-hot-wide"),
 ];
 
-/// These take long to show: millions of states.
-const SLOW_FINDERS: &[(Mutant, &str)] = &[
-    (Machine(MachineMutant::AnyView), "lin-rejoin"),
+/// Models in which a node dies while keys move and the hot set changes, and an error that each
+/// finds besides: so each of them can fail.
+const DYING: &[(&str, Mutant)] = &[
+    ("move-hot-crash-get", Machine(MachineMutant::HeirDoubts)),
     (
-        Driver(DriverMutant::GivesUnsettled),
-        "move-holders-append-wide",
+        "move-hot-crash-demotion",
+        Machine(MachineMutant::DoubtfulServed),
+    ),
+    ("move-promote-crash", Driver(DriverMutant::KeepsWhatItSent)),
+    (
+        "move-promote-away-crash",
+        Machine(MachineMutant::DoubtfulServed),
+    ),
+    (
+        "sc-move-hot-crash-loss",
+        Machine(MachineMutant::LostAwaited),
+    ),
+    (
+        "sc-move-promote-away-crash",
+        Machine(MachineMutant::LostAwaited),
     ),
 ];
+
+/// These take long to show: millions of states.
+const SLOW_FINDERS: &[(Mutant, &str)] = &[(
+    Driver(DriverMutant::GivesUnsettled),
+    "move-holders-append-wide",
+)];

@@ -248,6 +248,14 @@ impl World {
         self.views.last().copied().unwrap_or_default()
     }
 
+    /// The last version that somebody has, or that was given.
+    pub(crate) fn newest_write(&self) -> Cas {
+        let items = self.nodes.iter().filter_map(|node| node.item);
+        let moving = self.moving.iter().filter_map(|moving| moving.item);
+        let newest = items.chain(moving).map(|item| item.ts).max();
+        newest.unwrap_or_default().max(self.last)
+    }
+
     pub(crate) fn view(&self, number: ViewNumber) -> View {
         let mut views = self.views.iter();
         let found = views.find(|view| view.number == number).copied();

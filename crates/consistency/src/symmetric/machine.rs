@@ -338,6 +338,7 @@ fn receive(
     let overtook_fill = epoch < message.epoch && message.kind != MessageKind::Fill;
     let is_over = epoch < message.epoch && step.dropped.covers(key, message.epoch);
     // What is known to be over is known in one view: a message of one before begins nothing.
+    let is_done = is_done && !step.has(Mutant::LateUpdateBegins);
     let may_begin = begins(message) && !me_is_home && !is_over && !is_done;
     let mut entry = match entry {
         Some(entry) if epoch == message.epoch => entry,

@@ -45,12 +45,18 @@ pub enum Mutant {
     LateUpdateDropped,
     /// Who may have to send a hot key on takes it for granted that its new home has it.
     HomeUnasked,
+    /// An update of an earlier view makes a follower of a node that has left since (SC).
+    LateUpdateBegins,
+    /// Nobody who has waited for a write that died with its writer hears that it did (SC).
+    LostAwaited,
+    /// A hot key's new home doubts its value, though it was never told to leave.
+    HeirDoubts,
 }
 
 #[cfg(any(test, feature = "mutants"))]
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 22] = [
         Self::AckWithoutSender,
         Self::AckBeforePublish,
         Self::ValidateAnother,
@@ -70,5 +76,8 @@ impl Mutant {
         Self::SeenForgotten,
         Self::LateUpdateDropped,
         Self::HomeUnasked,
+        Self::LateUpdateBegins,
+        Self::LostAwaited,
+        Self::HeirDoubts,
     ];
 }

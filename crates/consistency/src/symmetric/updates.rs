@@ -77,7 +77,9 @@ impl Entry {
 
     fn end_search(&mut self, step: &mut Step<'_>) {
         let has_it = self.seen <= self.ts;
-        if self.is_sought && (has_it || self.settled.contains_all(self.members(step))) {
+        let is_nowhere =
+            self.settled.contains_all(self.members(step)) && !step.has(Mutant::LostAwaited);
+        if self.is_sought && (has_it || is_nowhere) {
             self.is_sought = false;
             self.lost = self.seen;
             self.seen = self.seen.min(self.ts);

@@ -145,6 +145,9 @@ impl Entry {
         {
             self.is_doubtful = true;
         }
+        if self.stage == Stage::Live && self.is_home(step) && step.has(Mutant::HeirDoubts) {
+            (self.stage, self.is_doubtful) = (Stage::Leaving, true);
+        }
         match (self.stage, self.is_home(step)) {
             (Stage::Home(mode), true) => self.enter(step, mode),
             (Stage::Shadow | Stage::Live, true) => self.enter(step, Mode::Promoting),

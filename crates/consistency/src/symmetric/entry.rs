@@ -29,6 +29,9 @@ pub(super) struct Entry {
     pub(super) update: bool,
     pub(super) valid: bool,
     pub(super) own: Option<Own>,
+    /// Of a key that is not hot: its next write is to be later than this, too. There was nothing
+    /// when the entry began, and what was there before may have had any version up to this one.
+    pub(super) floor: Cas,
     /// Who has acknowledged the write `ts`, which this node completes for somebody.
     pub(super) replay: Option<NodeSet>,
     pub(super) running: Option<Running>,
@@ -164,6 +167,7 @@ impl Entry {
             epoch: HotEpoch(0),
             stage: Stage::Cold,
             ts: step.stored,
+            floor: Cas(0),
             update: false,
             valid: true,
             own: None,
@@ -397,7 +401,7 @@ impl Entry {
 
     fn run(&mut self, step: &mut Step<'_>, waiter: Waiter) {
         // What a hot key has, be it nothing, has a later version than whatever was there before.
-        let floor = if self.is_hot() { Cas(0) } else { waiter.floor };
+        let floor = if self.is_hot() { Cas(0) } else { self.floor };
         let clock = self.ts.max(floor).clock();
         // A write that races with an update is the later one of the two (Hermes, section 3.6).
         let ts = match waiter.access {

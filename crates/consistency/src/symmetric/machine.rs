@@ -223,10 +223,9 @@ fn with_input(
                 ticket,
                 access,
                 after,
-                floor,
                 until,
             };
-            request(step, place, entry, waiter)
+            request(step, place, entry, (waiter, floor))
         }
         Input::Message {
             from,
@@ -269,7 +268,7 @@ fn request(
     step: &mut Step<'_>,
     place: Place,
     entry: Option<Entry>,
-    waiter: Waiter,
+    (waiter, floor): (Waiter, Cas),
 ) -> Option<Entry> {
     let (ticket, ts) = (waiter.ticket, Cas(0));
     let is_home = place.home == step.config.me;
@@ -288,7 +287,10 @@ fn request(
             step.refuse(ticket, Refusal::Full);
             return None;
         }
-        None => Entry::new(waiter.key, place, step),
+        None => Entry {
+            floor,
+            ..Entry::new(waiter.key, place, step)
+        },
     };
     if step.waiting.is_full() {
         step.refuse(ticket, Refusal::Full);

@@ -128,7 +128,6 @@ pub(super) struct Waiter {
     pub(super) ticket: Ticket,
     pub(super) access: Access,
     pub(super) after: Cas,
-    pub(super) floor: Cas,
     pub(super) until: Instant,
 }
 

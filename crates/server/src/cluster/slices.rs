@@ -236,9 +236,9 @@ impl Held {
             return;
         };
         // A version from before a delete must not come again.
-        let floor = match self.stored(tools, key) {
-            Some(_) => Cas(0),
-            None => self.clock.next(tools.kit.now),
+        let floor = match self.knows(key) || self.stored(tools, key).is_some() {
+            true => Cas(0),
+            false => self.clock.next(tools.kit.now),
         };
         let ticket = self.keep(Waiting {
             origin,

@@ -89,7 +89,7 @@ impl<'a> World<'a> {
             clients: run.sessions as u32,
             begun: 0,
             healed: false,
-            keepers: Keepers::new(run.keys),
+            keepers: Keepers::new(run.keys, count),
             outages: Outages::default(),
             record: Record::default(),
             outcome: ClusterOutcome::default(),
@@ -202,6 +202,7 @@ impl<'a> World<'a> {
         if self.nodes[node].deeds.is_empty() {
             self.nodes[node].deeds = deeds;
         }
+        self.note_versions(node);
         let due = self.nodes[node].deadline().max(self.now);
         if due < self.wakes[node] {
             self.wakes[node] = due;

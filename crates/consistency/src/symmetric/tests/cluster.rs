@@ -10,7 +10,7 @@ use curtail_types::{
 
 use super::super::*;
 
-const KEY: RouteHash = RouteHash(7);
+pub(super) const KEY: RouteHash = RouteHash(7);
 
 /// What a node's driver keeps of [`KEY`], and what clients were told.
 pub(super) struct Node {
@@ -128,19 +128,11 @@ impl Cluster {
     pub(super) fn request_after(&mut self, node: usize, access: Access, after: Cas) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        self.ask(node, (ticket, access), after, Cas(0));
+        self.ask(node, ticket, access, after);
         ticket
     }
 
-    /// A request whose driver has no item, and has seen this version.
-    pub(super) fn request_above(&mut self, node: usize, access: Access, floor: Cas) -> Ticket {
-        self.tickets += 1;
-        let ticket = Ticket(self.tickets);
-        self.ask(node, (ticket, access), Cas(0), floor);
-        ticket
-    }
-
-    fn ask(&mut self, node: usize, (ticket, access): (Ticket, Access), after: Cas, floor: Cas) {
+    fn ask(&mut self, node: usize, ticket: Ticket, access: Access, after: Cas) {
         self.nodes[node].accesses.insert(ticket, access);
         let request = Input::Request {
             ticket,
@@ -148,7 +140,7 @@ impl Cluster {
             place: self.place,
             access,
             after,
-            floor,
+            floor: Cas(0),
         };
         self.input(node, request, Cas(0));
     }
@@ -238,7 +230,7 @@ impl Cluster {
             }
             Output::Forward { ticket, to, after } => {
                 let access = node.accesses[&ticket];
-                self.ask(usize::from(to.0), (ticket, access), after, Cas(0));
+                self.ask(usize::from(to.0), ticket, access, after);
             }
             Output::Publish {
                 ts, state, value, ..

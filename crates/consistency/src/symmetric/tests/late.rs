@@ -1,8 +1,10 @@
 //! What comes late, or was seen elsewhere, and what a key that is not hot makes of it.
 
+use alloc::vec::Vec;
+
 use curtail_types::{Cas, WriterId};
 
-use super::cluster::{Cluster, all, set};
+use super::cluster::{Cluster, KEY, all, set};
 use super::*;
 
 /// Goal: what sessions have seen of a key keeps nobody waiting once the key is not hot: its home
@@ -24,24 +26,35 @@ fn a_key_that_is_not_hot_waits_for_no_other_write() {
     }
 }
 
-/// Goal: a write of a key that has nothing is later than its driver says, as long as the key is not
-/// hot; then the promotion has said so, and an update stays the earlier one of two that race.
-/// Method: both, with a driver that has a later version in mind.
+/// Goal: a write of a key that has nothing is later than whatever was there before, also if it is
+/// not the first request that the machine hears of. Method: one that waits behind another, which
+/// does not write.
 #[test]
 fn a_write_where_nothing_is_comes_after_what_was_there() {
-    let floor = Cas::new(50, WriterId::of(NodeId(1), 0));
     let mut cluster = Cluster::new(3, 2, Model::Lin);
-    let waits = cluster.request_above(0, Access::Replace, floor);
-    let behind = cluster.request_above(0, Access::Replace, Cas::new(90, floor.writer()));
-    cluster.settle();
-    assert_eq!(cluster.version_of(waits).clock(), 52);
-    assert_eq!(cluster.version_of(behind).clock(), 92);
-    let mut cluster = Cluster::new(3, 2, Model::Lin);
-    cluster.promote(1, floor);
-    cluster.settle();
-    let update = cluster.request_above(0, Access::Update, Cas::new(90, floor.writer()));
-    cluster.settle();
-    assert_eq!(cluster.version_of(update).clock(), 51);
+    let (now, key, place) = (cluster.now, KEY, cluster.place);
+    let mut runs = Vec::new();
+    let mut step = |input| {
+        let machine = &mut cluster.nodes[0].machine;
+        machine.step(now, input, Cas(0), |output| {
+            if let Output::Run { ts, .. } = output {
+                runs.push(ts.clock());
+            }
+        });
+    };
+    for (ticket, clock) in [(1, 50), (2, 0)] {
+        step(Input::Request {
+            ticket: Ticket(ticket),
+            key,
+            place,
+            access: Access::Update,
+            after: Cas(0),
+            floor: Cas::new(clock, WriterId::of(NodeId(1), 0)),
+        });
+    }
+    let ticket = Ticket(1);
+    step(Input::Decline { ticket, key });
+    assert_eq!(runs, [51, 51]);
 }
 
 /// Goal: an update of an earlier view counts where the promotion is known, and does not begin one

@@ -128,10 +128,14 @@ impl Node {
         }
         if self.index[key].is_some() || place.holders.len() > 1 || self.machine_knows(keys, key) {
             self.wait(ticket, Waits::Machine);
-            // As on a server, which keeps no version with nothing.
-            let floor = match self.items[key].value {
-                None => self.hybrid.next(self.clock.now(at)),
-                Some(_) => Cas(0),
+            // As on a server, which keeps no version with nothing; what the machine knows is later.
+            let there = self.items[key];
+            let known = self.machine_knows(keys, key);
+            let absent = there.version == Cas(0) || (there.value.is_none() && !known);
+            let floor = if absent {
+                self.hybrid.next(self.clock.now(at))
+            } else {
+                Cas(0)
             };
             let input = Input::Request {
                 ticket,

@@ -18,7 +18,7 @@ use curtail_consistency::{
     membership::{Incarnation, Members},
     symmetric::{Mode, Model},
 };
-use curtail_types::{NodeId, NodeSet, View, ViewNumber};
+use curtail_types::{Cas, NodeId, NodeSet, View, ViewNumber};
 
 use super::{Node, World};
 
@@ -34,6 +34,9 @@ pub(super) struct Keepers {
     /// Of each key: who has answered for it as for a hot one.
     shown: Vec<NodeSet>,
     losing: Vec<Losing>,
+    /// Of each node and key: the version that was there before what happens just now. Who acts on a
+    /// view goes on writing in the same step.
+    had: Vec<Vec<Cas>>,
 }
 
 /// A key that may just have been lost.
@@ -49,8 +52,9 @@ struct Losing {
 }
 
 impl Keepers {
-    pub(super) fn new(keys: usize) -> Self {
+    pub(super) fn new(keys: usize, nodes: usize) -> Self {
         Self {
+            had: vec![vec![Cas(0); keys]; nodes],
             holders: vec![NodeSet::NONE; keys],
             hot: vec![NodeSet::NONE; keys],
             hot_since: vec![0; keys],
@@ -286,6 +290,13 @@ impl World<'_> {
         })
     }
 
+    /// What happened at a node is over.
+    pub(super) fn note_versions(&mut self, node: usize) {
+        let items = self.nodes[node].items.iter().map(|item| item.version);
+        self.keepers.had[node].clear();
+        self.keepers.had[node].extend(items);
+    }
+
     /// Under SC a write that no other node had yet dies with its node: whoever saw it will not find
     /// it again.
     pub(super) fn note_unshared(&mut self, gone: NodeSet) {
@@ -296,7 +307,8 @@ impl World<'_> {
             let (of_gone, of_others): (Vec<_>, Vec<_>) = (self.nodes.iter())
                 .filter(|node| self.is_up[usize::from(node.me.0)])
                 .partition(|node| gone.contains(node.me));
-            let newest = |nodes: &[&Node]| nodes.iter().map(|node| node.items[key].version).max();
+            let had = |node: &Node| self.keepers.had[usize::from(node.me.0)][key];
+            let newest = |nodes: &[&Node]| nodes.iter().map(|node| had(node)).max();
             let shared = of_gone.iter().any(|node| node.is_shared(key));
             let kept = newest(&of_others).unwrap_or_default();
             if shared && newest(&of_gone) > Some(kept) {

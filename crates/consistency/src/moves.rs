@@ -7,7 +7,8 @@
 //!   gives: the key, or that there is none ------> take: runs what waited
 //! ```
 //!
-//! The source of a key is the first of its old holders that lives. With one holder it forgets a key
+//! The source of a key is the first of its old holders that lives; if none does, all new holders
+//! are each other's, for one of them may have got it, and its home not. With one holder it forgets a key
 //! as it sends it, so there is never an old copy to come back to; with several, the old holders
 //! take part in every write until all has moved.
 //!
@@ -15,6 +16,8 @@
 //! links and the requests that wait.
 
 mod steps;
+
+use alloc::sync::Arc;
 
 use curtail_types::{NodeId, NodeSet, RouteHash, View, ViewNumber};
 
@@ -30,9 +33,9 @@ pub struct InForce {
     /// The view.
     pub view: View,
     replicas: usize,
-    placement: Placement,
+    placement: Arc<Placement>,
     /// Where they were, while they move.
-    before: Option<Placement>,
+    before: Option<Arc<Placement>>,
     /// Keys neither move nor are about to.
     pub is_settled: bool,
     /// The first view of this node's life.
@@ -64,6 +67,18 @@ pub enum Due {
 impl InForce {
     /// `view`, with `replicas` holders of each key, who are to be among `staying`.
     pub fn new(view: View, staying: NodeSet, replicas: usize) -> Option<Self> {
+        Self::placed_by(view, staying, replicas, |nodes| {
+            Arc::new(Placement::new(nodes, replicas))
+        })
+    }
+
+    /// The same with placements from elsewhere.
+    pub fn placed_by(
+        view: View,
+        staying: NodeSet,
+        replicas: usize,
+        mut place: impl FnMut(NodeSet) -> Arc<Placement>,
+    ) -> Option<Self> {
         if view.placed.is_empty() {
             return None;
         }
@@ -71,8 +86,8 @@ impl InForce {
         Some(Self {
             view,
             replicas,
-            placement: Placement::new(view.placed, replicas),
-            before: moves.then(|| Placement::new(view.placed_before, replicas)),
+            placement: place(view.placed),
+            before: moves.then(|| place(view.placed_before)),
             is_settled: !view.moves() && view.placed == staying,
             since: ViewNumber(0),
         })
@@ -121,10 +136,16 @@ impl InForce {
 
     /// Whom `me`, to which `key` may still have to come, asks for it before it runs a request:
     /// nobody if the item `is_here` already, or the key `is_shared` and its machine knows what it
-    /// is.
-    pub fn asks(&self, key: RouteHash, is_here: bool, is_shared: bool) -> Option<NodeId> {
-        let source = self.sources(key).first();
-        source.filter(|_| !is_here && !is_shared)
+    /// is. `denied` have answered that they have none; one that had it before is to be believed.
+    pub fn asks(
+        &self,
+        key: RouteHash,
+        denied: NodeSet,
+        (is_here, is_shared): (bool, bool),
+    ) -> Option<NodeId> {
+        let is_over = is_here || is_shared || !(denied.is_empty() || self.is_bereft(key));
+        let left = self.sources(key).difference(denied);
+        left.first().filter(|_| !is_over)
     }
 
     /// The nodes to which `me` has to send `key`: its new holders, if `me` is the first of those
@@ -133,11 +154,25 @@ impl InForce {
         let Some(before) = &self.before else {
             return NodeSet::NONE;
         };
-        let had = before.holders(key);
-        match had.intersection(self.view.live).first() == Some(me) {
-            true => self.placement.holders(key).difference(had),
-            false => NodeSet::NONE,
+        let (had, holders) = (before.holders(key), self.placement.holders(key));
+        match had.intersection(self.view.live).first() {
+            Some(first) if first == me => holders.difference(had),
+            None if holders.contains(me) => holders.without(me),
+            _ => NodeSet::NONE,
         }
+    }
+
+    /// Whether all who had `key` before it moved are gone, and some of those that it was to come to
+    /// may have got it. Each sends the others what it has, and its home hears them all before it
+    /// says that there is none.
+    pub fn is_bereft(&self, key: RouteHash) -> bool {
+        self.had(key).is_some_and(NodeSet::is_empty)
+    }
+
+    /// Who had `key` before it moved, and lives.
+    fn had(&self, key: RouteHash) -> Option<NodeSet> {
+        let before = self.before.as_ref()?;
+        Some(before.holders(key).intersection(self.view.live))
     }
 
     /// Whether `me` answers `by`, who asks for `key` under view `asked`. `all_act` says that every
@@ -183,11 +218,13 @@ impl InForce {
     /// Whether `key` may still have to come from `from` to `me`: it was there, that node lives, and
     /// this one did not have it.
     pub fn awaits(&self, key: RouteHash, from: NodeId, me: NodeId) -> bool {
-        let Some(before) = &self.before else {
-            return false;
+        let holders = self.placement.holders(key);
+        let comes = match self.had(key) {
+            None => false,
+            Some(had) if had.is_empty() => holders.contains(from) && from != me,
+            Some(had) => had.contains(from) && !had.contains(me),
         };
-        let had = before.holders(key).intersection(self.view.live);
-        had.contains(from) && !had.contains(me) && self.placement.holders(key).contains(me)
+        comes && holders.contains(me)
     }
 
     /// Whether the move of view `last` has ended since, though this node has not come to a view in
@@ -216,11 +253,8 @@ impl InForce {
     /// Whether `me` remembers which version of `key` was removed there, until all has moved: an
     /// earlier one may still come. With one holder a key comes once, and before it is removed.
     pub fn keeps_removed(&self, key: RouteHash, me: NodeId) -> bool {
-        let Some(before) = self.before.as_ref().filter(|_| self.replicas > 1) else {
-            return false;
-        };
-        let had = before.holders(key).intersection(self.view.live);
-        !had.is_empty() && !had.contains(me) && self.placement.holders(key).contains(me)
+        let had = self.had(key).filter(|_| self.replicas > 1);
+        had.is_some_and(|had| !had.contains(me)) && self.placement.holders(key).contains(me)
     }
 
     /// Whether this node may say that it has seen all that a source sent under view `ended`: not
@@ -248,13 +282,12 @@ impl InForce {
 
     /// The nodes from which `key` may still have to come to its home, the best first.
     pub fn sources(&self, key: RouteHash) -> NodeSet {
-        let Some(before) = &self.before else {
-            return NodeSet::NONE;
-        };
-        let had = before.holders(key).intersection(self.view.live);
-        match had.contains(self.home(key)) {
-            true => NodeSet::NONE,
-            false => had,
+        let home = self.home(key);
+        match self.had(key) {
+            None => NodeSet::NONE,
+            Some(had) if had.is_empty() => self.placement.holders(key).without(home),
+            Some(had) if had.contains(home) => NodeSet::NONE,
+            Some(had) => had,
         }
     }
 }
@@ -357,6 +390,41 @@ mod tests {
             !next.has_ended(&first),
             "what is not sent must not be swept"
         );
+    }
+
+    /// Goal: when all who had a key are gone, those it was to come to ask each other, one by one.
+    /// Method: every slot, two and three holders, and one old holder that lives.
+    #[test]
+    fn new_holders_are_each_others_sources_when_no_old_one_lives() {
+        for replicas in [2, 3] {
+            let bereft = view(2, 0b111000, (0b000111, 0b111000), replicas);
+            let one_lives = view(2, 0b111001, (0b000111, 0b111000), 3);
+            for slot in 0..64 {
+                let key = RouteHash(slot << 58);
+                let home = bereft.home(key);
+                let others = bereft.holders(key).without(home);
+                assert!(bereft.is_bereft(key) && !one_lives.is_bereft(key));
+                assert_eq!(bereft.stand(key, home), Stand::Arriving);
+                let mut denied = NodeSet::NONE;
+                while let Some(asked) = bereft.asks(key, denied, (false, false)) {
+                    let (by, how) = ((home, ViewNumber(2)), (true, Visibility::Ordinary));
+                    assert_eq!(bereft.gives(key, asked, by, how), Due::Now);
+                    assert!(bereft.awaits(key, asked, home) && bereft.awaits(key, home, asked));
+                    assert!(bereft.keeps_removed(key, asked));
+                    denied = denied.with(asked);
+                }
+                assert_eq!(denied, others);
+                assert_eq!(bereft.asks(key, NodeSet::NONE, (true, false)), None);
+                let old = NodeSet::only(NodeId(0));
+                assert_eq!(one_lives.sources(key), old);
+                assert_eq!(
+                    one_lives.asks(key, old, (false, false)),
+                    None,
+                    "it is certain"
+                );
+            }
+            assert_eq!(bereft.duty(NodeId(3), false), Duty::Sends);
+        }
     }
 
     /// Goal: who is to have a key, and did not, remembers that it was removed. Method: every slot.

@@ -199,6 +199,18 @@ impl View {
     pub fn moves(&self) -> bool {
         self.placed != self.placed_before
     }
+
+    /// The nodes that have keys to send, while keys are on their way: who had them before. If some
+    /// of these are gone, all who are to have a key may be, and those that it is to come to send
+    /// each other what has come.
+    pub fn sources(&self) -> NodeSet {
+        let had = self.placed_before.intersection(self.live);
+        match (self.moves(), had == self.placed_before) {
+            (false, _) => NodeSet::NONE,
+            (true, true) => had,
+            (true, false) => had.union(self.placed),
+        }
+    }
 }
 
 impl MessageKind {

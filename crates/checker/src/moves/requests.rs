@@ -2,7 +2,7 @@
 
 use curtail_consistency::moves::Stand;
 use curtail_consistency::symmetric::Visibility;
-use curtail_types::{Cas, NodeId, ViewNumber, WriterId};
+use curtail_types::{Cas, NodeId, NodeSet, ViewNumber, WriterId};
 
 use crate::driver::Driver;
 use crate::judge::Written;
@@ -52,7 +52,8 @@ impl Driver<'_> {
             return;
         };
         let (is_here, is_shared) = (node.item.is_some(), node.state.is_some());
-        let source = in_force.asks(self.setup.route(), is_here, is_shared);
+        let (key, denied) = (self.setup.route(), NodeSet::NONE);
+        let source = in_force.asks(key, denied, (is_here, is_shared));
         let Some(source) = source else {
             return self.request(label, at, after);
         };

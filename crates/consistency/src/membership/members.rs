@@ -112,11 +112,7 @@ impl Members {
 
     /// The nodes that have keys to move away, if keys are on their way.
     pub fn sources(&self) -> NodeSet {
-        if self.view.moves() {
-            self.view.placed_before.intersection(self.view.live)
-        } else {
-            NodeSet::NONE
-        }
+        self.view.sources()
     }
 
     /// The next view, as `me` proposes it, or nothing if the change does not fit or changes
@@ -145,7 +141,14 @@ impl Members {
         if !next.detached.contains_all(self.detached) {
             next.released = next.view.number;
         }
-        let ring = |members: &Self| (members.view.placed, members.view.placed_before);
+        let ring = |members: &Self| {
+            let View {
+                placed,
+                placed_before,
+                ..
+            } = members.view;
+            (placed, placed_before, members.sources())
+        };
         if change != Change::Settle && ring(&next) != ring(self) {
             next.placement = next.view.number;
         }
@@ -218,11 +221,7 @@ impl Members {
         if replicas > 1 && lost_a_holder && !self.view.placed.is_empty() {
             // Who still holds a key is found by where it was; the dead are among those named. While
             // keys move, that is where they were before: who they move to may not have them yet.
-            let has_source = !before.intersection(self.view.live).is_empty();
-            self.view.placed_before = match has_source {
-                true => before,
-                false => placed.union(before),
-            };
+            self.view.placed_before = before;
         }
     }
 
@@ -386,7 +385,26 @@ mod tests {
         let removed = placed.after(Change::Remove(set(0b010)), NodeId(0), 2);
         let view = removed.unwrap().view;
         assert_eq!((view.placed, view.placed_before), (set(0b101), set(0b011)));
-        assert_eq!(removed.unwrap().sources(), set(0b001));
+        let sources = removed.unwrap().sources();
+        assert_eq!(sources, set(0b101), "some keys may have come only there");
+    }
+
+    /// Goal: keys whose old holders are all gone are asked for where they were to come to, and the
+    /// move does not end before that. Method: a node leaves two that keys move to, and goes.
+    #[test]
+    fn who_keys_move_to_send_each_other_what_came_when_no_source_is_left() {
+        let three = formed(0b111);
+        let mut leaving = three;
+        leaving.leaving = set(0b001);
+        leaving.view.placed = set(0b001);
+        leaving.view.placed_before = set(0b001);
+        let placed = leaving.after(Change::Place, NodeId(1), 2).unwrap();
+        assert_eq!(placed.sources(), set(0b001));
+        let removed = placed.after(Change::Remove(set(0b001)), NodeId(1), 2);
+        let removed = removed.unwrap();
+        assert_eq!(removed.view.placed_before, set(0b001));
+        assert_eq!(removed.sources(), set(0b110));
+        assert_eq!(removed.placement, removed.view.number);
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl InForce {
     /// (`was_busy`).
     pub fn duty(&self, me: NodeId, was_busy: bool) -> Duty {
         match self.view.moves() {
-            true if self.view.placed_before.contains(me) => Duty::Sends,
+            true if self.view.sources().contains(me) => Duty::Sends,
             false if was_busy => Duty::Sweeps,
             _ => Duty::Rests,
         }

@@ -227,6 +227,9 @@ impl Entry {
     pub(super) fn receive_fill(&mut self, step: &mut Step<'_>, from: NodeId, ts: Cas) {
         if ts > self.ts {
             self.take(step, ts, false);
+            // It may be nothing, of a version that nobody wrote: a write that was on its way is not
+            // followed by another then, it just has no effect.
+            self.refuse_own(step);
         }
         // Only a home that is sure of its value sends it.
         if from == self.place.home {
@@ -319,6 +322,8 @@ impl Entry {
         // Home goes on with the promotion, so nobody has gone on without this node.
         let is_current = Cas(0) < ts && ts <= self.ts && from == self.place.home;
         self.is_doubtful &= !is_current;
+        // What it has of a write that goes further than the home's is of this promotion, too.
+        self.is_told |= is_current;
         // Home must not forget a write that it has not heard of.
         if !self.agrees(step) && ts < self.ts {
             self.send(step, NodeSet::only(from), MessageKind::Update, self.ts);

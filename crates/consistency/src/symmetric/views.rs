@@ -80,6 +80,11 @@ impl Entry {
             self.is_doubtful |= !(held || self.held && change.keeps(self.stage));
         }
         self.is_confirmed &= !(forms && self.stage == Stage::Live);
+        if forms && self.stage == Stage::Live && !held {
+            // Who told it of the promotion is gone, too: it begins anew, or is over.
+            self.stage = Stage::Shadow;
+            self.is_told = false;
+        }
         // The key may be gone with them: this copy is not to come back.
         self.is_doubtful |= forms && self.stage == Stage::Shadow && !held;
         self.held = held || (self.held && change.keeps(self.stage));

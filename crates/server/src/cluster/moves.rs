@@ -59,6 +59,8 @@ pub(super) struct Mover {
     unsettled: VecDeque<Box<[u8]>>,
     /// Requests for keys that have not arrived.
     arrivals: HashMap<RouteHash, Vec<Waiter>>,
+    /// Who has none of such a key, while another may.
+    denied: HashMap<RouteHash, NodeSet>,
     /// Keys that other nodes ask for before this one may give them away.
     asked: Vec<MoveAsked>,
     /// Nodes that have not seen the end of what was sent.
@@ -167,6 +169,7 @@ impl NodeWorker {
             Duty::Sweeps => Phase::FIRST_SWEEP,
             Duty::Rests => Phase::Idle,
         };
+        self.mover.denied.clear();
         let waiters = std::mem::take(&mut self.mover.arrivals);
         for waiter in waiters.into_values().flatten() {
             self.await_arrival(kit, waiter);

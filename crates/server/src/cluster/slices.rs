@@ -406,6 +406,12 @@ impl Held {
         self.early_bytes = 0;
         for (key, mut name) in std::mem::take(&mut self.names) {
             name.preparing = false;
+            if let Ok(bytes) = Key::new(&name.key)
+                && name.shared
+            {
+                // Who only followed holds it no more than its machine does.
+                tools.kit.remove(bytes, name.hash);
+            }
             name.unshare(tools, key);
         }
         self.free.clear();

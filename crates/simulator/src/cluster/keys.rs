@@ -1,8 +1,8 @@
 //! The keys of a run, and where they are placed.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{collections::BTreeMap, sync::Arc};
 
-use curtail_consistency::{placement::Placement, symmetric::Place};
+use curtail_consistency::{moves::InForce, placement::Placement, symmetric::Place};
 use curtail_types::{NodeId, NodeSet, RouteHash, View};
 use curtail_workload::mix;
 
@@ -11,7 +11,7 @@ use curtail_workload::mix;
 pub(super) struct Keys {
     routes: Vec<RouteHash>,
     replicas: usize,
-    placements: BTreeMap<NodeSet, Rc<Placement>>,
+    placements: BTreeMap<NodeSet, Arc<Placement>>,
 }
 
 impl Keys {
@@ -62,7 +62,17 @@ impl Keys {
             .map_or(NodeSet::NONE, |placement| placement.holders(route))
     }
 
-    fn placement(&mut self, nodes: NodeSet) -> Option<Rc<Placement>> {
+    /// A view, as servers see it; none if no node has keys.
+    pub(super) fn in_force(&mut self, view: &View) -> Option<InForce> {
+        let replicas = self.replicas;
+        InForce::placed_by(*view, view.placed, replicas, |nodes| {
+            let placed = self.placements.entry(nodes);
+            let place = || Arc::new(Placement::new(nodes, replicas));
+            Arc::clone(placed.or_insert_with(place))
+        })
+    }
+
+    fn placement(&mut self, nodes: NodeSet) -> Option<Arc<Placement>> {
         if nodes.is_empty() {
             return None;
         }
@@ -70,7 +80,7 @@ impl Keys {
         let placed = self.placements.entry(nodes);
         Some(
             placed
-                .or_insert_with(|| Rc::new(Placement::new(nodes, replicas)))
+                .or_insert_with(|| Arc::new(Placement::new(nodes, replicas)))
                 .clone(),
         )
     }

@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use curtail_consistency::{
     membership::{self, Change, Incarnation, Membership},
+    moves::InForce,
     symmetric::{self, Mode, Place, Symmetric, Ticket},
 };
 use curtail_types::{
@@ -93,6 +94,8 @@ pub(super) struct Node {
     pub(super) membership: Membership,
     serve_until: Option<Instant>,
     pub(super) view: View,
+    /// The same, and where it places keys; none if no node has any.
+    in_force: Option<InForce>,
     pub(super) places: Vec<Place>,
     machines: Vec<Symmetric>,
     pub(super) items: Vec<Item>,
@@ -151,6 +154,7 @@ impl Node {
             membership: Membership::new(membership),
             serve_until: None,
             view: View::default(),
+            in_force: None,
             places: vec![Place::default(); run.keys],
             machines: vec![Symmetric::new(config); SLICES],
             items: vec![Item::default(); run.keys],
@@ -360,7 +364,7 @@ impl Node {
             self.send(to, Packet::Heartbeat(heartbeat));
         }
         let view = self.view.number;
-        if self.view.moves() && self.moves.is_over() && self.view.placed_before.contains(self.me) {
+        if self.moves.is_told() && self.view.sources().contains(self.me) {
             // Whoever follows an older view has not taken note of it.
             for to in self.view.live.without(self.me) {
                 self.send(to, Packet::MovesDone { view });
@@ -392,25 +396,35 @@ impl Node {
 
     /// A view is in force.
     fn adopt(&mut self, at: u64, keys: &mut Keys, view: View) {
-        self.end_last_move(at, keys, &view);
+        let next = keys.in_force(&view);
+        self.end_last_move(at, keys, next.as_ref());
         let before = self.view;
-        self.view = view;
+        (self.view, self.in_force) = (view, next);
         self.filled = NodeSet::NONE;
         self.deeds.push(Deed::Adopted);
         for key in 0..self.places.len() {
-            self.places[key] = keys.place(key, &view);
+            let route = keys.route(key);
+            let placed = self.in_force.as_ref().map(|now| now.place(route));
+            self.places[key] = placed.unwrap_or_default();
             if self.places[key].home != self.me {
                 self.modes[key] = Mode::Cold;
             }
         }
+        match view.placed.is_empty() {
+            true => self.forget_all(at, keys),
+            false => self.follow(at, keys, &before),
+        }
+        self.forget_askers(at, keys);
+        for (from, packet) in std::mem::take(&mut self.kept) {
+            self.handle(at, keys, from, packet);
+        }
+    }
+
+    /// The machines hear of the view, and keys begin to move.
+    fn follow(&mut self, at: u64, keys: &mut Keys, before: &View) {
         for slice in 0..SLICES {
-            self.step(
-                at,
-                keys,
-                slice,
-                symmetric::Input::View(view),
-                Item::default(),
-            );
+            let input = symmetric::Input::View(self.view);
+            self.step(at, keys, slice, input, Item::default());
             let known: Vec<_> = self.machines[slice].keys().collect();
             for route in known {
                 let place = self.places[keys.index_of(route)];
@@ -418,11 +432,24 @@ impl Node {
                 self.step(at, keys, slice, input, Item::default());
             }
         }
-        self.plan_moves(at, keys, &before);
-        self.forget_askers(at, keys);
-        for (from, packet) in std::mem::take(&mut self.kept) {
-            self.handle(at, keys, from, packet);
+        self.plan_moves(at, keys, before);
+    }
+
+    /// Nobody has keys: what this node has, as one that has only followed, is worth nothing. So a
+    /// server does.
+    fn forget_all(&mut self, at: u64, keys: &mut Keys) {
+        let number = self.view.number;
+        let nobody = View {
+            number,
+            ..View::default()
+        };
+        for slice in 0..SLICES {
+            let input = symmetric::Input::View(nobody);
+            self.step(at, keys, slice, input, Item::default());
         }
+        self.items.fill(Item::default());
+        self.deleted.fill(Cas(0));
+        self.moves = moves::Moves::new(self.items.len());
     }
 
     /// Makes a key hot, if this is its home and nothing speaks against it.

@@ -71,16 +71,33 @@ impl Cluster {
 
     /// The same, and keys move from `before` to `live`.
     pub(super) fn view_of_moves(&mut self, live: NodeSet, before: NodeSet) {
-        self.views += 1;
-        let view = View {
-            number: ViewNumber(self.views),
+        self.enter(View {
             live,
             placed: live,
             placed_before: before,
             ..View::default()
+        });
+    }
+
+    /// The same, and others are joining.
+    pub(super) fn join_view(&mut self, live: NodeSet, joining: NodeSet) {
+        self.enter(View {
+            live,
+            joining,
+            placed: live,
+            placed_before: live,
+            ..View::default()
+        });
+    }
+
+    fn enter(&mut self, view: View) {
+        self.views += 1;
+        let view = View {
+            number: ViewNumber(self.views),
+            ..view
         };
         let (key, place) = (KEY, self.place);
-        for node in live {
+        for node in view.followers() {
             let node = usize::from(node.0);
             self.input(node, Input::View(view), Cas(0));
             self.input(node, Input::Placed { key, place }, Cas(0));

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod late;
+mod unfinished;
 
 use curtail_types::{Cas, MessageKind, NodeId, NodeSet, WriterId};
 

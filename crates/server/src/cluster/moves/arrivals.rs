@@ -6,7 +6,7 @@ use curtail_codec::{
 };
 use curtail_consistency::{moves::Due, placement::slice_of};
 use curtail_dispatch::SharedState;
-use curtail_types::{Key, NodeId, RouteHash};
+use curtail_types::{Key, NodeId, NodeSet, RouteHash};
 
 use super::Waiter;
 use crate::{
@@ -75,7 +75,8 @@ impl NodeWorker {
         let hash = kit.store.hash(&bytes);
         let is_here = Key::new(&bytes).is_ok_and(|key| kit.version_of(key, hash).is_some());
         let is_shared = self.cluster.keys.look(key).state != SharedState::Ordinary;
-        let Some(source) = in_force.asks(key, is_here, is_shared) else {
+        let denied = NodeSet::NONE;
+        let Some(source) = in_force.asks(key, denied, (is_here, is_shared)) else {
             return self.run_waiter(waiter);
         };
         self.mover.arrivals.entry(key).or_default().push(waiter);
@@ -104,6 +105,7 @@ impl NodeWorker {
         let (key, me) = (moved.route, self.cluster.me);
         let in_force = self.in_force.as_ref();
         match in_force.map(|now| now.takes(key, me, (moved.from, moved.view))) {
+            Some(Due::Now) if self.asks_another(&moved) => return self.cluster.note_taken(1),
             Some(Due::Now) => {
                 self.give(slice_of(key), Job::Install(Box::new(moved)));
                 self.cluster.note_taken(1);
@@ -118,6 +120,22 @@ impl NodeWorker {
         for waiter in self.mover.arrivals.remove(&key).into_iter().flatten() {
             self.run_waiter(waiter);
         }
+    }
+
+    /// A node has none of a key that is waited for: whether another may have it, and is asked.
+    fn asks_another(&mut self, moved: &Moved) -> bool {
+        let (key, waits) = (moved.route, self.mover.arrivals.contains_key(&moved.route));
+        let Some(in_force) = self.in_force.as_ref().filter(|_| waits) else {
+            return false;
+        };
+        let denied = self.mover.denied.entry(key).or_default();
+        *denied = denied.with(moved.from);
+        let another = in_force.asks(key, *denied, (moved.image.is_some(), false));
+        match another {
+            Some(source) => self.ask_for(source, key, moved.key()),
+            None => drop(self.mover.denied.remove(&key)),
+        }
+        another.is_some()
     }
 
     pub(in crate::cluster) fn run_waiter(&mut self, waiter: Waiter) {

@@ -3,10 +3,11 @@
 //! While keys move, whoever held a key before pushes its item to each new holder: the lowest live
 //! one of the old holders does, once it follows the new view and its machine is done with the key:
 //! some time later, as if it had many, or at once if the new home asks for it, or is sent a request
-//! for it. A new home lets requests wait until then. With one holder the source forgets what it
+//! for it. If none of them lives, all new holders do that for each other. A new home lets requests
+//! wait until then. With one holder the source forgets what it
 //! sends at once: the new home writes, and if it dies the old item must not come back.
 
-use curtail_consistency::symmetric::{Input, Place};
+use curtail_consistency::{moves::InForce, symmetric::Input};
 use curtail_types::{NodeId, NodeSet, View, ViewNumber};
 use curtail_workload::mix;
 
@@ -18,7 +19,8 @@ use crate::cluster::{keys::Keys, mutant::Mutant, packet::Item};
 pub(super) struct Moves {
     /// Of each key: whether its item, or that there is none, is here.
     has: Vec<bool>,
-    awaited: Vec<bool>,
+    /// Of each key: who may still have it for this node.
+    awaited: Vec<NodeSet>,
     pushes: Vec<Push>,
     /// Items that came while the machine was not done with their keys, and from whom.
     early: Vec<(NodeId, usize, Item)>,
@@ -41,7 +43,7 @@ impl Moves {
     pub(super) fn new(keys: usize) -> Self {
         Self {
             has: vec![false; keys],
-            awaited: vec![false; keys],
+            awaited: vec![NodeSet::NONE; keys],
             pushes: Vec::new(),
             early: Vec::new(),
             told: true,
@@ -50,7 +52,7 @@ impl Moves {
 
     /// Whether the key's item is on its way to this node.
     pub(super) fn is_awaited(&self, key: usize) -> bool {
-        self.awaited[key]
+        !self.awaited[key].is_empty()
     }
 
     /// When the next item is to be pushed that waits for its turn.
@@ -59,9 +61,14 @@ impl Moves {
         dues.filter(|due| *due > 0).min()
     }
 
+    /// Whether the others have been told that nothing is left to push.
+    pub(super) fn is_told(&self) -> bool {
+        self.told
+    }
+
     /// Whether nothing is awaited and nothing is left to push.
     pub(super) fn is_over(&self) -> bool {
-        self.told && !self.awaited.contains(&true)
+        self.told && self.awaited.iter().all(|from| from.is_empty())
     }
 }
 
@@ -69,23 +76,24 @@ impl Node {
     /// A view is about to come into force, of a move whose beginning this node has not seen: the
     /// last one has ended, unheard. What did not belong here then has missed writes, and must not
     /// be taken for what arrives. With one holder nothing is left behind, but what is not sent.
-    pub(super) fn end_last_move(&mut self, at: u64, keys: &mut Keys, next: &View) {
-        let last = self.view;
-        let has_ended = last.moves() && last.placed_before != next.placed_before;
-        if keys.replicas() == 1 || !has_ended {
+    pub(super) fn end_last_move(&mut self, at: u64, keys: &mut Keys, next: Option<&InForce>) {
+        let (Some(last), Some(next)) = (self.in_force.clone(), next) else {
+            return;
+        };
+        if !next.has_ended(&last) {
             return;
         }
         self.moves.pushes.clear();
         for key in 0..self.items.len() {
-            let (home, holders) = (keys.home(key, last.placed), keys.holders(key, last.placed));
-            let belongs = holders.contains(self.me);
+            let place = last.place_in_the_end(keys.route(key));
+            let belongs = place.holders.contains(self.me);
             self.moves.has[key] = belongs;
-            self.moves.awaited[key] = false;
+            self.moves.awaited[key] = NodeSet::NONE;
             if belongs {
                 continue;
             }
             if self.machine_knows(keys, key) {
-                let (key, place) = (keys.route(key), Place { home, holders });
+                let key = keys.route(key);
                 let slice = super::slice_of(keys.index_of(key));
                 let input = Input::Placed { key, place };
                 self.step(at, keys, slice, input, Item::default());
@@ -97,7 +105,7 @@ impl Node {
 
     /// Whether the key's item is on its way to this node.
     pub(super) fn is_awaited(&self, key: usize) -> bool {
-        self.moves.awaited[key] && self.mutant != Some(Mutant::Unmoved)
+        self.moves.is_awaited(key) && self.mutant != Some(Mutant::Unmoved)
     }
 
     /// A view is in force: what has to move under it?
@@ -112,7 +120,6 @@ impl Node {
         for key in 0..self.items.len() {
             let after = keys.holders(key, view.placed);
             let named = keys.holders(key, view.placed_before);
-            let sources = named.intersection(view.live);
             let mine = after.contains(self.me);
             self.trace(0, key, || {
                 let item = self.items[key];
@@ -120,29 +127,58 @@ impl Node {
             });
             if !view.moves() {
                 self.moves.has[key] = mine;
-                self.moves.awaited[key] = false;
+                self.moves.awaited[key] = NodeSet::NONE;
                 if !mine && self.index[key].is_none() && new_ring {
                     self.items[key] = Item::default();
                 }
                 continue;
             }
-            self.moves.has[key] |= named.contains(self.me) || sources.is_empty();
-            self.moves.awaited[key] = mine && !self.moves.has[key] && self.index[key].is_none();
-            if sources.first() == Some(self.me) {
-                self.plan_pushes(at, key, after.difference(named));
-            }
+            let comes = self.comes_from(keys, key);
+            self.moves.has[key] |= named.contains(self.me) || (mine && comes.is_empty());
+            self.moves.awaited[key] = match self.moves.has[key] || self.index[key].is_some() {
+                true => NodeSet::NONE,
+                false => comes,
+            };
+            let targets = self.targets(keys, key);
+            self.plan_pushes(at, key, targets);
+        }
+    }
+
+    /// The nodes that a key's item may still have to come from.
+    fn comes_from(&self, keys: &Keys, key: usize) -> NodeSet {
+        let others = self.view.live.into_iter();
+        others
+            .filter(|from| self.may_come(keys, *from, key))
+            .collect()
+    }
+
+    /// The nodes that a key's item is to be sent to.
+    fn targets(&self, keys: &Keys, key: usize) -> NodeSet {
+        let now = self.in_force.as_ref();
+        now.map_or(NodeSet::NONE, |now| now.targets(keys.route(key), self.me))
+    }
+
+    /// Asks who may have a key's item: one after the other, if nobody is certain to.
+    pub(super) fn ask_for_item(&mut self, keys: &Keys, key: usize) {
+        let (view, route) = (self.view.number, keys.route(key));
+        let awaited = self.moves.awaited[key];
+        let Some(now) = &self.in_force else {
+            return;
+        };
+        let denied = match now.is_bereft(route) {
+            true => now.sources(route).difference(awaited),
+            false => NodeSet::NONE,
+        };
+        if let Some(source) = now.asks(route, denied, (false, false)) {
+            self.send(source, Packet::Wanted { key, view });
         }
     }
 
     /// Whether a key's item may still have to come from there: as long as the move goes on that it
     /// was sent for, whatever views come meanwhile.
-    fn may_come(&self, keys: &mut Keys, from: NodeId, key: usize) -> bool {
-        let view = self.view;
-        let named = keys.holders(key, view.placed_before);
-        view.moves()
-            && named.intersection(view.live).contains(from)
-            && !named.contains(self.me)
-            && keys.holders(key, view.placed).contains(self.me)
+    fn may_come(&self, keys: &Keys, from: NodeId, key: usize) -> bool {
+        let now = self.in_force.as_ref();
+        now.is_some_and(|now| now.awaits(keys.route(key), from, self.me))
     }
 
     /// Whether an item stays here that the machine does not look after any more.
@@ -155,14 +191,10 @@ impl Node {
     /// What the machine had of the key is worth nothing: the key has still to come from those who
     /// held it before, if somebody does.
     pub(super) fn await_again(&mut self, keys: &mut Keys, key: usize) {
-        let view = self.view;
-        let mine = keys.holders(key, view.placed).contains(self.me);
-        let named = keys.holders(key, view.placed_before);
-        let sources = named.intersection(view.live);
-        let comes = view.moves() && !named.contains(self.me) && !sources.is_empty();
-        if mine && comes {
+        let comes = self.comes_from(keys, key);
+        if !comes.is_empty() {
             self.moves.has[key] = false;
-            self.moves.awaited[key] = true;
+            self.moves.awaited[key] = comes;
         }
     }
 
@@ -186,13 +218,7 @@ impl Node {
 
     /// Another node waits for a key of which this one has the item, or knows that there is none.
     pub(super) fn wanted(&mut self, keys: &mut Keys, to: NodeId, key: usize) {
-        let (after, named) = (
-            keys.holders(key, self.view.placed),
-            keys.holders(key, self.view.placed_before),
-        );
-        let is_source = named.intersection(self.view.live).first() == Some(self.me);
-        let leaves = self.view.moves() && is_source && after.difference(named).contains(to);
-        if !leaves {
+        if !self.targets(keys, key).contains(to) {
             return;
         }
         let planned = |push: &&mut Push| (push.key, push.to) == (key, to);
@@ -267,7 +293,7 @@ impl Node {
                 self.push(at, keys, index);
             }
         }
-        let source = self.view.placed_before.contains(self.me);
+        let source = self.view.sources().contains(self.me);
         let (index, pushes) = (&self.index, &self.moves.pushes);
         let is_everywhere = |push: &Push| keys.replicas() == 1 && index[push.key] == Some(true);
         if pushes.iter().all(is_everywhere) {
@@ -298,7 +324,13 @@ impl Node {
             // it, maybe under the view before, has it no more.
             return self.moves.early.push((from, key, item));
         }
-        let awaited = std::mem::take(&mut self.moves.awaited[key]);
+        let others = self.moves.awaited[key].without(from);
+        let awaited = std::mem::take(&mut self.moves.awaited[key]) != NodeSet::NONE;
+        let now = self.in_force.as_ref();
+        let is_bereft = now.is_some_and(|now| now.is_bereft(keys.route(key)));
+        if awaited && is_bereft && item.value.is_none() {
+            self.moves.awaited[key] = others;
+        }
         // What nobody waits for any more may come late, from a life of its sender that is over.
         if awaited && !known && item.version > self.items[key].version {
             self.items[key] = item;
@@ -307,10 +339,13 @@ impl Node {
         self.trace(at, key, || {
             format!("{item:?} moved here, awaited {awaited}, known {known}")
         });
-        self.moves.has[key] |= awaited;
+        let is_there = awaited && !self.moves.is_awaited(key);
+        self.moves.has[key] |= is_there;
         self.send(from, Packet::Moved { key, view });
-        if awaited {
+        if is_there {
             self.resume(at, keys, key);
+        } else if awaited && self.waits_for_item(key) {
+            self.ask_for_item(keys, key);
         }
     }
 

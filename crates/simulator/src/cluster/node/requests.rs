@@ -156,11 +156,7 @@ impl Node {
     /// Lets it wait for the key's item, which whoever has it is asked for.
     fn wait_for_item(&mut self, keys: &mut Keys, ticket: Ticket, key: usize) {
         self.wait(ticket, Waits::Item);
-        let named = keys.holders(key, self.view.placed_before);
-        let view = self.view.number;
-        if let Some(source) = named.intersection(self.view.live).first() {
-            self.send(source, Packet::Wanted { key, view });
-        }
+        self.ask_for_item(keys, key);
     }
 
     /// Whether readers may read the key without the machine.
@@ -361,6 +357,12 @@ impl Node {
         for ticket in tickets {
             self.route(at, keys, ticket);
         }
+    }
+
+    /// Whether a request waits for a key's item.
+    pub(super) fn waits_for_item(&self, key: usize) -> bool {
+        let of_key = |open: &Open| open.waits == Waits::Item && open.demand.key == key;
+        self.open.values().any(of_key)
     }
 
     /// A key's item has come.

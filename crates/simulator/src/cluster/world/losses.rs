@@ -131,6 +131,10 @@ impl World<'_> {
     pub(super) fn note_stop(&mut self, node: usize) {
         let me = NodeId(node as u8);
         self.note_unshared(NodeSet::only(me));
+        for shown in &mut self.keepers.shown {
+            // Its next life is bound to have the key when it has answered for it itself.
+            *shown = shown.without(me);
+        }
         if !self.living(&self.store.members).contains(me) {
             // It went when it was taken out of the view.
             return;

@@ -77,6 +77,8 @@ pub(crate) struct Told {
     lost_as_told: u64,
     /// Nodes that were removed although nothing was done to them.
     removed_wrongly: usize,
+    /// The node at which hot keys were watched was of the half that lost.
+    is_watch_removed: bool,
     gaps: Gaps,
     took: Duration,
 }
@@ -192,6 +194,7 @@ pub(crate) fn episode(cluster: &mut Processes, trouble: Trouble, number: usize) 
         lost_wrongly: found.wrongly,
         lost: found.lost,
         lost_as_told: found.lost_as_told,
+        is_watch_removed: views.removes(spared),
         removed_wrongly: views.removed_wrongly(trouble.wants_removed(shape.nodes, &victims)),
         took,
     }
@@ -442,7 +445,7 @@ impl fmt::Display for Told {
             f,
             "{nodes} nodes, {replicas} holders, {model}, lease {lease_ms} ms, episode {}: {:?}: {} \
              operations in {:.1?}, {verdict}; lost {} (told {}){}, wrongly {:?}; removed without \
-             need {}; hot keys read within {:.2?}, written within {:.2?}",
+             need {}; hot keys read within {:.2?}, written within {:.2?}{}",
             self.number,
             self.trouble,
             self.operations,
@@ -458,6 +461,11 @@ impl fmt::Display for Told {
             self.removed_wrongly,
             self.gaps.read,
             self.gaps.write,
+            if self.is_watch_removed {
+                " at a node that was removed"
+            } else {
+                ""
+            },
         )
     }
 }

@@ -69,10 +69,18 @@ impl Views {
     /// How many nodes were removed that are not among `expected`.
     pub(crate) fn removed_wrongly(&self, expected: Vec<NodeId>) -> usize {
         let expected: NodeSet = expected.into_iter().collect();
+        let removals = self.removals();
+        removals.map(|gone| gone.difference(expected).len()).sum()
+    }
+
+    /// Whether node `id` was removed.
+    pub(crate) fn removes(&self, id: usize) -> bool {
+        self.removals().any(|gone| gone.contains(NodeId(id as u8)))
+    }
+
+    fn removals(&self) -> impl Iterator<Item = NodeSet> {
         let pairs = self.0.iter().zip(self.0.iter().skip(1));
-        pairs
-            .map(|(before, now)| removed(before, now).difference(expected).len())
-            .sum()
+        pairs.map(|(before, now)| removed(before, now))
     }
 }
 

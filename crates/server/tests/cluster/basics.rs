@@ -235,10 +235,10 @@ fn a_flush_is_for_all_nodes() {
 }
 
 /// Goal: a key that is asked for often becomes hot by itself, and every node answers for it.
-/// Method: one key is read again and again at every node until all say that they have it. On a busy
-/// machine a lease may end meanwhile: it is long, and requests that are refused count for nothing. A
-/// second with few requests (128 samples of 64) changes nothing: so many go at once that two waits
-/// for a processor do not make a second one of few.
+/// Method: one key is read again and again at every node until all say that they have it. On a
+/// busy machine a lease may end meanwhile: it is long, and requests that are refused count for
+/// nothing. A second with few requests (128 samples of 64) changes nothing: so many go at once that
+/// waiting for a processor does not make a second one of few.
 #[test]
 fn a_popular_key_becomes_hot() {
     let cluster = Cluster::start(Shape {

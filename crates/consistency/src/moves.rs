@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The source of a key is the first of its old holders that lives; if none does, all new holders
-//! are each other's, for one of them may have got it, and its home not. With one holder it forgets a key
-//! as it sends it, so there is never an old copy to come back to; with several, the old holders
-//! take part in every write until all has moved.
+//! are each other's, for one of them may have got it, and its home not. With one holder it forgets
+//! a key as it sends it, so there is never an old copy to come back to; with several, the old
+//! holders take part in every write until all has moved.
 //!
 //! These are the decisions; who drives them (a server's workers, the checker) has the items, the
 //! links and the requests that wait.

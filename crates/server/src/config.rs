@@ -217,7 +217,7 @@ impl Default for Config {
             threshold: None,
             percentile_milli: 99_000,
             large_connections_max: 256,
-            large_nice: Niceness::Idle,
+            large_nice: Niceness::Level(19),
             epoch_ms: 1000,
             pin: true,
             connections_max: 1024,

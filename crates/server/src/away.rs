@@ -7,9 +7,13 @@
 
 use curtail_runtime::Readiness;
 
-/// The connections of one worker that are away: few, so a list.
+/// The connections of one worker that are away: few, so a list. Slow readers may make it long, so it
+/// is gone through when something happens, not in every turn.
 #[derive(Debug, Default)]
-pub(crate) struct Away(Vec<Lent>);
+pub(crate) struct Away {
+    lent: Vec<Lent>,
+    is_wanted: bool,
+}
 
 #[derive(Debug)]
 struct Lent {
@@ -21,33 +25,44 @@ impl Away {
     /// The connection in `slot` goes.
     pub(crate) fn lend(&mut self, slot: usize) {
         let missed = Readiness::default();
-        self.0.push(Lent { slot, missed });
+        self.lent.push(Lent { slot, missed });
     }
 
     /// Something was reported of a connection that is not in its slot.
     pub(crate) fn note(&mut self, slot: usize, readiness: Readiness) {
         // One that nobody has is closed, and the report older than that.
-        if let Some(lent) = self.0.iter_mut().find(|lent| lent.slot == slot) {
+        if let Some(lent) = self.lent.iter_mut().find(|lent| lent.slot == slot) {
             lent.missed.add(readiness);
+            self.is_wanted = true;
         }
     }
 
     /// The connection in `slot` is back or will not come back; what was reported of it.
     pub(crate) fn take(&mut self, slot: usize) -> Readiness {
-        match self.0.iter().position(|lent| lent.slot == slot) {
-            Some(place) => self.0.swap_remove(place).missed,
-            None => Readiness::default(),
-        }
-    }
-
-    /// Whether one that is away has asked for something.
-    pub(crate) fn is_wanted(&self) -> bool {
+        let Some(place) = self.lent.iter().position(|lent| lent.slot == slot) else {
+            return Readiness::default();
+        };
+        let missed = self.lent.swap_remove(place).missed;
+        // What came was perhaps what its worker had said it waits for: it has to say so again.
         let nothing = Readiness::default();
-        self.0.iter().any(|lent| lent.missed != nothing)
+        self.is_wanted = self.lent.iter().any(|lent| lent.missed != nothing);
+        missed
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Whether one that is away has asked for something, and its worker has not said yet that it
+    /// waits.
+    #[inline]
+    pub(crate) const fn is_wanted(&self) -> bool {
+        self.is_wanted
+    }
+
+    /// Its worker has said so.
+    pub(crate) const fn told(&mut self) {
+        self.is_wanted = false;
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.lent.is_empty()
     }
 }
 
@@ -73,7 +88,10 @@ mod tests {
         away.note(5, read);
         away.note(5, closed);
         assert!(away.is_wanted());
+        away.told();
+        assert!(!away.is_wanted());
         assert_eq!(away.take(3), Readiness::default());
+        assert!(away.is_wanted(), "that was not the one");
         let missed = away.take(5);
         assert!(missed.read && missed.closed && !missed.write);
         assert!(away.is_empty() && !away.is_wanted());

@@ -171,8 +171,12 @@ impl Worker {
         let Some(face) = shared.workers.get(self.index) else {
             return;
         };
-        while self.away.is_wanted() && face.mail.expect() {
-            self.take_arrivals();
+        while self.away.is_wanted() {
+            if face.mail.expect() {
+                self.take_arrivals();
+            } else {
+                self.away.told();
+            }
         }
     }
 

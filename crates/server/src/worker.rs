@@ -219,8 +219,7 @@ impl Worker {
             (true, _) => Duration::ZERO,
             (false, _) if self.awaits_parcels() => LOOK,
             (false, Some(_)) => QUIET,
-            (false, None) if self.kit.has(Fault::SleepsLong) => Duration::MAX,
-            (false, None) if self.kit.has(Fault::ForgetsReturns) => Duration::MAX,
+            (false, None) if self.sleeps_long() => Duration::MAX,
             (false, None) => TICK,
         };
         let timeout = timeout.min(self.time_to_cluster());
@@ -301,6 +300,12 @@ impl Worker {
         let waited = self.poller.wait(&mut self.events, Some(timeout));
         bell.wake();
         waited
+    }
+
+    /// For tests: whether nothing but being woken ends its sleep.
+    #[inline(always)]
+    fn sleeps_long(&self) -> bool {
+        self.kit.has(Fault::SleepsLong) || self.kit.has(Fault::ForgetsReturns)
     }
 
     fn bell(&self) -> Option<&Doorbell> {

@@ -7,8 +7,8 @@
 
 use curtail_runtime::Readiness;
 
-/// The connections of one worker that are away: few, so a list. Slow readers may make it long, so it
-/// is gone through when something happens, not in every turn.
+/// The connections of one worker that are away: few, so a list. Slow readers may make it long, so
+/// it is gone through when something happens, not in every turn.
 #[derive(Debug, Default)]
 pub(crate) struct Away {
     lent: Vec<Lent>,

@@ -39,6 +39,8 @@ pub enum Fault {
     /// No bug: a node takes in no key that moves to it until it is told to be talkative
     /// (`verbosity 1`).
     TakesNoMoves,
+    /// No bug: a node sends what moves to nobody who does not ask for it.
+    OffersNothing,
     /// No bug: a node does not come to sweep out what it does not hold any more.
     SweepsNever,
     /// No bug: node 0 does not hear that the keys of three nodes have come to rest.

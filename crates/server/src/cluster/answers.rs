@@ -92,9 +92,14 @@ impl NodeWorker {
     }
 
     /// A request of a node that is no member any more.
-    pub(super) fn refuse(&mut self, origin: Origin, mut bytes: Vec<u8>) {
+    pub(super) fn refuse(&mut self, origin: Origin, bytes: Vec<u8>) {
+        self.refuse_with(UNREACHABLE, origin, bytes);
+    }
+
+    /// The memory of a request, with what its asker is told.
+    pub(super) fn refuse_with(&mut self, text: &[u8], origin: Origin, mut bytes: Vec<u8>) {
         bytes.clear();
-        bytes.extend_from_slice(UNREACHABLE);
+        bytes.extend_from_slice(text);
         self.done.push(Completed {
             origin,
             end: End::Refused,
@@ -141,6 +146,7 @@ impl NodeWorker {
         self.looked_ns = now_ns;
         self.look_at_joining();
         self.repeat_moves_done();
+        self.end_waiting();
         for number in 0..self.out.len() as u32 {
             let is_late = |out: &Out| now_ns.saturating_sub(out.begun_ns) > ANSWER_NS;
             let late = self.out.get(number as usize).and_then(Option::as_ref);

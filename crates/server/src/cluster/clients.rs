@@ -294,6 +294,7 @@ impl NodeWorker {
                     key,
                     access,
                     after,
+                    begun_ns: self.now_ns,
                     bytes,
                 };
                 self.give_waiter(kit, waiter);

@@ -120,6 +120,8 @@ pub(crate) struct Waiter {
     pub(super) key: RouteHash,
     pub(super) access: Access,
     pub(super) after: Cas,
+    /// When it was asked here.
+    pub(super) begun_ns: u64,
     pub(super) bytes: Vec<u8>,
 }
 

@@ -108,6 +108,7 @@ impl NodeWorker {
                     key,
                     access,
                     after: asked.after,
+                    begun_ns: self.now_ns,
                     bytes,
                 };
                 self.give_waiter(kit, waiter);

@@ -176,6 +176,7 @@ impl NodeWorker {
             }
             way => {
                 if let Some(out) = self.take_out(number) {
+                    let begun_ns = out.begun_ns;
                     let Relayed {
                         origin,
                         bytes,
@@ -187,6 +188,7 @@ impl NodeWorker {
                         key,
                         access,
                         after,
+                        begun_ns,
                         bytes,
                     };
                     match way {

@@ -153,6 +153,7 @@ impl Trouble {
 /// Lets a trouble happen to a settled cluster, and judges what clients saw.
 pub(crate) fn episode(cluster: &mut Processes, trouble: Trouble, number: usize) -> Told {
     let shape = cluster.shape;
+    cluster.log.clear();
     let first_key = number as u64 * KEYS_APART;
     let plan = Plan {
         shape,
@@ -184,7 +185,7 @@ pub(crate) fn episode(cluster: &mut Processes, trouble: Trouble, number: usize) 
     let found = treasure.dig(cluster, &views, shape.replicas);
     treasure.remove(cluster, first_key..first_key + KEYS);
     let operations = seen.calls.len() + seen.sessions.len();
-    Told {
+    let told = Told {
         shape,
         trouble,
         number,
@@ -197,7 +198,11 @@ pub(crate) fn episode(cluster: &mut Processes, trouble: Trouble, number: usize) 
         is_watch_removed: views.removes(spared),
         removed_wrongly: views.removed_wrongly(trouble.wants_removed(shape.nodes, &victims)),
         took,
+    };
+    if told.is_worth_a_look() {
+        println!("what nodes said:\n{}", cluster.log.text());
     }
+    told
 }
 
 impl Trouble {
@@ -250,10 +255,14 @@ fn disturb(
         let is_over = |since: Option<Clock>, lasts| since.is_some_and(|at| now - at > lasts);
         match (begun, ended, settled) {
             (None, ..) if is_over(Some(run.started), CALM) => {
+                cluster
+                    .log
+                    .note(&format!("{trouble:?} of {victims:?} begins"));
                 trouble.begin(cluster, victims);
                 begun = Some(now);
             }
             (_, None, _) if is_over(begun, trouble.lasts(lease)) => {
+                cluster.log.note(&format!("{trouble:?} ends"));
                 trouble.end(cluster, victims);
                 ended = Some(now);
             }
@@ -265,7 +274,15 @@ fn disturb(
         }
         let roster = cluster.roster();
         assert!(!is_over(ended, 3 * PATIENCE), "never settled: {roster:?}");
-        if views.note(roster.map(Arc::new)) || step % 50 == 0 {
+        let view = roster.map(Arc::new);
+        let is_new = views.note(view.clone());
+        if is_new && let Some(roster) = view {
+            let text = roster.to_json();
+            cluster
+                .log
+                .note(&text.split_whitespace().collect::<String>());
+        }
+        if is_new || step % 50 == 0 {
             *run.addresses.lock().unwrap() = cluster.addresses();
         }
         let churning = run.plan.first_key + PINNED;
@@ -398,6 +415,14 @@ impl Told {
     /// Nothing is wrong with it.
     pub(crate) fn is_right(&self) -> bool {
         self.verdict == Verdict::Consistent && self.lost_wrongly.is_empty() && self.counts_losses()
+    }
+
+    /// Something is wrong with it, or took longer than it should have.
+    fn is_worth_a_look(&self) -> bool {
+        let longest = self.gaps.read.max(self.gaps.write);
+        let is_slow = self.trouble == Trouble::Slow || self.is_watch_removed;
+        let is_late = longest > self.shape.lease() * 3 / 2 && !is_slow;
+        !self.is_right() || self.removed_wrongly > 0 || is_late
     }
 
     /// What a node says of losses is about what was lost.

@@ -6,8 +6,10 @@ use std::{
 };
 
 use curtail_cluster::Roster;
+use curtail_consistency::placement::Placement;
 use curtail_server::Fault;
-use curtail_types::NodeId;
+use curtail_types::{NodeId, NodeSet, RouteHash};
+use twox_hash::XxHash3_64;
 
 use crate::{
     failures::until,
@@ -82,6 +84,51 @@ fn keys_that_lie_with_a_slow_worker_are_not_lost() {
             matches!(answer, "HD\r\n" | "EN\r\n")
         });
         assert_eq!(answer, "HD\r\n", "{key}");
+    }
+}
+
+/// Goal: who asks for a key that does not come to its new home is told so in a while, and nothing
+/// of it happens later. Method: a node that joins takes in nothing of what moves to it, and a
+/// client of it counts up; then it takes all in.
+#[test]
+fn who_waits_for_a_key_that_does_not_come_is_told_so() {
+    let mut cluster = Cluster::start(Shape {
+        workers: 1,
+        ..Shape::default()
+    });
+    cluster.nodes[2] = None;
+    let mut client = cluster.client(0);
+    await_placement(&mut client, 2);
+    let homes = Placement::new(NodeSet::from_bits(0b111), 1);
+    let comes = |key: &String| {
+        let route = RouteHash(XxHash3_64::oneshot(key.as_bytes()));
+        homes.home(route) == NodeId(2)
+    };
+    let keys = (0..).map(|number| format!("late{number}"));
+    let keys: Vec<String> = keys.filter(comes).take(20).collect();
+    for key in &keys {
+        client.expect(&format!("set {key} 0 0 1\r\n5\r\n"), "STORED\r\n");
+    }
+    cluster.set_fault(Fault::TakesNoMoves);
+    cluster.nodes[2] = Some(cluster.node(2));
+    let mut third = cluster.client(2);
+    wait_until(&mut third, |third| third.stat("cluster_nodes_placed") == 3);
+    third.send(
+        &keys
+            .iter()
+            .map(|key| format!("incr {key} 1\r\n"))
+            .collect::<String>(),
+    );
+    for key in &keys {
+        let answer = third.line();
+        assert!(answer.contains("still on its way"), "{key}: {answer:?}");
+    }
+    third.expect("verbosity 1\r\n", "OK\r\n");
+    for key in &keys {
+        let answer = until(&mut third, &format!("mg {key} v\r\n"), |answer| {
+            !answer.starts_with("SERVER_ERROR")
+        });
+        assert_eq!((&*answer, &*third.line()), ("VA 1\r\n", "5\r\n"), "{key}");
     }
 }
 
@@ -175,36 +222,64 @@ fn the_view_of_another_cluster_is_not_acted_on() {
     }
 }
 
-/// Goal: who takes a node's place keeps it. Method: a node that has joined a cluster of others, and
-/// another process as the same node.
+/// Goal: who takes a node's place keeps it, and its links. Method: a node that has joined a cluster
+/// of others, and another process as the same node: the lowest, which makes all of its connections.
 #[test]
 fn who_was_replaced_does_not_come_back() {
     let mut cluster = Cluster::start(Shape::default());
-    cluster.nodes[2] = None;
-    let mut other = cluster.client(0);
+    cluster.nodes[0] = None;
+    let mut other = cluster.client(1);
     await_placement(&mut other, 2);
-    let first = cluster.node(2);
-    cluster.nodes[2] = Some(first);
+    let first = cluster.node(0);
+    cluster.nodes[0] = Some(first);
     await_placement(&mut other, 3);
-    let mut first = cluster.client(2);
-    let second = cluster.node(2);
+    let mut first = cluster.client(0);
+    let second = cluster.node(0);
     let mut client = Client::connect(second.addresses()[0]);
     let is_out = |answer: &str| answer.contains("not in service");
-    until(&mut client, "mg none\r\n", |answer| answer == "EN\r\n");
-    for _ in 0..20 {
+    let all_answer = |client: &mut Client| {
+        for number in 0..30 {
+            let request = format!("mg none{number}\r\n");
+            until(client, &request, |answer| answer == "EN\r\n");
+        }
+    };
+    all_answer(&mut client);
+    all_answer(&mut other);
+    let (view, relayed) = (other.stat("cluster_view"), other.stat("cluster_relayed"));
+    await_placement(&mut other, 3);
+    for round in 0..20 {
         thread::sleep(Duration::from_millis(100));
-        let answer = client.ask("mg none\r\n");
-        assert!(!is_out(&answer), "who was replaced is back");
+        for number in 0..30 {
+            let request = format!("mg none{number}\r\n");
+            let answer = client.ask(&request);
+            assert!(!is_out(&answer), "who was replaced is back");
+            assert_eq!(answer, "EN\r\n", "round {round}, at who took the place");
+            // A third of them goes over links with who took the place.
+            assert_eq!(other.ask(&request), "EN\r\n", "round {round}");
+        }
         let answer = first.ask("mg none\r\n");
         assert!(is_out(&answer), "{answer:?}");
     }
+    assert!(other.stat("cluster_relayed") > relayed + 20 * 10);
+    let (before, now) = (view, other.stat("cluster_view"));
+    assert!(
+        now <= before + 3,
+        "views {before} to {now}: somebody was removed"
+    );
 }
 
 /// Waits until keys are placed on so many nodes, and all are in their place.
 #[track_caller]
 fn await_placement(client: &mut Client, nodes: u64) {
+    wait_until(client, |client| {
+        client.stat("cluster_nodes_placed") == nodes && client.stat("cluster_moves") == 0
+    });
+}
+
+#[track_caller]
+fn wait_until(client: &mut Client, mut there: impl FnMut(&mut Client) -> bool) {
     let started = Instant::now();
-    while client.stat("cluster_nodes_placed") != nodes || client.stat("cluster_moves") > 0 {
+    while !there(client) {
         assert!(started.elapsed() < PATIENCE, "keys do not move");
         thread::sleep(Duration::from_millis(5));
     }

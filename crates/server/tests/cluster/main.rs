@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod basics;
+mod bereft;
 mod callers;
 mod ends;
 mod episode;
@@ -15,6 +16,7 @@ mod network;
 mod paces;
 mod processes;
 mod real;
+mod reasons;
 mod restarts;
 mod sessions;
 mod support;

@@ -24,6 +24,7 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 
 use crate::{
     network::Network,
+    reasons::{Log, keep_panics},
     support::{PATIENCE, Shape, restrict},
 };
 
@@ -32,6 +33,8 @@ pub(crate) struct Processes {
     pub(crate) shape: Shape,
     /// Where each node is, if they are not all on one loopback.
     pub(crate) network: Option<Network>,
+    /// What nodes say.
+    pub(crate) log: Log,
     folder: PathBuf,
     nodes: Vec<Option<Node>>,
 }
@@ -60,9 +63,11 @@ impl Processes {
         let secret = folder.join("secret");
         fs::write(&secret, "a secret of sixteen bytes and more").unwrap();
         restrict(&secret);
+        keep_panics();
         let mut cluster = Self {
             shape,
             network,
+            log: Log::begin(),
             folder,
             nodes: Vec::new(),
         };
@@ -135,8 +140,12 @@ impl Processes {
             .env(NODE, what)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        if let Some(said) = child.stderr.take() {
+            self.log.follow(format!("node {id}"), said);
+        }
         let input = child.stdin.take().unwrap();
         self.nodes[id] = Some(Node {
             child,
@@ -241,6 +250,9 @@ fn base() -> PathBuf {
 
 impl Drop for Processes {
     fn drop(&mut self) {
+        if thread::panicking() {
+            println!("what nodes said:\n{}", self.log.text());
+        }
         (0..self.nodes.len()).for_each(|id| self.kill(id));
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -268,6 +280,7 @@ fn node_process() {
         memory_bytes_max: 32 << 20,
         huge_pages: false,
         pin: false,
+        verbosity: 1,
         // Which keys are hot this test says, and nobody else.
         hot_keys_max: 0,
         fault: match fault {

@@ -13,6 +13,8 @@ use std::{
 use curtail_cluster::NodeConfig;
 use curtail_server::{Config, Fault, Listen, Server};
 
+use crate::reasons::keep_panics;
+
 /// The longest that any single wait may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -74,31 +76,44 @@ impl Cluster {
         let secret = folder.join("secret");
         fs::write(&secret, "a secret of sixteen bytes and more").unwrap();
         restrict(&secret);
-        let mut text = format!(
-            "name = \"{name}\"\nmodel = \"{}\"\nreplicas = {}\nlease_ms = {}\n\
-             secret_file = \"secret\"\n[store]\nkind = \"file\"\npath = \"view.json\"\n",
-            shape.model, shape.replicas, shape.lease_ms,
-        );
-        if shape.secured {
-            text += &certify(&folder);
-        }
-        for id in 0..shape.nodes {
-            text += &format!(
-                "[[node]]\nid = {id}\nclients = \"127.0.0.1:0\"\nlinks = \"127.0.0.1:0\"\n"
-            );
-        }
-        fs::write(folder.join("cluster.toml"), text).unwrap();
+        keep_panics();
         let mut cluster = Self {
             nodes: Vec::new(),
             shape,
             folder,
             item_bytes_max: 1 << 20,
         };
+        cluster.write_file();
         cluster.nodes = (0..shape.nodes).map(|id| Some(cluster.node(id))).collect();
         for id in 0..shape.nodes {
             cluster.await_service(id);
         }
         cluster
+    }
+
+    fn write_file(&self) {
+        let (name, shape) = (self.name(), self.shape);
+        let mut text = format!(
+            "name = \"{name}\"\nmodel = \"{}\"\nreplicas = {}\nlease_ms = {}\n\
+             secret_file = \"secret\"\n[store]\nkind = \"file\"\npath = \"view.json\"\n",
+            shape.model, shape.replicas, shape.lease_ms,
+        );
+        if shape.secured {
+            text += &certify(&self.folder);
+        }
+        for id in 0..shape.nodes {
+            text += &format!(
+                "[[node]]\nid = {id}\nclients = \"127.0.0.1:0\"\nlinks = \"127.0.0.1:0\"\n"
+            );
+        }
+        fs::write(self.folder.join("cluster.toml"), text).unwrap();
+    }
+
+    /// Gives those nodes that are started from now on a place, up to so many.
+    pub(crate) fn grow(&mut self, nodes: usize) {
+        self.shape.nodes = nodes;
+        self.write_file();
+        self.nodes.resize_with(nodes, || None);
     }
 
     /// A server that is node `id`.
@@ -230,16 +245,28 @@ impl Client {
 
     /// A number of `stats curtail`.
     pub(crate) fn stat(&mut self, name: &str) -> u64 {
+        self.row(name).parse().unwrap()
+    }
+
+    /// How many items node `id`, which this is a client of, says that it has.
+    pub(crate) fn items(&mut self, id: usize) -> usize {
+        let row = self.row(&format!("cluster_member:{id}"));
+        row.split(' ').nth(2).unwrap().parse().unwrap()
+    }
+
+    /// What `stats curtail` says of `name`.
+    fn row(&mut self, name: &str) -> String {
         self.send("stats curtail\r\n");
         let mut found = None;
         loop {
             let line = self.line();
-            let mut words = line.split_whitespace().skip(1);
-            if words.next() == Some(name) {
-                found = words.next().and_then(|value| value.parse().ok());
-            }
             if line == "END\r\n" {
                 return found.unwrap();
+            }
+            if let Some((of, value)) = line.trim_end()["STAT ".len()..].split_once(' ')
+                && of == name
+            {
+                found = Some(value.to_owned());
             }
         }
     }

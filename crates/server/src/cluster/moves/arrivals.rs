@@ -19,6 +19,11 @@ use crate::{
     sync::Relaxed,
 };
 
+/// How long a request waits for its key. Who has it carried out by another node waits for longer.
+const ARRIVAL_NS: u64 = 5_000_000_000;
+
+const NOT_ARRIVED: &[u8] = b"SERVER_ERROR this key is still on its way to another node\r\n";
+
 impl NodeWorker {
     /// Leaves a request for a key that may not have arrived to the worker that sees to its slice.
     pub(in crate::cluster) fn give_waiter(&mut self, kit: &mut Kit, waiter: Waiter) {
@@ -138,6 +143,21 @@ impl NodeWorker {
         another.is_some()
     }
 
+    /// Refuses what has waited for too long: where its key was may have stopped without a word, and
+    /// is missed a lease later, which may be a minute. It had no effect, and who asks again asks
+    /// for the key again.
+    pub(in crate::cluster) fn end_waiting(&mut self) {
+        let begun_ns = self.now_ns.saturating_sub(ARRIVAL_NS);
+        let mut late: Vec<Waiter> = Vec::new();
+        self.mover.arrivals.retain(|_, waiters| {
+            late.extend(waiters.extract_if(.., |waiter| waiter.begun_ns < begun_ns));
+            !waiters.is_empty()
+        });
+        for waiter in late {
+            self.refuse_with(NOT_ARRIVED, waiter.origin, waiter.bytes);
+        }
+    }
+
     pub(in crate::cluster) fn run_waiter(&mut self, waiter: Waiter) {
         let Waiter {
             origin,
@@ -145,6 +165,7 @@ impl NodeWorker {
             access,
             after,
             bytes,
+            ..
         } = waiter;
         self.give_request(origin, key, (access, after), bytes);
     }

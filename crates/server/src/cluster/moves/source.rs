@@ -16,6 +16,7 @@ use crate::{
         place::route_of,
     },
     counts::Count,
+    fault::Fault,
     kit::Kit,
 };
 
@@ -25,6 +26,9 @@ type Keys = Vec<(RouteHash, Box<[u8]>)>;
 impl NodeWorker {
     /// Sends the next key that leaves, or looks for more; whether there is more to do now.
     pub(super) fn scan(&mut self, kit: &mut Kit, next: Option<usize>, mut scan: Scan) -> bool {
+        if kit.has(Fault::OffersNothing) {
+            return false;
+        }
         if let Some(key) = self.mover.found.pop_front() {
             let away = self.send_away(kit, &key);
             match away {

@@ -1,0 +1,128 @@
+//! All nodes that had a key die while it moves: those that it was to come to find it among
+//! themselves.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use curtail_consistency::placement::Placement;
+use curtail_server::Fault;
+use curtail_types::{NodeId, NodeSet, RouteHash};
+use twox_hash::XxHash3_64;
+
+use crate::support::{Client, Cluster, PATIENCE, Shape};
+
+/// Keys that are stored before nodes are added.
+const KEYS: usize = 120;
+
+const REPLICAS: usize = 3;
+
+fn route(key: &str) -> RouteHash {
+    RouteHash(XxHash3_64::oneshot(key.as_bytes()))
+}
+
+/// Goal: a key whose old holders all die is found with whichever of its new holders has got it, and
+/// one that none has got is absent. Method: keys of two nodes move to three, of which two take
+/// nothing in, and the third gives only what it is asked for; then the two die.
+#[test]
+fn new_holders_find_a_key_among_themselves_when_all_old_ones_are_dead() {
+    let mut cluster = Cluster::start(Shape {
+        nodes: 2,
+        workers: 1,
+        replicas: REPLICAS,
+        lease_ms: 6000,
+        ..Shape::default()
+    });
+    let keys: Vec<String> = (0..KEYS).map(|number| format!("key{number}")).collect();
+    let mut client = cluster.client(0);
+    for key in &keys {
+        client.expect(&format!("set {key} 0 0 1\r\nv\r\n"), "STORED\r\n");
+    }
+    cluster.grow(5);
+    for (id, fault) in [
+        (2, Fault::TakesNoMoves),
+        (3, Fault::TakesNoMoves),
+        (4, Fault::OffersNothing),
+    ] {
+        cluster.set_fault(fault);
+        cluster.nodes[id] = Some(cluster.node(id));
+    }
+    let placement = Placement::new(NodeSet::from_bits(0b11111), REPLICAS);
+    let is_with_the_last = |key: &&String| placement.holders(route(key)).contains(NodeId(4));
+    let (saved, lost): (Vec<&String>, Vec<&String>) = keys.iter().partition(is_with_the_last);
+    let mut last = cluster.client(4);
+    await_all(&mut last, "keys do not come to the last node", |last| {
+        let placed = last.stat("cluster_nodes_placed");
+        assert!([2, 5].contains(&placed), "not placed on three at once");
+        placed == 5 && last.items(4) == saved.len()
+    });
+    cluster.nodes[0] = None;
+    cluster.nodes[1] = None;
+    await_all(&mut last, "the dead are not removed", |last| {
+        last.stat("cluster_nodes_live") == 3
+    });
+    let homes = Placement::new(NodeSet::from_bits(0b11100), REPLICAS);
+    let of = |keys: &[&String], home| -> Vec<String> {
+        let of_home = keys.iter().filter(|key| homes.home(route(key)) == home);
+        of_home.map(|key| (*key).clone()).collect()
+    };
+    let mut talks: Vec<Talk> = [2, 3, 4]
+        .map(|id| {
+            let (there, gone) = (of(&saved, NodeId(id)), of(&lost, NodeId(id)));
+            assert!(there.len() > 3, "{there:?}");
+            // Whose home is the last node has it as a holder.
+            assert_eq!(gone.len() > 3, id < 4, "{gone:?}");
+            Talk::begin(&cluster, usize::from(id), there, gone)
+        })
+        .into();
+    // All wait for what the first that they ask says, but for what the last node has itself.
+    thread::sleep(Duration::from_millis(200));
+    for id in [2, 3] {
+        cluster.client(id).expect("verbosity 1\r\n", "OK\r\n");
+    }
+    talks.iter_mut().for_each(Talk::end);
+}
+
+/// A client that asks the home of some keys for all of them at once.
+struct Talk {
+    client: Client,
+    there: Vec<String>,
+    gone: Vec<String>,
+}
+
+impl Talk {
+    fn begin(cluster: &Cluster, id: usize, there: Vec<String>, gone: Vec<String>) -> Self {
+        let mut client = cluster.client(id);
+        let asked = there.iter().chain(&gone);
+        client.send(
+            &asked
+                .map(|key| format!("mg {key} v\r\n"))
+                .collect::<String>(),
+        );
+        Self {
+            client,
+            there,
+            gone,
+        }
+    }
+
+    fn end(&mut self) {
+        for key in &self.there {
+            let answer = self.client.line();
+            assert_eq!(answer, "VA 1\r\n", "{key}");
+            assert_eq!(self.client.line(), "v\r\n", "{key}");
+        }
+        for key in &self.gone {
+            assert_eq!(self.client.line(), "EN\r\n", "{key}");
+        }
+    }
+}
+
+fn await_all(client: &mut Client, what: &str, mut done: impl FnMut(&mut Client) -> bool) {
+    let started = Instant::now();
+    while !done(client) {
+        assert!(started.elapsed() < PATIENCE, "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -291,6 +291,7 @@ fn run(
         let large = scope.spawn(|| large.drive(target, &stop));
         let report = measure(&plan, &Session::default());
         stop.store(true, Ordering::Relaxed);
+        large.thread().unpark();
         let panicked = |_| LoadError::Server("the driver of large requests panicked".into());
         let answered = large.join().map_err(panicked)??;
         Ok(run_of(

@@ -110,11 +110,18 @@ fn who_joins_goes_by_the_time_of_the_others() {
 }
 
 /// Goal: the check would notice. Method: nodes that go by their own clocks. (One that is asked for
-/// another's cold key asks that one, so it is hot keys that differ.)
+/// another's cold key asks that one, so it is hot keys that differ; on a busy machine a key may not
+/// be hot yet when it is asked for, so the same keys are looked at again.)
 #[test]
 #[cfg_attr(not(debug_assertions), ignore = "faults exist in debug builds")]
 fn own_clocks_are_noticed() {
     let cluster = cluster(Fault::GoesByOwnClock);
-    let found = disagreements(&cluster);
-    assert!(found.iter().any(|line| line.contains("hot")), "{found:?}");
+    let started = Instant::now();
+    loop {
+        let found = disagreements(&cluster);
+        if found.iter().any(|line| line.contains("hot")) {
+            return;
+        }
+        assert!(started.elapsed() < PATIENCE, "{found:?}");
+    }
 }

@@ -1,6 +1,6 @@
 //! Nodes die, lose their lease, come and come back.
 
-use curtail_consistency::membership::Change;
+use curtail_consistency::membership::{Change, Incarnation};
 use curtail_consistency::symmetric::{Input, Mode, Symmetric, Visibility};
 use curtail_types::{MessageKind, NodeId, NodeSet};
 
@@ -24,7 +24,7 @@ impl Driver<'_> {
         if self.setup.replicas == 1 && !is_hot {
             self.evict();
         }
-        self.remove(node);
+        self.change(Change::Remove(NodeSet::only(node)), node);
     }
 
     /// A node runs no more.
@@ -139,14 +139,12 @@ impl Driver<'_> {
         if let Some(state) = self.world.edit(node) {
             state.has_lease = false;
         }
-        self.remove(node);
+        self.change(Change::Remove(NodeSet::only(node)), node);
     }
 
     pub(crate) fn join(&mut self) {
         self.world.counts.left.joins -= 1;
-        let view = self.world.newest();
-        let joining = view.joining.with(Setup::JOINER);
-        self.world.change_view(view.live, joining);
+        self.change(Change::Join(Incarnation(1)), Setup::JOINER);
     }
 
     /// The node starts anew; what was sent to it before is lost, what it sent is not.
@@ -155,24 +153,20 @@ impl Driver<'_> {
         if let Some(state) = self.world.nodes.get_mut(usize::from(node.0)) {
             *state = Shared::new(Node::new(machine));
         }
-        let view = self.world.newest();
-        self.world.change_view(view.live, view.joining.with(node));
+        self.change(Change::Join(Incarnation(1)), node);
     }
 
+    /// Keys are not placed yet on who becomes live.
     pub(crate) fn admit(&mut self) {
-        let view = self.world.newest();
-        self.world.change_view(view.followers(), NodeSet::NONE);
-    }
-
-    fn remove(&mut self, node: NodeId) {
-        let view = self.world.newest();
-        self.world
-            .change_view(view.live.without(node), view.joining);
+        for joiner in self.world.newest().joining {
+            self.change(Change::Live, joiner);
+        }
     }
 
     pub(crate) fn adopt(&mut self, node: NodeId) {
         let before = self.view_of(node);
         let view = self.world.newest();
+        let followed = self.shows(node) && self.world.view(before).joining.contains(node);
         if self.setup.moves() {
             self.end_last_move(node, view.number);
         }
@@ -191,8 +185,16 @@ impl Driver<'_> {
         if known > Some(0) {
             self.step(node, Input::Placed { key: KEY, place }, None);
         }
+        if followed && view.live.contains(node) && self.shows(node) {
+            self.world.see(Witness::JoinerGoesOn);
+        }
         if self.setup.moves() {
             self.begin_moves(node, before);
         }
+    }
+
+    fn shows(&self, node: NodeId) -> bool {
+        let state = self.world.node(node).and_then(|node| node.state);
+        state == Some(Visibility::Valid)
     }
 }

@@ -92,7 +92,7 @@ pub const MODELS: &[Setup] = &[
         .pair()
         .crash(2)
         .rejoin()
-        .sees(SURVIVES_ANY),
+        .sees(REJOINED),
     hot("lin-rejoin", &[Set, Get])
         .ordered()
         .crash(2)
@@ -701,10 +701,10 @@ const RACES: &[Witness] = &[AllAnswered, WritesRaced, GetAnsweredElsewhere];
 const UPDATES: &[Witness] = &[AllAnswered, UpdateRanAgain];
 const REPLAYS: &[Witness] = &[AllAnswered, Replayed];
 const SURVIVES: &[Witness] = &[AllAnswered, Replayed, GetAfterView];
-const SURVIVES_ANY: &[Witness] = &[AllAnswered, GetAfterView];
+const REJOINED: &[Witness] = &[AllAnswered, GetAfterView, JoinerGoesOn];
 const FENCED: &[Witness] = &[AllAnswered, LateMessage, GetAfterView];
 const TAKEN_OVER: &[Witness] = &[AllAnswered, TookOver];
-const JOINED: &[Witness] = &[AllAnswered, GetAnsweredByJoiner];
+const JOINED: &[Witness] = &[AllAnswered, GetAnsweredByJoiner, JoinerGoesOn];
 const CHANGED: &[Witness] = &[AllAnswered, Promoted, Demoted, GetAnsweredElsewhere];
 const LOST: &[Witness] = &[AllAnswered, TookOver, Demoted];
 const MOVED: &[Witness] = &[AllAnswered, KeyMoved, WaitedForKey, Settled];

@@ -78,7 +78,9 @@ impl World {
     /// The next view, as the membership makes it.
     pub(crate) fn change_members(&mut self, setup: &Setup, change: membership::Change, by: NodeId) {
         let members = self.members(setup);
-        if let Some(next) = members.after(change, by, setup.replicas.into()) {
+        // Where keys do not move, nobody comes in the place of a holder that goes.
+        let replicas = if setup.moves() { setup.replicas } else { 1 };
+        if let Some(next) = members.after(change, by, replicas.into()) {
             self.views.edit().push(next.view);
         }
     }

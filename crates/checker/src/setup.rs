@@ -134,6 +134,8 @@ pub enum Witness {
     LateMessage,
     /// A node that joined answered a get.
     GetAnsweredByJoiner,
+    /// A node that showed the key when it became live went on with what it had followed.
+    JoinerGoesOn,
     /// The item came to a node that did not have it.
     KeyMoved,
     /// A request waited until the key had come.

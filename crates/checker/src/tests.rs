@@ -173,7 +173,7 @@ const FINDERS: &[(Mutant, &str)] = &[
     (Machine(MachineMutant::SetDropped), "lin-appends-pair"),
     (Machine(MachineMutant::AnyActivation), "promote-again"),
     (Machine(MachineMutant::DemotionWithoutAcks), "promote-pair"),
-    (Machine(MachineMutant::AbsentAcknowledged), "promote-pair"),
+    (Machine(MachineMutant::AbsentAcknowledged), "lin-join-pair"),
     (
         Machine(MachineMutant::DoubtfulServed),
         "promote-home-crash-pair",

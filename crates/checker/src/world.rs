@@ -262,12 +262,6 @@ impl World {
         found.unwrap_or_default()
     }
 
-    /// Nodes that are in the view already come and go; keys stay where they are.
-    pub(crate) fn change_view(&mut self, live: NodeSet, joining: NodeSet) {
-        let number = self.newest().number.0 + 1;
-        self.views.edit().push(view(number, live, joining));
-    }
-
     /// Where the key is.
     pub(crate) fn place(&self, setup: &Setup, view: ViewNumber) -> Place {
         if setup.moves() {
@@ -338,19 +332,11 @@ fn first_view(setup: &Setup) -> View {
         _ => live,
     };
     View {
+        number: FIRST_VIEW,
+        live,
+        joining: NodeSet::NONE,
         placed,
         placed_before: placed,
-        ..view(FIRST_VIEW.0, live, NodeSet::NONE)
-    }
-}
-
-fn view(number: u32, live: NodeSet, joining: NodeSet) -> View {
-    View {
-        number: ViewNumber(number),
-        live,
-        joining,
-        placed: live,
-        placed_before: live,
     }
 }
 

@@ -19,6 +19,9 @@ pub struct Cluster {
     pub setup: Setup,
     /// The error.
     pub mutant: Option<Mutant>,
+    /// Whether states are kept apart that differ only by what is over: many times as many, of which
+    /// nothing else comes. Tests compare both.
+    pub keeps_past: bool,
 }
 
 /// Something that happens.
@@ -62,10 +65,10 @@ pub enum Action {
     AllAct(NodeId),
     /// A node that has keys to send looks for the key.
     Scan(NodeId),
-    /// Everybody has seen that it sends no more.
-    End(NodeId),
     /// The key arrives, or that there is none.
     Arrive(usize),
+    /// Everybody has seen that it sends no more.
+    End(NodeId),
     /// A request that did not find its node is asked again where the key is now.
     AskAgain(usize),
     /// All keys are where they belong.
@@ -99,7 +102,7 @@ impl Model for Cluster {
             world.last = Cas::new(FIRST_CLOCK, WriterId(0));
         }
         world.counts.left = self.setup.chances;
-        world.seal();
+        world.seal(self.keeps_past);
         world
     }
 
@@ -177,7 +180,7 @@ impl Model for Cluster {
             Action::Place => driver.change(Change::Place, NodeId::default()),
             Action::AllAct(node) => driver.all_act(node),
             Action::Scan(node) => driver.scan(node),
-            Action::End(node) => driver.end_moves(node),
+            Action::End(node) => driver.end_moves_of(node),
             Action::Arrive(index) => driver.arrive(index),
             Action::AskAgain(index) => driver.ask_again(index),
             Action::Settle => driver.change(Change::Settle, NodeId::default()),
@@ -185,7 +188,13 @@ impl Model for Cluster {
             Action::Depart(node) => driver.depart(node),
         }
         driver.carry_out_unseen();
-        world.seal();
+        if !self.keeps_past {
+            driver.end_moves();
+        }
+        world.seal(self.keeps_past);
+        if !self.keeps_past {
+            self.drop_late(&mut world, pool);
+        }
         if self.repeats() {
             self.add_replies(before, &mut world, pool);
         }
@@ -243,6 +252,7 @@ impl Cluster {
         Driver {
             setup: &self.setup,
             mutant,
+            keeps_past: self.keeps_past,
             world,
         }
     }

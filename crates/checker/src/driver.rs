@@ -12,6 +12,7 @@ use crate::world::{Content, Item, Judge, KEY, Label, Operation, OperationStage, 
 pub(crate) struct Driver<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) mutant: Option<DriverMutant>,
+    pub(crate) keeps_past: bool,
     pub(crate) world: &'a mut World,
 }
 

@@ -2,13 +2,13 @@
 
 use curtail_consistency::membership::{Change, Incarnation};
 use curtail_consistency::symmetric::{Input, Mode, Symmetric, Visibility};
-use curtail_types::{MessageKind, NodeId, NodeSet};
+use curtail_types::{Cas, MessageKind, NodeId, NodeSet};
 
 use crate::driver::Driver;
 use crate::moves::Moving;
 use crate::setup::{Setup, Witness};
 use crate::shared::Shared;
-use crate::world::{Content, Judge, KEY, Label, Node, Parcel};
+use crate::world::{Content, Judge, KEY, Label, Node, Parcel, config};
 
 impl Driver<'_> {
     /// What it had, was doing and would have been told is gone.
@@ -45,6 +45,30 @@ impl Driver<'_> {
             self.lose(label);
         }
         self.lose_operations_of(node);
+        if !self.keeps_past {
+            self.bury(node);
+        }
+    }
+
+    /// What a node had that runs no more is nowhere, and makes no difference between states: only
+    /// what the clocks of others are later than, and which view it had come to.
+    fn bury(&mut self, node: NodeId) {
+        let machine = Symmetric::new(config(self.setup, node));
+        let Some(state) = self.world.nodes.get_mut(usize::from(node.0)) else {
+            return;
+        };
+        let last = state.item.map_or(Cas(0), |item| item.ts);
+        *state = Shared::new(Node {
+            view: state.view,
+            is_up: false,
+            ..Node::new(machine)
+        });
+        self.world.last = self.world.last.max(last);
+        if self.setup.moves()
+            && let Judge::Sessions(judge) = self.world.judge.edit()
+        {
+            judge.end(usize::from(node.0));
+        }
     }
 
     /// A node that has given away all that it had goes, having told its clients so.

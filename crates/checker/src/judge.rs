@@ -80,6 +80,11 @@ impl Linearizable {
         }
     }
 
+    /// The same for whoever will not be asked any more.
+    pub(crate) fn at_rest() -> Self {
+        Self::new(Written(0))
+    }
+
     /// Gets leave nothing behind and are of no interest.
     pub(crate) fn asked(&mut self, label: Label, kind: Kind) {
         if kind == Kind::Get {
@@ -171,6 +176,11 @@ impl Sessions {
         Self { seen, loss }
     }
 
+    /// The same for whoever will not be asked any more.
+    pub(crate) fn at_rest(&self) -> Self {
+        Self::new(self.seen.len())
+    }
+
     /// A session's answer showed, or was, the write `answer`; `newest` is the last one so far.
     pub(crate) fn answered(
         &mut self,
@@ -198,6 +208,13 @@ impl Sessions {
         };
         *last = answer.ts.max(*last);
         is_right
+    }
+
+    /// A session hears no more.
+    pub(crate) fn end(&mut self, session: usize) {
+        if let Some(seen) = self.seen.get_mut(session) {
+            *seen = Cas(0);
+        }
     }
 
     /// The key may be gone from now on.

@@ -8,7 +8,7 @@
 //!   Place      the view says where keys belong, and where they were
 //!   Adopt      a node's threads begin to act on a view, but for the slow ones
 //!   AllAct     all of them do: only now the node may send
-//!   Scan       a source sends the key if it has it; End: all that it sent has arrived
+//!   Scan       a source sends the key if it has it; it has ended when all has arrived
 //!   Arrive     what it sent arrives, in order, once: links neither lose nor repeat moves
 //!   Settle     all sources have ended: keys are where they belong
 //!   Depart     a node that is to leave, and has nothing any more, does
@@ -149,7 +149,9 @@ impl Driver<'_> {
         };
         let duty = now.duty(at, from.view.moves());
         let ends = duty == Duty::Sweeps;
-        node.mover.scan = (duty == Duty::Sends).then(Scan::default);
+        // Who sends the key to nobody finds nothing, whenever it looks.
+        let looks = self.keeps_past || !now.targets(self.setup.route(), at).is_empty();
+        node.mover.scan = (looks && duty == Duty::Sends).then(Scan::default);
         node.mover.is_unswept = ends;
         if !now.view.moves() {
             node.mover.gone = Cas(0);
@@ -268,11 +270,41 @@ impl Driver<'_> {
         }
     }
 
-    /// All that this source sent has arrived, and been seen by everybody.
-    pub(crate) fn end_moves(&mut self, at: NodeId) {
+    /// Sources of which all that they sent has arrived, and been seen by everybody, have ended. To
+    /// wait with that would make nothing possible: it only lets the whole move end.
+    pub(crate) fn end_moves(&mut self) {
+        let nodes = (0..self.world.nodes.len() as u8).map(NodeId);
+        for at in nodes.filter(|_| self.setup.moves()) {
+            if self.has_sent_all(at) {
+                self.end_moves_of(at);
+            }
+        }
+    }
+
+    pub(crate) fn end_moves_of(&mut self, at: NodeId) {
         if let Some(node) = self.world.edit(at) {
             node.mover.ended = node.view;
         }
+    }
+
+    pub(crate) fn has_sent_all(&self, at: NodeId) -> bool {
+        let Some(node) = self.world.node(at) else {
+            return false;
+        };
+        let acts = node.all_act() || self.is(DriverMutant::GivesWhileServing);
+        let is_left = node.mover.scan.is_some() || node.mover.ended == node.view;
+        // What came with the view is done before: every thread has begun a turn since.
+        if !node.is_up || is_left || !acts || !node.late.is_empty() {
+            return false;
+        }
+        let in_force = self.in_force(node.view);
+        let route = self.setup.route();
+        let leaving = in_force.leaving(route, at, node.visibility());
+        let passes = leaving != Leaving::Later || self.is(DriverMutant::PassesUnsettled);
+        let blindly = self.is(DriverMutant::EndsUnseen);
+        in_force.duty(at, false) == Duty::Sends
+            && passes
+            && self.world.has_arrived_from(self.setup, at, blindly)
     }
 
     pub(crate) fn arrive(&mut self, index: usize) {

@@ -8,11 +8,12 @@
 
 use std::sync::Arc;
 
-use curtail_types::{NodeId, NodeSet};
+use curtail_types::{MessageKind, NodeId, NodeSet};
 
 use crate::cluster::Cluster;
 use crate::packed::{Pool, Reply};
 use crate::search::fingerprint_of;
+use crate::setup::Witness;
 use crate::world::{Content, Parcel, World};
 
 impl Cluster {
@@ -37,6 +38,34 @@ impl Cluster {
                     // What was inserted before it moved it on.
                     index = index.min(place);
                 }
+            }
+        }
+    }
+
+    /// Drops messages of a view before the one that their receiver has come to, if their arrival
+    /// changes nothing and nothing is replied. What refuses them is the number of the view, and
+    /// that only grows; so if nothing comes of one now, nothing ever will. An update under SC
+    /// counts whenever it was sent. It is tried on each message first: of a machine that does not
+    /// refuse it something comes, and it stays.
+    pub(crate) fn drop_late(&self, world: &mut World, pool: &Pool) {
+        let mut index = 0;
+        while let Some(parcel) = world.parcels.get(index) {
+            let is_late = match parcel.content {
+                Content::Message(message, _) => {
+                    let view = world.node(parcel.to).map(|node| node.view);
+                    Some(message.view) < view && message.kind != MessageKind::Update
+                }
+                Content::Request(..) | Content::MoveRequest(_) => false,
+            };
+            let is_nothing = || {
+                self.reply(world, index, pool)
+                    .is_some_and(|sent| sent.is_empty())
+            };
+            if is_late && is_nothing() {
+                world.see(Witness::LateMessage);
+                world.parcels.remove(index);
+            } else {
+                index += 1;
             }
         }
     }
@@ -76,7 +105,7 @@ impl Cluster {
         before.parcels = vec![parcel];
         let mut after = before.clone();
         self.driver(&mut after).deliver(0, true);
-        after.seal();
+        after.seal(self.keeps_past);
         let sent = core::mem::replace(&mut after.parcels, vec![parcel]);
         let is_same = fingerprint_of(&before) == fingerprint_of(&after);
         let is_message = |sent: &Parcel| matches!(sent.content, Content::Message(..));

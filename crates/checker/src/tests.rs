@@ -12,7 +12,16 @@ fn model(name: &str) -> Setup {
 }
 
 fn run(setup: Setup, mutant: Option<Mutant>) -> Outcome {
-    search(&Cluster { setup, mutant }, Limits::default(), |_| {})
+    search(&cluster(setup, mutant), Limits::default(), |_| {})
+}
+
+fn cluster(setup: Setup, mutant: Option<Mutant>) -> Cluster {
+    let keeps_past = false;
+    Cluster {
+        setup,
+        mutant,
+        keeps_past,
+    }
 }
 
 fn holds(setup: Setup) {
@@ -100,11 +109,7 @@ fn a_packed_state_is_the_same() {
         "move-crash",
         "move-holders-loss",
     ] {
-        let setup = model(name);
-        let cluster = Cluster {
-            setup,
-            mutant: None,
-        };
+        let cluster = cluster(model(name), None);
         let (mut state, pool) = (cluster.start(), Pool::default());
         for step in 0..200 {
             let mut actions = Vec::new();
@@ -132,10 +137,7 @@ fn a_packed_state_is_the_same() {
 #[test]
 fn a_step_adds_every_reply() {
     for name in ["promote-again", "lin-update-pair", "lin-repeats", "promote"] {
-        let cluster = Cluster {
-            setup: model(name),
-            mutant: None,
-        };
+        let cluster = cluster(model(name), None);
         let (mut state, pool) = (cluster.start(), Pool::default());
         for step in 0..400 {
             let mut actions = Vec::new();
@@ -150,6 +152,45 @@ fn a_step_adds_every_reply() {
             let mut again = state.clone();
             cluster.add_replies(&before, &mut again, &pool);
             assert_eq!(state.parcels, again.parcels, "{name}, {step}");
+        }
+    }
+}
+
+/// Goal: nothing comes of what states are not kept apart by. Method: models with each of the things
+/// that may be over, as they are and with every planted error, and the same with all that is over.
+#[test]
+fn what_is_over_makes_no_difference() {
+    let names = [
+        "lin-home-crash",
+        "lin-rejoin-pair",
+        "sc-home-crash-pair",
+        "promote-home-crash-pair",
+        "cold-promote-crash-pair",
+        "move-hot-crash-pair",
+        "move-hot",
+    ];
+    for name in names {
+        for mutant in Mutant::all().map(Some).chain([None]) {
+            let short = cluster(model(name), mutant);
+            let keeps_past = true;
+            let long = Cluster {
+                keeps_past,
+                ..short
+            };
+            let [short, long] = [short, long].map(|one| search(&one, Limits::default(), |_| {}));
+            let verdict = |outcome: &Outcome| outcome.fault.as_ref().map(|one| one.fault.clone());
+            assert_eq!(
+                verdict(&short).is_some(),
+                verdict(&long).is_some(),
+                "{name}, {mutant:?}: {:?}, {:?}",
+                verdict(&short),
+                verdict(&long)
+            );
+            assert_eq!(short.ends, long.ends, "{name}, {mutant:?}");
+            assert!(
+                short.progress.states <= long.progress.states || short.fault.is_some(),
+                "{name}"
+            );
         }
     }
 }

@@ -155,7 +155,7 @@ impl Label {
 const GETS: u8 = 16;
 
 /// Who judges.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Judge {
     Linearizable(Linearizable),
     Sessions(Sessions),
@@ -229,7 +229,7 @@ impl World {
     }
 
     /// Ends a step: what nobody can come back to is forgotten.
-    pub(crate) fn seal(&mut self) {
+    pub(crate) fn seal(&mut self, keeps_past: bool) {
         let (nodes, parcels) = (&self.nodes, &self.parcels);
         self.operations.retain(|one| {
             let is_on_its_way = |parcel: &Parcel| {
@@ -240,8 +240,32 @@ impl World {
                 || parcels.iter().any(is_on_its_way)
         });
         self.nodes.iter_mut().for_each(Shared::seal);
+        if !keeps_past {
+            self.forget_past();
+        }
         self.judge.seal();
         self.views.seal();
+    }
+
+    /// What only the past tells apart is the same: how many writes whom was asked for when no more
+    /// come, and what is known of answers when nothing will be answered.
+    fn forget_past(&mut self) {
+        let of_writes = self.counts.unasked.get(Kind::Set as usize..);
+        if of_writes.is_some_and(|unasked| unasked.iter().all(|count| *count == 0)) {
+            self.counts.writes = Default::default();
+        }
+        let waits = |one: &Operation| one.stage != OperationStage::Unknown;
+        let is_asked = self.counts.unasked != [0; Kind::ALL.len()];
+        if is_asked || self.operations.iter().any(waits) {
+            return;
+        }
+        let at_rest = match &*self.judge {
+            Judge::Linearizable(_) => Judge::Linearizable(Linearizable::at_rest()),
+            Judge::Sessions(judge) => Judge::Sessions(judge.at_rest()),
+        };
+        if *self.judge != at_rest {
+            *self.judge.edit() = at_rest;
+        }
     }
 
     pub(crate) fn newest(&self) -> View {

@@ -90,7 +90,12 @@ fn run_one(options: &Options, setup: Setup, mutant: Option<Mutant>) -> Outcome {
     let shows = stderr().is_terminal();
     let began = Instant::now();
     let mut last = Duration::ZERO;
-    let outcome = search(&Cluster { setup, mutant }, limits, |progress| {
+    let cluster = Cluster {
+        setup,
+        mutant,
+        keeps_past: false,
+    };
+    let outcome = search(&cluster, limits, |progress| {
         let now = began.elapsed();
         if shows && now >= last + Duration::from_millis(200) {
             last = now;

@@ -1,11 +1,10 @@
 //! What may happen next to a key that moves, and where it is under a view.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, OnceLock};
 
-use curtail_consistency::membership::Change;
-use curtail_consistency::moves::{Due, Duty, InForce, Leaving};
+use curtail_consistency::membership;
+use curtail_consistency::moves::{Due, InForce, Leaving};
 use curtail_consistency::placement::{Placement, SLOTS};
 use curtail_consistency::symmetric::Visibility;
 use curtail_types::{NodeId, NodeSet, RouteHash, View, ViewNumber};
@@ -13,32 +12,30 @@ use curtail_types::{NodeId, NodeSet, RouteHash, View, ViewNumber};
 use crate::cluster::{Action, Cluster};
 use crate::driver::Driver;
 use crate::mutants::{DriverMutant, Mutant};
-use crate::setup::Setup;
+use crate::setup::{Change, Setup};
 use crate::world::{Content, Node, Parcel, World};
 
-/// Placements are large, and there are few.
-struct Known {
-    in_force: HashMap<(View, NodeSet, u8), Rc<InForce>>,
-    routes: HashMap<[NodeId; 3], RouteHash>,
-}
+/// A view, who stays in it, and how many hold a key.
+type Ring = (View, NodeSet, u8);
+
+/// Placements are large, take long to make, and there are few.
+static MADE: Mutex<Vec<(Ring, Arc<InForce>)>> = Mutex::new(Vec::new());
 
 thread_local! {
-    static KNOWN: RefCell<Known> = RefCell::new(Known {
-        in_force: HashMap::new(),
-        routes: HashMap::new(),
-    });
+    /// Those that this thread has needed so far: few enough to look through.
+    static KNOWN: RefCell<Vec<(Ring, Arc<InForce>)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Setup {
     /// A key that its holders want in the order of [`Setup::ranks`].
     pub(crate) fn route(&self) -> RouteHash {
-        let ranks = self.ranks();
-        KNOWN.with_borrow_mut(|known| {
-            *known
-                .routes
-                .entry(ranks)
-                .or_insert_with(|| find_route(ranks))
-        })
+        static ROUTES: [OnceLock<RouteHash>; 2] = [OnceLock::new(), OnceLock::new()];
+        let [elsewhere, coming] = &ROUTES;
+        let route = match self.change {
+            Some(Change::Comes) => coming,
+            _ => elsewhere,
+        };
+        *route.get_or_init(|| find_route(self.ranks()))
     }
 }
 
@@ -54,31 +51,43 @@ fn find_route([first, second, third]: [NodeId; 3]) -> RouteHash {
 }
 
 impl World {
-    pub(crate) fn in_force(&self, setup: &Setup, number: ViewNumber) -> Rc<InForce> {
-        in_force(setup, self.view(number))
+    pub(crate) fn in_force(&self, setup: &Setup, number: ViewNumber) -> Arc<InForce> {
+        let view = self.view(number);
+        let ring = (view, view.live.difference(setup.leaving()), setup.replicas);
+        KNOWN.with_borrow_mut(|known| find_or(known, ring, || made(ring)))
     }
 }
 
-fn in_force(setup: &Setup, view: View) -> Rc<InForce> {
-    let staying = view.live.difference(setup.leaving());
-    let key = (view, staying, setup.replicas);
-    KNOWN.with_borrow_mut(|known| {
-        let found = known.in_force.entry(key).or_insert_with(|| {
-            let made = InForce::new(view, staying, setup.replicas.into());
-            // Before the first view nobody is asked anything: any placement will do.
-            let anybody = View {
-                placed: NodeSet::only(Setup::HOME),
-                ..View::default()
-            };
-            let made = made.or_else(|| InForce::new(anybody, NodeSet::NONE, 1));
-            Rc::new(made.unwrap_or_else(|| unreachable!("somebody is placed")))
-        });
-        Rc::clone(found)
+fn find_or(
+    known: &mut Vec<(Ring, Arc<InForce>)>,
+    ring: Ring,
+    make: impl FnOnce() -> Arc<InForce>,
+) -> Arc<InForce> {
+    if let Some((_, found)) = known.iter().find(|one| one.0 == ring) {
+        return Arc::clone(found);
+    }
+    let made = make();
+    known.push((ring, Arc::clone(&made)));
+    made
+}
+
+fn made(ring: Ring) -> Arc<InForce> {
+    let mut all = MADE.lock().unwrap_or_else(|broken| broken.into_inner());
+    find_or(&mut all, ring, || {
+        let (view, staying, replicas) = ring;
+        let made = InForce::new(view, staying, replicas.into());
+        // Before the first view nobody is asked anything: any placement will do.
+        let anybody = View {
+            placed: NodeSet::only(Setup::HOME),
+            ..View::default()
+        };
+        let made = made.or_else(|| InForce::new(anybody, NodeSet::NONE, 1));
+        Arc::new(made.unwrap_or_else(|| unreachable!("somebody is placed")))
     })
 }
 
 impl Driver<'_> {
-    pub(crate) fn in_force(&self, number: ViewNumber) -> Rc<InForce> {
+    pub(crate) fn in_force(&self, number: ViewNumber) -> Arc<InForce> {
         self.world.in_force(self.setup, number)
     }
 }
@@ -90,7 +99,7 @@ impl Cluster {
         }
         let view = world.newest();
         let is_ready = self.setup.is_unannounced || self.hot_set_rests(world);
-        if is_ready && world.may_change(&self.setup, Change::Place) {
+        if is_ready && world.may_change(&self.setup, membership::Change::Place) {
             actions.push(Action::Place);
         }
         if world.may_settle(&self.setup) {
@@ -141,11 +150,13 @@ impl Cluster {
     }
 
     fn source_actions(&self, world: &World, (id, node): (NodeId, &Node), out: &mut Vec<Action>) {
+        if self.keeps_past && self.driver(&mut world.clone()).has_sent_all(id) {
+            out.push(Action::End(id));
+        }
         let in_force = world.in_force(&self.setup, node.view);
         let route = self.setup.route();
         // What came with the view is done before: every thread has begun a turn since.
-        let is_done = node.mover.ended == node.view || !node.late.is_empty();
-        if in_force.duty(id, false) != Duty::Sends || is_done {
+        if node.mover.scan.is_none() || !node.late.is_empty() {
             return;
         }
         let leaving = in_force.leaving(route, id, node.visibility());
@@ -153,12 +164,7 @@ impl Cluster {
             // It is looked at again.
             return;
         }
-        let blindly = self.has(DriverMutant::EndsUnseen);
-        if node.mover.scan.is_some() {
-            out.push(Action::Scan(id));
-        } else if world.has_arrived_from(&self.setup, id, blindly) {
-            out.push(Action::End(id));
-        }
+        out.push(Action::Scan(id));
     }
 
     pub(crate) fn has(&self, mutant: DriverMutant) -> bool {

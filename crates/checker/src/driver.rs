@@ -183,6 +183,7 @@ impl Driver<'_> {
             return self.decline(at, label, ts);
         }
         let item = Item { ts, value };
+        self.note_written(item);
         self.show(at, Visibility::Unsettled, Some(item));
         if let Some(operation) = self.world.edit_operation(label) {
             let ran_before = operation.wrote.ts > Cas(0);
@@ -193,6 +194,16 @@ impl Driver<'_> {
         }
         let ticket = label.ticket();
         self.step(at, Input::Write { ticket, key: KEY }, None);
+    }
+
+    /// Sessions are judged by versions, and nothing has none when the key is not hot.
+    pub(crate) fn note_written(&mut self, item: Item) {
+        if item.value == Written::NOTHING
+            && let Judge::Sessions(_) = &*self.world.judge
+            && let Judge::Sessions(judge) = self.world.judge.edit()
+        {
+            judge.removed(item.ts);
+        }
     }
 
     /// A request finds that it has nothing to write.

@@ -6,7 +6,8 @@
 //! An answer leaves the ways that explain it; if none is left, no order does. It is exact, and
 //! small: a way is looked for only when an answer asks for it.
 //!
-//! Under SC all sessions have to see the writes in the order of their timestamps, and each its own.
+//! Under SC all sessions have to see the writes in the order of their timestamps, and each its own;
+//! nothing is what a delete leaves.
 //! What only a dead node had may be missed by who has seen it.
 
 use curtail_types::Cas;
@@ -156,6 +157,8 @@ impl Linearizable {
 pub(crate) struct Sessions {
     /// The last write that each has.
     seen: Vec<Cas>,
+    /// The writes that left nothing, which a session may yet find.
+    removed: Vec<Cas>,
     loss: Loss,
 }
 
@@ -172,8 +175,24 @@ enum Loss {
 
 impl Sessions {
     pub(crate) fn new(count: usize) -> Self {
-        let (seen, loss) = (vec![Cas(0); count], Loss::No);
-        Self { seen, loss }
+        Self {
+            seen: vec![Cas(0); count],
+            removed: Vec::new(),
+            loss: Loss::No,
+        }
+    }
+
+    /// The write `ts` left nothing.
+    pub(crate) fn removed(&mut self, ts: Cas) {
+        self.removed.push(ts);
+        self.removed.sort_unstable();
+        self.forget_removed();
+    }
+
+    /// Nobody who has seen a later write may find what an earlier one left.
+    fn forget_removed(&mut self) {
+        let first = self.seen.iter().min().copied().unwrap_or_default();
+        self.removed.retain(|ts| *ts >= first);
     }
 
     /// The same for whoever will not be asked any more.
@@ -188,25 +207,45 @@ impl Sessions {
         kind: Kind,
         (answer, newest): (Item, Cas),
     ) -> bool {
+        if answer.value == Written::NOTHING {
+            return self.found_nothing(session, (answer.ts, newest));
+        }
         let Some(last) = self.seen.get_mut(session) else {
             return false;
         };
-        if kind == Kind::Get && answer.value == Written::NOTHING {
-            if self.loss == Loss::May {
-                self.loss = Loss::Was(newest);
-            }
-            let Loss::Was(lost) = self.loss else {
-                return false;
-            };
-            let is_right = *last <= lost;
-            *last = lost;
-            return is_right;
-        }
         let is_right = match kind {
             Kind::Get => answer.ts >= *last,
             Kind::Set | Kind::Append | Kind::Delete => answer.ts > *last,
         };
         *last = answer.ts.max(*last);
+        self.forget_removed();
+        is_right
+    }
+
+    /// A session finds nothing: what a delete left that is not before what it has seen, or what was
+    /// lost. Only while the key is hot is it known which delete it was; else it was the first that
+    /// may have been, which forbids the least.
+    fn found_nothing(&mut self, session: usize, (ts, newest): (Cas, Cas)) -> bool {
+        let Some(last) = self.seen.get_mut(session) else {
+            return false;
+        };
+        let is_known = self.removed.contains(&ts);
+        let mut left = self.removed.iter();
+        let found = left.find(|one| **one >= *last && (!is_known || **one == ts));
+        if let Some(found) = found {
+            *last = *found;
+            self.forget_removed();
+            return true;
+        }
+        if self.loss == Loss::May {
+            self.loss = Loss::Was(newest);
+        }
+        let Loss::Was(lost) = self.loss else {
+            return false;
+        };
+        let is_right = *last <= lost;
+        *last = lost;
+        self.forget_removed();
         is_right
     }
 
@@ -306,6 +345,35 @@ mod tests {
         assert!(!judge.clone().answered(1, Kind::Get, write(4)));
         assert!(judge.answered(1, Kind::Get, write(6)));
         assert!(!judge.answered(1, Kind::Get, nothing));
+    }
+
+    /// Goal: a session finds nothing only where something was removed that it has not seen a later
+    /// write of. Method: reads of nothing before a delete, after it, and after a later write.
+    #[test]
+    fn a_session_finds_nothing_only_after_a_delete() {
+        let nothing = |ts| {
+            let (ts, value) = (Cas(ts), Written::NOTHING);
+            (Item { ts, value }, Cas(9))
+        };
+        let mut judge = Sessions::new(2);
+        assert!(judge.answered(0, Kind::Get, write(3)));
+        assert!(!judge.clone().answered(0, Kind::Get, nothing(0)));
+        judge.removed(Cas(5));
+        assert!(judge.answered(0, Kind::Get, nothing(0)));
+        assert!(
+            !judge.clone().answered(0, Kind::Get, write(3)),
+            "it is gone"
+        );
+        assert!(judge.answered(0, Kind::Get, nothing(5)), "while it is hot");
+        assert!(judge.answered(0, Kind::Set, write(7)));
+        assert!(!judge.clone().answered(0, Kind::Get, nothing(0)));
+        assert!(!judge.clone().answered(0, Kind::Get, nothing(5)));
+        assert!(judge.answered(1, Kind::Get, nothing(5)), "it lags behind");
+        judge.removed(Cas(8));
+        assert!(
+            judge.answered(0, Kind::Delete, nothing(0)),
+            "nothing to delete"
+        );
     }
 
     /// Goal: of a death a session may notice what died, and no more. Method: reads of what is left,

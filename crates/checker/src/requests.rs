@@ -64,6 +64,7 @@ impl Driver<'_> {
 
     /// The machine has a request.
     pub(crate) fn request(&mut self, label: Label, node: NodeId, after: Cas) {
+        self.catch_up(node);
         let view = self
             .world
             .node(node)
@@ -168,6 +169,7 @@ impl Driver<'_> {
     }
 
     pub(crate) fn promote(&mut self, node: NodeId) {
+        self.catch_up(node);
         self.world.counts.left.promotions = self.world.counts.left.promotions.saturating_sub(1);
         let view = self
             .world

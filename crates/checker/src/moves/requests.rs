@@ -73,6 +73,7 @@ impl Driver<'_> {
         let ts = Cas::new(self.world.last.clock() + 1, WriterId::of(at, 0));
         if kind != Kind::Get && left != value {
             self.world.last = ts;
+            self.note_written(Item { ts, value: left });
             if let Some(node) = self.world.edit(at) {
                 let item = Item { ts, value: left };
                 node.item = (left != Written::NOTHING).then_some(item);

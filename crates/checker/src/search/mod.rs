@@ -315,9 +315,15 @@ impl<'a, M: Model> Search<'a, M> {
         let before = fingerprint_of(&state);
         actions.clear();
         self.model.actions(&state, actions);
-        let (mut is_still, mut is_end) = (true, true);
+        let (mut is_still, mut is_end) = (self.model.may_be_still(), true);
         let mut index = 0;
-        while let Some(action) = actions.get(index) {
+        loop {
+            if index == actions.len() && core::mem::take(&mut is_still) {
+                self.model.actions_if_still(&state, actions);
+            }
+            let Some(action) = actions.get(index) else {
+                break;
+            };
             if !self.model.is_idle(&state, action, &self.pool) {
                 let next = self.model.next(&state, action, &self.pool);
                 let fingerprint = fingerprint_of(&next);
@@ -330,10 +336,6 @@ impl<'a, M: Model> Search<'a, M> {
                 }
             }
             index += 1;
-            if index == actions.len() && is_still && self.model.may_be_still() {
-                is_still = false;
-                self.model.actions_if_still(&state, actions);
-            }
         }
         if is_end {
             let fault = self.model.fault_at_end(&state);

@@ -41,7 +41,7 @@ pub(super) struct Entry {
     pub(super) lacks: bool,
     /// Under SC: who is known to have `ts`.
     pub(super) settled: NodeSet,
-    /// Which of the entries that this machine made it is.
+    /// Which of the entries of hot keys that this machine made it is; 0 if the key is not hot.
     pub(super) number: u64,
     /// Sessions of this node have seen this write.
     pub(super) seen: Cas,
@@ -160,7 +160,6 @@ impl Step<'_> {
 impl Entry {
     /// The entry of a key whose item is the write `step.stored`, which is complete.
     pub(super) fn new(key: RouteHash, place: Place, step: &mut Step<'_>) -> Self {
-        *step.entries_made += 1;
         Self {
             key,
             place,
@@ -176,7 +175,7 @@ impl Entry {
             heard: NodeSet::NONE,
             lacks: false,
             settled: NodeSet::NONE,
-            number: *step.entries_made,
+            number: 0,
             seen: Cas(0),
             is_sought: false,
             lost: Cas(0),

@@ -30,11 +30,18 @@ impl Entry {
         step: &mut Step<'_>,
     ) -> Self {
         let mut entry = Self::new(key, place, step);
+        entry.take_number(step);
         entry.epoch = epoch;
         entry.enter(step, Mode::Promoting);
         entry.publish(step, Value::Stored);
         entry.proceed(step);
         entry
+    }
+
+    /// No other entry of a hot key that this machine made has it.
+    fn take_number(&mut self, step: &mut Step<'_>) {
+        *step.entries_made += 1;
+        self.number = *step.entries_made;
     }
 
     /// Home begins a mode; everybody else is to follow.
@@ -122,6 +129,7 @@ impl Entry {
     fn cool_down(&mut self, step: &mut Step<'_>) {
         let agreed = (self.agrees(step) && !self.lacks) || self.place.holders.len() <= 1;
         self.epoch = HotEpoch(0);
+        self.number = 0;
         self.stage = Stage::Cold;
         self.stage_due = NEVER;
         if !agreed || !self.valid {
@@ -209,8 +217,7 @@ impl Entry {
         if self.is_hot() {
             self.forget_promotion(step);
         }
-        *step.entries_made += 1;
-        self.number = *step.entries_made;
+        self.take_number(step);
         self.epoch = epoch;
         self.is_doubtful = false;
         self.is_confirmed = true;

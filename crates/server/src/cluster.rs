@@ -342,6 +342,7 @@ impl Cluster {
     /// A slice has forgotten everything.
     fn note_forgotten(&self) {
         if self.forgotten.fetch_add(1, Relaxed) + 1 == self.slices.len()
+            && !self.is_leaving.load(Relaxed)
             && let Some(member) = self.member.get()
         {
             member.rejoin();

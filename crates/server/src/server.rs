@@ -360,7 +360,7 @@ impl Server {
 
     /// Has a node leave its cluster: no more clients are let in, its keys go to the other nodes,
     /// who is connected is served meanwhile. False if there is nothing to wait for: it is no node,
-    /// or not in service.
+    /// or no member of a cluster now.
     pub fn leave(&self) -> bool {
         let membership = self.membership.as_ref();
         membership.is_some_and(|membership| membership.leave(&self.shared))

@@ -139,8 +139,8 @@ impl Opening {
 }
 
 impl Membership {
-    /// Begins to leave the cluster without loss; false if this node is not in service, and has
-    /// nothing to give.
+    /// Begins to leave the cluster without loss; false if this node is no member, and has nothing
+    /// to give. One whose lease is over for a moment has what it had.
     pub(crate) fn leave(&self, shared: &Shared) -> bool {
         let Some(cluster) = &shared.cluster else {
             return false;
@@ -148,7 +148,7 @@ impl Membership {
         cluster.is_leaving.store(true, Relaxed);
         shared.doors.set_open(false);
         self.member.handle().leave();
-        cluster.holds_lease(shared.clock.now().instant)
+        cluster.views.current().is_some()
     }
 
     pub(crate) fn stop(self) {
@@ -225,8 +225,12 @@ impl Observer for Watcher {
                 self.cluster.begin_anew();
                 self.put_in_force(None);
                 shared.store.flush_all(shared.now(), Exptime(0));
+                self.nothing_to_give();
             }
-            Event::Replaced => self.put_in_force(None),
+            Event::Replaced => {
+                self.put_in_force(None);
+                self.nothing_to_give();
+            }
             Event::Departed => self.cluster.has_left.store(true, Relaxed),
             // Also a view of another cluster changes nothing: if it stays, the lease ends.
             _ => {}
@@ -243,6 +247,12 @@ impl Watcher {
     fn put_in_force(&self, in_force: Option<Arc<InForce>>) {
         self.cluster.put_in_force(in_force);
         self.wake();
+    }
+
+    /// Who was taken out while it was leaving has left.
+    fn nothing_to_give(&self) {
+        let is_leaving = self.cluster.is_leaving.load(Relaxed);
+        self.cluster.has_left.fetch_or(is_leaving, Relaxed);
     }
 
     /// Whether a test is not to have this node hear of a view.

@@ -222,6 +222,65 @@ fn the_view_of_another_cluster_is_not_acted_on() {
     }
 }
 
+/// Goal: a node that is told to end while its lease is over loses nothing, with one holder each.
+/// Method: the store holds another cluster's view for longer than a lease; a node leaves, and the
+/// right view is back.
+#[test]
+fn a_node_whose_lease_is_over_gives_its_keys_away() {
+    let mut cluster = Cluster::start(Shape::default());
+    let mut client = cluster.client(0);
+    let keys = || (0..100).map(|number| format!("kept{number}"));
+    for key in keys() {
+        client.expect(&format!("set {key} 0 0 1\r\n1\r\n"), "STORED\r\n");
+    }
+    let (name, view) = (cluster.name(), cluster.view_file());
+    let own = std::fs::read_to_string(&view).unwrap();
+    std::fs::write(&view, own.replace(&name, "another")).unwrap();
+    let leaver = cluster.nodes[2].take().unwrap();
+    let started = Instant::now();
+    while leaver.is_in_service() {
+        assert!(started.elapsed() < PATIENCE, "its lease goes on");
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(leaver.leave(), "it has keys to give");
+    std::fs::write(&view, own).unwrap();
+    while !leaver.has_left() {
+        assert!(started.elapsed() < PATIENCE, "it does not leave");
+        thread::sleep(Duration::from_millis(5));
+    }
+    drop(leaver.stop());
+    for key in keys() {
+        let answer = until(&mut client, &format!("mg {key}\r\n"), |answer| {
+            !answer.starts_with("SERVER_ERROR")
+        });
+        assert_eq!(answer, "HD\r\n", "{key}");
+    }
+}
+
+/// Goal: a node that is taken out while it leaves has left: it has nothing to give any more, and
+/// does not come back. Method: three nodes; one that leaves is removed from the view.
+#[test]
+fn who_is_taken_out_while_it_leaves_has_left() {
+    let mut cluster = Cluster::start(Shape::default());
+    let leaver = cluster.nodes[2].take().unwrap();
+    assert!(leaver.leave(), "it has keys to give");
+    cluster.take_out(2);
+    let started = Instant::now();
+    while !leaver.has_left() {
+        assert!(started.elapsed() < PATIENCE, "it does not leave");
+        thread::sleep(Duration::from_millis(5));
+    }
+    let mut client = cluster.client(0);
+    wait_until(&mut client, |client| client.stat("cluster_nodes_live") == 2);
+    // Longer than it would take to join.
+    thread::sleep(Duration::from_millis(1500));
+    let stat = |name| cluster.client(0).stat(name);
+    assert_eq!(
+        (stat("cluster_nodes_live"), stat("cluster_nodes_joining")),
+        (2, 0)
+    );
+}
+
 /// Goal: who takes a node's place keeps it, and its links. Method: a node that has joined a cluster
 /// of others, and another process as the same node: the lowest, which makes all of its connections.
 #[test]

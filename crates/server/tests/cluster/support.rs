@@ -10,8 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail_cluster::NodeConfig;
+use curtail_cluster::{ClusterFile, NodeConfig};
+use curtail_consistency::membership::Change;
 use curtail_server::{Config, Fault, Listen, Server};
+use curtail_types::{NodeId, NodeSet};
 
 use crate::reasons::keep_panics;
 
@@ -148,6 +150,22 @@ impl Cluster {
 
     pub(crate) fn view_file(&self) -> PathBuf {
         self.folder.join("view.json")
+    }
+
+    /// Has a node taken out of the view, as the others do when it is silent.
+    pub(crate) fn take_out(&self, id: usize) {
+        let file = ClusterFile::load(&self.folder.join("cluster.toml")).unwrap();
+        let mut store = file.open_store();
+        let (other, gone) = (NodeId((id + 1) as u8 % 3), NodeSet::only(NodeId(id as u8)));
+        loop {
+            let stored = store.read().unwrap().unwrap();
+            let own = stored.roster.node(other).unwrap().clone();
+            let next = stored.roster.after(Change::Remove(gone), other, &own);
+            let next = next.expect("it is a member");
+            if store.replace(stored.revision, &next).unwrap().is_some() {
+                return;
+            }
+        }
     }
 
     /// How long a value nodes take that are started from now on.

@@ -399,6 +399,7 @@ mod tests {
         for replicas in [2, 3] {
             let bereft = view(2, 0b111000, (0b000111, 0b111000), replicas);
             let one_lives = view(2, 0b111001, (0b000111, 0b111000), 3);
+            let two_live = view(2, 0b111011, (0b000111, 0b111000), 3);
             for slot in 0..64 {
                 let key = RouteHash(slot << 58);
                 let home = bereft.home(key);
@@ -417,11 +418,10 @@ mod tests {
                 assert_eq!(bereft.asks(key, NodeSet::NONE, (true, false)), None);
                 let old = NodeSet::only(NodeId(0));
                 assert_eq!(one_lives.sources(key), old);
-                assert_eq!(
-                    one_lives.asks(key, old, (false, false)),
-                    None,
-                    "it is certain"
-                );
+                assert_eq!(two_live.sources(key), NodeSet::from_bits(0b11));
+                let asks = |denied| two_live.asks(key, denied, (false, false));
+                assert_eq!(asks(NodeSet::NONE), Some(NodeId(0)));
+                assert_eq!(asks(old), None, "who had it is to be believed");
             }
             assert_eq!(bereft.duty(NodeId(3), false), Duty::Sends);
         }

@@ -14,7 +14,9 @@
 //! - it is never acknowledged by who knows a later write; so it loses, and is run again;
 //! - while it is not complete nothing earlier is acknowledged by who knows it, so that nothing can
 //!   become visible that it has not read;
-//! - its writer does not help others to complete it, so that only the writer knows whether it is.
+//! - its writer does not help others to complete it, so that only the writer knows whether it is;
+//! - where nothing is it has a version from a clock. So after the home has moved it may overtake a
+//!   write that it has not read, which has no effect then.
 
 use curtail_types::{Cas, Message, MessageKind, NodeId, NodeSet};
 
@@ -66,6 +68,9 @@ impl Entry {
     ) {
         let ts = message.ts;
         let is_update = message.kind == MessageKind::InvalidateUpdate;
+        if is_update && ts > self.ts && !self.is_read_by(ts) {
+            self.lose_own(step);
+        }
         self.count(step, from, ts, true);
         let helps = step.has(Mutant::UpdateHelped);
         let knows_later = is_update && !step.has(Mutant::UpdateAcknowledged);
@@ -103,6 +108,20 @@ impl Entry {
         self.replay = None;
         self.publish(step, Value::Incoming);
         self.await_validation(step);
+    }
+
+    /// Whether the update `ts` has read what is here. What it read is complete, so it is here or was
+    /// superseded here by a write of no later clock.
+    fn is_read_by(&self, ts: Cas) -> bool {
+        ts.clock() <= self.ts.clock() + 1
+    }
+
+    /// The write that is on its way round has no effect, for the update that overtook it is done as
+    /// if there was none. An update that loses is run again.
+    fn lose_own(&mut self, step: &mut Step<'_>) {
+        if !(self.update && self.is_writing()) {
+            self.refuse_own(step);
+        }
     }
 
     fn is_writing(&self) -> bool {

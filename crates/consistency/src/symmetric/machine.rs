@@ -85,12 +85,15 @@ impl Symmetric {
         in_entries || self.waiting.iter().any(|waiter| waiter.ticket == ticket)
     }
 
-    /// Whether this node is home of a hot key that `node` does not follow yet. A node that joins
-    /// has every hot key when no live node says so.
+    /// Whether this node is home of a hot key that `node` does not follow yet, or of one that is
+    /// about to be hot no more, which it may never have followed: as its next home it would know
+    /// nothing of what others answer for. A node that joins has every hot key when no live node
+    /// says so.
     pub fn is_unfilled(&self, node: NodeId) -> bool {
-        self.entries.iter().any(|entry| {
-            let is_hot = matches!(entry.stage, Stage::Home(Mode::Promoting | Mode::Hot));
-            is_hot && !entry.heard.contains(node)
+        self.entries.iter().any(|entry| match entry.stage {
+            Stage::Home(Mode::Promoting | Mode::Hot) => !entry.heard.contains(node),
+            Stage::Home(Mode::Demoting) => true,
+            _ => false,
         })
     }
 

@@ -259,8 +259,9 @@ impl Entry {
                 let number = if self.vouches() { self.number } else { 0 };
                 self.send(step, to, MessageKind::FillAck, Cas(number));
             }
-            // Its last own write has to be complete before.
-            Stage::Leaving if self.is_quiet() => {
+            // Its last own write has to be complete before. Who has said so once says it again: its
+            // home may have come to the end, where nobody helps to complete a write of before.
+            Stage::Leaving if self.is_quiet() || (self.has_left && self.own.is_none()) => {
                 self.has_left = true;
                 self.send(step, to, MessageKind::DeactivateAck, self.ts);
             }

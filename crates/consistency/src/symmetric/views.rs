@@ -73,12 +73,6 @@ impl Entry {
         // Who was to hold it, and has it from a home in doubt only, holds nothing.
         let is_sure = self.held || (self.is_told && !self.is_doubtful);
         let held = is_sure && self.place.holders.contains(step.config.me);
-        // It has asked its home in vain, so the home may have gone on without it; not without who
-        // has still to send the key there.
-        if self.stage == Stage::Live && !self.is_confirmed {
-            self.stage = Stage::Shadow;
-            self.is_doubtful |= !(held || self.held && change.keeps(self.stage));
-        }
         self.is_confirmed &= !(forms && self.stage == Stage::Live);
         if forms && self.stage == Stage::Live && !held {
             // Who told it of the promotion is gone, too: it begins anew, or is over.

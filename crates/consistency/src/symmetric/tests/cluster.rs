@@ -145,11 +145,19 @@ impl Cluster {
     pub(super) fn request_after(&mut self, node: usize, access: Access, after: Cas) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        self.ask(node, ticket, access, after);
+        self.ask(node, ticket, access, (after, Cas(0)));
         ticket
     }
 
-    fn ask(&mut self, node: usize, ticket: Ticket, access: Access, after: Cas) {
+    /// A request of a node whose clock shows `floor`, and which has no item.
+    pub(super) fn request_above(&mut self, node: usize, access: Access, floor: Cas) -> Ticket {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.ask(node, ticket, access, (Cas(0), floor));
+        ticket
+    }
+
+    fn ask(&mut self, node: usize, ticket: Ticket, access: Access, (after, floor): (Cas, Cas)) {
         self.nodes[node].accesses.insert(ticket, access);
         let request = Input::Request {
             ticket,
@@ -157,7 +165,7 @@ impl Cluster {
             place: self.place,
             access,
             after,
-            floor: Cas(0),
+            floor,
         };
         self.input(node, request, Cas(0));
     }
@@ -247,7 +255,7 @@ impl Cluster {
             }
             Output::Forward { ticket, to, after } => {
                 let access = node.accesses[&ticket];
-                self.ask(usize::from(to.0), ticket, access, after);
+                self.ask(usize::from(to.0), ticket, access, (after, Cas(0)));
             }
             Output::Publish {
                 ts, state, value, ..

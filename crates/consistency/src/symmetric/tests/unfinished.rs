@@ -1,5 +1,7 @@
 //! Writes that did not come to their end before the key became hot, or ceased to be.
 
+use curtail_types::{Message, ViewNumber};
+
 use super::*;
 
 /// Goal: a write that a promotion overtakes is not said to be done. Method: the home of an absent
@@ -69,4 +71,121 @@ fn a_demotion_takes_what_a_dead_node_told_only_one_who_joined() {
     assert_eq!(cluster.nodes[0].mode, Some(Mode::Cold));
     assert_eq!(cluster.nodes[0].stored, message.ts);
     assert_eq!(cluster.nodes[2].machine.keys().count(), 0);
+}
+
+/// Goal: a write that an update overtakes is done if the update has read it, and else it is not,
+/// for it never took effect. Method: a holder that was home writes, and the new home, which has
+/// heard of that or not, carries out an update where it has nothing, or has that write.
+#[test]
+fn a_write_that_an_update_has_not_read_is_not_done() {
+    for reads in [false, true] {
+        let mut cluster = Cluster::new(3, 2, Model::Lin);
+        cluster.place.home = NodeId(1);
+        cluster.view(all());
+        let written = cluster.request(1, Access::Replace);
+        let version = cluster.nodes[1].stored;
+        cluster.place.home = NodeId(0);
+        cluster.view(all());
+        let (message, value) = cluster.links[&(1, 0)][0];
+        cluster.links.clear();
+        if reads {
+            let message = Message {
+                view: ViewNumber(3),
+                ..message
+            };
+            cluster.deliver((1, 0), message, value);
+            cluster.links.clear();
+            cluster.deliver((1, 0), validation(message), value);
+        }
+        let floor = Cas::new(100, WriterId::of(NodeId(0), 0));
+        let floor = if reads { Cas(0) } else { floor };
+        let updated = cluster.request_above(0, Access::Update, floor);
+        cluster.settle();
+        let updated = cluster.version_of(updated);
+        assert_eq!(cluster.nodes[1].stored, updated);
+        assert_eq!(
+            updated.clock(),
+            if reads { version.clock() + 1 } else { 101 }
+        );
+        let is_done = cluster.answer(written).expect("answered").is_ok();
+        assert_eq!(is_done, reads);
+    }
+}
+
+/// What says that the write of `message` is complete.
+fn validation(message: Message) -> Message {
+    let kind = MessageKind::Validate;
+    Message { kind, ..message }
+}
+
+/// Goal: who has left, and completes a write whose end it has not heard of, hears that the key is
+/// hot no more. Method: the validation is lost to it, and so is DROP; the home has acknowledged
+/// what it completes, and the other holder, which has forgotten the promotion, does not.
+#[test]
+fn who_has_left_and_completes_a_write_hears_of_the_end() {
+    let mut cluster = hot_with(3, Model::Lin);
+    cluster.request(0, Access::Replace);
+    for pair in [(0, 1), (0, 2), (1, 0), (2, 0)] {
+        let (message, value) = cluster.links[&pair][0];
+        cluster.links.remove(&pair);
+        cluster.deliver(pair, message, value);
+    }
+    cluster.settle_without(1);
+    cluster.demote(0);
+    cluster.links.remove(&(0, 2));
+    cluster.settle();
+    cluster.pass(400);
+    cluster.links.remove(&(0, 2));
+    cluster.links.remove(&(1, 2));
+    cluster.settle();
+    cluster.pass(10);
+    cluster.links.remove(&(1, 2));
+    cluster.settle_without(1);
+    assert_eq!(cluster.nodes[0].mode, Some(Mode::Cold));
+    assert_eq!(cluster.nodes[1].machine.keys().count(), 1);
+    for _ in 0..10 {
+        cluster.pass(100);
+        cluster.settle();
+    }
+    assert!(cluster.is_forgotten());
+}
+
+/// Goal: who answers for a hot key keeps it, though a new home never says that it goes on with it,
+/// and dies. Method: all say nothing under two views; the holder that was not home is left alone.
+#[test]
+fn who_answers_for_a_key_keeps_it_though_its_homes_are_silent() {
+    let mut cluster = hot_with(2, Model::Lin);
+    let version = cluster.nodes[0].stored;
+    for (home, holders, live, before) in [
+        (2, all(), all(), set([0, 1])),
+        (2, set([0, 2]), all(), all()),
+        (0, set([0, 1]), set([0, 1]), all()),
+        (1, set([1]), set([1]), all()),
+    ] {
+        cluster.place.home = NodeId(home);
+        cluster.place.holders = holders;
+        cluster.view_of_moves(live, before);
+        cluster.links.clear();
+        cluster.pass(10);
+        cluster.links.clear();
+    }
+    let read = cluster.request(1, Access::Read);
+    assert_eq!(cluster.answer(read), Some(Ok(version)));
+}
+
+/// Goal: nobody becomes live who knows nothing of a key that others still answer for. Method: a
+/// node joins while a key is being demoted, says that it has nothing of it, and waits for the end.
+#[test]
+fn who_joins_waits_for_the_end_of_a_demotion() {
+    let mut cluster = hot(Model::Lin);
+    cluster.restart(2, Model::Lin);
+    cluster.join_view(set([0, 1]), set([2]));
+    cluster.links.clear();
+    cluster.demote(0);
+    cluster.settle_without(1);
+    assert!(cluster.nodes[0].machine.is_unfilled(NodeId(2)));
+    cluster.pass(10);
+    cluster.settle();
+    assert_eq!(cluster.nodes[0].mode, Some(Mode::Cold));
+    assert!(!cluster.nodes[0].machine.is_unfilled(NodeId(2)));
 }

@@ -537,6 +537,13 @@ impl Node {
         }
     }
 
+    /// The key has its place elsewhere, or is to come from there: of what was here nothing counts,
+    /// nor that it was deleted.
+    fn forget_item(&mut self, key: usize) {
+        self.items[key] = Item::default();
+        self.deleted[key] = Cas(0);
+    }
+
     fn note_deleted(&mut self, keys: &Keys, key: usize) {
         let item = self.items[key];
         if item.value.is_none() && !outputs::is_promise(keys, item) {

@@ -98,7 +98,7 @@ impl Node {
                 let input = Input::Placed { key, place };
                 self.step(at, keys, slice, input, Item::default());
             } else {
-                self.items[key] = Item::default();
+                self.forget_item(key);
             }
         }
     }
@@ -129,7 +129,7 @@ impl Node {
                 self.moves.has[key] = mine;
                 self.moves.awaited[key] = NodeSet::NONE;
                 if !mine && self.index[key].is_none() && new_ring {
-                    self.items[key] = Item::default();
+                    self.forget_item(key);
                 }
                 continue;
             }
@@ -261,7 +261,7 @@ impl Node {
         self.send(to, Packet::Move { key, view, item });
         let here = self.places[key].holders.contains(self.me);
         if keys.replicas() == 1 && !here && self.index[key].is_none() {
-            self.items[key] = Item::default();
+            self.forget_item(key);
         }
     }
 
@@ -325,7 +325,9 @@ impl Node {
             return self.moves.early.push((from, key, item));
         }
         let others = self.moves.awaited[key].without(from);
-        let awaited = std::mem::take(&mut self.moves.awaited[key]) != NodeSet::NONE;
+        // Who sent it may be gone: then all new holders take it for lost, or none.
+        let comes = self.may_come(keys, from, key);
+        let awaited = comes && std::mem::take(&mut self.moves.awaited[key]) != NodeSet::NONE;
         let now = self.in_force.as_ref();
         let is_bereft = now.is_some_and(|now| now.is_bereft(keys.route(key)));
         if awaited && is_bereft && item.value.is_none() {

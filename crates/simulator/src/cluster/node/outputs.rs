@@ -160,7 +160,7 @@ impl Node {
         };
         let leaves = state == Visibility::Ordinary && !self.keeps(key);
         if leaves || state == Visibility::Gone {
-            self.items[key] = Item::default();
+            self.forget_item(key);
         }
         if state == Visibility::Gone {
             self.await_again(keys, key);

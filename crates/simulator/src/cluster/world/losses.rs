@@ -104,27 +104,44 @@ impl World<'_> {
     }
 
     /// A home makes a key cold: from here on it goes with those of its holders there that were
-    /// certain to have it.
+    /// certain to have it. If it moves to a new home that is gone already, it goes at once.
     fn note_demotion(&mut self, node: usize, key: usize) {
+        let (me, living) = (NodeId(node as u8), self.living(&self.store.members));
+        if self.is_void(node, living) {
+            return;
+        }
         self.keepers.shown[key] = NodeSet::NONE;
         let hot = self.keepers.hot[key];
         if hot.is_empty() {
             return;
         }
-        let (me, living) = (NodeId(node as u8), self.living(&self.store.members));
         // The home may not know yet who holds the key no more.
-        let newest = self.keys.place(key, &self.store.members.view).holders;
+        let newest = self.keys.place(key, &self.store.members.view);
         let holders = self.nodes[node].places[key].holders.intersection(living);
-        let holders = holders.intersection(newest);
+        let holders = holders.intersection(newest.holders);
         let left = holders.intersection(hot);
+        let is_one = self.run.replicas == 1;
         let is_gone = !living.contains(me) && holders.is_empty();
-        if is_gone || self.run.replicas == 1 || !left.is_empty() {
+        let moves_to_dead = is_one && !living.contains(newest.home);
+        if is_gone || is_one || !left.is_empty() {
             self.keepers.hot[key] = NodeSet::NONE;
             self.keepers.holders[key] = left;
         }
         if is_gone {
             self.note_loss(key, me);
+        } else if moves_to_dead {
+            self.note_loss(key, newest.home);
         }
+    }
+
+    /// Whether what a home begins that has been taken out of the view cannot come to an end, for
+    /// somebody whose answer it needs acts on a later view.
+    fn is_void(&self, home: usize, living: NodeSet) -> bool {
+        let node = &self.nodes[home];
+        let needed = node.view.followers().intersection(living);
+        let mut needed = needed.into_iter().map(|node| usize::from(node.0));
+        let acts_later = needed.any(|other| self.nodes[other].view.number > node.view.number);
+        !living.contains(node.me) && acts_later
     }
 
     /// A node stops, and what it has is gone.

@@ -110,8 +110,8 @@ impl Entry {
         self.await_validation(step);
     }
 
-    /// Whether the update `ts` has read what is here. What it read is complete, so it is here or was
-    /// superseded here by a write of no later clock.
+    /// Whether the update `ts` has read what is here. What it read is complete, so it was
+    /// acknowledged here: what is here has no earlier clock.
     fn is_read_by(&self, ts: Cas) -> bool {
         ts.clock() <= self.ts.clock() + 1
     }

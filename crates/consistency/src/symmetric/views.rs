@@ -20,6 +20,9 @@
 //!   it had been told to leave;
 //! - if all who were live are gone, and those who joined begin anew, a node asks the home before it
 //!   answers; what it has of a promotion that had not come to its end it doubts;
+//! - who answers for a key, and has not left, goes on with it under whichever home: that needs its
+//!   word before the promotion can end, unless it knows nothing of it. So nobody becomes live while
+//!   a key is being demoted that it may never have followed;
 //! - a home that hears of a later promotion than its own has missed the end of that;
 //! - if it knows nothing of the promotion, because it has only just joined, it says the same to
 //!   whoever reports to it.

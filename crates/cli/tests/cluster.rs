@@ -101,6 +101,15 @@ impl Trial {
         serde_json::from_str(&self.done(&["status", "--json"])).unwrap()
     }
 
+    /// What `top` shows of a node.
+    fn top(&self, node: u16) -> String {
+        let address = format!("127.0.0.1:{}", self.port + node);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_curtail"));
+        let output = command.args(["top", &address, "--once"]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     /// What the status says of a node.
     fn node(&self, id: usize, what: &str) -> Value {
         self.status()["nodes"][id][what].clone()
@@ -215,6 +224,10 @@ fn a_node_that_dies_is_removed_and_comes_back() {
     assert!(trial.refused(&["pause", "2"]).contains("does not run"));
     trial.wait_for(2, "membership", "out");
     assert_eq!(trial.node(0, "membership"), "live");
+    // `top` shows it as soon as the view without the node is in force.
+    let told = || trial.top(0);
+    trial.wait_until("top tells of it", || told().contains("node2 is dead"));
+    assert!(told().contains("lost with it"), "{}", told());
     assert!(trial.refused(&["add", "1"]).contains("runs already"));
     let added = trial.done(&["add", "2"]);
     assert!(added.contains("keys are placed on it"), "{added}");

@@ -132,32 +132,43 @@ fn an_answer_past_the_lease_is_noticed() {
     assert!(caught, "four episodes without a violation");
 }
 
-/// The same for long, in several shapes; `CURTAIL_SHAPES=0,4` takes some of them and
-/// `CURTAIL_TROUBLES=0` some of the troubles; `CURTAIL_FIRST` is the number of the first episode,
-/// and `CURTAIL_LEASE_MS` the lease.
+/// Nodes, holders and model of each cluster that is tried.
+const SHAPES: [(usize, usize, &str); 9] = [
+    (3, 1, "lin"),
+    (3, 2, "lin"),
+    (3, 3, "sc"),
+    (5, 1, "lin"),
+    (5, 2, "lin"),
+    (5, 1, "sc"),
+    (8, 1, "lin"),
+    (8, 2, "sc"),
+    (8, 3, "lin"),
+];
+
+/// Those whose places `CURTAIL_SHAPES` has, or the one that `CURTAIL_SHAPE` is (`4,2,sc`), or all.
+fn shapes() -> Vec<(usize, usize, &'static str)> {
+    if let Ok(one) = std::env::var("CURTAIL_SHAPE") {
+        let words: Vec<&str> = one.split(',').collect();
+        let &[nodes, replicas, model] = &*words else {
+            panic!("CURTAIL_SHAPE={one}");
+        };
+        let model = if model == "sc" { "sc" } else { "lin" };
+        return vec![(nodes.parse().unwrap(), replicas.parse().unwrap(), model)];
+    }
+    let some = std::env::var("CURTAIL_SHAPES").unwrap_or_else(|_| "012345678".into());
+    let places = (0..SHAPES.len()).filter(|place| some.contains(&place.to_string()));
+    places.map(|place| SHAPES[place]).collect()
+}
+
+/// The same for long, in several shapes; `CURTAIL_SHAPES=0,4` takes some of them, `CURTAIL_SHAPE`
+/// another one (`4,2,sc`: nodes, holders, model), and `CURTAIL_TROUBLES=0` some of the troubles;
+/// `CURTAIL_FIRST` is the number of the first episode, and `CURTAIL_LEASE_MS` the lease.
 #[test]
 #[ignore = "minutes: CURTAIL_SECONDS for each of nine shapes"]
 fn real_clusters_for_long() {
     let seconds = setting("CURTAIL_SECONDS").unwrap_or(60);
-    let some = std::env::var("CURTAIL_SHAPES").unwrap_or_else(|_| "012345678".into());
     let mut failed = Vec::new();
-    for (index, (nodes, replicas, model)) in [
-        (3, 1, "lin"),
-        (3, 2, "lin"),
-        (3, 3, "sc"),
-        (5, 1, "lin"),
-        (5, 2, "lin"),
-        (5, 1, "sc"),
-        (8, 1, "lin"),
-        (8, 2, "sc"),
-        (8, 3, "lin"),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        if !some.contains(&index.to_string()) {
-            continue;
-        }
+    for (nodes, replicas, model) in shapes() {
         let shape = Shape {
             nodes,
             replicas,

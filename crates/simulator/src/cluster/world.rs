@@ -53,6 +53,8 @@ pub(super) struct World<'a> {
     /// Operations begun.
     begun: u64,
     healed: bool,
+    /// From when on it shows.
+    calm_at: u64,
     keepers: Keepers,
     outages: Outages,
     record: Record,
@@ -89,6 +91,7 @@ impl<'a> World<'a> {
             clients: run.sessions as u32,
             begun: 0,
             healed: false,
+            calm_at: 0,
             keepers: Keepers::new(run.keys, count),
             outages: Outages::default(),
             record: Record::default(),

@@ -3,14 +3,18 @@
 use curtail_types::{NodeId, NodeSet};
 
 use super::{Event, World};
-use crate::cluster::packet::{Command, Demand, Item};
+use crate::cluster::{
+    clock::removal_ns,
+    packet::{Command, Demand, Item},
+};
 
 impl World<'_> {
     /// Heals the world, and waits until every request has ended, every node is live and every copy
     /// is the same; then asks every key once more, of every node.
     pub(super) fn liveness(&mut self) {
         self.healed = true;
-        self.network.heal();
+        // A node may miss the others for a lease yet.
+        self.calm_at = self.network.heal() + removal_ns();
         // Who pauses goes on at its time: what has come to it meanwhile must not be overtaken.
         self.store_cut_until.fill(0);
         for node in 0..self.nodes.len() {
@@ -77,7 +81,7 @@ impl World<'_> {
 
     /// Every node runs and is live under the newest view, and no key is on its way or invalid.
     fn is_settled(&self) -> bool {
-        if self.paused_until.iter().any(|until| *until > self.now) {
+        if self.now < self.calm_at || self.paused_until.iter().any(|until| *until > self.now) {
             return false;
         }
         let view = &self.store.members.view;

@@ -1,6 +1,6 @@
 //! A node is asked, hears something, or is told to change: what the world gives to its machine.
 
-use curtail_consistency::symmetric::Input;
+use curtail_consistency::symmetric::{Input, nothing_since};
 use curtail_types::{Cas, HotEpoch, MessageKind, NodeId, ViewNumber, WriterId};
 
 use crate::driver::Driver;
@@ -199,7 +199,8 @@ impl Driver<'_> {
         if item.is_some() || !self.setup.moves() {
             return Cas(0);
         }
-        let ts = Cas::new(self.world.last.clock() + 1, WriterId::of(node, 0));
+        let clock = Cas::new(self.world.last.clock() + 1, WriterId::of(node, 0));
+        let ts = nothing_since(node, clock);
         self.world.last = ts;
         if let Some(node) = self.world.edit(node) {
             let value = Written::NOTHING;

@@ -222,7 +222,10 @@ const FINDERS: &[(Mutant, &str)] = &[
     (Machine(MachineMutant::OlderUpdateTaken), "sc"),
     (Machine(MachineMutant::NoAntiEntropy), "sc"),
     (Machine(MachineMutant::SeenForgotten), "sc-promote"),
-    (Machine(MachineMutant::LateUpdateDropped), "sc-move-promote"),
+    (
+        Machine(MachineMutant::LateUpdateDropped),
+        "sc-move-promote-away",
+    ),
     (Machine(MachineMutant::HomeUnasked), "move-promote-away"),
     (
         Machine(MachineMutant::AnyView),

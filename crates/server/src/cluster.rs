@@ -130,9 +130,9 @@ const KEYS_MAX: usize = 32 << 10;
 /// Requests that may wait for a slice's machine.
 const WAITING_MAX: usize = 4096;
 
-/// The writers of the machines: no worker has them. Each life of a node has another, because what
-/// one life wrote may be lost with it, and its versions must not come again.
-const MACHINES: std::ops::Range<u16> = WriterId::PER_NODE / 2..WriterId::PER_NODE;
+/// The writers of the machines: no worker has them, and one is nobody's. Each life of a node has
+/// another, because what one life wrote may be lost with it, and its versions must not come again.
+const MACHINES: std::ops::Range<u16> = WriterId::PER_NODE / 2..symmetric::NOBODY;
 
 /// The writer of a node's machines in a life with this number.
 fn machines(me: NodeId, life: u16) -> WriterId {

@@ -224,7 +224,7 @@ impl Entry {
     }
 
     /// What the home waits for before it may forget that the key was hot.
-    fn leave_if_quiet(&mut self, step: &mut Step<'_>) {
+    pub(super) fn leave_if_quiet(&mut self, step: &mut Step<'_>) {
         if self.stage == Stage::Leaving {
             self.report(step, self.place.home);
         }

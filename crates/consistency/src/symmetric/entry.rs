@@ -14,6 +14,7 @@ use curtail_types::{
 
 use super::mutant::Mutant;
 use super::table::{Dropped, Waiter, Waiting};
+use super::updates::is_gone;
 use super::{Access, Config, Mode, Model, Output, Place, Refusal, Ticket, Value, Visibility};
 
 /// What is known about a key.
@@ -37,8 +38,8 @@ pub(super) struct Entry {
     pub(super) running: Option<Running>,
     /// At home: who has followed into the mode. Elsewhere unused.
     pub(super) heard: NodeSet,
-    /// At home: some holder has left the promotion with nothing.
-    pub(super) lacks: bool,
+    /// At home: which holders have left the promotion with nothing.
+    pub(super) lacks: NodeSet,
     /// Under SC: who is known to have `ts`.
     pub(super) settled: NodeSet,
     /// Which of the entries of hot keys that this machine made it is; 0 if the key is not hot.
@@ -173,7 +174,7 @@ impl Entry {
             replay: None,
             running: None,
             heard: NodeSet::NONE,
-            lacks: false,
+            lacks: NodeSet::NONE,
             settled: NodeSet::NONE,
             number: 0,
             seen: Cas(0),
@@ -291,9 +292,11 @@ impl Entry {
         }
     }
 
-    /// Nothing is on its way, and nobody waits.
+    /// Nothing is on its way, and nobody waits for anything but the end of a mode.
     pub(super) fn is_at_rest(&self, step: &Step<'_>) -> bool {
-        self.valid && self.is_quiet() && step.waiting.first(self.key).is_none()
+        let first = step.waiting.first(self.key);
+        let waits = first.is_some_and(|waiter| !self.is_held_back(step, waiter));
+        self.valid && self.is_quiet() && !waits
     }
 
     pub(super) fn forget(&mut self, step: &mut Step<'_>) {
@@ -356,15 +359,20 @@ impl Entry {
                 Access::Replace => self.own.is_none(),
                 Access::Update => self.valid && self.own.is_none(),
             };
-            // A write of SC is done at once: whoever is told of the key yet could miss it.
-            let is_early = self.stage == Stage::Home(Mode::Promoting) && !self.agrees(step);
-            let may_run = may_run && !(is_early && waiter.access != Access::Read);
+            let may_run = may_run && !self.is_held_back(step, waiter);
             if !may_run || self.is_doubtful || !self.shows_seen(step, waiter.after) {
                 return;
             }
             step.waiting.pop(self.key);
             self.run(step, waiter);
         }
+    }
+
+    /// A write of SC is done at once: whoever is told of the key yet could miss it, and so could
+    /// who is told of its end.
+    fn is_held_back(&self, step: &Step<'_>, waiter: Waiter) -> bool {
+        let changes = matches!(self.stage, Stage::Home(Mode::Promoting | Mode::Demoting));
+        changes && !self.agrees(step) && waiter.access != Access::Read
     }
 
     /// Whether what is here is not before `after`, nor before what sessions of this node have seen.
@@ -376,7 +384,7 @@ impl Entry {
         if self.is_sought {
             return false;
         }
-        let is_gone = !step.view.followers().contains(writer_of(after));
+        let is_gone = is_gone(step, after);
         let awaited = match is_gone && after <= self.lost {
             true => Cas(0),
             false => after,

@@ -112,9 +112,9 @@ pub enum Input {
         /// Greater than those of all its promotions before, at whichever home: the clock part of a
         /// version, for example.
         epoch: HotEpoch,
-        /// What is written from here on shall be later than this: the driver's clock if it has no
-        /// item of the key, else 0. The others are told, so that versions rise everywhere across a
-        /// delete before the promotion.
+        /// What is written from here on shall be later than this: [`nothing_since`] the driver's
+        /// clock if it has no item of the key, else 0. The others are told, so that versions rise
+        /// everywhere across a delete before the promotion.
         floor: Cas,
     },
     /// The key shall cease to be hot. Only at its home.
@@ -220,6 +220,20 @@ pub enum Output {
         mode: Mode,
     },
 }
+
+/// The version that an absent key has from its promotion on, by its home `me`, whose clock shows
+/// `clock`. Nobody wrote it: when the promotion ends it gives way to any write.
+pub const fn nothing_since(me: NodeId, clock: Cas) -> Cas {
+    Cas::new(clock.clock(), WriterId::of(me, NOBODY))
+}
+
+/// Whether a version is one of [`nothing_since`].
+pub const fn is_nothing(ts: Cas) -> bool {
+    ts.writer().0 % WriterId::PER_NODE == NOBODY
+}
+
+/// Of the writers of a node, the one that writes nothing.
+pub const NOBODY: u16 = WriterId::PER_NODE - 1;
 
 /// Why a request was refused.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -32,7 +32,8 @@ mod updates;
 mod views;
 
 pub use interface::{
-    Access, Config, Input, Mode, Model, Output, Place, Refusal, Ticket, Value, Visibility,
+    Access, Config, Input, Mode, Model, NOBODY, Output, Place, Refusal, Ticket, Value, Visibility,
+    is_nothing, nothing_since,
 };
 pub use machine::Symmetric;
 #[cfg(any(test, feature = "mutants"))]

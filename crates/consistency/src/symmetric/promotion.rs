@@ -19,7 +19,7 @@ use curtail_types::{Cas, HotEpoch, Message, MessageKind, NodeId, NodeSet, RouteH
 
 use super::entry::{Entry, NEVER, Stage, Step};
 use super::mutant::Mutant;
-use super::{Mode, Output, Place, Value, Visibility};
+use super::{Mode, Output, Place, Value, Visibility, is_nothing};
 
 impl Entry {
     /// Home makes the key hot.
@@ -50,7 +50,7 @@ impl Entry {
         self.is_confirmed = true;
         self.is_told |= !self.is_doubtful;
         self.heard = NodeSet::only(step.config.me);
-        self.lacks = false;
+        self.lacks = NodeSet::NONE;
         self.moved(step, mode);
         self.tell(step);
         self.check_heard(step);
@@ -114,20 +114,30 @@ impl Entry {
         if self.is_doubtful {
             return self.give_up(step);
         }
-        if !self.is_at_rest(step) {
+        let is_everywhere = self.agrees(step) || self.unsettled_holders(step).is_empty();
+        if !self.is_at_rest(step) || !is_everywhere {
             return;
         }
         step.dropped.add(self.key, self.epoch);
         self.send(step, self.peers(step), MessageKind::Drop, HOME_HAS_IT);
         self.moved(step, Mode::Cold);
-        self.cool_down(step);
+        self.cool_down(step, self.lacks.is_empty());
         self.proceed(step);
     }
 
+    /// Under SC: the holders that have followed to the end, and may have missed its last write.
+    /// They must not go back to what they have: it may be asked for, or sent on, at once.
+    fn unsettled_holders(&self, step: &Step<'_>) -> NodeSet {
+        let holders = self.place.holders.intersection(self.members(step));
+        let others = holders.without(step.config.me);
+        others.difference(self.settled.union(self.lacks))
+    }
+
     /// The key is not hot any more, and its value is here. The holders of a cold key agree on it;
-    /// if they may not yet, they do first.
-    fn cool_down(&mut self, step: &mut Step<'_>) {
-        let agreed = (self.agrees(step) && !self.lacks) || self.place.holders.len() <= 1;
+    /// unless all are known to have it, they do first. About nothing there is nothing to agree on:
+    /// what others of them wrote, who may not know of the promotion, is later.
+    fn cool_down(&mut self, step: &mut Step<'_>, all_have: bool) {
+        let agreed = all_have || is_nothing(self.ts) || self.place.holders.len() <= 1;
         self.epoch = HotEpoch(0);
         self.number = 0;
         self.stage = Stage::Cold;
@@ -165,8 +175,7 @@ impl Entry {
         }
         self.refuse_own(step);
         self.moved(step, Mode::Cold);
-        self.lacks = true;
-        self.cool_down(step);
+        self.cool_down(step, false);
         self.proceed(step);
     }
 
@@ -357,7 +366,8 @@ impl Entry {
         if self.is_doubtful || (holds && !self.held) {
             self.end(step, Visibility::Gone);
         } else if holds {
-            self.cool_down(step);
+            let all_have = self.agrees(step) && self.lacks.is_empty();
+            self.cool_down(step, all_have);
             self.proceed(step);
         } else {
             self.end(step, Visibility::Ordinary);
@@ -412,11 +422,27 @@ impl Entry {
             Stage::Home(Mode::Promoting | Mode::Hot) => self.enter(step, Mode::Demoting),
             Stage::Home(Mode::Demoting) if ts <= self.ts || self.is_doubtful => {
                 self.heard = self.heard.with(from);
-                self.lacks |= ts == Cas(0) && self.place.holders.contains(from);
+                if ts == Cas(0) && self.place.holders.contains(from) {
+                    self.lacks = self.lacks.with(from);
+                }
+                self.note_left(step, from, ts);
             }
             _ => {}
         }
         self.proceed(step);
+    }
+
+    /// Under SC a node that has left may have missed a write. As a holder it says again what it has
+    /// when that has come.
+    fn note_left(&mut self, step: &mut Step<'_>, from: NodeId, ts: Cas) {
+        if self.agrees(step) || self.is_doubtful {
+            return;
+        }
+        if ts == self.ts {
+            self.note_settled(step, from);
+        } else if self.unsettled_holders(step).contains(from) {
+            self.send(step, NodeSet::only(from), MessageKind::Update, self.ts);
+        }
     }
 
     /// A stage got no further for too long.

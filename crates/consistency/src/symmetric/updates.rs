@@ -45,6 +45,7 @@ impl Entry {
             self.ts = ts;
             self.publish(step, Value::Incoming);
             self.spread(step, NodeSet::only(from));
+            self.leave_if_quiet(step);
         } else if ts == self.ts {
             self.note_settled(step, from);
         }
@@ -52,7 +53,7 @@ impl Entry {
     }
 
     /// `from` has just what this node has.
-    fn note_settled(&mut self, step: &mut Step<'_>, from: NodeId) {
+    pub(super) fn note_settled(&mut self, step: &mut Step<'_>, from: NodeId) {
         self.settled = self.settled.with(from);
         self.end_search(step);
     }
@@ -61,13 +62,16 @@ impl Entry {
     pub(super) fn seek(&mut self, step: &mut Step<'_>, ts: Cas) {
         self.seen = self.seen.max(ts);
         self.is_sought = true;
+        // What was answered before says nothing: a node may have come to a later view since, in
+        // which it writes.
+        self.settled = NodeSet::only(step.config.me);
         self.stage_due = step.now;
     }
 
     /// The view is another one, and what was answered in the last one counts no more.
     pub(super) fn seek_of_the_gone(&mut self, step: &Step<'_>, skips: bool) {
         self.lost = Cas(0);
-        let is_gone = skips || !step.view.followers().contains(writer_of(self.seen));
+        let is_gone = skips || is_gone(step, self.seen);
         self.is_sought |= is_gone && !self.agrees(step);
         self.is_sought &= self.seen > self.ts;
         if self.is_sought {
@@ -124,4 +128,10 @@ impl Entry {
         self.send(step, unsure, MessageKind::Validate, self.ts);
         !unsure.is_empty()
     }
+}
+
+/// Whether the node that made a write may not have it any more. One that joins, maybe anew, has not
+/// written in this life yet.
+pub(super) fn is_gone(step: &Step<'_>, ts: Cas) -> bool {
+    !step.view.live.contains(writer_of(ts))
 }

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 use curtail_consistency::{
     membership::{self, Change, Incarnation, Membership},
     moves::InForce,
-    symmetric::{self, Mode, Place, Symmetric, Ticket},
+    symmetric::{self, Mode, NOBODY, Place, Symmetric, Ticket, nothing_since},
 };
 use curtail_types::{
     Cas, HotEpoch, HybridClock, Instant, NodeId, NodeSet, View, ViewNumber, WriterId,
@@ -142,7 +142,7 @@ impl Node {
             patience_ns: 60_000_000,
             settle_ns: 5_000_000,
             // No life of a node gives a version that another gave, whatever its clock shows.
-            writer: WriterId::of(me, MACHINES + (life % 512) as u16),
+            writer: WriterId::of(me, MACHINES + (life % LIVES) as u16),
         };
         Self {
             me,
@@ -463,7 +463,7 @@ impl Node {
         // A later view's home is another, and greater than all before it.
         let epoch = HotEpoch(u64::from(self.view.number.0) << 32 | self.promotions);
         let floor = match self.items[key].value {
-            None => self.hybrid.next(self.clock.now(at)),
+            None => nothing_since(self.me, self.hybrid.next(self.clock.now(at))),
             Some(_) => Cas(0),
         };
         let before = self.items[key].version;
@@ -571,4 +571,5 @@ pub(super) const REPLAY_NS: u64 = 1_500_000;
 const SLICES: usize = 2;
 /// Writers from this one on are machines'.
 const MACHINES: u16 = 512;
+const LIVES: u64 = (NOBODY - MACHINES) as u64;
 const KEPT_MAX: usize = 1024;

@@ -177,15 +177,18 @@ impl Cluster {
 
     /// Delivers until nothing is on its way.
     pub(super) fn settle(&mut self) {
-        while let Some((pair, (message, value))) = self.next_message() {
-            self.deliver(pair, message, value);
-        }
+        self.settle_if(|_, _| true);
     }
 
     /// The same, but what goes to `deaf` is lost.
     pub(super) fn settle_without(&mut self, deaf: usize) {
+        self.settle_if(|(_, to), _| to != deaf);
+    }
+
+    /// The same, but only what `arrives` is not lost.
+    pub(super) fn settle_if(&mut self, arrives: impl Fn((usize, usize), MessageKind) -> bool) {
         while let Some((pair, (message, value))) = self.next_message() {
-            if pair.1 != deaf {
+            if arrives(pair, message.kind) {
                 self.deliver(pair, message, value);
             }
         }
@@ -265,7 +268,8 @@ impl Cluster {
                     assert_eq!(ts, incoming);
                 }
                 node.stored = ts;
-                if state == Visibility::Gone {
+                let keeps_nothing = state == Visibility::Ordinary && is_nothing(ts);
+                if state == Visibility::Gone || keeps_nothing {
                     node.stored = Cas(0);
                 }
             }

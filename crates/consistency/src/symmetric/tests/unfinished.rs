@@ -189,3 +189,28 @@ fn who_joins_waits_for_the_end_of_a_demotion() {
     assert_eq!(cluster.nodes[0].mode, Some(Mode::Cold));
     assert!(!cluster.nodes[0].machine.is_unfilled(NodeId(2)));
 }
+
+/// Goal: nothing, of the version that a promotion gave it, which did not come to its end, does not
+/// overtake a write of who has never heard of it. Method: the next home is one of the holders that
+/// lacks the promotion's fill, and writes with an earlier version before it hears of it.
+#[test]
+fn nothing_overtakes_no_write() {
+    for model in [Model::Lin, Model::Sc] {
+        let mut cluster = Cluster::new(3, 3, model);
+        let clock = Cas::new(100, WriterId::of(NodeId(0), 0));
+        cluster.promote(1, nothing_since(NodeId(0), clock));
+        cluster.settle_without(1);
+        cluster.place.home = NodeId(1);
+        cluster.place.holders = set([1, 2]);
+        cluster.view(set([1, 2]));
+        let written = cluster.request(1, Access::Replace);
+        for _ in 0..3 {
+            cluster.settle();
+            cluster.pass(10);
+        }
+        let version = cluster.version_of(written);
+        assert!(version < clock);
+        assert_eq!(cluster.nodes[1].stored, version);
+        assert_eq!(cluster.nodes[2].stored, version);
+    }
+}

@@ -1,6 +1,6 @@
 //! At its home: a key becomes hot in two steps, and nothing runs past its machine between them.
 
-use curtail_consistency::symmetric::{Input, Place};
+use curtail_consistency::symmetric::{Input, Place, nothing_since};
 use curtail_types::{Cas, HotEpoch, RouteHash};
 
 use super::{Held, Tools};
@@ -40,7 +40,7 @@ impl Held {
             // A version from before a delete must not come again.
             let floor = match version {
                 Some(_) => Cas(0),
-                None => self.clock.next(tools.kit.now),
+                None => nothing_since(tools.cluster.me, self.clock.next(tools.kit.now)),
             };
             let input = Input::Promote {
                 key,

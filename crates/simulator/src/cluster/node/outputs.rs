@@ -1,7 +1,7 @@
 //! Steps of the machines, and what they ask for, in the order in which they ask.
 
-use curtail_consistency::symmetric::{Input, Output, Value, Visibility};
-use curtail_types::{Cas, RouteHash, WriterId};
+use curtail_consistency::symmetric::{Input, Output, Value, Visibility, is_nothing};
+use curtail_types::{Cas, RouteHash};
 
 use super::{Deed, Node};
 use crate::cluster::{
@@ -168,11 +168,9 @@ impl Node {
     }
 }
 
-/// Whether it is nothing, of a version that nobody wrote: one that a promotion gave. With several
-/// holders all writes are the machines'.
+/// Whether it is nothing, of a version that nobody wrote: one that a promotion gave.
 pub(super) fn is_promise(keys: &Keys, item: Item) -> bool {
-    let by_machine = item.version.writer().0 % WriterId::PER_NODE >= super::MACHINES;
-    keys.replicas() > 1 && item.value.is_none() && !by_machine
+    keys.replicas() > 1 && item.value.is_none() && is_nothing(item.version)
 }
 
 fn key_of(input: &Input) -> Option<RouteHash> {

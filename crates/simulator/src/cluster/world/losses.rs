@@ -107,7 +107,7 @@ impl World<'_> {
     /// certain to have it. If it moves to a new home that is gone already, it goes at once.
     fn note_demotion(&mut self, node: usize, key: usize) {
         let (me, living) = (NodeId(node as u8), self.living(&self.store.members));
-        if self.is_void(node, living) {
+        if self.is_unheard(node, living) {
             return;
         }
         self.keepers.shown[key] = NodeSet::NONE;
@@ -134,14 +134,16 @@ impl World<'_> {
         }
     }
 
-    /// Whether what a home begins that has been taken out of the view cannot come to an end, for
-    /// somebody whose answer it needs acts on a later view.
-    fn is_void(&self, home: usize, living: NodeSet) -> bool {
+    /// Whether nobody hears of what a home begins: it has been taken out of the view, and the others
+    /// act on a later one than it does.
+    fn is_unheard(&self, home: usize, living: NodeSet) -> bool {
         let node = &self.nodes[home];
-        let needed = node.view.followers().intersection(living);
-        let mut needed = needed.into_iter().map(|node| usize::from(node.0));
-        let acts_later = needed.any(|other| self.nodes[other].view.number > node.view.number);
-        !living.contains(node.me) && acts_later
+        let others = node.view.followers().intersection(living);
+        let view_of = |other: NodeId| self.nodes[usize::from(other.0)].view.number;
+        let act_later = others
+            .into_iter()
+            .all(|other| view_of(other) > node.view.number);
+        !living.contains(node.me) && act_later
     }
 
     /// A node stops, and what it has is gone.

@@ -204,8 +204,6 @@ impl Entry {
             // Whatever is here, of a version that may be greater than any since.
             entry.ts = Cas(0);
         }
-        // What a home in doubt sends to a node that has nothing is no more certain there.
-        entry.held &= step.stored > Cas(0);
         entry.rejoin(epoch, step);
         entry
     }

@@ -214,3 +214,29 @@ fn nothing_overtakes_no_write() {
         assert_eq!(cluster.nodes[2].stored, version);
     }
 }
+
+/// Goal: a holder that knows of a promotion by a write only, and had nothing before, keeps that
+/// write when it is left alone: it has held the key all along. Method: FILL is lost to it.
+#[test]
+fn a_holder_that_had_nothing_keeps_what_it_has_acknowledged() {
+    let mut cluster = Cluster::new(3, 3, Model::Lin);
+    cluster.promote(1, Cas::new(100, WriterId::of(NodeId(0), 0)));
+    cluster.links.remove(&(0, 2));
+    cluster.settle();
+    let written = cluster.request(0, Access::Replace);
+    for pair in [(0, 1), (0, 2), (1, 0), (2, 0)] {
+        let (message, value) = cluster.links[&pair][0];
+        cluster.links.remove(&pair);
+        cluster.deliver(pair, message, value);
+    }
+    cluster.lose(MessageKind::Fill);
+    cluster.settle();
+    let version = cluster.version_of(written);
+    cluster.move_home(2);
+    cluster.view_of_moves(set([2]), all());
+    cluster.settle();
+    assert!(cluster.sent_back.is_empty());
+    assert_eq!(cluster.nodes[2].stored, version);
+    let read = cluster.request(2, Access::Read);
+    assert_eq!(cluster.answer(read), Some(Ok(version)));
+}

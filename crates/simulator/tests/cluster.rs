@@ -94,7 +94,14 @@ fn nodes_come_and_go_while_the_hot_set_changes() {
 /// - under SC, a write that a session had seen died with its node, and was waited for (1528, 1998);
 /// - the judge took a version that a promotion gave to nothing for somebody's write (101);
 /// - under SC, a holder that had missed a write was the one that its key moved from (2370);
-/// - the judge took for well what links still had to catch up with (539).
+/// - the judge took for well what links still had to catch up with (539);
+/// - who answered for a key gave it up because its new home was silent (2397), and a holder what it
+///   had acknowledged, for it had had nothing before (5384);
+/// - a write was done that an update had overtaken, and not read (4375, 2069);
+/// - who had left, and completed a write, did not hear that the key was cold (3781);
+/// - what moves was taken from who was out of the view, by one of two new holders (2106, 3053);
+/// - the simulator kept the version of a delete of what it had forgotten (4992);
+/// - the judge believed a home that was out of the view, and that nobody heard (1294).
 #[test]
 fn runs_that_failed_once_pass() {
     let without_churn = Faults::ALL.without(Fault::Churn);
@@ -118,6 +125,15 @@ fn runs_that_failed_once_pass() {
         (2, Model::Sc, ordered, 101),
         (2, Model::Sc, ordered, 2_370),
         (2, Model::Sc, ordered, 539),
+        (2, Model::Lin, Faults::ALL, 2_397),
+        (3, Model::Lin, Faults::ALL, 5_384),
+        (3, Model::Lin, Faults::ALL, 4_375),
+        (3, Model::Lin, Faults::ALL, 2_069),
+        (3, Model::Lin, Faults::ALL, 3_781),
+        (3, Model::Lin, Faults::ALL, 2_106),
+        (3, Model::Lin, Faults::ALL, 3_053),
+        (3, Model::Lin, Faults::ALL, 4_992),
+        (2, Model::Lin, Faults::ALL, 1_294),
     ] {
         passes(&run(replicas, model, faults, seed));
     }

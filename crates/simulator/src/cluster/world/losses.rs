@@ -134,8 +134,8 @@ impl World<'_> {
         }
     }
 
-    /// Whether nobody hears of what a home begins: it has been taken out of the view, and the others
-    /// act on a later one than it does.
+    /// Whether nobody hears of what a home begins: it has been taken out of the view, and the
+    /// others act on a later one than it does.
     fn is_unheard(&self, home: usize, living: NodeSet) -> bool {
         let node = &self.nodes[home];
         let others = node.view.followers().intersection(living);

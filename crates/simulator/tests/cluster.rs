@@ -101,7 +101,9 @@ fn nodes_come_and_go_while_the_hot_set_changes() {
 /// - who had left, and completed a write, did not hear that the key was cold (3781);
 /// - what moves was taken from who was out of the view, by one of two new holders (2106, 3053);
 /// - the simulator kept the version of a delete of what it had forgotten (4992);
-/// - the judge believed a home that was out of the view, and that nobody heard (1294).
+/// - the judge believed a home that was out of the view, and that nobody heard (1294);
+/// - nothing of a promotion whose home died was forgotten by the next, and is still the same nothing
+///   (10659).
 #[test]
 fn runs_that_failed_once_pass() {
     let without_churn = Faults::ALL.without(Fault::Churn);
@@ -134,6 +136,7 @@ fn runs_that_failed_once_pass() {
         (3, Model::Lin, Faults::ALL, 3_053),
         (3, Model::Lin, Faults::ALL, 4_992),
         (2, Model::Lin, Faults::ALL, 1_294),
+        (3, Model::Sc, ordered, 10_659),
     ] {
         passes(&run(replicas, model, faults, seed));
     }

@@ -77,7 +77,32 @@ impl Record {
         self.ran.contains_key(&number)
     }
 
-    pub(super) fn judge(&self, model: Model) -> Verdict {
+    /// Nothing that came by a promotion before any write of its key is what was there at first,
+    /// which the next home may call so again, if it has not heard of the promotion.
+    fn find_first(&mut self) {
+        let (first, absent) = std::mem::take(&mut self.absent)
+            .into_iter()
+            .partition(|(key, _, version)| self.is_before_writes(*key, *version));
+        self.absent = absent;
+        let first: Vec<(usize, u64, Cas)> = first;
+        let same = first.into_iter().map(|(_, _, version)| (version.0, 0));
+        self.same.extend(same);
+    }
+
+    fn is_before_writes(&self, key: usize, version: Cas) -> bool {
+        let answered = self.answered.iter().filter(|(asked, _, effect)| {
+            asked.demand.key == key && effect.version != effect.replaced
+        });
+        let unanswered = self.unanswered.iter();
+        let unanswered = unanswered.filter(|asked| asked.demand.key == key);
+        let runs = unanswered.filter_map(|asked| self.ran.get(&asked.demand.number));
+        let of_runs = runs.flatten().map(|(_, made)| *made);
+        let made = answered.map(|(_, _, effect)| effect.version);
+        made.chain(of_runs).all(|made| made > version)
+    }
+
+    pub(super) fn judge(&mut self, model: Model) -> Verdict {
+        self.find_first();
         match model {
             Model::Lin => check_linearizable(&self.history(), STEPS_MAX),
             Model::Sc => {
@@ -183,3 +208,56 @@ fn unseen(command: Command, from: Option<u64>) -> Action {
 
 /// Placements that the search of one key may try.
 const STEPS_MAX: u64 = 500_000;
+
+#[cfg(test)]
+mod tests {
+    use super::super::packet::Demand;
+    use super::*;
+
+    fn answered(record: &mut Record, number: u64, command: Command, effect: Effect) {
+        let asked = Asked {
+            client: 1,
+            invoked: 10 * number,
+            demand: Demand {
+                number,
+                key: 0,
+                command,
+            },
+        };
+        record.answered(asked, 10 * number + 5, effect);
+    }
+
+    fn missing(version: u64) -> Effect {
+        let version = Cas(version);
+        Effect {
+            outcome: Done::Missing,
+            version,
+            replaced: version,
+        }
+    }
+
+    /// Goal: nothing is nothing before a key was ever written, and is not what was there at first
+    /// when it was. Method: a session sees a promotion's nothing, and then nothing of no version;
+    /// once more with a write before.
+    #[test]
+    fn nothing_goes_back_to_nothing_only_if_there_was_no_write() {
+        for is_written in [false, true] {
+            let mut record = Record::default();
+            if is_written {
+                let (version, replaced) = (Cas(50), Cas(0));
+                let outcome = Done::Written;
+                let effect = Effect {
+                    outcome,
+                    version,
+                    replaced,
+                };
+                answered(&mut record, 1, Command::Set(7), effect);
+            }
+            record.promoted_absent(0, 20, [Cas(100), Cas(0)]);
+            answered(&mut record, 3, Command::Get, missing(100));
+            answered(&mut record, 4, Command::Get, missing(0));
+            let verdict = record.judge(Model::Sc);
+            assert_eq!(verdict == Verdict::Consistent, !is_written, "{verdict:?}");
+        }
+    }
+}

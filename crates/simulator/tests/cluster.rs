@@ -102,7 +102,7 @@ fn nodes_come_and_go_while_the_hot_set_changes() {
 /// - what moves was taken from who was out of the view, by one of two new holders (2106, 3053);
 /// - the simulator kept the version of a delete of what it had forgotten (4992);
 /// - the judge believed a home that was out of the view, and that nobody heard (1294);
-/// - nothing of a promotion whose home died was forgotten by the next, and is still the same nothing
+/// - nothing of a promotion whose home died was forgotten by the next, and is the same nothing yet
 ///   (10659).
 #[test]
 fn runs_that_failed_once_pass() {

@@ -102,6 +102,9 @@ impl Model for Cluster {
             world.last = Cas::new(FIRST_CLOCK, WriterId(0));
         }
         world.counts.left = self.setup.chances;
+        if !self.keeps_past {
+            self.driver(&mut world).end_moves();
+        }
         world.seal(self.keeps_past);
         world
     }

@@ -37,7 +37,9 @@ impl Driver<'_> {
         let Some(node) = self.world.edit(at) else {
             return;
         };
-        let stored = node.item.map_or(Cas(0), |item| item.ts);
+        // That there is nothing has no version in a store.
+        let item = node.item.filter(|item| item.value != Written::NOTHING);
+        let stored = item.map_or(Cas(0), |item| item.ts);
         let mut outputs = Vec::new();
         node.machine
             .step(Instant::default(), input, stored, |output| {
@@ -135,11 +137,7 @@ impl Driver<'_> {
                 let tells = !self.is(DriverMutant::SendsOnWithoutSeen);
                 let after = if tells { after } else { Cas(0) };
                 let content = Content::Request(label, after, view);
-                self.send(Parcel {
-                    from: at,
-                    to,
-                    content,
-                });
+                self.send(Parcel::new((at, to), content));
             }
             Output::Publish {
                 ts, state, value, ..
@@ -233,11 +231,25 @@ impl Driver<'_> {
         } else if state == Visibility::Gone && home == at {
             self.evict();
         }
+        if state == Visibility::Ordinary {
+            self.forget_nothing(at);
+        }
         for operation in &mut self.world.operations {
             if let OperationStage::Copied(item, _) = operation.stage
                 && operation.label.session() == at
             {
                 operation.stage = OperationStage::Copied(item, true);
+            }
+        }
+    }
+
+    /// That there is nothing is remembered by the machine alone; clocks are later all the same.
+    fn forget_nothing(&mut self, at: NodeId) {
+        let item = self.world.node(at).and_then(|node| node.item);
+        if let Some(item) = item.filter(|item| item.value == Written::NOTHING) {
+            self.world.last = self.world.last.max(item.ts);
+            if let Some(node) = self.world.edit(at) {
+                node.item = None;
             }
         }
     }
@@ -251,9 +263,8 @@ impl Driver<'_> {
             return;
         };
         let now = node.item;
-        // That there is nothing is remembered by the machine alone.
         let is_nothing = now.is_some_and(|item| item.value == Written::NOTHING);
-        if state == Visibility::Ordinary && (is_nothing || !keeps) {
+        if state == Visibility::Ordinary && !keeps {
             node.item = None;
         }
         if is_nothing && now != before {
@@ -308,7 +319,7 @@ impl Driver<'_> {
             self.world.see(Witness::Replayed);
         }
         let content = Content::Message(message, carried.unwrap_or_default());
-        self.send(Parcel { from, to, content });
+        self.send(Parcel::new((from, to), content));
     }
 
     pub(crate) fn send(&mut self, parcel: Parcel) {

@@ -8,7 +8,7 @@ use crate::driver::Driver;
 use crate::moves::Moving;
 use crate::setup::{Setup, Witness};
 use crate::shared::Shared;
-use crate::world::{Content, Judge, KEY, Label, Node, Parcel, config};
+use crate::world::{Content, FIRST_VERSION, Judge, KEY, Label, Node, Parcel, config};
 
 impl Driver<'_> {
     /// What it had, was doing and would have been told is gone.
@@ -19,12 +19,18 @@ impl Driver<'_> {
             self.lose_moves_to(node);
             return self.change(Change::Remove(NodeSet::only(node)), node);
         }
-        // A cold key dies with its only holder.
+        self.lose_key_of(node);
+        self.change(Change::Remove(NodeSet::only(node)), node);
+    }
+
+    /// A cold key is lost with its only holder.
+    fn lose_key_of(&mut self, node: NodeId) {
         let is_hot = self.setup.starts_hot && self.setup.chances.demotions == 0;
-        if self.setup.replicas == 1 && !is_hot {
+        let view = self.world.newest().number;
+        let is_home = self.world.place(self.setup, view).home == node;
+        if self.setup.replicas == 1 && !is_hot && is_home {
             self.evict();
         }
-        self.change(Change::Remove(NodeSet::only(node)), node);
     }
 
     /// A node runs no more.
@@ -67,7 +73,7 @@ impl Driver<'_> {
         if self.setup.moves()
             && let Judge::Sessions(judge) = self.world.judge.edit()
         {
-            judge.end(usize::from(node.0));
+            judge.end(usize::from(node.0), FIRST_VERSION);
         }
     }
 
@@ -163,6 +169,7 @@ impl Driver<'_> {
         if let Some(state) = self.world.edit(node) {
             state.has_lease = false;
         }
+        self.lose_key_of(node);
         self.change(Change::Remove(NodeSet::only(node)), node);
     }
 

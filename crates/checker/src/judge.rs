@@ -174,9 +174,10 @@ enum Loss {
 }
 
 impl Sessions {
-    pub(crate) fn new(count: usize) -> Self {
+    /// So many, all of which have seen the first value: there is nothing earlier to be seen.
+    pub(crate) fn new(count: usize, first: Cas) -> Self {
         Self {
-            seen: vec![Cas(0); count],
+            seen: vec![first; count],
             removed: Vec::new(),
             loss: Loss::No,
         }
@@ -197,7 +198,7 @@ impl Sessions {
 
     /// The same for whoever will not be asked any more.
     pub(crate) fn at_rest(&self) -> Self {
-        Self::new(self.seen.len())
+        Self::new(self.seen.len(), Cas(0))
     }
 
     /// A session's answer showed, or was, the write `answer`; `newest` is the last one so far.
@@ -250,9 +251,9 @@ impl Sessions {
     }
 
     /// A session hears no more.
-    pub(crate) fn end(&mut self, session: usize) {
+    pub(crate) fn end(&mut self, session: usize, first: Cas) {
         if let Some(seen) = self.seen.get_mut(session) {
-            *seen = Cas(0);
+            *seen = first;
         }
     }
 
@@ -317,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_session_does_not_go_back() {
-        let mut judge = Sessions::new(2);
+        let mut judge = Sessions::new(2, Cas(0));
         assert!(judge.answered(0, Kind::Set, write(5)));
         assert!(judge.answered(1, Kind::Get, write(3)));
         assert!(!judge.answered(0, Kind::Get, write(3)));
@@ -334,7 +335,7 @@ mod tests {
     fn a_session_finds_nothing_only_after_a_loss() {
         let (ts, value) = (Cas(0), Written::NOTHING);
         let nothing = (Item { ts, value }, Cas(5));
-        let mut judge = Sessions::new(2);
+        let mut judge = Sessions::new(2, Cas(0));
         assert!(judge.answered(0, Kind::Set, write(5)));
         assert!(!judge.clone().answered(1, Kind::Get, nothing));
         judge.lose();
@@ -355,7 +356,7 @@ mod tests {
             let (ts, value) = (Cas(ts), Written::NOTHING);
             (Item { ts, value }, Cas(9))
         };
-        let mut judge = Sessions::new(2);
+        let mut judge = Sessions::new(2, Cas(0));
         assert!(judge.answered(0, Kind::Get, write(3)));
         assert!(!judge.clone().answered(0, Kind::Get, nothing(0)));
         judge.removed(Cas(5));
@@ -380,7 +381,7 @@ mod tests {
     /// and of less.
     #[test]
     fn a_session_goes_back_to_what_is_left() {
-        let mut judge = Sessions::new(1);
+        let mut judge = Sessions::new(1, Cas(0));
         assert!(judge.answered(0, Kind::Get, write(7)));
         judge.lose_after(Cas(5));
         assert!(!judge.clone().answered(0, Kind::Get, write(4)));

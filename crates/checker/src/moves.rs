@@ -270,15 +270,31 @@ impl Driver<'_> {
         }
     }
 
-    /// Sources of which all that they sent has arrived, and been seen by everybody, have ended. To
-    /// wait with that would make nothing possible: it only lets the whole move end.
+    /// What nobody sees the difference of is done at once. Sources of which all that they sent has
+    /// arrived, and been seen by everybody, have ended: to wait with that would make nothing
+    /// possible, it only lets the whole move end. Who has nothing that does not belong to it has
+    /// swept: in that view it gets nothing such any more, for what a hot key leaves goes with it.
     pub(crate) fn end_moves(&mut self) {
         let nodes = (0..self.world.nodes.len() as u8).map(NodeId);
         for at in nodes.filter(|_| self.setup.moves()) {
             if self.has_sent_all(at) {
                 self.end_moves_of(at);
             }
+            let node = self.world.node(at);
+            if node.is_some_and(|node| node.mover.is_unswept && node.late.is_empty())
+                && !self.has_to_sweep(at)
+                && let Some(node) = self.world.edit(at)
+            {
+                node.mover.is_unswept = false;
+            }
         }
+    }
+
+    fn has_to_sweep(&self, at: NodeId) -> bool {
+        let in_force = self.in_force(self.view_of(at));
+        let holders = in_force.place_in_the_end(self.setup.route()).holders;
+        let has_item = self.world.node(at).is_some_and(|node| node.item.is_some());
+        has_item && !holders.contains(at)
     }
 
     pub(crate) fn end_moves_of(&mut self, at: NodeId) {
@@ -380,10 +396,6 @@ impl Driver<'_> {
 
     pub(crate) fn ask_for(&mut self, at: NodeId, source: NodeId) {
         let view = self.view_of(at);
-        self.send(Parcel {
-            from: at,
-            to: source,
-            content: Content::MoveRequest(view),
-        });
+        self.send(Parcel::new((at, source), Content::MoveRequest(view)));
     }
 }

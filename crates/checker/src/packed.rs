@@ -242,7 +242,7 @@ impl Words<'_> {
                 Content::Message(message, self.item())
             }
         };
-        Parcel { from, to, content }
+        Parcel::new((from, to), content)
     }
 
     fn operation(&mut self) -> Operation {

@@ -196,7 +196,7 @@ impl Driver<'_> {
     /// That a key has no item is remembered with a version, too, while it is hot.
     fn floor_of_promotion(&mut self, node: NodeId) -> Cas {
         let item = self.world.node(node).and_then(|node| node.item);
-        if item.is_some() || !self.setup.moves() {
+        if item.is_some() {
             return Cas(0);
         }
         let clock = Cas::new(self.world.last.clock() + 1, WriterId::of(node, 0));

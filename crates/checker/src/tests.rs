@@ -89,6 +89,15 @@ fn deaths_during_moves_are_judged() {
     }
 }
 
+/// Goal: every model of deletes under SC, of deaths of a holder, and of leases can fail. Method: an
+/// error for each.
+#[test]
+fn deletes_and_leases_are_judged() {
+    for &(name, mutant) in DELETING {
+        is_found(mutant, name);
+    }
+}
+
 #[test]
 fn every_planted_error_has_a_model() {
     for mutant in Mutant::all() {
@@ -168,6 +177,7 @@ fn what_is_over_makes_no_difference() {
         "cold-promote-crash-pair",
         "move-hot-crash-pair",
         "move-hot",
+        "move-away-crash",
     ];
     for name in names {
         for mutant in Mutant::all().map(Some).chain([None]) {
@@ -240,6 +250,10 @@ const FINDERS: &[(Mutant, &str)] = &[
         "sc-move-hot-crash-pair",
     ),
     (Machine(MachineMutant::HeirDoubts), "move-hot-crash-pair"),
+    (
+        Machine(MachineMutant::RemovedForgotten),
+        "cold-delete-three",
+    ),
     (Driver(DriverMutant::NoWriteBack), "promote-again"),
     (Driver(DriverMutant::ReaderLooksOnce), "lin"),
     (
@@ -286,8 +300,49 @@ const DYING: &[(&str, Mutant)] = &[
     ),
 ];
 
+/// Models in which something is deleted under SC while keys move, or a node dies meanwhile that
+/// holds the key with others, and models of leases under SC and of promotions: so each can fail.
+const DELETING: &[(&str, Mutant)] = &[
+    (
+        "sc-move-hot-delete",
+        Machine(MachineMutant::OlderUpdateTaken),
+    ),
+    (
+        "sc-move-promote-delete",
+        Driver(DriverMutant::KeepsWhatItSent),
+    ),
+    (
+        "sc-move-promote-away-delete",
+        Driver(DriverMutant::NoWriteBack),
+    ),
+    (
+        "sc-move-holders-delete",
+        Driver(DriverMutant::ForgetsRemoved),
+    ),
+    (
+        "sc-move-holders-promote-die",
+        Driver(DriverMutant::TakesShownForSent),
+    ),
+    (
+        "sc-move-holders-hot-crash",
+        Driver(DriverMutant::ChangesHotWhileMoving),
+    ),
+    ("cold-lease", Driver(DriverMutant::AnswersWithoutLease)),
+    ("sc-lease", Driver(DriverMutant::AnswersWithoutLease)),
+    (
+        "promote-home-lease-pair",
+        Driver(DriverMutant::AnswersWithoutLease),
+    ),
+];
+
 /// These take long to show: millions of states.
-const SLOW_FINDERS: &[(Mutant, &str)] = &[(
-    Driver(DriverMutant::GivesUnsettled),
-    "move-holders-append-wide",
-)];
+const SLOW_FINDERS: &[(Mutant, &str)] = &[
+    (
+        Driver(DriverMutant::GivesUnsettled),
+        "move-holders-append-wide",
+    ),
+    (
+        Machine(MachineMutant::DemotionWithoutAcks),
+        "sc-move-holders-crash-set",
+    ),
+];

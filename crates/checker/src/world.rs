@@ -7,11 +7,15 @@ use curtail_types::{Cas, Message, NodeId, NodeSet, RouteHash, View, ViewNumber, 
 
 use crate::judge::{Linearizable, Sessions, Written};
 use crate::moves::{Mover, Moving};
+use crate::search::fingerprint_of;
 use crate::setup::{Chances, Change, Kind, Setup, Witness};
 use crate::shared::Shared;
 
 /// The view that everybody begins with.
 pub(crate) const FIRST_VIEW: ViewNumber = ViewNumber(1);
+
+/// What the key has at first.
+pub(crate) const FIRST_VERSION: Cas = Cas::new(2, WriterId::of(Setup::HOME, 0));
 
 /// The one key.
 pub(crate) const KEY: RouteHash = RouteHash(1);
@@ -74,11 +78,13 @@ pub(crate) struct Item {
 }
 
 /// What travels.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Parcel {
     pub(crate) from: NodeId,
     pub(crate) to: NodeId,
     pub(crate) content: Content,
+    /// Of all this: states are many, and have many of them.
+    fingerprint: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -89,6 +95,23 @@ pub(crate) enum Content {
     Request(Label, Cas, ViewNumber),
     /// A node asks for the key, under a view.
     MoveRequest(ViewNumber),
+}
+
+impl Parcel {
+    pub(crate) fn new((from, to): (NodeId, NodeId), content: Content) -> Self {
+        Self {
+            from,
+            to,
+            content,
+            fingerprint: fingerprint_of(&(from, to, content)),
+        }
+    }
+}
+
+impl Hash for Parcel {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        hasher.write_u64(self.fingerprint);
+    }
 }
 
 /// What a request is called. Requests of one kind are alike until they are asked, so a label says
@@ -182,7 +205,7 @@ impl World {
         let first = first_view(setup);
         let judge = match setup.model {
             Model::Lin => Judge::Linearizable(Linearizable::new(Written(0))),
-            Model::Sc => Judge::Sessions(Sessions::new(usize::from(Setup::NODES_MAX))),
+            Model::Sc => Judge::Sessions(Sessions::new(Setup::NODES_MAX.into(), FIRST_VERSION)),
         };
         Self {
             nodes: nodes
@@ -321,7 +344,7 @@ impl Node {
 
     fn member(setup: &Setup, view: &View, machine: Symmetric, me: NodeId) -> Self {
         let item = Item {
-            ts: Cas::new(2, WriterId::of(Setup::HOME, 0)),
+            ts: FIRST_VERSION,
             value: Written(0),
         };
         Self {

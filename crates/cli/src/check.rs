@@ -25,7 +25,7 @@ pub(crate) struct Options {
     states_max: usize,
     /// Remember at most this many steps, 12 bytes each, to see whether every state has a way to an
     /// end; a search of more leaves that open
-    #[arg(long, default_value_t = 50_000_000)]
+    #[arg(long, default_value_t = 300_000_000)]
     steps_max: usize,
     /// Threads; 0 is all processors
     #[arg(long, default_value_t = 0)]

@@ -20,11 +20,7 @@ impl Driver<'_> {
             Stand::Elsewhere(to) => {
                 self.world.see(Witness::Forwarded);
                 let content = Content::Request(label, after, number);
-                return self.send(Parcel {
-                    from: at,
-                    to,
-                    content,
-                });
+                return self.send(Parcel::new((at, to), content));
             }
             Stand::Arriving if !self.is(DriverMutant::ServesBeforeArrival) => {
                 return self.await_arrival(label, at, after);

@@ -85,8 +85,9 @@ impl Ends {
             .collect();
         let mut starts = vec![0_u32; self.states.len() + 1];
         let targets = self.to.iter().map(|to| numbers.get(to).copied());
-        let targets: Vec<Option<u32>> = targets.collect();
-        for target in targets.iter().flatten() {
+        let targets: Vec<u32> = targets.map(|to| to.unwrap_or(NOWHERE)).collect();
+        drop(numbers);
+        for target in &targets {
             if let Some(count) = starts.get_mut(*target as usize) {
                 *count += 1;
             }
@@ -98,8 +99,7 @@ impl Ends {
         }
         let mut sources = vec![0; sum as usize];
         for (target, source) in targets.iter().zip(&self.from) {
-            let start = target.and_then(|target| starts.get_mut(target as usize));
-            if let Some(start) = start {
+            if let Some(start) = starts.get_mut(*target as usize) {
                 *start -= 1;
                 if let Some(place) = sources.get_mut(*start as usize) {
                     *place = *source;
@@ -109,6 +109,9 @@ impl Ends {
         Before { starts, sources }
     }
 }
+
+/// No state has this number.
+const NOWHERE: u32 = u32::MAX;
 
 /// By state: from which others a step leads to it.
 struct Before {

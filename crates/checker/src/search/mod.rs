@@ -141,7 +141,7 @@ impl Default for Limits {
         let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Self {
             states_max: 100_000_000,
-            steps_max: 50_000_000,
+            steps_max: 300_000_000,
             threads,
         }
     }

@@ -13,7 +13,7 @@ use curtail_types::{
 };
 
 use super::mutant::Mutant;
-use super::table::{Dropped, Waiter, Waiting};
+use super::table::{Dropped, Removed, Waiter, Waiting};
 use super::updates::is_gone;
 use super::{Access, Config, Mode, Model, Output, Place, Refusal, Ticket, Value, Visibility};
 
@@ -111,6 +111,7 @@ pub(super) struct Step<'a> {
     pub(super) view: &'a View,
     pub(super) waiting: &'a mut Waiting,
     pub(super) dropped: &'a mut Dropped,
+    pub(super) removed: &'a mut Removed,
     pub(super) entries_made: &'a mut u64,
     pub(super) has_room: bool,
     pub(super) mutant: Option<Mutant>,
@@ -301,6 +302,9 @@ impl Entry {
 
     pub(super) fn forget(&mut self, step: &mut Step<'_>) {
         self.stage = Stage::Forgotten;
+        if step.stored == Cas(0) && !step.has(Mutant::RemovedForgotten) {
+            step.removed.add(self.key, self.ts);
+        }
         self.refuse_own(step);
         self.publish(step, Value::Stored);
     }

@@ -5,7 +5,7 @@ use curtail_types::{Cas, HotEpoch, Instant, Message, MessageKind, NodeId, RouteH
 use super::entry::{Entry, NEVER, Stage, Step};
 use super::mutant::Mutant;
 use super::promotion::answer_unknown;
-use super::table::{Dropped, Entries, Waiter, Waiting};
+use super::table::{Dropped, Entries, Removed, Waiter, Waiting};
 use super::views::{self, ViewChange};
 use super::{Access, Config, Input, Mode, Output, Place, Refusal, Ticket};
 
@@ -17,6 +17,7 @@ pub struct Symmetric {
     entries: Entries,
     waiting: Waiting,
     dropped: Dropped,
+    removed: Removed,
     entries_made: u64,
     #[cfg(any(test, feature = "mutants"))]
     mutant: Option<Mutant>,
@@ -31,6 +32,7 @@ impl Symmetric {
             entries: Entries::new(config.keys_max),
             waiting: Waiting::new(config.waiting_max, config.keys_max),
             dropped: Dropped::new(config.keys_max),
+            removed: Removed::new(),
             entries_made: 0,
             #[cfg(any(test, feature = "mutants"))]
             mutant: None,
@@ -109,6 +111,7 @@ impl Symmetric {
             view: &self.view,
             waiting: &mut self.waiting,
             dropped: &mut self.dropped,
+            removed: &mut self.removed,
             entries_made: &mut self.entries_made,
             has_room: !self.entries.is_full(),
             mutant,
@@ -149,6 +152,7 @@ impl Symmetric {
                 view: &self.view,
                 waiting: &mut self.waiting,
                 dropped: &mut self.dropped,
+                removed: &mut self.removed,
                 entries_made: &mut self.entries_made,
                 has_room: !self.entries.is_full(),
                 mutant,
@@ -181,6 +185,7 @@ impl Symmetric {
         let change = ViewChange::new(me, &self.view, &view);
         self.view = view;
         self.dropped.clear();
+        self.removed.clear();
         if view.followers().contains(me) {
             self.for_each(now, emit, |entry, step| entry.forget_answers(step, change));
         } else {
@@ -411,6 +416,15 @@ fn receive_cold(
         MessageKind::Invalidate | MessageKind::InvalidateUpdate
     );
     if !invalidates || !step.has_room {
+        return None;
+    }
+    let removed = step.removed.version(key);
+    if step.stored == Cas(0) && message.ts <= removed {
+        // An update is never acknowledged by who knows a later write.
+        if message.kind == MessageKind::Invalidate || message.ts == removed {
+            let kind = MessageKind::Ack;
+            step.answer(from, key, Message { kind, ..message });
+        }
         return None;
     }
     let mut entry = Entry::new(key, place, step);

@@ -51,12 +51,14 @@ pub enum Mutant {
     LostAwaited,
     /// A hot key's new home doubts its value, though it was never told to leave.
     HeirDoubts,
+    /// What was removed from a key with several holders is not remembered for late messages.
+    RemovedForgotten,
 }
 
 #[cfg(any(test, feature = "mutants"))]
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::AckWithoutSender,
         Self::AckBeforePublish,
         Self::ValidateAnother,
@@ -79,5 +81,6 @@ impl Mutant {
         Self::LateUpdateBegins,
         Self::LostAwaited,
         Self::HeirDoubts,
+        Self::RemovedForgotten,
     ];
 }

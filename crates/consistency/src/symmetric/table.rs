@@ -121,6 +121,49 @@ impl Dropped {
     }
 }
 
+/// The last keys that this node forgot and has no item of, with the version that removed each: an
+/// invalidation of an earlier write is late. It was sent by a holder that did not know yet that the
+/// write was complete, over another link than the removal, or came twice.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Removed {
+    ring: Vec<(RouteHash, Cas)>,
+    next: usize,
+}
+
+impl Removed {
+    pub(super) fn new() -> Self {
+        let ring = Vec::with_capacity(REMOVED_MAX);
+        Self { ring, next: 0 }
+    }
+
+    /// The version that removed `key`; 0 if it is not known.
+    pub(super) fn version(&self, key: RouteHash) -> Cas {
+        let found = self.ring.iter().find(|one| one.0 == key);
+        found.map_or(Cas(0), |one| one.1)
+    }
+
+    /// If there is no room, what was removed longest ago is forgotten.
+    pub(super) fn add(&mut self, key: RouteHash, ts: Cas) {
+        if let Some(known) = self.ring.iter_mut().find(|one| one.0 == key) {
+            known.1 = ts.max(known.1);
+        } else if self.ring.len() < REMOVED_MAX {
+            self.ring.push((key, ts));
+        } else if let Some(oldest) = self.ring.get_mut(self.next) {
+            *oldest = (key, ts);
+            self.next = (self.next + 1) % REMOVED_MAX;
+        }
+    }
+
+    /// Messages of the views before are refused anyway.
+    pub(super) fn clear(&mut self) {
+        self.ring.clear();
+        self.next = 0;
+    }
+}
+
+/// Few enough to look through; each slice of a node has its own.
+const REMOVED_MAX: usize = 128;
+
 /// A request that waits for its key.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Waiter {

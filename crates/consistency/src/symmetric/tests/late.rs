@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use curtail_types::{Cas, WriterId};
+use curtail_types::{Cas, HotEpoch, Message, RouteHash, ViewNumber, WriterId};
 
 use super::cluster::{Cluster, KEY, all, set};
 use super::*;
@@ -179,4 +179,44 @@ fn a_write_of_a_later_view_is_waited_for() {
     cluster.pass(50);
     cluster.settle();
     assert_eq!(cluster.answer(read), Some(Ok(cluster.nodes[0].stored)));
+}
+
+/// Goal: what was removed does not come back by an invalidation that was late, and what remembers
+/// that has a bound. Method: a holder forgets a key of which nothing is left; another holder's
+/// invalidation of an earlier write comes, at once, after another removal, and after many.
+#[test]
+fn an_invalidation_from_before_a_removal_is_late() {
+    for (others, is_taken) in [(0, false), (1, false), (128, true)] {
+        let mut cluster = Cluster::new(3, 3, Model::Lin);
+        let (now, place) = (cluster.now, cluster.place);
+        let mut sent = Vec::new();
+        let mut hear = |from, key, kind, clock| {
+            let message = Message {
+                kind,
+                view: ViewNumber(1),
+                epoch: HotEpoch(0),
+                ts: Cas::new(clock, WriterId::of(NodeId(0), 0)),
+            };
+            let from = NodeId(from);
+            let input = Input::Message {
+                from,
+                key,
+                place,
+                message,
+            };
+            let machine = &mut cluster.nodes[1].machine;
+            machine.step(now, input, Cas(0), |output| sent.push(output));
+        };
+        for other in 0..=others {
+            let key = RouteHash(KEY.0 + other);
+            hear(0, key, MessageKind::InvalidateUpdate, 5);
+            hear(0, key, MessageKind::Validate, 5);
+        }
+        hear(2, KEY, MessageKind::Invalidate, 4);
+        assert!(matches!(
+            sent.last(),
+            Some(Output::Send { message, .. }) if message.kind == MessageKind::Ack
+        ));
+        assert_eq!(cluster.nodes[1].machine.knows(KEY), is_taken, "{others}");
+    }
 }

@@ -31,10 +31,14 @@ enum Amount {
 }
 
 /// The mixes of Minos (paper, section 5.2: 95:5, 500 KB).
-pub(super) const LARGE: [Company; 2] = [Company::share(0.001_25), Company::share(0.005)];
+pub(super) const LARGE: &[Company] = &[Company::share(0.001_25), Company::share(0.005)];
 
 /// Much longer values beside ordinary ones.
-pub(super) const LONG: [Company; 2] = [Company::per_second(30.0), Company::per_second(100.0)];
+pub(super) const LONG: &[Company] = &[
+    Company::per_second(10.0),
+    Company::per_second(30.0),
+    Company::per_second(100.0),
+];
 
 /// Keys of the small values: 140 to 200 MB.
 const SMALL_KEYS: u64 = 200_000;

@@ -11,8 +11,8 @@
 //! server; the other sends the large ones, also in open loop. Only the small ones are measured, in
 //! windows of 20 ms; the medians of the windows' p99 with and without the large requests are
 //! compared within a round, per server. The mixes are those of Minos (paper, section 5.2: 95:5,
-//! 500 KB), or 1 KB beside 10, 30 and 100 values of 10 MB a second. A server of ours also tells what
-//! work was ahead of its small requests.
+//! 500 KB), or 1 KB beside 10, 30 and 100 values of 10 MB a second. A server of ours also tells
+//! what work was ahead of its small requests.
 //!
 //! The first server is also measured while as many bytes go over as many connections between
 //! threads that belong to no server (`transfers`): what the machine does to small requests beside

@@ -421,7 +421,7 @@ impl Told {
     fn is_worth_a_look(&self) -> bool {
         let longest = self.gaps.read.max(self.gaps.write);
         let is_slow = self.trouble == Trouble::Slow || self.is_watch_removed;
-        let is_late = longest > self.shape.lease() * 3 / 2 && !is_slow;
+        let is_late = longest > self.shape.lease() * 9 / 8 && !is_slow;
         !self.is_right() || self.removed_wrongly > 0 || is_late
     }
 

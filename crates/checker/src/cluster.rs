@@ -2,7 +2,7 @@
 
 use curtail_consistency::membership::Change;
 use curtail_consistency::symmetric::{Config, Symmetric, Visibility};
-use curtail_types::{Cas, NodeId, WriterId};
+use curtail_types::NodeId;
 
 use crate::actions::rings;
 use crate::driver::Driver;
@@ -10,7 +10,7 @@ use crate::mutants::Mutant;
 use crate::packed::{Packed, Pool};
 use crate::search::Model;
 use crate::setup::{Kind, Network, Setup};
-use crate::world::{Content, Label, Node, OperationStage, Parcel, World, config};
+use crate::world::{Content, FIRST_VERSION, Label, Node, OperationStage, Parcel, World, config};
 
 /// A bounded cluster, right or with a planted error.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ impl Model for Cluster {
         }
         world.witnesses = 0;
         if self.setup.moves() {
-            world.last = Cas::new(FIRST_CLOCK, WriterId(0));
+            world.last = FIRST_VERSION;
         }
         world.counts.left = self.setup.chances;
         if !self.keeps_past {
@@ -292,9 +292,6 @@ impl Cluster {
             .filter(|(_, node)| node.is_up)
     }
 }
-
-/// Later than what is there at first.
-const FIRST_CLOCK: u64 = 2;
 
 impl World {
     /// Whether nothing is on its way that timers wait for.

@@ -125,6 +125,10 @@ const STAYING: &[Setup] = &[
         .epochs(1)
         .sees(CHANGED)
         .deep(),
+    cold("promote-once", &[Get, Set, Set])
+        .epochs(1)
+        .sees(CHANGED)
+        .deep(),
     cold("promote-set", &[Get, Set])
         .repeating()
         .epochs(1)
@@ -146,6 +150,15 @@ const STAYING: &[Setup] = &[
         .sees(CHANGED),
     cold("promote-twice", &[Get, Set])
         .repeating()
+        .epochs(2)
+        .sees(CHANGED)
+        .deep(),
+    cold("promote-twice-once", &[Get, Set])
+        .epochs(2)
+        .sees(CHANGED)
+        .deep(),
+    cold("promote-twice-links", &[Get, Set])
+        .ordered()
         .epochs(2)
         .sees(CHANGED)
         .deep(),

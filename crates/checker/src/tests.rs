@@ -325,7 +325,7 @@ const DELETING: &[(&str, Mutant)] = &[
     ),
     (
         "sc-move-holders-hot-crash",
-        Driver(DriverMutant::ChangesHotWhileMoving),
+        Machine(MachineMutant::HeirDoubts),
     ),
     ("cold-lease", Driver(DriverMutant::AnswersWithoutLease)),
     ("sc-lease", Driver(DriverMutant::AnswersWithoutLease)),

@@ -564,8 +564,7 @@ pub(super) const MOVING: &[Setup] = &[
         .dies(0b001)
         .ordered()
         .epochs(1)
-        .sees(DIED_PROMOTED)
-        .deep(),
+        .sees(DIED_PROMOTED),
 ];
 
 const MOVED: &[Witness] = &[AllAnswered, KeyMoved, WaitedForKey, Settled];

@@ -111,6 +111,8 @@ pub(super) struct Step<'a> {
     pub(super) view: &'a View,
     pub(super) waiting: &'a mut Waiting,
     pub(super) dropped: &'a mut Dropped,
+    /// The promotions that this node has ended as home, with the value.
+    pub(super) ended: &'a mut Dropped,
     pub(super) removed: &'a mut Removed,
     pub(super) entries_made: &'a mut u64,
     pub(super) has_room: bool,

@@ -17,6 +17,7 @@ pub struct Symmetric {
     entries: Entries,
     waiting: Waiting,
     dropped: Dropped,
+    ended: Dropped,
     removed: Removed,
     entries_made: u64,
     #[cfg(any(test, feature = "mutants"))]
@@ -32,6 +33,7 @@ impl Symmetric {
             entries: Entries::new(config.keys_max),
             waiting: Waiting::new(config.waiting_max, config.keys_max),
             dropped: Dropped::new(config.keys_max),
+            ended: Dropped::new(config.keys_max),
             removed: Removed::new(),
             entries_made: 0,
             #[cfg(any(test, feature = "mutants"))]
@@ -111,6 +113,7 @@ impl Symmetric {
             view: &self.view,
             waiting: &mut self.waiting,
             dropped: &mut self.dropped,
+            ended: &mut self.ended,
             removed: &mut self.removed,
             entries_made: &mut self.entries_made,
             has_room: !self.entries.is_full(),
@@ -152,6 +155,7 @@ impl Symmetric {
                 view: &self.view,
                 waiting: &mut self.waiting,
                 dropped: &mut self.dropped,
+                ended: &mut self.ended,
                 removed: &mut self.removed,
                 entries_made: &mut self.entries_made,
                 has_room: !self.entries.is_full(),
@@ -183,6 +187,9 @@ impl Symmetric {
     fn change_view(&mut self, now: Instant, view: View, emit: &mut dyn FnMut(Output)) {
         let me = self.config.me;
         let change = ViewChange::new(me, &self.view, &view);
+        if !change.keeps_homes(&self.view, &view) {
+            self.ended.clear();
+        }
         self.view = view;
         self.dropped.clear();
         self.removed.clear();
@@ -376,7 +383,8 @@ fn receive(
         }
         // What is known is of a later promotion, or nothing is.
         _ => {
-            let is_known_over = step.dropped.covers(key, message.epoch);
+            let is_known_over =
+                step.dropped.covers(key, message.epoch) || step.ended.covers(key, message.epoch);
             if message.kind == MessageKind::Drop && !me_is_home {
                 step.dropped.add(key, message.epoch);
             }

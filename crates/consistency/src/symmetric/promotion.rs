@@ -119,6 +119,7 @@ impl Entry {
             return;
         }
         step.dropped.add(self.key, self.epoch);
+        step.ended.add(self.key, self.epoch);
         self.send(step, self.peers(step), MessageKind::Drop, HOME_HAS_IT);
         self.moved(step, Mode::Cold);
         self.cool_down(step, self.lacks.is_empty());

@@ -61,6 +61,12 @@ impl ViewChange {
         }
     }
 
+    /// Whether every key has the home that it had, all the time: what this node has ended as home
+    /// it still has. Who is told so by nobody else would take up what was moved to it before.
+    pub(super) fn keeps_homes(self, before: &View, after: &View) -> bool {
+        !self.skips && before.placed == after.placed
+    }
+
     /// Whether nobody has gone on with a key without this node, which held it before, in this
     /// stage. One that does not show a key has not sent it on either, so that the move has not
     /// ended.

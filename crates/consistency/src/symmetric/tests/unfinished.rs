@@ -240,3 +240,30 @@ fn a_holder_that_had_nothing_keeps_what_it_has_acknowledged() {
     let read = cluster.request(2, Access::Read);
     assert_eq!(cluster.answer(read), Some(Ok(version)));
 }
+
+/// Goal: a node that was to hold a key keeps what its promotion ended with, though it hears of the
+/// end a view late: what was moved to it before may be older. Method: it has left when it becomes a
+/// holder, and nothing reaches it until the next view, which places nothing elsewhere.
+#[test]
+fn who_hears_a_view_late_of_the_end_keeps_what_it_has() {
+    for model in [Model::Lin, Model::Sc] {
+        let mut cluster = hot_with(1, model);
+        let written = cluster.request(1, Access::Replace);
+        cluster.settle();
+        let version = cluster.version_of(written);
+        cluster.demote_without(2);
+        cluster.place.holders = set([0, 1]);
+        cluster.view(all());
+        for _ in 0..3 {
+            cluster.settle_without(1);
+            cluster.pass(10);
+        }
+        assert_eq!(cluster.nodes[0].mode, Some(Mode::Cold));
+        assert_eq!(cluster.nodes[1].machine.keys().count(), 1);
+        cluster.view(all());
+        cluster.settle();
+        assert_eq!(cluster.nodes[1].state, Some(Visibility::Ordinary));
+        assert_eq!(cluster.nodes[1].stored, version);
+        assert!(cluster.is_forgotten());
+    }
+}

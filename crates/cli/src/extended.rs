@@ -21,7 +21,8 @@ Extended options (-o), comma separated; most have a 'no_' form to switch them of
                          size-aware (default: 32768, at least 4097)
   size_percentile=P      share of requests that are small for size-aware, per cent (default: 99)
   size_queue=NUM         large requests under way on a thread for them, at most (default: 256)
-  size_nice=0..19|idle   how far threads for large requests give way (default: 19)
+  size_nice=0..19|idle   how far threads for large requests give way (default: idle, for everybody
+                         unless they starve)
   size_epoch=MS          how often size-aware learns its threshold (default: 1000)
   native_backlog=NUM     writes that may wait in a queue for one to be acknowledged before it is
                          executed (default: 256)

@@ -58,17 +58,56 @@ pub fn lower_priority(niceness: i32) -> io::Result<()> {
     }
 }
 
-/// Makes the calling thread step back for every other that wants its processor (`SCHED_IDLE`): one
-/// that wakes takes the processor at once, and the scheduler places it as if the processor were
-/// idle. What is left is a share of 3 to 1024 where others want it all the time.
-pub fn step_aside() -> io::Result<()> {
-    let nothing = libc::sched_param { sched_priority: 0 };
-    // SAFETY: `nothing` is a valid sched_param that lives through the call; 0 names the calling
-    // thread.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const nothing) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+/// A thread, as the scheduler knows it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ThreadId(libc::pid_t);
+
+impl ThreadId {
+    /// The calling thread.
+    pub fn current() -> Self {
+        // SAFETY: takes nothing and returns an integer.
+        Self(unsafe { libc::gettid() })
     }
+
+    /// Makes the thread step back for every other that wants its processor (`SCHED_IDLE`): one that
+    /// wakes takes the processor at once, and the scheduler places it as if the processor were
+    /// idle. What is left is a share of 3 to 1024 where others want it all the time.
+    pub fn step_aside(self) -> io::Result<()> {
+        self.schedule(libc::SCHED_IDLE)
+    }
+
+    /// Gives the thread its turns among the others again, at the niceness that it had. Without
+    /// privilege this takes a limit (`RLIMIT_NICE`) of 20 less that niceness.
+    pub fn step_forward(self) -> io::Result<()> {
+        self.schedule(libc::SCHED_OTHER)
+    }
+
+    /// Whether the thread, one of this process, runs or waits for nothing but a processor.
+    pub fn is_runnable(self) -> bool {
+        let text = fs::read_to_string(format!("/proc/self/task/{}/stat", self.0));
+        // Its name comes before that, and may contain anything.
+        let state = |text: &str| Some(text.rsplit_once(") ")?.1.starts_with('R'));
+        text.is_ok_and(|text| state(&text) == Some(true))
+    }
+
+    fn schedule(self, policy: libc::c_int) -> io::Result<()> {
+        let nothing = libc::sched_param { sched_priority: 0 };
+        // SAFETY: `nothing` is a valid sched_param that lives through the call; a thread that is
+        // gone is refused.
+        match unsafe { libc::sched_setscheduler(self.0, policy, &raw const nothing) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// Whether a thread of this process that has stepped aside may step forward again.
+pub fn may_step_forward() -> bool {
+    let tried = thread::spawn(|| {
+        let me = ThreadId::current();
+        me.step_aside().and_then(|()| me.step_forward()).is_ok()
+    });
+    tried.join().unwrap_or(false)
 }
 
 /// Has the calling thread take the processor in turns of `slice`, 0.1 to 100 ms, where the
@@ -145,12 +184,18 @@ mod tests {
 
     #[test]
     fn who_steps_aside_has_the_policy_of_idle_threads() {
-        let policy = thread::spawn(|| {
-            step_aside().unwrap();
+        let policies = thread::spawn(|| {
             // SAFETY: takes and returns integers; 0 names the calling thread.
-            unsafe { libc::sched_getscheduler(0) }
+            let policy = || unsafe { libc::sched_getscheduler(0) };
+            ThreadId::current().step_aside().unwrap();
+            let aside = policy();
+            let is_forward = ThreadId::current().step_forward().is_ok();
+            (aside, is_forward, policy())
         });
-        assert_eq!(policy.join().unwrap(), libc::SCHED_IDLE);
+        let (aside, is_forward, policy) = policies.join().unwrap();
+        assert_eq!(aside, libc::SCHED_IDLE);
+        assert_eq!(is_forward, may_step_forward());
+        assert_eq!(policy == libc::SCHED_OTHER, is_forward);
     }
 
     #[test]

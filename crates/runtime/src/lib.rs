@@ -24,8 +24,8 @@ mod xdp;
 
 pub use clock::{Clock, ThreadCpuClock, monotonic_ns};
 pub use cpu::{
-    cpus_allowed, cpus_usable, lower_priority, pin_current_thread, quota_cpus, set_slice,
-    step_aside,
+    ThreadId, cpus_allowed, cpus_usable, lower_priority, may_step_forward, pin_current_thread,
+    quota_cpus, set_slice,
 };
 pub use datagram::{
     DATAGRAM_SLOT_BYTES, DatagramOptions, DatagramSocket, Inbox, Outbox, Posted, bind_udp,

@@ -6,6 +6,7 @@
 use std::{io, net::SocketAddr, path::PathBuf};
 
 use curtail_cluster::NodeConfig;
+use curtail_runtime::ThreadId;
 
 use crate::{fault::Fault, kit::INLINE_VALUE_BYTES_MAX, native::NativeConfig, policy::PolicyName};
 
@@ -110,16 +111,28 @@ pub struct Config {
 pub enum Niceness {
     /// As `nice` counts it, 0 to 19.
     Level(i32),
-    /// To every other (`SCHED_IDLE`).
+    /// To every other (`SCHED_IDLE`), unless it starves; where the system does not let it come
+    /// forward again, by 19.
     Idle,
 }
+
+/// The last level of `nice`.
+const LEVEL_MAX: i32 = 19;
 
 impl Niceness {
     /// Whether there is such a thing.
     pub fn is_valid(self) -> bool {
         match self {
-            Self::Level(level) => (0..=19).contains(&level),
+            Self::Level(level) => (0..=LEVEL_MAX).contains(&level),
             Self::Idle => true,
+        }
+    }
+
+    /// What a thread can take on that must not starve: who steps aside has to be let back.
+    pub(crate) fn possible(self) -> Self {
+        match self {
+            Self::Idle if !curtail_runtime::may_step_forward() => Self::Level(LEVEL_MAX),
+            other => other,
         }
     }
 
@@ -127,7 +140,7 @@ impl Niceness {
     pub(crate) fn take_on(self) -> io::Result<()> {
         match self {
             Self::Level(level) => curtail_runtime::lower_priority(level),
-            Self::Idle => curtail_runtime::step_aside(),
+            Self::Idle => ThreadId::current().step_aside(),
         }
     }
 }
@@ -217,7 +230,7 @@ impl Default for Config {
             threshold: None,
             percentile_milli: 99_000,
             large_connections_max: 256,
-            large_nice: Niceness::Level(19),
+            large_nice: Niceness::Idle,
             epoch_ms: 1000,
             pin: true,
             connections_max: 1024,

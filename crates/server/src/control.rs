@@ -6,12 +6,13 @@
 //!           (left at the end of an epoch)    (Minos, 3.3)
 //! ```
 //!
-//! It sleeps between epochs, so it costs no request anything. The machine that decides is
+//! It sleeps between epochs, so it costs no request anything; while large workers have connections
+//! it looks more often whether one of them starves ([`Lift`]). The machine that decides is
 //! `curtail_dispatch`'s, the same that the simulator runs.
 
 use std::{
     sync::{Condvar, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use curtail_dispatch::size_aware::{ControlConfig, ControlInput, SizeControl, SizePlan};
@@ -19,6 +20,7 @@ use curtail_dispatch::size_aware::{ControlConfig, ControlInput, SizeControl, Siz
 use crate::{
     config::Config,
     counts::Count,
+    lift::{self, Lift},
     policy::Sizes,
     rebalance::{self, Load},
     shared::{Shared, WorkerFace},
@@ -30,8 +32,15 @@ use crate::{
 pub(crate) struct ControlFace {
     /// Counts epochs; workers leave what they measured when it moves.
     pub(crate) epoch: AtomicU64,
-    woken: Mutex<bool>,
+    watch: Mutex<Watch>,
     wakes: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Watch {
+    is_woken: bool,
+    /// Whether it looks after large workers now.
+    looks: bool,
 }
 
 /// An epoch with fewer requests changes nothing.
@@ -41,55 +50,84 @@ const SAMPLES_MIN: u64 = 1000;
 pub(crate) const SAMPLED_EVERY: u64 = 16;
 
 impl ControlFace {
-    /// Has the control look whether the server stops.
+    /// Has the control look what there is to do.
     pub(crate) fn wake(&self) {
-        *lock(&self.woken) = true;
+        lock(&self.watch).is_woken = true;
         self.wakes.notify_all();
     }
 
-    fn sleep(&self, at_most: Duration) {
-        let woken = lock(&self.woken);
+    /// A large worker has got a connection: from now on it is looked after.
+    pub(crate) fn watch(&self) {
+        let mut watch = lock(&self.watch);
+        if !watch.looks {
+            (watch.looks, watch.is_woken) = (true, true);
+            self.wakes.notify_all();
+        }
+    }
+
+    /// Sleeps until the epoch has this much left, or to the next look.
+    fn sleep(&self, left: Duration) {
+        let watch = lock(&self.watch);
+        let at_most = if watch.looks {
+            left.min(lift::LOOK)
+        } else {
+            left
+        };
         let waited = self
             .wakes
-            .wait_timeout_while(woken, at_most, |woken| !*woken);
-        // Woken for good: nobody wakes it but for the end.
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+            .wait_timeout_while(watch, at_most, |watch| !watch.is_woken);
+        let (mut watch, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        // What comes from here on is seen by the look that follows, or wakes.
+        *watch = Watch::default();
     }
 }
 
 /// Controls until the server stops.
 pub(crate) fn run(shared: &Shared) {
     let mut control = SizeControl::new(settings(&shared.config), shared.clock.now().instant);
+    let mut lift = Lift::new(shared);
     let mut requests = vec![0; shared.workers.len()];
     let epoch = Duration::from_millis(u64::from(shared.config.epoch_ms.max(1)));
+    let mut begun = Instant::now();
     loop {
-        shared.control.sleep(epoch);
+        shared.control.sleep(epoch.saturating_sub(begun.elapsed()));
         if shared.stopping.load(Relaxed) {
             return;
         }
-        note_loads(shared, &mut requests);
-        shared.control.epoch.fetch_add(1, Relaxed);
-        if let Some(cluster) = &shared.cluster {
-            cluster.end_epoch(shared);
+        if lift.look(shared) {
+            lock(&shared.control.watch).looks = true;
         }
-        let now = shared.clock.now().instant;
-        for worker in &shared.workers {
-            let measured = lock(&worker.measured).take();
-            if let Some(measured) = measured {
-                control.step(now, ControlInput::Measured(&measured), |_| ());
-            }
+        if begun.elapsed() >= epoch {
+            begun = Instant::now();
+            end_epoch(shared, &mut control, &mut requests);
         }
-        control.step(now, ControlInput::Tick, |plan| {
-            // A set threshold stays, and none matters when sizes are served together.
-            let current = shared.regimes.current();
-            let differs = |plan: &SizePlan| {
-                (plan.threshold, plan.small) != (current.plan.threshold, current.plan.small)
-            };
-            if current.name.sizes == Sizes::Learned && differs(plan) {
-                shared.regimes.set_plan(plan, now.ns / 1_000_000_000);
-            }
-        });
     }
+}
+
+/// Has everybody leave what was measured, and learns from what was left before.
+fn end_epoch(shared: &Shared, control: &mut SizeControl, requests: &mut [u64]) {
+    note_loads(shared, requests);
+    shared.control.epoch.fetch_add(1, Relaxed);
+    if let Some(cluster) = &shared.cluster {
+        cluster.end_epoch(shared);
+    }
+    let now = shared.clock.now().instant;
+    for worker in &shared.workers {
+        let measured = lock(&worker.measured).take();
+        if let Some(measured) = measured {
+            control.step(now, ControlInput::Measured(&measured), |_| ());
+        }
+    }
+    control.step(now, ControlInput::Tick, |plan| {
+        // A set threshold stays, and none matters when sizes are served together.
+        let current = shared.regimes.current();
+        let differs = |plan: &SizePlan| {
+            (plan.threshold, plan.small) != (current.plan.threshold, current.plan.small)
+        };
+        if current.name.sizes == Sizes::Learned && differs(plan) {
+            shared.regimes.set_plan(plan, now.ns / 1_000_000_000);
+        }
+    });
 }
 
 fn settings(config: &Config) -> ControlConfig {

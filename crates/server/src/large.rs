@@ -29,6 +29,7 @@ use std::sync::Arc;
 use curtail_runtime::Token;
 
 use crate::{
+    config::Niceness,
     connection::{Connection, Departure, Visit, WatchedBy},
     counts::Count,
     kit::Kit,
@@ -79,6 +80,9 @@ impl Worker {
         let stages = &mut self.kit.stages;
         stages.record(StageName::LargeQueue, ahead as u64);
         face.mail.send(Arrival::Visitor(connection));
+        if self.kit.shared.config.large_nice == Niceness::Idle {
+            self.kit.shared.control.watch();
+        }
         true
     }
 

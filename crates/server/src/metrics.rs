@@ -257,6 +257,16 @@ fn policies(page: &mut Page, shared: &Shared) {
         let visitors = worker.visitors.load(Relaxed);
         page.row("curtail_large_connections", &labels, visitors);
     }
+    page.head(
+        "curtail_large_lifts_total",
+        "counter",
+        "How often a large worker that starved was let forward.",
+    );
+    for (index, worker) in shared.large_workers().iter().enumerate() {
+        let labels = format!("worker=\"{index}\"");
+        let lifts = worker.lifts.load(Relaxed);
+        page.row("curtail_large_lifts_total", &labels, lifts);
+    }
     page.head("curtail_mailbox", "gauge", "What others left for a worker.");
     for (index, worker) in shared.workers.iter().enumerate() {
         let labels = format!("worker=\"{index}\"");

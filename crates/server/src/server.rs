@@ -17,7 +17,7 @@ use std::{
 
 use curtail_runtime::{
     BindError, Clock, ControlEvent, DatagramOptions, DatagramSocket, Listener, Poller,
-    SocketOptions, bind_tcp, bind_udp, bind_unix,
+    SocketOptions, ThreadId, bind_tcp, bind_udp, bind_unix,
 };
 use curtail_store::{Store, StoreConfig, StoreError, Writer};
 use curtail_types::{HashSeed, Now, WriterId};
@@ -118,9 +118,10 @@ impl Server {
     /// # Errors
     /// Anything that keeps it from answering; nothing keeps running then.
     pub fn start(
-        config: Config,
+        mut config: Config,
         ask: impl Fn(ControlEvent) + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
+        config.large_nice = config.large_nice.possible();
         let listeners = listen(&config)?;
         let admin = config.admin.map(listen_admin).transpose()?;
         let (udp, udp_addresses) = bind_udp_sockets(&config)?;
@@ -231,7 +232,11 @@ impl Server {
                 None => format!("worker-{index}"),
                 Some(number) => format!("large-{number}"),
             };
+            let shared = Arc::clone(&self.shared);
             self.spawn_thread(name, move || {
+                if let Some(face) = shared.workers.get(index) {
+                    let _ = face.thread.set(ThreadId::current());
+                }
                 // Small requests wait for something large nowhere but on a processor, and there not
                 // for the end of its turn. Where neither is to be had, all is only slower.
                 let _ = match is_small {

@@ -3,10 +3,10 @@
 //! Nothing here is touched per request but the store and the writers' table; a worker looks at the
 //! rest once per turn or when an administration command asks.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use curtail_dispatch::size_aware::SizeHistogram;
-use curtail_runtime::{Clock, ControlEvent, Registrar, Waker};
+use curtail_runtime::{Clock, ControlEvent, Registrar, ThreadId, Waker};
 use curtail_store::Store;
 use curtail_types::{LoadReport, Now};
 
@@ -81,6 +81,10 @@ pub(crate) struct WorkerFace {
     pub(crate) registrar: Registrar,
     /// Connections that a large worker has, or will find in its mailbox.
     pub(crate) visitors: AtomicUsize,
+    /// Its thread, once it runs.
+    pub(crate) thread: OnceLock<ThreadId>,
+    /// How often it stepped forward because it starved.
+    pub(crate) lifts: AtomicU64,
     /// Requests carried out in the last epoch.
     pub(crate) load: AtomicU64,
     /// What was asked for, until the control takes it.
@@ -171,6 +175,8 @@ impl WorkerFace {
             mail: Mailbox::new(waker),
             registrar,
             visitors: AtomicUsize::new(0),
+            thread: OnceLock::new(),
+            lifts: AtomicU64::new(0),
             load: AtomicU64::new(0),
             measured: Mutex::default(),
             stages: PublishedStages::default(),

@@ -141,7 +141,7 @@ fn policies_and_sizes_are_set() {
     assert_eq!((told.percentile_milli, told.epoch_ms), (99_500, 200));
     assert_eq!(told.large_connections_max, 8);
     assert_eq!(told.large_nice, Niceness::Level(3));
-    assert_eq!(plain.large_nice, Niceness::Level(19));
+    assert_eq!(plain.large_nice, Niceness::Idle);
     assert_eq!(config("-o size_nice=idle").large_nice, Niceness::Idle);
     for bad in [
         "--policy best",

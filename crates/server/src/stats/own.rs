@@ -129,6 +129,8 @@ pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
     for (index, worker) in shared.large_workers().iter().enumerate() {
         let visitors = worker.visitors.load(Relaxed);
         report.stat(format_args!("large:{index}:connections"), visitors);
+        let lifts = worker.lifts.load(Relaxed);
+        report.stat(format_args!("large:{index}:lifts"), lifts);
         moves(&mut report, &format!("large:{index}"), worker);
         times(&mut report, &format!("large:{index}"), worker);
     }

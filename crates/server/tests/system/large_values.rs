@@ -2,12 +2,13 @@
 
 use std::{
     io::{Read, Write},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
 use curtail_server::{Config, Fault};
 
-use crate::support::{Client, config, start};
+use crate::support::{Client, PATIENCE, config, start};
 
 fn pattern(bytes: usize, salt: usize) -> Vec<u8> {
     (0..bytes)
@@ -177,4 +178,41 @@ fn all_are_heard(fault: Fault) -> bool {
         client.stream.read_exact(&mut reply).is_ok() && reply.ends_with(b"END\r\nMN\r\n")
     };
     (0..400).all(|round| is_heard(Duration::from_micros(round % 40 * 25)))
+}
+
+/// Goal: large requests go on where others want every processor all the time. Method: busy threads,
+/// three to a processor, and values until a large worker that starved has come forward.
+#[test]
+fn large_requests_do_not_starve() {
+    if !curtail_runtime::may_step_forward() {
+        eprintln!("skipped: threads that step aside may not come forward again (RLIMIT_NICE)");
+        return;
+    }
+    let server = start(config());
+    let mut client = Client::connect(&server);
+    let value = pattern(1 << 20, 3);
+    let lifts = |client: &mut Client| {
+        let of = |large| client.stat("curtail", &format!("large:{large}:lifts"));
+        [0, 1].map(of).iter().sum::<u64>()
+    };
+    let (is_over, processors) = (AtomicBool::new(false), curtail_runtime::cpus_usable());
+    let came_forward = std::thread::scope(|scope| {
+        for _ in 0..3 * processors {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    std::hint::spin_loop()
+                }
+            });
+        }
+        let begun = Instant::now();
+        while lifts(&mut client) == 0 && begun.elapsed() < PATIENCE {
+            client.ask(set("large", &value), "STORED\r\n");
+            client.send("get large\r\n");
+            client.expect(hit("large", &value));
+        }
+        let lifts = lifts(&mut client);
+        is_over.store(true, Relaxed);
+        lifts
+    });
+    assert!(came_forward > 0);
 }

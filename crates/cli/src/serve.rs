@@ -92,6 +92,8 @@ fn prepare_process(flags: &Flags, config: &Config) -> anyhow::Result<()> {
         && curtail_runtime::is_root()
         && user != "root"
     {
+        // Without, threads for large requests give way by their niceness.
+        let _ = curtail_runtime::allow_stepping_forward();
         curtail_runtime::drop_privileges(user).context("-u")?;
     }
     if flags.daemon {

@@ -32,8 +32,9 @@ pub use datagram::{
 };
 pub use poll::{Events, Poller, Readiness, Registrar, Token, Waker, WatchError};
 pub use process::{
-    ProcessError, ProcessUsage, allow_core_dumps, daemonize, drop_privileges, is_root, lock_memory,
-    open_files_limit, raise_open_files_limit, resident_bytes, stop_waiting_parent, usage,
+    ProcessError, ProcessUsage, allow_core_dumps, allow_stepping_forward, daemonize,
+    drop_privileges, is_root, lock_memory, open_files_limit, raise_open_files_limit,
+    resident_bytes, stop_waiting_parent, usage,
 };
 pub use service::{Service, ServiceState};
 pub use signals::{ControlEvent, Controls, ControlsHandle, SignalError};

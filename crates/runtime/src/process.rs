@@ -80,6 +80,16 @@ pub fn allow_core_dumps() -> Result<(), ProcessError> {
     set_limit(libc::RLIMIT_CORE, limit)
 }
 
+/// Allows threads that step aside to step forward again, up to the ordinary niceness, also when
+/// privileges are dropped later.
+pub fn allow_stepping_forward() -> Result<(), ProcessError> {
+    let mut limit = limit_of(libc::RLIMIT_NICE)?;
+    // The kernel counts from 20, less the niceness.
+    limit.rlim_cur = limit.rlim_cur.max(20);
+    limit.rlim_max = limit.rlim_max.max(limit.rlim_cur);
+    set_limit(libc::RLIMIT_NICE, limit)
+}
+
 /// How many descriptors the process may have open: now, and at most.
 pub fn open_files_limit() -> Result<(u64, u64), ProcessError> {
     let limit = limit_of(libc::RLIMIT_NOFILE)?;

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!   the control, 20 times a second while a large worker has connections:
-//!     its thread could run, but ended no turn since the last look ──> forward, for a second
-//!     that second is over ──> aside
+//!     its thread could run, but ended no turn for five looks ──> forward
+//!     at the next look ──> aside
 //! ```
 //!
-//! So a large request never waits for longer than two looks because others want every processor all
-//! the time; and where they do not, small requests meet large workers only inside a system call.
+//! So a large request never waits for longer than a quarter of a second because others want every
+//! processor all the time. Small requests meet large workers only inside a system call, and where
+//! the server itself wants more than there is, in every sixth window of a look at most.
 //! The price is up to 20 wake-ups a second of the control while large requests are under way.
 
 use std::time::{Duration, Instant};
@@ -17,8 +18,8 @@ use crate::{config::Niceness, counts::Count, shared::Shared, sync::Relaxed};
 /// Between two looks.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
-/// Looks for which a worker that starved takes its turns among the others.
-const LOOKS_FORWARD: u32 = 20;
+/// After so many looks without a turn a worker starves.
+const LOOKS_STARVED: u32 = 5;
 
 /// What is known of all large workers.
 #[derive(Debug)]
@@ -30,10 +31,10 @@ pub(crate) struct Lift {
 /// What is known of one.
 #[derive(Debug, Default)]
 struct Watched {
-    /// When it was looked at last, if it had connections then.
-    turns: Option<u64>,
-    /// Looks until it steps aside again; 0 if it has.
-    forward: u32,
+    /// As of the last look.
+    turns: u64,
+    /// Looks in a row at which it could run, had connections, and had ended no turn.
+    starved: u32,
 }
 
 /// What a thread is to do.
@@ -80,7 +81,7 @@ impl Lift {
                 (Some(Step::Aside), Some(thread)) => thread.step_aside(),
                 _ => Ok(()),
             };
-            goes_on || is_busy || watched.forward > 0
+            goes_on || is_busy || watched.starved > 0
         })
     }
 }
@@ -92,15 +93,14 @@ impl Watched {
         turns: u64,
         could_run: impl FnOnce() -> bool,
     ) -> Option<Step> {
-        let before = self.turns.replace(turns).filter(|_| is_busy);
-        self.turns = self.turns.filter(|_| is_busy);
-        if self.forward > 0 {
-            self.forward -= 1;
-            return (self.forward == 0).then_some(Step::Aside);
+        let was_forward = self.starved == LOOKS_STARVED;
+        let is_stuck = is_busy && turns == self.turns && !was_forward && could_run();
+        self.turns = turns;
+        self.starved = if is_stuck { self.starved + 1 } else { 0 };
+        if was_forward {
+            return Some(Step::Aside);
         }
-        let starves = before == Some(turns) && could_run();
-        self.forward = if starves { LOOKS_FORWARD } else { 0 };
-        starves.then_some(Step::Forward)
+        (self.starved == LOOKS_STARVED).then_some(Step::Forward)
     }
 }
 
@@ -108,30 +108,40 @@ impl Watched {
 mod tests {
     use super::*;
 
-    /// Goal: who gets nowhere though it could run is lifted for a second, again if it has to be.
-    /// Method: a worker without a turn between looks.
+    /// Goal: who gets nowhere though it could run is let forward until the next look, again if it
+    /// has to be. Method: a worker without a turn between looks.
     #[test]
-    fn who_starves_steps_forward_for_a_while() {
+    fn who_starves_steps_forward_for_a_look() {
         let mut worker = Watched::default();
         assert_eq!(worker.look(true, 7, || true), None, "not looked at before");
-        assert_eq!(worker.look(true, 7, || true), Some(Step::Forward));
-        for _ in 1..LOOKS_FORWARD {
+        for _ in 0..3 {
+            for _ in 1..LOOKS_STARVED {
+                assert_eq!(worker.look(true, 7, || true), None);
+            }
+            assert_eq!(worker.look(true, 7, || true), Some(Step::Forward));
+            assert_eq!(worker.look(true, 7, || true), Some(Step::Aside));
+        }
+        for _ in 1..LOOKS_STARVED {
             assert_eq!(worker.look(true, 7, || true), None);
         }
-        assert_eq!(worker.look(true, 7, || true), Some(Step::Aside));
         assert_eq!(worker.look(true, 7, || true), Some(Step::Forward));
+        assert_eq!(worker.look(false, 8, || true), Some(Step::Aside), "idle");
     }
 
     /// Goal: who gets on, waits for a client, or has nothing to do stays aside.
     #[test]
     fn who_gets_on_or_waits_stays_aside() {
         let mut worker = Watched::default();
-        for turns in 0..5 {
+        for turns in 1..20 {
             assert_eq!(worker.look(true, turns, || true), None, "gets on");
         }
-        assert_eq!(worker.look(true, 4, || false), None, "waits for a client");
-        assert_eq!(worker.look(false, 4, || true), None, "has no connection");
-        assert_eq!(worker.look(true, 4, || true), None, "has just got one");
-        assert_eq!(worker.look(true, 4, || true), Some(Step::Forward));
+        for look in 0..20 {
+            let could_run = look % LOOKS_STARVED > 0;
+            assert_eq!(worker.look(true, 19, || could_run), None, "waits");
+        }
+        for look in 0..20 {
+            let is_busy = look % LOOKS_STARVED > 0;
+            assert_eq!(worker.look(is_busy, 19, || true), None, "has nothing");
+        }
     }
 }

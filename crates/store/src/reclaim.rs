@@ -15,6 +15,8 @@
 //!
 //! Locks: a drain's mutex, then the key's pair, then the directory's; never the other way.
 
+use std::{thread, time::Duration};
+
 use curtail_segments::{SegmentId, State};
 use curtail_table::{Locked, Reference};
 use curtail_types::{KeyHash, Now};
@@ -62,6 +64,12 @@ const ASSIST_ITEMS: [usize; 2] = [4, 16];
 
 /// Turns of work that one write does at most before it is refused.
 const DIRECT_TURNS_MAX: usize = 4096;
+
+/// How often a write that needs room yields to those who work at it, before it sleeps.
+const YIELDS_MAX: usize = 64;
+
+/// How long it sleeps each time.
+const PAUSE: Duration = Duration::from_micros(100);
 
 /// The state of making room.
 #[derive(Debug, Default)]
@@ -199,13 +207,19 @@ impl Store {
             // Nothing is evicted for what will not fit in the end.
             return false;
         }
+        let mut yields = 0;
         for _ in 0..DIRECT_TURNS_MAX {
             if self.segments().available() >= wanted {
                 return true;
             }
             match self.reclaim(writer, now, ITEMS_A_TURN, wanted) {
                 Progress::Worked(_) => {}
-                Progress::Busy => std::thread::yield_now(),
+                Progress::Busy if yields < YIELDS_MAX => {
+                    yields += 1;
+                    thread::yield_now();
+                }
+                // Who is at it may have stepped aside for everybody: yielding does not let it run.
+                Progress::Busy => thread::sleep(PAUSE),
                 Progress::Nothing => {
                     // What is left may be in open segments. Without eviction sealing them gains
                     // nothing.
@@ -697,5 +711,44 @@ impl Store {
             Kind::Head => copy_head(self.segments(), from, to, exchange),
             _ => self.item(to).copy_from(&self.item(from), meta.words()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use curtail_types::{Key, Set, SetOutcome, WriterId};
+
+    use super::*;
+    use crate::{StoreConfig, sync::Arc};
+
+    /// Goal: a write that needs room waits for those who are at it, also when they get no turn for
+    /// a while. Method: both drains are held for 50 ms while memory runs out.
+    #[test]
+    fn a_write_waits_for_those_who_make_room() {
+        let store = Arc::new(
+            Store::new(StoreConfig {
+                memory_bytes_max: 8 << 20,
+                ..StoreConfig::default()
+            })
+            .expect("a store"),
+        );
+        let holder = Arc::clone(&store);
+        let (mut writer, now) = (store.writer(WriterId(0)), Now::default());
+        let (held, holds) = std::sync::mpsc::channel();
+        let holder = thread::spawn(move || {
+            let drains = holder.reclaim.drains.each_ref().map(lock);
+            held.send(()).expect("somebody waits");
+            thread::sleep(Duration::from_millis(50));
+            drop(drains);
+        });
+        holds.recv().expect("the drains are held");
+        for number in 0..20_000_u64 {
+            let bytes = number.to_le_bytes();
+            let hash = store.hash(&bytes);
+            let key = Key::new(&bytes).expect("a key");
+            let outcome = store.set(&mut writer, now, key, hash, &Set::default(), &[1; 1000]);
+            assert!(matches!(outcome, SetOutcome::Stored(_)), "{number}");
+        }
+        holder.join().expect("no panic");
     }
 }

@@ -529,6 +529,9 @@ impl Worker {
         self.kit.counts.add(Count::Turns, 1);
         if self.kit.store.wants_pages() {
             self.kit.shared.pages.wake();
+            if self.kit.store.lacks_pages() {
+                self.kit.shared.pages.hurry();
+            }
         }
         if self.turns.is_multiple_of(SHOWN_EVERY) {
             self.show_stages();

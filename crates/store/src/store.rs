@@ -305,6 +305,13 @@ impl Store {
         self.segments().is_short(ITEMS_AHEAD_BYTES) || self.index.is_short(INDEX_AHEAD_BYTES)
     }
 
+    /// Whether less than half of that is left: who supplies it should hurry.
+    #[inline]
+    pub fn lacks_pages(&self) -> bool {
+        self.segments().is_short(ITEMS_AHEAD_BYTES / 2)
+            || self.index.is_short(INDEX_AHEAD_BYTES / 2)
+    }
+
     /// Has a huge page (2 MiB) ready ahead of the index or of the items, if they have grown into
     /// what was ready; whether there is more to do. May take milliseconds: for one thread that
     /// nobody waits for.

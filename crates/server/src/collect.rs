@@ -28,6 +28,9 @@ const RECEIVE_BYTES_MAX: usize = 16 << 10;
 /// and for the same reasons.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
+/// A small page; one that is larger is only touched more often than needed.
+const PAGE_BYTES: usize = 4 << 10;
+
 /// Requests of one connection in a turn at least, however many are ready: one that sends many at
 /// once takes no more of a turn than its share, and the others need not wait for it.
 const SHARE_MIN: usize = 32;
@@ -206,6 +209,7 @@ fn receive_body(connection: &mut Connection, slot: usize, kit: &mut Kit) -> bool
     let spare = body.reservation.spare();
     let room = spare.len().min(BODY_BYTES_MAX);
     let spare = spare.get_mut(..room).unwrap_or_default();
+    touch(spare);
     kit.counts.add(Count::Receives, 1);
     match connection.stream.receive(spare) {
         Received::Bytes(bytes) => {
@@ -220,6 +224,17 @@ fn receive_body(connection: &mut Connection, slot: usize, kit: &mut Kit) -> bool
     }
     // The two bytes behind the value come with the next receive.
     false
+}
+
+/// Has memory behind what is received into. In the middle of a receive the kernel would get it page
+/// by page and, on many kernels, let nobody in between: 0.2 ms for 64 KB were seen, 15 us for memory
+/// that was there.
+fn touch(room: &mut [u8]) {
+    for page in room.chunks_mut(PAGE_BYTES) {
+        if let Some(first) = page.first_mut() {
+            *first = 0;
+        }
+    }
 }
 
 /// What the connection holds and what it sends now, side by side in `area`; `None` when it has

@@ -52,10 +52,12 @@ pub(crate) fn prioritize() -> bool {
     rustix::process::setpriority_process(None, -20).is_ok()
 }
 
-/// Has the calling thread step back for all others.
+/// Has the calling thread step back for all others: a thread that wakes takes the processor from it
+/// at once, and finds it as good as idle.
 pub(crate) fn step_back() {
     // What it does would be dearer, not wrong.
     let _ = rustix::process::setpriority_process(None, 19);
+    let _ = curtail_runtime::ThreadId::current().step_aside();
 }
 
 /// Processor time that a process has used so far.

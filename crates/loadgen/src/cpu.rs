@@ -52,12 +52,22 @@ pub(crate) fn prioritize() -> bool {
     rustix::process::setpriority_process(None, -20).is_ok()
 }
 
-/// Has the calling thread step back for all others: a thread that wakes takes the processor from it
-/// at once, and finds it as good as idle.
-pub(crate) fn step_back() {
-    // What it does would be dearer, not wrong.
+/// How far a thread steps back for all others.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum StepBack {
+    /// To the lowest priority.
+    Last,
+    /// Altogether: a thread that wakes takes the processor from it at once, and finds it as good as
+    /// idle. Where all of a transfer's threads do that, it takes several times as long.
+    Aside,
+}
+
+/// Has the calling thread step back; what it does would be dearer without, not wrong.
+pub(crate) fn step_back(how: StepBack) {
     let _ = rustix::process::setpriority_process(None, 19);
-    let _ = curtail_runtime::ThreadId::current().step_aside();
+    if how == StepBack::Aside {
+        let _ = curtail_runtime::ThreadId::current().step_aside();
+    }
 }
 
 /// Processor time that a process has used so far.

@@ -149,7 +149,7 @@ pub(crate) fn compare(args: &CompareArgs, servers: &[Server]) -> Result<Vec<Besi
     store_all(servers, first)?;
     let (values, each) = first.values();
     let core = (!args.spread).then_some(args.server_core);
-    let transfers = Transfers::start(values, each, core);
+    let transfers = Transfers::start(values, each, core, first.step_back());
     let transfers = transfers.map_err(LoadError::network("listening for the control"))?;
     let cells = LOADS
         .iter()
@@ -288,6 +288,7 @@ fn run(
         load: company.large(kind)?,
         rate: company.rate(rate),
         core: (!args.spread).then_some(args.server_core),
+        step_back: company.step_back(),
     };
     let (stop, start) = (AtomicBool::new(false), Instant::now());
     std::thread::scope(|scope| {

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::{
     compare::{servers::Kind, throughput},
+    cpu::StepBack,
     error::LoadError,
     load::Load,
     protocol::Protocol,
@@ -70,6 +71,15 @@ impl Company {
         match self.amount {
             Amount::Share(share) => small * share,
             Amount::PerSecond(rate) => rate,
+        }
+    }
+
+    /// How far those who ask for the large values step back. Values of 10 MB would not come at the
+    /// rate that was asked for if they stepped aside.
+    pub(super) fn step_back(&self) -> StepBack {
+        match self.amount {
+            Amount::Share(_) => StepBack::Aside,
+            Amount::PerSecond(_) => StepBack::Last,
         }
     }
 

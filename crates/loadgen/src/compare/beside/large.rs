@@ -1,8 +1,8 @@
 //! A driver of large requests that costs next to nothing.
 //!
-//! It runs on the servers' core, at the lowest priority: on the core of the driver that measures
-//! small requests, whatever it takes would look like the server's tail. A thread is woken once for
-//! a reply, when all of it is there (`SO_RCVLOWAT`; woken for each part it took the core from the
+//! It runs on the servers' core, behind all others: on the core of the driver that measures small
+//! requests, whatever it takes would look like the server's tail. A thread is woken once for a
+//! reply, when all of it is there (`SO_RCVLOWAT`; woken for each part it took the core from the
 //! servers as often), and discards it in the kernel (`MSG_TRUNC`). Its own latencies are not
 //! measured.
 
@@ -22,7 +22,12 @@ use rustix::{
     net::{RecvFlags, recv},
 };
 
-use crate::{cpu, error::LoadError, exchange, load::Load};
+use crate::{
+    cpu::{self, StepBack},
+    error::LoadError,
+    exchange,
+    load::Load,
+};
 
 /// Large requests in open loop.
 pub(super) struct Large {
@@ -31,6 +36,7 @@ pub(super) struct Large {
     pub(super) rate: f64,
     /// Where its threads stay; any core if none.
     pub(super) core: Option<usize>,
+    pub(super) step_back: StepBack,
 }
 
 /// Connections, each with a thread.
@@ -67,7 +73,7 @@ impl Large {
     /// One connection: a Poisson process of its share of the rate.
     fn connection(&self, target: &str, index: usize, stop: &AtomicBool) -> Result<u64, LoadError> {
         self.core.map_or(Ok(()), cpu::pin)?;
-        cpu::step_back();
+        cpu::step_back(self.step_back);
         let doing = || LoadError::network("asking for large values");
         let mut stream = exchange::connect(target)?;
         let wording = self.load.wording();

@@ -1,8 +1,9 @@
 //! Large values without a server: what threads that copy as many bytes do to small requests.
 //!
 //! Towards the driver of large requests this stands in for a server: for each connection a thread
-//! at the lowest priority, which answers with as many bytes as a server would, out of as much
-//! memory, and does nothing else. What small requests lose beside it no server can save them.
+//! that steps back as far as that driver does, which answers with as many bytes as a server would,
+//! out of as much memory, and does nothing else. What small requests lose beside it no server can
+//! save them.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -14,7 +15,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use crate::cpu;
+use crate::cpu::{self, StepBack};
 
 /// What answers; ends when it is dropped.
 pub(super) struct Transfers {
@@ -34,8 +35,13 @@ const CALL_BYTES: usize = 64 << 10;
 
 impl Transfers {
     /// Answers on loopback with one of `values` values of `each` bytes at a time, on `core` or on
-    /// any.
-    pub(super) fn start(values: usize, each: usize, core: Option<usize>) -> io::Result<Self> {
+    /// any, by threads that step back so far.
+    pub(super) fn start(
+        values: usize,
+        each: usize,
+        core: Option<usize>,
+        step_back: StepBack,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let address = listener.local_addr()?;
         let bytes = vec![b'v'; values * each];
@@ -49,7 +55,7 @@ impl Transfers {
                 }
                 let values = Arc::clone(&values);
                 // The driver finds out if it ended in an error: its reply does not come.
-                thread::spawn(move || values.answer(stream, core));
+                thread::spawn(move || values.answer(stream, core, step_back));
             }
         });
         Ok(Self {
@@ -78,10 +84,15 @@ impl Drop for Transfers {
 }
 
 impl Values {
-    fn answer(&self, mut stream: TcpStream, core: Option<usize>) -> io::Result<()> {
+    fn answer(
+        &self,
+        mut stream: TcpStream,
+        core: Option<usize>,
+        step_back: StepBack,
+    ) -> io::Result<()> {
         // Elsewhere it would only measure something else.
         let _ = core.map_or(Ok(()), cpu::pin);
-        cpu::step_back();
+        cpu::step_back(step_back);
         stream.set_nodelay(true)?;
         let mut requests = BufReader::with_capacity(CALL_BYTES, stream.try_clone()?);
         let (mut line, mut scratch) = (String::new(), vec![0; CALL_BYTES]);
@@ -122,7 +133,7 @@ mod tests {
     /// two reads on one connection.
     #[test]
     fn as_many_bytes_are_answered_as_a_server_would() {
-        let transfers = Transfers::start(2, 100_000, None).unwrap();
+        let transfers = Transfers::start(2, 100_000, None, StepBack::Last).unwrap();
         let mut stream = TcpStream::connect(transfers.target()).unwrap();
         stream.write_all(b"set k 0 0 5\r\nabcde\r\n").unwrap();
         let mut stored = [0; 8];

@@ -1,6 +1,7 @@
 //! A trial cluster (`curtail cluster up`) for suites and benches.
 
 use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -8,7 +9,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 
 use crate::process::Running;
-use crate::server::free_port;
 
 /// The cluster, until it is dropped.
 pub(crate) struct Trial {
@@ -21,6 +21,8 @@ pub(crate) struct Trial {
 
 /// A node lets clients in when it is in service: all do by then, or never will.
 const START_MAX: Duration = Duration::from_secs(20);
+
+const PORTS: Range<u16> = 31_240..32_700;
 
 impl Trial {
     /// Starts a cluster of `nodes` and waits until all are in service; `spare` more ports are free.
@@ -76,14 +78,15 @@ impl Trial {
     }
 }
 
-/// The first of as many ports in a row that were free a moment ago.
+/// The first of as many ports in a row that were free a moment ago, below those that the kernel
+/// gives to whoever connects: a node that is down would find its own taken otherwise.
 fn free_ports(count: u16) -> Result<u16> {
-    for _ in 0..100 {
-        let base = free_port()?;
-        let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-        if base < u16::MAX - count && (base..base + count).all(free) {
-            return Ok(base);
-        }
+    let first = PORTS.start + (std::process::id() % 64) as u16 * 16;
+    let bases = (first..PORTS.end).chain(PORTS.start..first);
+    let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let mut bases = bases.step_by(usize::from(count));
+    match bases.find(|&base| (base..base + count).all(free)) {
+        Some(base) => Ok(base),
+        None => bail!("no {count} ports in a row are free"),
     }
-    bail!("no {count} ports in a row are free")
 }

@@ -5,9 +5,13 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
+    ops::Range,
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU16, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -16,6 +20,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(40);
+const PORTS: Range<u16> = 25_096..31_240;
 
 /// A trial cluster; its nodes end with it.
 struct Trial {
@@ -162,16 +167,17 @@ impl Drop for Trial {
     }
 }
 
-/// The first of as many ports in a row that nobody has now.
+/// The first of as many ports in a row that nobody has, others at each call, below those that the
+/// kernel gives to whoever connects: a node that is down would find its own taken otherwise.
 fn free_ports(count: u16) -> u16 {
+    static GIVEN: AtomicU16 = AtomicU16::new(0);
+    // Two runs at the same time begin elsewhere.
+    let first = std::process::id() as u16 % 48 * 128;
     loop {
-        let first = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = first.local_addr().unwrap().port();
-        let more = (1..count).map_while(|index| port.checked_add(index));
-        let taken: Vec<_> = more
-            .map_while(|port| TcpListener::bind(("127.0.0.1", port)).ok())
-            .collect();
-        if taken.len() + 1 == usize::from(count) {
+        let index = first.wrapping_add(GIVEN.fetch_add(count, Ordering::Relaxed));
+        let port = PORTS.start + index % PORTS.len() as u16;
+        let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if (port..port + count).all(free) {
             return port;
         }
     }

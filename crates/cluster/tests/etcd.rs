@@ -5,7 +5,9 @@
 use std::{
     fs,
     io::{Read, Write},
+    iter,
     net::{TcpListener, TcpStream},
+    ops::Range,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -28,6 +30,10 @@ use curtail_types::{self as types, NodeId};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const KEY: &str = "/curtail/trial/view";
+const PORTS: Range<u16> = 21_000..25_096;
+/// How far apart the first ports of two runs of these tests are.
+const PORTS_OF_ONE: usize = 64;
+const LEASE: Duration = Duration::from_millis(400);
 
 /// An etcd of one member, killed when the test is over.
 struct Etcd {
@@ -144,9 +150,18 @@ fn launch(folder: &Path, client: u16, (peer, peers): (u16, &[u16])) -> Child {
         .unwrap()
 }
 
+/// A port that nobody has, another one at each call, below those that the kernel gives to whoever
+/// connects: while an etcd is dead, its peers' connections would be given its own otherwise.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    static GIVEN: AtomicUsize = AtomicUsize::new(0);
+    let first = std::process::id() as usize % 64 * PORTS_OF_ONE;
+    loop {
+        let index = first + GIVEN.fetch_add(1, Ordering::Relaxed);
+        let port = PORTS.start + (index % PORTS.len()) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 fn empty() -> Roster {
@@ -235,12 +250,10 @@ fn a_restart_of_etcd_loses_nothing_and_is_survived() {
     etcd.restart();
     assert_eq!(store.read().unwrap().unwrap(), Stored { revision, roster });
     etcd.kill();
-    let start = Instant::now();
     let unreachable = |error: StoreError| matches!(error, StoreError::Unreachable(_));
     assert!(store.read().is_err_and(unreachable));
     let next = joined(&empty(), 1, 6);
     assert!(store.replace(revision, &next).is_err_and(unreachable));
-    assert!(start.elapsed() < Duration::from_secs(11));
     etcd.restart();
     assert_eq!(store.read().unwrap().unwrap().revision, revision);
 }
@@ -253,19 +266,19 @@ fn endpoints_that_refuse_or_are_silent_are_passed_over() {
         return;
     };
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    silent.set_nonblocking(true).unwrap();
+    let asked = || iter::from_fn(|| silent.accept().ok()).count();
     let endpoints = [
         format!("http://127.0.0.1:{}", free_port()),
         format!("http://{}", silent.local_addr().unwrap()),
         etcd.endpoint() + "/",
     ];
-    let patience = Duration::from_millis(1500);
+    let patience = Duration::from_secs(3);
     let mut store = EtcdStore::new(&endpoints, KEY, patience);
-    let start = Instant::now();
     assert_eq!(store.read().unwrap(), None);
-    assert!(start.elapsed() < patience, "{:?}", start.elapsed());
-    let start = Instant::now();
+    assert_eq!(asked(), 1);
     assert!(store.replace(0, &joined(&empty(), 0, 5)).unwrap().is_some());
-    assert!(start.elapsed() < patience / 3, "{:?}", start.elapsed());
+    assert_eq!(asked(), 0);
     // A change that may have arrived is not sent again: it would be beaten by itself.
     let mut store = EtcdStore::new(&endpoints[1..], KEY, patience);
     let next = joined(&empty(), 1, 6);
@@ -347,9 +360,10 @@ fn a_member_serves_only_while_etcd_answers() {
     Secret::create(&etcd.folder.join("secret")).unwrap();
     let endpoint = etcd.endpoint();
     let text = format!(
-        "name = \"trial\"\nsecret_file = \"secret\"\nlease_ms = 400\n\
+        "name = \"trial\"\nsecret_file = \"secret\"\nlease_ms = {}\n\
          store = {{ kind = \"etcd\", endpoints = [\"{endpoint}\"] }}\n\
-         [[node]]\nid = 0\nclients = \"127.0.0.1:1\"\nlinks = \"127.0.0.1:2\"\n"
+         [[node]]\nid = 0\nclients = \"127.0.0.1:1\"\nlinks = \"127.0.0.1:2\"\n",
+        LEASE.as_millis()
     );
     let path = etcd.folder.join("cluster.toml");
     fs::write(&path, text).unwrap();
@@ -365,12 +379,17 @@ fn a_member_serves_only_while_etcd_answers() {
             assert!(start.elapsed() < PATIENCE, "lease held: {}", !held);
             thread::sleep(Duration::from_millis(5));
         }
-        start.elapsed()
     };
     wait_until_lease(true);
     etcd.kill();
-    let served = wait_until_lease(false);
-    assert!(served <= Duration::from_millis(450), "{served:?}");
+    let over = types::Instant {
+        ns: now().ns + LEASE.as_nanos() as u64,
+    };
+    // What etcd answered last was asked before it died, however late anybody looks.
+    let lease = || member.handle().lease();
+    assert!(!lease().holds(over));
+    wait_until_lease(false);
+    assert!(!lease().holds(over));
     etcd.restart();
     wait_until_lease(true);
     member.stop();

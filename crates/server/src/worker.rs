@@ -90,6 +90,8 @@ pub(crate) struct Worker {
     events: Events,
     turn_clock: TurnClock,
     maintaining: bool,
+    /// When the store's background work is looked for again (monotonic, ns).
+    maintain_at: u64,
     spin: Spin,
     sweep: Sweep,
     stop_at: Option<Instant>,
@@ -110,6 +112,9 @@ const EVENTS_MAX: usize = 256;
 
 /// Items that maintenance handles in one turn.
 const MAINTAIN_ITEMS_MAX: usize = 64;
+
+/// How long maintenance is not looked for after a look that found nothing to do.
+const MAINTAIN_REST_NS: u64 = 1_000_000;
 
 /// Slots that the sweep looks at in one turn.
 const SWEEP_SLOTS_MAX: usize = 128;
@@ -169,6 +174,7 @@ impl Worker {
             events: Events::with_capacity(EVENTS_MAX),
             turn_clock: TurnClock::default(),
             maintaining: false,
+            maintain_at: 0,
             spin,
             sweep: Sweep::default(),
             stop_at: None,
@@ -516,7 +522,17 @@ impl Worker {
         self.kit.shared.doors.leave();
     }
 
+    /// The store's background work: in every turn while there is some or room is short.
+    #[inline]
     fn maintain(&mut self) {
+        let now = self.kit.now.instant.ns;
+        if self.maintaining || now >= self.maintain_at || self.kit.store.is_short_of_room() {
+            self.maintain_at = now + MAINTAIN_REST_NS;
+            self.maintain_now();
+        }
+    }
+
+    fn maintain_now(&mut self) {
         let kit = &mut self.kit;
         let items = kit
             .store

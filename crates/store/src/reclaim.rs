@@ -145,9 +145,10 @@ enum Walked {
 }
 
 impl Store {
-    /// Bounded background work, called once per turn by every worker: keeps a reserve of free
-    /// segments, takes back expired ones, follows changes of the limit. Handles at most
-    /// `items_max` items and returns how many it handled.
+    /// Bounded background work, called by every worker: keeps a reserve of free segments, takes
+    /// back expired ones, follows changes of the limit. Handles at most `items_max` items and
+    /// returns how many it handled. To be called in every turn while that is not 0 or while
+    /// [`Store::is_short_of_room`], else now and then.
     pub fn maintain(&self, writer: &mut Writer, now: Now, items_max: usize) -> usize {
         self.tick(now);
         writer.note_cas();
@@ -163,6 +164,12 @@ impl Store {
             Progress::Worked(items) => items,
             Progress::Busy | Progress::Nothing => 0,
         }
+    }
+
+    /// Whether fewer segments are available than there should always be: a few loads.
+    #[inline]
+    pub fn is_short_of_room(&self) -> bool {
+        self.segments().available() < self.reclaim.low_water.load(Ordering::Relaxed)
     }
 
     /// Follows what the rest of the process and the index take of the limit.

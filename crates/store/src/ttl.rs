@@ -38,6 +38,7 @@ impl TtlBuckets {
 
     /// Whether an item with this end may live in a segment whose last item ends at `last` (Unix
     /// seconds, `u32::MAX` for never).
+    #[inline]
     pub(crate) fn fits(self, expiry: Expiry, last: u32, now: Now) -> bool {
         if expiry.is_never() || last == u32::MAX {
             return expiry.is_never() && last == u32::MAX;

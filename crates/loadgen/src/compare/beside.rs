@@ -30,8 +30,12 @@ use std::{
 
 use serde::Serialize;
 
-use self::{ahead::Ahead, large::Large, transfers::Transfers};
-pub(crate) use self::{ahead::AheadBounds, company::Company};
+pub(crate) use self::{ahead::AheadFigures, company::Company};
+use self::{
+    ahead::{Ahead, AheadP99},
+    large::Large,
+    transfers::Transfers,
+};
 use super::{
     CompareArgs, Spread,
     servers::{Kind, Server},
@@ -75,8 +79,9 @@ pub(crate) struct Figures {
     /// Large requests a second that were answered.
     pub(crate) large_rate: f64,
     pub(crate) unfinished: u64,
-    /// Work ahead of the small requests, alone and beside large ones, if the server tells.
-    pub(crate) ahead: [Option<AheadBounds>; 2],
+    /// Work ahead of the small requests, alone, beside large ones, and beside as many bytes without
+    /// a server, if the server tells.
+    pub(crate) ahead: [Option<AheadFigures>; 3],
     /// With as many bytes between threads of no server, if that was measured.
     pub(crate) control: Option<Control>,
 }
@@ -118,7 +123,7 @@ struct Runs {
     alone: Vec<Run>,
     beside: Vec<Run>,
     control: Vec<Run>,
-    ahead: [Ahead; 2],
+    ahead: [Vec<AheadP99>; 3],
 }
 
 /// Where the large requests go.
@@ -210,9 +215,10 @@ impl Cell {
                 let run = run(args, server, rate, (&self.company, large), round)?;
                 if let Some(Some(before)) = before
                     && let Some(after) = Ahead::ask(&server.target)
+                    && let Some(found) = after.since(&before).p99()
                     && let Some(ahead) = runs.ahead.get_mut(which)
                 {
-                    ahead.add(&before, &after);
+                    ahead.push(found);
                 }
                 match places[which] {
                     Where::Nowhere => runs.alone.push(run),
@@ -336,6 +342,7 @@ fn figures_of(server: &Server, runs: &Runs) -> Figures {
         let each = above.iter().zip(below);
         Spread::of(&each.map(|(a, b)| p99(a) / p99(b)).collect::<Vec<f64>>())
     };
+    let [alone_ahead, _, _] = ahead;
     let large_rates: Vec<f64> = beside.iter().map(|run| run.large_rate).collect();
     Figures {
         server: server.label.clone(),
@@ -348,7 +355,9 @@ fn figures_of(server: &Server, runs: &Runs) -> Figures {
         ratio: ratio(beside, alone),
         large_rate: rank(&large_rates, 0.5),
         unfinished: beside.iter().map(|run| run.unfinished).sum(),
-        ahead: ahead.each_ref().map(Ahead::bounds),
+        ahead: ahead
+            .each_ref()
+            .map(|runs| AheadFigures::of(runs, alone_ahead)),
         control: (!control.is_empty()).then(|| Control {
             p99_us: rank(&pooled(control), 0.5),
             ratio: ratio(control, alone),

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use super::{
     Comparison, Spread,
-    beside::{AheadBounds, Beside},
+    beside::{AheadFigures, Beside},
     memory::Memory,
     start::Start,
     tail::Tail,
@@ -134,18 +134,11 @@ fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
         "Small requests (95:5, zipf 0.99) in open loop beside large ones; windows of \
          20 ms; us; ratios within rounds.\n\n\
          | load | server | windows | p99 alone | p99 beside | quartiles | beside : alone | \
-         driver late, p99 | large/s | unfinished | ahead alone, p99 | ahead beside, p99 | \
-         same bytes without a server, p99 | that : alone | beside : that |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
+         driver late, p99 | large/s | unfinished | same bytes without a server, p99 | \
+         that : alone | beside : that | ahead alone, p99 | ahead beside, p99 | ahead with \
+         the same bytes without a server, p99 |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
     )?;
-    let ahead = |bounds: Option<AheadBounds>| {
-        bounds.map_or_else(String::new, |ahead| {
-            let share = 100.0 * ahead.share;
-            let (requests, kilobytes) = (ahead.requests, ahead.kilobytes);
-            format!("< {requests}, < {kilobytes} KB ({share:.2} % some)")
-        })
-    };
-    let ratio = |Spread { median, min, max }: Spread| format!("{median:.2}x ({min:.2}-{max:.2})");
     for one in all {
         for (index, figures) in one.servers.iter().enumerate() {
             let load = if index == 0 {
@@ -159,31 +152,52 @@ fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
                 String::new()
             };
             let control = figures.control.as_ref().map(|one| {
-                let (above, left) = (ratio(one.ratio), ratio(one.beside));
+                let (above, left) = (times(one.ratio), times(one.beside));
                 format!("{:.0} | {above} | {left}", one.p99_us)
             });
+            let ahead = figures.ahead.map(|one| one.map_or_else(String::new, ahead));
             writeln!(
                 text,
                 "| {load} | {} | {} | {:.0} | {:.0} | {:.0}-{:.0} | {} | \
-                 {:.0}, {:.0} | {:.0} | {} | {} | {} | {} |",
+                 {:.0}, {:.0} | {:.0} | {} | {} | {} |",
                 figures.server,
                 figures.windows,
                 figures.alone_p99_us,
                 figures.p99_us,
                 figures.p99_lower_quartile_us,
                 figures.p99_upper_quartile_us,
-                ratio(figures.ratio),
+                times(figures.ratio),
                 figures.late_us[0],
                 figures.late_us[1],
                 figures.large_rate,
                 figures.unfinished,
-                ahead(figures.ahead[0]),
-                ahead(figures.ahead[1]),
-                control.as_deref().unwrap_or("| |")
+                control.as_deref().unwrap_or("| |"),
+                ahead.join(" | ")
             )?;
         }
     }
     writeln!(text)
+}
+
+/// Work ahead of small requests, and that over the work that is ahead of them alone.
+fn ahead(figures: AheadFigures) -> String {
+    let AheadFigures {
+        median,
+        requests_ratio,
+        kilobytes_ratio,
+    } = figures;
+    format!(
+        "{:.1} requests, {}; {:.1} KB, {}; {:.2} % some",
+        median.requests,
+        times(requests_ratio),
+        median.kilobytes,
+        times(kilobytes_ratio),
+        100.0 * median.share
+    )
+}
+
+fn times(Spread { median, min, max }: Spread) -> String {
+    format!("{median:.2}x ({min:.2}-{max:.2})")
 }
 
 fn write_memory(text: &mut String, memory: &[Memory]) -> fmt::Result {
@@ -229,9 +243,8 @@ fn spread(values: Spread, scale: impl Fn(f64) -> f64, digits: usize) -> String {
 
 /// A ratio to oneself says nothing.
 fn ratio(index: usize, values: Spread) -> String {
-    if index == 0 {
-        return String::new();
+    match index {
+        0 => String::new(),
+        _ => times(values),
     }
-    let Spread { median, min, max } = values;
-    format!("{median:.2}x ({min:.2}-{max:.2})")
 }

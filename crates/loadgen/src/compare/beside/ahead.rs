@@ -10,6 +10,8 @@ use std::{
 
 use serde::Serialize;
 
+use crate::{compare::Spread, measure::rank};
+
 /// Small requests by what was ahead of them: amounts in classes, by the smallest amount above.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ahead {
@@ -17,13 +19,22 @@ pub(super) struct Ahead {
     kilobytes: BTreeMap<u64, u64>,
 }
 
-/// Bounds of the 99th percentile: less than so many.
+/// The 99th percentiles of a run. The server counts in classes of powers of two; within one the
+/// amounts are taken to lie evenly.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct AheadBounds {
-    pub(crate) requests: u64,
-    pub(crate) kilobytes: u64,
+pub(crate) struct AheadP99 {
+    pub(crate) requests: f64,
+    pub(crate) kilobytes: f64,
     /// Share of the small requests that had a kilobyte or more ahead of them.
     pub(crate) share: f64,
+}
+
+/// The medians of runs, and of the ratios to the runs alone within rounds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct AheadFigures {
+    pub(crate) median: AheadP99,
+    pub(crate) requests_ratio: Spread,
+    pub(crate) kilobytes_ratio: Spread,
 }
 
 /// A server that does not answer for so long is not asked.
@@ -65,25 +76,25 @@ impl Ahead {
         Some(())
     }
 
-    /// Adds what was counted from `before` to `after`.
-    pub(super) fn add(&mut self, before: &Self, after: &Self) {
+    /// What was counted since `before`.
+    pub(super) fn since(mut self, before: &Self) -> Self {
         let parts = [
-            (&mut self.requests, &before.requests, &after.requests),
-            (&mut self.kilobytes, &before.kilobytes, &after.kilobytes),
+            (&mut self.requests, &before.requests),
+            (&mut self.kilobytes, &before.kilobytes),
         ];
-        for (sum, before, after) in parts {
+        for (after, before) in parts {
             for (bound, count) in after {
-                let more = count.saturating_sub(before.get(bound).copied().unwrap_or(0));
-                *sum.entry(*bound).or_default() += more;
+                *count = count.saturating_sub(before.get(bound).copied().unwrap_or(0));
             }
         }
+        self
     }
 
     /// `None` if nothing was counted.
-    pub(super) fn bounds(&self) -> Option<AheadBounds> {
+    pub(super) fn p99(&self) -> Option<AheadP99> {
         let all: u64 = self.kilobytes.values().sum();
         let least = self.kilobytes.get(&1).copied().unwrap_or(0);
-        Some(AheadBounds {
+        Some(AheadP99 {
             requests: p99(&self.requests)?,
             kilobytes: p99(&self.kilobytes)?,
             share: (all - least) as f64 / all as f64,
@@ -91,16 +102,41 @@ impl Ahead {
     }
 }
 
-fn p99(classes: &BTreeMap<u64, u64>) -> Option<u64> {
+impl AheadFigures {
+    /// Of runs, each with the run alone of its round; `None` if there are none.
+    pub(super) fn of(runs: &[AheadP99], alone: &[AheadP99]) -> Option<Self> {
+        let median = |of: fn(&AheadP99) -> f64| rank(&runs.iter().map(of).collect::<Vec<_>>(), 0.5);
+        let ratio = |of: fn(&AheadP99) -> f64| {
+            let each = runs
+                .iter()
+                .zip(alone)
+                .map(|(run, alone)| of(run) / of(alone));
+            Spread::of(&each.collect::<Vec<_>>())
+        };
+        (!runs.is_empty()).then(|| Self {
+            median: AheadP99 {
+                requests: median(|run| run.requests),
+                kilobytes: median(|run| run.kilobytes),
+                share: median(|run| run.share),
+            },
+            requests_ratio: ratio(|run| run.requests),
+            kilobytes_ratio: ratio(|run| run.kilobytes),
+        })
+    }
+}
+
+fn p99(classes: &BTreeMap<u64, u64>) -> Option<f64> {
     let all: u64 = classes.values().sum();
-    let mut below = 0;
-    let reached = |(bound, count): (&u64, &u64)| {
+    let (wanted, mut below) = (all as f64 * 0.99, 0.0);
+    for (bound, count) in classes {
+        let count = *count as f64;
+        if count > 0.0 && below + count >= wanted {
+            let (low, high) = ((bound / 2) as f64, *bound as f64);
+            return Some(low + (high - low) * (wanted - below) / count);
+        }
         below += count;
-        (below * 100 >= all * 99).then_some(*bound)
-    };
-    (all > 0)
-        .then(|| classes.iter().find_map(reached))
-        .flatten()
+    }
+    None
 }
 
 #[cfg(test)]
@@ -129,11 +165,11 @@ mod tests {
             ("stage:ahead_kilobytes:small:below_1", 1099),
             ("stage:ahead_kilobytes:small:more", 1),
         ]);
-        let mut added = Ahead::default();
-        assert!(added.bounds().is_none());
-        added.add(&before, &after);
-        let bounds = added.bounds().unwrap();
-        assert_eq!((bounds.requests, bounds.kilobytes), (8, 1));
-        assert!((bounds.share - 0.01).abs() < 1e-9);
+        assert!(before.clone().since(&before).p99().is_none());
+        let found = after.since(&before).p99().unwrap();
+        // Of 100 the last ten are in 4..8, and the 99th is nine tenths of the way.
+        assert!((found.requests - 7.6).abs() < 1e-9, "{found:?}");
+        assert!((found.kilobytes - 1.0).abs() < 1e-9, "{found:?}");
+        assert!((found.share - 0.01).abs() < 1e-9, "{found:?}");
     }
 }

@@ -12,6 +12,7 @@
 
 mod beside;
 mod memory;
+mod quiet;
 mod servers;
 mod start;
 mod table;
@@ -75,6 +76,11 @@ pub struct CompareArgs {
     /// beside 500 KB.
     #[arg(long)]
     pub long: bool,
+    /// Small requests beside large ones: every round of a load waits until the host takes less than
+    /// so many per cent of the processors' time away, 15 s at most; the table says how many rounds
+    /// began so.
+    #[arg(long, value_name = "PERCENT")]
+    pub quiet: Option<f64>,
     /// Prints one JSON object instead of Markdown tables.
     #[arg(long)]
     pub json: bool,
@@ -87,6 +93,8 @@ pub enum Peer {
     Memcached,
     /// redis-server without persistence.
     Redis,
+    /// No peer.
+    None,
 }
 
 /// A part of the comparison.
@@ -143,6 +151,13 @@ impl Spread {
 pub fn run(args: &CompareArgs) -> Result<ExitCode, LoadError> {
     if args.rounds == 0 {
         return Err(LoadError::Arguments("at least one round".into()));
+    }
+    if args
+        .quiet
+        .is_some_and(|percent| percent.is_nan() || percent <= 0.0)
+    {
+        let why = "no machine is quieter than 0 per cent: --quiet takes more than 0";
+        return Err(LoadError::Arguments(why.into()));
     }
     let settings = settings(args)?;
     let wants = |part| args.only.is_empty() || args.only.contains(&part);
@@ -209,7 +224,7 @@ fn settings(args: &CompareArgs) -> Result<Vec<Setting>, LoadError> {
         });
     }
     for peer in &args.peers {
-        settings.push(servers::peer(*peer)?);
+        settings.extend(servers::peer(*peer)?);
     }
     if settings.is_empty() {
         return Err(LoadError::Arguments("no server to measure".into()));

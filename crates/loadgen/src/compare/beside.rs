@@ -37,7 +37,7 @@ use self::{
     transfers::Transfers,
 };
 use super::{
-    CompareArgs, Spread,
+    CompareArgs, Spread, quiet,
     servers::{Kind, Server},
     throughput::{self, CellPlan},
 };
@@ -59,6 +59,8 @@ pub(crate) struct Beside {
     pub(crate) load: f64,
     /// Small requests a second.
     pub(crate) rate: f64,
+    /// Rounds that began on a quiet machine, of how many, if that was asked for.
+    pub(crate) quiet: Option<[usize; 2]>,
     pub(crate) servers: Vec<Figures>,
 }
 
@@ -114,6 +116,7 @@ struct Cell {
     load: f64,
     company: Company,
     rates: Vec<f64>,
+    quiet_rounds: usize,
     /// By server.
     runs: Vec<Runs>,
 }
@@ -164,10 +167,16 @@ pub(crate) fn compare(args: &CompareArgs, servers: &[Server]) -> Result<Vec<Besi
             load,
             company,
             rates: Vec::new(),
+            quiet_rounds: 0,
             runs: servers.iter().map(|_| Runs::default()).collect(),
         })
         .collect();
     for round in 0..args.rounds {
+        eprintln!(
+            "beside large requests: round {} of {}",
+            round + 1,
+            args.rounds
+        );
         // Anew in every round, because the machine's speed drifts.
         let peak = peak(args, servers, first, round)?;
         for cell in &mut cells {
@@ -178,6 +187,7 @@ pub(crate) fn compare(args: &CompareArgs, servers: &[Server]) -> Result<Vec<Besi
         company: cell.company,
         load: cell.load,
         rate: rank(&cell.rates, 0.5),
+        quiet: args.quiet.map(|_| [cell.quiet_rounds, args.rounds]),
         servers: servers
             .iter()
             .zip(&cell.runs)
@@ -198,6 +208,10 @@ impl Cell {
         round: usize,
     ) -> Result<(), LoadError> {
         self.rates.push(rate);
+        if let Some(percent) = args.quiet {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            self.quiet_rounds += usize::from(quiet::wait(cores, percent));
+        }
         for index in throughput::rotated(servers.len(), round) {
             let (server, runs) = (&servers[index], &mut self.runs[index]);
             let control = transfers.target();

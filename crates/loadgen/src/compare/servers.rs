@@ -79,9 +79,10 @@ impl Kind {
     }
 }
 
-/// Finds a peer's binary, and installs Debian's package if there is none.
-pub(crate) fn peer(peer: Peer) -> Result<Setting, LoadError> {
+/// Finds a peer's binary, and installs Debian's package if there is none; `None` for no peer.
+pub(crate) fn peer(peer: Peer) -> Result<Option<Setting>, LoadError> {
     let (kind, binary, package) = match peer {
+        Peer::None => return Ok(None),
         Peer::Memcached => (Kind::Memcached, "memcached", "memcached"),
         Peer::Redis => (Kind::Redis, "redis-server", "redis-server"),
     };
@@ -100,14 +101,14 @@ pub(crate) fn peer(peer: Peer) -> Result<Setting, LoadError> {
             "{binary} is not installed (apt-get install {package})"
         ))
     })?;
-    Ok(Setting {
+    Ok(Some(Setting {
         label: kind.name().to_owned(),
         kind,
         binary,
         threads: 1,
         spreads: false,
         arguments: Vec::new(),
-    })
+    }))
 }
 
 fn find(binary: &str) -> Option<PathBuf> {

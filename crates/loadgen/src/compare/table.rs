@@ -140,13 +140,16 @@ fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
          |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
     )?;
     for one in all {
+        let quiet = one.quiet;
+        let quiet = quiet.map(|[rounds, all]| format!("; {rounds} of {all} rounds begun quiet"));
         for (index, figures) in one.servers.iter().enumerate() {
             let load = if index == 0 {
                 format!(
-                    "{:.0} % of peak ({:.0} k/s), {}",
+                    "{:.0} % of peak ({:.0} k/s), {}{}",
                     one.load * 100.0,
                     one.rate / 1000.0,
-                    one.company
+                    one.company,
+                    quiet.as_deref().unwrap_or("")
                 )
             } else {
                 String::new()

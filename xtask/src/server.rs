@@ -1,6 +1,7 @@
 //! The server under test: built, started on a free port, waited for, stopped.
 
 use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -104,5 +105,20 @@ impl Server {
 pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
+
+/// Ports that nobody has, below those that the kernel gives to whoever connects: a cluster's links
+/// would take one of those before the last node listens, or while a node is down.
+pub(crate) fn free_ports() -> impl Iterator<Item = u16> {
+    let first = PORTS.start + (std::process::id() % 64) as u16 * 128;
+    let ports = (first..PORTS.end).chain(PORTS.start..first);
+    ports.filter(|&port| is_free(port))
+}
+
+pub(crate) fn is_free(port: u16) -> bool {
+    TcpListener::bind(("127.0.0.1", port)).is_ok()
+}
+
+/// Ports to listen on.
+const PORTS: Range<u16> = 20_000..32_000;
 
 const START_LIMIT: Duration = Duration::from_secs(20);

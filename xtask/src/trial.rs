@@ -1,7 +1,6 @@
 //! A trial cluster (`curtail cluster up`) for suites and benches.
 
-use std::net::{TcpListener, TcpStream};
-use std::ops::Range;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 
 use crate::process::Running;
+use crate::server::{free_ports, is_free};
 
 /// The cluster, until it is dropped.
 pub(crate) struct Trial {
@@ -22,8 +22,6 @@ pub(crate) struct Trial {
 /// A node lets clients in when it is in service: all do by then, or never will.
 const START_MAX: Duration = Duration::from_secs(20);
 
-const PORTS: Range<u16> = 31_240..32_700;
-
 impl Trial {
     /// Starts a cluster of `nodes` and waits until all are in service; `spare` more ports are free.
     pub(crate) fn start(
@@ -32,7 +30,7 @@ impl Trial {
         (nodes, spare): (u16, u16),
         flags: &[&str],
     ) -> Result<Self> {
-        let base = free_ports(nodes + spare)?;
+        let base = ports_in_a_row(nodes + spare)?;
         let mut command = Command::new(binary);
         let (count, port) = (nodes.to_string(), base.to_string());
         command.args(["cluster", "up", "--nodes", &count, "--port", &port, "--dir"]);
@@ -78,14 +76,9 @@ impl Trial {
     }
 }
 
-/// The first of as many ports in a row that were free a moment ago, below those that the kernel
-/// gives to whoever connects: a node that is down would find its own taken otherwise.
-fn free_ports(count: u16) -> Result<u16> {
-    let first = PORTS.start + (std::process::id() % 64) as u16 * 16;
-    let bases = (first..PORTS.end).chain(PORTS.start..first);
-    let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    let mut bases = bases.step_by(usize::from(count));
-    match bases.find(|&base| (base..base + count).all(free)) {
+/// The first of as many ports in a row that were free a moment ago.
+fn ports_in_a_row(count: u16) -> Result<u16> {
+    match free_ports().find(|&base| (base..base + count).all(is_free)) {
         Some(base) => Ok(base),
         None => bail!("no {count} ports in a row are free"),
     }

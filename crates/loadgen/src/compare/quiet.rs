@@ -83,9 +83,4 @@ mod tests {
         });
         assert_eq!(found, Duration::from_millis(8));
     }
-
-    #[test]
-    fn any_machine_is_quiet_enough_for_who_asks_for_nothing() {
-        assert!(wait(1, 1000.0));
-    }
 }

@@ -5,8 +5,7 @@ use std::{
     fmt::Write as _,
     fs,
     io::{BufRead as _, BufReader, Write as _},
-    net::{TcpListener, TcpStream},
-    ops::Range,
+    net::TcpStream,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -17,6 +16,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::plan::System;
 use crate::process::Running;
+use crate::server::free_ports;
 
 /// The processes and their folder.
 pub(super) struct Nodes {
@@ -28,9 +28,6 @@ pub(super) struct Nodes {
 
 /// Numbers of `stats curtail`, summed over the nodes.
 pub(super) type Numbers = HashMap<String, f64>;
-
-/// Ports to listen on.
-const PORTS: Range<u16> = 20_000..32_000;
 
 /// A cluster that is not whole by then never will be.
 const START_MAX: Duration = Duration::from_secs(30);
@@ -210,12 +207,4 @@ fn ask(port: u16, sum: &mut Numbers) -> Result<()> {
             _ => bail!("{line:?} in the middle of `stats curtail`"),
         }
     }
-}
-
-/// Ports that nobody has, below those that the kernel gives to whoever connects: the links of nodes
-/// that have started would take one of those before the last node listens.
-fn free_ports() -> impl Iterator<Item = u16> {
-    let first = PORTS.start + (std::process::id() % 64) as u16 * 128;
-    let ports = (first..PORTS.end).chain(PORTS.start..first);
-    ports.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
 }

@@ -24,10 +24,11 @@ pub(crate) enum Event {
     ReadRetry,
     ReadLocked,
     Split,
+    FarSearch,
     Full,
 }
 
-const EVENTS: usize = PATH_MOVES_MAX + 8;
+const EVENTS: usize = PATH_MOVES_MAX + 9;
 
 #[derive(Default)]
 pub(crate) struct Tallies {
@@ -72,6 +73,8 @@ pub struct Counters {
     pub reads_locked: u64,
     /// Buckets added.
     pub splits: u64,
+    /// Searches that looked further because nearer ones, and growth, had found no path.
+    pub searches_far: u64,
     /// Inserts refused because the table was full.
     pub refused: u64,
 }
@@ -87,7 +90,8 @@ impl Tallies {
             Event::ReadRetry => PATH_MOVES_MAX + 4,
             Event::ReadLocked => PATH_MOVES_MAX + 5,
             Event::Split => PATH_MOVES_MAX + 6,
-            Event::Full => PATH_MOVES_MAX + 7,
+            Event::FarSearch => PATH_MOVES_MAX + 7,
+            Event::Full => PATH_MOVES_MAX + 8,
         };
         self.shards[own_shard()].0[index].fetch_add(1, Ordering::Relaxed);
     }
@@ -108,7 +112,8 @@ impl Tallies {
             read_retries: sum(PATH_MOVES_MAX + 4),
             reads_locked: sum(PATH_MOVES_MAX + 5),
             splits: sum(PATH_MOVES_MAX + 6),
-            refused: sum(PATH_MOVES_MAX + 7),
+            searches_far: sum(PATH_MOVES_MAX + 7),
+            refused: sum(PATH_MOVES_MAX + 8),
         }
     }
 }

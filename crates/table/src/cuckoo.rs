@@ -36,8 +36,13 @@ use crate::{
 const READ_ATTEMPTS_MAX: u32 = 64;
 /// Failed paths after which a writer takes every lock (CK-15).
 const RESTARTS_MAX: u32 = 16;
-/// Rounds of growth that an insert tries after a failed search before it reports a full table.
-const GROWTH_ROUNDS_MAX: u32 = 4;
+/// Failed searches, each followed by some growth, after which an insert searches further: that
+/// costs a hundred times as much, and nearly always the growth has made room.
+const GROWTH_ROUNDS_NEAR: u32 = 4;
+/// Failed searches after which an insert reports a full table although it may grow. The first far
+/// search has always found a path (see `search.rs`); only keys that were crafted to meet come
+/// here, and this bounds what one of them costs.
+const GROWTH_ROUNDS_MAX: u32 = 64;
 /// A stripe reports to the table's total whenever its count passes a multiple of this.
 const PUBLISH_STEP: u32 = 16;
 
@@ -255,10 +260,13 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     pub(crate) const SLOT_MASK: u32 = (1 << L::SLOTS) - 1;
 
     /// CK-20 step 2: search, then validate and execute, until a slot is free or there is no path.
+    /// Without one the table grows and the search is repeated, soon a longer one; so a table that
+    /// may grow refuses nothing, and the work of each round is bounded.
     #[cold]
     pub(crate) fn make_room(&self, hash: u64) -> Result<Held<'_, C>, Full> {
-        let mut growths = 0;
+        let mut rounds = 0;
         let mut restarts = 0;
+        let carry_out = |path: &[Place]| self.execute(hash, path);
         loop {
             if restarts == RESTARTS_MAX {
                 restarts = 0;
@@ -266,15 +274,21 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
                     return Ok(held);
                 }
             }
-            match search::find(self, hash, |path| self.execute(hash, path)) {
+            let found = if rounds <= GROWTH_ROUNDS_NEAR {
+                search::find(self, hash, carry_out)
+            } else {
+                self.tallies.count(Event::FarSearch);
+                search::find_far(self, hash, carry_out)
+            };
+            match found {
                 Some(Some(held)) => return Ok(held),
                 Some(None) => {
                     restarts += 1;
                     self.tallies.count(Event::Restart);
                 }
                 None => {
-                    growths += 1;
-                    if growths > GROWTH_ROUNDS_MAX || !self.grow_after_failure() {
+                    rounds += 1;
+                    if rounds > GROWTH_ROUNDS_MAX || !self.grow_after_failure() {
                         self.tallies.count(Event::Full);
                         return Err(Full);
                     }

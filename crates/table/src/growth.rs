@@ -22,6 +22,9 @@ const SPLITS_PER_INSERT: usize = 4;
 /// Splits after a search that found no path (CK-41 caps the work of one operation).
 const SPLITS_AFTER_FAILURE_MAX: usize = 64;
 const SPLITS_AFTER_FAILURE_MIN: usize = 4;
+/// A table of fewer buckets grows after a failed search however empty it is: in so few buckets
+/// random keys collide by chance, from here on once in 10^10 tables.
+const BUCKETS_FEW: usize = 256;
 
 impl<L: Layout, C: Locks> Cuckoo<L, C> {
     /// Adds up to `count` buckets; returns how many were added.
@@ -55,7 +58,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     /// full, when more buckets would only help somebody who crafts keys (CK-39).
     pub(crate) fn grow_after_failure(&self) -> bool {
         let buckets = self.size().buckets();
-        if self.len() * 2 < (buckets * L::SLOTS) as u64 {
+        if buckets >= BUCKETS_FEW && self.len() * 2 < (buckets * L::SLOTS) as u64 {
             return false;
         }
         let count = (buckets / 64).clamp(SPLITS_AFTER_FAILURE_MIN, SPLITS_AFTER_FAILURE_MAX);

@@ -27,10 +27,15 @@ use crate::{
 const SLOTS_EXAMINED_MAX: usize = 2000;
 /// Buckets examined, for the smallest associativity.
 const NODES_MAX: usize = SLOTS_EXAMINED_MAX / 4;
+/// Buckets that the far search examines. While a growing table doubles, its buckets that are not
+/// split yet are up to 99.7 % full, at any number of them; a path out of there exists, and of some
+/// 20,000 such searches at fills of 0.92 to 0.96 the longest examined 7,800 buckets, the median
+/// 2,100, with a tail that halves every 400.
+const FAR_NODES_MAX: usize = 16_384;
 /// Moves of a depth-first walk: two walks of B = 4 (MemC3, section 4.1).
 const WALK_MOVES_MAX: usize = SLOTS_EXAMINED_MAX / 2 / 4;
-/// Places on a path found breadth-first, more than the tree can be deep.
-const PATH_PLACES_MAX: usize = 8;
+/// Places on a path found breadth-first, more than the tree is deep unless keys were crafted.
+const PATH_PLACES_MAX: usize = 16;
 
 /// How to look for a path.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -52,16 +57,17 @@ struct Node {
 }
 
 /// The queue of the breadth-first search: on the stack, and only written where it is used.
-struct Queue {
+struct Queue<const NODES: usize> {
     // INVARIANT: the first `count` nodes are initialised.
-    nodes: [MaybeUninit<Node>; NODES_MAX],
+    nodes: [MaybeUninit<Node>; NODES],
     count: usize,
 }
 
-impl Queue {
+impl<const NODES: usize> Queue<NODES> {
     fn new() -> Self {
+        const { assert!(NODES <= u16::MAX as usize, "a parent is 16 bits") };
         Self {
-            nodes: [const { MaybeUninit::uninit() }; NODES_MAX],
+            nodes: [const { MaybeUninit::uninit() }; NODES],
             count: 0,
         }
     }
@@ -79,8 +85,14 @@ impl Queue {
         unsafe { self.nodes[index].assume_init() }
     }
 
-    /// The path from a root to `last`: the places along it, in order, `last` at the end.
-    fn path(&self, node: usize, last: Place) -> ([Place; PATH_PLACES_MAX], usize) {
+    /// Gives `carry_out` the path from a root to `last`: the places along it, in order, `last` at
+    /// the end. `None` if it is too long, as in a tree where few items have another bucket.
+    fn follow<T>(
+        &self,
+        node: usize,
+        last: Place,
+        carry_out: impl FnOnce(&[Place]) -> T,
+    ) -> Option<T> {
         let mut places = [Place::default(); PATH_PLACES_MAX];
         let mut first = PATH_PLACES_MAX - 1;
         places[first] = last;
@@ -89,9 +101,9 @@ impl Queue {
             let at = self.get(index);
             let parent = usize::from(at.parent);
             if parent == index {
-                return (places, first);
+                return Some(carry_out(&places[first..]));
             }
-            first -= 1;
+            first = first.checked_sub(1)?;
             places[first] = Place {
                 bucket: self.get(parent).bucket,
                 slot: at.slot,
@@ -108,18 +120,33 @@ pub(crate) fn find<L: Layout, C: Locks, T>(
     carry_out: impl FnOnce(&[Place]) -> T,
 ) -> Option<T> {
     match table.tuning.search {
-        Search::Breadth => breadth_first(table, hash, carry_out),
+        Search::Breadth => {
+            let nodes_max = SLOTS_EXAMINED_MAX / L::SLOTS;
+            breadth_first::<L, C, T, NODES_MAX>(table, hash, nodes_max, carry_out)
+        }
         Search::Depth => depth_first(table, hash, carry_out),
     }
 }
 
-fn breadth_first<L: Layout, C: Locks, T>(
+/// As [`find`], looking much further: the last resort of a table that may still grow.
+#[cold]
+#[inline(never)] // its queue takes 128 KiB of stack
+pub(crate) fn find_far<L: Layout, C: Locks, T>(
     table: &Cuckoo<L, C>,
     hash: u64,
     carry_out: impl FnOnce(&[Place]) -> T,
 ) -> Option<T> {
+    breadth_first::<L, C, T, FAR_NODES_MAX>(table, hash, FAR_NODES_MAX, carry_out)
+}
+
+fn breadth_first<L: Layout, C: Locks, T, const NODES: usize>(
+    table: &Cuckoo<L, C>,
+    hash: u64,
+    nodes_max: usize,
+    carry_out: impl FnOnce(&[Place]) -> T,
+) -> Option<T> {
     let size = table.size();
-    let mut queue = Queue::new();
+    let mut queue = Queue::<NODES>::new();
     let [first, second] = size.pair(hash);
     queue.push(Node {
         bucket: first as u32,
@@ -137,15 +164,13 @@ fn breadth_first<L: Layout, C: Locks, T>(
     while head < queue.count {
         let bucket = queue.get(head).bucket as usize;
         if let Some(slot) = free_slot::<L>(table.layout.occupied(bucket)) {
-            let (places, first) = queue.path(head, Place::new(bucket, slot));
-            return Some(carry_out(&places[first..]));
+            return queue.follow(head, Place::new(bucket, slot), carry_out);
         }
         if table.tuning.prefetch {
             prefetch_ahead(table, &queue, head);
         }
-        if let Some((node, last)) = expand(table, &mut queue, head, size) {
-            let (places, first) = queue.path(node, last);
-            return Some(carry_out(&places[first..]));
+        if let Some((node, last)) = expand(table, &mut queue, nodes_max, head, size) {
+            return queue.follow(node, last, carry_out);
         }
         head += 1;
     }
@@ -154,7 +179,11 @@ fn breadth_first<L: Layout, C: Locks, T>(
 
 /// The residents of this node, if it is the first, and of the next: their hashes come soon.
 #[inline]
-fn prefetch_ahead<L: Layout, C: Locks>(table: &Cuckoo<L, C>, queue: &Queue, head: usize) {
+fn prefetch_ahead<L: Layout, C: Locks, const NODES: usize>(
+    table: &Cuckoo<L, C>,
+    queue: &Queue<NODES>,
+    head: usize,
+) {
     if head == 0 {
         table
             .layout
@@ -170,9 +199,10 @@ fn prefetch_ahead<L: Layout, C: Locks>(table: &Cuckoo<L, C>, queue: &Queue, head
 /// Queues the other buckets of a full bucket's residents. Where a layout knows what is occupied
 /// without touching the bucket, a free slot is noticed here already.
 #[inline]
-fn expand<L: Layout, C: Locks>(
+fn expand<L: Layout, C: Locks, const NODES: usize>(
     table: &Cuckoo<L, C>,
-    queue: &mut Queue,
+    queue: &mut Queue<NODES>,
+    nodes_max: usize,
     head: usize,
     size: Size,
 ) -> Option<(usize, Place)> {
@@ -180,7 +210,7 @@ fn expand<L: Layout, C: Locks>(
     // Another start in each bucket, so that searches that run at once part ways.
     let start = bucket ^ bucket >> 5;
     for turn in 0..L::SLOTS {
-        if queue.count == SLOTS_EXAMINED_MAX / L::SLOTS {
+        if queue.count >= nodes_max {
             return None;
         }
         let slot = (start + turn) % L::SLOTS;

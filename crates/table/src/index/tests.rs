@@ -120,6 +120,25 @@ fn a_fixed_table_fills_up_and_refuses() {
     assert!(index.counters().refused > 0);
 }
 
+/// Goal: an index that may grow refuses no key, at the store's fill and at those above. Method:
+/// 4 million random keys; at the highest target the nearest searches must have failed.
+#[test]
+#[cfg_attr(miri, ignore = "fills tables of millions of slots")]
+fn an_index_refuses_no_key_while_it_may_grow() {
+    let items = 4_000_000;
+    for fill_target in [0.905, 0.92, 0.95, 0.96] {
+        let index = index(1 << 10, 2 * items, items + 1, fill_target);
+        let refused = (1..=items as u64)
+            .filter(|&number| insert(&index, mix(number), reference(number)).is_err())
+            .count();
+        let counters = index.counters();
+        assert_eq!(refused, 0, "{fill_target}: {counters:?}");
+        assert!(counters.searches_far > 0 || fill_target < 0.96);
+        let fill = index.len() as f64 / index.slots() as f64;
+        assert!(fill > fill_target - 0.06, "{fill} at {fill_target}");
+    }
+}
+
 fn place_of(index: &Index<Hashes>, hash: KeyHash, wanted: Reference) -> Option<Hint> {
     index.read_hinted(hash, Hint::default(), |found, place| {
         (found == wanted).then_some(place)

@@ -81,12 +81,14 @@ fn agrees_with_a_model<K, V, S: Shape, C: Locks>(
             },
             4 => match map.set(key, value) {
                 Ok(old) => assert_eq!(model.insert(key, value), old),
-                Err(Full) => assert!(present.is_none() && is_nearly_full(&map)),
+                Err(Full) => assert!(present.is_none() && is_at_its_limit(&map, &config)),
             },
             _ => match map.insert(key, value) {
                 Ok(()) => assert_eq!(model.insert(key, value), None),
                 Err(InsertError::Exists) => assert!(present.is_some()),
-                Err(InsertError::Full) => assert!(present.is_none() && is_nearly_full(&map)),
+                Err(InsertError::Full) => {
+                    assert!(present.is_none() && is_at_its_limit(&map, &config));
+                }
             },
         }
     }
@@ -99,9 +101,94 @@ fn agrees_with_a_model<K, V, S: Shape, C: Locks>(
     assert!(map.is_empty());
 }
 
-/// Whether a very small table may refuse a key: chance can leave no path there.
-fn is_nearly_full<K: Plain, V: Plain, S: Shape, C: Locks>(map: &CuckooMap<K, V, S, C>) -> bool {
-    map.capacity() < 100 || map.capacity() < 1000 && map.len() * 100 > map.capacity() * 75
+/// Whether the map may not grow, which is the one reason to refuse a key.
+fn is_at_its_limit<K: Plain, V: Plain, S: Shape, C: Locks>(
+    map: &CuckooMap<K, V, S, C>,
+    config: &MapConfig,
+) -> bool {
+    map.capacity() >= config.slots.max(config.slots_max)
+}
+
+/// Fills a map that may grow with this many random keys; nothing is refused, and the memory is
+/// used as the target says, but for what growth after a failed search costs.
+fn grows_without_refusing<S: Shape>(keys: u64, config: MapConfig) -> Counters {
+    let map: CuckooMap<u64, u64, S> = CuckooMap::new(MapConfig {
+        slots_max: 2 * keys as usize,
+        ..config
+    })
+    .unwrap();
+    let refused = (0..keys)
+        .filter(|&key| map.insert(random(key), key).is_err())
+        .count();
+    let counters = map.counters();
+    assert_eq!(refused, 0, "{} slots: {config:?}: {counters:?}", S::SLOTS);
+    assert!((0..keys).all(|key| map.get(&random(key)) == Some(key)));
+    let fill = map.len() as f64 / map.capacity() as f64;
+    assert!(fill > config.fill_target - 0.06, "{fill}: {config:?}");
+    counters
+}
+
+/// Goal: a map that may grow refuses no key, whatever its shape. Method: 4 million random keys into
+/// each, growing as the defaults say; the nearest searches must have failed, or nothing was tested.
+#[test]
+#[cfg_attr(miri, ignore = "fills tables of millions of slots")]
+fn no_shape_refuses_a_key_while_it_may_grow() {
+    fn check<S: Shape>() -> u64 {
+        grows_without_refusing::<S>(4_000_000, config(1 << 16)).searches_far
+    }
+    let far = check::<Beside4>() + check::<Apart4>();
+    assert!(far > 0, "no search had to look far");
+    check::<Beside8Tagged>();
+    check::<Apart8>();
+    check::<Apart8Tagged>();
+    check::<Apart16>();
+}
+
+/// Goal: the same at every fill target and with both searches, from one bucket on. Method: fewer
+/// keys, in each shape.
+#[test]
+#[cfg_attr(miri, ignore = "fills tables of many thousand slots")]
+fn no_configuration_refuses_a_key_while_it_may_grow() {
+    fn check<S: Shape>() {
+        for search in [Search::Breadth, Search::Depth] {
+            for fill_target in [0.1, 0.5, 0.92, 0.96] {
+                for slots in [1, 1 << 12] {
+                    let config = MapConfig {
+                        search,
+                        fill_target,
+                        // Room for the lowest target, not counting on it.
+                        ..config(slots)
+                    };
+                    grows_without_refusing::<S>(100_000, config);
+                }
+            }
+        }
+    }
+    check::<Beside4>();
+    check::<Beside8Tagged>();
+    check::<Apart4>();
+    check::<Apart8>();
+    check::<Apart16>();
+    check::<Apart8Tagged>();
+}
+
+/// Goal: a chain of displacements that is longer than any path may be is refused, not followed.
+/// Method: keys crafted so that each bucket of a chain has one item that may leave.
+#[test]
+fn a_path_that_is_too_long_is_refused() {
+    let map: CuckooMap<u64, u64, Beside4, VersionedSpin, Crafted> =
+        CuckooMap::with_hasher(config(128), Crafted).unwrap();
+    let key =
+        |number: u64, first: u64, second: u64| number << 40 | second << 32 | number << 8 | first;
+    for bucket in 0..24 {
+        map.insert(key(1 << 8, bucket, bucket + 1), 0).unwrap();
+    }
+    for (bucket, number) in (0..24).flat_map(|bucket| [(bucket, 2), (bucket, 3), (bucket, 4)]) {
+        map.insert(key(number << 8, bucket, bucket), 0).unwrap();
+    }
+    assert_eq!(map.insert(key(5 << 8, 0, 0), 0), Err(InsertError::Full));
+    // From near the end of the chain there is a path.
+    assert_eq!(map.insert(key(5 << 8, 20, 20), 0), Ok(()));
 }
 
 /// Goal: every layout does what a map does. Method: the model test with each, growing from one
@@ -259,7 +346,8 @@ fn errors_seen_by_readers(bug: Option<Bug>, turns: u64) -> u64 {
         // Keys above the residents' come and go, displacing them; the residents' values change.
         for turn in 0..turns {
             let fresh = 1000 + random(turn) % (2 * slots as u64);
-            if map.insert(fresh, [fresh, !fresh]).is_err() {
+            if let Err(error) = map.insert(fresh, [fresh, !fresh]) {
+                assert!(error == InsertError::Exists || is_at_its_limit(&map, &config));
                 map.remove(&(1000 + random(turn / 2) % (2 * slots as u64)));
             }
             let changed = turn % residents + 1000 * turn;
@@ -318,7 +406,7 @@ fn no_update_is_lost() {
                 for turn in 0..turns {
                     let key = random(turn * threads + thread) % keys;
                     let noise = 10_000 + random(turn << 20 | thread) % 2000;
-                    let _ = map.insert(noise, noise);
+                    assert_ne!(map.insert(noise, noise), Err(InsertError::Full));
                     map.remove(&(noise ^ 1));
                     add_one(map, key, turn % 4);
                 }
@@ -381,7 +469,8 @@ fn a_walk_misses_nothing() {
             while !done.load(Ordering::Relaxed) {
                 turn += 1;
                 let key = 10_000 + random(turn) % (residents / 10);
-                if map.insert(key, key).is_err() {
+                if let Err(error) = map.insert(key, key) {
+                    assert_eq!(error, InsertError::Exists);
                     map.remove(&key);
                 }
             }

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::{ArgAction, Args};
-use curtail_server::{Config, Listen, PolicyName, UnixSocket};
+use curtail_server::{Config, Listen, MEMORY_BYTES_LIMIT, PolicyName, UnixSocket};
 
 use crate::{cluster_flags::ClusterFlags, extended, native_flags::NativeFlags, sizes};
 
@@ -48,7 +48,7 @@ pub(crate) struct Flags {
     /// Become this user (only when run as root)
     #[arg(short = 'u', long, value_name = "USER")]
     pub(crate) user: Option<String>,
-    /// The one memory limit, in megabytes: items, index, buffers and all
+    /// The one memory limit, in megabytes: items, index, buffers and all (at most 8388607)
     #[arg(short = 'm', long, value_name = "NUM", default_value = "64")]
     memory_limit: String,
     /// Return an error on memory exhausted instead of evicting
@@ -234,6 +234,13 @@ impl Flags {
         let bytes = |text: &str, unit| sizes::parse(text, unit).map_err(anyhow::Error::msg);
         let memory = bytes(&self.memory_limit, 1 << 20).context("-m")?;
         config.memory_bytes_max = usize::try_from(memory).context("-m")?;
+        if config.memory_bytes_max > MEMORY_BYTES_LIMIT {
+            bail!(
+                "-m {}: the greatest memory limit is {} megabytes",
+                self.memory_limit,
+                MEMORY_BYTES_LIMIT >> 20
+            );
+        }
         let item = bytes(&self.max_item_size, 1).context("-I")?;
         if !ITEM_BYTES.contains(&item) {
             bail!(

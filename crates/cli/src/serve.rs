@@ -104,11 +104,13 @@ fn prepare_process(flags: &Flags, config: &Config) -> anyhow::Result<()> {
 
 fn start(config: Config, controls: ControlsHandle) -> anyhow::Result<Server> {
     let file = config.auth_file.clone().unwrap_or_default();
+    let megabytes = config.memory_bytes_max >> 20;
     let server = Server::start(config, move |event| controls.ask(event));
     server.map_err(|error| match error {
         StartError::Logins(_) => {
             anyhow::Error::new(error).context(format!("-Y {}", file.display()))
         }
+        StartError::Store(_) => anyhow::Error::new(error).context(format!("-m {megabytes}")),
         error => error.into(),
     })
 }

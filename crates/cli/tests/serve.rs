@@ -230,6 +230,10 @@ fn what_cannot_be_done_is_said_and_fails() {
         (vec!["serve", "-l", "0.0.0.0"], "without a login"),
         (vec!["serve", "-c", "0"], "at least one connection"),
         (
+            vec!["serve", "-m", "8388608", "-p", "-1"],
+            "-m 8388608: the greatest memory limit is 8388607 megabytes",
+        ),
+        (
             vec!["serve", "-Y", "/no/such/file", "-p", "-1"],
             "authentication file",
         ),
@@ -339,6 +343,57 @@ fn locked_memory_is_not_touched_beforehand() {
         .find_map(|line| line.strip_prefix("STAT resident ")?.parse().ok())
         .unwrap();
     assert!(resident < 96 << 20, "{resident} bytes are resident");
+}
+
+/// Goal: a server whose limit is far above what the machine has starts, serves, and takes no memory
+/// for what it may grow to. Method: limits from 96 GiB to the greatest, huge pages prepared as by
+/// default; a machine that reserves no more than it has is told apart by its setting.
+#[test]
+fn limits_of_a_terabyte_and_more_start() {
+    let mode = fs::read_to_string("/proc/sys/vm/overcommit_memory").unwrap();
+    for megabytes in [96_u64 << 10, 256 << 10, 1 << 20, (8 << 20) - 1] {
+        let limit = megabytes.to_string();
+        if mode.trim() == "2" {
+            let output = curtail(&["serve", "-p", "-1", "-m", &limit])
+                .output()
+                .unwrap();
+            let told = String::from_utf8(output.stderr).unwrap();
+            assert!(told.contains("vm.overcommit_memory is 2"), "{told}");
+            continue;
+        }
+        let server = Running::start(&format!("terabyte-{limit}"), &["-m", &limit]);
+        assert_eq!(server.ask("set a 0 0 1\r\nx\r\n"), "STORED\r\n");
+        assert_eq!(server.ask("get a\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\n");
+        let report = server.ask("stats memory\r\n");
+        assert!(report.contains(&format!("STAT limit {}\r\n", megabytes << 20)));
+        let resident: u64 = report
+            .lines()
+            .find_map(|line| line.strip_prefix("STAT resident ")?.parse().ok())
+            .unwrap();
+        assert!(
+            resident < 128 << 20,
+            "-m {limit}: {resident} bytes are resident"
+        );
+    }
+}
+
+/// Goal: who may not have the address space is told which limit to raise, and by which flag to ask
+/// for less. Method: a server under `ulimit -v`.
+#[test]
+fn a_limit_of_address_space_is_named() {
+    let output = Command::new("sh")
+        .args([
+            "-c",
+            "ulimit -v 4194304 && exec \"$0\" serve -p -1 -m 1048576",
+        ])
+        .arg(env!("CARGO_BIN_EXE_curtail"))
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    for words in ["-m 1048576", "4096 MiB in all (RLIMIT_AS, ulimit -v)"] {
+        assert!(told.contains(words), "{told}");
+    }
 }
 
 /// Goal: `-vv` shows connections and commands, never values, and a plain start shows none. Method:

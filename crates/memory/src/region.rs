@@ -175,7 +175,7 @@ mod mapped {
                 )
             };
             if address == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
+                return Err(refused(io::Error::last_os_error(), mapping_bytes));
             }
             let mapping = NonNull::new(address).ok_or_else(out_of_memory)?;
             let skip = address.addr().next_multiple_of(HUGE_PAGE_BYTES) - address.addr();
@@ -218,6 +218,34 @@ mod mapped {
             // bits are a valid AtomicU64. Refusal costs memory or speed only.
             unsafe { libc::madvise(address, size_of_val(range), advice) };
         }
+    }
+
+    /// What the operating system says, with the limit that is to blame.
+    #[cold]
+    fn refused(error: io::Error, bytes: usize) -> io::Error {
+        if error.kind() != io::ErrorKind::OutOfMemory {
+            return error;
+        }
+        let mut limit = libc::rlimit {
+            rlim_cur: libc::RLIM_INFINITY,
+            rlim_max: libc::RLIM_INFINITY,
+        };
+        // SAFETY: `limit` is ours to be filled; a failure leaves it as it is.
+        unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+        let overcommit = std::fs::read_to_string("/proc/sys/vm/overcommit_memory");
+        let cause = if limit.rlim_cur != libc::RLIM_INFINITY {
+            let mib = limit.rlim_cur >> 20;
+            format!("the process may have {mib} MiB in all (RLIMIT_AS, ulimit -v)")
+        } else if overcommit.is_ok_and(|mode| mode.trim() == "2") {
+            "the kernel reserves only what it could supply (vm.overcommit_memory is 2; 0 and 1 \
+             let a process reserve more)"
+                .to_owned()
+        } else {
+            error.to_string()
+        };
+        let mib = bytes >> 20;
+        let text = format!("{mib} MiB of address space were refused: {cause}");
+        io::Error::new(io::ErrorKind::OutOfMemory, text)
     }
 
     impl Drop for Memory {

@@ -14,13 +14,6 @@ impl SegmentId {
     }
 }
 
-/// Neighbours in a list; 0 is none.
-#[derive(Clone, Copy, Debug, Default)]
-struct Link {
-    next: u32,
-    previous: u32,
-}
-
 #[derive(Clone, Copy, Debug, Default)]
 struct List {
     first: u32,
@@ -31,7 +24,10 @@ struct List {
 /// All lists, and how many segments hold memory.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    links: Vec<Link>,
+    /// The neighbours of each segment in its list; 0 is none. Numbers and no structures, because
+    /// the allocator gives those as zero pages that take no memory before they are written.
+    next: Vec<u32>,
+    previous: Vec<u32>,
     lists: [List; LISTS],
     /// The lowest segment that was never used.
     fresh: u32,
@@ -51,7 +47,8 @@ const LISTS: usize = QUEUES + 2;
 impl Directory {
     pub(crate) fn new(segments: usize) -> Self {
         Self {
-            links: vec![Link::default(); segments + 1],
+            next: vec![0; segments + 1],
+            previous: vec![0; segments + 1],
             lists: [List::default(); LISTS],
             fresh: 1,
             resident: 0,
@@ -61,14 +58,12 @@ impl Directory {
 
     pub(crate) fn push(&mut self, queue: usize, id: u32) {
         let last = self.lists[queue].last;
-        self.links[id as usize] = Link {
-            next: 0,
-            previous: last,
-        };
+        self.next[id as usize] = 0;
+        self.previous[id as usize] = last;
         if last == 0 {
             self.lists[queue].first = id;
         } else {
-            self.links[last as usize].next = id;
+            self.next[last as usize] = id;
         }
         self.lists[queue].last = id;
         self.lists[queue].count += 1;
@@ -76,27 +71,29 @@ impl Directory {
 
     pub(crate) fn push_first(&mut self, queue: usize, id: u32) {
         let next = self.lists[queue].first;
-        self.links[id as usize] = Link { next, previous: 0 };
+        self.next[id as usize] = next;
+        self.previous[id as usize] = 0;
         if next == 0 {
             self.lists[queue].last = id;
         } else {
-            self.links[next as usize].previous = id;
+            self.previous[next as usize] = id;
         }
         self.lists[queue].first = id;
         self.lists[queue].count += 1;
     }
 
     pub(crate) fn remove(&mut self, queue: usize, id: u32) {
-        let Link { next, previous } = std::mem::take(&mut self.links[id as usize]);
+        let next = std::mem::take(&mut self.next[id as usize]);
+        let previous = std::mem::take(&mut self.previous[id as usize]);
         if previous == 0 {
             self.lists[queue].first = next;
         } else {
-            self.links[previous as usize].next = next;
+            self.next[previous as usize] = next;
         }
         if next == 0 {
             self.lists[queue].last = previous;
         } else {
-            self.links[next as usize].previous = previous;
+            self.previous[next as usize] = previous;
         }
         self.lists[queue].count -= 1;
     }
@@ -111,7 +108,7 @@ impl Directory {
         std::iter::from_fn(move || {
             let id = next;
             (id != 0).then(|| {
-                next = self.links[id as usize].next;
+                next = self.next[id as usize];
                 id
             })
         })
@@ -127,7 +124,7 @@ impl Directory {
 
     /// Segments that could be taken now.
     pub(crate) fn available(&self) -> u32 {
-        let unused = self.links.len() as u32 - self.fresh + self.lists[RELEASED].count;
+        let unused = self.next.len() as u32 - self.fresh + self.lists[RELEASED].count;
         let within = self.resident_max.saturating_sub(self.resident).min(unused);
         let excess = self.resident.saturating_sub(self.resident_max);
         self.lists[FREE].count.saturating_sub(excess) + within
@@ -147,7 +144,7 @@ impl Directory {
     }
 
     fn take_fresh(&mut self) -> Option<u32> {
-        ((self.fresh as usize) < self.links.len()).then(|| {
+        ((self.fresh as usize) < self.next.len()).then(|| {
             self.fresh += 1;
             self.fresh - 1
         })
@@ -156,7 +153,7 @@ impl Directory {
     /// Takes one particular segment that was never used, for a restore that goes upwards; those
     /// below it become released ones.
     pub(crate) fn take_exactly(&mut self, id: u32) -> bool {
-        if id < self.fresh || id as usize >= self.links.len() {
+        if id < self.fresh || id as usize >= self.next.len() {
             return false;
         }
         while self.fresh < id {

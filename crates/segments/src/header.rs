@@ -68,6 +68,71 @@ pub struct Header {
 
 const _: () = assert!(size_of::<Header>() == 64 || cfg!(loom));
 
+/// The headers of all segments there may ever be.
+#[cfg(any(loom, miri))]
+pub(crate) type Headers = Box<[Header]>;
+#[cfg(not(any(loom, miri)))]
+pub(crate) use reserved::Headers;
+
+/// So many headers of unused segments.
+///
+/// # Errors
+/// What the operating system says when it gives no address space.
+pub(crate) fn headers(count: usize) -> std::io::Result<Headers> {
+    #[cfg(any(loom, miri))]
+    return Ok((0..count).map(|_| Header::default()).collect());
+    #[cfg(not(any(loom, miri)))]
+    Headers::new(count)
+}
+
+#[cfg(not(any(loom, miri)))]
+mod reserved {
+    use std::{io, ops::Deref, ptr::NonNull};
+
+    use curtail_memory::{Pages, Region};
+
+    use super::Header;
+
+    /// Headers in address space: one takes memory when its segment is first used, for a limit that
+    /// may be raised comes with headers of many segments that are never used.
+    #[derive(Debug)]
+    pub(crate) struct Headers {
+        // INVARIANT: `count` headers lie at `first`, in `_region`, which is zero at first and whose
+        // words nothing else refers to.
+        first: NonNull<Header>,
+        count: usize,
+        _region: Region,
+    }
+
+    // SAFETY: a header is atomics only, and the region that holds them moves along.
+    unsafe impl Send for Headers {}
+    // SAFETY: as above.
+    unsafe impl Sync for Headers {}
+
+    impl Headers {
+        pub(super) fn new(count: usize) -> io::Result<Self> {
+            let region = Region::new(count * size_of::<Header>() / 8, Pages::Small)?;
+            let first = NonNull::from(region.words()).cast::<Header>();
+            assert!(first.is_aligned(), "a region starts at a page");
+            Ok(Self {
+                first,
+                count,
+                _region: region,
+            })
+        }
+    }
+
+    impl Deref for Headers {
+        type Target = [Header];
+
+        #[inline(always)]
+        fn deref(&self) -> &[Header] {
+            // SAFETY: see INVARIANT; any bits are a valid header, for it is integers only.
+            unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
+        }
+    }
+}
+
 /// The fields of a cursor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Cursor(u64);

@@ -28,7 +28,7 @@ pub use lease::Lease;
 
 use crate::{
     directory::Directory,
-    header::Refused,
+    header::{Headers, Refused},
     sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock},
 };
 
@@ -50,7 +50,7 @@ pub struct SegmentsConfig {
 #[derive(Debug)]
 pub struct Segments {
     region: Region,
-    headers: Box<[Header]>,
+    headers: Headers,
     directory: Mutex<Directory>,
     /// A copy of [`Directory::available`], to be looked at without the mutex.
     available: AtomicUsize,
@@ -135,7 +135,7 @@ impl Segments {
         let count = config.segments_max + 1;
         Ok(Self {
             region: Region::new(count * words, config.pages)?,
-            headers: (0..count).map(|_| Header::default()).collect(),
+            headers: header::headers(count)?,
             directory: Mutex::new(Directory::new(config.segments_max)),
             available: AtomicUsize::new(0),
             used_max: AtomicUsize::new(0),

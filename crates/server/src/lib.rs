@@ -65,6 +65,8 @@ mod unsent;
 mod watch;
 mod worker;
 
+pub use curtail_store::MEMORY_BYTES_LIMIT;
+
 pub use config::{Config, Echoed, Listen, Niceness, UnixSocket};
 #[doc(hidden)]
 pub use fault::Fault;

@@ -11,7 +11,7 @@ use crate::{
     native,
     shared::Shared,
     stages::bound_of,
-    stats::{POLICY_COUNTS, VERSION, WORKER_COUNTS},
+    stats::{POLICY_COUNTS, VERSION, WORKER_COUNTS, index_counts},
     sync::Relaxed,
     turns::BOUNDS_US,
 };
@@ -28,6 +28,7 @@ pub(crate) fn page(shared: &Shared) -> String {
     commands(&mut page, shared);
     items(&mut page, shared);
     memory(&mut page, shared);
+    index(&mut page, shared);
     process(&mut page, shared);
     turns(&mut page, shared);
     policies(&mut page, shared);
@@ -201,6 +202,14 @@ fn memory(page: &mut Page, shared: &Shared) {
         "Memory resident.",
         &[("", resident)],
     );
+}
+
+/// What the table that finds items did.
+fn index(page: &mut Page, shared: &Shared) {
+    for (name, count) in index_counts(shared) {
+        let name = format!("curtail_{name}_total");
+        page.counter(&name, "What the index did.", &[("", count)]);
+    }
 }
 
 fn process(page: &mut Page, shared: &Shared) {

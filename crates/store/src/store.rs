@@ -5,7 +5,10 @@
 //! `reclaim.rs`.
 
 use curtail_segments::{Pages, Segments, SegmentsConfig};
-use curtail_table::{Hint, Index, IndexConfig, Locked, Position, Reference, Resolver, TableError};
+use curtail_table::{
+    Counters as IndexCounters, Hint, Index, IndexConfig, Locked, Position, Reference, Resolver,
+    TableError,
+};
 use curtail_types::{Cas, Exptime, HashSeed, HybridClock, Key, KeyHash, Now, WriterId};
 
 use crate::{
@@ -168,8 +171,13 @@ const SEGMENT_BYTES_MAX: usize = 1 << 20;
 /// The longest value that any configuration allows, in bytes.
 const ITEM_BYTES_LIMIT: usize = 128 << 20;
 
-/// How far the limit may be raised later: address space is taken for that.
+/// How far the limit may be raised later: address space is taken for that, where there are
+/// references for so much.
 const GROWTH_MAX: usize = 8;
+
+/// The greatest limit, in bytes: 8 TiB less 1 MiB. A reference is the number of a word, and segment
+/// 0 is not used.
+pub const MEMORY_BYTES_LIMIT: usize = Reference::END as usize * 8 - SEGMENT_BYTES_MAX;
 
 /// Few items take less: address space for ghosts is taken accordingly.
 const ITEM_BYTES_LEAST: usize = 40;
@@ -203,13 +211,14 @@ impl Store {
         check(&config)?;
         let limit = config.memory_bytes_max;
         let segments_now = limit / segment_bytes;
+        let limit_max = limit_max(limit);
         let pages = match config.huge_pages {
             true => Pages::HugeAhead,
             false => Pages::Small,
         };
         let segments = Segments::new(SegmentsConfig {
             segment_bytes,
-            segments_max: segments_now * GROWTH_MAX,
+            segments_max: limit_max / segment_bytes,
             pages,
         })
         .map_err(StoreError::Memory)?;
@@ -218,12 +227,12 @@ impl Store {
             segments: Arc::clone(&segments),
             seed: config.hash_seed,
         };
-        let slots_max = limit / INDEX_SHARE / 8;
+        let slots_max = index_slots_max(limit);
         let index = Index::new(
             IndexConfig {
                 slots_initial: (slots_max / 256).clamp(1 << 10, 1 << 16),
                 slots_max,
-                slots_reserved: slots_max * GROWTH_MAX,
+                slots_reserved: index_slots_max(limit_max),
                 fill_target: FILL_TARGET,
                 pages,
                 ..IndexConfig::default()
@@ -232,7 +241,7 @@ impl Store {
         )
         .map_err(index_error)?;
         let ghosts_max = match config.evict {
-            true => limit * GROWTH_MAX / ITEM_BYTES_LEAST,
+            true => limit_max / ITEM_BYTES_LEAST,
             false => 0,
         };
         let eviction = Eviction::new(segment_bytes, ghosts_max).map_err(StoreError::Memory)?;
@@ -559,12 +568,13 @@ impl Store {
 
     // ---- limits and reports ----
 
-    /// Changes the one limit, at most to eight times the limit at the start; a lower one is
-    /// reached step by step by [`Store::maintain`]. Returns the limit now in force.
+    /// Changes the one limit, at most to eight times the limit at the start and to
+    /// [`MEMORY_BYTES_LIMIT`]; a lower one is reached step by step by [`Store::maintain`]. Returns
+    /// the limit now in force.
     pub fn set_memory_bytes_max(&self, bytes: usize) -> usize {
         let limit = bytes.clamp(
             SEGMENTS_MIN * 2 * self.segments().segment_bytes(),
-            self.config.memory_bytes_max * GROWTH_MAX,
+            limit_max(self.config.memory_bytes_max),
         );
         self.set_limits(limit);
         limit
@@ -572,7 +582,7 @@ impl Store {
 
     fn set_limits(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
-        self.index.set_slots_max(limit / INDEX_SHARE / 8);
+        self.index.set_slots_max(index_slots_max(limit));
         self.gate.set_max(limit / 4);
         self.follow_budget();
     }
@@ -609,6 +619,11 @@ impl Store {
     /// Item-level facts, summed over all writers.
     pub fn counters(&self) -> StoreCounters {
         self.ledger.report()
+    }
+
+    /// What the index has done since the start: splits, displacements, repeated reads.
+    pub fn index_counters(&self) -> IndexCounters {
+        self.index.counters()
     }
 
     /// Starts the counters of [`Store::counters`] over, but for those that say what is there now.
@@ -655,10 +670,27 @@ fn check(config: &StoreConfig) -> Result<(), StoreError> {
     if config.memory_bytes_max < 1 << 20 {
         return Err(StoreError::Config("at least 1 MiB of memory is needed"));
     }
+    if config.memory_bytes_max > MEMORY_BYTES_LIMIT {
+        return Err(StoreError::Config(
+            "at most 8388607 MiB (8 TiB less 1 MiB) are possible",
+        ));
+    }
     if config.item_bytes_max > ITEM_BYTES_LIMIT {
         return Err(StoreError::Config("items are at most 128 MiB"));
     }
     Ok(())
+}
+
+/// How far a limit may be raised.
+fn limit_max(limit: usize) -> usize {
+    limit.saturating_mul(GROWTH_MAX).min(MEMORY_BYTES_LIMIT)
+}
+
+/// Slots that the index may grow to under a limit. From 768 GiB on the number of buckets ends
+/// first: 31 billion items are found, so those of a full store must take 36 bytes each at 1 TiB,
+/// which all do, and 283 at the greatest limit.
+fn index_slots_max(limit: usize) -> usize {
+    (limit / INDEX_SHARE / 8).min(Index::<Items>::SLOTS_MAX)
 }
 
 /// A power of two that cuts `limit` into about a thousand segments.

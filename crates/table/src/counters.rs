@@ -7,7 +7,8 @@
 
 use crate::sync::{AtomicU64, Ordering, OwnLine};
 
-const SHARDS: usize = 8;
+/// More than a server has workers, so that each counts on lines of its own.
+const SHARDS: usize = 32;
 
 /// Displacements that a path found breadth-first can have: five buckets, so four moves, and one
 /// more for the smallest associativity.

@@ -18,7 +18,7 @@ impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory(error) => write!(f, "cannot reserve memory for the table: {error}"),
-            Self::TooManySlots => write!(f, "a table has at most 2^32 buckets"),
+            Self::TooManySlots => write!(f, "a table has fewer than 2^32 buckets"),
             Self::Config(what) => write!(f, "table configuration out of range: {what}"),
         }
     }

@@ -21,7 +21,7 @@ use curtail_memory::{Pages, Region, prefetch::prefetch};
 use curtail_types::KeyHash;
 
 use crate::{
-    counters::Counters,
+    counters::{Counters, Event},
     cuckoo::{Cuckoo, Tuning},
     error::{Full, NoRoom, TableError},
     layout::{Layout, Place},
@@ -115,6 +115,9 @@ pub struct Index<R: Resolver> {
 }
 
 impl<R: Resolver> Index<R> {
+    /// The most slots that an index can have: half a hash, 32 bits, is the number of a bucket.
+    pub const SLOTS_MAX: usize = u32::MAX as usize * SLOTS;
+
     /// An empty index.
     ///
     /// # Errors
@@ -126,7 +129,7 @@ impl<R: Resolver> Index<R> {
         let buckets = config.slots_initial.div_ceil(SLOTS).max(1);
         let slots_reserved = config.slots_max.max(config.slots_reserved);
         let buckets_reserved = slots_reserved.div_ceil(SLOTS).max(buckets);
-        if u32::try_from(buckets_reserved).is_err() {
+        if buckets_reserved * SLOTS > Self::SLOTS_MAX {
             return Err(TableError::TooManySlots);
         }
         let chosen = if config.stripes == 0 {
@@ -232,8 +235,10 @@ impl<R: Resolver> Index<R> {
                 let reference = matching(self.table.layout.entry(hint.0), tag)?;
                 probe(reference, hint)
             });
-            if let Some(Some(result)) = at_hint {
-                return Some(result);
+            match at_hint {
+                Some(Some(result)) => return Some(result),
+                Some(None) => {}
+                None => self.table.tallies.count(Event::ReadRetry),
             }
         }
         let mut scan = |pair| self.table.layout.scan_placed(pair, tag, &mut probe);
@@ -258,7 +263,11 @@ impl<R: Resolver> Index<R> {
             let word = self.table.layout.entry(hint.0);
             probe(matching(word, tag_of(hash))?, mark_in(word))
         };
-        self.table.try_read(hash.0, look)?
+        let read = self.table.try_read(hash.0, look);
+        if read.is_none() {
+            self.table.tallies.count(Event::ReadRetry);
+        }
+        read?
     }
 
     /// Whether the key's stripes cover the hint's place, so that what is read there is validated.

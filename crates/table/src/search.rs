@@ -64,6 +64,7 @@ struct Queue<const NODES: usize> {
 }
 
 impl<const NODES: usize> Queue<NODES> {
+    #[inline(always)] // not another copy on the stack, in unoptimised builds too
     fn new() -> Self {
         const { assert!(NODES <= u16::MAX as usize, "a parent is 16 bits") };
         Self {

@@ -56,6 +56,22 @@ pub(crate) const WORKER_COUNTS: [(&str, Count); 5] = [
     ("writes_compacted", Count::Compacted),
 ];
 
+/// What the index did since the start, under the names of `stats curtail`.
+pub(crate) fn index_counts(shared: &Shared) -> [(&'static str, u64); 9] {
+    let counts = shared.store.index_counters();
+    [
+        ("index_splits", counts.splits),
+        ("index_paths", counts.paths.iter().sum()),
+        ("index_paths_invalid", counts.paths_invalid),
+        ("index_restarts", counts.restarts),
+        ("index_lock_alls", counts.locked_all),
+        ("index_searches_far", counts.searches_far),
+        ("index_refused", counts.refused),
+        ("index_read_retries", counts.read_retries),
+        ("index_reads_locked", counts.reads_locked),
+    ]
+}
+
 /// `stats memory`: where the memory of the one limit went, in bytes.
 pub(crate) fn memory(shared: &Shared) -> Vec<u8> {
     let memory = shared.store.memory();
@@ -99,6 +115,9 @@ pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
     report.stat("spinning", u8::from(shared.spins));
     for (name, count) in named.into_iter().chain(POLICY_COUNTS) {
         report.stat(name, counts.get(count));
+    }
+    for (name, count) in index_counts(shared) {
+        report.stat(name, count);
     }
     for (name, size, stage) in shared.stages_total().all() {
         match size {

@@ -22,6 +22,39 @@ fn rows(client: &mut Client) -> HashMap<String, String> {
     }
 }
 
+/// Goal: what the index does is told. Method: more items than it has slots at first, so that it
+/// splits buckets and displaces items; `/metrics` says the same.
+#[test]
+fn the_index_tells_what_it_did() {
+    let server = start(curtail_server::Config {
+        admin: Some("127.0.0.1:0".parse().unwrap()),
+        ..config()
+    });
+    let mut client = Client::connect(&server);
+    let sets: String = (0..30_000)
+        .map(|number| format!("ms {number} 1 q\r\nv\r\n"))
+        .collect();
+    client.ask(sets + "mn\r\n", "MN\r\n");
+    let rows = rows(&mut client);
+    let page = http(&server, "GET /metrics");
+    for (name, least) in [
+        ("index_splits", 1000),
+        ("index_paths", 100),
+        ("index_paths_invalid", 0),
+        ("index_restarts", 0),
+        ("index_lock_alls", 0),
+        ("index_searches_far", 0),
+        ("index_refused", 0),
+        ("index_read_retries", 0),
+        ("index_reads_locked", 0),
+    ] {
+        let count: u64 = rows[name].parse().unwrap();
+        assert!(count >= least, "{name} {count}");
+        let line = format!("curtail_{name}_total {count}\n");
+        assert!(page.contains(&line), "{line} in {page}");
+    }
+}
+
 /// The sum of the numbers whose names begin and end like this.
 fn sum(rows: &HashMap<String, String>, prefix: &str, suffix: &str) -> u64 {
     let fits = |name: &str| name.starts_with(prefix) && name.ends_with(suffix);

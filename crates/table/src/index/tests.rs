@@ -126,7 +126,7 @@ fn a_fixed_table_fills_up_and_refuses() {
 #[cfg_attr(miri, ignore = "fills tables of millions of slots")]
 fn an_index_refuses_no_key_while_it_may_grow() {
     let items = 4_000_000;
-    for fill_target in [0.905, 0.92, 0.95, 0.96] {
+    let fill = move |fill_target: f64| {
         let index = index(1 << 10, 2 * items, items + 1, fill_target);
         let refused = (1..=items as u64)
             .filter(|&number| insert(&index, mix(number), reference(number)).is_err())
@@ -136,7 +136,37 @@ fn an_index_refuses_no_key_while_it_may_grow() {
         assert!(counters.searches_far > 0 || fill_target < 0.96);
         let fill = index.len() as f64 / index.slots() as f64;
         assert!(fill > fill_target - 0.06, "{fill} at {fill_target}");
+    };
+    for fill_target in [0.905, 0.92, 0.95, 0.96] {
+        // Half the stack of a server's worker: the far search's queue is on it.
+        let thread = thread::Builder::new().stack_size(256 << 10);
+        let filler = thread.spawn(move || fill(fill_target)).unwrap();
+        filler.join().unwrap();
     }
+}
+
+/// Goal: an index of the greatest size works, and one slot more is refused. Method: all of its
+/// buckets in use at once, which takes address space but only the memory of those that are touched.
+#[test]
+#[cfg_attr(miri, ignore = "reserves 256 GiB of address space")]
+fn an_index_may_have_as_many_buckets_as_half_a_hash_tells_apart() {
+    let most = Index::<Hashes>::SLOTS_MAX;
+    let items = 3000;
+    let index = index(most, most, items as usize + 1, 0.9);
+    assert_eq!(index.slots(), most);
+    for number in 1..=items {
+        insert(&index, mix(number), reference(number)).unwrap();
+    }
+    assert!((1..=items).all(|number| holds(&index, mix(number), reference(number))));
+    assert!((1..=items).all(|number| index.remove_if(mix(number), reference(number)) == Some(0)));
+    assert_eq!(index.len(), 0);
+    let more = IndexConfig {
+        slots_initial: 8,
+        slots_max: most + 1,
+        ..IndexConfig::default()
+    };
+    let refused = Index::new(more, Hashes::new(1));
+    assert!(matches!(refused, Err(TableError::TooManySlots)));
 }
 
 fn place_of(index: &Index<Hashes>, hash: KeyHash, wanted: Reference) -> Option<Hint> {

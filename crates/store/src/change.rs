@@ -103,7 +103,7 @@ impl Store {
         item.set_meta(found.meta.with_stale(true).with_won(false));
         let cas = cas_for(writer, now, delete.new_cas, Some(item.cas()));
         item.set_word(0, cas.0);
-        locked.changed();
+        locked.changed(found.position);
         Ok(())
     }
 
@@ -193,7 +193,7 @@ impl Store {
                 copy_in(body, found.meta.key_bytes() + position, b" ");
             }
             item.set_word(0, cas.0);
-            locked.changed();
+            locked.changed(found.position);
             self.mark_hit(locked, found);
             writer.count(Count::InPlace);
             return Ok(found);

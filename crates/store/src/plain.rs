@@ -16,8 +16,8 @@
 //!   key, and their segment was retired. Who retires it may have found an item dead without taking
 //!   that lock; the fence in `Segments::retire` makes up for it (`loom/items.rs` in `table`).
 //! - A segment's memory that was given back to the system reads as zeros: a key of no bytes.
-//! - The place of the hint is in one of the key's stripes, or nothing is read; a key is in the
-//!   index once, so what is found there is the key's.
+//! - The version is that of the bucket of the hint. A key is in the index once, so an item of the
+//!   key that is found there is the key's, whichever buckets are its own by then.
 //! - A flush makes the segment old before it is answered, and that is looked at in between.
 //! - Up to seven bytes behind the value may be another item's. They are never sent.
 

@@ -232,7 +232,7 @@ impl Store {
         }
         item.set_meta(changed);
         if won {
-            locked.changed();
+            locked.changed(found.position);
         }
         result
     }
@@ -303,7 +303,7 @@ impl Store {
         if found.meta.extended() && (!is_small || self.room.ttl.fits(expiry, last, now)) {
             item.set_extension(new);
             self.segments().note_expiry(id, expiry_note(expiry));
-            locked.changed();
+            locked.changed(found.position);
             return Ok(found);
         }
         let mut value = [0; COPY_BYTES_MAX];
@@ -328,7 +328,7 @@ impl Store {
                 if found.meta.extended() {
                     item.set_extension(new);
                     self.segments().note_expiry(id, expiry_note(expiry));
-                    locked.changed();
+                    locked.changed(found.position);
                     return Ok(found);
                 }
                 Err((found, need))

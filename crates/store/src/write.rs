@@ -284,7 +284,7 @@ impl Store {
         {
             self.item(old.reference)
                 .write(fresh.cas, meta, fresh.extension, key.bytes(), value);
-            locked.changed();
+            locked.changed(old.position);
             self.mark_hit(locked, old);
             writer.count(Count::InPlace);
             return Ok(old.reference);

@@ -11,17 +11,26 @@
 //! is any number, not a power of two, and the table grows by splitting one bucket at a time:
 //!
 //! ```text
-//!   n = 6, stripes = 2        hash & 7 = 6 or 7 -> bucket 2 or 3 (not yet split)
+//!   n = 6                     hash & 7 = 6 or 7 -> bucket 2 or 3 (not yet split)
 //!   bucket  0 1 2 3 | 4 5              split of 2:  2 -> 2 and 6,  n = 7
-//!   stripe  0 1 0 1   0 1              both are in stripe 0, whose lock covers the split
+//!   stripe  0 0 1 1   2 2              under the locks of 1 and of 3, the stripe of bucket 6
 //! ```
 //!
-//! Reading while the table grows: `n` is one more word protected by the versions. It changes from
-//! `n` to `n + 1` only under the lock of the stripe of the bucket that is split, and that changes
-//! the place of keys of that stripe only. A reader loads its two versions first, then `n`; if a
-//! split of its own stripes came after the versions were loaded, validation fails; if it came
-//! before, the Acquire load of the version shows the new `n`. Splits of other stripes may be seen
-//! or not: the key's place is the same.
+//! Reading while the table grows: `n` changes from `n` to `n + 1` only under the locks of the
+//! stripes of the bucket that is split and of the new one, and that changes the place of keys of
+//! these two buckets only. A reader loads `n`, computes the key's buckets, stamps their stripes,
+//! reads, validates the stamp, and looks whether with the `n` of now the buckets are the same.
+//!
+//! - A split of one of its buckets that ended before the stamp: the Acquire load of the version
+//!   shows the new `n`, and the last look finds other buckets.
+//! - One that had not begun when the reader validated: nothing of it was read.
+//! - One between: if the reader read anything that the split wrote, `n` included, its validation
+//!   sees a version that is locked or newer (`locks.rs`), for the split locks both stripes before
+//!   it writes; if not, the read is one from before the split.
+//! - Splits of other buckets may be seen or not: the key's place is the same.
+//!
+//! A writer does the same with locks: it computes the buckets, locks their stripes and looks
+//! whether the buckets are still the key's. From then on nobody can split them.
 
 use crate::{
     counters::{Counters, Event, Tallies},
@@ -69,6 +78,12 @@ pub(crate) enum Bug {
     SilentSplit,
     /// An update does not change the version of its stripe.
     UnversionedUpdate,
+    /// A split does not lock the stripe of the new bucket.
+    HalfLockedSplit,
+    /// A reader does not look whether the buckets it read are still the key's.
+    UncheckedRead,
+    /// A writer does not look whether the buckets it locked are still the key's.
+    UncheckedHold,
 }
 
 impl Tuning {
@@ -136,12 +151,14 @@ impl Size {
     }
 }
 
+/// A key's two buckets, whose stripes are held: they stay the key's buckets.
+pub(crate) struct HeldPair<'a, C: Locks> {
+    pub(crate) held: Held<'a, C>,
+    pub(crate) pair: [usize; 2],
+}
+
 impl<L: Layout, C: Locks> Cuckoo<L, C> {
-    pub(crate) fn new(layout: L, stripes: usize, buckets: usize, tuning: Tuning) -> Self {
-        assert!(
-            stripes <= buckets,
-            "a key's stripe must not depend on the number of buckets"
-        );
+    pub(crate) fn new(layout: L, stripes: Stripes, buckets: usize, tuning: Tuning) -> Self {
         assert!(
             buckets <= layout.buckets_max(),
             "a table starts within its reservation"
@@ -150,7 +167,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
         Self {
             buckets_max: AtomicUsize::new(layout.buckets_max()),
             layout,
-            locks: C::new(Stripes::new(stripes)),
+            locks: C::new(stripes),
             tuning,
             size: OwnLine(AtomicU64::new(Size::of(buckets).0)),
             published: OwnLine(AtomicU64::new(0)),
@@ -159,16 +176,6 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
             moved: Mutex::new(Vec::new()),
             walk: Mutex::new(()),
         }
-    }
-
-    /// The key's stripes: a function of the hash alone.
-    #[inline(always)]
-    pub(crate) fn stripes_of(&self, hash: u64) -> [usize; 2] {
-        let stripes = self.locks.stripes();
-        [
-            stripes.of_bucket(hash as u32 as usize),
-            stripes.of_bucket((hash >> 32) as usize),
-        ]
     }
 
     /// The key's buckets now. A hint, unless the key's stripes are held or validated.
@@ -183,7 +190,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
         Size(self.size.0.load(Ordering::Relaxed))
     }
 
-    /// Sets the size, under the lock of the stripe whose bucket was split.
+    /// Sets the size, under the locks of the stripes of the bucket that was split and of the new.
     pub(crate) fn set_buckets(&self, buckets: usize) {
         self.size.0.store(Size::of(buckets).0, Ordering::Relaxed);
     }
@@ -200,10 +207,30 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     /// CK-52). `scan` may see torn data; what it returns then is thrown away.
     #[inline(always)]
     pub(crate) fn try_read<T>(&self, hash: u64, scan: impl FnOnce([usize; 2]) -> T) -> Option<T> {
-        let pair = self.locks.stripes().pair(self.stripes_of(hash));
+        let size = self.size();
+        let buckets = size.pair(hash);
+        let stripes = self.locks.stripes();
+        let pair = stripes.pair(stripes.of_pair(buckets));
         let stamp = pair.stamp()?;
-        let result = scan(self.pair(hash));
-        pair.validate(stamp).then_some(result)
+        let result = scan(buckets);
+        // In this order: the last look must not come before the stamp.
+        (pair.validate(stamp) && self.is_same(size, hash, buckets)).then_some(result)
+    }
+
+    /// Whether the key's buckets, which they were at `size`, are so still.
+    #[inline(always)]
+    fn is_same(&self, size: Size, hash: u64, buckets: [usize; 2]) -> bool {
+        let now = self.size();
+        now == size || now.pair(hash) == buckets || self.tuning.planted(Bug::UncheckedRead)
+    }
+
+    /// Runs `scan` on something in `bucket` and returns its result, if no writer came between.
+    #[inline(always)]
+    pub(crate) fn try_read_in<T>(&self, bucket: usize, scan: impl FnOnce() -> T) -> Option<T> {
+        let stripe = self.locks.stripes().single(bucket);
+        let stamp = stripe.stamp()?;
+        let result = scan();
+        stripe.validate(stamp).then_some(result)
     }
 
     /// The read after `try_read` failed: again until no writer comes between, or with the locks.
@@ -211,40 +238,51 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     #[cold]
     #[inline(never)]
     pub(crate) fn read_again<T>(&self, hash: u64, mut scan: impl FnMut([usize; 2]) -> T) -> T {
-        let pair = self.locks.stripes().pair(self.stripes_of(hash));
         for attempt in 1..READ_ATTEMPTS_MAX {
             self.tallies.count(Event::ReadRetry);
             pause(attempt - 1);
-            if let Some(stamp) = pair.stamp() {
-                let result = scan(self.pair(hash));
-                if pair.validate(stamp) {
-                    return result;
-                }
+            if let Some(result) = self.try_read(hash, &mut scan) {
+                return result;
             }
         }
         self.tallies.count(Event::ReadLocked);
-        let _held = self.hold(hash);
-        scan(self.pair(hash))
+        let locked = self.hold(hash);
+        scan(locked.pair)
     }
 
-    /// Locks the key's two stripes. `pair` is exact from here to the unlock.
+    /// Locks the stripes of the key's two buckets.
     #[inline]
-    pub(crate) fn hold(&self, hash: u64) -> Held<'_, C> {
-        Held::pair(&self.locks, self.stripes_of(hash))
+    pub(crate) fn hold(&self, hash: u64) -> HeldPair<'_, C> {
+        loop {
+            let size = self.size();
+            let pair = size.pair(hash);
+            let held = Held::pair(&self.locks, self.locks.stripes().of_pair(pair));
+            // Whoever split one of these buckets gave its stripe back before it was taken here.
+            if self.is_still(size, hash, pair) {
+                return HeldPair { held, pair };
+            }
+        }
+    }
+
+    /// Whether the buckets whose stripes were just locked are the key's.
+    #[inline(always)]
+    fn is_still(&self, size: Size, hash: u64, pair: [usize; 2]) -> bool {
+        let now = self.size();
+        now == size || now.pair(hash) == pair || self.tuning.planted(Bug::UncheckedHold)
     }
 
     /// Locks the key's two stripes with a free slot in one of its buckets, displacing others or
     /// growing the table for it (CK-20).
     #[inline]
-    pub(crate) fn hold_with_room(&self, hash: u64) -> Result<Held<'_, C>, Full> {
+    pub(crate) fn hold_with_room(&self, hash: u64) -> Result<HeldPair<'_, C>, Full> {
         if self.is_over_target() {
             self.grow_a_little();
         }
-        let held = self.hold(hash);
-        if self.free_slot(self.pair(hash)).is_some() {
-            return Ok(held);
+        let locked = self.hold(hash);
+        if self.free_slot(locked.pair).is_some() {
+            return Ok(locked);
         }
-        drop(held);
+        drop(locked);
         self.make_room(hash)
     }
 
@@ -263,15 +301,15 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     /// Without one the table grows and the search is repeated, soon a longer one; so a table that
     /// may grow refuses nothing, and the work of each round is bounded.
     #[cold]
-    pub(crate) fn make_room(&self, hash: u64) -> Result<Held<'_, C>, Full> {
+    pub(crate) fn make_room(&self, hash: u64) -> Result<HeldPair<'_, C>, Full> {
         let mut rounds = 0;
         let mut restarts = 0;
         let carry_out = |path: &[Place]| self.execute(hash, path);
         loop {
             if restarts == RESTARTS_MAX {
                 restarts = 0;
-                if let Some(held) = self.make_room_alone(hash) {
-                    return Ok(held);
+                if let Some(locked) = self.make_room_alone(hash) {
+                    return Ok(locked);
                 }
             }
             let found = if rounds <= GROWTH_ROUNDS_NEAR {
@@ -281,7 +319,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
                 search::find_far(self, hash, carry_out)
             };
             match found {
-                Some(Some(held)) => return Ok(held),
+                Some(Some(locked)) => return Ok(locked),
                 Some(None) => {
                     restarts += 1;
                     self.tallies.count(Event::Restart);
@@ -300,7 +338,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     /// Carries a path out from its end (CK-22) and returns the key's locks with the hole at its
     /// start. The last move holds the key's stripes and the destination's (CK-23), so nobody can
     /// take the hole. `None`: somebody changed the path; what was moved may stay where it is.
-    fn execute(&self, hash: u64, path: &[Place]) -> Option<Held<'_, C>> {
+    fn execute(&self, hash: u64, path: &[Place]) -> Option<HeldPair<'_, C>> {
         let (&root, moves) = path.split_first()?;
         if self.tuning.prefetch {
             for place in moves {
@@ -309,7 +347,6 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
                 self.layout.prefetch(place.bucket());
             }
         }
-        let key_stripes = self.stripes_of(hash);
         for step in (1..moves.len()).rev() {
             let (from, to) = (moves[step - 1], moves[step]);
             let stripes = [from, to].map(|place| self.locks.stripes().of_bucket(place.bucket()));
@@ -321,21 +358,22 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
         }
         let third = moves.first().map_or(root, |&to| to);
         let third_stripe = self.locks.stripes().of_bucket(third.bucket());
-        let mut held = Held::triple(&self.locks, [key_stripes[0], key_stripes[1], third_stripe]);
-        let pair = self.pair(hash);
-        if self.free_slot(pair).is_none() {
-            // A split may have sent the root's bucket elsewhere.
-            let valid = moves.first().is_some_and(|&to| {
-                pair.contains(&root.bucket()) && self.displace(root, to, &mut held)
-            });
-            if !valid {
-                self.tallies.count(Event::Invalid);
-                return None;
-            }
+        let (size, pair) = (self.size(), self.pair(hash));
+        let [first, second] = self.locks.stripes().of_pair(pair);
+        let mut held = Held::triple(&self.locks, [first, second, third_stripe]);
+        // A split may have sent the key or the root's bucket elsewhere.
+        let valid = self.is_still(size, hash, pair)
+            && (self.free_slot(pair).is_some()
+                || moves.first().is_some_and(|&to| {
+                    pair.contains(&root.bucket()) && self.displace(root, to, &mut held)
+                }));
+        if !valid {
+            self.tallies.count(Event::Invalid);
+            return None;
         }
-        held.keep(key_stripes);
+        held.keep([first, second]);
         self.tallies.count(Event::Path(moves.len()));
-        Some(held)
+        Some(HeldPair { held, pair })
     }
 
     /// Moves one resident to its other bucket, both stripes being held, if that is still possible:
@@ -379,10 +417,11 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
 
     /// With every lock held nobody can invalidate a path (CK-15).
     #[cold]
-    pub(crate) fn make_room_alone(&self, hash: u64) -> Option<Held<'_, C>> {
+    pub(crate) fn make_room_alone(&self, hash: u64) -> Option<HeldPair<'_, C>> {
         self.tallies.count(Event::AllLocked);
-        let all = AllHeld::new(&self.locks);
-        if self.free_slot(self.pair(hash)).is_none() {
+        let all = AllHeld::new(&self.locks, || self.size().buckets());
+        let pair = self.pair(hash);
+        if self.free_slot(pair).is_none() {
             search::find(self, hash, |path| {
                 for step in path.windows(2).rev() {
                     assert!(!self.is_occupied(step[1]), "nobody else can have filled it");
@@ -390,7 +429,8 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
                 }
             })?;
         }
-        all.keep(self.stripes_of(hash))
+        let held = all.keep(self.locks.stripes().of_pair(pair))?;
+        Some(HeldPair { held, pair })
     }
 
     /// Notes a new item in a held bucket.
@@ -446,7 +486,8 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
         if buckets >= self.buckets_max.load(Ordering::Relaxed) {
             return false;
         }
-        let unreported = (self.locks.stripes().count() * PUBLISH_STEP as usize / 2) as u64;
+        let stripes = self.locks.stripes().in_use(buckets);
+        let unreported = (stripes * PUBLISH_STEP as usize / 2) as u64;
         let reported = self.published.0.load(Ordering::Relaxed);
         let items = reported + unreported.min(reported);
         items * 1024 > (buckets * L::SLOTS) as u64 * self.tuning.fill_per_1024
@@ -454,20 +495,22 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
 
     /// Items; exact when nobody writes.
     pub(crate) fn len(&self) -> u64 {
-        self.locks.stripes().totals().0
+        self.locks.stripes().totals(self.size().buckets()).0
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        self.tallies.sum(self.locks.stripes().totals().1)
+        let (_, inserts) = self.locks.stripes().totals(self.size().buckets());
+        self.tallies.sum(inserts)
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.layout.bytes(self.size().buckets()) + self.locks.stripes().bytes() + size_of::<Self>()
+        let buckets = self.size().buckets();
+        self.layout.bytes(buckets) + self.locks.stripes().bytes(buckets) + size_of::<Self>()
     }
 
     /// Removes everything, under all locks.
     pub(crate) fn clear(&self) {
-        let all = AllHeld::new(&self.locks);
+        let all = AllHeld::new(&self.locks, || self.size().buckets());
         for bucket in 0..self.size().buckets() {
             let occupied = self.layout.occupied(bucket);
             for slot in (0..L::SLOTS).filter(|slot| occupied >> slot & 1 == 1) {

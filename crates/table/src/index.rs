@@ -22,17 +22,17 @@ use curtail_types::KeyHash;
 
 use crate::{
     counters::{Counters, Event},
-    cuckoo::{Cuckoo, Tuning},
+    cuckoo::{Cuckoo, HeldPair, Tuning},
     error::{Full, NoRoom, TableError},
     layout::{Layout, Place},
-    locks::{Held, Locks, VersionedSpin},
+    locks::{Held, Locks, Stripes, VersionedSpin},
     search::Search,
     sync::{AtomicU64, Ordering},
 };
 
 const SLOTS: usize = 8;
-/// Buckets per stripe at first, so that a stripe's count says something about the table's fill.
-const STRIPE_BUCKETS_MIN: usize = 8;
+/// Slots per stripe unless told: docs/benchmarks/table.md compares.
+const STRIPE_SLOTS: usize = 128;
 const REFERENCE_BITS: u32 = 40;
 const REFERENCE_MASK: u64 = (1 << REFERENCE_BITS) - 1;
 const TAG_MASK: u64 = ((1 << 20) - 1) << REFERENCE_BITS;
@@ -91,9 +91,9 @@ pub struct IndexConfig {
     pub fill_target: f64,
     /// What pages to ask for.
     pub pages: Pages,
-    /// Stripes of locks, rounded to a power of two and to the initial buckets. 0 chooses: one
-    /// for eight initial buckets, at most 8192.
-    pub stripes: usize,
+    /// Slots that share a stripe of locks, until there are 65,536 stripes; rounded to a power of
+    /// two of buckets. 0 chooses.
+    pub stripe_slots: usize,
 }
 
 impl Default for IndexConfig {
@@ -104,7 +104,7 @@ impl Default for IndexConfig {
             slots_reserved: 0,
             fill_target: 0.92,
             pages: Pages::Huge,
-            stripes: 0,
+            stripe_slots: 0,
         }
     }
 }
@@ -132,14 +132,12 @@ impl<R: Resolver> Index<R> {
         if buckets_reserved * SLOTS > Self::SLOTS_MAX {
             return Err(TableError::TooManySlots);
         }
-        let chosen = if config.stripes == 0 {
-            (buckets / STRIPE_BUCKETS_MIN).min(8192)
-        } else {
-            config.stripes
+        let stripe_slots = match config.stripe_slots {
+            0 => STRIPE_SLOTS,
+            chosen => chosen,
         };
-        // Below the largest power of two in `buckets`; both are powers of two.
-        let stripes =
-            (chosen.max(1).next_power_of_two()).min((buckets + 1).next_power_of_two() / 2);
+        let stripe_buckets = stripe_slots.div_ceil(SLOTS).next_power_of_two();
+        let stripes = Stripes::new(stripe_buckets, buckets_reserved).map_err(TableError::Memory)?;
         let lines = Lines {
             memory: Region::new(buckets_reserved * SLOTS, config.pages)
                 .map_err(TableError::Memory)?,
@@ -220,8 +218,9 @@ impl<R: Resolver> Index<R> {
     /// and the other slots need no look. `probe` is told where the item is, for
     /// [`Index::raise_mark`].
     ///
-    /// The place is one that the key's stripes cover, whatever was split since the hint was given:
-    /// a bucket's stripe never changes.
+    /// What is at the hint's place is validated by the stripe of its bucket alone, whichever buckets
+    /// are the key's now: if the key's item is there it is nowhere else, and whoever changes it,
+    /// moves it or takes it away changes that version.
     #[inline]
     pub fn read_hinted<T>(
         &self,
@@ -230,8 +229,8 @@ impl<R: Resolver> Index<R> {
         mut probe: impl FnMut(Reference, Hint) -> Option<T>,
     ) -> Option<T> {
         let tag = tag_of(hash);
-        if self.covers(hash, hint) {
-            let at_hint = self.table.try_read(hash.0, |_| {
+        if hint.0.slot() < SLOTS {
+            let at_hint = self.table.try_read_in(hint.0.bucket(), || {
                 let reference = matching(self.table.layout.entry(hint.0), tag)?;
                 probe(reference, hint)
             });
@@ -256,25 +255,18 @@ impl<R: Resolver> Index<R> {
         hint: Hint,
         probe: impl FnOnce(Reference, u8) -> Option<T>,
     ) -> Option<T> {
-        if !self.covers(hash, hint) {
+        if hint.0.slot() >= SLOTS {
             return None;
         }
-        let look = |_| {
+        let look = || {
             let word = self.table.layout.entry(hint.0);
             probe(matching(word, tag_of(hash))?, mark_in(word))
         };
-        let read = self.table.try_read(hash.0, look);
+        let read = self.table.try_read_in(hint.0.bucket(), look);
         if read.is_none() {
             self.table.tallies.count(Event::ReadRetry);
         }
         read?
-    }
-
-    /// Whether the key's stripes cover the hint's place, so that what is read there is validated.
-    #[inline]
-    fn covers(&self, hash: KeyHash, hint: Hint) -> bool {
-        let stripe = self.table.locks.stripes().of_bucket(hint.0.bucket());
-        hint.0.slot() < SLOTS && self.table.stripes_of(hash.0).contains(&stripe)
     }
 
     /// Raises the mark of the item that a read found at `hint`: `raise` is given the mark and says
@@ -312,8 +304,8 @@ impl<R: Resolver> Index<R> {
     /// If there is no cuckoo path to a free slot and the table may not grow.
     #[inline]
     pub fn lock_with_room(&self, hash: KeyHash) -> Result<Locked<'_, R>, Full> {
-        let held = self.table.hold_with_room(hash.0)?;
-        Ok(Locked::new(&self.table, hash, held))
+        let locked = self.table.hold_with_room(hash.0)?;
+        Ok(Locked::new(&self.table, hash, locked))
     }
 
     /// Removes the item if it is there; returns its mark.
@@ -460,12 +452,13 @@ impl<'a, R: Resolver> Locked<'a, R> {
     fn new(
         table: &'a Cuckoo<Lines<R>, VersionedSpin>,
         hash: KeyHash,
-        held: Held<'a, VersionedSpin>,
+        locked: HeldPair<'a, VersionedSpin>,
     ) -> Self {
+        let HeldPair { held, pair } = locked;
         Self {
             table,
             held,
-            pair: table.pair(hash.0),
+            pair,
             hash,
         }
     }
@@ -549,12 +542,12 @@ impl<'a, R: Resolver> Locked<'a, R> {
         Ok(Position(place))
     }
 
-    /// Says that the caller changed an item of this key in place: readers of it must repeat.
+    /// Says that the caller changed the item at a position in place: readers of it must repeat.
     #[inline]
-    pub fn changed(&mut self) {
-        // One version is enough: every reader of the key checks both.
+    pub fn changed(&mut self, position: Position) {
+        // The version of its own bucket: who reads at a hint checks no other.
         self.held
-            .changed(self.table.locks.stripes().of_bucket(self.pair[0]));
+            .changed(self.table.locks.stripes().of_bucket(position.0.bucket()));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Versioned stripe locks: who may write a bucket, and how a reader knows that nobody did.
 //!
-//! Buckets share a fixed array of *stripes* (cuckoo paper, section 3.3.3; CK-12..17). A stripe is
-//! one word, the high bit a spinlock and the rest a version, and a word of counting beside it.
+//! Buckets share *stripes* (cuckoo paper, section 3.3.3; CK-12..17). A stripe is one word, the high
+//! bit a spinlock and the rest a version, and a word of counting beside it.
 //!
 //! ```text
 //!   writer                                    reader
@@ -18,77 +18,113 @@
 //! before U visible, so no old word can be read. Versions have 63 bits and never repeat. The data
 //! are atomics accessed Relaxed, so a race is defined behaviour, and costs nothing.
 //!
-//! A bucket's stripe is the low bits of its number, and the table never has fewer buckets than
-//! stripes. With linear hashing (`cuckoo.rs`) a key's two stripes therefore depend on its hash
-//! alone, not on the table's size: a split happens under the one stripe that both halves share.
+//! A few neighbouring buckets share a stripe, so there are more stripes as the table grows, up to
+//! [`STRIPES_MAX`], from where on distant buckets share them too. A bucket's stripe never changes;
+//! a key's stripes are those of its buckets, and so change when one of them is split. Whoever locks
+//! or stamps them looks afterwards whether they were still the key's (`cuckoo.rs`).
 
-use curtail_memory::prefetch::prefetch_to_write;
+use curtail_memory::{Pages, Region, prefetch::prefetch_to_write};
 
 use crate::sync::{AtomicU64, Ordering, fence, pause};
 
 const LOCKED: u64 = 1 << 63;
 
-/// One stripe: a version with its lock bit, and counts that only the holder writes: the number of
-/// items in the stripe's buckets (low half) and of inserts ever (high half, wrapping).
-#[derive(Default)]
-#[repr(align(16))]
-pub(crate) struct Stripe {
-    version: AtomicU64,
-    tally: AtomicU64,
-}
+/// Stripes of the largest table: 1 MiB, which is locked in well under a millisecond when a writer
+/// must lock them all.
+const STRIPES_MAX: usize = 1 << 16;
 
-/// All stripes of a table; a power of two.
+/// One stripe: a version with its lock bit, and a tally of two counts that only the holder writes:
+/// the number of items in the stripe's buckets (low half) and of inserts ever (high half,
+/// wrapping).
+type Stripe = [AtomicU64; 2];
+
+const VERSION: usize = 0;
+const TALLY: usize = 1;
+
+/// All stripes of a table, in address space for as many as it may come to use.
 pub struct Stripes {
-    stripes: Box<[Stripe]>,
+    words: Region,
+    /// Buckets per stripe are two to the power of this.
+    shift: u32,
+    /// A power of two of stripes, minus one.
+    mask: usize,
 }
 
 impl Stripes {
-    pub(crate) fn new(count: usize) -> Self {
+    /// Stripes of so many buckets each, a power of two, for a table of up to `buckets_max`.
+    ///
+    /// # Errors
+    /// What the operating system says when it gives no address space.
+    pub(crate) fn new(stripe_buckets: usize, buckets_max: usize) -> std::io::Result<Self> {
         assert!(
-            count.is_power_of_two(),
-            "the number of stripes is a mask plus one"
+            stripe_buckets.is_power_of_two(),
+            "a bucket's stripe is some bits of its number"
         );
-        Self {
-            stripes: (0..count).map(|_| Stripe::default()).collect(),
-        }
+        let wanted = buckets_max.div_ceil(stripe_buckets).next_power_of_two();
+        let count = wanted.min(STRIPES_MAX);
+        Ok(Self {
+            words: Region::new(2 * count, Pages::Small)?,
+            shift: stripe_buckets.trailing_zeros(),
+            mask: count - 1,
+        })
+    }
+
+    #[inline(always)]
+    fn stripe(&self, stripe: usize) -> &Stripe {
+        &self.words.words().as_chunks::<2>().0[stripe]
     }
 
     #[inline(always)]
     pub(crate) fn of_bucket(&self, bucket: usize) -> usize {
-        bucket & (self.stripes.len() - 1)
+        bucket >> self.shift & self.mask
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.stripes.len()
+    /// The stripes of two buckets.
+    #[inline(always)]
+    pub(crate) fn of_pair(&self, pair: [usize; 2]) -> [usize; 2] {
+        pair.map(|bucket| self.of_bucket(bucket))
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        size_of_val::<[Stripe]>(&self.stripes)
+    /// The stripes of a table of so many buckets are those below this number.
+    #[inline]
+    pub(crate) fn in_use(&self, buckets: usize) -> usize {
+        ((buckets - 1 >> self.shift) + 1).min(self.mask + 1)
+    }
+
+    /// Bytes of the stripes that a table of so many buckets uses.
+    pub(crate) fn bytes(&self, buckets: usize) -> usize {
+        self.in_use(buckets) * size_of::<Stripe>()
     }
 
     /// Asks for a stripe's line, to lock it.
     #[inline(always)]
     pub(crate) fn prefetch_to_lock(&self, stripe: usize) {
-        prefetch_to_write(&self.stripes[stripe]);
+        prefetch_to_write(self.stripe(stripe));
     }
 
     /// Two stripes, for a read.
     #[inline(always)]
     pub(crate) fn pair(&self, pair: [usize; 2]) -> StripePair<'_> {
-        StripePair([&self.stripes[pair[0]], &self.stripes[pair[1]]])
+        StripePair(pair.map(|stripe| self.stripe(stripe)))
+    }
+
+    /// The stripe of one bucket, for a read of nothing else.
+    #[inline(always)]
+    pub(crate) fn single(&self, bucket: usize) -> StripePair<'_, 1> {
+        StripePair([self.stripe(self.of_bucket(bucket))])
     }
 
     /// Whether two stripes, held by this thread, have not changed since `stamp` was taken.
     pub(crate) fn is_held_at(&self, pair: [usize; 2], stamp: Stamp) -> bool {
         let version =
-            |index: usize| self.stripes[pair[index]].version.load(Ordering::Relaxed) & !LOCKED;
+            |index: usize| self.stripe(pair[index])[VERSION].load(Ordering::Relaxed) & !LOCKED;
         version(0) == stamp.0[0] && version(1) == stamp.0[1]
     }
 
     /// Takes the stripe's lock, waiting for its holder.
     #[inline]
     fn spin_lock(&self, stripe: usize) {
-        let version = &self.stripes[stripe].version;
+        let version = &self.stripe(stripe)[VERSION];
         let mut round = 0;
         loop {
             let seen = version.load(Ordering::Relaxed);
@@ -115,7 +151,7 @@ impl Stripes {
     /// Marks a stripe locked that nobody else can hold (a wider lock is held), for the readers.
     #[inline]
     pub(crate) fn mark_locked(&self, stripe: usize) {
-        let version = &self.stripes[stripe].version;
+        let version = &self.stripe(stripe)[VERSION];
         version.store(version.load(Ordering::Relaxed) | LOCKED, Ordering::Relaxed);
         // Pairs with the fence(Acquire) in `validate`.
         fence(Ordering::Release);
@@ -124,7 +160,7 @@ impl Stripes {
     /// Unlocks a held stripe, with a new version if `changed`, else with the old one (CK-16).
     #[inline]
     pub(crate) fn unlock(&self, stripe: usize, changed: bool) {
-        let version = &self.stripes[stripe].version;
+        let version = &self.stripe(stripe)[VERSION];
         let old = version.load(Ordering::Relaxed) & !LOCKED;
         let new = if changed { (old + 1) & !LOCKED } else { old };
         // Release: pairs with the Acquire in `stamp` and in `spin_lock`.
@@ -134,7 +170,7 @@ impl Stripes {
     /// Adds an item to a held stripe's count; returns the count.
     #[inline]
     pub(crate) fn add(&self, stripe: usize, inserted: bool) -> u32 {
-        let tally = &self.stripes[stripe].tally;
+        let tally = &self.stripe(stripe)[TALLY];
         let step = 1 + (u64::from(inserted) << 32);
         let new = tally.load(Ordering::Relaxed).wrapping_add(step);
         tally.store(new, Ordering::Relaxed);
@@ -144,18 +180,17 @@ impl Stripes {
     /// Takes an item from a held stripe's count; returns the count before.
     #[inline]
     pub(crate) fn subtract(&self, stripe: usize) -> u32 {
-        let tally = &self.stripes[stripe].tally;
+        let tally = &self.stripe(stripe)[TALLY];
         let old = tally.load(Ordering::Relaxed);
         debug_assert!(old as u32 > 0, "an item was counted when it came");
         tally.store(old.wrapping_sub(1), Ordering::Relaxed);
         old as u32
     }
 
-    /// Items and inserts of all stripes; exact when nobody writes.
-    pub(crate) fn totals(&self) -> (u64, u64) {
-        self.stripes
-            .iter()
-            .map(|stripe| stripe.tally.load(Ordering::Relaxed))
+    /// Items and inserts of all stripes of so many buckets; exact when nobody writes.
+    pub(crate) fn totals(&self, buckets: usize) -> (u64, u64) {
+        (0..self.in_use(buckets))
+            .map(|stripe| self.stripe(stripe)[TALLY].load(Ordering::Relaxed))
             .fold((0, 0), |(items, inserts), tally| {
                 (
                     items + (tally & u64::from(u32::MAX)),
@@ -165,31 +200,36 @@ impl Stripes {
     }
 }
 
-/// The versions of a key's two stripes at one moment.
+/// The versions of two stripes at one moment, or of one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Stamp([u64; 2]);
+pub(crate) struct Stamp<const N: usize = 2>([u64; N]);
 
-/// The stripes of a key that is being read.
+/// The stripes of a key that is being read; one, if the bucket that it is in is known.
 #[derive(Clone, Copy)]
-pub(crate) struct StripePair<'a>([&'a Stripe; 2]);
+pub(crate) struct StripePair<'a, const N: usize = 2>([&'a Stripe; N]);
 
-impl StripePair<'_> {
+impl<const N: usize> StripePair<'_, N> {
     /// The versions before a read; `None` while one of the stripes is locked.
     #[inline(always)]
-    pub(crate) fn stamp(self) -> Option<Stamp> {
+    pub(crate) fn stamp(self) -> Option<Stamp<N>> {
         // Acquire: pairs with the Release in `unlock`, whose data stores must be visible.
-        let versions = self.0.map(|stripe| stripe.version.load(Ordering::Acquire));
-        ((versions[0] | versions[1]) & LOCKED == 0).then_some(Stamp(versions))
+        let versions = self.0.map(|stripe| stripe[VERSION].load(Ordering::Acquire));
+        let any = versions.iter().fold(0, |all, version| all | version);
+        (any & LOCKED == 0).then_some(Stamp(versions))
     }
 
-    /// Whether no writer changed either stripe since `stamp` was taken.
+    /// Whether no writer changed a stripe since `stamp` was taken.
     #[inline(always)]
-    pub(crate) fn validate(self, stamp: Stamp) -> bool {
+    pub(crate) fn validate(self, stamp: Stamp<N>) -> bool {
         // Pairs with the fence(Release) in `mark_locked` and `spin_lock`: whoever read a word
         // stored after that fence sees, after this one, a version that is locked or newer.
         fence(Ordering::Acquire);
-        let versions = self.0.map(|stripe| stripe.version.load(Ordering::Relaxed));
-        (versions[0] ^ stamp.0[0]) | (versions[1] ^ stamp.0[1]) == 0
+        let versions = self.0.map(|stripe| stripe[VERSION].load(Ordering::Relaxed));
+        let differing = versions
+            .iter()
+            .zip(stamp.0)
+            .fold(0, |all, (version, before)| all | (version ^ before));
+        differing == 0
     }
 }
 
@@ -343,26 +383,36 @@ impl<C: Locks> Drop for Held<'_, C> {
     }
 }
 
-/// Every stripe, for the writer that was overtaken too often (CK-15) and for emptying a table.
+/// Every stripe in use, for the writer that was overtaken too often (CK-15) and for emptying a
+/// table.
 pub(crate) struct AllHeld<'a, C: Locks> {
     locks: &'a C,
+    count: usize,
     /// `None` once the locks were handed on.
     section: Option<C::Section<'a>>,
 }
 
 impl<'a, C: Locks> AllHeld<'a, C> {
-    pub(crate) fn new(locks: &'a C) -> Self {
+    /// Locks the stripes of a table that has `buckets()` buckets now. Once all are locked no bucket
+    /// can be split: that takes the lock of a bucket that there is.
+    pub(crate) fn new(locks: &'a C, buckets: impl Fn() -> usize) -> Self {
         let section = Some(locks.enter());
-        for stripe in 0..locks.stripes().count() {
-            locks.lock(stripe);
+        let mut count = 0;
+        while count < locks.stripes().in_use(buckets()) {
+            locks.lock(count);
+            count += 1;
         }
-        Self { locks, section }
+        Self {
+            locks,
+            count,
+            section,
+        }
     }
 
     /// Unlocks all, as changed, but those of `pair`, which stay held.
     pub(crate) fn keep(mut self, pair: [usize; 2]) -> Option<Held<'a, C>> {
         let section = self.section.take()?;
-        for stripe in 0..self.locks.stripes().count() {
+        for stripe in 0..self.count {
             if !pair.contains(&stripe) {
                 self.locks.unlock(stripe, true);
             }
@@ -381,7 +431,7 @@ impl<'a, C: Locks> AllHeld<'a, C> {
 impl<C: Locks> Drop for AllHeld<'_, C> {
     fn drop(&mut self) {
         if self.section.is_some() {
-            for stripe in 0..self.locks.stripes().count() {
+            for stripe in 0..self.count {
                 self.locks.unlock(stripe, true);
             }
         }

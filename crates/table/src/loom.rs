@@ -1,7 +1,7 @@
 //! Every interleaving of a few small histories, under the memory model (CK-57).
 //!
-//! Run as `RUSTFLAGS="--cfg loom" cargo test -p curtail-table --release loom`. Tables have one or
-//! two buckets and one or two stripes; each history has a reader and a writer (or two), and the
+//! Run as `RUSTFLAGS="--cfg loom" cargo test -p curtail-table --release loom`. Tables have one to
+//! four buckets, each with a stripe of its own; each history has a reader and a writer (or two), and the
 //! number of preemptions is bounded where the whole space would be too large.
 
 mod items;
@@ -32,7 +32,7 @@ fn map(buckets: usize, buckets_max: usize, bug: Option<Bug>) -> Map {
         slots_max: buckets_max * 4,
         fill_target: 0.96,
         huge_pages: false,
-        stripes: 4,
+        stripe_slots: 4,
         search: Search::Breadth,
         prefetch: false,
     };
@@ -163,22 +163,52 @@ fn loom_split_beside_read() {
 }
 
 #[test]
-fn loom_catches_a_silent_split() {
-    assert!(is_caught(|| split_beside_read(Some(Bug::SilentSplit))));
+fn loom_catches_a_split_that_is_not_noticed() {
+    for bug in [Bug::SilentSplit, Bug::HalfLockedSplit, Bug::UncheckedRead] {
+        assert!(is_caught(move || split_beside_read(Some(bug))), "{bug:?}");
+    }
 }
 
 /// A split and an insert of a key that the split sends elsewhere.
+fn split_beside_insert(bug: Option<Bug>) {
+    let map = Arc::new(map(2, 3, bug));
+    beside(
+        &map,
+        |map| map.grow(1),
+        |map| map.insert(key(1, 2, 2), [1, 1]).unwrap(),
+    );
+    assert_eq!(map.get(&key(1, 2, 2)), Some([1, 1]));
+    assert_eq!(map.capacity(), 12);
+}
+
 #[test]
 fn loom_split_beside_insert() {
+    explore(2, || split_beside_insert(None));
+}
+
+#[test]
+fn loom_catches_an_insert_that_does_not_notice_a_split() {
+    assert!(is_caught(|| split_beside_insert(Some(Bug::UncheckedHold))));
+}
+
+/// Two threads split, an insert displaces through the buckets that are split: every key stays.
+#[test]
+fn loom_displacement_beside_split() {
     explore(2, || {
         let map = Arc::new(map(2, 3, None));
-        beside(
+        (1..5).for_each(|number| map.insert(key(number, 2, 2), [1, 1]).unwrap());
+        (1..4).for_each(|number| map.insert(key(number, 1, 1), [1, 1]).unwrap());
+        let (_, inserted) = beside(
             &map,
             |map| map.grow(1),
-            |map| map.insert(key(1, 2, 2), [1, 1]).unwrap(),
+            |map| map.insert(key(5, 0, 1), [5, 5]),
         );
-        assert_eq!(map.get(&key(1, 2, 2)), Some([1, 1]));
-        assert_eq!(map.capacity(), 12);
+        assert_eq!(inserted, Ok(()));
+        for number in 1..5 {
+            assert_eq!(map.get(&key(number, 2, 2)), Some([1, 1]));
+        }
+        assert_eq!(map.get(&key(5, 0, 1)), Some([5, 5]));
+        assert_eq!(map.len(), 8);
     });
 }
 

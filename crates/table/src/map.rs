@@ -8,11 +8,11 @@ use curtail_memory::Pages;
 
 use crate::{
     counters::Counters,
-    cuckoo::{Bug, Cuckoo, Tuning},
+    cuckoo::{Bug, Cuckoo, HeldPair, Tuning},
     error::{Full, InsertError, TableError},
     hash::{KeyHasher, SeededHash},
     layout::Place,
-    locks::{Held, Locks, Stamp, VersionedSpin},
+    locks::{self, Held, Locks, Stripes, VersionedSpin},
     plain::Plain,
     search::Search,
     slots::{Beside4, Shape, Slots},
@@ -21,8 +21,8 @@ use crate::{
 /// Keys that `get_many` has under way at once: enough to keep every miss buffer of a core busy.
 const BATCH: usize = 32;
 
-/// Slots per stripe at first, so that a stripe's count says something about the map's fill.
-const STRIPE_SLOTS_MIN: usize = 64;
+/// Slots per stripe unless told: docs/benchmarks/table.md compares.
+const STRIPE_SLOTS: usize = 64;
 
 /// How to make a [`CuckooMap`].
 #[derive(Clone, Copy, Debug)]
@@ -35,9 +35,9 @@ pub struct MapConfig {
     pub fill_target: f64,
     /// Whether to ask for 2 MiB pages.
     pub huge_pages: bool,
-    /// Stripes of locks, rounded to a power of two and to the initial buckets. 0 chooses: one for
-    /// 64 initial slots, at most 2048.
-    pub stripes: usize,
+    /// Slots that share a stripe of locks, until there are 65,536 stripes; rounded to a power of
+    /// two of buckets. 0 chooses.
+    pub stripe_slots: usize,
     /// How to look for a cuckoo path.
     pub search: Search,
     /// Whether the search prefetches what it will look at.
@@ -51,11 +51,18 @@ impl Default for MapConfig {
             slots_max: 0,
             fill_target: 0.92,
             huge_pages: true,
-            stripes: 0,
+            stripe_slots: 0,
             search: Search::Breadth,
             prefetch: true,
         }
     }
+}
+
+/// When a value was read, for [`CuckooMap::set_if_unchanged`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Stamp {
+    versions: locks::Stamp,
+    buckets: [usize; 2],
 }
 
 /// A concurrent cuckoo hash map. Shared by reference; every operation takes `&self`.
@@ -105,15 +112,12 @@ impl<K: Plain, V: Plain, S: Shape, C: Locks, H: KeyHasher<K>> CuckooMap<K, V, S,
         if u32::try_from(buckets_max).is_err() {
             return Err(TableError::TooManySlots);
         }
-        let chosen = if config.stripes == 0 {
-            (config.slots / STRIPE_SLOTS_MIN).clamp(1, 2048)
-        } else {
-            config.stripes
+        let stripe_slots = match config.stripe_slots {
+            0 => STRIPE_SLOTS,
+            chosen => chosen,
         };
-        // At most the largest power of two in `buckets`; both are powers of two.
-        let stripes = chosen
-            .next_power_of_two()
-            .min((buckets + 1).next_power_of_two() / 2);
+        let stripe_buckets = stripe_slots.div_ceil(S::SLOTS).next_power_of_two();
+        let stripes = Stripes::new(stripe_buckets, buckets_max).map_err(TableError::Memory)?;
         let pages = match config.huge_pages {
             true => Pages::Huge,
             false => Pages::Small,
@@ -206,15 +210,18 @@ impl<K: Plain, V: Plain, S: Shape, C: Locks, H: KeyHasher<K>> CuckooMap<K, V, S,
     /// The value of a key and a stamp for [`set_if_unchanged`](Self::set_if_unchanged).
     pub fn get_stamped(&self, key: &K) -> Option<(V, Stamp)> {
         let hash = self.hash(key);
-        let pair = self.table.locks.stripes().pair(self.table.stripes_of(hash));
         loop {
-            let stamp = pair.stamp();
+            let buckets = self.table.pair(hash);
+            let stripes = self.table.locks.stripes();
+            let pair = stripes.pair(stripes.of_pair(buckets));
+            let versions = pair.stamp();
             let value = self.get_hashed(key, hash)?;
-            // The versions are those before the read and after it, so the value is theirs.
-            if let Some(stamp) = stamp
-                && pair.validate(stamp)
+            // The versions are those before the read and after it, so the value is theirs. If the
+            // buckets are no longer the key's, the stamp is spent already.
+            if let Some(versions) = versions
+                && pair.validate(versions)
             {
-                return Some((value, stamp));
+                return Some((value, Stamp { versions, buckets }));
             }
             crate::sync::pause(0);
         }
@@ -225,12 +232,10 @@ impl<K: Plain, V: Plain, S: Shape, C: Locks, H: KeyHasher<K>> CuckooMap<K, V, S,
     pub fn set_if_unchanged(&self, key: &K, value: V, stamp: Stamp) -> bool {
         let hash = self.hash(key);
         let mut writer = Writer::new(self, key, hash);
-        if !self
-            .table
-            .locks
-            .stripes()
-            .is_held_at(self.table.stripes_of(hash), stamp)
-        {
+        let stripes = self.table.locks.stripes();
+        let is_unchanged = writer.pair == stamp.buckets
+            && stripes.is_held_at(stripes.of_pair(stamp.buckets), stamp.versions);
+        if !is_unchanged {
             return false;
         }
         let Some(place) = writer.find() else {
@@ -300,10 +305,9 @@ impl<K: Plain, V: Plain, S: Shape, C: Locks, H: KeyHasher<K>> CuckooMap<K, V, S,
     /// Asks for all lines that a write of the key begins with.
     #[inline(always)]
     fn prefetch_for_write(&self, hash: u64) {
-        for stripe in self.table.stripes_of(hash) {
-            self.table.locks.stripes().prefetch_to_lock(stripe);
-        }
+        let stripes = self.table.locks.stripes();
         for bucket in self.table.pair(hash) {
+            stripes.prefetch_to_lock(stripes.of_bucket(bucket));
             self.table.layout.prefetch_for_write(bucket);
         }
     }
@@ -427,8 +431,7 @@ impl<'a, K: Plain, V: Plain, S: Shape, C: Locks, H: KeyHasher<K>> Writer<'a, K, 
         // A locked instruction keeps later loads waiting, so the misses must be under way before.
         map.prefetch_for_write(hash);
         let whole = map.table.locks.begin();
-        let held = map.table.hold(hash);
-        let pair = map.table.pair(hash);
+        let HeldPair { held, pair } = map.table.hold(hash);
         Self {
             table: &map.table,
             key: *key,
@@ -459,12 +462,12 @@ impl<'a, K: Plain, V: Plain, S: Shape, C: Locks, H: KeyHasher<K>> Writer<'a, K, 
             ..
         } = self;
         drop(held);
-        let held = table.make_room(hash)?;
+        let HeldPair { held, pair } = table.make_room(hash)?;
         Ok(Self {
             table,
             key,
             hash,
-            pair: table.pair(hash),
+            pair,
             held,
             _whole,
         })

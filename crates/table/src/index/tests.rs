@@ -39,7 +39,7 @@ fn index(slots_initial: usize, slots_max: usize, items: usize, fill_target: f64)
         slots_reserved: 0,
         fill_target,
         pages: Pages::Small,
-        stripes: 0,
+        stripe_slots: 0,
     };
     Index::new(config, Hashes::new(items)).unwrap()
 }

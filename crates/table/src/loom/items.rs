@@ -57,7 +57,7 @@ fn items() -> (Items, Hint) {
         slots_max: 16,
         slots_reserved: 0,
         pages: Pages::Small,
-        stripes: 2,
+        stripe_slots: 8,
         ..IndexConfig::default()
     };
     // First: an Acquire fence in loom looks through the atomics in their order, and takes what a
@@ -93,9 +93,10 @@ fn written_over_beside_read(wrong: Wrong) {
         let index = Arc::clone(&index);
         thread::spawn(move || {
             let mut locked = index.lock(KEYS[0]);
+            let position = locked.find(|_| true).unwrap();
             index.resolver().write(KEYS[0], 2);
             if wrong != Wrong::Unnoticed {
-                locked.changed();
+                locked.changed(position);
             }
         })
     };

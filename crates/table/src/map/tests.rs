@@ -316,7 +316,7 @@ fn errors_seen_by_readers(bug: Option<Bug>, turns: u64) -> u64 {
         slots,
         slots_max: slots + slots / 4,
         fill_target: 0.96,
-        stripes: 8,
+        stripe_slots: 128,
         ..config(slots)
     };
     let mut map: CuckooMap<u64, [u64; 2]> = CuckooMap::new(config).unwrap();
@@ -585,11 +585,11 @@ fn room_can_be_made_with_every_lock_held() {
         if map.table.free_slot(map.table.pair(hash)).is_some() {
             continue;
         }
-        let Some(held) = map.table.make_room_alone(hash) else {
+        let Some(locked) = map.table.make_room_alone(hash) else {
             continue;
         };
-        assert!(map.table.free_slot(map.table.pair(hash)).is_some());
-        drop(held);
+        assert!(map.table.free_slot(locked.pair).is_some());
+        drop(locked);
     }
     assert!(map.counters().locked_all > 0);
     assert_eq!(map.iter().count(), 58);

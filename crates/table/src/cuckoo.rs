@@ -312,6 +312,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
                     return Ok(locked);
                 }
             }
+            let size = self.size();
             let found = if rounds <= GROWTH_ROUNDS_NEAR {
                 search::find(self, hash, carry_out)
             } else {
@@ -326,7 +327,9 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
                 }
                 None => {
                     rounds += 1;
-                    if rounds > GROWTH_ROUNDS_MAX || !self.grow_after_failure() {
+                    // Another thread may have grown the table to its limit meanwhile.
+                    let grew = self.grow_after_failure() || self.size() != size;
+                    if rounds > GROWTH_ROUNDS_MAX || !grew {
                         self.tallies.count(Event::Full);
                         return Err(Full);
                     }

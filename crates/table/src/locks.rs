@@ -88,7 +88,7 @@ impl Stripes {
     /// The stripes of a table of so many buckets are those below this number.
     #[inline]
     pub(crate) fn in_use(&self, buckets: usize) -> usize {
-        ((buckets - 1 >> self.shift) + 1).min(self.mask + 1)
+        (((buckets - 1) >> self.shift) + 1).min(self.mask + 1)
     }
 
     /// Bytes of the stripes that a table of so many buckets uses.

@@ -218,9 +218,9 @@ impl<R: Resolver> Index<R> {
     /// and the other slots need no look. `probe` is told where the item is, for
     /// [`Index::raise_mark`].
     ///
-    /// What is at the hint's place is validated by the stripe of its bucket alone, whichever buckets
-    /// are the key's now: if the key's item is there it is nowhere else, and whoever changes it,
-    /// moves it or takes it away changes that version.
+    /// What is at the hint's place is validated by the stripe of its bucket alone, whatever the
+    /// key's buckets are now: if the key's item is there it is nowhere else, and whoever changes
+    /// it, moves it or takes it away changes that version.
     #[inline]
     pub fn read_hinted<T>(
         &self,

@@ -89,7 +89,10 @@ impl Worker {
         }
         self.kit.counts.add(Count::CmdFlush, 1);
         self.kit.store.flush_all(self.kit.now, delay);
-        self.ok(slot, noreply);
+        if !noreply {
+            // On a node the others have a part in it.
+            self.end_parts(slot, b"OK\r\n");
+        }
     }
 
     fn cache_memlimit(&mut self, slot: usize, megabytes: u32, noreply: bool) {

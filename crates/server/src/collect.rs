@@ -441,6 +441,12 @@ fn to_work<'a>(
             }
             (KeyHash(0), Work::Login { accepted })
         }
+        Request::EndOfKeys { .. } => {
+            // Its keys are counted.
+            connection.requests = connection.requests.wrapping_sub(1);
+            kit.counts.take_back(Count::Requests);
+            (KeyHash(0), Work::Request(request))
+        }
         Request::Noop | Request::Admin(_) => (KeyHash(0), Work::Request(request)),
     }
 }

@@ -232,12 +232,7 @@ impl NodeWorker {
     }
 
     /// A place in the replies of a connection.
-    fn await_reply(
-        &mut self,
-        worker: &mut Worker,
-        slot: usize,
-        what: Awaited,
-    ) -> Option<Origin> {
+    fn await_reply(&mut self, worker: &mut Worker, slot: usize, what: Awaited) -> Option<Origin> {
         let serial = worker.slots.get_mut(slot)?.serial;
         let token = TOKEN | self.next_token;
         self.next_token = (self.next_token + 1) % TOKEN;

@@ -6,7 +6,7 @@
 //! connection. The body of a large write never comes through here: it is received straight into the
 //! store.
 
-use curtail_codec::memcached::{Admin, BodyEndState, Decoded, Limits, Request};
+use curtail_codec::memcached::{Admin, BodyEndState, Decoded, Limits, Request, Words};
 use curtail_runtime::Received;
 use curtail_store::Hint;
 use curtail_types::KeyHash;
@@ -415,12 +415,18 @@ fn push_request<'a>(
         origin,
         hint,
     });
-    match request {
+    match *request {
         Request::SetHeader { .. } | Request::Admin(Admin::Quit) => After::Drop,
         Request::Admin(Admin::LruCrawler(_) | Admin::Watch(_)) => After::Keep,
+        Request::Admin(Admin::Stats(words)) if lists_keys(words) => After::Keep,
         Request::EndOfKeys { .. } => After::DecodeUncounted,
         _ => After::Decode,
     }
+}
+
+/// Whether a `stats` is answered over several turns.
+fn lists_keys(mut words: Words<'_>) -> bool {
+    words.next() == Some(b"cachedump")
 }
 
 /// The less usual requests.

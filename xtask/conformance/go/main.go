@@ -66,8 +66,6 @@ func main() {
 	}
 	sort.Strings(keys)
 	say("get of many", err, keys)
-	touched, err := client.GetAndTouch("a", 100)
-	say("get and touch", touched, err)
 	say("touch", client.Touch("a", 100), client.Touch("none", 100))
 	found, _ := client.Get("b")
 	found.Value = []byte("new")

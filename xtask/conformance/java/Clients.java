@@ -16,6 +16,9 @@ import net.spy.memcached.MemcachedClient;
 public final class Clients {
     private static final String LARGE = "large value ".repeat(20_000);
 
+    // Keys that are listed.
+    private static final List<String> LISTED = List.of("listed1", "listed2", "listed3");
+
     private final String name;
     private int step;
 
@@ -63,7 +66,7 @@ public final class Clients {
     private void spy(InetSocketAddress address) throws Exception {
         MemcachedClient client = new MemcachedClient(address);
         say("flush", () -> client.flush().get());
-        say("statistics of nothing", () -> client.getStats("items").get(address));
+        say("rows of nothing", () -> client.getStats("items").get(address));
         say("get of nothing", () -> client.get("none"));
         say("set", () -> client.set("a", 100, "one").get(), () -> client.get("a"));
         say("add", () -> client.add("a", 100, "x").get(), () -> client.add("b", 100, "two").get());
@@ -87,21 +90,22 @@ public final class Clients {
         say("large", () -> client.set("large", 100, LARGE).get(), () -> client.get("large"));
         say("structure", () -> client.set("s", 100, List.of(1, 2)).get(), () -> client.get("s"));
         say("brief", () -> client.set("brief", 1, "x").get(), () -> client.get("brief"));
+        for (String key : LISTED) {
+            client.set(key, 100, "x").get();
+        }
         Thread.sleep(3000);
         say("expired", () -> client.get("brief"));
         Map<String, String> items = client.getStats("items").get(address);
-        TreeSet<String> rows = new TreeSet<>();
         TreeSet<String> keys = new TreeSet<>();
         for (String row : items.keySet()) {
             String[] words = row.split(":");
-            rows.add(words[2]);
             if (words[2].equals("number")) {
                 Map<String, String> listed =
                         client.getStats("cachedump " + words[1] + " 0").get(address);
                 keys.addAll(listed.keySet());
             }
         }
-        System.out.println("spymemcached rows of items: " + rows);
+        keys.retainAll(LISTED);
         System.out.println("spymemcached keys: " + keys);
         say("versions", () -> client.getVersions().size());
         client.shutdown();
@@ -131,6 +135,9 @@ public final class Clients {
         say("empty", () -> client.set("empty", 100, ""), () -> client.get("empty"));
         say("large", () -> client.set("large", 100, LARGE), () -> client.get("large"));
         say("brief", () -> client.set("brief", 1, "x"), () -> client.get("brief"));
+        for (String key : LISTED) {
+            client.set(key, 100, "x");
+        }
         Thread.sleep(3000);
         say("expired", () -> client.get("brief"));
         TreeSet<String> keys = new TreeSet<>();
@@ -138,6 +145,7 @@ public final class Clients {
         while (iterator.hasNext()) {
             keys.add(iterator.next());
         }
+        keys.retainAll(LISTED);
         System.out.println("xmemcached keys: " + keys);
         say("statistics", () -> client.getStats().get(address).containsKey("curr_items"));
         client.flushAll();

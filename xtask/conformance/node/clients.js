@@ -51,6 +51,8 @@ async function main() {
   await say('empty', ['set', 'empty', '', 100], ['get', 'empty']);
   await say('large', ['set', 'large', large, 100], ['get', 'large']);
   await say('expiry', ['set', 'brief', 'x', 1], ['get', 'brief']);
+  const wanted = ['listed1', 'listed2', 'listed3'];
+  for (const key of wanted) await call('set', key, 'x', 100);
   await new Promise((resolve) => setTimeout(resolve, 3000));
   await say('expired', ['get', 'brief']);
   const items = await call('items');
@@ -60,7 +62,8 @@ async function main() {
     const listed = await call('cachedump', items[0].server, Number(number), 0);
     keys.push(...[].concat(listed || []).map((entry) => entry.key));
   }
-  console.log(`memcached.js keys: ${keys.sort().join(' ')}`);
+  const listed = keys.filter((key) => wanted.includes(key));
+  console.log(`memcached.js keys: ${listed.sort().join(' ')}`);
   const version = await call('version');
   console.log(`memcached.js version: ${version.length === 1}`);
   client.end();

@@ -56,6 +56,9 @@ say('after too large', $client->get('large'));
 say('structure', $client->set('s', ['list' => [1, 2, 3]]), $client->get('s'));
 say('bad key', $client->set("a key", 'x'));
 say('expiry', $client->set('brief', 'x', 1), $client->get('brief'));
+foreach (['listed1', 'listed2', 'listed3'] as $key) {
+    $client->set($key, 'x');
+}
 sleep(3);
 say('expired', $client->get('brief'));
 $client->getDelayed(['b', 'n', 'none'], true);
@@ -65,9 +68,6 @@ $stats = array_values($client->getStats())[0];
 $names = ['pid', 'uptime', 'version', 'curr_items', 'bytes', 'cmd_get', 'get_hits', 'evictions'];
 say('stats', array_values(array_intersect($names, array_keys($stats))));
 $keys = $client->getAllKeys();
-if ($keys !== false) {
-    sort($keys);
-}
-say('all keys', $keys);
+say('all keys', count(array_intersect($keys ?: [], ['listed1', 'listed2', 'listed3'])));
 say('version', count($client->getVersion()));
 say('quit', $client->quit());

@@ -3,8 +3,9 @@
 //!
 //! In `xtask/conformance/LANGUAGE/` stands a small program of ours for each language. It goes
 //! through what its client libraries offer and writes a line for each thing it did, without what
-//! may differ: processes, times, versions. The libraries are fetched into the build's folder from where that
-//! language gets them. A language that the machine does not have is named as skipped.
+//! may differ: processes, times, versions. The libraries are fetched into the build's folder from
+//! where that language gets them; those for Perl and PHP are Debian packages. A language that the
+//! machine does not have is named as skipped.
 
 use std::fs;
 use std::path::{Path, PathBuf};

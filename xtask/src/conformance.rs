@@ -5,6 +5,7 @@
 
 mod clients;
 mod clustered;
+mod languages;
 mod memcached;
 
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use crate::workspace::Workspace;
 pub(crate) use self::clients::python;
 
 const SUITES: &str =
-    "memcached, memcached-cluster, pymemcache, pymemcache-cluster, memccapable, exporter";
+    "memcached, memcached-cluster, pymemcache, pymemcache-cluster, memccapable, exporter, clients";
 
 /// What to run, and against whom.
 struct Request {
@@ -54,6 +55,7 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
         "pymemcache" => clients::pymemcache(workspace, &logged, &server),
         "memccapable" => clients::memccapable(&logged, &server),
         "exporter" => clients::exporter(workspace, &logged, &server),
+        "clients" => languages::run(workspace, &logged, &server),
         other => bail!("there is no suite `{other}`: {SUITES}"),
     };
     println!("{}", logged.tail(60));
@@ -86,6 +88,10 @@ pub(crate) fn memccapable_step(workspace: &Workspace, log: &Log) -> Result<Outco
 
 pub(crate) fn exporter_step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     clients::exporter(workspace, log, &ours(workspace, log)?)
+}
+
+pub(crate) fn languages_step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
+    languages::run(workspace, log, &ours(workspace, log)?)
 }
 
 fn ours(workspace: &Workspace, log: &Log) -> Result<Vec<String>> {

@@ -20,9 +20,14 @@ pub(crate) fn ensure(log: &Log, tools: &[Tool]) -> Result<()> {
         .filter(|tool| !process::exists(tool.program))
         .map(|tool| tool.package)
         .collect();
-    if missing.is_empty() {
-        return Ok(());
+    match missing.is_empty() {
+        true => Ok(()),
+        false => install(log, &missing),
     }
+}
+
+/// Installs Debian packages.
+pub(crate) fn install(log: &Log, missing: &[&str]) -> Result<()> {
     let Some(prefix) = privilege() else {
         bail!(
             "these Debian packages are missing and only root can install them: {0}\n\
@@ -33,7 +38,7 @@ pub(crate) fn ensure(log: &Log, tools: &[Tool]) -> Result<()> {
     println!("installing the Debian packages {}", missing.join(" "));
     log.run(&mut apt(prefix, &["update"]))?;
     let mut words = vec!["install", "--yes", "--no-install-recommends"];
-    words.extend(&missing);
+    words.extend(missing);
     log.run(&mut apt(prefix, &words))?;
     Ok(())
 }

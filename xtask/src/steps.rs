@@ -135,6 +135,11 @@ const STEPS: &[Step] = &[
         slow::fuzz,
     ),
     slow(
+        "clients",
+        "clients of six languages see the same server as memcached",
+        conformance::languages_step,
+    ),
+    slow(
         "soak",
         "ten minutes of mixed load with verified values",
         slow::soak,

@@ -190,6 +190,8 @@ fn answer_all(mut input: &[u8], reply: &mut [u8]) {
         } = request
         {
             answer(&mut sink, key, operation, form);
+        } else if let Request::EndOfKeys { refusal: None } = request {
+            encode::end(&mut sink);
         }
         input = &input[*consumed..];
     }

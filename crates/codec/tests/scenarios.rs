@@ -176,6 +176,10 @@ impl Conversation {
             Request::SetTooLarge { key, form, .. } => {
                 encode::set(&mut sink, key, form, SetOutcome::TooLarge);
             }
+            Request::EndOfKeys { refusal: None } => encode::end(&mut sink),
+            Request::EndOfKeys {
+                refusal: Some(refusal),
+            } => encode::error(&mut sink, *refusal),
             Request::Noop => encode::noop(&mut sink),
             Request::Authenticate { user, password } => {
                 if (*user, *password) == (b"foo", b"bar") {
@@ -333,6 +337,7 @@ fn describe(request: &Request<'_>) -> String {
             describe_key(key),
             describe_form(form)
         ),
+        Request::EndOfKeys { refusal } => format!("end of keys {refusal:?}"),
         Request::Noop => "no-op".to_owned(),
         Request::Authenticate { user, password } => format!(
             "login \"{}\" \"{}\"",

@@ -5,18 +5,18 @@
 //! LRU) are answered as memcached does where that promises nothing, and with an error where it
 //! would.
 
-use std::{io::Write, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use curtail_codec::memcached::{
     Admin, Words,
     encode::{self, Refusal},
 };
 use curtail_runtime::ControlEvent;
-use curtail_types::{Exptime, ItemStatus, Key};
+use curtail_types::Exptime;
 
 use crate::{
-    counts::Count, errand::Errand, kit::Kit, registry::ConnectionState, stats, sync::Relaxed,
-    watch::Interests, worker::Worker,
+    counts::Count, crawler::CLASSES_MAX, dump::Dump, errand::Errand, registry::ConnectionState,
+    stats, sync::Relaxed, watch::Interests, worker::Worker,
 };
 
 /// The smallest limit that `cache_memlimit` accepts, in MiB; memcached's.
@@ -24,11 +24,6 @@ const MEMLIMIT_MEGABYTES_MIN: u32 = 8;
 
 /// More megabytes than this must have been meant as bytes; memcached's.
 const MEMLIMIT_MEGABYTES_MAX: u32 = 1_000_000_000;
-
-/// Items that `stats cachedump` lists at most, and buckets of the index that it looks into: what
-/// fits into half a turn.
-const DUMP_ITEMS_MAX: usize = 2000;
-const DUMP_BUCKETS_MAX: usize = 2048;
 
 impl Worker {
     /// Carries out an administration command of the connection in `slot`.
@@ -89,7 +84,10 @@ impl Worker {
         }
         self.kit.counts.add(Count::CmdFlush, 1);
         self.kit.store.flush_all(self.kit.now, delay);
-        self.ok(slot, noreply);
+        if !noreply {
+            // On a node the others have a part in it.
+            self.end_parts(slot, b"OK\r\n");
+        }
     }
 
     fn cache_memlimit(&mut self, slot: usize, megabytes: u32, noreply: bool) {
@@ -207,38 +205,30 @@ impl Worker {
         }
     }
 
-    /// `stats cachedump <class> <items>`: some keys, as people ask for who look into a cache. There
-    /// are no classes, so class 1 has them all; the work and the length of the list are bounded.
-    fn cachedump(&mut self, mut words: Words<'_>) -> Option<Vec<u8>> {
-        let (class, items) = (
-            words.next().and_then(number)?,
-            words.next().and_then(number)?,
-        );
-        let items = usize::try_from(items).ok()?;
-        let items_max = if items == 0 {
-            DUMP_ITEMS_MAX
+    /// `stats cachedump <class> <items>`: some keys, as people and clients ask for who look into a
+    /// cache. There are no classes, so class 1 has them all.
+    fn cachedump(&mut self, slot: usize, mut words: Words<'_>) {
+        let text: &[u8] = if !self.kit.shared.config.dump_allowed {
+            b"CLIENT_ERROR stats cachedump not allowed\r\n"
         } else {
-            items.min(DUMP_ITEMS_MAX)
-        };
-        let mut list = Vec::new();
-        let mut listed = 0;
-        let seconds = u64::from(self.kit.now.unix_seconds());
-        let each = |key: Key<'_>, status: &ItemStatus| {
-            if listed < items_max && class == 1 {
-                listed += 1;
-                let end = status.ttl_seconds.map_or(0, |ttl| u64::from(ttl) + seconds);
-                list.extend_from_slice(b"ITEM ");
-                list.extend_from_slice(key.bytes());
-                // Writing to a vector cannot fail.
-                let _ = write!(list, " [{} b; {end} s]\r\n", status.value_bytes);
+            let (Some(class), Some(items)) = (words.next(), words.next()) else {
+                let text = b"CLIENT_ERROR bad command line\r\n";
+                return self.replies.write(slot, |sink| sink.push(text));
+            };
+            let items = number(items).and_then(|items| usize::try_from(items).ok());
+            match number(class).zip(items) {
+                None => Refusal::BadFormat.reply(),
+                Some((0..=CLASSES_MAX, items)) => {
+                    let dump = Dump::some(items, number(class) == Some(1));
+                    if let Some(connection) = self.slots.get_mut(slot) {
+                        connection.errand = Some(Box::new(Errand::Dump(dump)));
+                    }
+                    return;
+                }
+                Some(_) => b"CLIENT_ERROR Illegal slab id\r\n",
             }
         };
-        let Kit {
-            store, writer, now, ..
-        } = &mut self.kit;
-        let _ = store.list(writer, *now, 0, DUMP_BUCKETS_MAX, each);
-        list.extend_from_slice(b"END\r\n");
-        Some(list)
+        self.replies.write(slot, |sink| sink.push(text));
     }
 
     fn stats(&mut self, slot: usize, mut words: Words<'_>) {
@@ -250,20 +240,12 @@ impl Worker {
         let mut rest = words;
         let report = match (words.next(), words.next()) {
             (Some(b"cachedump"), _) => {
-                if !shared.config.dump_allowed {
-                    let text = b"CLIENT_ERROR stats cachedump not allowed\r\n";
-                    self.replies.write(slot, |sink| sink.push(text));
-                    return;
-                }
                 rest.next();
-                match self.cachedump(rest) {
-                    Some(list) => list,
-                    None => return self.refuse(slot, Refusal::BadFormat),
-                }
+                return self.cachedump(slot, rest);
             }
             (None, _) => stats::general(shared, self.kit.now),
             (Some(b"settings"), _) => stats::settings(shared),
-            (Some(b"items"), _) => stats::items(),
+            (Some(b"items"), _) => stats::items(shared),
             (Some(b"slabs"), _) => stats::slabs(shared),
             (Some(b"sizes"), _) => stats::sizes(),
             (Some(b"memory"), _) => stats::memory(shared),

@@ -6,7 +6,7 @@
 //! connection. The body of a large write never comes through here: it is received straight into the
 //! store.
 
-use curtail_codec::memcached::{Admin, BodyEndState, Decoded, Limits, Request};
+use curtail_codec::memcached::{Admin, BodyEndState, Decoded, Limits, Request, Words};
 use curtail_runtime::Received;
 use curtail_store::Hint;
 use curtail_types::KeyHash;
@@ -64,6 +64,8 @@ enum Turn {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum After {
     Decode,
+    /// The same; it was the end of keys, which count as requests each.
+    DecodeUncounted,
     /// It has to wait for something that takes more than this turn.
     Keep,
     /// It belongs to a large value, or will never be looked at.
@@ -316,7 +318,7 @@ fn decode<'a>(
         Some(_) => 1,
     };
     let share = share.clamp(1, batch.room().max(1));
-    let mut decoded = 0;
+    let (mut decoded, mut uncounted) = (0, 0);
     while decoded < share && !input.is_empty() {
         let origin = Origin {
             decoder: connection.decoder,
@@ -352,7 +354,7 @@ fn decode<'a>(
                 if decoded == 0 {
                     note_dropped(connection, slot, kit);
                 }
-                note_commands(connection, decoded, kit);
+                note_commands(connection, decoded - uncounted, kit);
                 return;
             }
         };
@@ -360,9 +362,10 @@ fn decode<'a>(
         decoded += 1;
         match after {
             After::Decode => {}
+            After::DecodeUncounted => uncounted += 1,
             After::Keep => break,
             After::Drop => {
-                note_commands(connection, decoded, kit);
+                note_commands(connection, decoded - uncounted, kit);
                 return;
             }
         }
@@ -371,7 +374,7 @@ fn decode<'a>(
         kit.counts.add(Count::ConnYields, 1);
         connection.hold(&mut kit.pool, input, true);
     }
-    note_commands(connection, decoded, kit);
+    note_commands(connection, decoded - uncounted, kit);
 }
 
 fn note_commands(connection: &mut Connection, decoded: usize, kit: &mut Kit) {
@@ -412,11 +415,18 @@ fn push_request<'a>(
         origin,
         hint,
     });
-    match request {
+    match *request {
         Request::SetHeader { .. } | Request::Admin(Admin::Quit) => After::Drop,
         Request::Admin(Admin::LruCrawler(_) | Admin::Watch(_)) => After::Keep,
+        Request::Admin(Admin::Stats(words)) if lists_keys(words) => After::Keep,
+        Request::EndOfKeys { .. } => After::DecodeUncounted,
         _ => After::Decode,
     }
+}
+
+/// Whether a `stats` is answered over several turns.
+fn lists_keys(mut words: Words<'_>) -> bool {
+    words.next() == Some(b"cachedump")
 }
 
 /// The less usual requests.
@@ -441,7 +451,9 @@ fn to_work<'a>(
             }
             (KeyHash(0), Work::Login { accepted })
         }
-        Request::Noop | Request::Admin(_) => (KeyHash(0), Work::Request(request)),
+        Request::EndOfKeys { .. } | Request::Noop | Request::Admin(_) => {
+            (KeyHash(0), Work::Request(request))
+        }
     }
 }
 

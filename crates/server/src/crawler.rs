@@ -21,7 +21,7 @@ pub(crate) struct Crawler {
 }
 
 /// Slab classes that memcached could have: 1 to here.
-const CLASSES_MAX: i64 = 63;
+pub(crate) const CLASSES_MAX: i64 = 63;
 
 /// The longest sleep between two items, in microseconds.
 const SLEEP_US_MAX: u32 = 1_000_000;

@@ -26,6 +26,7 @@ use crate::{
     kit::Kit,
     mailbox::Arrival,
     parcel::{Parcel, Sealed},
+    replies::Awaited,
     worker::Worker,
 };
 
@@ -201,7 +202,9 @@ impl Worker {
             return Decision::Here;
         }
         match &entry.work {
-            Work::Request(Request::Noop | Request::Admin(Admin::Version))
+            Work::Request(
+                Request::EndOfKeys { .. } | Request::Noop | Request::Admin(Admin::Version),
+            )
             | Work::Malformed { .. }
             | Work::Login { .. } => Decision::Here,
             _ => Decision::Later,
@@ -223,7 +226,10 @@ impl Worker {
             return;
         };
         self.kit.counts.add(Count::Delegations, 1);
-        self.replies.await_from(entry.slot, owner.0);
+        if let Request::Item { form, .. } = request {
+            let what = Awaited::of(form);
+            self.replies.await_from(entry.slot, owner.0, what);
+        }
         let parcel = self.delegation.parcel_for(self.index, owner);
         parcel.push((entry.slot, serial), entry.hash, request, ticket);
         self.claims = false;

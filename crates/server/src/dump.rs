@@ -1,4 +1,5 @@
-//! `lru_crawler metadump` and `mgdump`: a line for every item, to whoever can read them all.
+//! `lru_crawler metadump` and `mgdump`: a line for every item, to whoever can read them all; and
+//! `stats cachedump`, the same for some of them.
 //!
 //! ```text
 //!   command ---> piece ---> sent ---> piece ---> sent ---> ... ---> END
@@ -21,6 +22,9 @@ use crate::{kit::Kit, spelling};
 /// Buckets that all dumps of a worker look at in one turn: 8 items each, some 100 us.
 pub(crate) const BUCKETS_A_TURN: usize = 64;
 
+/// Bytes of a `stats cachedump`, which is to give an impression; memcached's.
+const SOME_BYTES_MAX: usize = 2 << 20;
+
 /// How an item is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum DumpForm {
@@ -28,6 +32,8 @@ pub(crate) enum DumpForm {
     Fields,
     /// A request that reads it: `mgdump`.
     Request,
+    /// `ITEM key [.. b; .. s]`: `stats cachedump`.
+    Listed,
 }
 
 /// A dump under way.
@@ -36,6 +42,8 @@ pub(crate) struct Dump {
     form: DumpForm,
     /// The next bucket; nothing when all were seen.
     next: Option<usize>,
+    /// Items and bytes that it may still have.
+    left: (usize, usize),
 }
 
 impl Dump {
@@ -44,6 +52,17 @@ impl Dump {
         Self {
             form,
             next: wanted.then_some(0),
+            left: (usize::MAX, usize::MAX),
+        }
+    }
+
+    /// A dump of so many items, 0 for all, as far as they go into what such a dump may have; of
+    /// none if they are not `wanted`.
+    pub(crate) fn some(items: usize, wanted: bool) -> Self {
+        let items_max = if items == 0 { usize::MAX } else { items };
+        Self {
+            left: (items_max, SOME_BYTES_MAX),
+            ..Self::new(DumpForm::Listed, wanted)
         }
     }
 
@@ -56,11 +75,23 @@ impl Dump {
                 return (text, false);
             }
             let (form, seconds) = (self.form, kit.now.unix_seconds());
-            let each =
-                |key: Key<'_>, status: &ItemStatus| form.push(&mut text, key, status, seconds);
+            let (items_left, bytes_left) = &mut self.left;
+            let each = |key: Key<'_>, status: &ItemStatus| {
+                let before = text.len();
+                form.push(&mut text, key, status, seconds);
+                let bytes = text.len() - before;
+                if *items_left == 0 || bytes > *bytes_left {
+                    text.truncate(before);
+                    *items_left = 0;
+                } else if bytes > 0 {
+                    *items_left -= 1;
+                    *bytes_left -= bytes;
+                }
+            };
             self.next = kit
                 .store
-                .list(&mut kit.writer, kit.now, from, buckets, each);
+                .list(&mut kit.writer, kit.now, from, buckets, each)
+                .filter(|_| self.left.0 > 0);
         }
         if self.next.is_none() {
             text.extend_from_slice(self.form.end());
@@ -101,12 +132,23 @@ impl DumpForm {
                 }
                 text.extend_from_slice(b"\r\n");
             }
+            // A key that only base64 can name has no place in such a line.
+            Self::Listed if !spelling::is_plain(bytes) => {}
+            Self::Listed => {
+                let end = status
+                    .ttl_seconds
+                    .map_or(0, |ttl| seconds.saturating_add(ttl));
+                text.extend_from_slice(b"ITEM ");
+                text.extend_from_slice(bytes);
+                // Writing to a vector cannot fail.
+                let _ = write!(text, " [{} b; {end} s]\r\n", status.value_bytes);
+            }
         }
     }
 
     fn end(self) -> &'static [u8] {
         match self {
-            Self::Fields => b"END\r\n",
+            Self::Fields | Self::Listed => b"END\r\n",
             Self::Request => b"EN\r\n",
         }
     }
@@ -144,5 +186,8 @@ mod tests {
         );
         assert_eq!(line(DumpForm::Request, b"a/b", &status), "mg a/b\r\n");
         assert_eq!(line(DumpForm::Request, b"a b", &status), "mg YSBi b\r\n");
+        let listed = "ITEM a/b [10 b; 1050 s]\r\n";
+        assert_eq!(line(DumpForm::Listed, b"a/b", &status), listed);
+        assert_eq!(line(DumpForm::Listed, b"a b", &status), "");
     }
 }

@@ -1,7 +1,9 @@
 //! Execute: carry out one request and write its reply into the turn's memory.
 
+use std::borrow::Cow;
+
 use curtail_codec::memcached::{
-    BodyEnd, BodyEndState, Form, Request, Sink, WireKey,
+    BodyEnd, BodyEndState, Form, Request, WireKey,
     encode::{self, REPLY_BYTES_MAX, Refusal},
 };
 use curtail_dispatch::Access;
@@ -57,9 +59,6 @@ enum Found {
     /// The value is large, and no large worker takes another connection.
     Busy,
 }
-
-/// The answer to a large request when no large worker takes another one.
-pub(crate) const BUSY: &[u8] = b"SERVER_ERROR busy\r\n";
 
 impl Worker {
     /// Carries out one entry of the batch. With `claims`, a write claims its partition first.
@@ -171,12 +170,56 @@ impl Worker {
                 self.kit.refuse_too_large(&mut self.replies, &item, set);
                 self.swallow_apart(slot, hash, *value_bytes);
             }
+            Request::EndOfKeys { refusal } => {
+                if let Some(refusal) = refusal {
+                    self.note_failed();
+                    self.note_failure(slot, *refusal);
+                }
+                self.end_parts(slot, b"END\r\n");
+            }
             Request::Noop => {
                 self.kit.counts.add(Count::CmdMeta, 1);
                 self.replies.write(slot, encode::noop);
             }
             Request::Admin(admin) => self.administrate(slot, admin),
             Request::Item { .. } | Request::SetHeader { .. } | Request::Authenticate { .. } => {}
+        }
+    }
+
+    /// Ends a request that is answered in parts: with `line`, or with what the first part that
+    /// failed says.
+    pub(crate) fn end_parts(&mut self, slot: usize, line: &'static [u8]) {
+        self.note_failed();
+        let Some(connection) = self.slots.get_mut(slot) else {
+            return;
+        };
+        let failure = connection.unsent.take_failure();
+        let failed = failure.is_some();
+        let line = failure.unwrap_or(Cow::Borrowed(line));
+        if connection.unsent.is_awaiting() || self.replies.awaits(slot) {
+            return self.replies.end_parts(slot, line, failed);
+        }
+        match line {
+            Cow::Borrowed(line) => self.replies.write(slot, |sink| sink.push(line)),
+            Cow::Owned(line) => self.replies.owned(slot, line),
+        }
+    }
+
+    /// Keeps what failed for the lines that end their requests, which may come in later turns.
+    pub(crate) fn note_failed(&mut self) {
+        if !self.replies.has_failed() {
+            return;
+        }
+        for (slot, refusal) in self.replies.take_failed() {
+            if let Some(connection) = self.slots.get_mut(slot) {
+                connection.unsent.fail_ahead(refusal.reply());
+            }
+        }
+    }
+
+    fn note_failure(&mut self, slot: usize, refusal: Refusal) {
+        if let Some(connection) = self.slots.get_mut(slot) {
+            connection.unsent.fail_ahead(refusal.reply());
         }
     }
 
@@ -268,7 +311,7 @@ impl Worker {
         match reserved {
             Err(_) if is_large => {
                 kit.counts.add(Count::LargeRefused, 1);
-                self.replies.write(slot, |sink| sink.push(BUSY));
+                self.replies.refuse(slot, form, Refusal::Busy);
                 let unread = u64::from(*value_bytes) + BodyEnd::BYTES as u64;
                 connection.decoder.swallow(unread);
                 connection.hold(&mut kit.pool, rest, true);
@@ -453,7 +496,12 @@ impl Kit {
                 get,
                 view,
             );
-            refuse_read(sink, item, found);
+            if !matches!(found, Some(Found::Whole | Found::Leased)) {
+                sink.truncate(0);
+            }
+            if found.is_none() {
+                encode::miss(sink, item.key, item.form);
+            }
             found
         });
         self.count_get(item, get, found.is_some());
@@ -470,9 +518,23 @@ impl Kit {
             Some(Found::Refused) => {
                 self.counts.add(Count::ReplyNoMemory, 1);
                 self.lease_refused = true;
+                self.refuse_read(replies, item, Refusal::OutOfMemoryGet);
             }
-            Some(Found::Busy) => self.counts.add(Count::LargeRefused, 1),
+            Some(Found::Busy) => {
+                self.counts.add(Count::LargeRefused, 1);
+                self.refuse_read(replies, item, Refusal::Busy);
+            }
             _ => {}
+        }
+    }
+
+    /// A read that found its item and cannot show it. What came in a parcel is told to whoever sent
+    /// that, who knows what it is a part of.
+    #[cold]
+    fn refuse_read(&self, replies: &mut Replies, item: &Item<'_, '_>, refusal: Refusal) {
+        match self.in_parcel {
+            true => replies.write(item.slot, |sink| encode::refuse(sink, item.form, refusal)),
+            false => replies.refuse(item.slot, item.form, refusal),
         }
     }
 
@@ -522,7 +584,7 @@ impl Kit {
         }
         if self.large_full {
             self.counts.add(Count::LargeRefused, 1);
-            replies.write(item.slot, |sink| sink.push(BUSY));
+            replies.refuse(item.slot, item.form, Refusal::Busy);
             return false;
         }
         if matches!(item.form, Form::Meta(_)) {
@@ -704,20 +766,6 @@ impl Kit {
     fn note_key_in_detail(&mut self, item: &Item<'_, '_>, event: KeyEvent) {
         let key = item.key.resolve(&mut self.scratch);
         self.shared.prefixes.count(key.bytes(), event);
-    }
-}
-
-/// Puts the answer of a read that shows no value into the place of what was written so far.
-#[inline(always)]
-fn refuse_read(sink: &mut Sink<'_>, item: &Item<'_, '_>, found: Option<Found>) {
-    if !matches!(found, Some(Found::Whole | Found::Leased)) {
-        sink.truncate(0);
-    }
-    match found {
-        None => encode::miss(sink, item.key, item.form),
-        Some(Found::Refused) => encode::error(sink, Refusal::OutOfMemoryGet),
-        Some(Found::Busy) => sink.push(BUSY),
-        Some(Found::Whole | Found::Leased) => {}
     }
 }
 

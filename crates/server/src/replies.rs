@@ -10,9 +10,17 @@
 //! call and the memory is used again in the next turn. What the kernel does not take is copied out
 //! to the connection ([`crate::unsent`]), so nothing here outlives the turn.
 //!
-//! Invariant: the pieces of one connection stand in the order in which it must receive them.
+//! Invariants: the pieces of one connection stand in the order in which it must receive them. A
+//! request is answered once, also if it has several parts (the keys of a `get`, the nodes of a
+//! `flush_all`): no part that fails says so itself, but the line that ends the request does, which
+//! may be changed as long as a part is awaited.
 
-use curtail_codec::memcached::Sink;
+use std::borrow::Cow;
+
+use curtail_codec::memcached::{
+    Form, Sink,
+    encode::{self, Refusal},
+};
 use curtail_store::ValueLease;
 
 /// All replies of a turn, in order.
@@ -23,6 +31,8 @@ pub(crate) struct Replies {
     pieces: Vec<Piece>,
     /// The connection that was answered last, and how many bytes it got in this turn.
     current: (usize, usize),
+    /// Parts of requests that failed, and whose, until the line that ends their request.
+    failed: Vec<(usize, Refusal)>,
 }
 
 /// A part of a connection's reply.
@@ -47,9 +57,29 @@ pub(crate) enum Content {
     /// In the store.
     Lease(ValueLease),
     /// Another worker will answer; everything behind waits for it.
-    Awaited(u16),
+    Awaited(u16, Awaited),
+    /// The line that ends a request of several parts, some of which are awaited.
+    Final {
+        line: Line,
+        /// It says that a part has failed.
+        failed: bool,
+    },
     /// In memory of their own: the long reports of administration commands.
     Owned(Box<[u8]>),
+}
+
+/// A line of a reply, its end included.
+pub(crate) type Line = Cow<'static, [u8]>;
+
+/// What becomes of an answer that is awaited.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Awaited {
+    /// It is sent as it is.
+    Whole,
+    /// It is a part: a value is sent; an error ends up in the request's last line.
+    Part,
+    /// The client asked for no reply, so it is told of no error either.
+    Silent,
 }
 
 /// A place in the replies of a turn.
@@ -60,6 +90,7 @@ pub(crate) struct Mark {
     /// Where the last piece ended: it may have grown.
     last_end: usize,
     current: (usize, usize),
+    failed: usize,
 }
 
 /// Bytes of small replies that a turn can gather; executing pauses to send when they are used up.
@@ -73,6 +104,22 @@ const CLOSED_OFF: usize = usize::MAX / 2;
 
 /// Pieces to expect in a turn; more are possible and grow the list once.
 const PIECES_EXPECTED: usize = 1024;
+
+impl Awaited {
+    /// What becomes of the answer to a request of this form.
+    pub(crate) fn of(form: &Form<'_>) -> Self {
+        match form {
+            Form::Value { last: false, .. } => Self::Part,
+            Form::Line { noreply: true } => Self::Silent,
+            _ => Self::Whole,
+        }
+    }
+
+    /// Whether an answer that begins with these bytes is a part that failed.
+    pub(crate) fn is_failure(self, answer: &[u8]) -> bool {
+        self == Self::Part && !answer.is_empty() && !answer.starts_with(b"VALUE ")
+    }
+}
 
 impl Piece {
     fn end(&self) -> usize {
@@ -95,6 +142,7 @@ impl Replies {
             used: 0,
             pieces: Vec::with_capacity(pieces),
             current: (usize::MAX, 0),
+            failed: Vec::new(),
         }
     }
 
@@ -147,9 +195,43 @@ impl Replies {
     }
 
     /// Leaves a place for what worker `by` will answer.
-    pub(crate) fn await_from(&mut self, slot: usize, by: u16) {
+    pub(crate) fn await_from(&mut self, slot: usize, by: u16, what: Awaited) {
         self.count(slot, AWAITED_BYTES);
-        let content = Content::Awaited(by);
+        let content = Content::Awaited(by, what);
+        self.pieces.push(Piece { slot, content });
+    }
+
+    /// Whether a place was left for the connection in `slot`, if it was the last to be answered.
+    pub(crate) fn awaits(&self, slot: usize) -> bool {
+        let mut pieces = self.pieces.iter().rev();
+        let is_awaited = |piece: &Piece| matches!(piece.content, Content::Awaited(..));
+        pieces.any(|piece| piece.slot == slot && is_awaited(piece))
+    }
+
+    /// Answers a request of this form with an error; of a part it is kept for the last line.
+    #[cold]
+    pub(crate) fn refuse(&mut self, slot: usize, form: &Form<'_>, refusal: Refusal) {
+        match Awaited::of(form) {
+            Awaited::Part => self.failed.push((slot, refusal)),
+            _ => self.write(slot, |sink| encode::refuse(sink, form, refusal)),
+        }
+    }
+
+    /// The parts that failed since this was last called, and whose they were.
+    pub(crate) fn take_failed(&mut self) -> impl Iterator<Item = (usize, Refusal)> {
+        self.failed.drain(..)
+    }
+
+    /// Whether there are such parts.
+    #[inline]
+    pub(crate) fn has_failed(&self) -> bool {
+        !self.failed.is_empty()
+    }
+
+    /// Adds the line that ends a request, when parts of it are awaited.
+    pub(crate) fn end_parts(&mut self, slot: usize, line: Line, failed: bool) {
+        self.count(slot, line.len());
+        let content = Content::Final { line, failed };
         self.pieces.push(Piece { slot, content });
     }
 
@@ -206,6 +288,7 @@ impl Replies {
             pieces: self.pieces.len(),
             last_end: self.pieces.last().map_or(0, Piece::end),
             current: self.current,
+            failed: self.failed.len(),
         }
     }
 
@@ -214,6 +297,7 @@ impl Replies {
         self.used = mark.used;
         self.pieces.truncate(mark.pieces);
         self.current = mark.current;
+        self.failed.truncate(mark.failed);
         if let Some(Piece {
             content: Content::Area { end, .. },
             ..
@@ -272,7 +356,7 @@ mod tests {
             .map(|piece| match &piece.content {
                 Content::Area { start, end } => (piece.slot, end - start),
                 Content::Owned(bytes) => (piece.slot, bytes.len()),
-                Content::Lease(_) | Content::Awaited(_) => (piece.slot, 0),
+                _ => (piece.slot, 0),
             })
             .collect();
         assert_eq!(shape, [(4, 7), (9, 5), (9, 4), (9, 4)]);

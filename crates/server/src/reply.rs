@@ -17,6 +17,7 @@ impl Worker {
     pub(crate) fn reply(&mut self) {
         // Whoever sees a reply must find it counted.
         self.publish_counts();
+        self.note_failed();
         if self.under_lease && !self.still_holds_lease() {
             self.withhold();
         }
@@ -163,9 +164,9 @@ fn survey(run: &[Piece]) -> (usize, bool) {
     let (mut value_bytes, mut awaits) = (0, false);
     for piece in run {
         match &piece.content {
-            Content::Area { .. } | Content::Owned(_) => {}
+            Content::Area { .. } | Content::Owned(_) | Content::Final { .. } => {}
             Content::Lease(lease) => value_bytes = value_bytes.max(lease.value_bytes()),
-            Content::Awaited(_) => awaits = true,
+            Content::Awaited(..) => awaits = true,
         }
     }
     (value_bytes, awaits)

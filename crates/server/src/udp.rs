@@ -15,7 +15,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use curtail_codec::memcached::{Decoded, Decoder, Request};
+use curtail_codec::memcached::{Decoded, Decoder, Request, encode::Refusal};
 use curtail_runtime::{DatagramSocket, Events, Inbox, Outbox, Poller, Token};
 use curtail_store::{Hint, Writer};
 use curtail_types::Operation;
@@ -24,7 +24,7 @@ use crate::{
     execute::{Item, ROOM_BYTES},
     kit::Kit,
     native::{Executor, Hands},
-    replies::{Content, Replies},
+    replies::{Awaited, Content, Replies},
     shared::Shared,
     sync::Relaxed,
 };
@@ -159,6 +159,9 @@ impl Desk {
 
     /// Carries a request out and writes its answer; `None` if there is no room for that.
     fn carry_out(&mut self, request: &Request<'_>, left: &mut [u8]) -> Option<usize> {
+        if let Request::EndOfKeys { refusal } = request {
+            return put(left, refusal.map_or(b"END\r\n", Refusal::reply));
+        }
         let Request::Item {
             key,
             operation,
@@ -192,7 +195,7 @@ impl Desk {
             let bytes = match &piece.content {
                 Content::Area { start, end } => area.get(*start..*end),
                 Content::Owned(bytes) => Some(&bytes[..]),
-                Content::Lease(_) | Content::Awaited(_) => None,
+                Content::Lease(_) | Content::Awaited(..) | Content::Final { .. } => None,
             };
             written = written.and_then(|before| {
                 let bytes = put(left.get_mut(before..)?, bytes?)?;
@@ -201,7 +204,8 @@ impl Desk {
         }
         self.replies.clear();
         self.replies.begin_turn();
-        written
+        let what = Awaited::of(form);
+        written.filter(|&bytes| !what.is_failure(left.get(..bytes).unwrap_or_default()))
     }
 
     /// Has what was accepted before a request executed; false if that takes too long.

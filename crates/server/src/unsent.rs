@@ -10,7 +10,7 @@ use curtail_store::ValueLease;
 
 use crate::{
     buffers::{Buffer, BufferPool},
-    replies::{Content, Piece},
+    replies::{Awaited, Content, Line, Piece},
 };
 
 /// What a connection still has to send, in order.
@@ -19,6 +19,9 @@ pub(crate) struct Unsent {
     pieces: VecDeque<UnsentPiece>,
     /// How many of them other workers still owe.
     awaited: usize,
+    /// What is to be told in the last line of a request that is answered in parts, when that line
+    /// comes: a part has failed.
+    failure: Option<Line>,
 }
 
 #[derive(Debug)]
@@ -29,7 +32,13 @@ enum UnsentPiece {
         from: usize,
     },
     /// What this worker will answer.
-    Awaited(u16),
+    Awaited(u16, Awaited),
+    /// The line that ends a request of several parts.
+    Final {
+        line: Buffer,
+        /// It says that a part has failed.
+        failed: bool,
+    },
 }
 
 /// How far sending came.
@@ -113,7 +122,8 @@ pub(crate) fn send_pieces(stream: &mut Stream, area: &[u8], pieces: &[Piece]) ->
         Content::Area { start, end } => gather.add(area.get(*start..*end).unwrap_or_default()),
         Content::Lease(lease) => gather.add_lease(lease, 0),
         Content::Owned(bytes) => gather.add(bytes),
-        Content::Awaited(_) => false,
+        Content::Final { line, .. } => gather.add(line),
+        Content::Awaited(..) => false,
     });
     judge(gather.send(stream), gather.bytes, complete)
 }
@@ -145,8 +155,10 @@ impl Unsent {
     /// How many buffers it holds, and their bytes.
     pub(crate) fn buffers(&self) -> (usize, usize) {
         let held = |piece: &UnsentPiece| match piece {
-            UnsentPiece::Held(buffer) => Some(buffer.capacity()),
-            UnsentPiece::Lease { .. } | UnsentPiece::Awaited(_) => None,
+            UnsentPiece::Held(buffer) | UnsentPiece::Final { line: buffer, .. } => {
+                Some(buffer.capacity())
+            }
+            UnsentPiece::Lease { .. } | UnsentPiece::Awaited(..) => None,
         };
         let held = self.pieces.iter().filter_map(held);
         held.fold((0, 0), |(count, bytes), more| (count + 1, bytes + more))
@@ -156,7 +168,7 @@ impl Unsent {
     pub(crate) fn value_bytes_max(&self) -> usize {
         let value = |piece: &UnsentPiece| match piece {
             UnsentPiece::Lease { lease, .. } => lease.value_bytes(),
-            UnsentPiece::Held(_) | UnsentPiece::Awaited(_) => 0,
+            _ => 0,
         };
         self.pieces.iter().map(value).max().unwrap_or(0)
     }
@@ -165,7 +177,7 @@ impl Unsent {
     pub(crate) fn leased_bytes(&self) -> usize {
         let leased = |piece: &UnsentPiece| match piece {
             UnsentPiece::Lease { lease, .. } => lease.pinned_bytes(),
-            UnsentPiece::Held(_) | UnsentPiece::Awaited(_) => 0,
+            _ => 0,
         };
         self.pieces.iter().map(leased).sum()
     }
@@ -183,8 +195,9 @@ impl Unsent {
                 Content::Area { start, end } => end - start,
                 Content::Lease(lease) => lease.value_bytes(),
                 Content::Owned(bytes) => bytes.len(),
+                Content::Final { line, .. } => line.len(),
                 // Nothing behind what is awaited was sent, so nothing is left to skip.
-                Content::Awaited(_) => usize::MAX,
+                Content::Awaited(..) => usize::MAX,
             };
             if skip >= bytes {
                 skip -= bytes;
@@ -206,15 +219,21 @@ impl Unsent {
     ) {
         let mut numbers = numbers;
         let mut joins = false;
-        for _ in 0..self.pieces.len() {
+        for behind in (0..self.pieces.len()).rev() {
             let Some(piece) = self.pieces.pop_front() else {
                 break;
             };
             match piece {
-                UnsentPiece::Awaited(owed_by) if owed_by == by && !numbers.is_empty() => {
+                UnsentPiece::Awaited(owed_by, what) if owed_by == by && !numbers.is_empty() => {
                     self.awaited -= 1;
                     let number = numbers.next();
-                    while let Some(answer) = answers.next_if(|piece| Some(piece.slot) == number) {
+                    let is_answer = |piece: &Piece| Some(piece.slot) == number;
+                    let first = answers.peek().filter(|piece| is_answer(piece));
+                    if let Some(line) = first.and_then(|piece| failure(what, area, piece)) {
+                        self.fail(pool, 0..behind, line);
+                        while answers.next_if(is_answer).is_some() {}
+                    }
+                    while let Some(answer) = answers.next_if(is_answer) {
                         // The first one must not be joined to the old end of the queue.
                         self.add(pool, area, answer.content, 0, joins);
                         joins = true;
@@ -230,14 +249,23 @@ impl Unsent {
 
     /// Puts one answer where `by` awaits it, without a look at what is behind.
     pub(crate) fn fill_one(&mut self, pool: &mut BufferPool, by: u16, answer: &[u8]) {
-        let owes = |piece: &UnsentPiece| match piece {
-            UnsentPiece::Awaited(owed_by) => *owed_by == by,
-            UnsentPiece::Held(_) | UnsentPiece::Lease { .. } => false,
+        let owed = |piece: &UnsentPiece| match *piece {
+            UnsentPiece::Awaited(owed_by, what) if owed_by == by => Some(what),
+            _ => None,
         };
-        let Some(at) = self.pieces.iter().position(owes) else {
+        let mut places = self.pieces.iter().map(owed).enumerate();
+        let Some((at, what)) = places.find_map(|(at, what)| Some((at, what?))) else {
             return;
         };
         self.awaited -= 1;
+        let answer = match what {
+            Awaited::Silent => &[],
+            _ if what.is_failure(answer) => {
+                self.fail(pool, at + 1..self.pieces.len(), answer);
+                &[]
+            }
+            _ => answer,
+        };
         let before = at
             .checked_sub(1)
             .and_then(|before| self.pieces.get_mut(before));
@@ -268,11 +296,43 @@ impl Unsent {
             Content::Owned(bytes) => {
                 self.hold(pool, bytes.get(from..).unwrap_or_default(), joins);
             }
-            Content::Awaited(by) => {
+            Content::Awaited(by, what) => {
                 self.awaited += 1;
-                self.pieces.push_back(UnsentPiece::Awaited(by));
+                self.pieces.push_back(UnsentPiece::Awaited(by, what));
+            }
+            Content::Final { line, failed } => {
+                let line = pool.hold(line.get(from..).unwrap_or_default());
+                self.pieces.push_back(UnsentPiece::Final { line, failed });
             }
         }
+    }
+
+    /// A part of a request has failed with `line`: this becomes the request's last line, which is
+    /// the next one among the pieces `behind`. If that is not there yet, what failed is kept for
+    /// it; of several failures the first is told.
+    #[cold]
+    fn fail(&mut self, pool: &mut BufferPool, behind: Range<usize>, line: &[u8]) {
+        for piece in self.pieces.range_mut(behind) {
+            if let UnsentPiece::Final { line: last, failed } = piece {
+                if !std::mem::replace(failed, true) {
+                    let told = pool.hold(line);
+                    pool.release(std::mem::replace(last, told));
+                }
+                return;
+            }
+        }
+        self.failure.get_or_insert_with(|| line.to_vec().into());
+    }
+
+    /// The same for a part that failed before anything was awaited for it.
+    #[cold]
+    pub(crate) fn fail_ahead(&mut self, line: &'static [u8]) {
+        self.failure.get_or_insert(line.into());
+    }
+
+    /// What the last line of the request has to tell that ends now.
+    pub(crate) fn take_failure(&mut self) -> Option<Line> {
+        self.failure.take()
     }
 
     /// Adds `bytes` behind everything else.
@@ -288,7 +348,8 @@ impl Unsent {
         let complete = self.pieces.iter().all(|piece| match piece {
             UnsentPiece::Held(buffer) => gather.add(buffer.content()),
             UnsentPiece::Lease { lease, from } => gather.add_lease(lease, *from),
-            UnsentPiece::Awaited(_) => false,
+            UnsentPiece::Final { line, .. } => gather.add(line.content()),
+            UnsentPiece::Awaited(..) => false,
         });
         let (taken, progress) = judge(gather.send(stream), gather.bytes, complete);
         self.consume(pool, taken);
@@ -298,9 +359,7 @@ impl Unsent {
     /// Gives the buffers back.
     pub(crate) fn discard(&mut self, pool: &mut BufferPool) {
         for piece in self.pieces.drain(..) {
-            if let UnsentPiece::Held(buffer) = piece {
-                pool.release(buffer);
-            }
+            piece.release(pool);
         }
     }
 
@@ -315,15 +374,13 @@ impl Unsent {
     fn consume(&mut self, pool: &mut BufferPool, mut taken: usize) {
         while let Some(mut piece) = self.pieces.pop_front() {
             let left = piece.bytes_left();
-            if taken < left || matches!(piece, UnsentPiece::Awaited(_)) {
+            if taken < left || matches!(piece, UnsentPiece::Awaited(..)) {
                 piece.skip(taken);
                 self.pieces.push_front(piece);
                 return;
             }
             taken -= left;
-            if let UnsentPiece::Held(buffer) = piece {
-                pool.release(buffer);
-            }
+            piece.release(pool);
         }
     }
 }
@@ -331,17 +388,31 @@ impl Unsent {
 impl UnsentPiece {
     fn bytes_left(&self) -> usize {
         match self {
-            Self::Held(buffer) => buffer.content().len(),
+            Self::Held(buffer) | Self::Final { line: buffer, .. } => buffer.content().len(),
             Self::Lease { lease, from } => lease.value_bytes() - from,
-            Self::Awaited(_) => 0,
+            Self::Awaited(..) => 0,
         }
     }
 
     fn skip(&mut self, bytes: usize) {
         match self {
-            Self::Held(buffer) => buffer.consume(bytes),
+            Self::Held(buffer) | Self::Final { line: buffer, .. } => buffer.consume(bytes),
             Self::Lease { from, .. } => *from += bytes,
-            Self::Awaited(_) => {}
+            Self::Awaited(..) => {}
         }
+    }
+
+    fn release(self, pool: &mut BufferPool) {
+        if let Self::Held(buffer) | Self::Final { line: buffer, .. } = self {
+            pool.release(buffer);
+        }
+    }
+}
+
+/// What the beginning of an answer says, if it is that a part has failed.
+fn failure<'a>(what: Awaited, area: &'a [u8], first: &Piece) -> Option<&'a [u8]> {
+    match first.content {
+        Content::Area { start, end } => area.get(start..end).filter(|line| what.is_failure(line)),
+        _ => None,
     }
 }

@@ -4,7 +4,7 @@
 //!                       login right
 //!   Unauthenticated <------+------> Command --- get of many keys ---> Keys ---+
 //!        |    ^            |        |  ^  ^                             |     |
-//!      "set"  +-- Login ---+        |  |  +-- last key -----------------+     | bad key in a
+//!      "set"  +-- Login ---+        |  |  +-- line end -----------------+     | bad key in a
 //!        +----------^               |  +-- done -- Swallow <-- too large      | long line
 //!                                   +-- line end - SkipLine <-----------------+
 //! ```
@@ -45,7 +45,7 @@ pub(super) enum Stage {
     Keys(Keys),
     /// This many bytes that nobody wants.
     Swallow(u64),
-    /// The rest of a line that nobody wants; at its end this is answered.
+    /// The rest of a line of keys that nobody wants; at its end this is answered.
     SkipLine(Refusal),
     /// A command, of which only the login is allowed.
     Unauthenticated,
@@ -246,10 +246,7 @@ impl Decoder {
     pub(super) fn skip_line<'a>(&mut self, refusal: Refusal, input: &'a [u8]) -> Decoded<'a> {
         self.stage = Stage::SkipLine(refusal);
         match memchr::memchr(b'\n', input) {
-            Some(end) => {
-                self.stage = Stage::Command;
-                refused(end + 1, false, refusal)
-            }
+            Some(end) => keys::end(self, end + 1, Some(refusal)),
             None => Decoded::Incomplete {
                 consumed: input.len(),
                 needed: 1,

@@ -1,9 +1,12 @@
-//! The keys of `get`, `gets`, `gat` and `gats` when there is more than one: a request per key.
+//! The keys of `get`, `gets`, `gat` and `gats` when there is more than one: a request per key, and
+//! one for the end of their line, which alone is answered with `END` or with an error. Keys may be
+//! looked up in several places and any of them may fail, so none of their replies can be the one
+//! that ends the command.
 //!
 //! A line of ordinary length is looked through before its first key is given out, so that a bad
 //! key refuses the whole command, as memcached does it. A `get` or `gets` of extraordinary length
 //! is given out key by key as it arrives, so that no client makes us hold more than a line of it;
-//! a bad key in there is answered where the line ends.
+//! a bad key in there is told where the line ends, in place of `END`.
 
 use curtail_types::{Exptime, Get, Key, Operation};
 
@@ -64,30 +67,40 @@ pub(super) fn begin_long(input: &[u8]) -> Option<(Keys, usize)> {
     (!words.is_empty()).then_some((keys, window.len() - words.len()))
 }
 
-/// The next key; `input` begins with it.
+/// The next key, or the end of their line; `input` begins with it.
 pub(super) fn decode<'a>(decoder: &mut Decoder, keys: Keys, input: &'a [u8]) -> Decoded<'a> {
+    match input {
+        [b'\n', ..] => return end(decoder, 1, None),
+        [b'\r', b'\n', ..] => return end(decoder, 2, None),
+        _ => {}
+    }
     let window = input.get(..WINDOW_BYTES).unwrap_or(input);
     let end = token_end(window.get(..=Key::BYTES_MAX).unwrap_or(window));
     let (word, rest) = window.split_at_checked(end).unwrap_or_default();
     let after = skip_spaces(rest);
-    let line_end_bytes = match after {
-        [b'\n', ..] => 1,
-        [b'\r', b'\n', ..] => 2,
-        // A key that is too long, or one with a control character.
-        [_, ..] if word.is_empty() || word.len() > Key::BYTES_MAX => 0,
-        [b'\r'] | [] => return undecided(window),
-        [_, ..] => 0,
-    };
+    if matches!(after, [] | [b'\r']) && word.len() <= Key::BYTES_MAX {
+        return undecided(window);
+    }
     let Ok(key) = Key::new(word) else {
+        // It is too long, or has a control character.
         return decoder.skip_line(Refusal::BadFormat, input);
     };
-    let last = line_end_bytes > 0;
-    if last {
-        decoder.enter(Stage::Command);
-    }
     Decoded::Complete {
-        request: keys.request(key, last),
-        consumed: window.len() - after.len() + line_end_bytes,
+        request: keys.request(key, false),
+        consumed: window.len() - after.len(),
+    }
+}
+
+/// The line of the keys has ended, after `consumed` more bytes.
+pub(super) fn end<'a>(
+    decoder: &mut Decoder,
+    consumed: usize,
+    refusal: Option<Refusal>,
+) -> Decoded<'a> {
+    decoder.enter(Stage::Command);
+    Decoded::Complete {
+        request: Request::EndOfKeys { refusal },
+        consumed,
     }
 }
 

@@ -7,7 +7,7 @@ use core::fmt;
 
 use curtail_types::{Key, Operation, Set};
 
-use super::{admin::Admin, base64};
+use super::{admin::Admin, base64, encode::Refusal};
 
 /// The longest command line in bytes, its line end not counted; only `get` and `gets` may be
 /// longer.
@@ -60,7 +60,8 @@ pub enum Decoded<'a> {
 /// One request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Request<'a> {
-    /// An operation on one item; a `get` of many keys comes as one of these per key.
+    /// An operation on one item. A `get` of many keys comes as one of these per key, none of them
+    /// the last, and then [`EndOfKeys`](Self::EndOfKeys).
     Item {
         /// The key.
         key: WireKey<'a>,
@@ -99,6 +100,12 @@ pub enum Request<'a> {
         /// How to spell the reply.
         form: Form<'a>,
     },
+    /// All keys of a `get` of many have been given out: answer [`encode::end`](super::encode::end),
+    /// or one error line if any of them failed or there is a `refusal`.
+    EndOfKeys {
+        /// The line had a key that cannot be one.
+        refusal: Option<Refusal>,
+    },
     /// `mn`: answer at once, so that the client knows that all before it is done.
     Noop,
     /// The login that `-Y` asks for. After a right one answer `STORED` and call
@@ -120,7 +127,8 @@ pub enum Form<'a> {
     Value {
         /// With the version, as `gets` and `gats` want it.
         with_cas: bool,
-        /// This is the last key of its command: `END` follows.
+        /// This is the only key of its command: `END` follows. Of many keys none is the last:
+        /// their end is a request of its own.
         last: bool,
     },
     /// The other text commands: one line.

@@ -70,7 +70,7 @@ impl Bench {
                     }
                 }
                 Content::Owned(bytes) => reply.extend_from_slice(bytes),
-                Content::Awaited(_) => {}
+                Content::Awaited(..) | Content::Final { .. } => {}
             }
         }
         self.replies.clear();

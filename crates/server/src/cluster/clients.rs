@@ -6,7 +6,7 @@
 
 mod large;
 
-use curtail_codec::memcached::{Carried, KeyScratch, Request, Sink};
+use curtail_codec::memcached::{Carried, KeyScratch, Request, Sink, encode::Refusal};
 use curtail_consistency::symmetric::Access;
 use curtail_dispatch::{Seen, SharedState};
 use curtail_types::{Cas, NodeId, RouteHash};
@@ -23,15 +23,13 @@ use crate::{
     counts::Count,
     execute::{OUTPUT_BYTES_MAX, ROOM_BYTES},
     kit::Kit,
+    replies::Awaited,
     unsent::Progress,
     worker::Worker,
 };
 
 /// Places that wait for other nodes or for a slice have this bit; those for workers have not.
 const TOKEN: u16 = 1 << 15;
-
-/// The answer of a node that may not answer.
-const OUT_OF_SERVICE: &[u8] = b"SERVER_ERROR this node is not in service\r\n";
 
 impl Worker {
     /// The batch of a node: each request runs where its key is.
@@ -158,7 +156,10 @@ impl NodeWorker {
         }
         let in_force = match &self.in_force {
             Some(in_force) if self.serves => in_force,
-            _ => return refuse(worker, entry, OUT_OF_SERVICE),
+            _ => {
+                let replies = &mut worker.replies;
+                return replies.refuse(entry.slot, form, Refusal::OutOfService);
+            }
         };
         let key_bytes = key.resolve(&mut worker.kit.scratch).bytes();
         let (route, access) = (route_of(key_bytes), access_of(operation));
@@ -222,7 +223,8 @@ impl NodeWorker {
         (way, key): (Way, RouteHash),
         carried: &Carried<'_>,
     ) {
-        if let Some(origin) = self.await_reply(worker, slot) {
+        let what = Awaited::of(&carried.form);
+        if let Some(origin) = self.await_reply(worker, slot, what) {
             let bytes = self.written(carried);
             let access = access_of(&carried.operation);
             self.send_off(&mut worker.kit, way, (origin, key, access), bytes);
@@ -230,11 +232,11 @@ impl NodeWorker {
     }
 
     /// A place in the replies of a connection.
-    fn await_reply(&mut self, worker: &mut Worker, slot: usize) -> Option<Origin> {
+    fn await_reply(&mut self, worker: &mut Worker, slot: usize, what: Awaited) -> Option<Origin> {
         let serial = worker.slots.get_mut(slot)?.serial;
         let token = TOKEN | self.next_token;
         self.next_token = (self.next_token + 1) % TOKEN;
-        worker.replies.await_from(slot, token);
+        worker.replies.await_from(slot, token, what);
         Some(Origin {
             worker: worker.index,
             asker: Asker::Client {
@@ -317,8 +319,4 @@ enum Looked {
 fn run_here(worker: &mut Worker, entry: &Entry<'_>) {
     let decision = worker.decide(entry);
     worker.follow(entry, decision);
-}
-
-fn refuse(worker: &mut Worker, entry: &Entry<'_>, text: &'static [u8]) {
-    worker.replies.write(entry.slot, |sink| sink.push(text));
 }

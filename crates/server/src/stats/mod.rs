@@ -4,6 +4,7 @@
 //! that exporters and dashboards work; what only this server knows is under `memory` and
 //! `curtail`. Where memcached's number counts something that does not exist here, it is 0.
 
+mod classes;
 mod general;
 mod own;
 mod settings;
@@ -12,6 +13,7 @@ use std::fmt::{Display, Write};
 
 use curtail_types::Now;
 
+pub(crate) use classes::{items, slabs};
 pub(crate) use general::general;
 pub(crate) use own::{POLICY_COUNTS, WORKER_COUNTS, curtail, index_counts, memory};
 pub(crate) use settings::settings;
@@ -36,21 +38,6 @@ impl Report {
         self.0.push_str("END\r\n");
         self.0.into_bytes()
     }
-}
-
-/// `stats items`: a row per slab class, and there are none.
-pub(crate) fn items() -> Vec<u8> {
-    Report::default().end()
-}
-
-/// `stats slabs`: no classes, but what was taken from the system. Exporters demand complete rows
-/// or none.
-pub(crate) fn slabs(shared: &Shared) -> Vec<u8> {
-    let memory = shared.store.memory();
-    let mut report = Report::default();
-    report.stat("active_slabs", 0);
-    report.stat("total_malloced", memory.segments + memory.free);
-    report.end()
 }
 
 /// `stats sizes`: not tracked.

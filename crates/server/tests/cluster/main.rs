@@ -4,6 +4,9 @@
 mod basics;
 mod bereft;
 mod callers;
+mod counted;
+#[path = "../counting/mod.rs"]
+mod counting;
 mod ends;
 mod episode;
 mod failures;

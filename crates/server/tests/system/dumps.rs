@@ -131,3 +131,50 @@ fn the_crawlers_switches_are_kept_and_its_errors_are_memcacheds() {
         "ERROR metadump not allowed\r\n",
     );
 }
+
+/// Goal: clients that list keys find them: they ask `stats items` which classes there are and
+/// `stats cachedump` for the keys of each. Method: what they parse, in an empty store, in a small
+/// one, and where more is there than may be told.
+#[test]
+fn keys_are_found_by_their_class() {
+    let server = start(config());
+    let mut client = Client::connect(&server);
+    client.ask("stats items\r\n", "END\r\n");
+    client.ask("stats cachedump 1 0\r\n", "END\r\n");
+    fill(&mut client, 3000);
+    client.ask("ms YSBiDQo= 2 b\r\nhi\r\n", "HD\r\n");
+    assert_eq!(client.stat("items", "items:1:number"), 3001);
+    assert_eq!(client.stat("items", "items:1:number_cold"), 3001);
+    assert_eq!(client.stat("slabs", "active_slabs"), 1);
+    assert_eq!(client.stat("slabs", "1:used_chunks"), 3001);
+    let bytes = client.stat("items", "items:1:mem_requested");
+    assert_eq!(bytes / 3001, client.stat("slabs", "1:chunk_size"));
+    client.send("stats cachedump 1 0\r\nmn\r\n");
+    let lines = lines_until(&mut client, "END");
+    client.expect("MN\r\n");
+    let keys: BTreeSet<&str> = lines.iter().map(String::as_str).collect();
+    // The key with a space and a line end in it would break the list.
+    assert_eq!((lines.len(), keys.len()), (3000, 3000));
+    assert!(keys.contains("ITEM item-17 [4 b; 0 s]"));
+    client.send("stats cachedump 1 7\r\n");
+    assert_eq!(lines_until(&mut client, "END").len(), 7);
+    for (words, answer) in [
+        ("2 0", "END\r\n"),
+        ("0 0", "END\r\n"),
+        ("64 0", "CLIENT_ERROR Illegal slab id\r\n"),
+        ("1", "CLIENT_ERROR bad command line\r\n"),
+        ("1 x", "CLIENT_ERROR bad command line format\r\n"),
+    ] {
+        client.ask(format!("stats cachedump {words}\r\n"), answer);
+    }
+    let mut text = String::new();
+    for item in 0..12_000 {
+        write!(text, "set {item:0>200} 0 0 1 noreply\r\na\r\n").unwrap();
+    }
+    client.send(text);
+    client.ask("mn\r\n", "MN\r\n");
+    client.send("stats cachedump 1 0\r\n");
+    let lines = lines_until(&mut client, "END");
+    let bytes: usize = lines.iter().map(|line| line.len() + 2).sum();
+    assert!((2_000_000..=2 << 20).contains(&bytes), "{bytes}");
+}

@@ -4,6 +4,9 @@
 //! end, so a hang is a failure and not a stuck build.
 #![expect(clippy::unwrap_used, reason = "a failure here is a test's failure")]
 
+mod counted;
+#[path = "../counting/mod.rs"]
+mod counting;
 mod dumps;
 mod fairness;
 mod histories;

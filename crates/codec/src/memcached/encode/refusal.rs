@@ -56,6 +56,10 @@ pub enum Refusal {
     OutOfMemoryGet,
     /// No room for the lines of `stats`.
     OutOfMemoryStats,
+    /// Too many large requests at once.
+    Busy,
+    /// A node of a cluster that may not answer.
+    OutOfService,
     /// A command before the login.
     Unauthenticated,
     /// A login without a name and a password.
@@ -115,6 +119,8 @@ impl Refusal {
             Self::OutOfMemory => b"SERVER_ERROR out of memory\r\n",
             Self::OutOfMemoryGet => b"SERVER_ERROR out of memory writing get response\r\n",
             Self::OutOfMemoryStats => b"SERVER_ERROR out of memory writing stats\r\n",
+            Self::Busy => b"SERVER_ERROR busy\r\n",
+            Self::OutOfService => b"SERVER_ERROR this node is not in service\r\n",
             Self::Unauthenticated => b"CLIENT_ERROR unauthenticated\r\n",
             Self::BadLogin => b"CLIENT_ERROR bad authentication token format\r\n",
             Self::BadLoginEnd => b"CLIENT_ERROR bad command line termination\r\n",

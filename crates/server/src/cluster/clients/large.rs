@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use curtail_codec::memcached::{Admin, Carried, Form, Request, WireKey};
+use curtail_codec::memcached::{Admin, Carried, Form, Request, WireKey, encode::Refusal};
 use curtail_types::{Cas, Delete, Exptime, Operation, RouteHash};
 
-use super::{OUT_OF_SERVICE, run_here};
+use super::run_here;
 use crate::{
     batch::{Entry, Work},
     cluster::{
@@ -13,6 +13,8 @@ use crate::{
         place::{Way, access_of, route_of},
         slices::{Relayed, RelayedKind},
     },
+    execute::OUTPUT_BYTES_MAX,
+    replies::Awaited,
     worker::Worker,
 };
 
@@ -54,8 +56,18 @@ impl Worker {
 impl NodeWorker {
     /// What is not about one small item.
     pub(super) fn run_other(&mut self, worker: &mut Worker, entry: &Entry<'_>) {
-        if let Work::Request(Request::Admin(Admin::FlushAll { delay, .. })) = &entry.work {
-            self.flush_others(worker, entry.slot, *delay);
+        // What is asked of other nodes must not be asked twice.
+        if worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {
+            return worker.put_off(entry);
+        }
+        if let Work::Request(Request::Admin(Admin::FlushAll { delay, noreply })) = &entry.work
+            && worker.kit.shared.config.flush_allowed
+        {
+            let what = match noreply {
+                true => Awaited::Silent,
+                false => Awaited::Part,
+            };
+            self.flush_others(worker, (entry.slot, what), *delay);
         }
         if let Work::Request(Request::SetTooLarge { key, set, .. }) = &entry.work
             && set.removes_if_too_large()
@@ -111,11 +123,11 @@ impl NodeWorker {
     }
 
     /// Has the other nodes flush, too; the reply to the client waits for them.
-    fn flush_others(&mut self, worker: &mut Worker, slot: usize, at: Exptime) {
+    fn flush_others(&mut self, worker: &mut Worker, (slot, what): (usize, Awaited), at: Exptime) {
         let view = self.in_force.as_ref().map(|now| now.view);
         let others = view.unwrap_or_default().live.without(self.cluster.me);
         for to in others {
-            if let Some(origin) = self.await_reply(worker, slot) {
+            if let Some(origin) = self.await_reply(worker, slot, what) {
                 let relayed = Relayed {
                     origin,
                     to,
@@ -155,6 +167,7 @@ impl NodeWorker {
             return false;
         };
         let mut bytes = Vec::new();
+        let mut what = Awaited::Whole;
         body.finish(&mut worker.kit.pool, |reservation, key, form, _| {
             let mut value = Vec::with_capacity(reservation.value_bytes());
             reservation.read(&mut value);
@@ -165,12 +178,17 @@ impl NodeWorker {
                 form,
             };
             bytes = self.written(&carried);
+            what = Awaited::of(&form);
+            if way.is_none() {
+                let replies = &mut worker.replies;
+                replies.refuse(slot, &form, Refusal::OutOfService);
+            }
         });
         let Some(way) = way else {
-            worker.replies.write(slot, |sink| sink.push(OUT_OF_SERVICE));
+            self.spare.give(bytes);
             return true;
         };
-        if let Some(origin) = self.await_reply(worker, slot) {
+        if let Some(origin) = self.await_reply(worker, slot, what) {
             let access = access_of(&operation);
             self.send_off(&mut worker.kit, way, (origin, route, access), bytes);
         }

@@ -1,0 +1,163 @@
+//! One request, one reply, whatever becomes of the node that was asked or of the one that has the
+//! key: a client that counts, while nodes fail.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    counting::{Counted, Talk, converse},
+    processes::Processes,
+    support::{Client, Cluster, PATIENCE, Shape},
+};
+
+const TALK: Talk = Talk {
+    seed: 1,
+    commands: 300,
+    item_bytes_max: 1 << 20,
+    value_bytes_max: 60_000,
+    flushes: true,
+};
+
+/// Conversations with some nodes at once; their sum.
+fn converse_with(addresses: &[SocketAddr], talk: Talk) -> Counted {
+    thread::scope(|scope| {
+        let one = |(number, address): (usize, &SocketAddr)| {
+            let (seed, address) = (talk.seed * 1000 + number as u64, *address);
+            scope.spawn(move || converse(address, Talk { seed, ..talk }))
+        };
+        let threads: Vec<_> = addresses.iter().enumerate().map(one).collect();
+        let mut sum = Counted::default();
+        for thread in threads {
+            add(&mut sum, thread.join().unwrap());
+        }
+        sum
+    })
+}
+
+fn add(sum: &mut Counted, counted: Counted) {
+    sum.commands += counted.commands;
+    sum.failed_gets += counted.failed_gets;
+    sum.server_errors += counted.server_errors;
+    sum.closed |= counted.closed;
+}
+
+/// Goal: every command is answered once by a cluster, keys of one `get` at several nodes included.
+#[test]
+fn every_command_is_answered_once_by_a_cluster() {
+    let cluster = Cluster::start(Shape::default());
+    let addresses: Vec<SocketAddr> = (0..3).map(|id| cluster.address(id)).collect();
+    let counted = converse_with(&addresses, TALK);
+    assert_eq!(counted.commands, 3 * TALK.commands, "{counted:?}");
+}
+
+/// Goal: a node that is out of service answers every command once: a `get` of many keys with one
+/// line, and who wants no reply with none. Method: nobody can read the view any more, so every
+/// lease ends.
+#[test]
+fn a_node_out_of_service_answers_every_command_once() {
+    let cluster = Cluster::start(Shape {
+        lease_ms: 800,
+        ..Shape::default()
+    });
+    fs::rename(
+        cluster.view_file(),
+        cluster.view_file().with_extension("away"),
+    )
+    .unwrap();
+    let refusal = "SERVER_ERROR this node is not in service\r\n";
+    let mut client = cluster.client(0);
+    let started = Instant::now();
+    while client.ask("mg key\r\n") != refusal {
+        assert!(started.elapsed() < PATIENCE, "the lease never ends");
+        thread::sleep(Duration::from_millis(10));
+    }
+    client.expect("get a b c d e f\r\nmn\r\n", &format!("{refusal}MN\r\n"));
+    client.expect("gats 10 a b\r\nmn\r\n", &format!("{refusal}MN\r\n"));
+    client.expect(
+        "set a 0 0 1 noreply\r\nx\r\ndelete a noreply\r\nincr a 1 noreply\r\nmn\r\n",
+        "MN\r\n",
+    );
+    let long = "x".repeat(30_000);
+    client.expect(
+        &format!("set a 0 0 30000 noreply\r\n{long}\r\nmn\r\n"),
+        "MN\r\n",
+    );
+    client.expect(
+        &format!("set a 0 0 30000\r\n{long}\r\nmn\r\n"),
+        &format!("{refusal}MN\r\n"),
+    );
+    let counted = converse_with(&[cluster.address(0), cluster.address(1)], TALK);
+    assert_eq!(counted.commands, 2 * TALK.commands, "{counted:?}");
+    assert!(counted.failed_gets > 50, "{counted:?}");
+    assert!(counted.server_errors > 50, "{counted:?}");
+}
+
+/// Talks to two nodes, again and again, while something is done to the third one; until some
+/// commands have failed and all are answered again.
+fn talk_through(cluster: &mut Processes, disturb: fn(&mut Processes, bool)) {
+    let addresses = cluster.addresses();
+    let addresses: Vec<SocketAddr> = addresses.into_iter().take(2).flatten().collect();
+    disturb(cluster, true);
+    let (mut sum, started) = (Counted::default(), Instant::now());
+    for seed in 2.. {
+        let counted = converse_with(&addresses, Talk { seed, ..TALK });
+        add(&mut sum, counted);
+        let is_over = counted.failed_gets + counted.server_errors < 200 && !counted.closed;
+        if started.elapsed() > Duration::from_secs(2) && is_over {
+            break;
+        }
+        assert!(started.elapsed() < 3 * PATIENCE, "never over: {sum:?}");
+    }
+    disturb(cluster, false);
+    cluster.settle();
+    let counted = converse_with(&addresses, TALK);
+    assert_eq!(counted.commands, 2 * TALK.commands, "{counted:?}");
+}
+
+/// Goal: while a node is dead or silent, what others ask of it for their clients is answered once.
+/// Method: conversations with two nodes from before the third is killed, or stopped in its tracks,
+/// until it is back.
+#[test]
+fn while_a_node_is_away_every_command_is_answered_once() {
+    let shape = Shape {
+        lease_ms: 1500,
+        ..Shape::default()
+    };
+    let mut cluster = Processes::start(shape, None);
+    talk_through(&mut cluster, |cluster, begins| match begins {
+        true => cluster.kill(2),
+        false => cluster.revive(2),
+    });
+    talk_through(&mut cluster, |cluster, begins| cluster.stop(2, begins));
+}
+
+/// Goal: a node that is taken out of the view, and those that go on without it, answer every
+/// command once. Method: conversations with all of them meanwhile.
+#[test]
+fn while_a_node_is_removed_every_command_is_answered_once() {
+    let cluster = Cluster::start(Shape {
+        lease_ms: 1500,
+        ..Shape::default()
+    });
+    let addresses: Vec<SocketAddr> = (0..3).map(|id| cluster.address(id)).collect();
+    thread::scope(|scope| {
+        let talking = scope.spawn(|| {
+            (2..8)
+                .map(|seed| converse_with(&addresses, Talk { seed, ..TALK }))
+                .for_each(drop);
+        });
+        cluster.take_out(2);
+        talking.join().unwrap();
+    });
+    let started = Instant::now();
+    while Client::connect(addresses[2]).ask("mg key\r\n") != "EN\r\n" {
+        assert!(started.elapsed() < 3 * PATIENCE, "it never comes back");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let counted = converse_with(&addresses, TALK);
+    assert!(!counted.closed, "{counted:?}");
+}

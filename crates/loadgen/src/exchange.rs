@@ -11,6 +11,8 @@ use std::{
 
 use crate::{
     error::LoadError,
+    load::Load,
+    login::Login,
     protocol::{Frame, Protocol, Reply, Verb},
 };
 
@@ -47,36 +49,78 @@ pub(crate) fn connect(target: &str) -> Result<TcpStream, LoadError> {
     Err(LoadError::network(doing())(last))
 }
 
+/// The same, logged in if there is a login.
+pub(crate) fn connect_as(target: &str, login: Option<&Login>) -> Result<TcpStream, LoadError> {
+    let mut stream = connect(target)?;
+    if let Some(login) = login {
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .and_then(|()| stream.write_all(&login.request()))
+            .map_err(LoadError::network("logging in"))?;
+        let reply = line(&mut stream).map_err(LoadError::network("logging in"))?;
+        if reply != "STORED" {
+            let user = login.user();
+            let why = format!("{target} does not let {user:?} in: {reply}");
+            return Err(LoadError::Protocol(why));
+        }
+        stream
+            .set_read_timeout(None)
+            .map_err(LoadError::network("logging in"))?;
+    }
+    Ok(stream)
+}
+
 /// What a server of memcached's protocols calls itself; `None` if it does not say within a second.
-pub(crate) fn server_version(target: &str, protocol: Protocol) -> Option<String> {
+/// One that says no more without a login is an error.
+pub(crate) fn server_version(
+    target: &str,
+    protocol: Protocol,
+    login: Option<&Login>,
+) -> Result<Option<String>, LoadError> {
     const SHORT: Duration = Duration::from_secs(1);
     if matches!(protocol, Protocol::Resp | Protocol::Native) {
-        return None;
+        return Ok(None);
     }
-    let mut stream = connect(target).ok()?;
-    stream.set_read_timeout(Some(SHORT)).ok()?;
-    stream.write_all(b"version\r\n").ok()?;
+    let mut stream = connect_as(target, login)?;
+    let asked = stream
+        .set_read_timeout(Some(SHORT))
+        .and_then(|()| stream.write_all(b"version\r\n"));
+    let answer = asked.and_then(|()| line(&mut stream)).unwrap_or_default();
+    if answer == "CLIENT_ERROR unauthenticated" {
+        return Err(LoadError::Arguments(format!(
+            "{target} wants a login: --auth-file FILE with a line USER:PASSWORD, as its -Y has"
+        )));
+    }
+    let version = answer.strip_prefix("VERSION ");
+    Ok(version.map(|version| version.trim().to_string()))
+}
+
+/// The next line of a reply, without its end.
+fn line(stream: &mut TcpStream) -> std::io::Result<String> {
     let mut line = Vec::new();
     let mut buffer = [0; 256];
     while !line.contains(&b'\n') && line.len() < buffer.len() {
-        let bytes = stream.read(&mut buffer).ok().filter(|bytes| *bytes > 0)?;
+        let bytes = stream.read(&mut buffer)?;
+        if bytes == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
         line.extend_from_slice(&buffer[..bytes]);
     }
     let text = String::from_utf8_lossy(&line);
-    let version = text.lines().next()?.strip_prefix("VERSION ")?;
-    Some(version.trim().to_string())
+    Ok(text.lines().next().unwrap_or_default().trim().to_string())
 }
 
 impl Exchange {
-    pub(crate) fn open(target: &str, protocol: Protocol) -> Result<Self, LoadError> {
-        let stream = connect(target)?;
+    /// A connection that speaks as the load does, logged in where it has a login.
+    pub(crate) fn open(target: &str, load: &Load) -> Result<Self, LoadError> {
+        let stream = connect_as(target, load.login.as_ref())?;
         stream
             .set_read_timeout(Some(PATIENCE))
             .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
             .map_err(LoadError::network("setting time-outs"))?;
         Ok(Self {
             stream,
-            protocol,
+            protocol: load.protocol,
             buffer: vec![0; 64 << 10],
             filled: 0,
         })

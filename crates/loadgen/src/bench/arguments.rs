@@ -14,6 +14,7 @@ use crate::{
     drive::{Pace, Plan, Session, Stall},
     error::LoadError,
     load::{Load, Marking, Source},
+    login::Login,
     protocol::Protocol,
     recording::Recording,
     stop::Stop,
@@ -29,6 +30,18 @@ pub struct LoadArgs {
     /// Protocol to speak.
     #[arg(long, value_enum, default_value = "meta", help_heading = "Servers")]
     pub protocol: Protocol,
+    /// File of logins for a server that wants one, USER:PASSWORD a line as its own -Y has it; the
+    /// first line counts.
+    #[arg(long, value_name = "FILE", help_heading = "Servers")]
+    pub auth_file: Option<PathBuf>,
+    /// Whose line of the file of logins counts.
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "auth_file",
+        help_heading = "Servers"
+    )]
+    pub username: Option<String>,
     /// Writes of the native protocol that end when they are accepted.
     #[arg(
         long,
@@ -359,7 +372,14 @@ impl LoadArgs {
             fill: self.fill,
             verify: self.verify,
             marking: self.mark,
+            login: self.login()?,
         })
+    }
+
+    fn login(&self) -> Result<Option<Login>, LoadError> {
+        let user = self.username.as_deref();
+        let path = self.auth_file.as_deref();
+        path.map(|path| Login::from_file(path, user)).transpose()
     }
 
     /// A workload of the catalogue, or else a trace if there is such a file.

@@ -164,17 +164,31 @@ impl Strip {
             );
         }
         for (number, line) in self.lines.iter().enumerate() {
-            let points: Vec<String> = values(line)
-                .into_iter()
-                .map(|(x, y)| format!("{:.1},{:.1}", across(x), place(y)))
-                .collect();
             let (name, style) = (line.0, line.1);
+            // No line goes across a second of which nothing is known.
+            for part in values(line).chunk_by(|one, next| next.0 - one.0 < 1.5) {
+                let points: Vec<String> = part
+                    .iter()
+                    .map(|(x, y)| format!("{:.1},{:.1}", across(*x), place(*y)))
+                    .collect();
+                let points = points.join(" ");
+                let _ = match part {
+                    [_] => write!(
+                        body,
+                        "<circle class=\"mark s{style}\" cx=\"{0:.1}\" cy=\"{1:.1}\" r=\"2\"/>",
+                        across(part[0].0),
+                        place(part[0].1)
+                    ),
+                    _ => write!(
+                        body,
+                        "<polyline class=\"line s{style}\" points=\"{points}\"/>"
+                    ),
+                };
+            }
             let _ = write!(
                 body,
-                "<polyline class=\"line s{style}\" points=\"{}\"/>\
-                 <text class=\"end s{style}\" x=\"{:.1}\" y=\"18\" text-anchor=\"end\">\
+                "<text class=\"end s{style}\" x=\"{:.1}\" y=\"18\" text-anchor=\"end\">\
                  {name}</text>",
-                points.join(" "),
                 RIGHT - 70.0 * number as f64
             );
         }

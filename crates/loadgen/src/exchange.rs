@@ -49,26 +49,40 @@ pub(crate) fn connect(target: &str) -> Result<TcpStream, LoadError> {
     Err(LoadError::network(doing())(last))
 }
 
-/// The same, logged in if there is a login.
+/// The same, logged in if there is a login and the server asks for one: any other would store the
+/// password as a value.
 pub(crate) fn connect_as(target: &str, login: Option<&Login>) -> Result<TcpStream, LoadError> {
     let mut stream = connect(target)?;
-    if let Some(login) = login {
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .and_then(|()| stream.write_all(&login.request()))
-            .map_err(LoadError::network("logging in"))?;
-        let reply = line(&mut stream).map_err(LoadError::network("logging in"))?;
-        if reply != "STORED" {
-            let user = login.user();
-            let why = format!("{target} does not let {user:?} in: {reply}");
-            return Err(LoadError::Protocol(why));
-        }
-        stream
-            .set_read_timeout(None)
-            .map_err(LoadError::network("logging in"))?;
+    let Some(login) = login else {
+        return Ok(stream);
+    };
+    let doing = || LoadError::network("logging in");
+    if ask(&mut stream, b"version\r\n").map_err(doing())? != UNAUTHENTICATED {
+        return Ok(stream);
     }
-    Ok(stream)
+    // The server may hang up on a command without a login.
+    let mut stream = connect(target)?;
+    match ask(&mut stream, &login.request()).map_err(doing())? {
+        answer if answer == "STORED" => Ok(stream),
+        answer => {
+            let user = login.user();
+            let why = format!("{target} does not let {user:?} in: {answer}");
+            Err(LoadError::Protocol(why))
+        }
+    }
 }
+
+/// The line that the server answers; what follows may take any time again.
+fn ask(stream: &mut TcpStream, command: &[u8]) -> std::io::Result<String> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(command)?;
+    let answer = line(stream)?;
+    stream.set_read_timeout(None)?;
+    Ok(answer)
+}
+
+/// What a server says that wants a login.
+const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated";
 
 /// What a server of memcached's protocols calls itself; `None` if it does not say within a second.
 /// One that says no more without a login is an error.
@@ -86,9 +100,9 @@ pub(crate) fn server_version(
         .set_read_timeout(Some(SHORT))
         .and_then(|()| stream.write_all(b"version\r\n"));
     let answer = asked.and_then(|()| line(&mut stream)).unwrap_or_default();
-    if answer == "CLIENT_ERROR unauthenticated" {
+    if answer == UNAUTHENTICATED {
         return Err(LoadError::Arguments(format!(
-            "{target} wants a login: --auth-file FILE with a line USER:PASSWORD, as its -Y has"
+            "{target} wants a login: --user NAME --password-file FILE"
         )));
     }
     let version = answer.strip_prefix("VERSION ");

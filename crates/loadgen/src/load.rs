@@ -171,7 +171,7 @@ impl Load {
             return refuse(error.to_string());
         }
         if self.login.is_some() && matches!(self.protocol, Protocol::Resp | Protocol::Native) {
-            return refuse("only memcached's protocols have a login (--auth-file)".into());
+            return refuse("only memcached's protocols have a login (--user)".into());
         }
         for verb in self.verbs() {
             if !self.protocol.has(verb) {

@@ -16,28 +16,22 @@ pub struct Login {
 }
 
 impl Login {
-    /// From a file as `-Y` takes it, `USER:PASSWORD` a line: the first line, or that of `user`.
-    pub fn from_file(path: &Path, user: Option<&str>) -> Result<Self, LoadError> {
+    /// The password is the first line of the file, as `curtail top` takes it.
+    pub fn from_file(user: &str, path: &Path) -> Result<Self, LoadError> {
         let doing = format!("reading {}", path.display());
         let text = std::fs::read_to_string(path).map_err(LoadError::machine(doing))?;
-        Self::parse(&text, user).ok_or_else(|| {
-            let whom = user.map_or(String::new(), |user| format!(" of {user:?}"));
+        Self::parse(user, &text).ok_or_else(|| {
             let path = path.display();
-            LoadError::Arguments(format!("{path} has no line USER:PASSWORD{whom}"))
+            LoadError::Arguments(format!("{path} has no password in its first line"))
         })
     }
 
-    fn parse(text: &str, user: Option<&str>) -> Option<Self> {
-        let lines = text.lines().filter_map(|line| {
-            let (user, password) = line.split_once(':')?;
-            Some(Self {
-                user: user.into(),
-                password: password.into(),
-            })
-        });
-        let is_wanted = |login: &Self| user.is_none_or(|user| login.user == user);
-        let is_whole = |login: &Self| !login.user.is_empty() && !login.password.is_empty();
-        lines.filter(is_whole).find(is_wanted)
+    fn parse(user: &str, text: &str) -> Option<Self> {
+        let password = text.lines().next().filter(|line| !line.is_empty())?;
+        Some(Self {
+            user: user.into(),
+            password: password.into(),
+        })
     }
 
     pub(crate) fn user(&self) -> &str {
@@ -66,13 +60,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_is_the_first_line_or_that_of_its_user() {
-        let text = "\nada:lovelace\nbyron:a:b\nempty:\n";
-        let login = |user| Login::parse(text, user);
-        let first = login(None).unwrap();
-        assert_eq!(first.request(), b"set auth 0 0 12\r\nada lovelace\r\n");
-        assert_eq!(login(Some("byron")).unwrap().password, "a:b");
-        assert_eq!((login(Some("empty")), login(Some("x"))), (None, None));
-        assert!(!format!("{first:?}").contains("lovelace"));
+    fn the_password_is_the_first_line_and_is_never_shown() {
+        let login = Login::parse("ada", "lovelace\r\nmore").unwrap();
+        assert_eq!(login.request(), b"set auth 0 0 12\r\nada lovelace\r\n");
+        assert_eq!(Login::parse("ada", "\nlate"), None);
+        assert!(!format!("{login:?}").contains("lovelace"));
     }
 }

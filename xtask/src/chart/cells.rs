@@ -55,7 +55,7 @@ impl Source<'_> {
             .with_context(|| format!("no heading {:?}", self.section))?;
         let section: Vec<&str> = lines.take_while(|line| !is_heading(line)).collect();
         let is_row = |line: &&str| line.starts_with('|');
-        let blocks = section.split(|line| !is_row(&line));
+        let blocks = section.split(|line| !is_row(line));
         let tables = blocks.filter(|block| block.len() > 2).map(table);
         Ok(tables
             .filter(|(header, _)| header.contains(&self.column))

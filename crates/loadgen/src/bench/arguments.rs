@@ -30,18 +30,12 @@ pub struct LoadArgs {
     /// Protocol to speak.
     #[arg(long, value_enum, default_value = "meta", help_heading = "Servers")]
     pub protocol: Protocol,
-    /// File of logins for a server that wants one, USER:PASSWORD a line as its own -Y has it; the
-    /// first line counts.
-    #[arg(long, value_name = "FILE", help_heading = "Servers")]
-    pub auth_file: Option<PathBuf>,
-    /// Whose line of the file of logins counts.
-    #[arg(
-        long,
-        value_name = "NAME",
-        requires = "auth_file",
-        help_heading = "Servers"
-    )]
-    pub username: Option<String>,
+    /// Log in as this user, where a server wants a login (-Y).
+    #[arg(long, requires = "password_file", help_heading = "Servers")]
+    pub user: Option<String>,
+    /// The file whose first line is the user's password.
+    #[arg(long, value_name = "FILE", requires = "user", help_heading = "Servers")]
+    pub password_file: Option<PathBuf>,
     /// Writes of the native protocol that end when they are accepted.
     #[arg(
         long,
@@ -377,9 +371,9 @@ impl LoadArgs {
     }
 
     fn login(&self) -> Result<Option<Login>, LoadError> {
-        let user = self.username.as_deref();
-        let path = self.auth_file.as_deref();
-        path.map(|path| Login::from_file(path, user)).transpose()
+        let both = self.user.as_deref().zip(self.password_file.as_deref());
+        both.map(|(user, path)| Login::from_file(user, path))
+            .transpose()
     }
 
     /// A workload of the catalogue, or else a trace if there is such a file.

@@ -254,23 +254,24 @@ fn a_run_that_is_ended_early_is_marked() {
 fn a_login_from_a_file_opens_a_locked_server() {
     let folder = folder("login");
     fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("logins");
-    fs::write(&file, "eve:wrong\nada:lovelace\n").unwrap();
+    let file = folder.join("password");
+    fs::write(&file, "lovelace\n").unwrap();
     let target = fake::start(Lie::Locked);
-    let auth = ["--auth-file", file.to_str().unwrap()];
+    let file = ["--password-file", file.to_str().unwrap()];
     for protocol in ["text", "meta"] {
         let words = ["--target", &target, "--preload", "--protocol", protocol];
-        let words: Vec<&str> = words.iter().chain(&auth).copied().collect();
-        let ada: Vec<&str> = words
-            .iter()
-            .chain(&["--username", "ada"])
-            .copied()
-            .collect();
-        assert_eq!(bench(&ada), ExitCode::SUCCESS);
+        let as_user = |user| -> Vec<&str> {
+            let all = words.iter().chain(&file);
+            all.chain(&["--user", user]).copied().collect()
+        };
+        assert_eq!(bench(&as_user("ada")), ExitCode::SUCCESS);
         let error = |words: &[&str]| bench_error(words).to_string();
-        assert!(error(&words).contains("does not let \"eve\" in"));
+        assert!(error(&as_user("eve")).contains("does not let \"eve\" in"));
+        let open = fake::start(Lie::None);
+        let open = ["--target", &open, "--user", "ada", file[0], file[1]];
+        assert_eq!(bench(&open), ExitCode::SUCCESS, "no login is asked for");
         let none = error(&["--target", &target, "--protocol", protocol]);
-        assert!(none.contains("--auth-file"), "{none}");
+        assert!(none.contains("--password-file"), "{none}");
     }
     fs::remove_dir_all(&folder).unwrap();
 }

@@ -94,6 +94,10 @@ fn serve(stream: TcpStream, store: &Mutex<Store>, lie: Lie) {
         if lie == Lie::Slow {
             std::thread::sleep(Duration::from_millis(5));
         }
+        assert!(
+            !value.starts_with(b"ada") || lie == Lie::Locked,
+            "told unasked"
+        );
         if !knows_who {
             knows_who = words[0] == "set" && value == b"ada lovelace";
             let reply = match (knows_who, words[0]) {
@@ -291,6 +295,7 @@ impl Store {
             ["touch", key, seconds] if self.touch(key, seconds) => "TOUCHED".into(),
             ["touch", ..] => "NOT_FOUND".into(),
             ["incr" | "decr", key, delta] => self.count(key, delta, words[0] == "incr", lie),
+            ["version"] => "VERSION fake".into(),
             _ => "ERROR".into(),
         }
     }

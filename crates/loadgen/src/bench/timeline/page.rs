@@ -164,27 +164,9 @@ impl Strip {
             );
         }
         for (number, line) in self.lines.iter().enumerate() {
+            let place = |(second, y): (f64, f64)| (across(second), place(y));
+            draw_line(line.1, &values(line), place, body);
             let (name, style) = (line.0, line.1);
-            // No line goes across a second of which nothing is known.
-            for part in values(line).chunk_by(|one, next| next.0 - one.0 < 1.5) {
-                let points: Vec<String> = part
-                    .iter()
-                    .map(|(x, y)| format!("{:.1},{:.1}", across(*x), place(*y)))
-                    .collect();
-                let points = points.join(" ");
-                let _ = match part {
-                    [_] => write!(
-                        body,
-                        "<circle class=\"mark s{style}\" cx=\"{0:.1}\" cy=\"{1:.1}\" r=\"2\"/>",
-                        across(part[0].0),
-                        place(part[0].1)
-                    ),
-                    _ => write!(
-                        body,
-                        "<polyline class=\"line s{style}\" points=\"{points}\"/>"
-                    ),
-                };
-            }
             let _ = write!(
                 body,
                 "<text class=\"end s{style}\" x=\"{:.1}\" y=\"18\" text-anchor=\"end\">\
@@ -193,6 +175,33 @@ impl Strip {
             );
         }
         body.push_str("</svg>");
+    }
+}
+
+/// Draws the values of seconds; no line goes across a second of which nothing is known.
+fn draw_line(
+    style: usize,
+    values: &[(f64, f64)],
+    place: impl Fn((f64, f64)) -> (f64, f64),
+    body: &mut String,
+) {
+    for part in values.chunk_by(|one, next| next.0 - one.0 < 1.5) {
+        let places = part.iter().map(|value| place(*value));
+        let points: Vec<String> = places.map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let _ = match part {
+            [only] => {
+                let (x, y) = place(*only);
+                write!(
+                    body,
+                    "<circle class=\"mark s{style}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2\"/>"
+                )
+            }
+            _ => write!(
+                body,
+                "<polyline class=\"line s{style}\" points=\"{}\"/>",
+                points.join(" ")
+            ),
+        };
     }
 }
 
@@ -249,6 +258,13 @@ mod tests {
         // Two of small requests, two of cores; the others are not known.
         assert_eq!(body.matches("<polyline").count(), 4);
         assert_eq!(body.matches("the server does not tell").count(), 3);
+        // A second without a number ends the line.
+        let mut holes = rows.clone();
+        holes[3].small_p99_us = None;
+        let mut broken = String::new();
+        strips()[1].draw(&holes, &mut broken);
+        assert_eq!(broken.matches("<polyline").count(), 2);
+        assert_eq!(broken.matches("<circle").count(), 1);
         for axis in [Axis::Time, Axis::Number] {
             for y in [20.0, 50.0, 84.0] {
                 assert!((TOP..=BOTTOM).contains(&axis.place(y, (20.0, 84.0))));

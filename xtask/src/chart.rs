@@ -166,7 +166,7 @@ impl Group {
     }
 }
 
-/// A text in as many lines as it needs, the first with its baseline at `y`; where the last one ends.
+/// A text in as many lines as it needs, the first with its baseline at `y`; where the last ends.
 fn lines(
     body: &mut String,
     class: &str,

@@ -41,8 +41,8 @@ pub(crate) struct Options {
 }
 
 /// Runs the models. The exit code says whether one of them failed: it found a fault, did not see
-/// what it must see, or did not get to the end. The first Ctrl-C ends the model that is under way with
-/// what it saw.
+/// what it must see, or did not get to the end. The first Ctrl-C ends the model that is under way
+/// with what it saw.
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if options.model == "list" {
         list(options.json);

@@ -156,8 +156,8 @@ pub enum RulesArg {
     Paper,
 }
 
-/// Runs the command; `Err` is for a person to read. Once `stop` is set no further point is begun, and
-/// what was simulated is printed and written, marked as partial.
+/// Runs the command; `Err` is for a person to read. Once `stop` is set no further point is begun,
+/// and what was simulated is printed and written, marked as partial.
 pub fn run(args: &Args, stop: &Arc<AtomicBool>) -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
     let is_partial = || stop.load(Ordering::Relaxed);
     if args.figure == "list" {
@@ -219,8 +219,8 @@ pub fn run(args: &Args, stop: &Arc<AtomicBool>) -> Result<ExitCode, Box<dyn Erro
 }
 
 /// What was simulated when somebody stopped it.
-const PARTIAL: &str = "PARTIAL: ended early; points that were not simulated are missing, and numbers \
-                       that compare points compare those that were";
+const PARTIAL: &str = "PARTIAL: ended early; points that were not simulated are missing, and \
+                       numbers that compare points compare those that were";
 
 impl Args {
     fn options(&self) -> Result<Options, Box<dyn Error + Send + Sync>> {

@@ -87,7 +87,8 @@ mod tests {
     use super::*;
 
     const PAGE: &str = "# P\n## A\n| x | y |\n|---|---|\n| 1 | 2 |\n|  | 3 |\n\ntext\n\n\
-                        | x | y |\n|---|---|\n| 1 | 4.5 (4-5) |\n## B\n| x | y |\n|--|--|\n| 1 | 9 |\n";
+                        | x | y |\n|---|---|\n| 1 | 4.5 (4-5) |\n\
+                        ## B\n| x | y |\n|--|--|\n| 1 | 9 |\n";
 
     fn source(section: &'static str, table: Option<usize>) -> Source<'static> {
         Source {

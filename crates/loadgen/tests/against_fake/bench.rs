@@ -181,8 +181,8 @@ fn a_search_finds_a_slow_servers_limit() {
 }
 
 /// Goal: a server that ends in the middle of a run leaves the numbers of what it answered, with
-/// when and why it ended, and the command fails. Method: a server that closes all connections after 900
-/// requests, in the second of two runs; an open and a closed loop.
+/// when and why it ended, and the command fails. Method: a server that closes all connections after
+/// 900 requests, in the second of two runs; an open and a closed loop.
 #[test]
 fn a_server_that_ends_leaves_what_was_measured() {
     let open = ["--warm-up", "0.05", "--rate", "1k,2k"];

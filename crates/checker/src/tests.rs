@@ -1,5 +1,7 @@
 //! The models hold, and every planted error is found.
 
+use std::ops::ControlFlow;
+
 use crate::Mutant::{Driver, Machine};
 use crate::search::{Model, fingerprint_of};
 use crate::{
@@ -12,7 +14,9 @@ fn model(name: &str) -> Setup {
 }
 
 fn run(setup: Setup, mutant: Option<Mutant>) -> Outcome {
-    search(&cluster(setup, mutant), Limits::default(), |_| {})
+    search(&cluster(setup, mutant), Limits::default(), |_| {
+        ControlFlow::Continue(())
+    })
 }
 
 fn cluster(setup: Setup, mutant: Option<Mutant>) -> Cluster {
@@ -187,7 +191,8 @@ fn what_is_over_makes_no_difference() {
                 keeps_past,
                 ..short
             };
-            let [short, long] = [short, long].map(|one| search(&one, Limits::default(), |_| {}));
+            let [short, long] = [short, long]
+                .map(|one| search(&one, Limits::default(), |_| ControlFlow::Continue(())));
             let verdict = |outcome: &Outcome| outcome.fault.as_ref().map(|one| one.fault.clone());
             assert_eq!(
                 verdict(&short).is_some(),

@@ -1,13 +1,18 @@
 //! `curtail check`: every path through a tiny cluster, on the machine that the server runs.
 
 use std::io::{IsTerminal as _, Write as _, stderr};
+use std::ops::ControlFlow;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::Args;
 use curtail_checker::{Cluster, Limits, MODELS, Mutant, Outcome, Progress, Setup, search};
 use serde_json::{Value, json};
+
+use crate::interrupt;
 
 /// Options of `curtail check`.
 #[derive(Args, Debug)]
@@ -36,7 +41,8 @@ pub(crate) struct Options {
 }
 
 /// Runs the models. The exit code says whether one of them failed: it found a fault, did not see
-/// what it must see, or did not get to the end.
+/// what it must see, or did not get to the end. The first Ctrl-C ends the model that is under way
+/// with what it saw.
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if options.model == "list" {
         list(options.json);
@@ -54,14 +60,22 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         );
     }
     let mutant = options.mutant.as_deref().map(planted).transpose()?;
-    let mut is_right = true;
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&stop);
+    interrupt::on_first(move || asked.store(true, Ordering::Relaxed))?;
+    let (mut is_right, mut left) = (true, setups.len());
     for setup in setups {
-        let outcome = run_one(options, setup, mutant);
+        let outcome = run_one(options, setup, mutant, &stop);
+        left -= 1;
         is_right &= is_as_it_should_be(&setup, &outcome);
         if options.json {
             println!("{}", as_json(&setup, &outcome));
         } else {
             print!("{}", as_text(&setup, &outcome));
+        }
+        if stop.load(Ordering::Relaxed) {
+            eprintln!("PARTIAL: ended early; {left} further models were not begun");
+            return Ok(ExitCode::from(interrupt::INTERRUPTED));
         }
     }
     Ok(ExitCode::from(u8::from(!is_right)))
@@ -78,7 +92,7 @@ fn planted(name: &str) -> anyhow::Result<Mutant> {
     Ok(mutant)
 }
 
-fn run_one(options: &Options, setup: Setup, mutant: Option<Mutant>) -> Outcome {
+fn run_one(options: &Options, setup: Setup, mutant: Option<Mutant>, stop: &AtomicBool) -> Outcome {
     let mut limits = Limits {
         states_max: options.states_max,
         steps_max: options.steps_max,
@@ -100,6 +114,10 @@ fn run_one(options: &Options, setup: Setup, mutant: Option<Mutant>) -> Outcome {
         if shows && now >= last + Duration::from_millis(200) {
             last = now;
             show(setup.name, progress, now);
+        }
+        match stop.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         }
     });
     if shows {

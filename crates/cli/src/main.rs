@@ -12,8 +12,10 @@ mod config_file;
 mod doctor;
 mod extended;
 mod flags;
+mod interrupt;
 mod native_flags;
 mod serve;
+mod simulate;
 mod sizes;
 mod top;
 
@@ -67,9 +69,7 @@ fn main() -> ExitCode {
         Command::Top(options) => top::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Cluster(options) => cluster::run(&options),
-        Command::Simulate(options) => {
-            curtail_simulator::command::run(&options).map_err(|error| anyhow::anyhow!(error))
-        }
+        Command::Simulate(options) => simulate::run(&options),
     };
     answer.unwrap_or_else(|error| fail(&error))
 }

@@ -24,6 +24,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+use self::document::Document;
 pub use self::{
     arguments::{LoadArgs, Target},
     quantity::{Range, Sweep},
@@ -34,6 +35,9 @@ use crate::{
     error::LoadError,
     stop::Stop,
 };
+
+/// What a shell calls a process that was interrupted.
+const INTERRUPTED: u8 = 130;
 
 /// Drives load at servers and reports rates and latencies.
 #[derive(Clone, Debug, Args)]
@@ -64,7 +68,8 @@ impl BenchArgs {
 }
 
 /// Runs what the arguments ask for and prints the outcome. Fails on errors, wrong lengths and wrong
-/// values, not on misses. When `stop` is asked for, the run ends with a report of what it measured.
+/// values, not on misses, and where a search finds no rate. When `stop` is asked for or a server
+/// ends, the outcome is what was measured until then, and a failure.
 pub fn run(args: &BenchArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
     match &args.command {
         Some(BenchCommand::Compare(args)) => compare::run(args),
@@ -82,22 +87,32 @@ fn run_load(args: &LoadArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
         return Ok(ExitCode::SUCCESS);
     }
     let document = steps::run(&setting)?;
+    report(args, &document)?;
+    for fault in setting.faults() {
+        eprintln!("{fault}");
+    }
+    if let Some(why) = &document.partial {
+        eprintln!("what was measured is a part of what was asked for: {why}");
+    }
+    Ok(match (stop.is_asked(), document.faults()) {
+        (true, _) => ExitCode::from(INTERRUPTED),
+        (false, 0) if document.is_answered() => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}
+
+/// Writes and prints the outcome in the forms that were asked for.
+fn report(args: &LoadArgs, document: &Document) -> Result<(), LoadError> {
     if let Some(folder) = &args.report {
-        files::write(folder, &document)?;
+        files::write(folder, document)?;
     }
     if args.json {
         println!("{}", document.json()?);
     } else {
-        print!("{}", summary::text(&document));
+        print!("{}", summary::text(document));
         if let Some(folder) = &args.report {
             println!("report: {}", folder.join(files::PAGE).display());
         }
     }
-    for fault in setting.faults() {
-        eprintln!("{fault}");
-    }
-    Ok(match document.faults() {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    })
+    Ok(())
 }

@@ -21,6 +21,7 @@ use std::{
 
 use curtail_client::WhenFull;
 use curtail_workload::Phases;
+use serde::Serialize;
 
 pub(crate) use self::native::store;
 use crate::{
@@ -136,6 +137,23 @@ struct Clock {
     epoch_ns: u64,
     end_ns: u64,
     stop: Stop,
+    /// One of the threads cannot go on.
+    lost: Stop,
+}
+
+/// What a driver thread measured, and why it could not go on, if it could not.
+struct Ended {
+    recorder: Recorder,
+    error: Option<LoadError>,
+}
+
+/// Why a run ended before its time.
+#[derive(Clone, Debug, Serialize)]
+pub struct Lost {
+    /// Seconds since the start of the warm-up.
+    pub seconds: f64,
+    /// In words.
+    pub reason: String,
 }
 
 /// A driver thread that is connected and ready.
@@ -170,6 +188,20 @@ impl Session {
 impl Clock {
     fn now_ns(&self) -> u64 {
         self.origin.elapsed().as_nanos() as u64
+    }
+
+    /// Whether the run is to end early, because somebody asked or another thread cannot go on.
+    fn is_stopped(&self) -> bool {
+        self.stop.is_asked() || self.lost.is_asked()
+    }
+
+    /// Ends the other threads too, if this one ended with an error.
+    fn ended(&self, result: Result<(), LoadError>, recorder: Recorder) -> Ended {
+        let error = result.err();
+        if error.is_some() {
+            self.lost.ask();
+        }
+        Ended { recorder, error }
     }
 }
 
@@ -255,7 +287,7 @@ impl Plan {
         Ok(())
     }
 
-    fn recorder(&self) -> Result<Recorder, LoadError> {
+    pub(crate) fn recorder(&self) -> Result<Recorder, LoadError> {
         let sizes = SizeClasses::new(&self.size_limits)
             .ok_or_else(|| LoadError::Arguments("size classes out of order".into()))?;
         Recorder::new(&Shape {
@@ -286,10 +318,13 @@ impl Plan {
                 std::thread::sleep(gap);
             }
             let number = self.connections * thread / self.threads + index;
-            poller.connect(self.node(number), index).map_err(|error| {
-                let number = number + 1;
-                error.while_doing(&format!("connection {number} of {}", self.connections))
-            })
+            let login = self.load.login.as_ref();
+            poller
+                .connect(self.node(number), login, index)
+                .map_err(|error| {
+                    let number = number + 1;
+                    error.while_doing(&format!("connection {number} of {}", self.connections))
+                })
         };
         (0..count).map(connect).collect()
     }
@@ -321,8 +356,18 @@ impl Plan {
 }
 
 /// Runs the plan and reports what it measured. Reaching a server that answers wrongly is not an
-/// error here: errors, misses and wrong values are counted in the report.
+/// error here: errors, misses and wrong values are counted in the report. A server that ends is.
 pub fn measure(plan: &Plan, session: &Session) -> Result<Report, LoadError> {
+    let report = measure_until_lost(plan, session)?;
+    match &report.lost {
+        None => Ok(report),
+        Some(lost) => Err(LoadError::Protocol(lost.reason.clone())),
+    }
+}
+
+/// The same, with a report of what was measured until the server ended, if it did while requests
+/// were under way.
+pub(crate) fn measure_until_lost(plan: &Plan, session: &Session) -> Result<Report, LoadError> {
     plan.check()?;
     cpu::allow_connections(plan.connections);
     let drivers: Result<Vec<_>, _> = (0..plan.threads)
@@ -334,8 +379,9 @@ pub fn measure(plan: &Plan, session: &Session) -> Result<Report, LoadError> {
         epoch_ns: epoch_ns(),
         end_ns: (plan.warm_up + plan.duration).as_nanos() as u64,
         stop: session.stop.clone(),
+        lost: Stop::new(),
     };
-    let (results, usage) = std::thread::scope(|scope| {
+    let (results, usage, lost_ns) = std::thread::scope(|scope| {
         let clock = &clock;
         let start = |(thread, driver): (usize, Driver)| {
             let core = plan.cores.get(thread % plan.cores.len().max(1)).copied();
@@ -344,34 +390,43 @@ pub fn measure(plan: &Plan, session: &Session) -> Result<Report, LoadError> {
                 cpu::wake_on_time();
                 // Where the kernel has no such thing it may be later.
                 let _ = curtail_runtime::set_slice(SLICE);
-                match driver {
+                Ok(match driver {
                     Driver::Generated(driver) => driver.run(clock),
                     Driver::Pregenerated(driver) => driver.run(clock),
                     Driver::Native(driver) => driver.run(clock),
-                }
+                })
             })
         };
         let running: Vec<_> = drivers.into_iter().enumerate().map(start).collect();
         let ended = || running.iter().any(|thread| thread.is_finished());
         let usage = watch(plan, clock, ended);
-        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<Recorder, LoadError>>| {
+        let lost_ns = clock.now_ns();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<Ended, LoadError>>| {
             let panicked = |_| LoadError::Protocol("a driver thread panicked".into());
             thread.join().map_err(panicked)?
         };
-        let results: Vec<Result<Recorder, LoadError>> = running.into_iter().map(join).collect();
-        (results, usage)
+        let results: Vec<Result<Ended, LoadError>> = running.into_iter().map(join).collect();
+        (results, usage, lost_ns)
     });
     let mut total = plan.recorder()?;
-    for recorder in results {
-        let driving = || {
-            format!(
-                "driving {} over {} connections",
-                plan.target, plan.connections
-            )
-        };
-        total.merge(&recorder.map_err(|error| error.while_doing(&driving()))?)?;
+    let mut error = None;
+    for ended in results {
+        let ended = ended?;
+        total.merge(&ended.recorder)?;
+        error = error.or(ended.error);
     }
-    Report::new(plan, total, usage?)
+    let mut report = Report::new(plan, total, usage?)?;
+    match error {
+        None => {}
+        Some(LoadError::Overload(why)) => report.doubt("overload", why),
+        Some(error) => {
+            report.lost = Some(Lost {
+                seconds: lost_ns as f64 / 1e9,
+                reason: error.to_string(),
+            });
+        }
+    }
+    Ok(report)
 }
 
 /// Processor time that server and driver used while measuring.
@@ -380,6 +435,8 @@ pub(crate) struct Usage {
     pub(crate) server: Option<Duration>,
     pub(crate) driver: Duration,
     pub(crate) wall: Duration,
+    /// When measuring began.
+    pub(crate) began: Instant,
 }
 
 /// Sleeps through the run and reads processor times at both ends of the measured time; returns
@@ -389,7 +446,7 @@ fn watch(plan: &Plan, clock: &Clock, ended: impl Fn() -> bool) -> Result<Usage, 
     let progress = Progress::new("measure", 0);
     let sleep_to = |goal: Duration, doing: &str| {
         while let Some(left) = goal.checked_sub(clock.origin.elapsed()) {
-            if clock.stop.is_asked() || ended() {
+            if clock.is_stopped() || ended() {
                 break;
             }
             progress.text(&format!("{doing}, {:.0} s left", left.as_secs_f64()));
@@ -413,5 +470,6 @@ fn watch(plan: &Plan, clock: &Clock, ended: impl Fn() -> bool) -> Result<Usage, 
         server: (!plan.server_pids.is_empty()).then_some(server),
         driver: after.1.since(&before.1),
         wall: after.2 - before.2,
+        began: before.2,
     })
 }

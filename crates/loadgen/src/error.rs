@@ -18,6 +18,10 @@ pub enum LoadError {
     /// The server answered something that is not a reply of this protocol; the server's fault or a
     /// wrong `--protocol`.
     Protocol(String),
+    /// The server cannot take the offered load by far; offer less.
+    Overload(String),
+    /// The driver cannot tell what it was asked on this machine; its own fault.
+    Driver(String),
     /// A server to compare with could not be started or did not answer in time.
     Server(String),
     /// Something of this machine (affinity, `/proc`, files) was refused.
@@ -59,6 +63,7 @@ impl fmt::Display for LoadError {
             Self::Network { doing, source } => write!(f, "{doing}: {source}"),
             Self::Protocol(what) => write!(f, "unexpected reply: {what}"),
             Self::Server(what) => write!(f, "server: {what}"),
+            Self::Overload(what) | Self::Driver(what) => f.write_str(what),
             Self::Machine { doing, source } => write!(f, "{doing}: {source}"),
         }
     }

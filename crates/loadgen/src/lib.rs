@@ -18,12 +18,14 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+mod columns;
 pub mod compare;
 mod cpu;
 mod drive;
 mod error;
 mod exchange;
 mod load;
+mod login;
 mod measure;
 mod preload;
 mod protocol;
@@ -35,9 +37,10 @@ mod stop;
 mod terminal;
 mod verify;
 
-pub use drive::{Pace, Plan, Session, Stall, measure};
+pub use drive::{Lost, Pace, Plan, Session, Stall, measure};
 pub use error::LoadError;
 pub use load::{Load, Marking, Source};
+pub use login::Login;
 pub use measure::{Counts, Lateness, NativeReport, Quantiles, WindowQuantiles};
 pub use protocol::Protocol;
 pub use recording::Recording;

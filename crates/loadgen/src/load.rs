@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::{
     error::LoadError,
+    login::Login,
     protocol::{Asked, Protocol, Verb},
     recording::Recording,
     stamp::{HEAD_BYTES, Piece},
@@ -35,6 +36,8 @@ pub struct Load {
     pub verify: bool,
     /// Which writes end when they are accepted, where the protocol has such a thing.
     pub marking: Marking,
+    /// Who asks, where a server lets in only whom it knows.
+    pub login: Option<Login>,
 }
 
 /// Which writes of the native protocol are marked: they end when they are accepted, the others when
@@ -131,6 +134,7 @@ impl Load {
             fill: false,
             verify: false,
             marking: Marking::default(),
+            login: None,
         }
     }
 
@@ -165,6 +169,9 @@ impl Load {
             && let Err(error) = workload.check()
         {
             return refuse(error.to_string());
+        }
+        if self.login.is_some() && matches!(self.protocol, Protocol::Resp | Protocol::Native) {
+            return refuse("only memcached's protocols have a login (--user)".into());
         }
         for verb in self.verbs() {
             if !self.protocol.has(verb) {

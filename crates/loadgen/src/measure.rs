@@ -309,6 +309,11 @@ impl Recorder {
         }
     }
 
+    /// How late the driver was with every request, in nanoseconds; empty in closed loop.
+    pub(crate) fn late_histogram(&self) -> &Histogram<u64> {
+        &self.late
+    }
+
     pub(crate) fn lateness(&self) -> Lateness {
         if self.late.is_empty() {
             return Lateness::default();

@@ -41,7 +41,7 @@ pub(crate) fn preload(
     let results: Vec<_> = std::thread::scope(|scope| {
         let (progress, wording) = (&progress, &wording);
         let running: Vec<_> = parts
-            .map(|part| scope.spawn(move || store(target, wording, part, progress, stop)))
+            .map(|part| scope.spawn(move || store(target, load, wording, part, progress, stop)))
             .collect();
         running.into_iter().map(|thread| thread.join()).collect()
     });
@@ -56,6 +56,7 @@ pub(crate) fn preload(
 
 fn store(
     target: &str,
+    load: &Load,
     wording: &Wording,
     keys: Range<u64>,
     progress: &Progress,
@@ -64,7 +65,7 @@ fn store(
     if wording.protocol == Protocol::Native {
         return drive::store(target, wording, keys, progress, stop);
     }
-    let mut exchange = Exchange::open(target, wording.protocol)?;
+    let mut exchange = Exchange::open(target, load)?;
     let version = epoch_ns();
     let mut block = Vec::new();
     let (mut refused, mut sent, mut received) = (0, keys.start, keys.start);
@@ -90,7 +91,7 @@ fn store(
 
 /// Reads `samples` keys at random; the share that is there with the right length.
 pub(crate) fn sample(target: &str, load: &Load, samples: u64) -> Result<f64, LoadError> {
-    let mut exchange = Exchange::open(target, load.protocol)?;
+    let mut exchange = Exchange::open(target, load)?;
     let mut random = Random::new(0x7361_6d70_6c65);
     let (wording, keys) = (load.wording(), load.keys());
     let mut found = 0;

@@ -1,11 +1,12 @@
 //! What one run's outcome looks like, to programs (JSON) and to people (a table).
 
-use std::fmt::Write;
+use std::{fmt::Write, time::Instant};
 
 use serde::Serialize;
 
 use crate::{
-    drive::{Plan, Usage},
+    columns::Columns,
+    drive::{Lost, Plan, Usage},
     error::LoadError,
     measure::{
         Counts, Judge, Lateness, NativeReport, Operation, QUANTILES, Quantiles, Recorder,
@@ -49,8 +50,13 @@ pub struct Report {
     pub native: Option<NativeReport>,
     /// What casts doubt on the numbers.
     pub warnings: Vec<Warning>,
+    /// Why the run ended before its time, if the server or a connection did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Lost>,
     #[serde(skip)]
     recorder: Recorder,
+    #[serde(skip)]
+    began: Instant,
 }
 
 /// A server that answers a smaller share of what is offered does not keep up.
@@ -120,6 +126,8 @@ impl Report {
             windows: recorder.window_quantiles(),
             native: native(&recorder, &judge)?,
             warnings: Vec::new(),
+            lost: None,
+            began: usage.began,
             recorder,
         };
         report.warnings = report.doubts(plan);
@@ -140,6 +148,16 @@ impl Report {
     /// Everything that was recorded.
     pub(crate) fn recorder(&self) -> &Recorder {
         &self.recorder
+    }
+
+    /// When measuring began.
+    pub(crate) fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// Adds something that casts doubt on the numbers.
+    pub(crate) fn doubt(&mut self, kind: &'static str, text: String) {
+        self.warnings.push(Warning { kind, text });
     }
 
     /// The offered load, or the rate that a closed loop reached.
@@ -253,77 +271,78 @@ impl Report {
             )?;
         }
         writeln!(text, "driver {:.2} cores", self.driver_cores)?;
-        self.write_quantiles(text)?;
-        self.write_native(text)?;
+        text.push_str(&self.latencies().text());
+        if let Some(native) = &self.native {
+            text.push_str(&native.summary());
+        }
         self.write_windows(text)?;
         self.write_reasons(text)
     }
 
-    fn write_quantiles(&self, text: &mut String) -> std::fmt::Result {
-        writeln!(
-            text,
-            "{:<28}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}{:>10}",
-            "latency, us", "count", "mean", "p50", "p90", "p99", "p99.9", "max"
-        )?;
-        row(text, "all", &self.all)?;
+    fn latencies(&self) -> Columns {
+        let header = [
+            "latency, us",
+            "count",
+            "mean",
+            "p50",
+            "p90",
+            "p99",
+            "p99.9",
+            "max",
+        ];
+        let mut columns = Columns::new(&header, &[0]);
+        row(&mut columns, "all", &self.all);
         if let Some(service) = &self.service {
-            row(text, "  service time", service)?;
+            row(&mut columns, "  service time", service);
         }
         if self.classes.len() > 1 {
             for class in &self.classes {
                 let name = format!("  {} {}", class.operation, class.size);
-                row(text, name.trim_end(), &class.latency)?;
+                row(&mut columns, name.trim_end(), &class.latency);
             }
         }
         if let Some(late) = &self.driver_lateness {
-            writeln!(
-                text,
-                "{:<28}{:>10}{:>9}{:>9.1}{:>9}{:>9.1}{:>9.1}{:>10.1}",
-                "driver late",
-                late.count,
-                "",
-                late.p50_us,
-                "",
-                late.p99_us,
-                late.p999_us,
-                late.max_us
-            )?;
+            let [p50, p99, p999, max] =
+                [late.p50_us, late.p99_us, late.p999_us, late.max_us].map(|us| format!("{us:.1}"));
+            let blank = String::new;
+            columns.row(&[
+                "driver late".into(),
+                late.count.to_string(),
+                blank(),
+                p50,
+                blank(),
+                p99,
+                p999,
+                max,
+            ]);
         }
-        Ok(())
-    }
-
-    fn write_native(&self, text: &mut String) -> std::fmt::Result {
-        let Some(native) = &self.native else {
-            return Ok(());
-        };
-        for (name, quantiles) in [
-            ("writes, until accepted", &native.accepted),
-            ("writes, until the result", &native.result),
-            ("reads", &native.read),
-        ] {
-            row(text, name, quantiles)?;
+        if let Some(native) = &self.native {
+            row(&mut columns, "writes, until accepted", &native.accepted);
+            row(&mut columns, "writes, until the result", &native.result);
+            row(&mut columns, "reads", &native.read);
         }
-        text.push_str(&native.summary());
-        Ok(())
+        let w = &self.windows;
+        if w.not_measurable.is_none() {
+            columns.row(&[
+                format!("{:.0} ms windows", w.window_ms),
+                w.count.to_string(),
+                String::new(),
+                cell(w.p50_us),
+                cell(w.p90_us),
+                cell(w.p99_us),
+                String::new(),
+                format!("{:.1}", w.max_us),
+            ]);
+        }
+        columns
     }
 
     fn write_windows(&self, text: &mut String) -> std::fmt::Result {
         let w = &self.windows;
-        let name = format!("{:.0} ms windows", w.window_ms);
         if let Some(reason) = &w.not_measurable {
+            let name = format!("{:.0} ms windows", w.window_ms);
             return writeln!(text, "{name}: not measurable: {reason}");
         }
-        writeln!(
-            text,
-            "{name:<28}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}{:>10.1}",
-            w.count,
-            "",
-            cell(w.p50_us),
-            cell(w.p90_us),
-            cell(w.p99_us),
-            "",
-            w.max_us
-        )?;
         writeln!(
             text,
             "windows' p99: quartiles {} to {} us; {:.1} % of windows stalled above 1 ms",
@@ -346,21 +365,19 @@ impl Report {
     }
 }
 
-fn row(text: &mut String, name: &str, q: &Quantiles) -> std::fmt::Result {
-    if q.count == 0 {
-        return Ok(());
+fn row(columns: &mut Columns, name: &str, q: &Quantiles) {
+    if q.count > 0 {
+        columns.row(&[
+            name.to_owned(),
+            q.count.to_string(),
+            format!("{:.1}", q.mean_us),
+            cell(q.p50_us),
+            cell(q.p90_us),
+            cell(q.p99_us),
+            cell(q.p999_us),
+            format!("{:.1}", q.max_us),
+        ]);
     }
-    writeln!(
-        text,
-        "{name:<28}{:>10}{:>9.1}{:>9}{:>9}{:>9}{:>9}{:>10.1}",
-        q.count,
-        q.mean_us,
-        cell(q.p50_us),
-        cell(q.p90_us),
-        cell(q.p99_us),
-        cell(q.p999_us),
-        q.max_us
-    )
 }
 
 /// Latencies by what a request waited for, and what the sessions counted.

@@ -1,6 +1,6 @@
 //! `curtail simulate` alone, for profiling.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::Arc};
 
 use clap::Parser;
 use curtail_simulator::command::{Args, run};
@@ -12,7 +12,7 @@ struct Line {
 }
 
 fn main() -> ExitCode {
-    run(&Line::parse().args).unwrap_or_else(|error| {
+    run(&Line::parse().args, &Arc::default()).unwrap_or_else(|error| {
         eprintln!("simulate: {error}");
         ExitCode::FAILURE
     })

@@ -6,6 +6,10 @@ use std::{
     io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use clap::ValueEnum;
@@ -152,17 +156,22 @@ pub enum RulesArg {
     Paper,
 }
 
-/// Runs the command; `Err` is for a person to read.
-pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
+/// Runs the command; `Err` is for a person to read. Once `stop` is set no further point is begun,
+/// and what was simulated is printed and written, marked as partial.
+pub fn run(args: &Args, stop: &Arc<AtomicBool>) -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
+    let is_partial = || stop.load(Ordering::Relaxed);
     if args.figure == "list" {
         print(&list())?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.figure == "cluster" {
-        let threads = Threads::new(args.threads);
+        let threads = Threads::new(args.threads).until(stop);
         let (text, went_well) =
             cluster::simulate(&args.cluster_run, args.seed, &args.nodes, &threads)?;
         print(&text)?;
+        if is_partial() {
+            eprintln!("{PARTIAL}");
+        }
         return Ok(if went_well {
             ExitCode::SUCCESS
         } else {
@@ -170,29 +179,48 @@ pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
         });
     }
     let figure = figure(&args.figure)?;
-    let mut rows = figure.rows(&args.options()?, &Threads::new(args.threads))?;
+    let mut rows = figure.rows(&args.options()?, &Threads::new(args.threads).until(stop))?;
+    // Files of a part have names of their own, so that they replace no whole one.
+    let (part, mark) = match is_partial() {
+        true => (".partial", PARTIAL),
+        false => ("", ""),
+    };
     if let Some(folder) = &args.real {
         rows.extend(real(folder, figure.name, &rows)?);
     }
     let json = || serde_json::to_string_pretty(&rows);
     if let Some(folder) = &args.out {
         let write = |ending: &str, text: String| {
-            let path = folder.join(format!("{}.{ending}", figure.name));
+            let path = folder.join(format!("{}{part}.{ending}", figure.name));
             std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
         };
         std::fs::create_dir_all(folder)
             .map_err(|error| format!("{}: {error}", folder.display()))?;
         write("csv", csv(&rows))?;
         write("json", json()?)?;
-        write("html", report::html(figure, &args.command(), &rows))?;
+        write(
+            "html",
+            report::html(
+                figure,
+                format!("{} {mark}", args.command()).trim_end(),
+                &rows,
+            ),
+        )?;
     }
     match args.format {
         Format::Table => print(&format!("{}\n\n{}", heading(figure, args), table(&rows)))?,
         Format::Csv => print(&csv(&rows))?,
         Format::Json => print(&(json()? + "\n"))?,
     }
+    if is_partial() {
+        eprintln!("{PARTIAL}");
+    }
     Ok(ExitCode::SUCCESS)
 }
+
+/// What was simulated when somebody stopped it.
+const PARTIAL: &str = "PARTIAL: ended early; points that were not simulated are missing, and \
+                       numbers that compare points compare those that were";
 
 impl Args {
     fn options(&self) -> Result<Options, Box<dyn Error + Send + Sync>> {

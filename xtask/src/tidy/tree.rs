@@ -54,8 +54,7 @@ pub(super) fn check(workspace: &Workspace, files: &[TextFile]) -> Result<Vec<Vio
         violations.extend(lists_every_decision(index, files));
     }
     for (numbers, drawing) in chart::CHARTS {
-        if !chart::agrees(&workspace.root, numbers, drawing)? {
-            let message = format!("not drawn from {numbers}: run cargo xtask chart");
+        if let Some(message) = chart::disagreement(&workspace.root, numbers, drawing) {
             violations.push(violation(drawing, 0, "chart", message));
         }
     }

@@ -15,6 +15,7 @@ mod tests;
 
 use std::hash::Hash;
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -147,13 +148,16 @@ impl Default for Limits {
     }
 }
 
-/// Looks at every state of `model`, or stops at the first fault. `report` hears now and then.
-pub fn search<M: Model>(model: &M, limits: Limits, mut report: impl FnMut(Progress)) -> Outcome {
+/// Looks at every state of `model`, or stops at the first fault, or when `report`, which hears now
+/// and then, breaks it off.
+pub fn search<M: Model>(
+    model: &M,
+    limits: Limits,
+    mut report: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Outcome {
     let began = Instant::now();
     let mut search = Search::new(model, limits);
-    while search.goes_on() {
-        search.expand_level(&mut report);
-    }
+    while search.goes_on() && search.expand_level(&mut report).is_continue() {}
     let is_complete = search.fault.is_none() && search.frontier.is_empty();
     let ends = is_complete && search.judge_ends();
     Outcome {
@@ -236,19 +240,23 @@ impl<'a, M: Model> Search<'a, M> {
     }
 
     /// Batches are taken from the end of the level, so that its memory is given back.
-    fn expand_level(&mut self, report: &mut impl FnMut(Progress)) {
+    fn expand_level(
+        &mut self,
+        report: &mut impl FnMut(Progress) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         while self.goes_on() {
             let rest = self.frontier.len().saturating_sub(BATCH);
             self.expand(rest);
             self.frontier.truncate(rest);
             self.frontier.shrink_to(rest + rest / 4);
-            report(self.progress());
+            report(self.progress())?;
         }
         if self.frontier.is_empty() {
             self.frontier = core::mem::take(&mut self.next);
             self.depth += usize::from(!self.frontier.is_empty());
             self.model.sweep(&self.pool);
         }
+        ControlFlow::Continue(())
     }
 
     /// Expands the frontier from state `first` on.

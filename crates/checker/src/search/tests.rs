@@ -1,5 +1,7 @@
 //! A search finds what is planted in models of a few numbers.
 
+use std::ops::ControlFlow;
+
 use super::{Limits, Model, Outcome, search};
 
 /// Numbers that can be counted up by one or two, up to a hundred.
@@ -81,7 +83,7 @@ impl Model for Counting {
 }
 
 fn run(model: Counting) -> Outcome {
-    search(&model, Limits::default(), |_| {})
+    search(&model, Limits::default(), |_| ControlFlow::Continue(()))
 }
 
 #[test]
@@ -132,6 +134,19 @@ fn too_many_steps_leave_open_whether_there_is_an_end() {
         steps_max: 10,
         ..Limits::default()
     };
-    let outcome = search(&Counting::default(), limits, |_| {});
+    let outcome = search(&Counting::default(), limits, |_| ControlFlow::Continue(()));
     assert!(outcome.is_complete && !outcome.ends && outcome.fault.is_none());
+}
+
+/// Goal: a search that is broken off says how far it came, and claims nothing about the rest.
+#[test]
+fn a_search_that_is_broken_off_is_not_complete() {
+    let outcome = search(&Counting::default(), Limits::default(), |progress| {
+        match progress.depth < 5 {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+    assert!(!outcome.is_complete && !outcome.ends && outcome.fault.is_none());
+    assert!((6..101).contains(&outcome.progress.states), "{outcome:?}");
 }

@@ -14,6 +14,7 @@ use crate::{
     drive::{Pace, Plan, Session, Stall},
     error::LoadError,
     load::{Load, Marking, Source},
+    login::Login,
     protocol::Protocol,
     recording::Recording,
     stop::Stop,
@@ -29,6 +30,12 @@ pub struct LoadArgs {
     /// Protocol to speak.
     #[arg(long, value_enum, default_value = "meta", help_heading = "Servers")]
     pub protocol: Protocol,
+    /// Log in as this user, where a server wants a login (-Y).
+    #[arg(long, requires = "password_file", help_heading = "Servers")]
+    pub user: Option<String>,
+    /// The file whose first line is the user's password.
+    #[arg(long, value_name = "FILE", requires = "user", help_heading = "Servers")]
+    pub password_file: Option<PathBuf>,
     /// Writes of the native protocol that end when they are accepted.
     #[arg(
         long,
@@ -359,7 +366,14 @@ impl LoadArgs {
             fill: self.fill,
             verify: self.verify,
             marking: self.mark,
+            login: self.login()?,
         })
+    }
+
+    fn login(&self) -> Result<Option<Login>, LoadError> {
+        let both = self.user.as_deref().zip(self.password_file.as_deref());
+        both.map(|(user, path)| Login::from_file(user, path))
+            .transpose()
     }
 
     /// A workload of the catalogue, or else a trace if there is such a file.

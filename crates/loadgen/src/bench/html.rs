@@ -8,8 +8,9 @@ mod charts;
 use std::fmt::Write as _;
 
 use super::{
-    document::{Document, Point},
+    document::{Document, Point, highest_kept},
     plot::{self, escape},
+    slo::Verdict,
 };
 
 const STYLE: &str = include_str!("page.css");
@@ -61,10 +62,14 @@ fn head(document: &Document, body: &mut String) {
 }
 
 fn warnings(document: &Document, body: &mut String) {
-    if document.warnings.is_empty() {
+    if document.warnings.is_empty() && document.partial.is_none() {
         return;
     }
     body.push_str("<div class=\"warn\" role=\"alert\"><b>&#9888; Read this first</b><ul>");
+    if let Some(why) = &document.partial {
+        let why = escape(why);
+        let _ = write!(body, "<li>A part of what was asked for: {why}</li>");
+    }
     for warning in document.warnings.iter().take(WARNINGS_MAX) {
         let _ = write!(body, "<li>{}</li>", escape(warning));
     }
@@ -104,7 +109,8 @@ fn headline(document: &Document, label: &str, points: &[Point<'_>]) -> (String, 
                 format!("{}/s", plot::rate(rate)),
                 format!("requests keep {slo}; {}", found.reason),
             ),
-            None => ("none".into(), format!("keeps {slo}; {}", found.reason)),
+            None if found.undecided.is_some() => ("no answer".into(), found.headline(slo)),
+            None => ("none".into(), found.headline(slo)),
         };
     }
     let latency = |point: &Point<'_>| {
@@ -126,16 +132,22 @@ fn headline(document: &Document, label: &str, points: &[Point<'_>]) -> (String, 
             (format!("{}/s", plot::rate(rate)), latency(point))
         }
         _ if document.slo.is_some() => {
-            let kept = points.iter().rev().find(|point| {
-                let met = point.steps.iter().filter(|step| step.slo == Some("met"));
-                2 * met.count() > point.steps.len()
+            let kept = highest_kept(points);
+            let stopper = points.iter().find(|point| !point.met());
+            let stopper = stopper.map_or("all loads did".into(), |point| {
+                let verdict = point.why_not_met();
+                let reason = verdict.map_or("not met", Verdict::reason);
+                format!("{}/s did not: {reason}", plot::rate(point.load))
             });
             match kept {
                 Some(point) => (
                     format!("{}/s", plot::rate(point.load)),
-                    format!("keep {slo}; {}", latency(point)),
+                    format!(
+                        "keep {slo}, as all lower loads do; {stopper}; {}",
+                        latency(point)
+                    ),
                 ),
-                None => ("none".into(), format!("of the loads kept {slo}")),
+                None => ("none".into(), format!("keeps {slo}; {stopper}")),
             }
         }
         [.., last] => {

@@ -2,7 +2,8 @@
 //!
 //! Colours are classes (`s0` to `s7`) that the page gives a value to, for light and dark screens;
 //! every series also has a marker of its own, so that nothing depends on telling colours apart.
-//! What could not be measured is a cross on the upper edge, never a point.
+//! What could not be measured is a cross on the upper edge, never a point, and no line goes across
+//! it. A point that missed what was to be kept has a ring.
 
 use std::fmt::Write as _;
 
@@ -50,6 +51,10 @@ pub(super) struct Series {
     pub(super) band: Vec<(f64, f64, f64)>,
     /// Places at which nothing could be measured, and why.
     pub(super) gaps: Vec<(f64, String)>,
+    /// Places of points that missed what was to be kept, and why.
+    pub(super) missed: Vec<(f64, String)>,
+    /// Points that are farther from each other than this are not joined.
+    pub(super) apart: Option<f64>,
 }
 
 /// Colours and markers that there are.
@@ -281,12 +286,12 @@ impl Chart {
 impl Series {
     fn draw(&self, scales: &Scales, axis: Axis, body: &mut String) {
         let style = self.style % STYLES;
-        if self.band.len() > 1 {
-            let high = self
-                .band
+        let bands = self.parts(&self.band, |point| point.0);
+        for band in bands.filter(|band| band.len() > 1) {
+            let high = band
                 .iter()
                 .map(|(x, _, high)| (scales.x(*x), scales.y(*high)));
-            let low = self.band.iter().rev();
+            let low = band.iter().rev();
             let low = low.map(|(x, low, _)| (scales.x(*x), scales.y(*low)));
             let path: Vec<String> = high
                 .chain(low)
@@ -298,17 +303,28 @@ impl Series {
                 path.join(" ")
             );
         }
-        let path: Vec<String> = self
-            .points
-            .iter()
-            .map(|(x, us)| format!("{:.1},{:.1}", scales.x(*x), scales.y(*us)))
-            .collect();
         let dashed = if self.is_dashed { " dashed" } else { "" };
-        let _ = write!(
-            body,
-            "<polyline class=\"line s{style}{dashed}\" points=\"{}\"/>",
-            path.join(" ")
-        );
+        for part in self.parts(&self.points, |point| point.0) {
+            let path: Vec<String> = part
+                .iter()
+                .map(|(x, us)| format!("{:.1},{:.1}", scales.x(*x), scales.y(*us)))
+                .collect();
+            let path = path.join(" ");
+            let _ = match part {
+                [(x, us)] if !self.is_marked => write!(
+                    body,
+                    "<circle class=\"mark s{style}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"1.5\"/>",
+                    scales.x(*x),
+                    scales.y(*us)
+                ),
+                [_] => Ok(()),
+                _ => write!(
+                    body,
+                    "<polyline class=\"line s{style}{dashed}\" points=\"{path}\"/>"
+                ),
+            };
+        }
+        self.draw_missed(scales, body);
         if self.is_marked {
             for (x, us) in &self.points {
                 let place = axis.name(*x);
@@ -326,6 +342,40 @@ impl Series {
                  <title>{}</title></path>",
                 x - 3.5,
                 y - 3.5,
+                escape(&title)
+            );
+        }
+    }
+}
+
+impl Series {
+    /// The parts of some points that a line may join: between none of them is a place that is known
+    /// not to have been measured.
+    fn parts<'a, P>(
+        &self,
+        points: &'a [P],
+        place: impl Fn(&P) -> f64,
+    ) -> impl Iterator<Item = &'a [P]> {
+        points.chunk_by(move |one, other| {
+            let (from, to) = (place(one), place(other));
+            let is_near = self.apart.is_none_or(|apart| to - from <= apart);
+            is_near && !self.gaps.iter().any(|(gap, _)| (from..=to).contains(gap))
+        })
+    }
+
+    /// A ring around every point that missed.
+    fn draw_missed(&self, scales: &Scales, body: &mut String) {
+        for (place, reason) in &self.missed {
+            let Some((x, us)) = self.points.iter().find(|(x, _)| x == place) else {
+                continue;
+            };
+            let title = format!("{} at {}/s {reason}", self.name, rate(*x));
+            let _ = write!(
+                body,
+                "<circle class=\"missed\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"8.5\">\
+                 <title>{}</title></circle>",
+                scales.x(*x),
+                scales.y(*us),
                 escape(&title)
             );
         }
@@ -493,6 +543,32 @@ mod tests {
         }
         assert!(scales.x(4e4) <= RIGHT);
         assert_eq!(scales.y, (50.0, 10_000.0));
+    }
+
+    /// Goal: no line goes across a load that could not be measured, and what missed is marked.
+    /// Method: four points with a gap in the middle, then seconds far apart.
+    #[test]
+    fn lines_end_where_nothing_was_measured() {
+        let mut chart = chart();
+        let series = &mut chart.series[0];
+        series.points = vec![(1e4, 80.0), (2e4, 90.0), (4e4, 95.0), (5e4, 99.0)];
+        series.band = series
+            .points
+            .iter()
+            .map(|(x, us)| (*x, *us, us * 2.0))
+            .collect();
+        series.gaps = Vec::new();
+        assert_eq!(chart.svg().matches("<polyline").count(), 1);
+        chart.series[0].gaps = vec![(3e4, "late".into())];
+        chart.series[0].missed = vec![(5e4, "missed: p99".into())];
+        let svg = chart.svg();
+        assert_eq!(svg.matches("<polyline").count(), 2);
+        assert_eq!(svg.matches("<polygon").count(), 2);
+        assert_eq!(svg.matches("class=\"missed\"").count(), 1);
+        assert!(svg.contains("a at 50k/s missed: p99"));
+        chart.series[0].gaps = Vec::new();
+        chart.series[0].apart = Some(1.5e4);
+        assert_eq!(chart.svg().matches("<polyline").count(), 2);
     }
 
     #[test]

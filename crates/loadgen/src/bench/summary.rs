@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::document::{Document, Step};
-use crate::report::cell;
+use crate::{columns::Columns, report::cell};
 
 /// Tables for all runs; a single run in full.
 pub(super) fn text(document: &Document) -> String {
@@ -30,32 +30,41 @@ fn write_all(text: &mut String, document: &Document) -> fmt::Result {
             None => writeln!(text, "closed loop")?,
         }
         text.push_str(&step.report.table());
-        return write_searches(text, document);
+        write_searches(text, document)?;
+        return write_partial(text, document);
     }
     write_steps(text, document)?;
     write_searches(text, document)?;
+    write_partial(text, document)?;
     for warning in &document.warnings {
         writeln!(text, "warning: {warning}")?;
     }
     Ok(())
 }
 
+fn write_partial(text: &mut String, document: &Document) -> fmt::Result {
+    match &document.partial {
+        Some(why) => writeln!(text, "PARTIAL: {why}"),
+        None => Ok(()),
+    }
+}
+
 fn write_steps(text: &mut String, document: &Document) -> fmt::Result {
-    let label_width = document
-        .targets
-        .iter()
-        .map(|target| target.label.len())
-        .max()
-        .unwrap_or(0)
-        .max("target".len());
-    writeln!(
-        text,
-        "{:<label_width$}{:>10}{:>10}{:>11}{:>11}{:>11}{:>26}{:>10}  slo",
-        "target", "offered", "answered", "p50 us", "p99", "p99.9", "windows' p99", "late p99"
-    )?;
+    let header = [
+        "target",
+        "offered/s",
+        "answered/s",
+        "p50 us",
+        "p99",
+        "p99.9",
+        "windows' p99",
+        "late p99",
+        "slo",
+    ];
+    let mut columns = Columns::new(&header, &[0, 8]);
     let mut notes: Vec<String> = Vec::new();
     for step in &document.steps {
-        write_step(text, step, label_width)?;
+        columns.row(&cells(step));
         for name in ["p50", "p99", "p99.9"] {
             if let Some(reason) = step.report.all.not_measurable.get(name) {
                 let load = step.report.load();
@@ -63,59 +72,48 @@ fn write_steps(text: &mut String, document: &Document) -> fmt::Result {
             }
         }
     }
+    text.push_str(&columns.text());
     if !notes.is_empty() {
         writeln!(text, "not measurable (-):")?;
     }
     notes.iter().try_for_each(|note| writeln!(text, "  {note}"))
 }
 
-fn write_step(text: &mut String, step: &Step, label_width: usize) -> fmt::Result {
+fn cells(step: &Step) -> [String; 9] {
     let report = &step.report;
     let windows = &report.windows;
     let quartiles = match (windows.p99_lower_quartile_us, windows.p99_upper_quartile_us) {
         (Some(low), Some(high)) => format!("{} ({low:.0}-{high:.0})", cell(windows.p99_us)),
         _ => "-".into(),
     };
-    let offered = report
-        .rate_offered
-        .map_or("closed".into(), |rate| format!("{rate:.0}"));
+    let offered = report.rate_offered;
     let late = report.driver_lateness.as_ref().map(|late| late.p99_us);
-    writeln!(
-        text,
-        "{:<label_width$}{offered:>10}{:>10.0}{:>11}{:>11}{:>11}{quartiles:>26}{:>10}  {}",
-        step.target,
-        report.rate,
+    [
+        step.target.clone(),
+        offered.map_or("closed".into(), |rate| format!("{rate:.0}")),
+        format!("{:.0}", report.rate),
         cell(report.all.p50_us),
         cell(report.all.p99_us),
         cell(report.all.p999_us),
+        quartiles,
         cell(late),
-        step.slo.unwrap_or("")
-    )
+        step.slo.unwrap_or("").into(),
+    ]
 }
 
 fn write_searches(text: &mut String, document: &Document) -> fmt::Result {
     let slo = document.slo.as_deref().unwrap_or("");
     for (label, found) in &document.searches {
         writeln!(text, "path of {label}:")?;
+        let mut columns = Columns::new(&["  offered/s", "verdict", "why"], &[1, 2]);
         for probe in &found.path {
-            writeln!(
-                text,
-                "  {:>10.0}/s  {}  {}",
-                probe.rate, probe.verdict, probe.reason
-            )?;
+            let rate = format!("{:.0}", probe.rate);
+            columns.row(&[rate, probe.verdict.into(), probe.reason.clone()]);
         }
+        text.push_str(&columns.text());
     }
     for (label, found) in &document.searches {
-        match found.rate {
-            Some(rate) => {
-                writeln!(
-                    text,
-                    "{label}: {rate:.0} requests/s keep {slo}; {}",
-                    found.reason
-                )?;
-            }
-            None => writeln!(text, "{label}: no rate keeps {slo}; {}", found.reason)?,
-        }
+        writeln!(text, "{label}: {}", found.headline(slo))?;
     }
     Ok(())
 }

@@ -17,7 +17,6 @@ mod page;
 
 use std::{
     collections::HashMap,
-    fmt::Write as _,
     fs,
     io::{BufRead, BufReader, Write as _},
     net::TcpStream,
@@ -31,7 +30,8 @@ use curtail_workload::Phases;
 
 use super::{arguments::LoadArgs, steps};
 use crate::{
-    drive::{Plan, measure},
+    columns::Columns,
+    drive::{Plan, measure_until_lost},
     error::LoadError,
     exchange,
     load::Source,
@@ -122,7 +122,7 @@ pub(super) fn run(args: &LoadArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
     let over = AtomicBool::new(false);
     let (report, told) = thread::scope(|scope| {
         let watcher = scope.spawn(|| watch(&plan, &over));
-        let report = measure(&plan, &setting.sessions[0]);
+        let report = measure_until_lost(&plan, &setting.sessions[0]);
         over.store(true, Ordering::Relaxed);
         (report, watcher.join().unwrap_or_default())
     });
@@ -135,8 +135,13 @@ pub(super) fn run(args: &LoadArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
         save(folder, "timeline.html", &page)?;
         println!("report: {}", folder.join("timeline.html").display());
     }
+    if let Some(lost) = &report.lost {
+        let (seconds, reason) = (lost.seconds, &lost.reason);
+        eprintln!("PARTIAL: the server was lost {seconds:.1} s into the run: {reason}");
+    }
     Ok(match report.faults() {
-        0 => ExitCode::SUCCESS,
+        _ if stop.is_asked() => ExitCode::from(super::INTERRUPTED),
+        0 if report.lost.is_none() => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
 }
@@ -155,10 +160,13 @@ fn watch(plan: &Plan, over: &AtomicBool) -> Vec<Told> {
     if plan.load.protocol == Protocol::Resp {
         return told;
     }
-    let Some(mut reader) = exchange::connect(&plan.target).ok().and_then(|stream| {
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
-        Some(BufReader::new(stream))
-    }) else {
+    let Some(mut reader) = exchange::connect_as(&plan.target, plan.load.login.as_ref())
+        .ok()
+        .and_then(|stream| {
+            stream.set_read_timeout(Some(PATIENCE)).ok()?;
+            Some(BufReader::new(stream))
+        })
+    else {
         return told;
     };
     let started = Instant::now();
@@ -206,7 +214,7 @@ fn ask(reader: &mut BufReader<TcpStream>) -> Option<HashMap<String, f64>> {
     }
 }
 
-/// Brings both together. The run has just ended, which is how its beginning is known.
+/// Brings both together.
 fn rows(plan: &Plan, report: &Report, told: &[Told]) -> Vec<Second> {
     let seconds = report.seconds.ceil() as usize;
     let [small_p50, large_p50] = report.recorder().window_each_by_size(0.5);
@@ -215,9 +223,6 @@ fn rows(plan: &Plan, report: &Report, told: &[Told]) -> Vec<Second> {
         Source::Drawn(workload) => workload.large.as_ref().map(|large| large.percent.clone()),
         Source::Recorded(_) => None,
     };
-    // The last answer came when the run was over.
-    let end = told.last().map(|last| last.at);
-    let begin = end.and_then(|end| end.checked_sub(Duration::from_secs_f64(report.seconds)));
     (0..seconds)
         .map(|second| {
             let us = |windows: &[(f64, f64)]| {
@@ -233,9 +238,7 @@ fn rows(plan: &Plan, report: &Report, told: &[Told]) -> Vec<Second> {
                 large_p99_us: us(&large_p99),
                 ..Second::default()
             };
-            if let Some(begin) = begin {
-                row.fill(begin, told);
-            }
+            row.fill(report.began(), told);
             row
         })
         .collect()
@@ -302,28 +305,37 @@ fn csv(rows: &[Second]) -> String {
 }
 
 fn table(rows: &[Second]) -> String {
-    let mut text = String::from(
-        "  s  large %  threshold  cores  large conns  hand-offs/s  busy  behind  small p50 us    \
-         p99 large p50    p99\n",
-    );
+    let header = [
+        "s",
+        "large %",
+        "threshold",
+        "cores",
+        "large conns",
+        "hand-offs/s",
+        "busy",
+        "behind",
+        "small p50 us",
+        "p99",
+        "large p50",
+        "p99",
+    ];
+    let mut columns = Columns::new(&header, &[]);
+    let cell = |number: Option<f64>| {
+        number.map_or("-".to_owned(), |number| match number {
+            number if number < 10.0 && number.fract() != 0.0 => format!("{number:.3}"),
+            number => format!("{number:.0}"),
+        })
+    };
     for row in rows {
-        let cell = |number: Option<f64>| {
-            number.map_or("-".to_owned(), |number| match number {
-                number if number < 10.0 && number.fract() != 0.0 => format!("{number:.3}"),
-                number => format!("{number:.0}"),
-            })
-        };
         let cores = match (row.small_cores, row.large_cores) {
             (Some(small), Some(large)) => format!("{small:.0}+{large:.0}"),
             _ => "-".into(),
         };
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "{:>3} {:>8} {:>10} {cores:>6} {:>12} {:>12} {:>5} {:>7} {:>13} {:>6} {:>9} {:>6}",
-            row.second,
+        columns.row(&[
+            row.second.to_string(),
             cell(row.large_percent),
             cell(row.threshold),
+            cores,
             cell(row.large_connections),
             cell(row.hand_offs.map(f64::round)),
             cell(row.busy.map(f64::round)),
@@ -332,9 +344,9 @@ fn table(rows: &[Second]) -> String {
             cell(row.small_p99_us.map(f64::round)),
             cell(row.large_p50_us.map(f64::round)),
             cell(row.large_p99_us.map(f64::round)),
-        );
+        ]);
     }
-    text
+    columns.text()
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ impl<T> Arrivals<T> {
             self.advance();
         }
         match self.waiting.len() > WAITING_MAX {
-            true => Err(LoadError::Arguments(
+            true => Err(LoadError::Overload(
                 "the offered load is far beyond what the server takes".into(),
             )),
             false => Ok(before),

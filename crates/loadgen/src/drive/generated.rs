@@ -13,7 +13,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::{
-    Clock, Plan, Session, Stall,
+    Clock, Ended, Plan, Session, Stall,
     arrivals::{Arrivals, Thinkers, is_over, next_ns},
     framer::{Framer, LINE_BYTES_MAX},
     socket::{Poller, Ready, Socket},
@@ -106,7 +106,13 @@ impl Generated {
         })
     }
 
-    pub(super) fn run(mut self, clock: &Clock) -> Result<Recorder, LoadError> {
+    pub(super) fn run(mut self, clock: &Clock) -> Ended {
+        let result = self.drive(clock);
+        self.give_up(clock.now_ns());
+        clock.ended(result, self.recorder)
+    }
+
+    fn drive(&mut self, clock: &Clock) -> Result<(), LoadError> {
         self.end_ns = clock.end_ns;
         if self.is_greedy() {
             for connection in 0..self.connections.len() {
@@ -115,11 +121,11 @@ impl Generated {
         }
         loop {
             let now_ns = clock.now_ns();
-            if clock.stop.is_asked() {
+            if clock.is_stopped() {
                 self.end_ns = self.end_ns.min(now_ns);
             }
             if self.is_over(now_ns) {
-                break;
+                return Ok(());
             }
             self.admit(now_ns, clock)?;
             self.wake(now_ns, clock)?;
@@ -130,8 +136,6 @@ impl Generated {
             }
             Stall::happen(&mut self.stall, clock);
         }
-        self.give_up(clock.now_ns());
-        Ok(self.recorder)
     }
 
     /// A closed loop that does not think: a reply is the occasion of the next request.

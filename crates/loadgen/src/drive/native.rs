@@ -15,7 +15,7 @@ use curtail_client::{ClientError, Command, Config, Event, Link, Status, WhenFull
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{
-    Clock, Plan, Session, Stall,
+    Clock, Ended, Plan, Session, Stall,
     arrivals::{Arrivals, Thinkers, is_over, next_ns},
     epoch_ns,
 };
@@ -132,15 +132,30 @@ impl Native {
         })
     }
 
-    pub(super) fn run(mut self, clock: &Clock) -> Result<Recorder, LoadError> {
+    pub(super) fn run(mut self, clock: &Clock) -> Ended {
+        let result = self.drive(clock);
+        self.give_up(clock.now_ns());
+        for lane in &self.lanes {
+            self.desk.record.session(lane.link.counts());
+        }
+        let Desk {
+            mut recorder,
+            record,
+            ..
+        } = self.desk;
+        recorder.native = Some(Box::new(record));
+        clock.ended(result, recorder)
+    }
+
+    fn drive(&mut self, clock: &Clock) -> Result<(), LoadError> {
         self.end_ns = clock.end_ns;
         loop {
             let now_ns = clock.now_ns();
-            if clock.stop.is_asked() {
+            if clock.is_stopped() {
                 self.end_ns = self.end_ns.min(now_ns);
             }
             if self.is_over(now_ns) {
-                break;
+                return Ok(());
             }
             self.admit(now_ns, clock)?;
             self.wake(now_ns, clock);
@@ -153,17 +168,6 @@ impl Native {
             }
             Stall::happen(&mut self.stall, clock);
         }
-        self.give_up(clock.now_ns());
-        for lane in &self.lanes {
-            self.desk.record.session(lane.link.counts());
-        }
-        let Desk {
-            mut recorder,
-            record,
-            ..
-        } = self.desk;
-        recorder.native = Some(Box::new(record));
-        Ok(recorder)
     }
 
     /// A closed loop that does not think: an answer is the occasion of the next request.

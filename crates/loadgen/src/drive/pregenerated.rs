@@ -15,7 +15,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use super::{
-    Clock, Plan,
+    Clock, Ended, Plan,
     framer::{Framer, LINE_BYTES_MAX},
     socket::{Poller, Ready, Socket},
 };
@@ -186,7 +186,12 @@ impl Pregenerated {
         })
     }
 
-    pub(super) fn run(mut self, clock: &Clock) -> Result<Recorder, LoadError> {
+    pub(super) fn run(mut self, clock: &Clock) -> Ended {
+        let result = self.drive(clock);
+        clock.ended(result, self.recorder)
+    }
+
+    fn drive(&mut self, clock: &Clock) -> Result<(), LoadError> {
         for connection in 0..self.connections.len() {
             self.next(connection, clock.now_ns())?;
         }
@@ -195,13 +200,13 @@ impl Pregenerated {
         } else {
             Duration::from_millis(5)
         };
-        while clock.now_ns() < clock.end_ns && !clock.stop.is_asked() {
+        while clock.now_ns() < clock.end_ns && !clock.is_stopped() {
             for index in 0..self.poller.wait(patience)? {
                 let ready = self.poller.ready(index);
                 self.serve(ready, clock)?;
             }
         }
-        Ok(self.recorder)
+        Ok(())
     }
 
     fn serve(&mut self, ready: Ready, clock: &Clock) -> Result<(), LoadError> {

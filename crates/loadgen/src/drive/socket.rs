@@ -10,7 +10,7 @@ use std::{
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
-use crate::{error::LoadError, exchange::connect};
+use crate::{error::LoadError, exchange::connect_as, login::Login};
 
 /// Waits for any of a thread's sockets.
 #[derive(Debug)]
@@ -51,9 +51,14 @@ impl Poller {
         })
     }
 
-    /// Connects and registers connection number `connection`.
-    pub(super) fn connect(&self, target: &str, connection: usize) -> Result<Socket, LoadError> {
-        let stream = connect(target)?;
+    /// Connects, logs in and registers connection number `connection`.
+    pub(super) fn connect(
+        &self,
+        target: &str,
+        login: Option<&Login>,
+        connection: usize,
+    ) -> Result<Socket, LoadError> {
+        let stream = connect_as(target, login)?;
         stream
             .set_nonblocking(true)
             .map_err(LoadError::network("making a socket non-blocking"))?;

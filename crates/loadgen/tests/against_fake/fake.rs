@@ -30,7 +30,14 @@ pub(crate) enum Lie {
     Refusing,
     /// Answers the truth, 5 ms late.
     Slow,
+    /// Answers the truth, and ends all connections after some hundred requests.
+    Ending,
+    /// Answers nothing before somebody has logged in as ada.
+    Locked,
 }
+
+/// Requests that [`Lie::Ending`] answers.
+const ENDS_AFTER: u64 = 900;
 
 #[derive(Clone)]
 struct Item {
@@ -47,6 +54,7 @@ struct Store {
     before: HashMap<String, Item>,
     token: u64,
     dice: u64,
+    requests: u64,
 }
 
 /// Starts a server on a free port; it lives as long as the process.
@@ -68,6 +76,7 @@ fn serve(stream: TcpStream, store: &Mutex<Store>, lie: Lie) {
     writer.set_nodelay(true).unwrap();
     let mut reader = BufReader::new(stream);
     let (mut line, mut output) = (String::new(), Vec::new());
+    let mut knows_who = lie != Lie::Locked;
     loop {
         line.clear();
         if !matches!(reader.read_line(&mut line), Ok(1..)) {
@@ -85,10 +94,27 @@ fn serve(stream: TcpStream, store: &Mutex<Store>, lie: Lie) {
         if lie == Lie::Slow {
             std::thread::sleep(Duration::from_millis(5));
         }
-        store
-            .lock()
-            .unwrap()
-            .answer(&words, value, lie, &mut output);
+        assert!(
+            !value.starts_with(b"ada") || lie == Lie::Locked,
+            "told unasked"
+        );
+        if !knows_who {
+            knows_who = words[0] == "set" && value == b"ada lovelace";
+            let reply = match (knows_who, words[0]) {
+                (true, _) => "STORED\r\n",
+                (_, "set") => "CLIENT_ERROR authentication failure\r\n",
+                _ => "CLIENT_ERROR unauthenticated\r\n",
+            };
+            writer.write_all(reply.as_bytes()).unwrap();
+            continue;
+        }
+        let mut store = store.lock().unwrap();
+        store.requests += 1;
+        if lie == Lie::Ending && store.requests > ENDS_AFTER {
+            return;
+        }
+        store.answer(&words, value, lie, &mut output);
+        drop(store);
         if reader.buffer().is_empty() {
             if writer.write_all(&output).is_err() {
                 return;
@@ -269,6 +295,7 @@ impl Store {
             ["touch", key, seconds] if self.touch(key, seconds) => "TOUCHED".into(),
             ["touch", ..] => "NOT_FOUND".into(),
             ["incr" | "decr", key, delta] => self.count(key, delta, words[0] == "incr", lie),
+            ["version"] => "VERSION fake".into(),
             _ => "ERROR".into(),
         }
     }

@@ -340,7 +340,7 @@ fn highest_of_all(
     });
     let of = |model: &Balanced| {
         let index = once.iter().position(|other| other == model);
-        let found = index.and_then(|index| found[index]);
+        let found = index.and_then(|index| *found.get(index)?);
         found.map_or((None, 0), |(load, p99)| (Some(load), p99))
     };
     models.iter().map(of).collect()

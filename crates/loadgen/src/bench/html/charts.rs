@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::bench::{
-    document::{Document, Point},
+    document::{Document, Point, Step},
     plot::{self, Axis, Chart, Series, escape},
+    slo::Verdict,
 };
 
 /// Classes that are drawn; more lines than this tell nothing.
@@ -62,10 +63,17 @@ fn legend(document: &Document, body: &mut String) {
 }
 
 fn against_load(document: &Document, body: &mut String) {
-    body.push_str(
+    let missed = if document.slo.is_some() {
+        " A ring is around what missed the bounds."
+    } else {
+        ""
+    };
+    let _ = write!(
+        body,
         "<h2>Latency against load</h2><p class=\"soft\">From the instant a request was meant to be \
          sent to its answer; both axes of the four charts are the same. A cross at the upper edge \
-         marks what could not be measured; point at it for the reason.</p><div class=\"charts\">",
+         marks what could not be measured, and no line goes across it; point at it for the \
+         reason.{missed}</p><div class=\"charts\">",
     );
     let mut charts: Vec<Chart> = ["p50", "p99", "p99.9"]
         .map(|name| quantile_chart(document, name))
@@ -96,11 +104,11 @@ fn quantile_chart(document: &Document, name: &'static str) -> Chart {
                 .iter()
                 .filter_map(|point| Some((point.load, at(point)?)))
                 .collect(),
-            gaps: points
-                .iter()
-                .filter(|point| at(point).is_none())
-                .map(|point| (point.load, point.reason(name)))
+            gaps: without(&points, at, |point| point.reason(name))
+                .into_iter()
+                .chain(not_run(document, &points))
                 .collect(),
+            missed: missed(&points),
             ..Series::default()
         }
     });
@@ -113,6 +121,52 @@ fn quantile_chart(document: &Document, name: &'static str) -> Chart {
         bound: bound.map(|(_, us)| (*us, format!("{name} < {}", plot::time(*us)))),
         ..Chart::default()
     }
+}
+
+/// The points that did not meet what was to be kept, and why.
+fn missed(points: &[Point<'_>]) -> Vec<(f64, String)> {
+    let why = |point: &Point<'_>| {
+        let verdict = point.why_not_met().filter(|_| !point.met())?;
+        let why = format!("{}: {}", verdict.name(), verdict.reason());
+        matches!(verdict, Verdict::Missed(_)).then_some((point.load, why))
+    };
+    points.iter().filter_map(why).collect()
+}
+
+/// The places at which a value is missing, and why.
+fn without<T>(
+    points: &[Point<'_>],
+    value: impl Fn(&Point<'_>) -> Option<T>,
+    reason: impl Fn(&Point<'_>) -> String,
+) -> Vec<(f64, String)> {
+    let missing = points.iter().filter(|point| value(point).is_none());
+    missing.map(|point| (point.load, reason(point))).collect()
+}
+
+/// The loads of other targets at which this one was not run. A search goes its own way for each.
+fn not_run(document: &Document, points: &[Point<'_>]) -> Vec<(f64, String)> {
+    if !document.searches.is_empty() {
+        return Vec::new();
+    }
+    let has_run = |load: f64| points.iter().any(|point| point.offered() == Some(load));
+    let offered = document
+        .steps
+        .iter()
+        .filter_map(|step| step.report.rate_offered);
+    let mut loads: Vec<f64> = offered.filter(|load| !has_run(*load)).collect();
+    loads.sort_by(f64::total_cmp);
+    loads.dedup();
+    loads
+        .into_iter()
+        .map(|load| (load, "was not run".into()))
+        .collect()
+}
+
+/// Why the windows of a load have no quantile.
+fn window_reason(point: &Point<'_>) -> String {
+    let reason = |step: &&Step| step.report.windows.not_measurable.clone();
+    let reason = point.steps.iter().rev().find_map(reason);
+    reason.unwrap_or_else(|| "too few windows".into())
 }
 
 /// The median over windows of their p99, with a band between the quartiles.
@@ -134,6 +188,7 @@ fn window_chart(document: &Document) -> Chart {
             is_marked: true,
             points: points.iter().filter_map(middle).collect(),
             band: points.iter().filter_map(band).collect(),
+            gaps: without(&points, middle, window_reason),
             ..Series::default()
         }
     });
@@ -201,6 +256,7 @@ fn over_time(document: &Document) -> Chart {
                 name: target.label.clone(),
                 style,
                 points: step.report.recorder().window_each(0.99),
+                apart: Some(1.5 * step.report.windows.window_ms / 1000.0),
                 ..Series::default()
             })
         });
@@ -258,6 +314,7 @@ fn by_class(document: &Document, has_curve: bool, body: &mut String) {
                 style,
                 is_marked: true,
                 points: points.iter().filter_map(at).collect(),
+                gaps: without(&points, at, |_| "not measurable at this load".into()),
                 ..Series::default()
             }
         });

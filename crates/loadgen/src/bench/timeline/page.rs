@@ -164,21 +164,44 @@ impl Strip {
             );
         }
         for (number, line) in self.lines.iter().enumerate() {
-            let points: Vec<String> = values(line)
-                .into_iter()
-                .map(|(x, y)| format!("{:.1},{:.1}", across(x), place(y)))
-                .collect();
+            let place = |(second, y): (f64, f64)| (across(second), place(y));
+            draw_line(line.1, &values(line), place, body);
             let (name, style) = (line.0, line.1);
             let _ = write!(
                 body,
-                "<polyline class=\"line s{style}\" points=\"{}\"/>\
-                 <text class=\"end s{style}\" x=\"{:.1}\" y=\"18\" text-anchor=\"end\">\
+                "<text class=\"end s{style}\" x=\"{:.1}\" y=\"18\" text-anchor=\"end\">\
                  {name}</text>",
-                points.join(" "),
                 RIGHT - 70.0 * number as f64
             );
         }
         body.push_str("</svg>");
+    }
+}
+
+/// Draws the values of seconds; no line goes across a second of which nothing is known.
+fn draw_line(
+    style: usize,
+    values: &[(f64, f64)],
+    place: impl Fn((f64, f64)) -> (f64, f64),
+    body: &mut String,
+) {
+    for part in values.chunk_by(|one, next| next.0 - one.0 < 1.5) {
+        let places = part.iter().map(|value| place(*value));
+        let points: Vec<String> = places.map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let _ = match part {
+            [only] => {
+                let (x, y) = place(*only);
+                write!(
+                    body,
+                    "<circle class=\"mark s{style}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2\"/>"
+                )
+            }
+            _ => write!(
+                body,
+                "<polyline class=\"line s{style}\" points=\"{}\"/>",
+                points.join(" ")
+            ),
+        };
     }
 }
 
@@ -235,6 +258,13 @@ mod tests {
         // Two of small requests, two of cores; the others are not known.
         assert_eq!(body.matches("<polyline").count(), 4);
         assert_eq!(body.matches("the server does not tell").count(), 3);
+        // A second without a number ends the line.
+        let mut holes = rows.clone();
+        holes[3].small_p99_us = None;
+        let mut broken = String::new();
+        strips()[1].draw(&holes, &mut broken);
+        assert_eq!(broken.matches("<polyline").count(), 2);
+        assert_eq!(broken.matches("<circle").count(), 1);
         for axis in [Axis::Time, Axis::Number] {
             for y in [20.0, 50.0, 84.0] {
                 assert!((TOP..=BOTTOM).contains(&axis.place(y, (20.0, 84.0))));

@@ -64,8 +64,9 @@ fn fig11(request: &Request<'_>) -> Vec<Row> {
             let bytes = setting.model.workload.sizes.table().mean();
             let row = |value, paper| setting.row(request, bytes, value, paper);
             rows.push(row(("done_mops", Some(*mops)), None));
-            if let Some(raw) = raw.filter(|_| setting.series != "raw-rpc") {
-                let over = ("raw_rpc_over", Some(done[raw] / mops));
+            let raw = raw.filter(|_| setting.series != "raw-rpc");
+            if let Some(raw) = raw.and_then(|raw| done.get(raw)) {
+                let over = ("raw_rpc_over", Some(raw / mops));
                 rows.push(row(over, stated(setting.series, bytes)));
             }
         }

@@ -2,14 +2,18 @@
 //! and write compaction (Sutherland, Falsafi, Daglis, ASPLOS 2023, section 3).
 //!
 //! The decisions are those of `curtail-dispatch`; here is only time. A request comes to the
-//! balancer, which takes no time, goes to a worker's queue, is served, is answered (its latency
-//! ends), and is reported back to the balancer:
+//! balancer, goes to a worker's queue, is served, is answered (its latency ends), and is reported
+//! back to the balancer:
 //!
 //! ```text
 //! generated --1 ns--> balancer --30 ns--> queue .. service 400..800 + 100 --> answered
 //!                        ^                                          |
 //!                        +---------------- report, 30 ns -----------+
 //! ```
+//!
+//! The paper's balancer is part of the network card and takes no worker's time. One in software is
+//! a core that is no worker, and every request, with its report, takes time of it: requests pass it
+//! one after another ([`Balanced::with_dispatcher`]).
 //!
 //! The model has no caches and no coherence (the paper warns of it in section 3): it shows what
 //! queues and locks do, not what a contended line costs. A [`FullSystem`] adds that. Memory depends
@@ -21,6 +25,7 @@ mod timing;
 mod versions;
 mod workers;
 
+use clap::ValueEnum;
 use curtail_dispatch::{
     Answers, Closing, CompactionConfig, Deadline, DispatchConfig, Overflow, Policy, Sticky,
     TieBreak,
@@ -62,6 +67,17 @@ pub struct Balanced {
     pub limit: u16,
     /// A whole system's times in the store, in place of those of `costs`.
     pub whole: Option<FullSystem>,
+    /// What a request and its report take of the core that balances; 0: the network card balances.
+    pub dispatch_ns: u64,
+}
+
+/// Who balances requests among workers.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, ValueEnum)]
+pub enum Balancer {
+    /// The network card, as in the paper: it costs no core and no time.
+    Card,
+    /// One of the cores, which then is no worker.
+    Core,
 }
 
 /// Whose rules are followed.
@@ -160,7 +176,28 @@ impl Balanced {
             costs: Costs::PAPER,
             limit: 10,
             whole: None,
+            dispatch_ns: 0,
         }
+    }
+
+    /// The same number of cores, of which one balances, where there is something to balance: EREW
+    /// binds every request by its key, the ideal is a bound that no system reaches, and one core
+    /// serves what it receives.
+    pub fn with_dispatcher(self, dispatch_ns: u64) -> Self {
+        let is_bound = matches!(self.policy, Policy::Erew | Policy::Ideal);
+        match self.workers {
+            workers @ 2.. if !is_bound => Self {
+                workers: workers - 1,
+                dispatch_ns,
+                ..self
+            },
+            _ => self,
+        }
+    }
+
+    /// Cores: the workers, and the one that balances.
+    pub fn cores(&self) -> u16 {
+        self.workers + u16::from(self.dispatch_ns > 0)
     }
 
     /// A whole system of 64 workers, by the paper's rules.
@@ -192,13 +229,17 @@ impl Balanced {
     }
 
     /// Requests a second that load 1 stands for: in a whole system, if all were reads of items
-    /// that are in a cache.
+    /// that are in a cache. A core that balances may be what carries least.
     pub fn capacity(&self) -> f64 {
         let mean = match self.whole {
             None => self.costs.mean(),
             Some(system) => (system.read_ns + system.fixed_ns) as f64,
         };
-        f64::from(self.workers) * 1e9 / mean
+        let workers = f64::from(self.workers) * 1e9 / mean;
+        match self.dispatch_ns {
+            0 => workers,
+            ns => workers.min(1e9 / ns as f64),
+        }
     }
 
     /// The worker that the most popular key's writes go to, if one is bound to them for good.
@@ -303,6 +344,26 @@ impl Balanced {
     /// Whether reads and writes look at versions.
     fn has_conflicts(&self) -> bool {
         !matches!(self.policy, Policy::Erew | Policy::Ideal)
+    }
+}
+
+impl Balancer {
+    /// What it is called on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Card => "card",
+            Self::Core => "core",
+        }
+    }
+}
+
+impl Rules {
+    /// What they are called on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reference => "reference",
+            Self::Paper => "paper",
+        }
     }
 }
 

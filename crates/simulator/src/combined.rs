@@ -12,7 +12,8 @@
 //!                                                     +-> Compactor -> store
 //! ```
 //!
-//! Without size awareness all cores are the dispatcher's. The dispatcher takes no time. Buckets
+//! Without size awareness all cores are the dispatcher's. The dispatcher takes no time and no core,
+//! with both sets of prices: it is a network card's, as C-4's. Buckets
 //! have versions, which readers of small items wait for and check, and their cache lines travel
 //! between the cores that use them. What is not in it: the network's link (it is taken to be wide
 //! enough), other caches, and the memory's bandwidth. Memory depends on how many requests are under

@@ -15,11 +15,11 @@ use std::{
 use clap::ValueEnum;
 
 use crate::{
-    balanced::Rules,
+    balanced::{Balancer, Rules},
     cckvs::{ClusterCosts, Hardware},
     cluster::{self, ClusterArgs},
     costs::{CostsError, FullCosts},
-    figures::{Figure, Options, figure, figures},
+    figures::{Figure, Given, Options, figure, figures},
     full::{Calibration, Items},
     juneberry::DatagramTable,
     report,
@@ -32,7 +32,7 @@ use crate::{
 pub struct Args {
     /// The figure; `list` names them all, `cluster` runs whole clusters.
     pub figure: String,
-    /// Workers, as 8 or 4,8,64.
+    /// Cores, as 8 or 4,8,64.
     #[arg(long, value_delimiter = ',')]
     pub cores: Vec<u16>,
     /// Offered loads as shares of the capacity, as 0.5 or 0.1,0.5,0.9.
@@ -62,9 +62,9 @@ pub struct Args {
     /// Requests a point, as 200000, 200k or 5m.
     #[arg(long, value_parser = count)]
     pub requests: Option<u64>,
-    /// Replays a run.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
+    /// Replays a run; 1 unless another is given.
+    #[arg(long)]
+    pub seed: Option<u64>,
     /// Threads over which points are spread; 0 is all processors.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,
@@ -74,6 +74,9 @@ pub struct Args {
     /// C-4: outstanding requests of a worker that takes no more balanced ones.
     #[arg(long)]
     pub depth: Option<u16>,
+    /// C-4: who balances; the network card, as in the paper, or one of the cores.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub balancer: Vec<Balancer>,
     /// Whole systems: a file of costs in place of the built-in one, which was measured on our own
     /// store (see crates/simulator/costs.toml).
     #[arg(long)]
@@ -100,7 +103,7 @@ pub struct Args {
     /// Juneberry: Twitter's clusters, of 12, 19, 27 and 31.
     #[arg(long, value_delimiter = ',')]
     pub cluster: Vec<u16>,
-    /// Juneberry: lengths of values in bytes.
+    /// Juneberry and ccKVS: lengths of values in bytes.
     #[arg(long, value_delimiter = ',')]
     pub value_bytes: Vec<u32>,
     /// Juneberry: entries that a turn of the Ordered Queue executes; with more than one, sets of
@@ -110,7 +113,7 @@ pub struct Args {
     /// Juneberry: share of the packets that are lost, as 0.001.
     #[arg(long)]
     pub loss: Option<f64>,
-    /// ccKVS: nodes of the cluster, as 9 or 5,9,40.
+    /// ccKVS and `cluster`: nodes, as 9 or 5,9,40.
     #[arg(long, value_delimiter = ',')]
     pub nodes: Vec<u16>,
     /// ccKVS on shared cores: a file of costs in place of the built-in one (see
@@ -159,6 +162,7 @@ pub enum RulesArg {
 /// Runs the command; `Err` is for a person to read. Once `stop` is set no further point is begun,
 /// and what was simulated is printed and written, marked as partial.
 pub fn run(args: &Args, stop: &Arc<AtomicBool>) -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
+    args.check()?;
     let is_partial = || stop.load(Ordering::Relaxed);
     if args.figure == "list" {
         print(&list())?;
@@ -166,8 +170,9 @@ pub fn run(args: &Args, stop: &Arc<AtomicBool>) -> Result<ExitCode, Box<dyn Erro
     }
     if args.figure == "cluster" {
         let threads = Threads::new(args.threads).until(stop);
-        let (text, went_well) =
-            cluster::simulate(&args.cluster_run, args.seed, &args.nodes, &threads)?;
+        let seed = args.seed.unwrap_or(1);
+        let nodes = args.nodes.first().copied();
+        let (text, went_well) = cluster::simulate(&args.cluster_run, seed, nodes, &threads)?;
         print(&text)?;
         if is_partial() {
             eprintln!("{PARTIAL}");
@@ -223,6 +228,45 @@ const PARTIAL: &str = "PARTIAL: ended early; points that were not simulated are 
                        numbers that compare points compare those that were";
 
 impl Args {
+    /// `list` takes no options, `cluster` its own, and figures none of `cluster`'s; what a figure
+    /// takes it says itself.
+    fn check(&self) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let of_cluster = self.cluster_run.given();
+        let (name, taken): (&str, &[&str]) = match self.figure.as_str() {
+            "list" => ("list", &[]),
+            "cluster" => ("cluster", &["--seed", "--nodes"]),
+            other => match of_cluster.first() {
+                Some(flag) => {
+                    return Err(format!("{other} does not take {flag}; cluster does").into());
+                }
+                None => return Ok(()),
+            },
+        };
+        let mut given: Vec<&str> = self.options()?.choices().into_iter().collect();
+        let of_report = [
+            ("--series", !self.series.is_empty()),
+            ("--real", self.real.is_some()),
+            ("--out", self.out.is_some()),
+            ("--format", self.format != Format::Table),
+        ];
+        given.extend(
+            of_report
+                .iter()
+                .filter(|(_, given)| *given)
+                .map(|(flag, _)| flag),
+        );
+        if name == "list" {
+            given.extend(&of_cluster);
+        }
+        if let Some(flag) = given.iter().find(|flag| !taken.contains(flag)) {
+            return Err(format!("{name} does not take {flag}").into());
+        }
+        if self.nodes.len() > 1 {
+            return Err(format!("{name} takes one --nodes, not a list").into());
+        }
+        Ok(())
+    }
+
     fn options(&self) -> Result<Options, Box<dyn Error + Send + Sync>> {
         Ok(Options {
             cores: self.cores.clone(),
@@ -241,6 +285,7 @@ impl Args {
                 RulesArg::Paper => Rules::Paper,
             }),
             depth: self.depth,
+            balancers: self.balancer.clone(),
             costs: self.costs.as_deref().map(costs).transpose()?,
             calibrations: self.calibration.clone(),
             items: self.items.clone(),
@@ -268,15 +313,13 @@ impl Args {
 
     /// The command line that gives these rows again.
     fn command(&self) -> String {
-        let mut words = vec![format!(
-            "curtail simulate {} --seed {}",
-            self.figure, self.seed
-        )];
+        let mut words = vec![format!("curtail simulate {}", self.figure)];
         let mut list = |name: &str, values: Vec<String>| {
             if !values.is_empty() {
                 words.push(format!("--{name} {}", values.join(",")));
             }
         };
+        list("seed", self.seed.iter().map(u64::to_string).collect());
         let texts = |values: &[f64]| values.iter().map(f64::to_string).collect();
         list("cores", self.cores.iter().map(u16::to_string).collect());
         list("load", texts(&self.load));
@@ -293,6 +336,8 @@ impl Args {
             self.requests.iter().map(u64::to_string).collect(),
         );
         list("depth", self.depth.iter().map(u16::to_string).collect());
+        let balancers = self.balancer.iter().map(|one| one.name().into());
+        list("balancer", balancers.collect());
         let calibrations = self.calibration.iter().map(|one| one.name().into());
         list("calibration", calibrations.collect());
         list(
@@ -347,29 +392,32 @@ fn real(folder: &Path, figure: &'static str, known: &[Row]) -> Result<Vec<Row>, 
 }
 
 /// Reads a file of costs.
-fn costs(path: &Path) -> Result<FullCosts, String> {
+fn costs(path: &Path) -> Result<Given<FullCosts>, String> {
     parsed(path, FullCosts::parse)
 }
 
 /// Reads a file of prices.
-fn prices(path: &Path) -> Result<DatagramTable, String> {
+fn prices(path: &Path) -> Result<Given<DatagramTable>, String> {
     parsed(path, DatagramTable::parse)
 }
 
 /// Reads a file of a cluster's costs.
-fn cluster_costs(path: &Path) -> Result<ClusterCosts, String> {
+fn cluster_costs(path: &Path) -> Result<Given<ClusterCosts>, String> {
     parsed(path, ClusterCosts::parse)
 }
 
 /// Reads a file of what a cluster's nodes and network cost.
-fn cluster_hardware(path: &Path) -> Result<Hardware, String> {
+fn cluster_hardware(path: &Path) -> Result<Given<Hardware>, String> {
     parsed(path, Hardware::parse)
 }
 
-fn parsed<T>(path: &Path, parse: fn(&str) -> Result<T, CostsError>) -> Result<T, String> {
+fn parsed<T>(path: &Path, parse: fn(&str) -> Result<T, CostsError>) -> Result<Given<T>, String> {
     let named = |error: &dyn Error| format!("{}: {error}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
-    parse(&text).map_err(|error| named(&error))
+    let costs = parse(&text).map_err(|error| named(&error))?;
+    // A row's parameters have these signs between them.
+    let name = path.display().to_string().replace([';', ',', '='], "_");
+    Ok(Given { name, costs })
 }
 
 fn heading(figure: &Figure, args: &Args) -> String {
@@ -382,8 +430,12 @@ fn list() -> String {
     for figure in figures() {
         let series = figure.series.join(" ");
         text += &format!(
-            "{:18}{}\n{:18}series: {series}\n",
-            figure.name, figure.title, ""
+            "{:18}{}\n{:18}series: {series}\n{:18}takes: {}\n",
+            figure.name,
+            figure.title,
+            "",
+            "",
+            figure.takes()
         );
     }
     text
@@ -445,7 +497,7 @@ mod tests {
             (options.writes, options.cores),
             (vec![50.0, 75.0], vec![4, 8])
         );
-        let again = "curtail simulate c4-fig3 --seed 1 --cores 4,8 --writes 50,75 \
+        let again = "curtail simulate c4-fig3 --cores 4,8 --writes 50,75 \
                      --requests 20000 --rules paper";
         assert_eq!(args.command(), again);
     }
@@ -465,29 +517,6 @@ mod tests {
         }
     }
 
-    /// Goal: every figure runs from the command line and gives its series. Method: one small point
-    /// of each.
-    #[test]
-    fn every_figure_answers() {
-        let threads = Threads::new(2);
-        for figure in figures()
-            .iter()
-            .filter(|figure| figure.name != "reference-points")
-        {
-            let line = format!(
-                "x {} --load 0.3 --writes 50 --gamma 0.99 --k 10 --requests 2k --cores 4",
-                figure.name
-            );
-            let options = args(&line).options().unwrap();
-            let rows = figure.rows(&options, &threads).unwrap();
-            for series in &figure.series[..figure.series_default] {
-                let has = |row: &crate::Row| row.series == *series && row.value.is_some();
-                assert!(rows.iter().any(has), "{} {series}", figure.name);
-            }
-            assert_eq!(rows, figure.rows(&options, &Threads::new(1)).unwrap());
-        }
-    }
-
     #[test]
     fn what_does_not_exist_is_told() {
         let threads = Threads::new(1);
@@ -504,9 +533,59 @@ mod tests {
             "--writes 101",
             "--cores 0",
             "--cores 300",
+            "--limit 10",
+            "--writes 5,5",
         ] {
             let options = args(&format!("x c4-fig3 {line}")).options().unwrap();
-            assert!(fig3.rows(&options, &threads).is_err(), "{line}");
+            let refused = fig3.rows(&options, &threads).unwrap_err().to_string();
+            let (flag, _) = line.split_once(' ').unwrap();
+            assert!(refused.contains("c4-fig3"), "{line}: {refused}");
+            let names = flag == "--series" || refused.contains(flag) && refused.contains("--depth");
+            assert!(names, "{line}: {refused}");
         }
+    }
+
+    /// Goal: the guide's commands are taken. Method: every line of it that is one.
+    #[test]
+    fn the_guides_commands_are_taken() {
+        let guide = include_str!("../../../docs/guide/simulate.md");
+        let commands = guide
+            .lines()
+            .filter(|line| line.starts_with("curtail simulate "));
+        let mut taken = 0;
+        for line in commands {
+            let line = line.trim_start_matches("curtail simulate");
+            let args = args(&format!("x{line}"));
+            args.check().unwrap();
+            if let Ok(figure) = figure(&args.figure) {
+                let checked = figure.check(&args.options().unwrap(), figure.series);
+                assert_eq!(checked, Ok(()), "{line}");
+                taken += 1;
+            }
+        }
+        assert!(taken > 9, "{taken} commands");
+    }
+
+    /// Goal: `list` and `cluster` take what is theirs, and figures nothing that is `cluster`'s.
+    #[test]
+    fn options_of_others_are_refused() {
+        for line in [
+            "x list --cores 4",
+            "x cluster --cores 4",
+            "x cluster --nodes 3,5",
+            "x cluster --out somewhere",
+            "x c4-fig3 --runs 3",
+            "x c4-fig3 --mutant early-valid",
+        ] {
+            let Ok(line) = Line::try_parse_from(line.split(' ')) else {
+                continue;
+            };
+            assert!(line.args.check().is_err(), "{:?}", line.args);
+        }
+        assert!(
+            args("x cluster --nodes 3 --seed 2 --runs 1")
+                .check()
+                .is_ok()
+        );
     }
 }

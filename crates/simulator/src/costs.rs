@@ -26,6 +26,8 @@ pub struct FullCosts {
     pub delegated_write: OneCost,
     /// A connection or request that goes to another core over a ring: both cores' parts.
     pub hand_off: OneCost,
+    /// What a dispatcher decides for a request: when it comes, and when it is done.
+    pub decision: OneCost,
     /// A write that waits for the last one to its key.
     pub put_aside: OneCost,
     /// What the write that stands for a whole window costs beyond an ordinary one.
@@ -131,12 +133,20 @@ impl FullCosts {
         one("contended.write", curve(&self.contended.write))?;
         one("delegated_write", time(self.delegated_write.ns))?;
         one("hand_off", time(self.hand_off.ns))?;
+        one("decision", time(self.decision.ns))?;
         one("put_aside", time(self.put_aside.ns))?;
         one("apply", time(self.apply.ns))?;
         one(
             "network",
             time(self.network.call_ns) && time(self.network.frame_ns) && self.network.mtu_bytes > 0,
         )
+    }
+
+    /// What a request takes of a core that balances: the decisions, the request's way into a
+    /// worker's ring, and the report's way out of one. A worker has the other ends of both rings,
+    /// so that each pays one whole hand-off.
+    pub fn dispatch_ns(&self) -> f64 {
+        self.hand_off.ns + self.decision.ns
     }
 
     /// What a request costs around the store in a turn of `batch` requests from one connection:

@@ -1,8 +1,9 @@
 //! The figures: what is swept, what is measured, and what the paper has.
 //!
-//! Every figure is a function from [`Options`] to rows. An option that is not set has the figure's
-//! own default, so that a figure's name alone reproduces the paper's, and any point that nobody
-//! listed can be asked for.
+//! Every figure is a function from [`Options`] to rows. It declares what it takes
+//! ([`Figure::parameters`]): an option that is not set has the figure's own default, so that a
+//! figure's name alone reproduces the paper's, any point that nobody listed can be asked for, and
+//! what a figure does not take is an error.
 
 mod beside;
 mod c4;
@@ -13,11 +14,17 @@ mod hot_set;
 mod juneberry;
 mod minos;
 mod minos_system;
+mod parameters;
 mod popularities;
 mod reference;
 
+use std::collections::BTreeSet;
+
+use parameters::Value;
+pub use parameters::{Choice, Parameter, Refused};
+
 use crate::{
-    balanced::Rules,
+    balanced::{Balancer, Rules},
     cckvs::{ClusterCosts, Hardware},
     costs::FullCosts,
     full::{Calibration, Items},
@@ -41,6 +48,8 @@ pub struct Figure {
     pub series: &'static [&'static str],
     /// How many of `series` are drawn by default.
     pub series_default: usize,
+    /// What can be set.
+    pub parameters: &'static [Parameter],
     run: fn(&Request<'_>) -> Vec<Row>,
 }
 
@@ -68,13 +77,15 @@ pub struct Options {
     /// Requests a point.
     pub requests: Option<u64>,
     /// Of all randomness.
-    pub seed: u64,
+    pub seed: Option<u64>,
     /// Whose rules the model of C-4 follows.
     pub rules: Option<Rules>,
     /// The bound of JBSQ.
     pub depth: Option<u16>,
+    /// Who balances requests in the models of C-4.
+    pub balancers: Vec<Balancer>,
     /// What whole systems' parts cost; `None` is what was measured on our own store.
-    pub costs: Option<FullCosts>,
+    pub costs: Option<Given<FullCosts>>,
     /// Whose costs C-4's whole system is drawn with.
     pub calibrations: Vec<Calibration>,
     /// Sizes of items in C-4's whole system.
@@ -84,7 +95,7 @@ pub struct Options {
     /// Requests in a turn, which share a receive and a send.
     pub batch: Option<u32>,
     /// What the steps of a datagram cost; `None` is the built-in table.
-    pub prices: Option<DatagramTable>,
+    pub prices: Option<Given<DatagramTable>>,
     /// Work in each execution beside the store, in microseconds.
     pub work_us: Option<f64>,
     /// Twitter's clusters, by their numbers.
@@ -98,9 +109,18 @@ pub struct Options {
     /// Nodes of a cluster.
     pub nodes: Vec<u16>,
     /// What the work of a cluster costs; `None` is the built-in file.
-    pub cluster_costs: Option<ClusterCosts>,
+    pub cluster_costs: Option<Given<ClusterCosts>>,
     /// What the work of a simulated cluster costs; `None` is the paper's hardware.
-    pub cluster_hardware: Option<Hardware>,
+    pub cluster_hardware: Option<Given<Hardware>>,
+}
+
+/// What was read from a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Given<T> {
+    /// The file's name, as rows show it.
+    pub name: String,
+    /// What is in it.
+    pub costs: T,
 }
 
 /// A figure being drawn.
@@ -140,8 +160,10 @@ pub enum FigureError {
     Name(String),
     /// The figure has no such series.
     Series(&'static Figure, String),
-    /// A number that the model cannot take.
-    Number(String),
+    /// An option, or a value of one, that the figure does not take.
+    Refused(&'static Figure, Refused),
+    /// These options together leave nothing to draw.
+    Nothing(&'static Figure),
 }
 
 /// All figures.
@@ -162,22 +184,30 @@ impl Figure {
         options: &Options,
         threads: &Threads,
     ) -> Result<Vec<Row>, FigureError> {
-        options.check().map_err(FigureError::Number)?;
         let mut series = Vec::new();
         for name in &options.series {
             let known = self.series.iter().find(|known| *known == name);
             let known = known.ok_or_else(|| FigureError::Series(self, name.clone()))?;
-            series.push(*known);
+            if !series.contains(known) {
+                series.push(*known);
+            }
         }
         if series.is_empty() {
             series.extend_from_slice(&self.series[..self.series_default]);
         }
-        Ok((self.run)(&Request {
+        let refused = |refused| FigureError::Refused(self, refused);
+        self.check(options, &series).map_err(refused)?;
+        let mut rows = (self.run)(&Request {
             figure: self,
             options,
             series,
             threads,
-        }))
+        });
+        if rows.is_empty() {
+            return Err(FigureError::Nothing(self));
+        }
+        self.complete(&mut rows, options);
+        Ok(rows)
     }
 }
 
@@ -190,59 +220,59 @@ impl PartialEq for Figure {
 impl Eq for Figure {}
 
 impl Options {
-    /// Says which number is none that a model can take.
-    fn check(&self) -> Result<(), String> {
-        let all = |values: &[f64], low: f64, high: f64, what: &str| {
-            let wrong = values.iter().find(|value| !(low..=high).contains(*value));
-            wrong.map_or(Ok(()), |value| {
-                Err(format!("{what} is {low} to {high}, not {value}"))
-            })
-        };
-        all(&self.loads, 0.001, 10.0, "a load")?;
-        all(&self.writes, 0.0, 100.0, "a percentage of writes")?;
-        all(&self.gammas, 0.0, 20.0, "gamma")?;
-        all(
-            &self.large_percents,
-            0.0,
-            100.0,
-            "a percentage of large requests",
-        )?;
-        all(
-            &self.large_max_kb,
-            2.0,
-            100_000.0,
-            "the longest value in KB",
-        )?;
-        let gigabits: Vec<f64> = self.gigabits.into_iter().collect();
-        all(&gigabits, 0.1, 8_000.0, "the link's speed in Gb/s")?;
-        let cores: Vec<f64> = self.cores.iter().copied().map(f64::from).collect();
-        all(&cores, 1.0, 256.0, "a number of cores")?;
-        let ks: Vec<f64> = self.ks.iter().copied().map(f64::from).collect();
-        all(&ks, 1.0, 1e6, "k")?;
-        let depth: Vec<f64> = self.depth.iter().copied().map(f64::from).collect();
-        all(
-            &depth,
-            1.0,
-            f64::from(curtail_dispatch::DEPTH_MAX),
-            "the depth",
-        )?;
-        let limits: Vec<f64> = self.limits.iter().copied().map(f64::from).collect();
-        all(&limits, 2.0, 10_000.0, "a limit in service times")?;
-        let batch: Vec<f64> = self.batch.iter().copied().map(f64::from).collect();
-        all(&batch, 1.0, 1e6, "a turn's number of requests")?;
-        let work: Vec<f64> = self.work_us.into_iter().collect();
-        all(&work, 0.0, 1e6, "work in microseconds")?;
-        let values: Vec<f64> = self.value_bytes.iter().copied().map(f64::from).collect();
-        all(&values, 1.0, 1e6, "the length of a value")?;
-        let turn: Vec<f64> = self.turn.iter().map(|turn| *turn as f64).collect();
-        let turn_max = curtail_dispatch::ordered_queue::TURN_MAX as f64;
-        all(&turn, 1.0, turn_max, "a turn's number of entries")?;
-        let loss: Vec<f64> = self.loss.into_iter().collect();
-        all(&loss, 0.0, 0.5, "the share that is lost")?;
-        let nodes: Vec<f64> = self.nodes.iter().copied().map(f64::from).collect();
-        all(&nodes, 2.0, 1_000.0, "a number of nodes")?;
-        let requests: Vec<f64> = self.requests.iter().map(|n| *n as f64).collect();
-        all(&requests, 1.0, 1e12, "the number of requests")
+    /// What is given of a parameter, as rows show it.
+    fn given(&self, choice: Choice) -> Vec<Value> {
+        fn numbers<T: Copy + Into<f64>>(values: &[T]) -> Vec<Value> {
+            let number = |value: &T| Value::Number((*value).into());
+            values.iter().map(number).collect()
+        }
+        fn count(value: Option<u64>) -> Vec<Value> {
+            value.iter().map(|n| Value::Number(*n as f64)).collect()
+        }
+        fn file<T>(file: &Option<Given<T>>) -> Vec<Value> {
+            let name = |file: &Given<T>| Value::Name(file.name.clone());
+            file.iter().map(name).collect()
+        }
+        fn names<T: Copy>(values: &[T], name: fn(T) -> &'static str) -> Vec<Value> {
+            let named = |value: &T| Value::Name(name(*value).into());
+            values.iter().map(named).collect()
+        }
+        match choice {
+            Choice::Cores => numbers(&self.cores),
+            Choice::Load => numbers(&self.loads),
+            Choice::Writes => numbers(&self.writes),
+            Choice::Gamma => numbers(&self.gammas),
+            Choice::K => numbers(&self.ks),
+            Choice::LargeFraction => numbers(&self.large_percents),
+            Choice::LargeMaxKb => numbers(&self.large_max_kb),
+            Choice::Gigabits => numbers(self.gigabits.as_slice()),
+            Choice::Requests => count(self.requests),
+            Choice::Seed => count(self.seed),
+            Choice::Rules => names(self.rules.as_slice(), Rules::name),
+            Choice::Depth => numbers(self.depth.as_slice()),
+            Choice::Balancer => names(&self.balancers, Balancer::name),
+            Choice::Costs => file(&self.costs),
+            Choice::Calibration => names(&self.calibrations, Calibration::name),
+            Choice::Items => names(&self.items, Items::name),
+            Choice::Limit => numbers(&self.limits),
+            Choice::Batch => numbers(self.batch.as_slice()),
+            Choice::Prices => file(&self.prices),
+            Choice::WorkUs => numbers(self.work_us.as_slice()),
+            Choice::Cluster => numbers(&self.clusters),
+            Choice::ValueBytes => numbers(&self.value_bytes),
+            Choice::Turn => count(self.turn.map(|turn| turn as u64)),
+            Choice::Loss => numbers(self.loss.as_slice()),
+            Choice::Nodes => numbers(&self.nodes),
+            Choice::ClusterCosts => file(&self.cluster_costs),
+            Choice::ClusterHardware => file(&self.cluster_hardware),
+        }
+    }
+
+    /// The options that are given, of those that figures take.
+    pub(crate) fn choices(&self) -> BTreeSet<&'static str> {
+        let given = |choice: &Choice| !self.given(*choice).is_empty();
+        let all = Choice::ALL.into_iter().filter(given);
+        all.map(Choice::flag).collect()
     }
 }
 
@@ -258,20 +288,20 @@ impl std::fmt::Display for FigureError {
                 let known = figure.series.join(", ");
                 write!(f, "{} has no series {name:?}; it has {known}", figure.name)
             }
-            Self::Number(reason) => f.write_str(reason),
+            Self::Refused(figure, refused) => {
+                let takes = figure.takes();
+                write!(f, "{} {refused}. Its options: {takes}", figure.name)
+            }
+            Self::Nothing(figure) => write!(
+                f,
+                "{} has nothing to draw for these options: read what it models in its heading",
+                figure.name
+            ),
         }
     }
 }
 
 impl std::error::Error for FigureError {}
-
-/// `values`, or the default if there are none.
-fn or<T: Clone>(values: &[T], default: &[T]) -> Vec<T> {
-    match values.is_empty() {
-        true => default.to_vec(),
-        false => values.to_vec(),
-    }
-}
 
 /// Every setting at every load, settings first.
 fn at_loads<'a, S>(settings: impl IntoIterator<Item = &'a S>, loads: &[f64]) -> Vec<(&'a S, f64)> {
@@ -323,3 +353,6 @@ const FIGURES: &[Figure] = &[
     hot_set::HOT_SET,
     reference::POINTS,
 ];
+
+#[cfg(test)]
+mod tests;

@@ -258,7 +258,7 @@ impl Datapath {
         }
     }
 
-    fn survives_loss(self) -> bool {
+    pub(crate) fn survives_loss(self) -> bool {
         self.reads().is_some() || self == Self::Erpc
     }
 }

@@ -28,7 +28,9 @@ mod sized;
 mod spread;
 mod stored;
 
-pub use balanced::{Balanced, BalancedOutcome, Costs, IN_FLIGHT_MAX, KEYS, Rules, WorkerUse};
+pub use balanced::{
+    Balanced, BalancedOutcome, Balancer, Costs, IN_FLIGHT_MAX, KEYS, Rules, WorkerUse,
+};
 pub use cckvs::{
     CACHED_SHARE, ClusterCosts, Count, Hardware, HotCopies, Link, MessageBytes, STORED_KEYS, Sent,
     Shards, SharedCpu, Traffic, TrafficShares, WholeCluster, WholeOutcome, break_even,
@@ -39,7 +41,9 @@ pub use combined::{Combined, CombinedOutcome, CombinedPrices};
 pub use costs::{
     ContendedCosts, CostsError, FullCosts, NetworkCosts, OneCost, RequestCosts, SizeCosts,
 };
-pub use figures::{Figure, FigureError, Options, figure, figures};
+pub use figures::{
+    Choice, Figure, FigureError, Given, Options, Parameter, Refused, figure, figures,
+};
 pub use full::{Calibration, FullSystem, Items};
 pub use histogram::Histogram;
 pub use juneberry::{

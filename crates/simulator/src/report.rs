@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::{
     figures::Figure,
     plot::{escape, svg},
-    rows::{Row, difference, number},
+    rows::{Row, difference, number, shared_params, words},
 };
 
 /// The report of a figure; `command` is what produced it.
@@ -35,20 +35,6 @@ pub fn html(figure: &Figure, command: &str, rows: &[Row]) -> String {
          <p class=\"key\">Lines are ours, circles the paper's.{shared}</p>\n\
          <div class=\"charts\">{charts}</div>\n{numbers}</body></html>\n"
     )
-}
-
-/// The parameters that all rows have in common.
-fn shared_params(rows: &[Row]) -> Vec<&str> {
-    let first = rows.first().map_or("", |row| row.params.as_str());
-    let everywhere = |word: &&str| {
-        rows.iter()
-            .all(|row| words(&row.params).any(|w| w == *word))
-    };
-    words(first).filter(everywhere).collect()
-}
-
-fn words(params: &str) -> impl Iterator<Item = &str> {
-    params.split(';').filter(|word| !word.is_empty())
 }
 
 /// What x is: in a figure over load, what was searched for is drawn over the limit that it keeps.

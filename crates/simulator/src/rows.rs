@@ -44,7 +44,9 @@ pub fn csv(rows: &[Row]) -> String {
 }
 
 /// Rows of this figure in a text of that form, as a measurement of the real thing writes it; each
-/// series is called `real-` and its name. A metric that no row of `known` has stays for good.
+/// series is called `real-` and its name. What is real need not name every parameter of a model:
+/// its parameters become those of the first row of `known` that has all that it names, so that both
+/// share a chart. A metric that no row of `known` has stays for good.
 pub(crate) fn measured(
     text: &str,
     figure: &'static str,
@@ -77,7 +79,7 @@ pub(crate) fn measured(
         rows.push(Row {
             figure,
             series: format!("real-{series}"),
-            params: params.into(),
+            params: named_alike(params, known).into(),
             x: x.parse().map_err(|_| wrong("no x"))?,
             metric,
             value: optional(value)?,
@@ -87,16 +89,26 @@ pub(crate) fn measured(
     Ok(rows)
 }
 
-/// Columns for a person, one line a number.
+/// The parameters of the first row that has all of these.
+fn named_alike<'a>(params: &'a str, known: &'a [Row]) -> &'a str {
+    let has_all = |row: &&Row| words(params).all(|word| words(&row.params).any(|own| own == word));
+    known.iter().find(has_all).map_or(params, |row| &row.params)
+}
+
+/// Columns for a person, one line a number; what all rows have in common is said once, above.
 pub fn table(rows: &[Row]) -> String {
     let head = [
         "series", "params", "x", "metric", "value", "paper", "differs",
     ];
     let mut lines = vec![head.map(String::from)];
+    let shared = shared_params(rows);
     for row in rows {
+        let own: Vec<&str> = words(&row.params)
+            .filter(|word| !shared.contains(word))
+            .collect();
         lines.push([
             row.series.clone(),
-            row.params.clone(),
+            own.join(";"),
             number(row.x),
             row.metric.into(),
             optional(row.value),
@@ -106,7 +118,10 @@ pub fn table(rows: &[Row]) -> String {
     }
     let width = |column: usize| lines.iter().map(|line| line[column].len()).max();
     let widths: Vec<usize> = (0..head.len()).filter_map(width).collect();
-    let mut text = String::new();
+    let mut text = match shared.is_empty() {
+        true => String::new(),
+        false => format!("everywhere {}\n\n", shared.join(", ")),
+    };
     for line in &lines {
         for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
             let _ = match column {
@@ -118,6 +133,21 @@ pub fn table(rows: &[Row]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// The parameters that all rows have in common.
+pub(crate) fn shared_params(rows: &[Row]) -> Vec<&str> {
+    let first = rows.first().map_or("", |row| row.params.as_str());
+    let everywhere = |word: &&str| {
+        rows.iter()
+            .all(|row| words(&row.params).any(|w| w == *word))
+    };
+    words(first).filter(everywhere).collect()
+}
+
+/// The parameters of a row, each as `name=value`.
+pub(crate) fn words(params: &str) -> impl Iterator<Item = &str> {
+    params.split(';').filter(|word| !word.is_empty())
 }
 
 /// By how much a number differs from the paper's: `+1.5 %`; empty if either is not known.
@@ -171,7 +201,10 @@ mod tests {
              c4-fig3,crew,cores=64,50,throughput_mrps,,\n"
         );
         assert_eq!(difference(&rows[0]), "-0.4 %");
-        assert_eq!(table(&rows).lines().count(), 3);
+        let table = table(&rows);
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!((lines.len(), lines[0]), (5, "everywhere cores=64"));
+        assert!(!lines[3].contains("cores"), "{table}");
     }
 
     /// Goal: what is written is read again, other figures' rows are left out, and nonsense is told.
@@ -185,6 +218,15 @@ mod tests {
         };
         assert_eq!(read, Ok(rows.iter().map(named).collect()));
         assert_eq!(measured(&csv(&rows), "c4-fig4", &rows), Ok(Vec::new()));
+        let text = csv(&rows).replace("cores=64,", "cores=8,");
+        let read = measured(&text, "c4-fig3", &rows).unwrap();
+        assert_eq!(read[0].params, "cores=8");
+        let more = rows.clone().map(|row| Row {
+            params: "gamma=0;cores=64;seed=1".into(),
+            ..row
+        });
+        let read = measured(&csv(&rows), "c4-fig3", &more).unwrap();
+        assert_eq!(read[0].params, more[0].params);
         let text = csv(&rows).replace("87.5", "much");
         assert!(measured(&text, "c4-fig3", &rows).is_err());
         assert!(measured("figure,series", "c4-fig3", &rows).is_err());

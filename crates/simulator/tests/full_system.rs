@@ -219,3 +219,35 @@ fn work_is_counted() {
     let most_idle = one.used.iter().map(|worker| worker.idle_ns).max();
     assert!(most_idle.is_some_and(|idle| idle > 0 && idle < one.ended_ns));
 }
+
+/// In software one core balances, and what it carries, 75 ns a request, is the
+/// limit of CREW and d-CREW at 64 cores, whatever the workers could do; with few cores the one that
+/// balances is missed as a worker. What needs no dispatcher keeps its cores.
+#[test]
+fn a_core_that_balances_has_its_price() {
+    let dispatch_ns = FullCosts::measured().dispatch_ns().round() as u64;
+    let most = 1e3 / dispatch_ns as f64;
+    for policy in [Policy::Crew, Policy::DynamicCrew] {
+        let card = model(ours(), policy, ADAPTIVE, UNIFORM);
+        let core = card.clone().with_dispatcher(dispatch_ns);
+        assert_eq!((core.workers, core.cores()), (63, 64));
+        assert!(carries(&card, 3.0 * most), "{policy:?}");
+        assert!(carries(&core, 0.9 * most), "{policy:?}");
+        assert!(!carries(&core, 1.02 * most), "{policy:?}");
+        let beyond = at(&core, 1.5 * most);
+        assert!(beyond.throughput_mrps() < 1.01 * most, "{beyond:?}");
+
+        let few = Balanced { workers: 4, ..card };
+        let fewer = few.clone().with_dispatcher(dispatch_ns);
+        assert_eq!((fewer.workers, fewer.cores()), (3, 4));
+        let mrps = 0.85 * few.capacity() / 1e6;
+        assert!(p99(&fewer, mrps) > 2.0 * p99(&few, mrps), "{policy:?}");
+    }
+    for (policy, workers) in [(Policy::Erew, 64), (Policy::Ideal, 64), (Policy::Crew, 1)] {
+        let model = Balanced {
+            workers,
+            ..model(ours(), policy, None, UNIFORM)
+        };
+        assert_eq!(model.clone().with_dispatcher(dispatch_ns), model);
+    }
+}

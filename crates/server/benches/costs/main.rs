@@ -16,6 +16,7 @@ mod network;
 mod pair;
 
 use std::{
+    collections::VecDeque,
     hint::black_box,
     thread,
     time::{Duration, Instant as Clock},
@@ -23,8 +24,9 @@ use std::{
 
 use curtail_codec::memcached::{Decoded, Decoder, Limits, Request, Sink, encode};
 use curtail_dispatch::{
-    Answers, Claim, Closing, CompactionConfig, Compactor, Deadline, Decision, Partition, RequestId,
-    SharedWriters, Situation, Worker,
+    Access, Answers, Claim, Closing, CompactionConfig, Compactor, Completion, Deadline, Decision,
+    DispatchConfig, Dispatcher, Input, Output, Partition, Policy, RequestId, SharedWriters,
+    Situation, Worker,
 };
 use curtail_runtime::{Events, Poller, Token, Waker};
 use curtail_store::{COPY_BYTES_MAX, Hint, Store, StoreConfig, Writer};
@@ -81,6 +83,7 @@ fn main() -> Result<(), Problem> {
         table.add("request", 1, turn.requests(1)?);
         table.add("request", BATCH, turn.requests(BATCH)?);
         pair::measure(&store.store, &mut table)?;
+        table.add("decision", 0, decision());
         table.add("put aside", 0, put_aside());
         table.add("apply", 0, apply());
         table.add("call", 0, network.call()?);
@@ -340,6 +343,52 @@ impl Turn {
     }
 }
 
+/// Nanoseconds that a dispatcher of 64 workers under d-CREW takes to decide about a request when it
+/// comes and when it is done; half of them write, to a million partitions.
+fn decision() -> f64 {
+    let config = DispatchConfig::new(Policy::DynamicCrew, 64);
+    let mut dispatcher = Dispatcher::new(config, 1);
+    let mut under_way = VecDeque::new();
+    let requests = (TURNS * BATCH) as u32;
+    timed(requests as usize, || {
+        for number in 0..requests {
+            let word = number.wrapping_mul(0x9e37_79b9);
+            let access = if word & 1 == 0 {
+                Access::Read
+            } else {
+                Access::Write
+            };
+            let request = curtail_dispatch::Request {
+                id: RequestId(number),
+                partition: Partition(word >> 12),
+                access,
+            };
+            dispatcher.step(Instant::default(), Input::Arrive(request), |output| {
+                if let Output::Run { request, worker } = output {
+                    under_way.push_back((request, worker));
+                }
+            });
+            // As many are under way as the workers have at a load of one half.
+            if under_way.len() <= 32 {
+                continue;
+            }
+            let Some((request, worker)) = under_way.pop_front() else {
+                continue;
+            };
+            let completion = Completion {
+                worker,
+                partition: request.partition,
+                access: request.access,
+                release: true,
+                deferred: false,
+            };
+            dispatcher.step(Instant::default(), Input::Complete(completion), |output| {
+                black_box(output);
+            });
+        }
+    })
+}
+
 /// Nanoseconds that the machine takes to put a write aside, and to answer it later.
 fn put_aside() -> f64 {
     const WRITES: u32 = 32;
@@ -408,6 +457,7 @@ fn print(table: &mut Medians) {
     let delegated = table.of("delegated", 1);
     println!("{DELEGATED}\n[delegated_write]\nns = {delegated}\n");
     println!("{HAND_OFF}\n[hand_off]\nns = {}\n", table.of("hand off", 1));
+    println!("{DECISION}\n[decision]\nns = {}\n", table.of("decision", 0));
     println!("{ASIDE}\n[put_aside]\nns = {}\n", table.of("put aside", 0));
     println!("{APPLY}\n[apply]\nns = {}\n", table.of("apply", 0));
     let (call, frame) = (table.of("call", 0), table.of("frame", 0));
@@ -497,6 +547,9 @@ const DELEGATED: &str = "\
 const HAND_OFF: &str = "\
 # A connection or request that goes to another worker over a ring: both cores' parts. A
 # receiver that sleeps is not woken here.";
+const DECISION: &str = "\
+# What a dispatcher of 64 workers decides about a request, under d-CREW: when it comes, and when it
+# is done. A core that balances also pays the other ends of the workers' rings: one hand-off.";
 const ASIDE: &str = "\
 # A write that waits for the last one to its key, and is answered with it: the machine's part.";
 const APPLY: &str = "\

@@ -114,6 +114,9 @@ struct Source<'a> {
     /// When the next one was generated.
     next_ns: u64,
     input_ns: u64,
+    /// What a request takes of the core that balances, and when it has done all before.
+    dispatch_ns: u64,
+    dispatched_ns: u64,
 }
 
 impl<'a, T: Timing> Run<'a, T> {
@@ -633,18 +636,24 @@ impl<'a> Source<'a> {
                 next_ns
             },
             input_ns: model.costs.input,
+            dispatch_ns: model.dispatch_ns,
+            dispatched_ns: 0,
         }
     }
 
-    /// When the next request comes to the balancer.
+    /// When the balancer decides about the next request.
     #[inline]
     fn at_balancer(&self) -> u64 {
-        self.next_ns.saturating_add(self.input_ns)
+        let comes = self.next_ns.saturating_add(self.input_ns);
+        comes
+            .max(self.dispatched_ns)
+            .saturating_add(self.dispatch_ns)
     }
 
     // Both kinds of runs call it; alone it costs a thirtieth of a request.
     #[inline(always)]
     fn request(&mut self, requests: &mut Slab) -> (u32, Request) {
+        self.dispatched_ns = self.at_balancer();
         let rank = self.ranks.rank(&mut self.keys);
         let write = self.kinds.chance(self.writes);
         let bucket = placement::bucket(self.popular, rank);

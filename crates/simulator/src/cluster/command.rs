@@ -50,11 +50,30 @@ pub enum ModelArg {
     Sc,
 }
 
+impl ClusterArgs {
+    /// The options that are given.
+    pub(crate) fn given(&self) -> Vec<&'static str> {
+        let all = [
+            ("--runs", self.runs.is_some()),
+            ("--operations", self.operations.is_some()),
+            ("--replicas", self.replicas.is_some()),
+            ("--model", self.model.is_some()),
+            ("--faults", self.faults.is_some()),
+            ("--keys", self.keys.is_some()),
+            ("--sessions", self.sessions.is_some()),
+            ("--mutant", self.mutant.is_some()),
+            ("--trace", self.trace.is_some()),
+        ];
+        let given = all.into_iter().filter(|(_, given)| *given);
+        given.map(|(flag, _)| flag).collect()
+    }
+}
+
 /// Runs them all; what to print, and whether all went well.
 pub(crate) fn simulate(
     args: &ClusterArgs,
     seed: u64,
-    nodes: &[u16],
+    nodes: Option<u16>,
     threads: &Threads,
 ) -> Result<(String, bool), String> {
     let first = settings(args, seed, nodes)?;
@@ -86,13 +105,13 @@ pub(crate) fn simulate(
     Ok((text, failures == 0))
 }
 
-fn settings(args: &ClusterArgs, seed: u64, nodes: &[u16]) -> Result<ClusterRun, String> {
+fn settings(args: &ClusterArgs, seed: u64, nodes: Option<u16>) -> Result<ClusterRun, String> {
     let model = match args.model {
         Some(ModelArg::Sc) => Model::Sc,
         _ => Model::Lin,
     };
     let usual = ClusterRun::new(seed, model);
-    let nodes = nodes.first().map_or(u16::from(usual.nodes), |nodes| *nodes);
+    let nodes = nodes.unwrap_or(u16::from(usual.nodes));
     let run = ClusterRun {
         nodes: nodes.min(64) as u8,
         replicas: args.replicas.unwrap_or(usual.replicas),
@@ -101,9 +120,7 @@ fn settings(args: &ClusterArgs, seed: u64, nodes: &[u16]) -> Result<ClusterRun, 
         keys: args.keys.unwrap_or(usual.keys),
         sessions: args.sessions.unwrap_or(usual.sessions),
         mutant: args.mutant,
-        trace: args
-            .trace
-            .filter(|key| *key < args.keys.unwrap_or(usual.keys)),
+        trace: args.trace,
         ..usual
     };
     let within = |what: &str, number: usize, most: usize| match (1..=most).contains(&number) {
@@ -114,6 +131,12 @@ fn settings(args: &ClusterArgs, seed: u64, nodes: &[u16]) -> Result<ClusterRun, 
     within("replicas", run.replicas, usize::from(nodes))?;
     within("keys", run.keys, 64)?;
     within("sessions", run.sessions, 64)?;
+    if let Some(key) = run.trace.filter(|key| *key >= run.keys) {
+        return Err(format!(
+            "there are {} keys, from 0 on, and no key {key}",
+            run.keys
+        ));
+    }
     Ok(run)
 }
 

@@ -5,7 +5,7 @@ mod model;
 use self::model::{Large, Model, Outcome, Serving};
 use crate::{
     costs::FullCosts,
-    figures::{Figure, Request, or},
+    figures::{Choice, Figure, Parameter, Request},
     histogram::Histogram,
     rows::Row,
 };
@@ -26,6 +26,18 @@ pub(super) const BESIDE: Figure = Figure {
             waited for its core.",
     series: &["hkh", "crcw", "size-aware-d-crew"],
     series_default: 3,
+    parameters: &[
+        Parameter::each(Choice::Cores, (1.0, 256.0), &[2.0]).whole(),
+        Parameter::each(Choice::LargeFraction, (0.0, 100.0), &[]).follows(),
+        Parameter::each(Choice::LargeMaxKb, (2.0, 100_000.0), &[])
+            .follows()
+            .called("kb"),
+        Parameter::each(Choice::Load, (0.001, 10.0), &[0.5, 0.8]).axis(),
+        Parameter::one(Choice::Batch, (1.0, 1e6), &[1.0]).whole(),
+        Parameter::file(Choice::Costs),
+        Parameter::requests(&[2_000_000.0]),
+        Parameter::seed(),
+    ],
     run: beside,
 };
 
@@ -112,25 +124,26 @@ fn beside(request: &Request<'_>) -> Vec<Row> {
 
 fn points(request: &Request<'_>) -> Vec<Point> {
     let options = request.options;
-    let costs = options.costs.as_ref().unwrap_or(FullCosts::measured());
+    let costs = options.costs.as_ref().map(|given| &given.costs);
+    let costs = costs.unwrap_or(FullCosts::measured());
     let mut points = Vec::new();
-    for cores in or(&options.cores, &[2]) {
+    for cores in request.counts(Choice::Cores) {
         for company in companies(request) {
             for series in &request.series {
-                for load in or(&options.loads, &[0.5, 0.8]) {
+                for load in request.numbers(Choice::Load) {
                     let mut model = Model {
                         serving: serving(series),
                         cores,
                         costs: costs.clone(),
-                        batch: options.batch.unwrap_or(1),
+                        batch: request.number(Choice::Batch) as u32,
                         rate: 0.0,
                         small_bytes: company.small_bytes,
                         large: Large {
                             rate: 0.0,
                             bytes: (company.kilobytes * 1e3) as u64,
                         },
-                        requests: options.requests.unwrap_or(2_000_000),
-                        seed: options.seed,
+                        requests: request.requests(),
+                        seed: request.seed(),
                     };
                     model.rate = model.peak() * load;
                     model.large.rate = company.rate(model.rate);
@@ -149,18 +162,15 @@ fn points(request: &Request<'_>) -> Vec<Point> {
 
 /// The default ones, or every combination of what is asked for.
 fn companies(request: &Request<'_>) -> Vec<Company> {
-    let (percents, kilobytes) = (
-        &request.options.large_percents,
-        &request.options.large_max_kb,
-    );
+    let percents = request.numbers(Choice::LargeFraction);
+    let kilobytes = request.numbers(Choice::LargeMaxKb);
     if percents.is_empty() && kilobytes.is_empty() {
         return COMPANIES.to_vec();
     }
-    let of = |percent: f64| {
-        let sizes = or(kilobytes, &[500.0]);
-        sizes.into_iter().map(move |kb| Company::share(percent, kb))
-    };
-    or(percents, &[0.125]).into_iter().flat_map(of).collect()
+    let or = |asked: Vec<f64>, usual| if asked.is_empty() { vec![usual] } else { asked };
+    let (percents, kilobytes) = (or(percents, 0.125), or(kilobytes, 500.0));
+    let of = |percent: f64| kilobytes.iter().map(move |kb| Company::share(percent, *kb));
+    percents.into_iter().flat_map(of).collect()
 }
 
 fn serving(series: &str) -> Serving {

@@ -4,8 +4,9 @@ use curtail_dispatch::{Closing, Policy};
 use curtail_workload::Ranks;
 
 use crate::{
-    balanced::{Balanced, BalancedOutcome, Rules},
-    figures::{Figure, Request, or, popularities::Popularities},
+    balanced::{Balanced, BalancedOutcome, Balancer, Rules},
+    costs::FullCosts,
+    figures::{Choice, Figure, Parameter, Request, popularities::Popularities},
     rows::Row,
 };
 
@@ -16,9 +17,21 @@ pub(super) const FIG3: Figure = Figure {
     about: "64 workers, uniform keys, service 400 to 800 ns and 100 ns of network stack. The \
             throughput is the highest of 23 offered loads whose p99 is at most ten service times; \
             the tail is the p99 there, over that of the ideal system at the same load. The paper's \
-            numbers are those of its authors' simulator at 5 million requests a point.",
+            numbers are those of its authors' simulator at 5 million requests a point. The network \
+            card balances, as in the paper, and costs nothing; with --balancer core a core does.",
     series: &["erew", "crew", "d-crew", "ideal"],
     series_default: 4,
+    parameters: &[
+        cores(),
+        Parameter::each(Choice::Gamma, GAMMAS, &[0.0]).papers(&[0.0]),
+        Parameter::each(Choice::Writes, PERCENT, &FIG3_WRITES).axis(),
+        LOADS_TRIED,
+        DEPTH,
+        Parameter::name(Choice::Rules, &["reference"]).papers_named(&["reference"]),
+        balancer(),
+        Parameter::requests(&[200_000.0]),
+        Parameter::seed(),
+    ],
     run: fig3,
 };
 
@@ -31,6 +44,17 @@ pub(super) const FIG4: Figure = Figure {
             200,000 requests a point; cells that its histogram falsified are left out.",
     series: &["crew", "comp"],
     series_default: 2,
+    parameters: &[
+        cores(),
+        Parameter::each(Choice::Gamma, GAMMAS, &[0.9, 0.99, 1.0, 1.1, 1.2, 1.3, 1.4]).any(),
+        Parameter::each(Choice::Writes, PERCENT, &FIG4_WRITES).axis(),
+        LOADS_TRIED,
+        DEPTH,
+        Parameter::name(Choice::Rules, &["reference"]).papers_named(&["reference"]),
+        balancer(),
+        Parameter::requests(&[200_000.0]),
+        Parameter::seed(),
+    ],
     run: fig4,
 };
 
@@ -40,7 +64,8 @@ pub(super) const FIG13: Figure = Figure {
     x: "offered load, share of capacity",
     about: "The queueing model, not the paper's cycle-accurate one, so shapes compare and absolute \
             numbers do not. The paper's window (comp) stays open until shortly before the limit, \
-            which lifts the tail as soon as a window opens; the others close it earlier.",
+            which lifts the tail as soon as a window opens; the others close it earlier. The \
+            network card balances and costs nothing; with --balancer core a core does.",
     series: &[
         "crew",
         "comp",
@@ -51,7 +76,18 @@ pub(super) const FIG13: Figure = Figure {
         "d-crew-comp-adaptive",
     ],
     series_default: 5,
-    run: windows,
+    parameters: &[
+        cores(),
+        Parameter::each(Choice::Gamma, GAMMAS, &[0.99]),
+        Parameter::each(Choice::Writes, PERCENT, &[50.0]),
+        Parameter::each(Choice::Load, LOADS, &CURVE_LOADS).axis(),
+        DEPTH,
+        Parameter::name(Choice::Rules, &["paper"]),
+        balancer(),
+        Parameter::requests(&[200_000.0]),
+        Parameter::seed(),
+    ],
+    run: curves,
 };
 
 pub(super) const CURVE: Figure = Figure {
@@ -74,7 +110,18 @@ pub(super) const CURVE: Figure = Figure {
         "d-crew-comp-adaptive",
     ],
     series_default: 7,
-    run: curve,
+    parameters: &[
+        cores(),
+        Parameter::each(Choice::Gamma, GAMMAS, &[0.0]),
+        Parameter::each(Choice::Writes, PERCENT, &[50.0]),
+        Parameter::each(Choice::Load, LOADS, &CURVE_LOADS).axis(),
+        DEPTH,
+        Parameter::name(Choice::Rules, &["reference"]),
+        balancer(),
+        Parameter::requests(&[200_000.0]),
+        Parameter::seed(),
+    ],
+    run: curves,
 };
 
 /// One curve of one setting, of which the load is still open.
@@ -83,6 +130,7 @@ struct Setting {
     series: &'static str,
     /// Per cent; the ideal's own model has none.
     writes: f64,
+    balancer: Balancer,
     model: Balanced,
 }
 
@@ -143,38 +191,43 @@ pub(super) fn highest(
     }
 }
 
-/// Every combination of series, cores, gamma and writes.
-fn settings(
-    request: &Request<'_>,
-    requests: u64,
-    rules: Rules,
-    gammas: &[f64],
-    writes: &[f64],
-) -> Vec<Setting> {
-    let options = request.options;
+/// Every combination of balancer, series, cores, gamma and writes.
+fn settings(request: &Request<'_>) -> Vec<Setting> {
+    let rules = match request
+        .names(Choice::Rules)
+        .iter()
+        .any(|name| name == "paper")
+    {
+        true => Rules::Paper,
+        false => Rules::Reference,
+    };
     let mut settings = Vec::new();
-    for series in &request.series {
-        for workers in or(&options.cores, &[64]) {
-            for gamma in or(&options.gammas, gammas) {
-                for writes in or(&options.writes, writes) {
-                    let base = model(series, options.rules.unwrap_or(rules));
-                    let model = Balanced {
-                        workers,
-                        gamma,
-                        write_percent: match base.policy {
-                            Policy::Ideal => 0.0,
-                            _ => writes,
-                        },
-                        depth: options.depth.unwrap_or(2),
-                        requests: options.requests.unwrap_or(requests),
-                        seed: options.seed,
-                        ..base
-                    };
-                    settings.push(Setting {
-                        series,
-                        writes,
-                        model,
-                    });
+    for balancer in balancers(request) {
+        for series in &request.series {
+            for cores in request.counts(Choice::Cores) {
+                for gamma in request.numbers(Choice::Gamma) {
+                    for writes in request.numbers(Choice::Writes) {
+                        let base = model(series, rules);
+                        let model = Balanced {
+                            workers: cores,
+                            gamma,
+                            write_percent: match base.policy {
+                                Policy::Ideal => 0.0,
+                                _ => writes,
+                            },
+                            depth: request.number(Choice::Depth) as u16,
+                            requests: request.requests(),
+                            seed: request.seed(),
+                            ..base
+                        };
+                        let dispatch_ns = FullCosts::measured().dispatch_ns();
+                        settings.push(Setting {
+                            series,
+                            writes,
+                            balancer,
+                            model: balanced(model, balancer, dispatch_ns),
+                        });
+                    }
                 }
             }
         }
@@ -182,15 +235,30 @@ fn settings(
     settings
 }
 
+/// Who balances; none, if it is not asked for and the figure has no default.
+pub(super) fn balancers(request: &Request<'_>) -> Vec<Balancer> {
+    let names = request.names(Choice::Balancer);
+    let named = |balancer: &Balancer| names.iter().any(|name| name == balancer.name());
+    let all = [Balancer::Card, Balancer::Core];
+    all.into_iter().filter(named).collect()
+}
+
+/// The model with this balancer, at the same number of cores.
+pub(super) fn balanced(model: Balanced, balancer: Balancer, dispatch_ns: f64) -> Balanced {
+    match balancer {
+        Balancer::Card => model,
+        Balancer::Core => model.with_dispatcher(dispatch_ns.round().max(1.0) as u64),
+    }
+}
+
 fn popularities(settings: &[Setting]) -> Popularities {
     Popularities::of_models(settings.iter().map(|setting| &setting.model))
 }
 
 fn fig3(request: &Request<'_>) -> Vec<Row> {
-    let writes: Vec<f64> = (0..=20).map(|n| f64::from(n * 5)).collect();
-    let settings = settings(request, 200_000, Rules::Reference, &[0.0], &writes);
+    let settings = settings(request);
     let popularities = popularities(&settings);
-    let loads = sorted(or(&request.options.loads, &grid()));
+    let loads = loads_tried(request);
     let highest = highest_of_all(request, &settings, &popularities, &loads);
     let ideals: Vec<Balanced> = settings
         .iter()
@@ -224,9 +292,7 @@ fn fig3(request: &Request<'_>) -> Vec<Row> {
 }
 
 fn fig4(request: &Request<'_>) -> Vec<Row> {
-    let writes: Vec<f64> = (0..=16).map(|n| f64::from(n * 5)).collect();
-    let gammas = [0.9, 0.99, 1.0, 1.1, 1.2, 1.3, 1.4];
-    let mut settings = settings(request, 200_000, Rules::Reference, &gammas, &writes);
+    let mut settings = settings(request);
     let shown = settings.len();
     // The system without writes is what all are compared with; the authors' ideal is their CRCW.
     for index in 0..shown {
@@ -237,16 +303,19 @@ fn fig4(request: &Request<'_>) -> Vec<Row> {
         };
         ideal.model.write_percent = 0.0;
         ideal.model.compaction = None;
+        ideal.model.workers = ideal.model.cores();
+        ideal.model.dispatch_ns = 0;
         settings.push(ideal);
     }
     let popularities = popularities(&settings);
-    let loads = sorted(or(&request.options.loads, &grid()));
+    let loads = loads_tried(request);
     let highest = highest_of_all(request, &settings, &popularities, &loads);
     let mut rows = Vec::new();
     for (index, setting) in settings.iter().take(shown).enumerate() {
         let ideal = highest[shown + index].0;
+        let capacities = setting.model.capacity() / settings[shown + index].model.capacity();
         let value = match (highest[index].0, ideal) {
-            (Some(load), Some(ideal)) => Some(load / ideal),
+            (Some(load), Some(ideal)) => Some(load / ideal * capacities),
             _ => None,
         };
         let paper = known_fig4(setting);
@@ -256,27 +325,22 @@ fn fig4(request: &Request<'_>) -> Vec<Row> {
     rows
 }
 
-fn curve(request: &Request<'_>) -> Vec<Row> {
-    let loads: Vec<f64> = (1..=19).map(|n| f64::from(n) * 0.05).collect();
-    curves(request, Rules::Reference, (0.0, 50.0), &loads)
+/// The loads among which the highest is sought.
+fn loads_tried(request: &Request<'_>) -> Vec<f64> {
+    let mut loads = request.numbers(Choice::Load);
+    if loads.is_empty() {
+        loads = grid();
+    }
+    loads.sort_by(f64::total_cmp);
+    loads
 }
 
-fn windows(request: &Request<'_>) -> Vec<Row> {
-    let loads: Vec<f64> = (1..=19).map(|n| f64::from(n) * 0.05).collect();
-    curves(request, Rules::Paper, (0.99, 50.0), &loads)
-}
-
-fn curves(
-    request: &Request<'_>,
-    rules: Rules,
-    (gamma, writes): (f64, f64),
-    loads: &[f64],
-) -> Vec<Row> {
-    let settings = settings(request, 200_000, rules, &[gamma], &[writes]);
+fn curves(request: &Request<'_>) -> Vec<Row> {
+    let settings = settings(request);
     let popularities = popularities(&settings);
     let mut points = Vec::new();
     for setting in &settings {
-        for load in or(&request.options.loads, loads) {
+        for load in request.numbers(Choice::Load) {
             let model = Balanced {
                 load,
                 ..setting.model.clone()
@@ -355,11 +419,6 @@ fn canonical(model: &Balanced) -> Balanced {
     model
 }
 
-fn sorted(mut loads: Vec<f64>) -> Vec<f64> {
-    loads.sort_by(f64::total_cmp);
-    loads
-}
-
 fn unique(models: &[Balanced]) -> Vec<Balanced> {
     let mut once: Vec<Balanced> = Vec::new();
     for model in models {
@@ -370,14 +429,23 @@ fn unique(models: &[Balanced]) -> Vec<Balanced> {
     once
 }
 
-/// The ideal system beside a model, at a load.
+/// The ideal system beside a model, with as many requests a second as it has at this load.
 fn ideal(model: &Balanced, load: f64) -> Balanced {
-    Balanced {
+    let ideal = Balanced {
         policy: Policy::Ideal,
         write_percent: 0.0,
         compaction: None,
+        workers: model.cores(),
+        dispatch_ns: 0,
         load,
         ..model.clone()
+    };
+    match model.dispatch_ns {
+        0 => ideal,
+        _ => Balanced {
+            load: load * model.capacity() / ideal.capacity(),
+            ..ideal
+        },
     }
 }
 
@@ -390,17 +458,15 @@ fn row(
     paper: Option<f64>,
 ) -> Row {
     let Balanced {
-        workers,
         gamma,
         depth,
         rules,
         ..
     } = setting.model;
-    let rules = match rules {
-        Rules::Reference => "reference",
-        Rules::Paper => "paper",
-    };
-    let mut params = format!("gamma={gamma};cores={workers};depth={depth};rules={rules}");
+    let (cores, rules) = (setting.model.cores(), rules.name());
+    let balancer = setting.balancer.name();
+    let mut params =
+        format!("gamma={gamma};cores={cores};depth={depth};rules={rules};balancer={balancer}");
     if request.figure.x != WRITES {
         params = format!("{params};writes={}", setting.writes);
     }
@@ -415,17 +481,9 @@ fn row(
     }
 }
 
-/// Whether the paper's setting is what was simulated.
-fn is_papers(model: &Balanced) -> bool {
-    model.workers == 64 && model.depth == 2
-}
-
 /// Throughput and tail over ideal of Fig. 3.
 fn known_fig3(setting: &Setting) -> Option<(f64, f64)> {
     let model = &setting.model;
-    if !is_papers(model) || model.gamma != 0.0 {
-        return None;
-    }
     let mrps = |load: f64| load * model.capacity() / 1e6;
     match setting.series {
         "ideal" => return Some((mrps(IDEAL_LOAD), 1.0)),
@@ -444,9 +502,6 @@ fn known_fig3(setting: &Setting) -> Option<(f64, f64)> {
 /// Throughput over ideal of Fig. 4.
 fn known_fig4(setting: &Setting) -> Option<f64> {
     let model = &setting.model;
-    if !is_papers(model) {
-        return None;
-    }
     let wanted = [Some(model.gamma), Some(setting.writes)];
     let cells = cells(FIG4_DATA).find(|cells| cells[..2] == wanted)?;
     let load = match setting.series {
@@ -463,6 +518,57 @@ fn cells(data: &'static str) -> impl Iterator<Item = [Option<f64>; 4]> {
         let mut cells = line.split(',').map(|cell| cell.parse().ok());
         [(); 4].map(|()| cells.next().flatten())
     })
+}
+
+/// Cores that the model is right for; the paper has 64.
+const fn cores() -> Parameter {
+    let cores = Parameter::each(Choice::Cores, CORES, &[64.0]);
+    cores.whole().papers(&[64.0])
+}
+
+/// Who balances: the paper's network card.
+const fn balancer() -> Parameter {
+    Parameter::names(Choice::Balancer, &["card"]).papers_named(&["card"])
+}
+
+pub(super) const CORES: (f64, f64) = (1.0, 256.0);
+pub(super) const GAMMAS: (f64, f64) = (0.0, 20.0);
+pub(super) const PERCENT: (f64, f64) = (0.0, 100.0);
+pub(super) const LOADS: (f64, f64) = (0.001, 10.0);
+/// What JBSQ counts up to.
+pub(super) const DEPTH: Parameter = Parameter::one(
+    Choice::Depth,
+    (1.0, curtail_dispatch::DEPTH_MAX as f64),
+    &[2.0],
+)
+.whole()
+.papers(&[2.0]);
+/// Loads of which the highest that keeps the limit is sought.
+const LOADS_TRIED: Parameter = Parameter::together(Choice::Load, LOADS);
+const CURVE_LOADS: [f64; 19] = steps(0.05);
+const FIG3_WRITES: [f64; 21] = fives();
+const FIG4_WRITES: [f64; 17] = fives();
+
+/// 0, 5, 10 and so on.
+const fn fives<const N: usize>() -> [f64; N] {
+    let mut all = [0.0; N];
+    let mut index = 0;
+    while index < N {
+        all[index] = (index * 5) as f64;
+        index += 1;
+    }
+    all
+}
+
+/// Multiples of `step` from itself on.
+const fn steps<const N: usize>(step: f64) -> [f64; N] {
+    let mut all = [0.0; N];
+    let mut index = 0;
+    while index < N {
+        all[index] = (index + 1) as f64 * step;
+        index += 1;
+    }
+    all
 }
 
 /// The x axis of the figures that are drawn over the share of writes.

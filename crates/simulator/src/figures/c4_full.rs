@@ -1,15 +1,17 @@
 //! C-4's figures of the whole system: 9 to 13 and Table 2, and how throughput grows with workers.
 //!
 //! Every figure is drawn with the paper's costs, so that the paper's numbers can stand beside it,
-//! and with ours. A highest load is found by halving on a grid of hundredths of the capacity.
+//! and with ours. The paper's network card balances, and costs no core; with our costs a core does
+//! ([`Balanced::with_dispatcher`]), and systems compare at the same number of cores. A highest load
+//! is found by halving on a grid of hundredths of the capacity.
 
 use curtail_dispatch::Policy;
 use curtail_workload::Ranks;
 
 use crate::{
-    balanced::{Balanced, BalancedOutcome, Rules},
+    balanced::{Balanced, BalancedOutcome, Balancer, Rules},
     costs::FullCosts,
-    figures::{Figure, Request, c4, or, popularities::Popularities},
+    figures::{Choice, Figure, Parameter, Request, c4, popularities::Popularities},
     full::{Calibration, FullSystem, Items},
     rows::Row,
 };
@@ -21,10 +23,21 @@ pub(super) const FIG9: Figure = Figure {
     about: "64 workers, items of 16 and 512 bytes. With the paper's costs, Ideal and d-CREW are \
             what the model was set by; the others follow. EREW carries 69 MRPS here and 76 there: \
             some workers have more of the keys than others, and how many more depends on the \
-            hash. RLU (10 MRPS) and MV-RLU (below 4) are other programs and not modelled. Rows at \
-            x = 10 are highest loads, for a limit of ten mean service times.",
+            hash. The paper's 95 and 87 are its EREW, 80 % of Ideal, and 4 below CREW. \
+            balancer=card is the paper's: its network card balances, which costs no core. \
+            balancer=core, the default with our costs, takes one of the cores for it, through \
+            which every request goes, but for EREW, which binds by the key, and Ideal, a bound \
+            that nothing reaches. RLU (10 MRPS) and MV-RLU (below 4) are other programs and not \
+            modelled. Rows at x = 10 are highest loads, for a limit of ten mean service times.",
     series: SERIES,
     series_default: 5,
+    parameters: &with_limit(
+        parameters(
+            Parameter::each(Choice::Gamma, c4::GAMMAS, &[0.0]).papers(&[0.0]),
+            Parameter::each(Choice::Writes, c4::PERCENT, &[50.0]).papers(&[50.0]),
+        ),
+        &[10.0],
+    ),
     run: fig9,
 };
 
@@ -38,6 +51,10 @@ pub(super) const FIG10: Figure = Figure {
             saturation than to the paper's system's, so that more writes are outstanding.",
     series: SERIES,
     series_default: 4,
+    parameters: &parameters(
+        Parameter::each(Choice::Gamma, c4::GAMMAS, &[0.0]).papers(&[0.0]),
+        Parameter::each(Choice::Writes, c4::PERCENT, &FIG10_WRITES).axis(),
+    ),
     run: fig10,
 };
 
@@ -55,6 +72,7 @@ pub(super) const FIG11: Figure = Figure {
             highest loads.",
     series: SERIES,
     series_default: 5,
+    parameters: &with_limit(POPULAR_READS, &[10.0, 20.0]),
     run: fig11,
 };
 
@@ -66,6 +84,7 @@ pub(super) const FIG12: Figure = Figure {
             time of the hot worker, and the mean of the others.",
     series: SERIES,
     series_default: 2,
+    parameters: &with_limit(POPULAR_READS, &[10.0]),
     run: fig12,
 };
 
@@ -94,6 +113,13 @@ pub(super) const FIG13: Figure = Figure {
         "ideal",
     ],
     series_default: 4,
+    parameters: &with_limit(
+        parameters(
+            Parameter::each(Choice::Gamma, c4::GAMMAS, &[0.99]).papers(&[0.99]),
+            Parameter::each(Choice::Writes, c4::PERCENT, &[50.0]).papers(&[50.0]),
+        ),
+        &[10.0, 20.0],
+    ),
     run: fig13,
 };
 
@@ -111,16 +137,23 @@ pub(super) const TABLE2: Figure = Figure {
             million always.",
     series: SERIES,
     series_default: 5,
+    parameters: &with(
+        POPULAR_READS,
+        Parameter::names(Choice::Items, &["tiny", "medium", "large"]).axis(),
+    ),
     run: table2,
 };
 
 pub(super) const SCALING: Figure = Figure {
     name: "c4-scaling",
-    title: "Write-heavy throughput with 1 to 64 workers: d-CREW, compaction, and both",
-    x: "workers",
+    title: "Write-heavy throughput with 1 to 64 cores: d-CREW, compaction, and both",
+    x: "cores",
     about: "Beyond the paper, which evaluates d-CREW and compaction apart. Our own costs, items of \
-            16 and 512 bytes, highest loads at ten mean service times; `over_one` is how many \
-            times what one worker carries, which within such a limit is less than its share.",
+            16 and 512 bytes, highest loads at ten mean service times. From 2 cores on one \
+            balances (balancer=core): all requests go through it, and what it carries is the \
+            limit from some number of cores on; --balancer card has a network card do it, as in \
+            the paper, and costs nothing. `over_one` is how many times what one core carries, \
+            which within such a limit is less than its share.",
     series: &[
         "crew",
         "d-crew",
@@ -132,6 +165,22 @@ pub(super) const SCALING: Figure = Figure {
         "ideal",
     ],
     series_default: 4,
+    parameters: &with(
+        with(
+            parameters(
+                Parameter::each(Choice::Gamma, c4::GAMMAS, &[0.0, 0.99]),
+                Parameter::each(Choice::Writes, c4::PERCENT, &[50.0, 95.0]),
+            ),
+            Parameter::names(Choice::Calibration, &["measured"]).called("costs"),
+        ),
+        Parameter::each(
+            Choice::Cores,
+            c4::CORES,
+            &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0],
+        )
+        .whole()
+        .axis(),
+    ),
     run: scaling,
 };
 
@@ -143,17 +192,10 @@ struct Setting {
     items: Items,
     /// Per cent; the ideal's own model has none.
     writes: f64,
+    balancer: Balancer,
+    /// What a request takes of a core that balances.
+    dispatch_ns: f64,
     model: Balanced,
-}
-
-/// What a figure draws if nothing else is asked for.
-#[derive(Clone, Copy)]
-struct Defaults<'a> {
-    gammas: &'a [f64],
-    writes: &'a [f64],
-    items: &'a [Items],
-    calibrations: &'a [Calibration],
-    cores: &'a [u16],
 }
 
 /// The highest load of a setting within a limit, and the run there.
@@ -163,25 +205,20 @@ struct Highest {
 }
 
 fn fig9(request: &Request<'_>) -> Vec<Row> {
-    let settings = settings(request, &UNIFORM);
-    curves(request, &settings, &[10], |setting, _| {
-        match setting.series {
-            "d-crew" | "crew" => Some(91.0),
-            "erew" => Some(76.0),
-            "ideal" => Some(95.0),
-            "comp" => Some(87.0),
+    let settings = settings(request);
+    curves(request, &settings, |setting, limit| {
+        match (setting.series, limit) {
+            ("d-crew" | "crew", 10) => Some(91.0),
+            ("erew", 10) => Some(76.0),
+            ("ideal", 10) => Some(95.0),
+            ("comp", 10) => Some(87.0),
             _ => None,
         }
     })
 }
 
 fn fig10(request: &Request<'_>) -> Vec<Row> {
-    let writes: Vec<f64> = (10..=17).map(|n| f64::from(n * 5)).collect();
-    let defaults = Defaults {
-        writes: &writes,
-        ..UNIFORM
-    };
-    let settings = settings(request, &defaults);
+    let settings = settings(request);
     let ranks = popularities(&settings);
     let name = request.figure.name;
     let rows = request.threads.map(name, &settings, |setting| {
@@ -203,7 +240,7 @@ fn fig10(request: &Request<'_>) -> Vec<Row> {
             _ => None,
         };
         let mut values = vec![("mrps_under_limit", highest.mrps), ("p99_over_ideal", over)];
-        if setting.series == "d-crew" && setting.is_papers() {
+        if setting.series == "d-crew" && setting.model.capacity() > 90e6 {
             let outcome = Setting::at_mrps(setting, 90.0).run(ranks);
             values.push(("ewt_mean_at_90", c4::entries_mean(&outcome)));
             let most = f64::from(outcome.entries_max);
@@ -217,8 +254,8 @@ fn fig10(request: &Request<'_>) -> Vec<Row> {
 }
 
 fn fig11(request: &Request<'_>) -> Vec<Row> {
-    let settings = settings(request, &POPULAR_READS);
-    curves(request, &settings, &[10, 20], |setting, limit| {
+    let settings = settings(request);
+    curves(request, &settings, |setting, limit| {
         match (setting.series, limit) {
             ("crew", 10) => Some(76.0),
             ("comp", 10) => Some(125.0),
@@ -229,9 +266,9 @@ fn fig11(request: &Request<'_>) -> Vec<Row> {
 }
 
 fn fig12(request: &Request<'_>) -> Vec<Row> {
-    let settings = settings(request, &POPULAR_READS);
+    let settings = settings(request);
     let ranks = popularities(&settings);
-    let limits = or(&request.options.limits, &[10]);
+    let limits = request.counts(Choice::Limit);
     let name = request.figure.name;
     let rows = request.threads.map(name, &settings, |setting| {
         let one = |limit: &u16| {
@@ -256,8 +293,7 @@ fn fig12(request: &Request<'_>) -> Vec<Row> {
                 _ => None,
             };
             let row = |(metric, value)| {
-                let paper = setting.papers(paper(metric));
-                setting.row(request, f64::from(*limit), (metric, value), paper)
+                setting.row(request, f64::from(*limit), (metric, value), paper(metric))
             };
             values.map(row)
         };
@@ -267,8 +303,8 @@ fn fig12(request: &Request<'_>) -> Vec<Row> {
 }
 
 fn fig13(request: &Request<'_>) -> Vec<Row> {
-    let settings = settings(request, &POPULAR_WRITES);
-    curves(request, &settings, &[10, 20], |setting, limit| {
+    let settings = settings(request);
+    curves(request, &settings, |setting, limit| {
         match (setting.series, limit) {
             ("crew", 10) => Some(56.0),
             ("comp", 10) => Some(58.0),
@@ -279,11 +315,7 @@ fn fig13(request: &Request<'_>) -> Vec<Row> {
 }
 
 fn table2(request: &Request<'_>) -> Vec<Row> {
-    let defaults = Defaults {
-        items: &[Items::Tiny, Items::Medium, Items::Large],
-        ..POPULAR_READS
-    };
-    let settings = settings(request, &defaults);
+    let settings = settings(request);
     let ranks = popularities(&settings);
     let name = request.figure.name;
     let rows = request.threads.map(name, &settings, |setting| {
@@ -315,24 +347,14 @@ fn table2(request: &Request<'_>) -> Vec<Row> {
             _ => None,
         };
         let bytes = setting.items.value_bytes() as f64;
-        let row = |(metric, value)| {
-            let paper = setting.papers(paper(metric));
-            setting.row(request, bytes, (metric, value), paper)
-        };
+        let row = |(metric, value)| setting.row(request, bytes, (metric, value), paper(metric));
         values.into_iter().map(row).collect::<Vec<Row>>()
     });
     rows.into_iter().flatten().collect()
 }
 
 fn scaling(request: &Request<'_>) -> Vec<Row> {
-    let defaults = Defaults {
-        gammas: &[0.0, 0.99],
-        writes: &[50.0, 95.0],
-        calibrations: &[Calibration::Measured],
-        cores: &[1, 2, 4, 8, 16, 32, 64],
-        ..UNIFORM
-    };
-    let settings = settings(request, &defaults);
+    let settings = settings(request);
     let ranks = popularities(&settings);
     let name = request.figure.name;
     let highest = request.threads.map(name, &settings, |setting| {
@@ -340,6 +362,7 @@ fn scaling(request: &Request<'_>) -> Vec<Row> {
         let one = Setting {
             model: Balanced {
                 workers: 1,
+                dispatch_ns: 0,
                 ..setting.model.clone()
             },
             ..setting.clone()
@@ -349,10 +372,10 @@ fn scaling(request: &Request<'_>) -> Vec<Row> {
     });
     let mut rows = Vec::new();
     for (setting, (mrps, one)) in settings.iter().zip(highest) {
-        let workers = f64::from(setting.model.workers);
+        let cores = f64::from(setting.model.cores());
         let over = mrps.zip(one).map(|(mrps, one)| mrps / one);
         for value in [("mrps_under_limit", mrps), ("over_one", over)] {
-            rows.push(setting.row(request, workers, value, None));
+            rows.push(setting.row(request, cores, value, None));
         }
     }
     rows
@@ -362,16 +385,21 @@ fn scaling(request: &Request<'_>) -> Vec<Row> {
 fn curves(
     request: &Request<'_>,
     settings: &[Setting],
-    limits: &[u16],
     paper: impl Fn(&Setting, u16) -> Option<f64> + Sync,
 ) -> Vec<Row> {
     let ranks = popularities(settings);
-    let limits = or(&request.options.limits, limits);
+    let limits = request.counts(Choice::Limit);
+    let asked = request.numbers(Choice::Load);
     let name = request.figure.name;
     let rows = request.threads.map(name, settings, |setting| {
         let ranks = ranks.of(&setting.model);
         let mut rows = Vec::new();
-        for load in or(&request.options.loads, &curve_loads()) {
+        let loads = if asked.is_empty() {
+            curve_loads()
+        } else {
+            asked.clone()
+        };
+        for load in loads {
             let model = Balanced {
                 load,
                 ..setting.model.clone()
@@ -379,7 +407,7 @@ fn curves(
             let outcome = model.run(ranks);
             // Beyond what the system can carry, latencies say how long the run was.
             let limit = model.limit_ns() * TOO_LONG;
-            if request.options.loads.is_empty() && outcome.p99_ns() > limit {
+            if asked.is_empty() && outcome.p99_ns() > limit {
                 break;
             }
             let mrps = load * model.capacity() / 1e6;
@@ -387,7 +415,7 @@ fn curves(
         }
         for limit in &limits {
             let highest = setting.highest(*limit, ranks, &setting.loads(request));
-            let paper = setting.papers(paper(setting, *limit));
+            let paper = paper(setting, *limit);
             let value = ("mrps_under_limit", highest.mrps);
             rows.push(setting.row(request, f64::from(*limit), value, paper));
         }
@@ -396,13 +424,14 @@ fn curves(
     rows.into_iter().flatten().collect()
 }
 
-/// Every combination of costs, items, series, cores, gamma and writes.
-fn settings(request: &Request<'_>, defaults: &Defaults<'_>) -> Vec<Setting> {
+/// Every combination of costs, balancer, items, series, cores, gamma and writes.
+fn settings(request: &Request<'_>) -> Vec<Setting> {
     let options = request.options;
-    let costs = options.costs.as_ref().unwrap_or(FullCosts::measured());
+    let costs = options.costs.as_ref().map(|given| &given.costs);
+    let costs = costs.unwrap_or(FullCosts::measured());
     let mut settings = Vec::new();
-    for calibration in or(&options.calibrations, defaults.calibrations) {
-        for items in or(&options.items, defaults.items) {
+    for calibration in request.calibrations() {
+        for items in items(request) {
             let system = match calibration {
                 Calibration::Paper => FullSystem::paper(items),
                 Calibration::Measured => {
@@ -410,21 +439,23 @@ fn settings(request: &Request<'_>, defaults: &Defaults<'_>) -> Vec<Setting> {
                     FullSystem::measured(costs, items, batch)
                 }
             };
-            for workers in or(&options.cores, defaults.cores) {
-                for gamma in or(&options.gammas, defaults.gammas) {
-                    for writes in or(&options.writes, defaults.writes) {
+            for (cores, balancer) in cores(request, calibration) {
+                for gamma in request.numbers(Choice::Gamma) {
+                    for writes in request.numbers(Choice::Writes) {
                         for series in &request.series {
                             let open = Setting {
                                 series,
                                 calibration,
                                 items,
                                 writes,
+                                balancer,
+                                dispatch_ns: costs.dispatch_ns(),
                                 model: Balanced {
-                                    workers,
+                                    workers: cores,
                                     gamma,
-                                    depth: options.depth.unwrap_or(2),
-                                    requests: options.requests.unwrap_or(200_000),
-                                    seed: options.seed,
+                                    depth: request.number(Choice::Depth) as u16,
+                                    requests: request.requests(),
+                                    seed: request.seed(),
                                     ..Balanced::of_system(Policy::Ideal, system)
                                 },
                             };
@@ -438,6 +469,26 @@ fn settings(request: &Request<'_>, defaults: &Defaults<'_>) -> Vec<Setting> {
     settings
 }
 
+fn items(request: &Request<'_>) -> Vec<Items> {
+    let names = request.names(Choice::Items);
+    let named = |items: &Items| names.iter().any(|name| name == items.name());
+    let all = [Items::Tiny, Items::Medium, Items::Large];
+    all.into_iter().filter(named).collect()
+}
+
+/// Numbers of cores with each balancer: as asked for; else the paper's costs have its network card
+/// and ours a core.
+fn cores(request: &Request<'_>, calibration: Calibration) -> Vec<(u16, Balancer)> {
+    let balancers = match (c4::balancers(request), calibration) {
+        (asked, _) if !asked.is_empty() => asked,
+        (_, Calibration::Paper) => vec![Balancer::Card],
+        (_, Calibration::Measured) => vec![Balancer::Core],
+    };
+    let with = |cores| balancers.iter().map(move |balancer| (cores, *balancer));
+    let all = request.counts(Choice::Cores).into_iter();
+    all.flat_map(with).collect()
+}
+
 fn popularities(settings: &[Setting]) -> Popularities {
     Popularities::of_models(settings.iter().map(|setting| &setting.model))
 }
@@ -446,17 +497,20 @@ impl Setting {
     /// The same system under another series' policy.
     fn like(&self, series: &'static str) -> Self {
         let of_series = c4::model(series, Rules::Paper);
+        let model = Balanced {
+            policy: of_series.policy,
+            compaction: of_series.compaction,
+            write_percent: match of_series.policy {
+                Policy::Ideal => 0.0,
+                _ => self.writes,
+            },
+            workers: self.model.cores(),
+            dispatch_ns: 0,
+            ..self.model.clone()
+        };
         Self {
             series,
-            model: Balanced {
-                policy: of_series.policy,
-                compaction: of_series.compaction,
-                write_percent: match of_series.policy {
-                    Policy::Ideal => 0.0,
-                    _ => self.writes,
-                },
-                ..self.model.clone()
-            },
+            model: c4::balanced(model, self.balancer, self.dispatch_ns),
             ..self.clone()
         }
     }
@@ -476,7 +530,8 @@ impl Setting {
     /// The loads among which the highest is sought.
     fn loads(&self, request: &Request<'_>) -> Vec<f64> {
         let grid: Vec<f64> = (1..100).map(|n| f64::from(n) / 100.0).collect();
-        let mut loads = or(&request.options.loads, &grid);
+        let asked = request.numbers(Choice::Load);
+        let mut loads = if asked.is_empty() { grid } else { asked };
         loads.sort_by(f64::total_cmp);
         loads
     }
@@ -504,16 +559,6 @@ impl Setting {
         let others = workers.filter(|worker| Some(*worker) != hot).map(of);
         let all: Vec<f64> = others.collect();
         all.iter().sum::<f64>() / all.len().max(1) as f64
-    }
-
-    /// Whether the paper has numbers for it.
-    fn is_papers(&self) -> bool {
-        let model = &self.model;
-        self.calibration == Calibration::Paper && model.workers == 64 && model.depth == 2
-    }
-
-    fn papers(&self, known: Option<f64>) -> Option<f64> {
-        known.filter(|_| self.is_papers())
     }
 
     fn curve_rows(&self, request: &Request<'_>, mrps: f64, outcome: &BalancedOutcome) -> Vec<Row> {
@@ -547,7 +592,8 @@ impl Setting {
     ) -> Row {
         let model = &self.model;
         let figure = request.figure;
-        let mut params = format!("costs={};gamma={}", self.calibration.name(), model.gamma);
+        let (costs, balancer) = (self.calibration.name(), self.balancer.name());
+        let mut params = format!("costs={costs};balancer={balancer};gamma={}", model.gamma);
         let is_x = |axis: &Figure| axis.name == figure.name;
         if !is_x(&FIG10) {
             params += &format!(";writes={}", self.writes);
@@ -556,7 +602,7 @@ impl Setting {
             params += &format!(";items={}", self.items.name());
         }
         if !is_x(&SCALING) {
-            params += &format!(";cores={}", model.workers);
+            params += &format!(";cores={}", model.cores());
         }
         Row {
             figure: figure.name,
@@ -565,7 +611,7 @@ impl Setting {
             x,
             metric,
             value,
-            paper: paper.filter(|_| self.is_papers()),
+            paper,
         }
     }
 }
@@ -575,25 +621,65 @@ fn curve_loads() -> Vec<f64> {
     (1..=32).map(|n| f64::from(n) * 0.03).collect()
 }
 
-/// Section 7.1.1.
-const UNIFORM: Defaults<'static> = Defaults {
-    gammas: &[0.0],
-    writes: &[50.0],
-    items: &[Items::Large],
-    calibrations: &[Calibration::Paper, Calibration::Measured],
-    cores: &[64],
-};
+/// What all of these figures take; the paper's setting is 64 cores and items of 512 bytes.
+const fn parameters(gamma: Parameter, writes: Parameter) -> [Parameter; COMMON] {
+    [
+        Parameter::names(Choice::Calibration, &["paper", "measured"])
+            .called("costs")
+            .papers_named(&["paper"]),
+        Parameter::names(Choice::Balancer, &[])
+            .follows()
+            .papers_named(&["card"]),
+        gamma,
+        writes,
+        Parameter::names(Choice::Items, &["large"]).papers_named(&["large"]),
+        Parameter::each(Choice::Cores, c4::CORES, &[64.0])
+            .whole()
+            .papers(&[64.0]),
+        Parameter::together(Choice::Load, c4::LOADS),
+        c4::DEPTH,
+        Parameter::one(Choice::Batch, (1.0, 1e6), &[])
+            .whole()
+            .follows(),
+        Parameter::file(Choice::Costs),
+        Parameter::requests(&[200_000.0]),
+        Parameter::seed(),
+    ]
+}
+
+/// The same with another declaration of one of them.
+const fn with(mut all: [Parameter; COMMON], other: Parameter) -> [Parameter; COMMON] {
+    let mut index = 0;
+    while index < COMMON {
+        if all[index].choice as usize == other.choice as usize {
+            all[index] = other;
+        }
+        index += 1;
+    }
+    all
+}
+
+/// The same and the limits under which highest loads are sought.
+const fn with_limit(all: [Parameter; COMMON], limits: &'static [f64]) -> [Parameter; COMMON + 1] {
+    let limit = Parameter::each(Choice::Limit, (2.0, 10_000.0), limits)
+        .whole()
+        .axis();
+    let mut more = [limit; COMMON + 1];
+    let mut index = 0;
+    while index < COMMON {
+        more[index] = all[index];
+        index += 1;
+    }
+    more
+}
+
+const COMMON: usize = 12;
 /// Section 7.1.2: a few writes to very popular keys.
-const POPULAR_READS: Defaults<'static> = Defaults {
-    gammas: &[1.25],
-    writes: &[5.0],
-    ..UNIFORM
-};
-/// Section 7.1.3: many writes to popular keys.
-const POPULAR_WRITES: Defaults<'static> = Defaults {
-    gammas: &[0.99],
-    ..UNIFORM
-};
+const POPULAR_READS: [Parameter; COMMON] = parameters(
+    Parameter::each(Choice::Gamma, c4::GAMMAS, &[1.25]).papers(&[1.25]),
+    Parameter::each(Choice::Writes, c4::PERCENT, &[5.0]).papers(&[5.0]),
+);
+const FIG10_WRITES: [f64; 8] = [50.0, 55.0, 60.0, 65.0, 70.0, 75.0, 80.0, 85.0];
 const MRPS: &str = "offered load, million requests a second";
 /// Curves end where p99 is so many limits.
 const TOO_LONG: u64 = 3;

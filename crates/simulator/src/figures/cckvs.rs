@@ -23,7 +23,7 @@ use crate::{
         CACHED_SHARE, Hardware, HotCopies, Link, MessageBytes, Shards, TrafficShares, WholeCluster,
         WholeOutcome, base_mrps, exact_hit_ratio, stated_hit_ratio,
     },
-    figures::{Options, Request, or},
+    figures::{Choice, Parameter, Request},
     rows::Row,
 };
 
@@ -73,7 +73,7 @@ struct Measured {
 
 impl Setting {
     /// The paper's cluster, for a series.
-    fn new(series: &str, options: &Options) -> Self {
+    fn new(series: &str, request: &Request<'_>) -> Self {
         let simulated = series.strip_suffix("-simulated");
         let packets = series.strip_suffix("-packets");
         let system = match packets.or(simulated).unwrap_or(series) {
@@ -84,21 +84,20 @@ impl Setting {
             "lin" => System::Cached(Model::Lin),
             _ => System::ReadOnly,
         };
-        let gamma = options.gammas.first().copied().unwrap_or(GAMMA);
         Self {
             system,
             link: packets.map_or(Link::PAPER, |_| Link::switched()),
-            nodes: options.nodes.first().copied().unwrap_or(NODES),
-            gamma,
-            hits: exact_hit_ratio(gamma, CACHED_SHARE),
+            nodes: NODES,
+            gamma: GAMMA,
+            hits: 0.0,
             writes_percent: 1.0,
-            value_bytes: options.value_bytes.first().copied().unwrap_or(VALUE_BYTES),
+            value_bytes: VALUE_BYTES as u32,
             degree: 1.0,
-            seed: options.seed,
+            seed: request.seed(),
             simulated: simulated.map(|_| {
-                let hardware = options.cluster_hardware.as_ref();
-                let hardware = hardware.unwrap_or_else(|| Hardware::paper());
-                (*hardware, options.requests.unwrap_or(REQUESTS))
+                let given = request.options.cluster_hardware.as_ref();
+                let hardware = given.map_or_else(|| *Hardware::paper(), |given| given.costs);
+                (hardware, request.requests())
             }),
         }
     }
@@ -290,11 +289,35 @@ fn rows<const N: usize>(
     rows
 }
 
-/// The nodes of a figure that has a curve for each.
-fn nodes(request: &Request<'_>) -> Vec<u16> {
-    or(&request.options.nodes, &[NODES])
+/// What the figures of throughput have in common; `nodes`, `gamma` and lengths of values are added.
+const fn simulated() -> [Parameter; 3] {
+    [
+        Parameter::requests(&[200_000.0]).only("-simulated"),
+        Parameter::file(Choice::ClusterHardware).only("-simulated"),
+        Parameter::seed(),
+    ]
 }
 
+const fn nodes() -> Parameter {
+    Parameter::each(Choice::Nodes, NODES_RANGE, &[9.0])
+        .whole()
+        .papers(&[9.0])
+}
+
+/// One exponent.
+const fn gamma() -> Parameter {
+    Parameter::one(Choice::Gamma, GAMMAS, &[GAMMA]).papers(&[GAMMA])
+}
+
+/// One length of values.
+const fn value() -> Parameter {
+    let value = Parameter::one(Choice::ValueBytes, VALUES, &[VALUE_BYTES]);
+    value.whole().papers(&[VALUE_BYTES])
+}
+
+const NODES_RANGE: (f64, f64) = (2.0, 1_000.0);
+const GAMMAS: (f64, f64) = (0.0, 20.0);
+const VALUES: (f64, f64) = (1.0, 1e6);
 /// The paper's cluster.
 const NODES: u16 = 9;
 /// Its threads for the store in each node.
@@ -302,8 +325,6 @@ const CORES_PER_NODE: u16 = 10;
 /// Its exponent unless another is named.
 const GAMMA: f64 = 0.99;
 /// Its values.
-const VALUE_BYTES: u32 = 40;
-/// Requests of a simulated point.
-const REQUESTS: u64 = 200_000;
+const VALUE_BYTES: f64 = 40.0;
 /// What Base-EREW carries.
 const EREW_MRPS: f64 = 95.0;

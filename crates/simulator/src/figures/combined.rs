@@ -7,11 +7,7 @@ use curtail_dispatch::{Closing, Policy};
 use crate::{
     combined::{Combined, CombinedOutcome, CombinedPrices},
     costs::FullCosts,
-    figures::{
-        Figure, Request, at_loads,
-        minos_system::{calibrations, workload},
-        or,
-    },
+    figures::{Choice, Figure, Parameter, Request, at_loads, minos_system::workload},
     full::Calibration,
     rows::Row,
     stored::PlanCost,
@@ -23,8 +19,9 @@ pub(super) const COMBINED: Figure = Figure {
     x: "offered load, share of capacity",
     about: "Minos's items (ETC, up to 500 KB), half writes, Zipf 0.99. size-aware is Minos's \
             plan with static owners of writes below, d-crew is C-4 without sizes, \
-            size-aware-d-crew-comp is both; all have the same dispatcher, JBSQ(2), the same store \
-            and no limit of the network's. Cores are divided between small and large requests by \
+            size-aware-d-crew-comp is both; all have the same dispatcher, JBSQ(2), which is a \
+            network card's and costs nothing with both sets of prices, the same store and no \
+            limit of the network's. Cores are divided between small and large requests by \
             the time these take; by packets, as in Minos, in the series that ends so. slo_load is \
             the highest load whose p99 is within 10 and 20 mean service times (x is that number), \
             over_best_alone that of size-aware-d-crew-comp over the best of size-aware, d-crew \
@@ -40,6 +37,24 @@ pub(super) const COMBINED: Figure = Figure {
         "size-aware-d-crew-comp-packets",
     ],
     series_default: 7,
+    parameters: &[
+        Parameter::names(Choice::Calibration, &["paper", "measured"]),
+        Parameter::each(Choice::Cores, (2.0, 64.0), &[8.0, 32.0]).whole(),
+        Parameter::each(Choice::Gamma, (0.0, 20.0), &[0.99]),
+        Parameter::each(Choice::Writes, (0.0, 100.0), &[50.0]),
+        Parameter::each(Choice::LargeFraction, (0.0, 100.0), &[0.125, 0.75]),
+        Parameter::each(Choice::LargeMaxKb, (2.0, 100_000.0), &[500.0]),
+        Parameter::each(Choice::Load, (0.001, 10.0), &LOADS).axis(),
+        Parameter::one(
+            Choice::Depth,
+            (1.0, curtail_dispatch::DEPTH_MAX as f64),
+            &[2.0],
+        )
+        .whole(),
+        Parameter::file(Choice::Costs),
+        Parameter::requests(&[300_000.0]),
+        Parameter::seed(),
+    ],
     run: combined,
 };
 
@@ -73,21 +88,21 @@ fn of_series(series: &str, model: Combined) -> Combined {
 fn settings(request: &Request<'_>) -> Vec<Setting> {
     let options = request.options;
     let measured = match &options.costs {
-        Some(costs) => CombinedPrices::of(costs, "given"),
+        Some(given) => CombinedPrices::of(&given.costs, "given"),
         None => CombinedPrices::of(FullCosts::measured(), "measured"),
     };
     let of = |calibration: Calibration| match calibration {
         Calibration::Paper => CombinedPrices::paper(),
         Calibration::Measured => measured.clone(),
     };
-    let prices = calibrations(options).into_iter().map(of);
+    let prices = request.calibrations().into_iter().map(of);
     let mut settings = Vec::new();
     for prices in prices {
-        for cores in or(&options.cores, &[8, 32]) {
-            for gamma in or(&options.gammas, &[0.99]) {
-                for writes in or(&options.writes, &[50.0]) {
-                    for percent in or(&options.large_percents, &[0.125, 0.75]) {
-                        for kilobytes in or(&options.large_max_kb, &[500.0]) {
+        for cores in request.counts(Choice::Cores) {
+            for gamma in request.numbers(Choice::Gamma) {
+                for writes in request.numbers(Choice::Writes) {
+                    for percent in request.numbers(Choice::LargeFraction) {
+                        for kilobytes in request.numbers(Choice::LargeMaxKb) {
                             let name = prices.serve.name;
                             let workload = workload(percent, kilobytes, writes, gamma);
                             let params = format!(
@@ -95,10 +110,10 @@ fn settings(request: &Request<'_>) -> Vec<Setting> {
                                  large={percent};max_kb={kilobytes}"
                             );
                             let model = Combined {
-                                cores: cores.clamp(2, 64),
-                                depth: options.depth.unwrap_or(2),
-                                requests: options.requests.unwrap_or(300_000),
-                                seed: options.seed,
+                                cores,
+                                depth: request.number(Choice::Depth) as u16,
+                                requests: request.requests(),
+                                seed: request.seed(),
                                 ..Combined::new(prices.clone(), workload)
                             };
                             settings.push(Setting {
@@ -166,7 +181,7 @@ impl Setting {
 
 fn combined(request: &Request<'_>) -> Vec<Row> {
     let settings = settings(request);
-    let points = at_loads(&settings, &or(&request.options.loads, &LOADS));
+    let points = at_loads(&settings, &request.numbers(Choice::Load));
     let name = request.figure.name;
     let outcomes = request
         .threads

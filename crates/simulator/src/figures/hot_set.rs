@@ -12,7 +12,7 @@ use curtail_types::{HotSetEpoch, Instant, Key, KeyHash, KeyName};
 use curtail_workload::{Change, HotSet as Places, Pattern, Period, Popularity, Random, Ranks, mix};
 
 use crate::{
-    figures::{Figure, Request, or},
+    figures::{Choice, Figure, Parameter, Request},
     rows::Row,
 };
 
@@ -32,20 +32,23 @@ pub(super) const HOT_SET: Figure = Figure {
             to change every few seconds.",
     series: &["steady", "hot-in", "hot-out", "random"],
     series_default: 4,
+    parameters: &[
+        Parameter::each(Choice::Gamma, (0.0, 20.0), &[0.99]),
+        Parameter::requests(&[20_000.0]),
+        Parameter::seed(),
+    ],
     run,
 };
 
 fn run(request: &Request<'_>) -> Vec<Row> {
-    let options = request.options;
     let mut points = Vec::new();
-    for gamma in or(&options.gammas, &[0.99]) {
+    for gamma in request.numbers(Choice::Gamma) {
         points.extend(request.series.iter().map(|&series| (series, gamma)));
     }
     let drawn = request
         .threads
         .map(request.figure.name, &points, |&(series, gamma)| {
-            let samples = options.requests.unwrap_or(SAMPLES);
-            Model::new(change(series), gamma, options.seed).run(samples)
+            Model::new(change(series), gamma, request.seed()).run(request.requests())
         });
     let mut rows = Vec::new();
     for ((series, gamma), seconds) in points.iter().zip(drawn) {
@@ -211,7 +214,6 @@ fn place_of(name: &KeyName) -> Option<u64> {
 const KEYS: u64 = 1_000_000;
 /// Keys that may be hot.
 const SET: usize = 1000;
-const SAMPLES: u64 = 20_000;
 const SECONDS: u64 = 60;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Without writes, how many nodes there are changes nothing.
@@ -235,7 +237,7 @@ mod tests {
     use super::*;
 
     fn seconds(series: &str) -> Vec<Second> {
-        Model::new(change(series), 0.99, 1).run(SAMPLES)
+        Model::new(change(series), 0.99, 1).run(20_000)
     }
 
     fn mean(seconds: &[Second], of: impl Fn(&Second) -> f64) -> f64 {

@@ -9,10 +9,11 @@ mod overload;
 mod pattern;
 mod sizes;
 
+use curtail_dispatch::ordered_queue::TURN_MAX;
 use curtail_workload::{Mix, Popularity, Sizes, Workload};
 
 use crate::{
-    figures::{Options, Request, or},
+    figures::{Choice, Options, Parameter, Request},
     full::Calibration,
     histogram::Histogram,
     juneberry::{
@@ -76,14 +77,14 @@ fn workload(name: &str, key_bytes: usize, value_bytes: u32, writes: f64, zipf: f
 /// The table of prices that is asked for.
 fn table(options: &Options) -> &DatagramTable {
     match &options.prices {
-        Some(table) => table,
+        Some(given) => &given.costs,
         None => DatagramTable::built_in(),
     }
 }
 
 /// The prices of the figures that are drawn with both sets, and their names.
-fn prices(options: &Options) -> Vec<(&'static str, DatagramPrices)> {
-    let both = [Calibration::Paper, Calibration::Measured];
+fn prices(request: &Request<'_>) -> Vec<(&'static str, DatagramPrices)> {
+    let options = request.options;
     let table = table(options);
     let named = |calibration: Calibration| {
         let prices = match calibration {
@@ -92,8 +93,7 @@ fn prices(options: &Options) -> Vec<(&'static str, DatagramPrices)> {
         };
         (calibration.name(), with_work(prices, options))
     };
-    let wanted = or(&options.calibrations, &both);
-    wanted.into_iter().map(named).collect()
+    request.calibrations().into_iter().map(named).collect()
 }
 
 fn with_work(prices: DatagramPrices, options: &Options) -> DatagramPrices {
@@ -111,32 +111,65 @@ fn model(
     let options = request.options;
     let base = Juneberry::new(system(series), prices, workload);
     Juneberry {
-        workers: workers(options).first().copied().unwrap_or(base.workers),
+        workers: request.number(Choice::Cores) as u16,
         turn_max: match series {
             "oq-fold" => options.turn.unwrap_or(16),
             _ => options.turn.unwrap_or(1),
         },
-        loss: options.loss.unwrap_or(0.0),
-        requests: options.requests.unwrap_or(base.requests),
-        seed: options.seed,
+        loss: request.number(Choice::Loss),
+        requests: request.requests(),
+        seed: request.seed(),
         ..base
     }
 }
 
-/// Workers: queues go by the top bits of a hash, so that their number is a power of two.
-fn workers(options: &Options) -> Vec<u16> {
-    let cores = or(&options.cores, &[16]);
-    let power = |cores: &u16| cores.next_power_of_two().min(256);
-    cores.iter().map(power).collect()
+/// What figures of whole systems have in common. Queues are chosen by the top bits of a hash, so
+/// that their number, and that of the workers, is a power of two: the 18 workers of the paper's
+/// PMemKV are 16 here.
+const fn parameters(requests: &'static [f64]) -> [Parameter; COMMON] {
+    [
+        Parameter::one(Choice::Cores, (1.0, 64.0), &[16.0])
+            .power_of_two()
+            .papers(&[16.0]),
+        Parameter::file(Choice::Prices),
+        Parameter::one(Choice::WorkUs, (0.0, 1e6), &[]).follows(),
+        Parameter::one(Choice::Turn, (1.0, TURN_MAX as f64), &[])
+            .whole()
+            .follows(),
+        Parameter::one(Choice::Loss, (0.0, 0.5), &[0.0]),
+        Parameter::requests(requests),
+        Parameter::seed(),
+    ]
 }
+
+/// These and others of a figure's own.
+const fn with<const N: usize, const ALL: usize>(
+    common: [Parameter; COMMON],
+    own: [Parameter; N],
+) -> [Parameter; ALL] {
+    assert!(ALL == COMMON + N);
+    let mut all = [common[0]; ALL];
+    let mut index = 0;
+    while index < ALL {
+        all[index] = match index < N {
+            true => own[index],
+            false => common[index - N],
+        };
+        index += 1;
+    }
+    all
+}
+
+/// Whose prices.
+const CALIBRATIONS: Parameter =
+    Parameter::names(Choice::Calibration, &["paper", "measured"]).papers_named(&["paper"]);
+const COMMON: usize = 7;
+const LOADS: (f64, f64) = (0.001, 10.0);
 
 /// What prices, workers and losses add to a row's parameters.
 fn tail_params(model: &Juneberry) -> String {
-    let mut text = format!(";cores={}", model.workers);
-    if model.loss > 0.0 {
-        text += &format!(";loss={}", model.loss);
-    }
-    text
+    let work_us = model.prices.work_ns / 1e3;
+    format!(";cores={};work_us={work_us}", model.workers)
 }
 
 impl Setting {
@@ -145,9 +178,18 @@ impl Setting {
             load: ClientLoad::Open {
                 mops: load * self.capacity,
             },
+            loss: self.loss(),
             ..self.model.clone()
         };
         model.run()
+    }
+
+    /// Packets are lost only where somebody sends them again: with queues and eRPC.
+    fn loss(&self) -> f64 {
+        match self.model.system.survives_loss() {
+            true => self.model.loss,
+            false => 0.0,
+        }
     }
 
     fn like(&self, series: &'static str) -> Self {
@@ -168,7 +210,8 @@ impl Setting {
         value: (&'static str, Option<f64>),
         paper: Option<f64>,
     ) -> Row {
-        request.row((self.series, &self.params), x, value, paper)
+        let params = format!("{};loss={}", self.params, self.loss());
+        request.row((self.series, &params), x, value, paper)
     }
 }
 

@@ -3,7 +3,7 @@
 use curtail_dispatch::{pull::Binding, size_aware::Stealing};
 
 use crate::{
-    figures::{Figure, Request, or},
+    figures::{Choice, Figure, Parameter, Request},
     rows::Row,
     sized::{Sharding, Sized, UNIT},
 };
@@ -27,6 +27,14 @@ pub(super) const FIG2: Figure = Figure {
         "minos-naive",
     ],
     series_default: 5,
+    parameters: &[
+        Parameter::each(Choice::K, (1.0, 1e6), &[1.0, 10.0, 100.0, 1000.0]).whole(),
+        Parameter::each(Choice::Cores, (2.0, 64.0), &[8.0]).whole(),
+        Parameter::each(Choice::LargeFraction, (0.0, 100.0), &[0.125]),
+        Parameter::each(Choice::Load, (0.001, 10.0), &LOADS).axis(),
+        Parameter::requests(&[3_000_000.0]),
+        Parameter::seed(),
+    ],
     run: fig2,
 };
 
@@ -48,19 +56,18 @@ pub(super) fn sharding(series: &str) -> Sharding {
 }
 
 fn fig2(request: &Request<'_>) -> Vec<Row> {
-    let options = request.options;
     let mut points = Vec::new();
-    for k in or(&options.ks, &[1, 10, 100, 1000]) {
-        for cores in or(&options.cores, &[8]) {
-            for large_percent in or(&options.large_percents, &[0.125]) {
+    for k in request.numbers(Choice::K) {
+        for cores in request.counts(Choice::Cores) {
+            for large_percent in request.numbers(Choice::LargeFraction) {
                 for series in &request.series {
-                    for load in or(&options.loads, &LOADS) {
+                    for load in request.numbers(Choice::Load) {
                         let model = Sized {
                             cores,
                             large_percent,
-                            requests: options.requests.unwrap_or(3_000_000),
-                            seed: options.seed,
-                            ..Sized::new(sharding(series), k, load)
+                            requests: request.requests(),
+                            seed: request.seed(),
+                            ..Sized::new(sharding(series), k as u32, load)
                         };
                         points.push((*series, model));
                     }

@@ -13,7 +13,7 @@ use curtail_workload::{Catalogue, Mix, Phases, Popularity, SizeClass, Sizes, Wor
 
 use crate::{
     costs::FullCosts,
-    figures::{Options, Request, or},
+    figures::{Choice, Parameter, Request},
     full::Calibration,
     rows::Row,
     stored::{LargeReplies, PlanCost, Prices, SizeAware, Stored, System},
@@ -39,24 +39,50 @@ struct Setting {
     model: Stored,
 }
 
-/// What a figure's own defaults are.
-#[derive(Clone, Copy, Debug)]
-struct Defaults {
-    requests: u64,
-    writes: f64,
-    percents: &'static [f64],
-    kilobytes: &'static [f64],
-    replies: &'static [f64],
+/// What all of these figures take; the paper's default workload (section 5.3) on its 8 cores.
+const fn parameters(requests: &'static [f64]) -> [Parameter; COMMON] {
+    [
+        Parameter::names(Choice::Calibration, &["paper", "measured"]).papers_named(&["paper"]),
+        Parameter::each(Choice::Cores, (2.0, 64.0), &[8.0])
+            .whole()
+            .papers(&[8.0]),
+        Parameter::each(Choice::Gamma, (0.0, 20.0), &[0.99]).papers(&[0.99]),
+        Parameter::each(Choice::Writes, (0.0, 100.0), &[5.0]).papers(&[5.0]),
+        Parameter::each(Choice::LargeFraction, (0.0, 100.0), &[0.125]).papers(&[0.125]),
+        Parameter::each(Choice::LargeMaxKb, (2.0, 100_000.0), &[500.0]).papers(&[500.0]),
+        Parameter::one(Choice::Gigabits, (0.1, 8_000.0), &[]).follows(),
+        Parameter::file(Choice::Costs),
+        Parameter::requests(requests),
+        Parameter::seed(),
+    ]
 }
 
-/// The paper's default workload (section 5.3).
-const DEFAULTS: Defaults = Defaults {
-    requests: 2_000_000,
-    writes: 5.0,
-    percents: &[0.125],
-    kilobytes: &[500.0],
-    replies: &[1.0],
-};
+/// The same with another declaration of one of them.
+const fn with(mut all: [Parameter; COMMON], other: Parameter) -> [Parameter; COMMON] {
+    let mut index = 0;
+    while index < COMMON {
+        if all[index].choice as usize == other.choice as usize {
+            all[index] = other;
+        }
+        index += 1;
+    }
+    all
+}
+
+/// The same and loads.
+const fn with_load(all: [Parameter; COMMON], load: Parameter) -> [Parameter; COMMON + 1] {
+    let mut more = [load; COMMON + 1];
+    let mut index = 0;
+    while index < COMMON {
+        more[index] = all[index];
+        index += 1;
+    }
+    more
+}
+
+const COMMON: usize = 10;
+/// Of runs of which each is drawn.
+const REQUESTS: &[f64] = &[2_000_000.0];
 
 /// ETC with these shares (section 5.3). What is not between 1.5 KB and 128 MB, or no share, keeps
 /// the default.
@@ -133,15 +159,15 @@ fn best_hand_off(model: &Stored) -> u16 {
 fn prices(request: &Request<'_>) -> Vec<Prices> {
     let options = request.options;
     let measured = match &options.costs {
-        Some(costs) => Prices::of(costs, "given"),
+        Some(given) => Prices::of(&given.costs, "given"),
         None => Prices::of(FullCosts::measured(), "measured"),
     };
     let of = |calibration: &Calibration| match calibration {
         Calibration::Paper => Prices::paper(),
         Calibration::Measured => measured.clone(),
     };
-    let mut prices: Vec<Prices> = calibrations(options).iter().map(of).collect();
-    if let Some(gigabits) = request.options.gigabits {
+    let mut prices: Vec<Prices> = request.calibrations().iter().map(of).collect();
+    if let Some(gigabits) = options.gigabits {
         for prices in &mut prices {
             prices.link.gigabits = gigabits;
         }
@@ -149,32 +175,22 @@ fn prices(request: &Request<'_>) -> Vec<Prices> {
     prices
 }
 
-/// Those that are asked for; else a given file alone, or both sets.
-pub(super) fn calibrations(options: &Options) -> Vec<Calibration> {
-    let both = [Calibration::Paper, Calibration::Measured];
-    let default = match options.costs {
-        Some(_) => &both[1..],
-        None => &both,
-    };
-    or(&options.calibrations, default)
-}
-
 /// Every combination of prices, cores, skew, writes, sizes, replies and series.
-fn settings(request: &Request<'_>, defaults: Defaults) -> Vec<Setting> {
-    let options = request.options;
-    let requests = options.requests.unwrap_or(defaults.requests);
+fn settings(request: &Request<'_>, all_replies: &[f64]) -> Vec<Setting> {
+    let requests = request.requests();
     let mut settings = Vec::new();
     for prices in prices(request) {
-        for cores in or(&options.cores, &[8]) {
-            for gamma in or(&options.gammas, &[0.99]) {
-                for writes in or(&options.writes, &[defaults.writes]) {
-                    for percent in or(&options.large_percents, defaults.percents) {
-                        for kilobytes in or(&options.large_max_kb, defaults.kilobytes) {
-                            for replies in defaults.replies {
+        for cores in request.counts(Choice::Cores) {
+            for gamma in request.numbers(Choice::Gamma) {
+                for writes in request.numbers(Choice::Writes) {
+                    for percent in request.numbers(Choice::LargeFraction) {
+                        for kilobytes in request.numbers(Choice::LargeMaxKb) {
+                            for replies in all_replies {
                                 settings.push(Setting {
                                     series: "",
                                     params: format!(
-                                        "prices={};cores={cores};writes={writes};gamma={gamma}",
+                                        "prices={};cores={cores};writes={writes};gamma={gamma};\
+                                         large={percent};max_kb={kilobytes}",
                                         prices.name
                                     ),
                                     percent,
@@ -185,7 +201,7 @@ fn settings(request: &Request<'_>, defaults: Defaults) -> Vec<Setting> {
                                         cores,
                                         replies: *replies,
                                         requests,
-                                        seed: options.seed,
+                                        seed: request.seed(),
                                         ..Stored::new(
                                             HKH,
                                             prices.clone(),
@@ -247,11 +263,10 @@ impl Setting {
         value: Option<f64>,
         paper: Option<f64>,
     ) -> Row {
-        let paper = paper.filter(|_| self.is_the_papers());
         request.row((self.series, &self.params), x, (metric, value), paper)
     }
 
-    /// Whether the paper's numbers are about this.
+    /// Whether this is the paper's machine.
     fn is_the_papers(&self) -> bool {
         self.model.prices == Prices::paper() && self.model.cores == 8
     }
@@ -265,6 +280,21 @@ const HKH: System = System::Bound {
     binding: Binding::Early,
     erew: false,
 };
+/// All series, Minos's own first.
+const MINOS_FIRST: &[&str] = &[
+    "minos",
+    "hkh-ws",
+    "hkh",
+    "sho",
+    "minos-static",
+    "minos-steal",
+    "minos-extra",
+    "minos-at-once",
+    "minos-naive",
+    "hkh-erew",
+    "curtail",
+    "curtail-static",
+];
 /// All series, those that the paper has first.
 const SERIES: &[&str] = &[
     "hkh",

@@ -8,7 +8,7 @@
 
 use crate::{
     balanced::{Balanced, BalancedOutcome, Rules},
-    figures::{Figure, Request, c4, cckvs, minos},
+    figures::{Choice, Figure, Parameter, Request, c4, cckvs, minos},
     rows::Row,
     sized::{Sized, UNIT},
 };
@@ -24,6 +24,13 @@ pub(super) const POINTS: Figure = Figure {
             of our seeds gives, and above what queueing theory has for a central queue (2570 ns).",
     series: &["c4", "minos", "cckvs"],
     series_default: 3,
+    parameters: &[
+        Parameter::one(Choice::Requests, (1.0, 1e12), &[])
+            .whole()
+            .follows()
+            .any(),
+        Parameter::seed(),
+    ],
     run: points,
 };
 
@@ -148,7 +155,7 @@ fn points(request: &Request<'_>) -> Vec<Row> {
     let options = request.options;
     let measured = request.threads.map(request.figure.name, &knowns, |known| {
         let requests = options.requests.unwrap_or(known.requests);
-        known.median(requests, options.seed)
+        known.median(requests, request.seed())
     });
     let mut rows = Vec::new();
     for (known, value) in knowns.iter().zip(measured) {

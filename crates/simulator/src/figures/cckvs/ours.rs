@@ -2,10 +2,10 @@
 
 use curtail_consistency::symmetric::Model;
 
-use super::{Setting, hit_ratios, hits_text, row};
+use super::{NODES_RANGE, gamma, hit_ratios, hits_text, row, value};
 use crate::{
     cckvs::{ClusterCosts, HotCopies, MessageBytes, SharedCpu, copies_worth},
-    figures::{Figure, Request, or},
+    figures::{Choice, Figure, Parameter, Request},
     rows::Row,
 };
 
@@ -19,6 +19,19 @@ pub(in crate::figures) const CORES: Figure = Figure {
             caching.",
     series: &["uniform", "cckvs", "sc", "lin"],
     series_default: 4,
+    parameters: &[
+        Parameter::each(Choice::Cores, (1.0, 256.0), &[2.0]).whole(),
+        gamma(),
+        Parameter::each(Choice::Writes, (0.0, 100.0), &[1.0]),
+        Parameter::each(
+            Choice::Nodes,
+            NODES_RANGE,
+            &[2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
+        )
+        .whole()
+        .axis(),
+        Parameter::file(Choice::ClusterCosts),
+    ],
     run: cores,
 };
 
@@ -30,26 +43,31 @@ pub(in crate::figures) const COPIES: Figure = Figure {
             is its home alone. With the lengths of our datagrams; -paper with the paper's.",
     series: &["sc", "lin", "sc-paper", "lin-paper"],
     series_default: 4,
+    parameters: &[
+        Parameter::each(Choice::Nodes, NODES_RANGE, &[9.0, 40.0]).whole(),
+        Parameter::each(Choice::Writes, (0.0, 100.0), &WRITES).axis(),
+        value(),
+    ],
     run: copies,
 };
 
 fn cores(request: &Request<'_>) -> Vec<Row> {
     let options = request.options;
-    let costs = options.cluster_costs.as_ref();
-    let costs = *costs.unwrap_or_else(|| ClusterCosts::built_in());
-    let gamma = Setting::new("sc", options).gamma;
+    let given = options.cluster_costs.as_ref();
+    let costs = given.map_or_else(|| *ClusterCosts::built_in(), |given| given.costs);
+    let gamma = request.number(Choice::Gamma);
     let mut rows = Vec::new();
-    for cores in or(&options.cores, &[2]) {
+    for cores in request.counts(Choice::Cores) {
         let cpu = SharedCpu {
             cores: f64::from(cores),
             costs,
         };
         for hit_ratio in hit_ratios(gamma) {
-            for percent in or(&options.writes, &[1.0]) {
+            for percent in request.numbers(Choice::Writes) {
                 let hits = hits_text(hit_ratio);
                 let params = format!("cores={cores};gamma={gamma};writes={percent};{hits}");
                 for series in &request.series {
-                    for nodes in or(&options.nodes, &[2, 3, 4, 5, 6, 7, 8]) {
+                    for nodes in request.counts(Choice::Nodes) {
                         let cached = HotCopies {
                             nodes,
                             hit_ratio,
@@ -90,10 +108,9 @@ fn read_only(load: HotCopies) -> HotCopies {
 }
 
 fn copies(request: &Request<'_>) -> Vec<Row> {
-    let options = request.options;
-    let value_bytes = Setting::new("sc", options).value_bytes;
+    let value_bytes = request.number(Choice::ValueBytes) as u32;
     let mut rows = Vec::new();
-    for nodes in or(&options.nodes, &[9, 40]) {
+    for nodes in request.counts(Choice::Nodes) {
         let params = format!("nodes={nodes};value={value_bytes}");
         for series in &request.series {
             let model = match series.starts_with("lin") {
@@ -104,7 +121,7 @@ fn copies(request: &Request<'_>) -> Vec<Row> {
                 true => MessageBytes::paper(value_bytes),
                 false => MessageBytes::datagrams(value_bytes),
             };
-            for percent in or(&options.writes, &WRITES) {
+            for percent in request.numbers(Choice::Writes) {
                 let copies = copies_worth(percent / 100.0, nodes, &bytes, model);
                 let copies = ("copies", f64::from(copies));
                 rows.push(row(request, (series, &params), percent, copies));

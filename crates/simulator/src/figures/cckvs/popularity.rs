@@ -1,9 +1,9 @@
 //! Fig. 1 and Fig. 3: what skew does to servers, and what a small cache does to skew.
 
-use super::{GAMMA, row};
+use super::{GAMMA, GAMMAS, row};
 use crate::{
     cckvs::{Shards, exact_hit_ratio},
-    figures::{Figure, Request, or},
+    figures::{Choice, Figure, Parameter, Request},
     rows::Row,
 };
 
@@ -16,6 +16,14 @@ pub(in crate::figures) const FIG1: Figure = Figure {
             first server; how many keys its drawing has, it does not say.",
     series: &["load"],
     series_default: 1,
+    parameters: &[
+        Parameter::each(Choice::Gamma, GAMMAS, &[GAMMA]).papers(&[GAMMA]),
+        Parameter::each(Choice::Nodes, (1.0, 1_000.0), &[128.0])
+            .whole()
+            .called("servers")
+            .papers(&[128.0]),
+        Parameter::seed(),
+    ],
     run: fig1,
 };
 
@@ -28,16 +36,16 @@ pub(in crate::figures) const FIG3: Figure = Figure {
             keys.",
     series: &["cache"],
     series_default: 1,
+    parameters: &[Parameter::each(Choice::Gamma, GAMMAS, &[0.90, 0.99, 1.01]).any()],
     run: fig3,
 };
 
 fn fig1(request: &Request<'_>) -> Vec<Row> {
-    let options = request.options;
     let mut rows = Vec::new();
-    for gamma in or(&options.gammas, &[GAMMA]) {
-        for servers in or(&options.nodes, &[128]) {
+    for gamma in request.numbers(Choice::Gamma) {
+        for servers in request.counts(Choice::Nodes) {
             let params = format!("gamma={gamma};servers={servers}");
-            let shards = Shards::draw(gamma, servers, options.seed);
+            let shards = Shards::draw(gamma, servers, request.seed());
             for (index, share) in shards.shares().iter().enumerate() {
                 let over_mean = ("load_over_mean", share * f64::from(servers));
                 rows.push(row(
@@ -54,7 +62,7 @@ fn fig1(request: &Request<'_>) -> Vec<Row> {
 
 fn fig3(request: &Request<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
-    for gamma in or(&request.options.gammas, &[0.90, 0.99, 1.01]) {
+    for gamma in request.numbers(Choice::Gamma) {
         let params = format!("gamma={gamma}");
         for percent in SIZES {
             let hits = 100.0 * exact_hit_ratio(gamma, percent / 100.0);

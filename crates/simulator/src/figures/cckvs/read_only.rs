@@ -1,8 +1,8 @@
 //! Fig. 8 and Fig. 9: read-only throughput by skew, and what of it are hits.
 
-use super::{Point, Setting, hit_ratios, nodes, rows};
+use super::{GAMMAS, Point, Setting, hit_ratios, nodes, rows, simulated, value};
 use crate::{
-    figures::{Figure, Request, or},
+    figures::{Choice, Figure, Parameter, Request},
     rows::Row,
 };
 
@@ -29,6 +29,7 @@ pub(in crate::figures) const FIG8: Figure = Figure {
         "uniform-packets",
     ],
     series_default: 10,
+    parameters: &PARAMETERS,
     run: fig8,
 };
 
@@ -40,6 +41,7 @@ pub(in crate::figures) const FIG9: Figure = Figure {
             come on top.",
     series: &["cckvs", "cckvs-simulated", "cckvs-packets"],
     series_default: 2,
+    parameters: &PARAMETERS,
     run: fig9,
 };
 
@@ -58,12 +60,12 @@ fn fig9(request: &Request<'_>) -> Vec<Row> {
 
 /// Every series at every exponent, with the exact hit ratio and with the paper's.
 fn points(request: &Request<'_>) -> Vec<Point> {
-    let options = request.options;
+    let value_bytes = request.number(Choice::ValueBytes) as u32;
     let mut points = Vec::new();
-    for nodes in nodes(request) {
+    for nodes in request.counts(Choice::Nodes) {
         for (index, kind) in ["exact", "stated"].into_iter().enumerate() {
             for series in request.series.iter().copied() {
-                for gamma in or(&options.gammas, &[0.90, 0.99, 1.01]) {
+                for gamma in request.numbers(Choice::Gamma) {
                     let Some(hits) = hit_ratios(gamma).get(index).copied() else {
                         continue;
                     };
@@ -71,7 +73,8 @@ fn points(request: &Request<'_>) -> Vec<Point> {
                         gamma,
                         hits,
                         nodes,
-                        ..Setting::new(series, options)
+                        value_bytes,
+                        ..Setting::new(series, request)
                     };
                     points.push(Point {
                         series,
@@ -85,3 +88,9 @@ fn points(request: &Request<'_>) -> Vec<Point> {
     }
     points
 }
+
+const PARAMETERS: [Parameter; 6] = {
+    let [requests, hardware, seed] = simulated();
+    let gamma = Parameter::each(Choice::Gamma, GAMMAS, &[0.90, 0.99, 1.01]).axis();
+    [nodes(), gamma, value(), requests, hardware, seed]
+};

@@ -2,10 +2,10 @@
 
 use curtail_consistency::symmetric::Model;
 
-use super::{Setting, hit_ratios, hits_text, row};
+use super::{NODES_RANGE, Setting, gamma, hit_ratios, hits_text, row, value};
 use crate::{
     cckvs::{MessageBytes, break_even},
-    figures::{Figure, Request, or},
+    figures::{Choice, Figure, Parameter, Request},
     rows::Row,
 };
 
@@ -25,6 +25,15 @@ pub(in crate::figures) const FIG14: Figure = Figure {
         "lin-packets",
     ],
     series_default: 6,
+    parameters: &[
+        Parameter::each(Choice::Nodes, NODES_RANGE, &NODES)
+            .whole()
+            .axis(),
+        gamma(),
+        Parameter::one(Choice::Writes, (0.0, 100.0), &[1.0]).papers(&[1.0]),
+        value(),
+        Parameter::seed(),
+    ],
     run: fig14,
 };
 
@@ -45,23 +54,31 @@ pub(in crate::figures) const FIG15: Figure = Figure {
         "lin-datagrams",
     ],
     series_default: 6,
+    parameters: &[
+        Parameter::each(Choice::Nodes, NODES_RANGE, &NODES)
+            .whole()
+            .axis(),
+        value(),
+    ],
     run: fig15,
 };
 
 fn fig14(request: &Request<'_>) -> Vec<Row> {
-    let options = request.options;
-    let gamma = Setting::new("sc", options).gamma;
-    let writes_percent = options.writes.first().copied().unwrap_or(1.0);
+    let gamma = request.number(Choice::Gamma);
+    let writes_percent = request.number(Choice::Writes);
+    let value_bytes = request.number(Choice::ValueBytes) as u32;
     let mut rows = Vec::new();
     for hits in hit_ratios(gamma).into_iter().chain([0.66]) {
         let params = format!("gamma={gamma};writes={writes_percent};{}", hits_text(hits));
         for series in &request.series {
-            for nodes in or(&options.nodes, &NODES) {
+            for nodes in request.counts(Choice::Nodes) {
                 let setting = Setting {
                     hits,
                     nodes,
+                    gamma,
+                    value_bytes,
                     writes_percent,
-                    ..Setting::new(series, options)
+                    ..Setting::new(series, request)
                 };
                 let mrps = ("throughput_mrps", setting.mrps());
                 rows.push(row(request, (series, &params), f64::from(nodes), mrps));
@@ -72,7 +89,7 @@ fn fig14(request: &Request<'_>) -> Vec<Row> {
 }
 
 fn fig15(request: &Request<'_>) -> Vec<Row> {
-    let value_bytes = Setting::new("sc", request.options).value_bytes;
+    let value_bytes = request.number(Choice::ValueBytes) as u32;
     let params = format!("value={value_bytes}");
     let mut rows = Vec::new();
     for series in &request.series {
@@ -85,7 +102,7 @@ fn fig15(request: &Request<'_>) -> Vec<Row> {
             "-datagrams" => MessageBytes::datagrams(value_bytes),
             _ => MessageBytes::paper(value_bytes),
         };
-        for nodes in or(&request.options.nodes, &NODES) {
+        for nodes in request.counts(Choice::Nodes) {
             let percent = 100.0 * break_even(nodes, &bytes, model);
             let even = ("break_even_percent", percent);
             rows.push(row(request, (series, &params), f64::from(nodes), even));
@@ -104,4 +121,4 @@ const PACKETS: MessageBytes = MessageBytes {
     acknowledgement: 1.0,
 };
 
-const NODES: [u16; 9] = [5, 7, 9, 10, 15, 20, 25, 30, 40];
+const NODES: [f64; 9] = [5.0, 7.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0];

@@ -1,9 +1,11 @@
 //! Fig. 12 and Fig. 13: larger values, and several requests in a packet.
 
-use super::{Measured, Point, Setting, hit_ratios, hits_text, measured, row};
+use super::{
+    Measured, Point, Setting, VALUES, gamma, hit_ratios, hits_text, measured, nodes, row, simulated,
+};
 use crate::{
     cckvs::Link,
-    figures::{Figure, Request, or},
+    figures::{Choice, Figure, Parameter, Request},
     rows::Row,
 };
 
@@ -24,6 +26,7 @@ pub(in crate::figures) const FIG12: Figure = Figure {
         "lin-simulated",
     ],
     series_default: 8,
+    parameters: &PARAMETERS,
     run: fig12,
 };
 
@@ -47,6 +50,7 @@ pub(in crate::figures) const FIG13: Figure = Figure {
         "lin-simulated",
     ],
     series_default: 8,
+    parameters: &PARAMETERS,
     run: fig13,
 };
 
@@ -108,31 +112,44 @@ fn fig13(request: &Request<'_>) -> Vec<Row> {
 
 /// Every size of values with all series, with the exact hit ratio and with the paper's.
 fn points(request: &Request<'_>) -> Vec<Point> {
-    let options = request.options;
-    let model = Setting::new("sc", options);
-    let writes_percent = options.writes.first().copied().unwrap_or(1.0);
+    let gamma = request.number(Choice::Gamma);
+    let writes_percent = request.number(Choice::Writes);
     let mut points = Vec::new();
-    for hits in hit_ratios(model.gamma) {
-        let (nodes, hits_text) = (model.nodes, hits_text(hits));
-        for value_bytes in or(&options.value_bytes, &SIZES) {
-            for series in request.series.iter().copied() {
-                let setting = Setting {
-                    hits,
-                    value_bytes,
-                    writes_percent,
-                    link: Link::switched(),
-                    ..Setting::new(series, options)
-                };
-                points.push(Point {
-                    series,
-                    params: format!("nodes={nodes};writes={writes_percent};{hits_text}"),
-                    x: f64::from(value_bytes),
-                    setting,
-                });
+    for nodes in request.counts(Choice::Nodes) {
+        for hits in hit_ratios(gamma) {
+            let hits_text = hits_text(hits);
+            for value_bytes in request.numbers(Choice::ValueBytes) {
+                for series in request.series.iter().copied() {
+                    let setting = Setting {
+                        hits,
+                        nodes,
+                        gamma,
+                        value_bytes: value_bytes as u32,
+                        writes_percent,
+                        link: Link::switched(),
+                        ..Setting::new(series, request)
+                    };
+                    points.push(Point {
+                        series,
+                        params: format!(
+                            "nodes={nodes};gamma={gamma};writes={writes_percent};{hits_text}"
+                        ),
+                        x: value_bytes,
+                        setting,
+                    });
+                }
             }
         }
     }
     points
 }
 
-const SIZES: [u32; 6] = [40, 64, 128, 256, 512, 1024];
+const PARAMETERS: [Parameter; 7] = {
+    let [requests, hardware, seed] = simulated();
+    let writes = Parameter::one(Choice::Writes, (0.0, 100.0), &[1.0]).papers(&[1.0]);
+    let sizes = Parameter::each(Choice::ValueBytes, VALUES, &SIZES)
+        .whole()
+        .axis();
+    [nodes(), gamma(), writes, sizes, requests, hardware, seed]
+};
+const SIZES: [f64; 6] = [40.0, 64.0, 128.0, 256.0, 512.0, 1024.0];

@@ -1,7 +1,7 @@
 //! The numbers that ccKVS's text has, each with how near ours must come and why not nearer.
 
 use crate::{
-    figures::{Options, Request, figure},
+    figures::{Choice, Options, Request, figure},
     rows::Row,
 };
 
@@ -17,6 +17,8 @@ pub(in crate::figures) struct Stated {
     value: f64,
     /// Relative.
     tolerance: f64,
+    /// Whether what is below it is right as well.
+    is_bound: bool,
 }
 
 /// The paper's number for a row, if it has one.
@@ -32,17 +34,14 @@ pub(in crate::figures) fn points(request: &Request<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut names: Vec<&str> = STATED.iter().map(|stated| stated.figure).collect();
     names.dedup();
-    let options = Options {
-        seed: request.options.seed,
-        requests: request.options.requests,
-        ..Options::default()
-    };
     let drawn = names.iter().filter_map(|name| {
         let figure = figure(name).ok()?;
-        let all = figure.series.iter().map(|name| (*name).into()).collect();
+        let takes = |choice| figure.parameter(choice).is_some();
         let options = Options {
-            series: all,
-            ..options.clone()
+            series: figure.series.iter().map(|name| (*name).into()).collect(),
+            seed: request.options.seed.filter(|_| takes(Choice::Seed)),
+            requests: request.options.requests.filter(|_| takes(Choice::Requests)),
+            ..Options::default()
         };
         figure.rows(&options, request.threads).ok()
     });
@@ -81,7 +80,8 @@ impl Stated {
     }
 
     fn accepts(&self, value: f64) -> bool {
-        (value / self.value - 1.0).abs() <= self.tolerance
+        let over = value / self.value - 1.0;
+        over <= self.tolerance && (self.is_bound || over >= -self.tolerance)
     }
 }
 
@@ -100,10 +100,24 @@ const fn stated(
         metric,
         value,
         tolerance,
+        is_bound: false,
+    }
+}
+
+const fn at_most(
+    place: (&'static str, &'static str, &'static str, f64),
+    metric: &'static str,
+    value: f64,
+    tolerance: f64,
+) -> Stated {
+    Stated {
+        is_bound: true,
+        ..stated(place, metric, value, tolerance)
     }
 }
 
 const MRPS: &str = "throughput_mrps";
+const BELOW: &str = "below_read_only_percent";
 
 #[rustfmt::skip]
 const STATED: &[Stated] = &[
@@ -149,11 +163,12 @@ const STATED: &[Stated] = &[
     stated(("cckvs-fig10", "lin-simulated", "hits=0.650", 1.0), MRPS, 554.0, 0.06),
     stated(("cckvs-fig10", "sc-simulated", "hits=0.630", 1.0), MRPS, 639.0, 0.10),
     stated(("cckvs-fig10", "lin-simulated", "hits=0.630", 1.0), MRPS, 554.0, 0.10),
-    // "Within 3 % of read only" at 0.2 %: 669 of 690 at least.
-    stated(("cckvs-fig10", "sc-simulated", "hits=0.650", 0.2), MRPS, 680.0, 0.04),
-    stated(("cckvs-fig10", "lin-simulated", "hits=0.650", 0.2), MRPS, 680.0, 0.07),
-    stated(("cckvs-fig10", "sc-packets", "hits=0.650", 0.2), MRPS, 680.0, 0.02),
-    stated(("cckvs-fig10", "lin-packets", "hits=0.650", 0.2), MRPS, 680.0, 0.04),
+    // "Within 3 %" for both: a bound. Lin is not: by the paper's own equations it is 5.1 % below,
+    // and its 554 of 690 at 1 % is 20 %, of which a fifth at 0.2 % is 4.
+    at_most(("cckvs-fig10", "sc-simulated", "hits=0.650", 0.2), BELOW, 3.0, 0.3),
+    at_most(("cckvs-fig10", "lin-simulated", "hits=0.650", 0.2), BELOW, 3.0, 1.1),
+    at_most(("cckvs-fig10", "sc-packets", "hits=0.650", 0.2), BELOW, 3.0, 0.0),
+    at_most(("cckvs-fig10", "lin-packets", "hits=0.650", 0.2), BELOW, 3.0, 0.6),
     // "Over 3 times" Base at every size, 3.2 times at 40 bytes; the long replies of the hottest
     // server fill its link.
     stated(("cckvs-fig12", "cckvs-packets", "hits=0.650", 40.0), "over_base", 3.2, 0.05),
@@ -196,7 +211,6 @@ mod tests {
     #[test]
     fn stated_numbers_are_met() {
         let options = Options {
-            seed: 1,
             requests: Some(30_000),
             series: vec!["cckvs".into()],
             ..Options::default()

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Setting, measured, model, prices, system, table, tail_params, with_work, workload};
+use super::{
+    CALIBRATIONS, LOADS, Setting, measured, model, parameters, prices, system, table, tail_params,
+    with, with_work, workload,
+};
 use crate::{
-    figures::{Figure, Request, at_loads, or},
+    figures::{Choice, Figure, Parameter, Request, at_loads},
     juneberry::{Juneberry, JuneberryOutcome},
     rows::Row,
 };
@@ -24,6 +27,17 @@ pub(in crate::figures) const FIG7: Figure = Figure {
             without end.",
     series: SERIES,
     series_default: 6,
+    parameters: &with::<3, 10>(
+        parameters(&[200_000.0]),
+        [
+            CALIBRATIONS,
+            Parameter::each(Choice::Cluster, (0.0, 0.0), &CLUSTERS)
+                .one_of(&CLUSTERS)
+                .called("workload")
+                .any(),
+            LOADS_DRAWN,
+        ],
+    ),
     run: fig7,
 };
 
@@ -38,6 +52,13 @@ pub(in crate::figures) const FIG9: Figure = Figure {
             a read 1.6 us was set by the paper's number; the rest follows.",
     series: SERIES,
     series_default: 6,
+    parameters: &with::<2, 9>(
+        parameters(&[200_000.0]),
+        [
+            Parameter::each(Choice::Writes, (0.0, 100.0), &[100.0, 50.0, 5.0, 0.0]).any(),
+            LOADS_DRAWN,
+        ],
+    ),
     run: fig9,
 };
 
@@ -64,8 +85,8 @@ impl Stated {
 
 fn fig7(request: &Request<'_>) -> Vec<Row> {
     let mut cases = Vec::new();
-    for (name, prices) in prices(request.options) {
-        let clusters = or(&request.options.clusters, &[12, 19, 27, 31]);
+    for (name, prices) in prices(request) {
+        let clusters = request.counts(Choice::Cluster);
         for cluster in TABLE1.iter().filter(|row| clusters.contains(&row.cluster)) {
             let of = |series: &&'static str| {
                 let text = format!("cluster{}", cluster.cluster);
@@ -88,7 +109,7 @@ fn fig7(request: &Request<'_>) -> Vec<Row> {
 
 fn fig9(request: &Request<'_>) -> Vec<Row> {
     let mut cases = Vec::new();
-    for writes in or(&request.options.writes, &[100.0, 50.0, 5.0, 0.0]) {
+    for writes in request.numbers(Choice::Writes) {
         let of = |series: &&'static str| {
             let prices = with_work(table(request.options).pmemkv.clone(), request.options);
             let workload = workload("pmemkv", 8, 83, writes, 0.99);
@@ -135,7 +156,7 @@ fn case(
 }
 
 fn draw(request: &Request<'_>, cases: &[Case]) -> Vec<Row> {
-    let loads = or(&request.options.loads, &LOADS);
+    let loads = request.numbers(Choice::Load);
     let points = at_loads(cases.iter().flat_map(|case| &case.settings), &loads);
     let name = request.figure.name;
     let outcomes = request
@@ -384,7 +405,14 @@ const PMEMKV: [(f64, Stated); 4] = [
 
 /// 65.8 us at 4.1 million requests a second with 16 workers (section 6.3).
 const PEAK_SERVICE_TIMES: f64 = 16.9;
-const LOADS: [f64; 11] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95];
+const CLUSTERS: [f64; 4] = [12.0, 19.0, 27.0, 31.0];
+/// Where curves are drawn; no peak is sought where loads are asked for.
+const LOADS_DRAWN: Parameter = Parameter::each(
+    Choice::Load,
+    LOADS,
+    &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95],
+)
+.axis();
 const SERIES: &[&str] = &[
     "raw-rpc",
     "deferred-exec",

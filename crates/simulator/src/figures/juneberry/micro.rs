@@ -3,7 +3,7 @@
 
 use super::{table, workload};
 use crate::{
-    figures::{Figure, Request},
+    figures::{Choice, Figure, Parameter, Request},
     juneberry::{ClientLoad, DatagramPrices, Datapath, Juneberry, PersistentCosts},
     rows::Row,
 };
@@ -21,6 +21,11 @@ pub(in crate::figures) const FIG6: Figure = Figure {
             follow. srq and rq are one worker, a machine and four requests outstanding each.",
     series: &["base", "mp", "mp-delegation", "srq", "rq"],
     series_default: 5,
+    parameters: &[
+        Parameter::file(Choice::Prices),
+        Parameter::requests(&[200_000.0]),
+        Parameter::seed(),
+    ],
     run: fig6,
 };
 
@@ -131,8 +136,8 @@ fn of_series(
         machines,
         durable,
         requests_per_buffer: buffers,
-        requests: options.requests.unwrap_or(200_000),
-        seed: options.seed,
+        requests: request.requests(),
+        seed: request.seed(),
         // A connection a thread, where none is shared.
         ..Juneberry::new(
             if shares {
@@ -158,7 +163,7 @@ fn stated(series: &str, bytes: u32, durable: bool, machines: u16) -> Option<f64>
         ("mp", 64, true) if at_eight => Some(13.92),
         ("mp-delegation", 64, true) if at_eight => Some(19.76),
         ("base", 1_024, false) if at_eight => Some(71.0),
-        ("mp-delegation", 1_024, false) if at_eight => Some(85.0),
+        ("mp", 1_024, false) if at_eight => Some(85.0),
         _ => None,
     }
 }

@@ -1,8 +1,10 @@
 //! More than the server can carry: with back-pressure, and without.
 
-use super::{Setting, measured, model, prices, tail_params, workload};
+use super::{
+    CALIBRATIONS, LOADS, Setting, measured, model, parameters, prices, tail_params, with, workload,
+};
 use crate::{
-    figures::{Figure, Request, at_loads, or},
+    figures::{Choice, Figure, Parameter, Request, at_loads},
     juneberry::{Datapath, Juneberry, Reads, WhenFull},
     rows::Row,
 };
@@ -28,24 +30,29 @@ pub(in crate::figures) const OVERLOAD: Figure = Figure {
         "raw-rpc",
     ],
     series_default: 5,
+    parameters: &with::<4, 11>(
+        parameters(REQUESTS),
+        [
+            CALIBRATIONS,
+            Parameter::each(Choice::Writes, (0.0, 100.0), &[100.0]),
+            Parameter::each(Choice::Gamma, (0.0, 20.0), &[0.0]),
+            Parameter::each(Choice::Load, LOADS, &LOADS_DRAWN).axis(),
+        ],
+    ),
     run: overload,
 };
 
 fn overload(request: &Request<'_>) -> Vec<Row> {
-    let options = request.options;
     let mut settings = Vec::new();
-    for (name, prices) in prices(options) {
-        for writes in or(&options.writes, &[100.0]) {
-            for gamma in or(&options.gammas, &[0.0]) {
+    for (name, prices) in prices(request) {
+        for writes in request.numbers(Choice::Writes) {
+            for gamma in request.numbers(Choice::Gamma) {
                 let workload = workload("writes", 16, 64, writes, gamma);
                 let raw = model(request, "raw-rpc", prices.clone(), workload.clone());
                 let capacity = raw.capacity_mops();
                 for series in &request.series {
                     let workload = workload.clone();
-                    let base = Juneberry {
-                        requests: options.requests.unwrap_or(REQUESTS),
-                        ..model(request, "oq", prices.clone(), workload)
-                    };
+                    let base = model(request, "oq", prices.clone(), workload);
                     let params = format!(
                         "prices={name};writes={writes};gamma={gamma};slots=256{}",
                         tail_params(&base)
@@ -60,7 +67,7 @@ fn overload(request: &Request<'_>) -> Vec<Row> {
             }
         }
     }
-    let loads = or(&options.loads, &LOADS);
+    let loads = request.numbers(Choice::Load);
     let points = at_loads(&settings, &loads);
     let name = request.figure.name;
     let outcomes = request
@@ -112,5 +119,5 @@ pub(super) fn of_series(series: &str, base: Juneberry) -> Juneberry {
 }
 
 /// Enough for queues to fill at a load of 1.1.
-const REQUESTS: u64 = 500_000;
-const LOADS: [f64; 12] = [0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.5, 1.6, 1.8, 2.0];
+const REQUESTS: &[f64] = &[500_000.0];
+const LOADS_DRAWN: [f64; 12] = [0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.5, 1.6, 1.8, 2.0];

@@ -2,7 +2,7 @@
 
 use super::{measured, system, workload};
 use crate::{
-    figures::{Figure, Request},
+    figures::{Figure, Parameter, Request},
     juneberry::{ClientLoad, DatagramPrices, Juneberry},
     rows::Row,
 };
@@ -26,6 +26,7 @@ pub(in crate::figures) const PATTERN: Figure = Figure {
         "io-ack",
     ],
     series_default: 7,
+    parameters: &[Parameter::seed()],
     run: pattern,
 };
 
@@ -40,7 +41,7 @@ fn pattern(request: &Request<'_>) -> Vec<Row> {
                 threads: 1,
                 load: ClientLoad::Script(script(rounds)),
                 requests: 3 * rounds,
-                seed: request.options.seed,
+                seed: request.seed(),
                 ..Juneberry::new(
                     system(series),
                     bare.clone(),

@@ -1,8 +1,10 @@
 //! Throughput over the size of values: what persistent buffers take of the memory's bandwidth.
 
-use super::{Setting, model, system, table, tail_params, with_work, workload};
+use super::{
+    LOADS, Setting, model, parameters, system, table, tail_params, with, with_work, workload,
+};
 use crate::{
-    figures::{Figure, Request, or},
+    figures::{Choice, Figure, Parameter, Request},
     juneberry::Juneberry,
     rows::Row,
 };
@@ -18,20 +20,26 @@ pub(in crate::figures) const FIG11: Figure = Figure {
             a worker's part of persistent buffers by the first; the points between follow.",
     series: &["raw-rpc", "oq-paper", "oq", "deferred-exec"],
     series_default: 3,
+    parameters: &with::<3, 10>(
+        parameters(&[200_000.0]),
+        [
+            Parameter::each(Choice::ValueBytes, (1.0, 1e6), &SIZES)
+                .whole()
+                .axis(),
+            Parameter::each(Choice::Writes, (0.0, 100.0), &[50.0]).papers(&[50.0]),
+            Parameter::one(Choice::Load, LOADS, &[1.5]).papers(&[1.5]),
+        ],
+    ),
     run: fig11,
 };
 
 fn fig11(request: &Request<'_>) -> Vec<Row> {
     let options = request.options;
-    let sizes = or(
-        &options.value_bytes,
-        &[50, 100, 200, 400, 800, 1_600, 3_200],
-    );
     let prices = with_work(table(options).pmemkv.clone(), options);
     let mut settings = Vec::new();
-    for writes in or(&options.writes, &[50.0]) {
-        for bytes in &sizes {
-            let workload = workload("sizes", 8, *bytes, writes, 0.0);
+    for writes in request.numbers(Choice::Writes) {
+        for bytes in request.numbers(Choice::ValueBytes) {
+            let workload = workload("sizes", 8, bytes as u32, writes, 0.0);
             let raw = model(request, "raw-rpc", prices.clone(), workload.clone());
             let capacity = raw.capacity_mops();
             for series in &request.series {
@@ -52,7 +60,7 @@ fn fig11(request: &Request<'_>) -> Vec<Row> {
         }
     }
     let name = request.figure.name;
-    let load = options.loads.first().copied().unwrap_or(1.5);
+    let load = request.number(Choice::Load);
     let done = request
         .threads
         .map(name, &settings, |setting| setting.at(load).done_mops);
@@ -82,3 +90,5 @@ fn stated(series: &str, bytes: f64) -> Option<f64> {
         _ => None,
     }
 }
+
+const SIZES: [f64; 7] = [50.0, 100.0, 200.0, 400.0, 800.0, 1_600.0, 3_200.0];

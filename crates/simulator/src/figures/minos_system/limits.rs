@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{DEFAULTS, Defaults, SERIES, Setting, settings};
+use super::{SERIES, Setting, parameters, settings, with};
 use crate::{
-    figures::{Figure, Request},
-    rows::Row,
+    figures::{Choice, Figure, Parameter, Request},
+    rows::{Row, words},
     stored::StoredOutcome,
 };
 
@@ -21,6 +21,15 @@ pub(in crate::figures) const FIG6: Figure = Figure {
             cores never wait for a full one; both raise the ratio, in series minos/hkh-ws.",
     series: SERIES,
     series_default: 6,
+    parameters: &with(
+        parameters(REQUESTS),
+        Parameter::each(
+            Choice::LargeFraction,
+            (0.0, 100.0),
+            &[0.0625, 0.125, 0.25, 0.5, 0.75],
+        )
+        .axis(),
+    ),
     run: fig6,
 };
 
@@ -32,6 +41,15 @@ pub(in crate::figures) const FIG7: Figure = Figure {
             reasons given there. At 1000 KB the link carries 4.5 M a second with all headers.",
     series: SERIES,
     series_default: 6,
+    parameters: &with(
+        parameters(REQUESTS),
+        Parameter::each(
+            Choice::LargeMaxKb,
+            (2.0, 100_000.0),
+            &[250.0, 500.0, 1_000.0],
+        )
+        .axis(),
+    ),
     run: fig7,
 };
 
@@ -118,11 +136,6 @@ fn highest(
 }
 
 fn fig6(request: &Request<'_>) -> Vec<Row> {
-    let defaults = Defaults {
-        percents: &[0.0625, 0.125, 0.25, 0.5, 0.75],
-        requests: 1_000_000,
-        ..DEFAULTS
-    };
     let paper = |series: &str, x: f64, times: f64| match (series, x, times as u64) {
         ("minos", 0.0625, 10) => Some(6.2),
         ("minos", 0.0625, 20) => Some(6.9),
@@ -135,15 +148,10 @@ fn fig6(request: &Request<'_>) -> Vec<Row> {
         ("ratio", 0.75, 20) => Some(3.9),
         _ => None,
     };
-    by(request, defaults, |setting| setting.percent, paper)
+    by(request, "large", |setting| setting.percent, paper)
 }
 
 fn fig7(request: &Request<'_>) -> Vec<Row> {
-    let defaults = Defaults {
-        kilobytes: &[250.0, 500.0, 1_000.0],
-        requests: 1_000_000,
-        ..DEFAULTS
-    };
     let paper = |series: &str, x: f64, times: f64| match (series, x as u64, times as u64) {
         ("minos", 250, 10) => Some(6.2),
         ("minos", 250, 20) => Some(6.9),
@@ -154,23 +162,27 @@ fn fig7(request: &Request<'_>) -> Vec<Row> {
         ("ratio", 250, 20) => Some(1.34),
         _ => None,
     };
-    by(request, defaults, |setting| setting.kilobytes, paper)
+    by(request, "max_kb", |setting| setting.kilobytes, paper)
 }
 
 /// Rows with something of the workload as x, and the limit among the parameters.
 fn by(
     request: &Request<'_>,
-    defaults: Defaults,
+    axis: &str,
     x: impl Fn(&Setting) -> f64,
     paper: impl Fn(&str, f64, f64) -> Option<f64>,
 ) -> Vec<Row> {
-    let settings = settings(request, defaults);
+    let settings = settings(request, &[1.0]);
     let all = request
         .threads
         .map(request.figure.name, &settings, Highest::of);
-    let limited = |row: Row, times: f64| Row {
-        params: format!("limit={times};{}", row.params),
-        ..row
+    let limited = |row: Row, times: f64| {
+        let is_axis = |word: &&str| word.split('=').next() == Some(axis);
+        let others: Vec<&str> = words(&row.params).filter(|word| !is_axis(word)).collect();
+        Row {
+            params: format!("limit={times};{}", others.join(";")),
+            ..row
+        }
     };
     let mut rows = Vec::new();
     for (times, metric) in LIMITS.into_iter().filter(|(times, _)| *times > 0.0) {
@@ -220,6 +232,8 @@ fn named(row: Row) -> Row {
     }
 }
 
+/// Of every run of a search.
+const REQUESTS: &[f64] = &[1_000_000.0];
 /// Mean service times, and what is measured; 0 is the peak.
 const LIMITS: [(f64, &str); 3] = [(10.0, "slo_mops"), (20.0, "slo_mops"), (0.0, "peak_mops")];
 /// Shares of the capacity between which loads are tried.

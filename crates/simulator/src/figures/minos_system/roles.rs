@@ -2,9 +2,9 @@
 
 use curtail_workload::Phases;
 
-use super::{DEFAULTS, Defaults, SERIES, Setting, microseconds, settings};
+use super::{MINOS_FIRST, REQUESTS, Setting, microseconds, parameters, settings, with, with_load};
 use crate::{
-    figures::{Figure, Request, or},
+    figures::{Choice, Figure, Parameter, Request},
     rows::Row,
     stored::{Stored, StoredOutcome},
 };
@@ -17,8 +17,15 @@ pub(in crate::figures) const FIG9: Figure = Figure {
             very unequal. The number of small cores is rounded up: at 0.25 % the packets of 2.4 \
             cores are on 2. At 0.0625 % no core is set aside and the last one is the standby. \
             packets_max_over_mean has the number of cores as x.",
-    series: SERIES,
-    series_default: 0,
+    series: MINOS_FIRST,
+    series_default: 1,
+    parameters: &with_load(
+        with(
+            parameters(REQUESTS),
+            Parameter::each(Choice::LargeFraction, (0.0, 100.0), &[0.0625, 0.25, 0.75]),
+        ),
+        Parameter::each(Choice::Load, (0.001, 10.0), &[0.8]),
+    ),
     run: fig9,
 };
 
@@ -33,30 +40,23 @@ pub(in crate::figures) const FIG10: Figure = Figure {
             windows of N / 140. median_p99_us is over the windows of the phase at 0.75 % (x is \
             the percentage). There HKH+WS is at 0.98 of the link, where its tail is 1 to 9 ms from \
             window to window.",
-    series: SERIES,
-    series_default: 0,
+    series: MINOS_FIRST,
+    series_default: 2,
+    parameters: &with(
+        parameters(&[14_000_000.0]),
+        Parameter::each(Choice::LargeFraction, (0.75, 0.75), &[0.75])
+            .one_of(&[0.75])
+            .any(),
+    ),
     run: fig10,
 };
 
-/// The series, or the figure's own.
-fn with_series<'a>(request: &Request<'a>, series: &[&'static str]) -> Request<'a> {
-    Request {
-        series: or(&request.series, series),
-        ..*request
-    }
-}
-
 fn fig9(request: &Request<'_>) -> Vec<Row> {
-    let request = &with_series(request, &["minos"]);
-    let defaults = Defaults {
-        percents: &[0.0625, 0.25, 0.75],
-        ..DEFAULTS
-    };
     let mut points = Vec::new();
-    for setting in settings(request, defaults) {
-        for load in or(&request.options.loads, &[0.8]) {
+    for setting in settings(request, &[1.0]) {
+        for load in request.numbers(Choice::Load) {
             let mut setting = setting.clone();
-            setting.params += &format!(";large={};load={load}", setting.percent);
+            setting.params += &format!(";load={load}");
             let rate = setting.capacity * load;
             points.push((setting, rate));
         }
@@ -94,13 +94,7 @@ fn loads_of_cores(request: &Request<'_>, setting: &Setting, outcome: &StoredOutc
 }
 
 fn fig10(request: &Request<'_>) -> Vec<Row> {
-    let request = &with_series(request, &["minos", "hkh-ws"]);
-    let defaults = Defaults {
-        percents: &[0.75],
-        requests: 14_000_000,
-        ..DEFAULTS
-    };
-    let settings = settings(request, defaults);
+    let settings = settings(request, &[1.0]);
     let models: Vec<Stored> = settings.iter().map(changing).collect();
     let outcomes = request
         .threads

@@ -187,7 +187,7 @@ impl SizeControl {
                     self.silent = 0;
                     self.end_epoch();
                     emit(&self.plan);
-                } else if self.forgets() {
+                } else if self.is_forgotten() {
                     emit(&self.plan);
                 }
                 self.epoch_end.ns = now.ns + self.config.epoch_ns;
@@ -236,20 +236,17 @@ impl SizeControl {
     }
 
     /// An epoch had too few samples; whether what was learned is forgotten for that.
-    fn forgets(&mut self) -> bool {
+    fn is_forgotten(&mut self) -> bool {
         self.silent += 1;
         if self.config.silent_max.is_none_or(|most| self.silent < most) {
             return false;
         }
-        let knew = self.smooth.count() > 0;
         self.silent = 0;
         self.measured.clear();
         self.smooth.clear();
         self.asked = None;
-        let epoch = self.plan.epoch + u64::from(knew);
         self.plan = self.config.first_plan();
-        self.plan.epoch = epoch;
-        knew
+        true
     }
 
     /// H = (1 - a) H + a h, where h is this epoch's and a is its weight: the newest counts most.

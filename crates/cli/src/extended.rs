@@ -19,7 +19,6 @@ Extended options (-o), comma separated; most have a 'no_' form to switch them of
   worker_logbuf_size=KB  lines a worker writes for watchers in a turn (default: 64)
   size_threshold=BYTES   values so long are large for size-aware-static; no shorter ones are for
                          size-aware (default: 32768, at least 4097)
-  size_percentile=P      share of requests that are small for size-aware, per cent (default: 99)
   size_queue=NUM         large requests under way on a thread for them, at most (default: 256)
   size_nice=0..19|idle   how far threads for large requests give way (default: idle, for everybody
                          unless they starve)
@@ -107,7 +106,10 @@ fn apply_one(
         "watcher_logbuf_size" => config.watcher_bytes_max = kilobytes(value)?,
         "worker_logbuf_size" => config.journal_bytes_max = kilobytes(value)?,
         "size_threshold" => config.threshold = Some(number(value)?),
-        "size_percentile" => config.percentile_milli = percentile(value)?,
+        "size_percentile" => bail!(
+            "no longer an option: size-aware learns its threshold from what requests cost, not \
+             from a percentile; size_threshold sets the least"
+        ),
         "size_queue" => config.large_connections_max = number(value)?,
         "size_nice" => {
             config.large_nice = match value {
@@ -143,15 +145,6 @@ fn apply_one(
         _ => warnings.push(format!("-o {name}: unknown option, ignored")),
     }
     Ok(())
-}
-
-/// Thousandths of a per cent.
-fn percentile(value: Option<&str>) -> anyhow::Result<u32> {
-    let percent: f64 = number(value)?;
-    if !(1.0..=100.0).contains(&percent) {
-        bail!("from 1 to 100");
-    }
-    Ok((percent * 1000.0).round() as u32)
 }
 
 fn kilobytes(value: Option<&str>) -> anyhow::Result<usize> {

@@ -20,7 +20,7 @@ mod cores;
 mod histogram;
 mod plan;
 
-pub use control::{ControlConfig, ControlInput, SizeControl};
+pub use control::{ControlConfig, ControlInput, CostRule, SizeControl, ThresholdRule};
 pub use cores::{SizeCore, Stealing};
 pub use histogram::{CLASSES_MAX, SizeClasses, SizeHistogram};
 pub use plan::{Route, SizePlan};

@@ -69,6 +69,16 @@ pub(crate) enum Work<'a> {
     },
 }
 
+impl Work<'_> {
+    /// Whether this is the beginning of a write of a value of so many bytes or more.
+    pub(crate) fn writes(&self, bytes: usize) -> bool {
+        let Self::LargeSet { request, .. } = self else {
+            return false;
+        };
+        matches!(request, Request::SetHeader { value_bytes, .. } if *value_bytes as usize >= bytes)
+    }
+}
+
 /// Requests in one batch. The lines that 256 requests touch fit into a second-level cache.
 pub(crate) const REQUESTS_MAX: usize = 256;
 

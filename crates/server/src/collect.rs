@@ -79,7 +79,7 @@ impl Worker {
         let ready = self.slots.ready_count();
         let most = self.kit.shared.config.requests_per_turn_max;
         self.kit.share = share_of(ready).min(most);
-        self.kit.larges = 0;
+        (self.kit.larges, self.kit.larges_left) = (0, 0);
         let carried_out = self.slots.carried_out();
         for _ in 0..ready {
             if batch.room() == 0 || area.len() < NEEDED_BYTES {

@@ -35,12 +35,9 @@ pub struct Config {
     pub policy: PolicyName,
     /// Whether clients may change the policy.
     pub policy_change_allowed: bool,
-    /// From how many bytes on a value is large under `size-aware-static`, and at least under
-    /// `size-aware`: `-o size_threshold`.
+    /// From how many bytes on a value is large under `size-aware-static`, at least under
+    /// `size-aware`, and for the counters under every policy: `-o size_threshold`.
     pub threshold: Option<u32>,
-    /// The percentile of requests that are small when the threshold is learned, in thousandths of a
-    /// per cent: `-o size_percentile`.
-    pub percentile_milli: u32,
     /// Connections with large requests that a large worker may have; beyond, a large request is
     /// answered that the server is busy: `-o size_queue`.
     pub large_connections_max: usize,
@@ -205,7 +202,8 @@ impl Config {
     /// size is known it is here.
     pub(crate) const THRESHOLD_LEAST: u32 = INLINE_VALUE_BYTES_MAX + 1;
 
-    /// From where on values are large before anything was learned, and at least.
+    /// From where on values are large before anything was learned, and at least; and for counters
+    /// always, so that they mean the same under every policy and plan.
     pub(crate) fn threshold_first(&self) -> u32 {
         let told = self.threshold.unwrap_or(Self::THRESHOLD_MIN);
         told.max(Self::THRESHOLD_LEAST)
@@ -228,7 +226,6 @@ impl Default for Config {
             policy: PolicyName::default(),
             policy_change_allowed: true,
             threshold: None,
-            percentile_milli: 99_000,
             large_connections_max: 256,
             large_nice: Niceness::Idle,
             epoch_ms: 1000,

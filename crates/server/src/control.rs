@@ -6,6 +6,11 @@
 //!           (left at the end of an epoch)    (Minos, 3.3)
 //! ```
 //!
+//! Plans count time: what serving a request costs a worker, as a price for each request and each
+//! kilobyte ([`serve_ns`]), so that no request needs a clock for it. The threshold follows from the
+//! same prices: large is what costs more to serve than to hand on, and where hand-offs would take
+//! more than [`HAND_OFF_SHARE_MILLI`] of all work, it rises until they do not.
+//!
 //! It sleeps between epochs, so it costs no request anything; while large workers have connections
 //! it looks more often whether one of them starves ([`Lift`]). The machine that decides is
 //! `curtail_dispatch`'s, the same that the simulator runs.
@@ -15,13 +20,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail_dispatch::size_aware::{ControlConfig, ControlInput, SizeControl, SizePlan};
+use curtail_dispatch::size_aware::{
+    ControlConfig, ControlInput, CostRule, SizeControl, ThresholdRule,
+};
 
 use crate::{
     config::Config,
     counts::Count,
     lift::{self, Lift},
-    policy::Sizes,
     rebalance::{self, Load},
     shared::{Shared, WorkerFace},
     sync::{AtomicU64, Mutex, Relaxed, lock},
@@ -45,6 +51,27 @@ struct Watch {
 
 /// An epoch with fewer requests changes nothing.
 const SAMPLES_MIN: u64 = 1000;
+
+/// If so many epochs do not bring them together, what was learned is forgotten.
+const SILENT_MAX: u32 = 60;
+
+/// What handing a connection to a large worker and back costs the two of them together, beside
+/// serving the request.
+const HAND_OFF_NS: u32 = 20_000;
+
+/// What hand-offs may take of the time of all requests, in thousandths, before the threshold rises.
+/// A value that costs four hand-offs or more is therefore always large.
+const HAND_OFF_SHARE_MILLI: u32 = 250;
+
+/// What serving a request for a value of so many bytes costs a worker, in nanoseconds.
+pub(crate) const fn serve_ns(bytes: usize) -> u64 {
+    REQUEST_NS + bytes as u64 * KILOBYTE_NS / 1024
+}
+
+/// A request that is alone in its turn: the prices are processor time over loopback, on two virtual
+/// cores (Xeon, kernel 6.18). Plans depend on their ratios alone.
+const REQUEST_NS: u64 = 8_000;
+const KILOBYTE_NS: u64 = 250;
 
 /// What one looked-at request stands for when one turn in so many is looked at.
 pub(crate) const SAMPLED_EVERY: u64 = 16;
@@ -119,23 +146,20 @@ fn end_epoch(shared: &Shared, control: &mut SizeControl, requests: &mut [u64]) {
         }
     }
     control.step(now, ControlInput::Tick, |plan| {
-        // A set threshold stays, and none matters when sizes are served together.
-        let current = shared.regimes.current();
-        let differs = |plan: &SizePlan| {
-            (plan.threshold, plan.small) != (current.plan.threshold, current.plan.small)
-        };
-        if current.name.sizes == Sizes::Learned && differs(plan) {
-            shared.regimes.set_plan(plan, now.ns / 1_000_000_000);
-        }
+        shared.regimes.learn(plan, now.ns / 1_000_000_000);
     });
 }
 
 fn settings(config: &Config) -> ControlConfig {
     ControlConfig {
-        percentile_milli: config.percentile_milli,
+        threshold: ThresholdRule::Cost(CostRule {
+            bytes_min: config.threshold_first(),
+            hand_off: HAND_OFF_NS,
+            share_milli: HAND_OFF_SHARE_MILLI,
+        }),
         epoch_ns: u64::from(config.epoch_ms.max(1)) * 1_000_000 / 2,
         samples_min: SAMPLES_MIN,
-        threshold_min: config.threshold_first(),
+        silent_max: Some(SILENT_MAX),
         damped: true,
         ..ControlConfig::new(u16::try_from(config.workers).unwrap_or(u16::MAX))
     }
@@ -159,5 +183,120 @@ fn note_loads(shared: &Shared, before: &mut [u64]) {
         && let Some(worker) = small.get(shift.from)
     {
         worker.order.give(shift);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use curtail_dispatch::size_aware::{SizeClasses, SizeHistogram};
+
+    use super::*;
+    use crate::{
+        policy::PolicyName,
+        regime::{Regime, Regimes},
+    };
+
+    /// The control of a server with eight workers, and what it publishes.
+    struct Controlled {
+        control: SizeControl,
+        regimes: Regimes,
+        epochs: u64,
+    }
+
+    impl Controlled {
+        fn new() -> Self {
+            let config = Config {
+                workers: 8,
+                ..Config::default()
+            };
+            let start = curtail_types::Instant::default();
+            Self {
+                control: SizeControl::new(settings(&config), start),
+                regimes: Regimes::new(PolicyName::default(), 8, config.threshold_first()),
+                epochs: 0,
+            }
+        }
+
+        /// An epoch with so many requests for values of each of these sizes.
+        fn epoch(&mut self, sizes: &[(u32, u64)]) -> std::sync::Arc<Regime> {
+            self.epochs += 1;
+            let mut measured = SizeHistogram::new(SizeClasses::LogLinear);
+            for (bytes, count) in sizes {
+                measured.record_many(*bytes, serve_ns(*bytes as usize) * count, *count);
+            }
+            let now = curtail_types::Instant {
+                ns: self.epochs * 1_000_000_000,
+            };
+            let control = &mut self.control;
+            control.step(now, ControlInput::Measured(&measured), |_| ());
+            control.step(now, ControlInput::Tick, |plan| {
+                self.regimes.learn(plan, self.epochs);
+            });
+            self.regimes.current()
+        }
+    }
+
+    /// Goal: with the prices that ship, a value of 2 MB is large whatever share of the requests is
+    /// for such values, and the threshold stays where it is if none is for middle sizes. Method:
+    /// shares from 0.1 to 60 %.
+    #[test]
+    fn frequent_large_values_stay_large() {
+        for permille in [1, 10, 20, 50, 200, 600] {
+            let mut server = Controlled::new();
+            let sizes = [(700, 10 * (1000 - permille)), (2 << 20, 10 * permille)];
+            for _ in 0..3 {
+                let regime = server.epoch(&sizes);
+                assert_eq!(regime.plan.threshold, 32 << 10, "{permille}");
+                assert!(regime.large_number(2 << 20, 0).is_some(), "{permille}");
+            }
+        }
+    }
+
+    /// Goal: the threshold has the ceiling that the guide names. Method: nothing but values of one
+    /// size, below it and above.
+    #[test]
+    fn the_threshold_has_a_ceiling() {
+        let learned = |bytes| Controlled::new().epoch(&[(bytes, 10_000)]).plan.threshold;
+        let thresholds: Vec<_> = (1..64).map(|step| learned(step << 13)).collect();
+        assert_eq!(thresholds.iter().max(), Some(&(288 << 10)));
+        assert_eq!(learned(288 << 10), 32 << 10);
+    }
+
+    /// Goal: a plan of which the ranges alone differ reaches the workers. Method: values of 850 KB,
+    /// then of 1,000 KB, which had no large worker but one.
+    #[test]
+    fn new_ranges_are_published() {
+        let mut server = Controlled::new();
+        let sizes = |bytes| [(100, 9_000), (bytes, 1_100)];
+        let larges = |regime: &Regime| {
+            let hashes = (0..64_u64).map(|part| part << 58);
+            let numbers = hashes.filter_map(|hash| regime.large_number(1_000_000, hash));
+            let mut numbers: Vec<_> = numbers.collect();
+            numbers.dedup();
+            numbers.len()
+        };
+        let first = server.epoch(&sizes(850_000));
+        assert_eq!(larges(&first), 1);
+        assert_eq!(first.plan.large_cores(), 6);
+        let then = server.epoch(&sizes(1_000_000));
+        let basics = |regime: &Regime| (regime.plan.threshold, regime.plan.small);
+        assert_eq!(basics(&then), basics(&first));
+        assert_eq!(larges(&then), usize::from(then.plan.large_cores()));
+        let last = server.epoch(&sizes(1_000_000));
+        assert_eq!(last.generation, then.generation, "published again");
+    }
+
+    /// Goal: what a preload taught does not stay when nothing follows it. Method: silent epochs.
+    #[test]
+    fn a_preload_is_forgotten() {
+        let mut server = Controlled::new();
+        let first = server.regimes.current();
+        let loaded = server.epoch(&[(40_000, 9_000), (850_000, 1_000)]);
+        assert!(loaded.plan.small < first.plan.small);
+        assert!(loaded.plan.threshold > first.plan.threshold);
+        for _ in 1..SILENT_MAX {
+            assert_eq!(server.epoch(&[]).generation, loaded.generation);
+        }
+        assert_eq!(server.epoch(&[]).plan, first.plan);
     }
 }

@@ -16,7 +16,7 @@ use curtail_types::{
 use crate::{
     batch::{Entry, Work},
     connection::{Body, Departure},
-    control::SAMPLED_EVERY,
+    control::{SAMPLED_EVERY, serve_ns},
     counts::Count,
     delegate::access_of,
     fault::Fault,
@@ -32,9 +32,6 @@ pub(crate) const ROOM_BYTES: usize = REPLY_BYTES_MAX + COPY_BYTES_MAX;
 /// What one connection is answered in one turn before its other requests have to wait: so much (and
 /// one more reply) is the most that a client which does not read can make us hold.
 pub(crate) const OUTPUT_BYTES_MAX: usize = 256 << 10;
-
-/// Bytes of a value in one packet, about.
-const PACKET_BYTES: usize = 1400;
 
 /// Whose item an operation is about and how to answer it: borrowed from the batch, because copying
 /// requests about would cost more than carrying them out.
@@ -477,6 +474,7 @@ impl Kit {
                     }
                     if bytes >= self.large_counts_from {
                         self.larges += 1;
+                        self.larges_left += u64::from(bytes >= self.large_from);
                     }
                     lease = view.lease_value();
                     return lease.as_ref().map_or(Found::Refused, |_| Found::Leased);
@@ -647,7 +645,7 @@ impl Kit {
     }
 
     /// Counts a request for the control by the size of its item: a long one always, of short ones
-    /// some that stand for the others. The cost is in packets, as Minos counts it.
+    /// some that stand for the others. The cost is in time, by its price.
     #[cold]
     fn note_size(&mut self, bytes: usize) {
         if !self.learns {
@@ -657,10 +655,9 @@ impl Kit {
             true => 1,
             false => SAMPLED_EVERY,
         };
-        let packets = 1 + (bytes / PACKET_BYTES) as u64;
+        let cost_ns = serve_ns(bytes) * stands_for;
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.sizes
-            .record_many(bytes, packets * stands_for, stands_for);
+        self.sizes.record_many(bytes, cost_ns, stands_for);
     }
 
     fn reserve(

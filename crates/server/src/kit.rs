@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use curtail_codec::memcached::{KeyScratch, Limits, Request, WireKey};
+use curtail_codec::memcached::{KeyScratch, Limits, WireKey};
 use curtail_dispatch::size_aware::{SizeClasses, SizeHistogram};
 use curtail_store::{Store, Writer};
 use curtail_types::{KeyHash, Now};
 
 use crate::{
-    batch::Work, buffers::BufferPool, counts::Counts, hot_keys::HotKeys, notice::Notice,
-    shared::Shared, stages::Stages,
+    buffers::BufferPool, counts::Counts, hot_keys::HotKeys, notice::Notice, shared::Shared,
+    stages::Stages,
 };
 
 /// What a worker works with.
@@ -36,7 +36,8 @@ pub(crate) struct Kit {
     pub(crate) large_from: usize,
     /// No large worker takes another connection in this turn.
     pub(crate) large_full: bool,
-    /// The same, however it is served: for counting what waits for it here.
+    /// The same for counting what waits for it here, by a size that no plan changes: however it is
+    /// served, and also if a plan leaves it here.
     pub(crate) large_counts_from: usize,
     /// The connection for which something large was done in this turn where small requests wait.
     pub(crate) large_here: Option<usize>,
@@ -47,8 +48,10 @@ pub(crate) struct Kit {
     /// The request that was to be carried out joins bytes to a value of so many, which is a large
     /// worker's to do; 0 if not.
     pub(crate) joins_large: usize,
-    /// Requests for something large that this turn answered where small requests wait.
+    /// Reads of something large in this turn.
     pub(crate) larges: u64,
+    /// Of these, and of such writes, those that are left to a large worker.
+    pub(crate) larges_left: u64,
     /// Requests of one connection in this turn.
     pub(crate) share: usize,
     /// What was asked for since the control took it.
@@ -94,6 +97,7 @@ impl Kit {
             in_parcel: false,
             joins_large: 0,
             larges: 0,
+            larges_left: 0,
             share: 1,
             sizes: Box::new(SizeHistogram::new(SizeClasses::LogLinear)),
             learns: false,
@@ -119,14 +123,5 @@ impl Kit {
         if bytes >= self.large_counts_from {
             self.large_here = Some(slot);
         }
-    }
-
-    /// Whether this is the beginning of a large write.
-    pub(crate) fn counts_as_large(&self, work: &Work<'_>) -> bool {
-        let Work::LargeSet { request, .. } = work else {
-            return false;
-        };
-        matches!(request, Request::SetHeader { value_bytes, .. }
-            if *value_bytes as usize >= self.large_counts_from)
     }
 }

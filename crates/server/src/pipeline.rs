@@ -115,8 +115,8 @@ impl Worker {
     #[cold]
     fn count_behind(&mut self, batch: &Batch<'_>, slot: usize) {
         let entries = batch.entries().iter();
-        let is_behind =
-            |entry: &&Entry<'_>| entry.slot != slot && !self.kit.counts_as_large(&entry.work);
+        let large = self.kit.large_counts_from;
+        let is_behind = |entry: &&Entry<'_>| entry.slot != slot && !entry.work.writes(large);
         let behind = entries.filter(is_behind).count() + self.slots.ready_count();
         self.kit.counts.add(Count::SmallBehindLarge, behind as u64);
     }
@@ -134,7 +134,7 @@ impl Worker {
     }
 
     /// Notes how long the stages of this turn took for its requests: what was large among them took
-    /// as long here if it was served here, and is another's to note if not.
+    /// as long here if it was served here, and is a large worker's to note if not.
     #[cold]
     fn note_times(&mut self, batch: &Batch<'_>, ends_ns: [u64; 3]) {
         if self.is_large_worker() {
@@ -143,13 +143,15 @@ impl Worker {
         let now_ns = self.kit.shared.clock.now().instant.ns;
         let [begun, collected, executed] = ends_ns;
         let us = |from: u64, to: u64| to.saturating_sub(from) / 1000;
-        let entries = batch.entries().iter();
-        let writes = entries.filter(|entry| self.kit.counts_as_large(&entry.work));
-        let large = self.kit.larges + writes.count() as u64;
+        let writes = |bytes| {
+            let entries = batch.entries().iter();
+            entries.filter(|entry| entry.work.writes(bytes)).count() as u64
+        };
+        let large = self.kit.larges + writes(self.kit.large_counts_from);
+        let left = self.kit.larges_left + writes(self.kit.large_from);
         let small = (batch.entries().len() as u64).saturating_sub(large);
-        let is_apart = self.kit.large_from != usize::MAX;
         let stages = &mut self.kit.stages;
-        for (sizes, requests) in [(SMALL, small), (LARGE, if is_apart { 0 } else { large })] {
+        for (sizes, requests) in [(SMALL, small), (LARGE, large.saturating_sub(left))] {
             let [queue, execute, reply] = sizes;
             stages.record_many(queue, us(begun, collected), requests);
             stages.record_many(execute, us(collected, executed), requests);

@@ -99,9 +99,13 @@ impl Regimes {
         });
     }
 
-    /// Puts another plan in force.
-    pub(crate) fn set_plan(&self, plan: &SizePlan, since_seconds: u64) {
-        self.publish(since_seconds, |regime| regime.plan = plan.clone());
+    /// Puts a plan that was learned in force, if it differs in anything, its ranges included. A set
+    /// threshold stays, and none matters when sizes are served together.
+    pub(crate) fn learn(&self, plan: &SizePlan, since_seconds: u64) {
+        let current = self.current();
+        if current.name.sizes == Sizes::Learned && current.plan != *plan {
+            self.publish(since_seconds, |regime| regime.plan = plan.clone());
+        }
     }
 
     /// The last regimes, the oldest first.
@@ -167,13 +171,18 @@ mod tests {
         assert_eq!(first.large_number(1000, 0), Some(0));
         let name = "crew".parse().unwrap();
         regimes.set_policy(name, 3);
+        let mut plan = first.plan.clone();
+        plan.threshold += 1;
+        regimes.learn(&plan, 3);
+        assert_eq!(regimes.current().plan, first.plan, "not learned");
         assert_ne!(first.generation, regimes.generation());
         assert_eq!(regimes.current().name, name);
         assert_eq!(regimes.current().large_number(1000, 0), None);
+        regimes.set_policy(PolicyName::default(), 4);
         for second in 0..100 {
             let mut plan = regimes.current().plan.clone();
             plan.threshold += 1;
-            regimes.set_plan(&plan, second);
+            regimes.learn(&plan, second);
         }
         assert_eq!(regimes.history().len(), HISTORY_MAX);
     }

@@ -363,7 +363,7 @@ impl Worker {
         };
         self.kit.large_counts_from = match is_large {
             true => usize::MAX,
-            false => self.regime.plan.threshold as usize,
+            false => self.kit.shared.config.threshold_first() as usize,
         };
         let learns = self.regime.name.sizes == Sizes::Learned;
         self.kit.learns = learns;

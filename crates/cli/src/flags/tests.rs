@@ -133,12 +133,12 @@ fn policies_and_sizes_are_set() {
     assert!(plain.policy_change_allowed && plain.threshold.is_none());
     let told = config(
         "--policy size-aware-static+crew --fixed-policy \
-         -o size_threshold=5000,size_percentile=99.5,size_epoch=200,size_queue=8,size_nice=3",
+         -o size_threshold=5000,size_epoch=200,size_queue=8,size_nice=3",
     );
     assert_eq!(told.policy.to_string(), "size-aware-static+crew");
     assert!(!told.policy_change_allowed);
     assert_eq!(told.threshold, Some(5000));
-    assert_eq!((told.percentile_milli, told.epoch_ms), (99_500, 200));
+    assert_eq!(told.epoch_ms, 200);
     assert_eq!(told.large_connections_max, 8);
     assert_eq!(told.large_nice, Niceness::Level(3));
     assert_eq!(plain.large_nice, Niceness::Idle);
@@ -146,7 +146,7 @@ fn policies_and_sizes_are_set() {
     for bad in [
         "--policy best",
         "-o size_epoch=0",
-        "-o size_percentile=101",
+        "-o size_percentile=99",
         "-o size_nice=20",
         "-o size_threshold",
     ] {

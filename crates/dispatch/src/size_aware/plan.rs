@@ -111,8 +111,7 @@ impl SizePlan {
         let (start, end) = (self.starts[class], self.starts[class + 1]);
         let width = if self.split { end - start } else { 0 };
         let part = (u128::from(width) * u128::from(hash >> 32)) >> 32;
-        let place = start + part as u64;
-        let large = ((place >> 32) as u16).min(self.large_cores() - 1);
+        let large = self.core_at(start + part as u64);
         Route::Ring(Worker(self.first_large().0 + large))
     }
 
@@ -144,6 +143,37 @@ impl SizePlan {
         })
     }
 
+    /// Whether under this plan no large core has over 10 % more than its share of these costs.
+    pub(super) fn is_balanced(&self, measured: &SizeHistogram) -> bool {
+        let first = self.first_large_class();
+        let cores = u128::from(self.large_cores());
+        let costs = &measured.costs[first..];
+        let total: u128 = costs.iter().map(|cost| u128::from(*cost)).sum();
+        let (mut core, mut own) = (0, 0_u128);
+        // Classes and cores are both in the order of their sizes, so a core's cost is complete
+        // when the next core's begins.
+        for (class, cost) in (first..).zip(costs) {
+            let (start, end) = (self.starts[class], self.starts[class + 1]);
+            let width = if self.split { end - start } else { 0 };
+            for at in self.core_at(start)..=self.core_at(start + width.saturating_sub(1)) {
+                let part = match width {
+                    0 => u128::from(*cost),
+                    width => {
+                        let (from, to) = (u64::from(at) << 32, u64::from(at + 1) << 32);
+                        let inside = end.min(to).saturating_sub(start.max(from));
+                        u128::from(*cost) * u128::from(inside) / u128::from(width)
+                    }
+                };
+                own = if at == core { own + part } else { part };
+                core = at;
+                if own * cores * 10 > total * 11 {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
     /// The core that serves small requests until a large one comes, if no core is set aside for
     /// them; it then serves the large one at once, and others drain its RX queue meanwhile.
     pub fn standby(&self) -> Option<Worker> {
@@ -154,6 +184,12 @@ impl SizePlan {
     #[inline]
     pub fn is_small(&self, core: Worker) -> bool {
         core.0 < self.small
+    }
+
+    /// Which of the large cores, from 0, has this place on the line.
+    #[inline]
+    fn core_at(&self, place: u64) -> u16 {
+        ((place >> 32) as u16).min(self.large_cores() - 1)
     }
 
     fn first_large(&self) -> Worker {

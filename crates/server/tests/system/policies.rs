@@ -236,6 +236,54 @@ fn no_small_request_waits_behind_a_large_one() {
     }
 }
 
+/// Goal: sizes stay apart, and what is behind large requests is counted, however frequent these
+/// are. Method: 2, 5 and 20 % of 500 KB until epochs have learned them; then each large request is
+/// still handed over, and when sizes are put together small ones are seen behind them.
+#[test]
+fn frequent_large_requests_stay_apart_and_are_counted() {
+    let large = value(500_000, 1);
+    for percent in [2, 5, 20] {
+        let mut config = configured(PolicyName::default(), 1);
+        config.epoch_ms = 20;
+        let server = start(config);
+        let mut client = Client::connect(&server);
+        client.send(set("large", &large));
+        client.expect("STORED\r\n");
+        let ask = |client: &mut Client| {
+            (percent..100).for_each(|_| client.ask("get small\r\n", "END\r\n"));
+            (0..percent).for_each(|_| ask_large(client, "get", &large));
+        };
+        let begun = std::time::Instant::now();
+        let mut rounds = 0;
+        while rounds < 30 || begun.elapsed() < Duration::from_millis(500) {
+            ask(&mut client);
+            rounds += 1;
+        }
+        let before = client.stat("curtail", "hand_offs");
+        ask(&mut client);
+        let hand_offs = client.stat("curtail", "hand_offs") - before;
+        assert_eq!(hand_offs, percent, "{percent} %");
+        client.ask("policy crcw\r\n", "OK\r\n");
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let mut small = Client::connect(&server);
+                    while !done.load(Ordering::Relaxed) {
+                        small.ask("get small\r\n", "END\r\n");
+                    }
+                });
+            }
+            let _over = Over(&done);
+            let counted = (0..200).any(|_| {
+                ask_large(&mut client, "get", &large);
+                client.stat("curtail", "small_behind_large") > 0
+            });
+            assert!(counted, "{percent} %: nothing is counted");
+        });
+    }
+}
+
 /// Small requests of which the server says that 64 KB or more were moved ahead of them.
 fn many_kilobytes_ahead(client: &mut Client) -> u64 {
     client.send("stats curtail\r\n");

@@ -78,6 +78,7 @@ impl Worker {
         let most = self.kit.shared.config.requests_per_turn_max;
         self.kit.share = share_of(ready).min(most);
         self.kit.larges = 0;
+        self.kit.large_answers.clear();
         let carried_out = self.slots.carried_out();
         for _ in 0..ready {
             if batch.room() == 0 || area.len() < NEEDED_BYTES {
@@ -133,6 +134,7 @@ fn collect_one<'a>(
         if !connection.unsent.is_empty() {
             return Turn::Done;
         }
+        kit.note_sent(connection);
     }
     if connection.closing {
         return Turn::Close;

@@ -134,6 +134,7 @@ impl Worker {
             Progress::Full => connection.writable = false,
             Progress::All | Progress::More => {}
         }
+        self.kit.note_sent(connection);
         // There may be more to send, or the next requests may be here already.
         self.slots.queue(slot);
     }

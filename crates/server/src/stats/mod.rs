@@ -13,7 +13,7 @@ use std::fmt::{Display, Write};
 use curtail_types::Now;
 
 pub(crate) use general::general;
-pub(crate) use own::{POLICY_COUNTS, WORKER_COUNTS, curtail, memory};
+pub(crate) use own::{curtail, memory};
 pub(crate) use settings::settings;
 
 use crate::shared::Shared;

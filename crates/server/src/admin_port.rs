@@ -1,6 +1,6 @@
 //! The admin port: `/metrics` for scrapers, `/livez` for whoever restarts servers, `/readyz` for
-//! whoever sends them clients (`/healthz` is the same), and `/policy` to see and change what workers
-//! decide by.
+//! whoever sends them clients (`/healthz` is the same), and `/policy` to see and change what
+//! workers decide by.
 //!
 //! It has a thread of its own, so that a slow scraper delays no request, and hyper on a
 //! single-threaded tokio below it, so that HTTP is not home-made. Nothing here runs unless the port

@@ -324,7 +324,8 @@ impl Cluster {
             None => "this node is not in the view of its cluster: it joins, or was removed",
             Some(now) if now.view.joining.contains(self.me) => "this node joins its cluster",
             Some(_) => {
-                "the lease of this node has ended: it does not reach the others or the store of the view"
+                "the lease of this node has ended: it does not reach the others or the store of \
+                 the view"
             }
         })
     }

@@ -121,6 +121,7 @@ fn collect_one<'a>(
     if !connection.unsent.is_empty() {
         let value_bytes = connection.unsent.value_bytes_max();
         kit.note_large_here(slot, value_bytes);
+        kit.note_value_sent(connection, value_bytes);
         let (bytes, progress) = connection
             .unsent
             .send(&mut kit.pool, &mut connection.stream);

@@ -48,6 +48,8 @@ pub(crate) enum Size {
 pub(crate) struct Durations {
     pub(crate) classes: [u64; CLASSES],
     pub(crate) sum_ns: u64,
+    /// There are some that others were not shown.
+    is_new: bool,
 }
 
 /// Those of one worker, or of all.
@@ -92,6 +94,7 @@ impl Durations {
             *class += 1;
         }
         self.sum_ns += ns;
+        self.is_new = true;
     }
 }
 
@@ -113,9 +116,13 @@ impl Latencies {
 }
 
 impl PublishedLatencies {
-    /// Shows `latencies` to the others; only their worker calls this, now and then.
-    pub(crate) fn publish(&self, latencies: &Latencies) {
-        for (shown, own) in self.0.iter().flatten().zip(latencies.0.iter().flatten()) {
+    /// Shows what is new in `latencies` to the others; only their worker calls this, now and then.
+    pub(crate) fn publish(&self, latencies: &mut Latencies) {
+        let all = self.0.iter().flatten();
+        for (shown, own) in all.zip(latencies.0.iter_mut().flatten()) {
+            if !std::mem::take(&mut own.is_new) {
+                continue;
+            }
             for (shown, number) in shown.classes.iter().zip(own.classes) {
                 shown.store(number, Relaxed);
             }
@@ -202,6 +209,17 @@ impl Kit {
         found.is_some_and(|found| self.large_answers.swap_remove(found) == slot)
     }
 
+    /// `bytes` of a value are on their way to a connection that others answered.
+    #[inline]
+    pub(crate) fn note_value_sent(&self, connection: &mut Connection, bytes: usize) {
+        if let Some(pending) = &mut connection.pending
+            && pending.command == Command::Get
+            && bytes >= self.large_class_from
+        {
+            pending.size = Size::Large;
+        }
+    }
+
     /// Notes how long a pending request took, if its reply has left.
     #[inline]
     pub(crate) fn note_sent(&mut self, connection: &mut Connection) {
@@ -280,7 +298,8 @@ mod tests {
         let mut own = Latencies::default();
         own.record(Command::Touch, Size::Large, 3000);
         let published = PublishedLatencies::default();
-        published.publish(&own);
+        published.publish(&mut own);
+        published.publish(&mut own);
         let mut sum = own.clone();
         published.add_to(&mut sum);
         for (command, size, durations) in sum.all() {

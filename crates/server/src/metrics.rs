@@ -5,8 +5,8 @@
 //!   sources  the server's numbers, looked at once -------+--> page
 //! ```
 //!
-//! `stats reset` touches the counters here no more than it touches the server: a scraper computes
-//! its own differences. The one exception is the longest turn, which is a gauge and says so.
+//! `stats reset` starts `stats` over and no counter here: a scraper computes its own differences.
+//! The longest turn, a gauge, starts over with it and says so.
 
 mod cluster;
 mod native;
@@ -33,8 +33,9 @@ pub(crate) fn page(shared: &Shared, is_ready: bool) -> String {
     page
 }
 
-/// Which rows of `stats`, `stats memory`, `stats curtail` and `stats settings` which family carries:
-/// patterns with `*` for any text, and the family's name and labels as far as they are fixed.
+/// Which rows of `stats`, `stats memory`, `stats curtail` and `stats settings` which family
+/// carries: patterns with `*` for any text, and the family's name and labels as far as they are
+/// fixed.
 pub(crate) fn carried() -> Vec<(&'static str, &'static str, &'static str)> {
     let mut carried = Vec::new();
     for family in table::families() {

@@ -558,10 +558,10 @@ impl Worker {
         }
     }
 
-    fn show_stages(&self) {
+    fn show_stages(&mut self) {
         if let Some(face) = self.kit.shared.workers.get(self.index) {
             face.stages.publish(&self.kit.stages);
-            face.latencies.publish(&self.kit.latencies);
+            face.latencies.publish(&mut self.kit.latencies);
         }
     }
 

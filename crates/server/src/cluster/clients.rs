@@ -109,6 +109,7 @@ impl Worker {
         if connection.serial != serial {
             return;
         }
+        self.kit.note_value_sent(connection, completed.reply.len());
         let unsent = &mut connection.unsent;
         unsent.fill_one(&mut self.kit.pool, token, &completed.reply);
         self.send_filled(slot);

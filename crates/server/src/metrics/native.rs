@@ -143,7 +143,8 @@ pub(super) const TABLE: &[Family] = &[
     counter(
         "curtail_native_refused_total",
         Whole,
-        "Native requests refused, by reason: full (their queue), not_ready (the server starts or stops), busy (too many reads wait).",
+        "Native requests refused, by reason: full (their queue), not_ready (the server starts or \
+         stops), busy (too many reads wait).",
         &[
             of("reason=\"full\"", "native:nack_full", NackFull),
             of(
@@ -163,7 +164,8 @@ pub(super) const TABLE: &[Family] = &[
     counter(
         "curtail_native_dropped_total",
         Whole,
-        "Native datagrams dropped, by reason: foreign (not of this protocol), stale (under way or over), handshakes (above the rate), absent (no heartbeat).",
+        "Native datagrams dropped, by reason: foreign (not of this protocol), stale (under way or \
+         over), handshakes (above the rate), absent (no heartbeat).",
         &[
             of(
                 "reason=\"foreign\"",

@@ -251,8 +251,8 @@ fn the_admin_port_answers_scrapers() {
     }
 }
 
-/// Goal: whether the server lives is looked up, not said. Method: a worker that never wakes by itself
-/// makes no progress with nothing to do; once it has a client again it does.
+/// Goal: whether the server lives is looked up, not said. Method: a worker that never wakes by
+/// itself makes no progress with nothing to do; once it has a client again it does.
 #[test]
 fn a_worker_that_makes_no_progress_is_told() {
     let server = start(Config {

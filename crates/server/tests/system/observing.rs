@@ -190,9 +190,14 @@ fn latency_is_told_by_command_and_size() {
                 .parse()
                 .unwrap()
         };
-        let mut page = String::new();
+        let (mut page, mut rounds) = (String::new(), 0);
         eventually("all commands are measured", || {
             for _ in 0..20 {
+                // Not in step with the turns that are measured.
+                rounds += 1;
+                for _ in 0..rounds % 7 {
+                    client.ask("mn\r\n", "MN\r\n");
+                }
                 client.ask("set n 0 0 1\r\n1\r\n", "STORED\r\n");
                 client.ask("mg n v\r\n", "VA 1\r\n1\r\n");
                 client.ask("incr n 1\r\n", "2\r\n");
@@ -204,13 +209,16 @@ fn latency_is_told_by_command_and_size() {
             }
             page = http(&server, "GET /metrics");
             let small = ["get", "set", "delete", "arithmetic", "touch", "other"];
-            let all_small = small
-                .iter()
-                .all(|command| count(&page, command, "small") > 0);
-            all_small
-                && ["get", "set"]
-                    .iter()
-                    .all(|command| count(&page, command, "large") > 0)
+            let small = small.map(|command| (command, "small"));
+            let mut all = small
+                .into_iter()
+                .chain([("get", "large"), ("set", "large")]);
+            let missing = all.find(|(command, size)| count(&page, command, size) == 0);
+            assert!(
+                missing.is_none() || rounds < 4000,
+                "{policy}: no {missing:?}"
+            );
+            missing.is_none()
         });
         for command in ["delete", "arithmetic", "touch", "other"] {
             assert_eq!(count(&page, command, "large"), 0, "{command}");

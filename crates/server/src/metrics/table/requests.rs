@@ -189,7 +189,8 @@ pub(in crate::metrics) const TABLE: &[Family] = &[
     counter(
         "curtail_commands_total",
         Whole,
-        "Commands as memcached counts them: a get of many keys is as many, meta counts beside the others.",
+        "Commands as memcached counts them: a get of many keys is as many, meta counts beside the \
+         others.",
         &[
             of("command=\"get\"", "cmd_get", CmdGet),
             of("command=\"set\"", "cmd_set", CmdSet),
@@ -287,7 +288,8 @@ pub(in crate::metrics) const TABLE: &[Family] = &[
     gauge(
         "curtail_size_class_boundary_bytes",
         Bytes,
-        "From which value size on curtail_request_duration_seconds has a request as large; fixed at the start.",
+        "From which value size on curtail_request_duration_seconds has a request as large; fixed \
+         at the start.",
         &[by("", "", |look| {
             u64::from(look.shared.config.threshold_first())
         })],
@@ -338,7 +340,8 @@ pub(in crate::metrics) const TABLE: &[Family] = &[
     histogram(
         "curtail_sampled_ahead_bytes",
         Bytes,
-        "Bytes moved before a request since its worker last looked for requests, by its size, in whole KiB, in one turn of 64.",
+        "Bytes moved before a request since its worker last looked for requests, by its size, in \
+         whole KiB, in one turn of 64.",
         "stage:ahead_kilobytes:*",
         sources::sampled_bytes_ahead,
     ),

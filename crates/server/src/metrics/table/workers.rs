@@ -186,7 +186,8 @@ pub(in crate::metrics) const TABLE: &[Family] = &[
     counter(
         "curtail_hand_offs_relieved_total",
         Whole,
-        "Connections that another large worker took than the plan says, because that one had a queue.",
+        "Connections that another large worker took than the plan says, because that one had a \
+         queue.",
         &[of("", "hand_offs_relieved", HandOffsRelieved)],
     ),
     counter(

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! main -> steps (the list of `test`) -> tidy, licences, conformance, readme
-//!      -> bpf, bench, soak, instructions  -> workspace, process, packages
+//!      -> bpf, metrics, bench, soak, instructions  -> workspace, process, packages
 //! ```
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ mod chart;
 mod conformance;
 mod instructions;
 mod licences;
+mod metrics;
 mod packages;
 mod process;
 mod python_client;

@@ -16,7 +16,7 @@ use anyhow::{Result, bail};
 use crate::process::{self, Log};
 use crate::tally::{Outcome, Tally};
 use crate::workspace::{Workspace, cargo};
-use crate::{bpf, conformance, instructions, licences, python_client, readme, tidy};
+use crate::{bpf, conformance, instructions, licences, metrics, python_client, readme, tidy};
 
 /// One line of the list.
 struct Step {
@@ -108,6 +108,11 @@ const STEPS: &[Step] = &[
         "exporter",
         "a Prometheus exporter reports the server as up",
         conformance::exporter_step,
+    ),
+    quick(
+        "metrics",
+        "promtool agrees with /metrics, the alert rules, their tests and the dashboard",
+        metrics::step,
     ),
     quick(
         "python-client",

@@ -130,7 +130,7 @@ pub(crate) struct Flags {
     /// Not offered
     #[arg(short = 'Z', hide = true)]
     encrypted: bool,
-    /// Address for /metrics, /healthz and /policy (off by default)
+    /// Address for /metrics, /livez, /readyz, /healthz and /policy, without login (off by default)
     #[arg(long, value_name = "ADDR:PORT")]
     admin_port: Option<String>,
     /// Enable the "debugtime" command, which shifts the clock: for test suites

@@ -130,6 +130,7 @@ impl Acceptor {
             self.open_or_close();
             for index in 0..self.doors.len() {
                 if self.drain(index).is_err() {
+                    self.shared.doors.accept_errors.add(1);
                     pause = Some(OUT_OF_DESCRIPTORS);
                 }
             }
@@ -200,7 +201,7 @@ impl Acceptor {
         let doors = &self.shared.doors;
         let now = doors.connections_now.fetch_add(1, Relaxed) + 1;
         doors.connections_most.fetch_max(now, Relaxed);
-        doors.connections_total.fetch_add(1, Relaxed);
+        doors.accepted.add(1);
         let fewest = self
             .shared
             .small_workers()
@@ -217,7 +218,7 @@ impl Acceptor {
     }
 
     fn refuse(&self, mut stream: Stream) {
-        self.shared.doors.rejected.fetch_add(1, Relaxed);
+        self.shared.doors.refused.add(1);
         // A fresh socket has room for this; whether the client reads it is its business.
         stream.send(TOO_MANY);
     }
@@ -228,7 +229,7 @@ impl Acceptor {
         let now_ns = || self.shared.clock.now().instant.ns;
         match (accepting, self.disabled_since_ns) {
             (false, None) => {
-                doors.disabled_count.fetch_add(1, Relaxed);
+                doors.pauses.add(1);
                 doors.accepting.store(false, Relaxed);
                 self.disabled_since_ns = Some(now_ns());
             }

@@ -1,24 +1,39 @@
-//! The admin port: `/metrics` for scrapers, `/healthz` for whoever restarts servers, and `/policy`
-//! to see and change what workers decide by.
+//! The admin port: `/metrics` for scrapers, `/livez` for whoever restarts servers, `/readyz` for
+//! whoever sends them clients (`/healthz` is the same), and `/policy` to see and change what
+//! workers decide by.
 //!
 //! It has a thread of its own, so that a slow scraper delays no request, and hyper on a
 //! single-threaded tokio below it, so that HTTP is not home-made. Nothing here runs unless the port
 //! was asked for.
 
-use std::{convert::Infallible, io, net::TcpListener, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    convert::Infallible,
+    io,
+    net::TcpListener,
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use http_body_util::Full;
 use hyper::{
-    Method, Request, Response, StatusCode,
+    Request, Response, StatusCode,
     body::{Bytes, Incoming},
-    header::CONTENT_TYPE,
+    header::{ALLOW, CONTENT_TYPE, HeaderValue},
     server::conn::http1,
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, runtime, task::LocalSet, time::timeout};
 
-use crate::{metrics, policy::PolicyName, shared::Shared, sync::Relaxed};
+use crate::{
+    health::{self, Pulse},
+    metrics,
+    policy::PolicyName,
+    shared::Shared,
+    sync::Relaxed,
+};
 
 /// The longest that one connection may stay.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(30);
@@ -29,19 +44,29 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Connections at once; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 32;
 
+/// What connections are answered from.
+struct Port {
+    shared: Arc<Shared>,
+    pulse: RefCell<Pulse>,
+}
+
 /// Answers until the server stops.
 pub(crate) fn run(listener: TcpListener, shared: Arc<Shared>) {
     // Without its runtime there is no admin port; the server itself does not depend on it.
     if let Ok(runtime) = runtime::Builder::new_current_thread().enable_all().build() {
         let local = LocalSet::new();
-        let _ = local.block_on(&runtime, accept(listener, shared));
+        let pulse = RefCell::new(Pulse::new(Instant::now()));
+        let port = Rc::new(Port { shared, pulse });
+        let _ = local.block_on(&runtime, accept(listener, port));
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()> {
+async fn accept(listener: TcpListener, port: Rc<Port>) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let open = Arc::new(());
-    while !shared.stopping.load(Relaxed) {
+    while !port.shared.stopping.load(Relaxed) {
+        let now = Instant::now();
+        port.pulse.borrow_mut().look(&port.shared, now);
         if Arc::strong_count(&open) > CONNECTIONS_MAX {
             tokio::time::sleep(LOOK_EVERY).await;
             continue;
@@ -50,9 +75,9 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()> {
             Err(_elapsed) => {}
             Ok(Err(_)) => tokio::time::sleep(LOOK_EVERY).await,
             Ok(Ok((stream, _))) => {
-                let (shared, place) = (Arc::clone(&shared), Arc::clone(&open));
+                let (port, place) = (Rc::clone(&port), Arc::clone(&open));
                 tokio::task::spawn_local(async move {
-                    let _ = timeout(CONNECTION_TIME_MAX, serve(stream, shared)).await;
+                    let _ = timeout(CONNECTION_TIME_MAX, serve(stream, port)).await;
                     drop(place);
                 });
             }
@@ -61,9 +86,9 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()> {
     Ok(())
 }
 
-async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+async fn serve(stream: TcpStream, port: Rc<Port>) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let response = answer(&request, &shared);
+        let response = answer(&request, &port);
         async move { Ok::<_, Infallible>(response) }
     });
     // A scraper that breaks off is its own business.
@@ -72,48 +97,78 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
         .await;
 }
 
-fn answer(request: &Request<Incoming>, shared: &Shared) -> Response<Full<Bytes>> {
-    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+fn answer(request: &Request<Incoming>, port: &Port) -> Response<Full<Bytes>> {
     let path = request.uri().path();
-    let (status, kind, body) = match path {
-        "/policy" if reads => (
-            StatusCode::OK,
-            PLAIN,
-            format!("{}\n", shared.regimes.current().name),
-        ),
-        _ if *request.method() == Method::PUT && path.starts_with("/policy/") => {
-            set_policy(path.trim_start_matches("/policy/"), shared)
-        }
-        _ if !reads => (StatusCode::METHOD_NOT_ALLOWED, PLAIN, String::new()),
-        "/metrics" => (StatusCode::OK, METRICS, metrics::page(shared)),
-        "/healthz" => (StatusCode::OK, PLAIN, "ok\n".to_owned()),
-        _ => (
-            StatusCode::NOT_FOUND,
-            PLAIN,
-            "/metrics, /healthz or /policy\n".to_owned(),
-        ),
+    let allowed = match path {
+        "/metrics" | "/livez" | "/readyz" | "/healthz" | "/policy" => READS,
+        _ if path.starts_with(POLICY) => PUTS,
+        _ => return respond(StatusCode::NOT_FOUND, PATHS.to_owned()),
     };
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+    if !allowed.split(", ").any(|method| method == request.method()) {
+        let text = format!("{path} takes {allowed}\n");
+        let mut response = respond(StatusCode::METHOD_NOT_ALLOWED, text);
+        let allowed = HeaderValue::from_static(allowed);
+        response.headers_mut().insert(ALLOW, allowed);
+        return response;
+    }
+    let shared = &*port.shared;
+    match path {
+        "/metrics" => {
+            let page = metrics::page(shared, health::unready(shared).is_none());
+            let mut response = respond(StatusCode::OK, page);
+            let kind = HeaderValue::from_static(METRICS);
+            response.headers_mut().insert(CONTENT_TYPE, kind);
+            response
+        }
+        "/livez" => judge(port.pulse.borrow().stuck(shared)),
+        "/readyz" | "/healthz" => judge(health::unready(shared)),
+        "/policy" => {
+            let name = shared.regimes.current().name;
+            respond(StatusCode::OK, format!("{name}\n"))
+        }
+        _ => set_policy(path.trim_start_matches(POLICY), shared),
+    }
+}
+
+/// An answer in plain text.
+fn respond(status: StatusCode, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;
-    let kind = hyper::header::HeaderValue::from_static(kind);
+    let kind = HeaderValue::from_static(PLAIN);
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
 }
 
+/// All is well, or why not in one line.
+fn judge(fault: Option<impl std::fmt::Display>) -> Response<Full<Bytes>> {
+    match fault {
+        None => respond(StatusCode::OK, "ok\n".to_owned()),
+        Some(fault) => respond(StatusCode::SERVICE_UNAVAILABLE, format!("{fault}\n")),
+    }
+}
+
 /// `PUT /policy/NAME`.
-fn set_policy(name: &str, shared: &Shared) -> (StatusCode, &'static str, String) {
+fn set_policy(name: &str, shared: &Shared) -> Response<Full<Bytes>> {
     if !shared.config.policy_change_allowed {
         let text = "policy change not allowed\n".to_owned();
-        return (StatusCode::FORBIDDEN, PLAIN, text);
+        return respond(StatusCode::FORBIDDEN, text);
     }
     match name.parse::<PolicyName>() {
         Ok(name) => {
             shared.regimes.set_policy(name, shared.up_seconds());
-            (StatusCode::OK, PLAIN, format!("{name}\n"))
+            respond(StatusCode::OK, format!("{name}\n"))
         }
-        Err(error) => (StatusCode::BAD_REQUEST, PLAIN, format!("{error}\n")),
+        Err(error) => respond(StatusCode::BAD_REQUEST, format!("{error}\n")),
     }
 }
 
+/// Methods as `Allow` spells them.
+const READS: &str = "GET, HEAD";
+const PUTS: &str = "PUT";
+
+/// What stands before a policy's name.
+const POLICY: &str = "/policy/";
+
+const PATHS: &str = "/metrics, /livez, /readyz, /healthz or /policy\n";
 const PLAIN: &str = "text/plain; charset=utf-8";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";

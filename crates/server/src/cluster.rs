@@ -73,6 +73,7 @@ pub(crate) use self::{
     coordinator::Proposal,
     inbox::MoveAsked,
     jobs::{Completed, Moved},
+    journal::Member,
     links::{LinkerHandle, Links, NewLink},
     membership::{Membership, Opening},
     moves::Waiter,
@@ -263,7 +264,7 @@ impl Cluster {
     }
 
     /// What `stats curtail` tells of it.
-    pub(crate) fn statistics(&self, now: Now, mut stat: impl FnMut(&str, u64)) {
+    pub(crate) fn statistics(&self, now: Now, mut stat: impl FnMut(&'static str, u64)) {
         let view = self.views.current().map(|now| now.view).unwrap_or_default();
         stat("cluster_node", u64::from(self.me.0));
         stat("cluster_view", u64::from(view.number.0));
@@ -289,11 +290,44 @@ impl Cluster {
             );
             stat("cluster_view_slow", pace.slow());
         }
+        self.journal.numbers(stat);
     }
 
     /// Who is there, and what has become of the cluster; this node has `items` items.
     pub(crate) fn journal(&self, items: u64, row: impl FnMut(&str, &dyn std::fmt::Display)) {
         self.journal.tell((self.me, items), row);
+    }
+
+    /// The cluster's name and consistency model, and its members, if it is known already; this node
+    /// has `items` items.
+    pub(crate) fn members(&self, items: u64) -> Option<(String, &'static str, Vec<Member>)> {
+        self.journal.members((self.me, items))
+    }
+
+    /// How long this node's lease lasts from `now` on; 0 if it has ended.
+    pub(crate) fn lease_ns_left(&self, now: Instant) -> u64 {
+        let until = self.member.get().map(|member| member.lease().until());
+        until.map_or(0, |until| until.ns.saturating_sub(now.ns))
+    }
+
+    /// Why this node answers no client at `now`, if it does not.
+    pub(crate) fn out_of_service(&self, now: Instant) -> Option<&'static str> {
+        if self.is_leaving.load(Relaxed) {
+            return Some("this node leaves its cluster");
+        }
+        if self.holds_lease(now) {
+            return None;
+        }
+        let in_force = self.views.current();
+        Some(match in_force {
+            None if !self.clock.is_set() => "this node does not know the cluster's time yet",
+            None => "this node is not in the view of its cluster: it joins, or was removed",
+            Some(now) if now.view.joining.contains(self.me) => "this node joins its cluster",
+            Some(_) => {
+                "the lease of this node has ended: it does not reach the others or the store of \
+                 the view"
+            }
+        })
     }
 
     fn set_member(&self, member: MemberHandle) {

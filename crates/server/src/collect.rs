@@ -80,6 +80,7 @@ impl Worker {
         let most = self.kit.shared.config.requests_per_turn_max;
         self.kit.share = share_of(ready).min(most);
         (self.kit.larges, self.kit.larges_left) = (0, 0);
+        self.kit.large_answers.clear();
         let carried_out = self.slots.carried_out();
         for _ in 0..ready {
             if batch.room() == 0 || area.len() < NEEDED_BYTES {
@@ -122,6 +123,7 @@ fn collect_one<'a>(
     if !connection.unsent.is_empty() {
         let value_bytes = connection.unsent.value_bytes_max();
         kit.note_large_here(slot, value_bytes);
+        kit.note_value_sent(connection, value_bytes);
         let (bytes, progress) = connection
             .unsent
             .send(&mut kit.pool, &mut connection.stream);
@@ -135,6 +137,7 @@ fn collect_one<'a>(
         if !connection.unsent.is_empty() {
             return Turn::Done;
         }
+        kit.note_sent(connection);
     }
     if connection.closing {
         return Turn::Close;

@@ -25,6 +25,7 @@ use crate::{
     buffers::{Buffer, BufferPool},
     errand::Errand,
     form::{KeptForm, restore_key},
+    latency::Pending,
     native::Behind,
     notice::CloseReason,
     regime::Regime,
@@ -74,6 +75,8 @@ pub(crate) struct Connection {
     pub(crate) departs: Option<Departure>,
     /// Where it belongs while a large worker has it.
     pub(crate) visit: Option<Visit>,
+    /// The request of a measured turn whose reply has not left.
+    pub(crate) pending: Option<Pending>,
     /// What `stats conns` shows.
     pub(crate) visible: Arc<Visible>,
 }
@@ -100,7 +103,8 @@ pub(crate) struct Visit {
     pub(crate) receives: bool,
     /// Who hears of its socket.
     pub(crate) watched_by: WatchedBy,
-    /// When the stage that it is in began.
+    /// When it came, and when the stage that it is in began.
+    pub(crate) begun_ns: u64,
     pub(crate) since_ns: u64,
 }
 
@@ -169,6 +173,7 @@ impl Connection {
             serial,
             departs: None,
             visit: None,
+            pending: None,
             visible,
         }
     }

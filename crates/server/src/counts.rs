@@ -124,6 +124,41 @@ impl Counts {
     }
 }
 
+/// A counter of several threads that `stats reset` starts over for `stats`, and for nobody else.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    total: AtomicU64,
+    at_reset: AtomicU64,
+}
+
+impl Tally {
+    pub(crate) const fn new() -> Self {
+        Self {
+            total: AtomicU64::new(0),
+            at_reset: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn add(&self, amount: u64) {
+        self.total.fetch_add(amount, Relaxed);
+    }
+
+    /// Since the start.
+    pub(crate) fn total(&self) -> u64 {
+        self.total.load(Relaxed)
+    }
+
+    /// Since the last reset.
+    pub(crate) fn since_reset(&self) -> u64 {
+        let at_reset = self.at_reset.load(Relaxed);
+        self.total().saturating_sub(at_reset)
+    }
+
+    pub(crate) fn reset(&self) {
+        self.at_reset.store(self.total(), Relaxed);
+    }
+}
+
 impl PublishedCounts {
     pub(crate) const fn new() -> Self {
         Self([const { AtomicU64::new(0) }; LENGTH])
@@ -134,6 +169,12 @@ impl PublishedCounts {
         for (shown, number) in self.0.iter().zip(counts.0) {
             shown.store(number, Relaxed);
         }
+    }
+
+    /// One of them.
+    pub(crate) fn get(&self, count: Count) -> u64 {
+        let shown = self.0.get(count as usize);
+        shown.map_or(0, |shown| shown.load(Relaxed))
     }
 
     pub(crate) fn read(&self) -> Counts {
@@ -148,6 +189,15 @@ impl PublishedCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reset_starts_over_for_one_reader_alone() {
+        let tally = Tally::new();
+        tally.add(3);
+        tally.reset();
+        tally.add(2);
+        assert_eq!((tally.since_reset(), tally.total()), (2, 5));
+    }
 
     #[test]
     fn published_counts_are_read_and_subtracted() {

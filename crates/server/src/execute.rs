@@ -355,6 +355,9 @@ impl Worker {
         let Some(body) = connection.body.take() else {
             return;
         };
+        if connection.pending.is_some() {
+            kit.end_pending(connection);
+        }
         let Kit {
             store,
             writer,
@@ -504,6 +507,9 @@ impl Kit {
         });
         self.count_get(item, get, found.is_some());
         if self.samples || bytes > COPY_BYTES_MAX {
+            if bytes > COPY_BYTES_MAX {
+                self.note_answered_bytes(item.slot, bytes);
+            }
             self.note_size(bytes);
         }
         match found {

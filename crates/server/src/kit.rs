@@ -9,7 +9,13 @@ use curtail_store::{Store, Writer};
 use curtail_types::{KeyHash, Now};
 
 use crate::{
-    buffers::BufferPool, counts::Counts, hot_keys::HotKeys, notice::Notice, shared::Shared,
+    batch::{REQUESTS_MAX, Work},
+    buffers::BufferPool,
+    counts::Counts,
+    hot_keys::HotKeys,
+    latency::Latencies,
+    notice::Notice,
+    shared::Shared,
     stages::Stages,
 };
 
@@ -61,6 +67,11 @@ pub(crate) struct Kit {
     /// Whether small requests are looked at in this turn.
     pub(crate) samples: bool,
     pub(crate) stages: Stages,
+    pub(crate) latencies: Latencies,
+    /// From how many bytes on a value is large among the latencies.
+    pub(crate) large_class_from: usize,
+    /// Slots that were answered such values since this worker last looked for requests.
+    pub(crate) large_answers: Vec<usize>,
     pub(crate) hot_keys: HotKeys,
 }
 
@@ -103,6 +114,9 @@ impl Kit {
             learns: false,
             samples: false,
             stages: Stages::default(),
+            latencies: Latencies::default(),
+            large_class_from: shared.config.threshold_first() as usize,
+            large_answers: Vec::with_capacity(REQUESTS_MAX),
             hot_keys: HotKeys::new(index, now.instant),
             store,
             shared,

@@ -51,6 +51,8 @@ impl Worker {
             return false;
         };
         connection.departs = None;
+        // From here on the visit is measured.
+        connection.pending = None;
         // A reply usually goes out without waiting; if not, this is made up for there.
         let stays = !departure.receives
             && connection.writable
@@ -68,6 +70,7 @@ impl Worker {
             } else {
                 WatchedBy::Nobody
             },
+            begun_ns: self.kit.now.instant.ns,
             since_ns: self.kit.now.instant.ns,
         });
         self.kit.pool.export(connection.buffers());
@@ -225,6 +228,7 @@ impl Worker {
         let Some(visit) = connection.visit.take() else {
             return;
         };
+        self.kit.note_large_latency(&visit, visit.since_ns);
         if visit.watched_by == WatchedBy::Host {
             connection.stream.unwatch(&self.poller);
         }

@@ -1,391 +1,413 @@
 //! `/metrics`: every number of `stats`, in Prometheus's text format, under names that stay.
 //!
-//! Numbers that only grow are counters and end in `_total`; the others are gauges. `stats reset`
-//! does not touch them: a scraper computes its own differences.
+//! ```text
+//!   table    name, kind, unit, help, rows of `stats` ----+
+//!   sources  the server's numbers, looked at once -------+--> page
+//! ```
+//!
+//! `stats reset` starts `stats` over and no counter here: a scraper computes its own differences.
+//! The longest turn, a gauge, starts over with it and says so.
 
-use std::fmt::{Display, Write};
+mod cluster;
+mod native;
+mod sources;
+mod table;
+
+use std::fmt::Write;
 
 use crate::{
     counts::Count,
-    delegate::bytes_of_writers,
-    native,
-    shared::Shared,
-    stages::bound_of,
-    stats::{POLICY_COUNTS, VERSION, WORKER_COUNTS, index_counts},
-    sync::Relaxed,
-    turns::BOUNDS_US,
+    native::NativeCount,
+    shared::{Shared, WorkerFace},
 };
 
-/// The whole page.
-pub(crate) fn page(shared: &Shared) -> String {
-    let mut page = Page::default();
-    page.gauge(
-        "curtail_build_info",
-        "What is running.",
-        &[(&format!("version=\"{VERSION}\""), 1)],
-    );
-    connections(&mut page, shared);
-    commands(&mut page, shared);
-    items(&mut page, shared);
-    memory(&mut page, shared);
-    index(&mut page, shared);
-    process(&mut page, shared);
-    turns(&mut page, shared);
-    policies(&mut page, shared);
-    stages(&mut page, shared);
-    native(&mut page, shared);
-    page.0
+use self::{native::NativeLook, sources::Look};
+
+/// The whole page; `is_ready` is what `/readyz` would say.
+pub(crate) fn page(shared: &Shared, is_ready: bool) -> String {
+    let look = Look::new(shared, is_ready);
+    let mut page = String::with_capacity(PAGE_BYTES);
+    for family in table::families() {
+        family.write(&look, &mut page);
+    }
+    page
 }
 
-#[derive(Default)]
-struct Page(String);
+/// Which rows of `stats`, `stats memory`, `stats curtail` and `stats settings` which family
+/// carries: patterns with `*` for any text, and the family's name and labels as far as they are
+/// fixed.
+pub(crate) fn carried() -> Vec<(&'static str, &'static str, &'static str)> {
+    let mut carried = Vec::new();
+    for family in table::families() {
+        let mut note = |stats: &'static str, labels: &'static str| {
+            let stats = stats.split_ascii_whitespace();
+            carried.extend(stats.map(|stat| (stat, family.name, labels)));
+        };
+        match family.rows {
+            Rows::Fixed(rows) => rows
+                .iter()
+                .for_each(|&(labels, stats, _)| note(stats, labels)),
+            Rows::Workers(stats, _) | Rows::Found(stats, _) => note(stats, ""),
+        }
+    }
+    carried
+}
 
-impl Page {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a string cannot fail.
-        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+/// One family of the page.
+pub(super) struct Family {
+    name: &'static str,
+    kind: Kind,
+    unit: Unit,
+    help: &'static str,
+    rows: Rows,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// What a number of a source counts; the page shows base units.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Unit {
+    Whole,
+    Bytes,
+    Microseconds,
+    Nanoseconds,
+    /// Ten thousandths.
+    Ratio,
+}
+
+/// Where the rows of a family come from, and which rows of `stats` they carry.
+#[derive(Clone, Copy)]
+enum Rows {
+    Fixed(&'static [Row]),
+    /// One of each worker.
+    Workers(&'static str, fn(&WorkerFace) -> u64),
+    /// As many as there are.
+    Found(&'static str, fn(&Look<'_>, &mut Samples<'_>)),
+}
+
+/// Labels, rows of `stats`, and the number.
+type Row = (&'static str, &'static str, Source);
+
+#[derive(Clone, Copy)]
+enum Source {
+    /// A counter of the workers, all together.
+    Count(Count),
+    Number(fn(&Look<'_>) -> u64),
+    /// A counter of the workers of a node.
+    NodeCount(Count),
+    /// What a node tells under the name of its row of `stats curtail`.
+    NodeNumber,
+    /// A counter of the native path, if it is on.
+    NativeCount(NativeCount),
+    /// Another number of it.
+    Native(fn(&NativeLook) -> u64),
+}
+
+/// Takes the samples of a family; the first one brings the heading.
+struct Samples<'a> {
+    family: &'a Family,
+    page: &'a mut String,
+    is_headed: bool,
+}
+
+/// A histogram to be shown: how many in each class, the classes' upper bounds in the family's unit
+/// (none for the last), and the sum of all.
+struct Histogram<'a> {
+    classes: &'a [u64],
+    bound: &'a dyn Fn(usize) -> Option<u64>,
+    sum: u64,
+}
+
+/// What a page takes at first.
+const PAGE_BYTES: usize = 64 << 10;
+
+const fn counter(
+    name: &'static str,
+    unit: Unit,
+    help: &'static str,
+    rows: &'static [Row],
+) -> Family {
+    family(name, Kind::Counter, unit, help, Rows::Fixed(rows))
+}
+
+const fn gauge(name: &'static str, unit: Unit, help: &'static str, rows: &'static [Row]) -> Family {
+    family(name, Kind::Gauge, unit, help, Rows::Fixed(rows))
+}
+
+const fn workers(
+    name: &'static str,
+    unit: Unit,
+    help: &'static str,
+    stats: &'static str,
+    read: fn(&WorkerFace) -> u64,
+) -> Family {
+    family(name, kind_of(name), unit, help, Rows::Workers(stats, read))
+}
+
+const fn found(
+    name: &'static str,
+    unit: Unit,
+    help: &'static str,
+    stats: &'static str,
+    read: fn(&Look<'_>, &mut Samples<'_>),
+) -> Family {
+    family(name, kind_of(name), unit, help, Rows::Found(stats, read))
+}
+
+const fn histogram(
+    name: &'static str,
+    unit: Unit,
+    help: &'static str,
+    stats: &'static str,
+    read: fn(&Look<'_>, &mut Samples<'_>),
+) -> Family {
+    family(name, Kind::Histogram, unit, help, Rows::Found(stats, read))
+}
+
+const fn family(
+    name: &'static str,
+    kind: Kind,
+    unit: Unit,
+    help: &'static str,
+    rows: Rows,
+) -> Family {
+    Family {
+        name,
+        kind,
+        unit,
+        help,
+        rows,
+    }
+}
+
+/// What only grows has a name that ends in `_total`.
+const fn kind_of(name: &str) -> Kind {
+    match name.as_bytes() {
+        [.., b'_', b't', b'o', b't', b'a', b'l'] => Kind::Counter,
+        _ => Kind::Gauge,
+    }
+}
+
+impl Family {
+    fn write(&self, look: &Look<'_>, page: &mut String) {
+        let mut samples = Samples {
+            family: self,
+            page,
+            is_headed: false,
+        };
+        match self.rows {
+            Rows::Fixed(rows) => {
+                for (labels, stat, source) in rows {
+                    if let Some(value) = source.read(look, stat) {
+                        samples.add(labels, value);
+                    }
+                }
+            }
+            Rows::Workers(_, read) => {
+                for (labels, worker) in look.workers() {
+                    samples.add(&labels, read(worker));
+                }
+            }
+            Rows::Found(_, read) => read(look, &mut samples),
+        }
+    }
+}
+
+impl Source {
+    fn read(self, look: &Look<'_>, stat: &str) -> Option<u64> {
+        let (node, native) = (look.cluster.as_ref(), look.native.as_ref());
+        match self {
+            Self::Count(count) => Some(look.counts.get(count)),
+            Self::Number(read) => Some(read(look)),
+            Self::NodeCount(count) => node.map(|_| look.counts.get(count)),
+            Self::NodeNumber => node?.number(stat),
+            Self::NativeCount(count) => native.map(|native| native.counts.get(count)),
+            Self::Native(read) => native.map(read),
+        }
+    }
+}
+
+impl Samples<'_> {
+    fn add(&mut self, labels: &str, value: u64) {
+        let value = self.family.unit.shown(value);
+        self.row("", labels, &value);
     }
 
-    fn row(&mut self, name: &str, labels: &str, value: impl Display) {
+    fn add_histogram(&mut self, labels: &str, histogram: &Histogram<'_>) {
+        let unit = self.family.unit;
+        let comma = if labels.is_empty() { "" } else { "," };
+        let mut below = 0;
+        for (class, number) in histogram.classes.iter().enumerate() {
+            below += number;
+            let bound = (histogram.bound)(class);
+            let bound = bound.map_or_else(|| "+Inf".to_owned(), |bound| unit.shown(bound));
+            let labels = format!("{labels}{comma}le=\"{bound}\"");
+            self.row("_bucket", &labels, &below.to_string());
+        }
+        self.row("_sum", labels, &unit.shown(histogram.sum));
+        self.row("_count", labels, &below.to_string());
+    }
+
+    fn row(&mut self, suffix: &str, labels: &str, value: &str) {
+        let Family {
+            name, kind, help, ..
+        } = self.family;
+        // Writing to a string cannot fail.
+        if !self.is_headed {
+            self.is_headed = true;
+            let kind = kind.name();
+            let _ = write!(self.page, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        }
         let _ = match labels {
-            "" => writeln!(self.0, "{name} {value}"),
-            _ => writeln!(self.0, "{name}{{{labels}}} {value}"),
+            "" => writeln!(self.page, "{name}{suffix} {value}"),
+            _ => writeln!(self.page, "{name}{suffix}{{{labels}}} {value}"),
         };
     }
-
-    fn counter(&mut self, name: &str, help: &str, rows: &[(&str, u64)]) {
-        self.head(name, "counter", help);
-        rows.iter()
-            .for_each(|(labels, value)| self.row(name, labels, value));
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, rows: &[(&str, u64)]) {
-        self.head(name, "gauge", help);
-        rows.iter()
-            .for_each(|(labels, value)| self.row(name, labels, value));
-    }
 }
 
-fn connections(page: &mut Page, shared: &Shared) {
-    let doors = &shared.doors;
-    let now = doors.connections_now.load(Relaxed) as u64;
-    page.gauge("curtail_connections", "Open connections.", &[("", now)]);
-    let limit = shared.config.connections_max as u64;
-    page.gauge(
-        "curtail_connections_limit",
-        "Connections allowed.",
-        &[("", limit)],
-    );
-    let counts = shared.counts_total();
-    page.counter(
-        "curtail_connections_closed_total",
-        "Connections closed by the server, by reason.",
-        &[
-            ("reason=\"idle\"", counts.get(Count::IdleKicks)),
-            (
-                "reason=\"slow_reader\"",
-                counts.get(Count::SlowReadersClosed),
-            ),
-            ("reason=\"memory\"", counts.get(Count::ReadNoMemory)),
-        ],
-    );
-    let rows = [
-        ("direction=\"received\"", counts.get(Count::BytesRead)),
-        ("direction=\"sent\"", counts.get(Count::BytesWritten)),
-    ];
-    page.counter(
-        "curtail_network_bytes_total",
-        "Bytes on client connections.",
-        &rows,
-    );
-}
-
-fn commands(page: &mut Page, shared: &Shared) {
-    let counts = shared.counts_total();
-    let of = |count| counts.get(count);
-    page.counter(
-        "curtail_operations_total",
-        "Item operations, by kind and outcome.",
-        &[
-            ("kind=\"get\",outcome=\"hit\"", of(Count::GetHits)),
-            ("kind=\"get\",outcome=\"miss\"", of(Count::GetMisses)),
-            ("kind=\"touch\",outcome=\"hit\"", of(Count::TouchHits)),
-            ("kind=\"touch\",outcome=\"miss\"", of(Count::TouchMisses)),
-            ("kind=\"delete\",outcome=\"hit\"", of(Count::DeleteHits)),
-            ("kind=\"delete\",outcome=\"miss\"", of(Count::DeleteMisses)),
-            ("kind=\"increment\",outcome=\"hit\"", of(Count::IncrHits)),
-            ("kind=\"increment\",outcome=\"miss\"", of(Count::IncrMisses)),
-            ("kind=\"decrement\",outcome=\"hit\"", of(Count::DecrHits)),
-            ("kind=\"decrement\",outcome=\"miss\"", of(Count::DecrMisses)),
-            ("kind=\"cas\",outcome=\"stored\"", of(Count::CasHits)),
-            ("kind=\"cas\",outcome=\"miss\"", of(Count::CasMisses)),
-            ("kind=\"cas\",outcome=\"exists\"", of(Count::CasBadval)),
-        ],
-    );
-    page.counter(
-        "curtail_writes_total",
-        "Writes asked for.",
-        &[("", of(Count::CmdSet))],
-    );
-    page.counter(
-        "curtail_writes_refused_total",
-        "Writes refused, by reason.",
-        &[
-            ("reason=\"too_large\"", of(Count::StoreTooLarge)),
-            ("reason=\"no_memory\"", of(Count::StoreNoMemory)),
-        ],
-    );
-    page.counter(
-        "curtail_requests_total",
-        "Requests decoded.",
-        &[("", of(Count::Requests))],
-    );
-    let logins = [
-        ("outcome=\"all\"", of(Count::AuthCmds)),
-        ("outcome=\"refused\"", of(Count::AuthErrors)),
-    ];
-    page.counter("curtail_logins_total", "Logins.", &logins);
-}
-
-fn items(page: &mut Page, shared: &Shared) {
-    let items = shared.store.counters();
-    page.gauge(
-        "curtail_items",
-        "Items in the store.",
-        &[("", items.items_now)],
-    );
-    page.gauge(
-        "curtail_item_bytes",
-        "Bytes of those items.",
-        &[("", items.item_bytes_now)],
-    );
-    // The store starts these over at `stats reset`, which a scraper takes for a restart.
-    page.counter(
-        "curtail_items_removed_total",
-        "Items removed without being asked, by reason.",
-        &[
-            ("reason=\"evicted\"", items.evictions),
-            ("reason=\"expired\"", items.reclaimed),
-        ],
-    );
-}
-
-fn memory(page: &mut Page, shared: &Shared) {
-    let memory = shared.store.memory();
-    let writers = bytes_of_writers(shared.config.workers) as u64;
-    let native = shared.native_bytes();
-    page.gauge(
-        "curtail_memory_limit_bytes",
-        "The one limit.",
-        &[("", memory.limit)],
-    );
-    page.gauge(
-        "curtail_memory_bytes",
-        "Where the memory of the limit is.",
-        &[
-            ("part=\"index\"", memory.index),
-            ("part=\"segments\"", memory.segments),
-            ("part=\"free\"", memory.free),
-            ("part=\"leased\"", memory.leased),
-            ("part=\"ghost\"", memory.ghost),
-            (
-                "part=\"connections\"",
-                memory.accounted.saturating_sub(writers + native),
-            ),
-            ("part=\"fixed\"", memory.fixed + writers),
-            ("part=\"native\"", native),
-        ],
-    );
-    let resident = curtail_runtime::resident_bytes();
-    page.gauge(
-        "curtail_resident_bytes",
-        "Memory resident.",
-        &[("", resident)],
-    );
-}
-
-/// What the table that finds items did.
-fn index(page: &mut Page, shared: &Shared) {
-    for (name, count) in index_counts(shared) {
-        let name = format!("curtail_{name}_total");
-        page.counter(&name, "What the index did.", &[("", count)]);
-    }
-}
-
-fn process(page: &mut Page, shared: &Shared) {
-    let usage = curtail_runtime::usage();
-    page.head(
-        "curtail_cpu_seconds_total",
-        "counter",
-        "Processor time used, by mode.",
-    );
-    for (labels, us) in [
-        ("mode=\"user\"", usage.user_us),
-        ("mode=\"system\"", usage.system_us),
-    ] {
-        let seconds = format_args!("{}.{:06}", us / 1_000_000, us % 1_000_000).to_string();
-        page.row("curtail_cpu_seconds_total", labels, seconds);
-    }
-    let up = shared.clock.now().instant.ns / 1_000_000_000;
-    page.gauge("curtail_uptime_seconds", "Since the start.", &[("", up)]);
-}
-
-/// The policy, the plan of sizes, and what they did.
-fn policies(page: &mut Page, shared: &Shared) {
-    let regime = shared.regimes.current();
-    let plan = &regime.plan;
-    let name = format!("name=\"{}\"", regime.name);
-    page.gauge("curtail_policy", "The policy in force.", &[(&name, 1)]);
-    page.gauge(
-        "curtail_size_threshold_bytes",
-        "From here on values are large.",
-        &[("", u64::from(plan.threshold))],
-    );
-    let cores = [
-        ("role=\"small\"", u64::from(plan.small)),
-        ("role=\"large\"", u64::from(plan.cores - plan.small)),
-    ];
-    page.gauge("curtail_plan_cores", "Cores by role in the plan.", &cores);
-    page.counter(
-        "curtail_regimes_total",
-        "Policies and plans put in force.",
-        &[("", regime.generation)],
-    );
-    let counts = shared.counts_total();
-    for (name, count) in POLICY_COUNTS {
-        let name = format!("curtail_{name}_total");
-        page.counter(&name, "What policies did.", &[("", counts.get(count))]);
-    }
-    page.head(
-        "curtail_large_connections",
-        "gauge",
-        "Connections with large workers.",
-    );
-    for (index, worker) in shared.large_workers().iter().enumerate() {
-        let labels = format!("worker=\"{index}\"");
-        let visitors = worker.visitors.load(Relaxed);
-        page.row("curtail_large_connections", &labels, visitors);
-    }
-    page.head(
-        "curtail_large_lifts_total",
-        "counter",
-        "How often a large worker that starved was let forward.",
-    );
-    for (index, worker) in shared.large_workers().iter().enumerate() {
-        let labels = format!("worker=\"{index}\"");
-        let lifts = worker.lifts.load(Relaxed);
-        page.row("curtail_large_lifts_total", &labels, lifts);
-    }
-    page.head("curtail_mailbox", "gauge", "What others left for a worker.");
-    for (index, worker) in shared.workers.iter().enumerate() {
-        let labels = format!("worker=\"{index}\"");
-        page.row("curtail_mailbox", &labels, worker.mail.depth());
-    }
-    workers(page, shared);
-    hot_keys(page, shared);
-}
-
-/// What each worker did; those behind the workers are the large ones.
-fn workers(page: &mut Page, shared: &Shared) {
-    for (what, count) in WORKER_COUNTS {
-        let name = format!("curtail_worker_{what}_total");
-        page.head(&name, "counter", "The same, by worker.");
-        for (index, worker) in shared.workers.iter().enumerate() {
-            let labels = format!("worker=\"{index}\"");
-            page.row(&name, &labels, worker.counts.read().get(count));
-        }
-    }
-    let name = "curtail_worker_queue_depth";
-    page.head(name, "gauge", "What waits for a worker.");
-    for (index, worker) in shared.workers.iter().enumerate() {
-        let labels = format!("worker=\"{index}\"");
-        page.row(name, &labels, worker.queue_depth());
-    }
-}
-
-/// Shares without the keys: those are clients' data, and each would be a series of its own.
-fn hot_keys(page: &mut Page, shared: &Shared) {
-    let hottest = shared.hottest();
-    let name = "curtail_hot_key_share";
-    page.head(name, "gauge", "Share of the requests by rank of their key.");
-    for (rank, key) in (1..).zip(&hottest.keys) {
-        let labels = format!("rank=\"{rank}\"");
-        page.row(name, &labels, format_args!("{:.4}", key.share));
-    }
-    let name = "curtail_hot_key_write_share";
-    page.head(name, "gauge", "Share of writes by rank of their key.");
-    for (rank, key) in (1..).zip(&hottest.keys) {
-        let labels = format!("rank=\"{rank}\"");
-        page.row(name, &labels, format_args!("{:.4}", key.writes));
-    }
-}
-
-/// The native datagram path, if it is on.
-fn native(page: &mut Page, shared: &Shared) {
-    let Some(native) = shared.native.as_deref() else {
-        return;
-    };
-    for family in native::metrics(native) {
-        let kind = if family.is_gauge { "gauge" } else { "counter" };
-        page.head(&family.name, kind, family.help);
-        for (labels, value) in family.rows {
-            page.row(&family.name, &labels, value);
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
         }
     }
 }
 
-/// How much stood before requests; see `stages`.
-fn stages(page: &mut Page, shared: &Shared) {
-    let mut headed = "";
-    for (stage_name, size, stage) in shared.stages_total().all() {
-        let name = format!("curtail_stage_{stage_name}");
-        if headed != stage_name {
-            page.head(&name, "histogram", "Work ahead, or time, by stage.");
-            headed = stage_name;
-        }
-        let size = size.map(|size| format!("size=\"{size}\""));
-        let size = size.as_deref().unwrap_or("");
-        let comma = if size.is_empty() { "" } else { "," };
-        let bucket = format!("{name}_bucket");
-        let (mut below, mut sum) = (0, 0);
-        for (class, number) in stage.classes().iter().enumerate() {
-            below += number;
-            // Counted by its lower bound: a sum that is right within a factor of two.
-            sum += number * if class == 0 { 0 } else { 1 << (class - 1) };
-            let labels = match bound_of(class) {
-                Some(bound) => format!("{size}{comma}le=\"{}\"", bound - 1),
-                None => format!("{size}{comma}le=\"+Inf\""),
-            };
-            page.row(&bucket, &labels, below);
-        }
-        page.row(&format!("{name}_sum"), size, sum);
-        page.row(&format!("{name}_count"), size, below);
+impl Unit {
+    /// A number in the base unit.
+    fn shown(self, value: u64) -> String {
+        let digits = match self {
+            Self::Whole | Self::Bytes => return value.to_string(),
+            Self::Microseconds => 6,
+            Self::Nanoseconds => 9,
+            Self::Ratio => 4,
+        };
+        let one = 10_u64.pow(digits as u32);
+        let text = format!("{}.{:0digits$}", value / one, value % one);
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
     }
 }
 
-/// The processor time of measured turns; see `turns`.
-fn turns(page: &mut Page, shared: &Shared) {
-    let name = "curtail_turn_cpu_seconds";
-    page.head(
-        name,
-        "histogram",
-        "Processor time of a worker's turns, those that were measured.",
-    );
-    for (index, worker) in shared.workers.iter().enumerate() {
-        let mut below = 0;
-        for (class, turns) in worker.turns.classes().into_iter().enumerate() {
-            below += turns;
-            let bound = BOUNDS_US.get(class).map_or_else(
-                || "+Inf".to_owned(),
-                |&us| format!("{}.{:06}", us / 1_000_000, us % 1_000_000),
+/// A label whose value is anybody's text.
+fn label(name: &str, value: &str) -> String {
+    let mut text = format!("{name}=\"");
+    for character in value.chars() {
+        match character {
+            '\\' => text.push_str("\\\\"),
+            '"' => text.push_str("\\\""),
+            '\n' => text.push_str("\\n"),
+            other => text.push(other),
+        }
+    }
+    text.push('"');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// Goal: the table keeps Prometheus's conventions, and its helps tell families apart. Method:
+    /// every family is looked at.
+    #[test]
+    fn families_keep_the_conventions() {
+        let (mut names, mut helps) = (HashSet::new(), HashSet::new());
+        for family in table::families() {
+            let (name, help) = (family.name, family.help);
+            assert!(names.insert(name), "{name} twice");
+            assert!(helps.insert(help), "{name} shares its help: {help}");
+            let fits =
+                |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+            assert!(
+                name.starts_with("curtail_") && name.bytes().all(fits),
+                "{name}"
             );
-            let labels = format!("worker=\"{index}\",le=\"{bound}\"");
-            page.row("curtail_turn_cpu_seconds_bucket", &labels, below);
+            assert!(
+                help.ends_with('.') && !help.contains(['\n', '\\']),
+                "{name}: {help}"
+            );
+            let base = name.trim_end_matches("_total");
+            assert_eq!(base != name, family.kind == Kind::Counter, "{name}");
+            let is_time = matches!(family.unit, Unit::Microseconds | Unit::Nanoseconds);
+            assert!(!is_time || base.ends_with("_seconds"), "{name}");
+            assert_eq!(
+                family.unit == Unit::Bytes,
+                base.ends_with("_bytes"),
+                "{name}"
+            );
+            assert_eq!(
+                family.unit == Unit::Ratio,
+                base.ends_with("_ratio"),
+                "{name}"
+            );
+            for odd in [
+                "_us",
+                "_ms",
+                "_ns",
+                "_kb",
+                "_kilobytes",
+                "_count",
+                "_sum",
+                "_bucket",
+            ] {
+                assert!(!base.ends_with(odd), "{name}");
+            }
         }
-        let labels = format!("worker=\"{index}\"");
-        let ns = worker.turns.ns_total();
-        let seconds = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
-        page.row("curtail_turn_cpu_seconds_sum", &labels, seconds);
-        page.row("curtail_turn_cpu_seconds_count", &labels, below);
+        assert!(names.len() > 100, "{}", names.len());
+    }
+
+    #[test]
+    fn numbers_are_shown_in_base_units() {
+        for (unit, value, shown) in [
+            (Unit::Whole, 20, "20"),
+            (Unit::Bytes, 0, "0"),
+            (Unit::Microseconds, 1_500_000, "1.5"),
+            (Unit::Microseconds, 10, "0.00001"),
+            (Unit::Nanoseconds, 3_000_000_001, "3.000000001"),
+            (Unit::Nanoseconds, 20_000_000_000, "20"),
+            (Unit::Ratio, 693, "0.0693"),
+            (Unit::Ratio, 0, "0"),
+        ] {
+            assert_eq!(unit.shown(value), shown);
+        }
+    }
+
+    #[test]
+    fn labels_cannot_break_out() {
+        assert_eq!(label("name", "a\"b\\c\nd"), "name=\"a\\\"b\\\\c\\nd\"");
+    }
+
+    /// Goal: buckets are cumulative, end in +Inf, and agree with the count.
+    #[test]
+    fn a_histogram_is_cumulative() {
+        let family = histogram("x_seconds", Unit::Microseconds, "X.", "", |_, _| ());
+        let mut page = String::new();
+        let mut samples = Samples {
+            family: &family,
+            page: &mut page,
+            is_headed: false,
+        };
+        let shown = Histogram {
+            classes: &[2, 0, 3],
+            bound: &|class| (class < 2).then(|| 1 << class),
+            sum: 40,
+        };
+        samples.add_histogram("size=\"small\"", &shown);
+        let expected = "# HELP x_seconds X.\n# TYPE x_seconds histogram\n\
+            x_seconds_bucket{size=\"small\",le=\"0.000001\"} 2\n\
+            x_seconds_bucket{size=\"small\",le=\"0.000002\"} 2\n\
+            x_seconds_bucket{size=\"small\",le=\"+Inf\"} 5\n\
+            x_seconds_sum{size=\"small\"} 0.00004\n\
+            x_seconds_count{size=\"small\"} 5\n";
+        assert_eq!(page, expected);
     }
 }

@@ -52,10 +52,11 @@ use curtail_types::HashSeed;
 
 pub(crate) use barrier::Behind;
 pub use config::{NativeChoice, NativeConfig, NativeMode, NativePlacement};
+pub(crate) use counts::{NativeCount, NativeCounts};
 pub(crate) use executor::{Executor, Hands};
 pub(crate) use io_thread::run as run_io_thread;
 pub(crate) use open::{Opened, Opening};
-pub(crate) use report::{metrics, statistics};
+pub(crate) use report::{NativeQueues, statistics};
 pub(crate) use stream::Streams;
 pub(crate) use worker::NativeTurns;
 
@@ -65,12 +66,8 @@ use crate::{
 };
 
 use self::{
-    answers::Answers,
-    counts::{NativeCounts, PublishedNativeCounts},
-    handshake::Grants,
-    locals::Locals,
-    memory::QueueMemory,
-    software_queue::SoftwareQueue,
+    answers::Answers, counts::PublishedNativeCounts, handshake::Grants, locals::Locals,
+    memory::QueueMemory, software_queue::SoftwareQueue,
 };
 
 /// What the threads of the path share.
@@ -275,12 +272,17 @@ impl Native {
     }
 
     /// The counts of all threads.
-    fn counts_total(&self) -> NativeCounts {
+    pub(crate) fn counts_total(&self) -> NativeCounts {
         let mut sum = NativeCounts::new();
         self.published
             .iter()
             .for_each(|counts| counts.add_to(&mut sum));
         sum
+    }
+
+    /// How many accepted writes were found damaged.
+    pub(crate) fn corrupt(&self) -> u64 {
+        self.corrupt.load(Relaxed)
     }
 
     /// Where it listens.

@@ -142,6 +142,7 @@ impl Worker {
         }
         let now_ns = self.kit.shared.clock.now().instant.ns;
         let [begun, collected, executed] = ends_ns;
+        self.note_latencies(batch, begun, now_ns);
         let us = |from: u64, to: u64| to.saturating_sub(from) / 1000;
         let writes = |bytes| {
             let entries = batch.entries().iter();

@@ -348,6 +348,13 @@ impl Server {
         self.admin_address
     }
 
+    /// For tests: which rows of `stats` which metric carries, as patterns with `*`; the metric's
+    /// name, and its labels as far as they are fixed.
+    #[doc(hidden)]
+    pub fn stats_in_metrics() -> Vec<(&'static str, &'static str, &'static str)> {
+        crate::metrics::carried()
+    }
+
     /// For tests: has a key become hot, or cease to be, if this server is its home.
     #[doc(hidden)]
     pub fn change_hot(&self, key: &[u8], hot: bool) {

@@ -14,10 +14,11 @@ use crate::{
     cluster::Cluster,
     config::Config,
     control::ControlFace,
-    counts::{Counts, PublishedCounts},
+    counts::{Count, Counts, PublishedCounts, Tally},
     crawler::Crawler,
     delegate::Writers,
     hot_keys::Hottest,
+    latency::{Latencies, PublishedLatencies},
     logins::Logins,
     mailbox::Mailbox,
     native::Native,
@@ -90,6 +91,7 @@ pub(crate) struct WorkerFace {
     /// What was asked for, until the control takes it.
     pub(crate) measured: Mutex<Option<Box<SizeHistogram>>>,
     pub(crate) stages: PublishedStages,
+    pub(crate) latencies: PublishedLatencies,
     /// What it is to give to others.
     pub(crate) order: Order,
     /// Connections that had no room in its last turn.
@@ -111,10 +113,17 @@ pub(crate) struct BufferGauges {
 pub(crate) struct Doors {
     pub(crate) connections_now: AtomicUsize,
     pub(crate) connections_most: AtomicUsize,
-    pub(crate) connections_total: AtomicU64,
-    pub(crate) rejected: AtomicU64,
+    /// Connections given to workers.
+    pub(crate) accepted: Tally,
+    /// Connections that found the limit reached.
+    pub(crate) refused: Tally,
+    /// Connections that no worker could watch.
+    pub(crate) unwatched: Tally,
+    /// Attempts to accept that the kernel refused.
+    pub(crate) accept_errors: Tally,
     pub(crate) accepting: AtomicBool,
-    pub(crate) disabled_count: AtomicU64,
+    /// How often the limit stopped accepting.
+    pub(crate) pauses: Tally,
     pub(crate) disabled_us: AtomicU64,
     /// Whether clients may connect: a node lets them from when it is first in service until it
     /// leaves.
@@ -130,10 +139,12 @@ impl Doors {
             is_open: AtomicBool::new(is_open),
             connections_now: AtomicUsize::new(0),
             connections_most: AtomicUsize::new(0),
-            connections_total: AtomicU64::new(0),
-            rejected: AtomicU64::new(0),
+            accepted: Tally::new(),
+            refused: Tally::new(),
+            unwatched: Tally::new(),
+            accept_errors: Tally::new(),
             accepting: AtomicBool::new(true),
-            disabled_count: AtomicU64::new(0),
+            pauses: Tally::new(),
             disabled_us: AtomicU64::new(0),
             waker,
         }
@@ -166,6 +177,11 @@ impl WorkerFace {
         self.in_line.load(Relaxed) + self.mail.depth()
     }
 
+    /// What it has counted since the start.
+    pub(crate) fn count(&self, count: Count) -> u64 {
+        self.counts.get(count)
+    }
+
     pub(crate) fn new(waker: Waker, registrar: Registrar) -> Self {
         Self {
             counts: PublishedCounts::new(),
@@ -180,6 +196,7 @@ impl WorkerFace {
             load: AtomicU64::new(0),
             measured: Mutex::default(),
             stages: PublishedStages::default(),
+            latencies: PublishedLatencies::default(),
             order: Order::default(),
             in_line: AtomicUsize::new(0),
             hottest: Mutex::default(),
@@ -255,6 +272,15 @@ impl Shared {
         total
     }
 
+    /// The latencies that all workers have measured since the start.
+    pub(crate) fn latencies_total(&self) -> Latencies {
+        let mut total = Latencies::default();
+        for worker in &self.workers {
+            worker.latencies.add_to(&mut total);
+        }
+        total
+    }
+
     /// The keys that all workers together were asked for most.
     pub(crate) fn hottest(&self) -> Hottest {
         let workers = self.workers.iter();
@@ -274,10 +300,11 @@ impl Shared {
         *lock(&self.baseline) = self.counts_total();
         self.store.reset_counters();
         self.prefixes.clear();
-        self.doors.connections_total.store(0, Relaxed);
-        self.doors.rejected.store(0, Relaxed);
+        let doors = &self.doors;
+        for tally in [&doors.accepted, &doors.refused, &doors.pauses] {
+            tally.reset();
+        }
         self.watchers.counts.reset();
-        self.doors.disabled_count.store(0, Relaxed);
         self.workers.iter().for_each(|worker| worker.turns.reset());
     }
 

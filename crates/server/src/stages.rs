@@ -16,9 +16,10 @@
 
 use crate::sync::{AtomicU64, Relaxed};
 
-/// A histogram by powers of two: class 0 is 0, class c is `2^(c-1)..2^c`.
+/// A histogram by powers of two: class 0 is 0, class c is `2^(c-1)..2^c`. Behind the classes stands
+/// the sum of all amounts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stage([u64; CLASSES]);
+pub(crate) struct Stage([u64; NUMBERS]);
 
 /// What is told of requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -56,10 +57,12 @@ pub(crate) struct Stages([Stage; LENGTH]);
 pub(crate) struct PublishedStages([PublishedStage; LENGTH]);
 
 /// One that others may read.
-type PublishedStage = [AtomicU64; CLASSES];
+type PublishedStage = [AtomicU64; NUMBERS];
 
 /// Classes of a stage; the last holds everything above.
 pub(crate) const CLASSES: usize = 18;
+
+const NUMBERS: usize = CLASSES + 1;
 
 const LENGTH: usize = StageName::Length as usize;
 
@@ -88,13 +91,15 @@ impl Stage {
         if let Some(class) = self.0.get_mut(class_of(amount)) {
             *class += count;
         }
+        self.add_to_sum(amount * count);
     }
 
     /// One for each of `0..count`: the requests of a turn, each with those before it.
     #[inline]
     fn record_line(&mut self, count: u64) {
         let mut from = 0;
-        for (class, number) in self.0.iter_mut().enumerate() {
+        self.add_to_sum(count * count.saturating_sub(1) / 2);
+        for (class, number) in self.0.iter_mut().take(CLASSES).enumerate() {
             if from >= count {
                 return;
             }
@@ -105,8 +110,20 @@ impl Stage {
     }
 
     /// How many are in each class.
-    pub(crate) fn classes(&self) -> &[u64; CLASSES] {
-        &self.0
+    pub(crate) fn classes(&self) -> &[u64] {
+        self.0.get(..CLASSES).unwrap_or_default()
+    }
+
+    /// The sum of all amounts.
+    pub(crate) fn sum(&self) -> u64 {
+        self.0.get(CLASSES).copied().unwrap_or(0)
+    }
+
+    #[inline]
+    fn add_to_sum(&mut self, amount: u64) {
+        if let Some(sum) = self.0.get_mut(CLASSES) {
+            *sum += amount;
+        }
     }
 }
 
@@ -131,6 +148,11 @@ impl Stages {
         if let Some(stage) = self.0.get_mut(name as usize) {
             stage.record_line(count);
         }
+    }
+
+    /// One of them.
+    pub(crate) fn get(&self, name: StageName) -> Stage {
+        self.0.get(name as usize).copied().unwrap_or_default()
     }
 
     /// All of them with their names and sizes, in one order.
@@ -170,7 +192,7 @@ impl PublishedStages {
 
 impl Default for PublishedStages {
     fn default() -> Self {
-        Self([const { [const { AtomicU64::new(0) }; CLASSES] }; LENGTH])
+        Self([const { [const { AtomicU64::new(0) }; NUMBERS] }; LENGTH])
     }
 }
 
@@ -195,7 +217,7 @@ mod tests {
             let (mut line, mut single) = (Stage::default(), Stage::default());
             line.record_line(count);
             (0..count).for_each(|ahead| single.record(ahead, 1));
-            assert_eq!(line.classes(), single.classes(), "{count}");
+            assert_eq!(line.0, single.0, "{count}");
         }
     }
 
@@ -220,7 +242,7 @@ mod tests {
         let classes = |name, size| {
             let mut all = sum.all();
             let found = all.find(|stage| (stage.0, stage.1) == (name, size));
-            *found.unwrap().2.classes()
+            found.unwrap().2.classes().to_vec()
         };
         assert_eq!(classes("reply_us", Some("large"))[3], 2);
         assert_eq!(classes("queue_requests_ahead", None)[0], 2);

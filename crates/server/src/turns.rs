@@ -5,7 +5,10 @@
 
 use curtail_runtime::ThreadCpuClock;
 
-use crate::sync::{AtomicU64, Relaxed};
+use crate::{
+    counts::Tally,
+    sync::{AtomicU64, Relaxed},
+};
 
 /// Upper bounds of the histogram's classes in microseconds; the last class is above them all.
 pub(crate) const BOUNDS_US: [u64; 9] = [10, 25, 50, 100, 250, 500, 1000, 2500, 10_000];
@@ -16,9 +19,9 @@ const SAMPLED_EVERY: u64 = 64;
 /// The histogram of one worker; written by it, read by anybody.
 #[derive(Debug)]
 pub(crate) struct TurnTimes {
-    classes: [AtomicU64; CLASSES],
+    classes: [Tally; CLASSES],
     ns_max: AtomicU64,
-    ns_total: AtomicU64,
+    ns_sum: Tally,
 }
 
 /// Measures the turns of one worker.
@@ -33,43 +36,51 @@ pub(crate) struct TurnClock {
 impl TurnTimes {
     pub(crate) const fn new() -> Self {
         Self {
-            classes: [const { AtomicU64::new(0) }; CLASSES],
+            classes: [const { Tally::new() }; CLASSES],
             ns_max: AtomicU64::new(0),
-            ns_total: AtomicU64::new(0),
+            ns_sum: Tally::new(),
         }
     }
 
-    /// Turns in each class of [`BOUNDS_US`], and above.
+    /// Turns in each class of [`BOUNDS_US`], and above, since the last reset.
     pub(crate) fn classes(&self) -> [u64; CLASSES] {
-        std::array::from_fn(|i| self.classes.get(i).map_or(0, |class| class.load(Relaxed)))
+        self.classes.each_ref().map(Tally::since_reset)
     }
 
-    /// The longest turn measured, in nanoseconds.
+    /// The same since the start.
+    pub(crate) fn classes_total(&self) -> [u64; CLASSES] {
+        self.classes.each_ref().map(Tally::total)
+    }
+
+    /// The longest turn measured since the last reset, in nanoseconds.
     pub(crate) fn ns_max(&self) -> u64 {
         self.ns_max.load(Relaxed)
     }
 
-    /// The sum of all turns measured, in nanoseconds.
-    pub(crate) fn ns_total(&self) -> u64 {
-        self.ns_total.load(Relaxed)
+    /// The sum of all turns measured since the last reset, in nanoseconds.
+    pub(crate) fn ns_sum(&self) -> u64 {
+        self.ns_sum.since_reset()
     }
 
-    /// Starts over.
+    /// The same since the start.
+    pub(crate) fn ns_total(&self) -> u64 {
+        self.ns_sum.total()
+    }
+
+    /// Starts over for `stats`.
     pub(crate) fn reset(&self) {
-        self.classes
-            .iter()
-            .for_each(|class| class.store(0, Relaxed));
+        self.classes.iter().for_each(Tally::reset);
         self.ns_max.store(0, Relaxed);
-        self.ns_total.store(0, Relaxed);
+        self.ns_sum.reset();
     }
 
     fn record(&self, ns: u64) {
         let class = BOUNDS_US.iter().position(|&bound| ns <= bound * 1000);
         if let Some(class) = self.classes.get(class.unwrap_or(CLASSES - 1)) {
-            class.fetch_add(1, Relaxed);
+            class.add(1);
         }
         self.ns_max.fetch_max(ns, Relaxed);
-        self.ns_total.fetch_add(ns, Relaxed);
+        self.ns_sum.add(ns);
     }
 }
 

@@ -11,7 +11,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::sync::{AtomicBool, AtomicU8, AtomicU64, Relaxed, lock};
+use crate::{
+    counts::Tally,
+    sync::{AtomicBool, AtomicU8, AtomicU64, Relaxed, lock},
+};
 
 /// Kinds of events, as a set.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -32,13 +35,13 @@ pub(crate) struct Watchers {
 #[derive(Debug, Default)]
 pub(crate) struct LogCounts {
     /// Lines that found no room in a worker's journal.
-    pub(crate) worker_dropped: AtomicU64,
+    pub(crate) worker_dropped: Tally,
     /// Lines that did.
-    pub(crate) worker_written: AtomicU64,
+    pub(crate) worker_written: Tally,
     /// Lines that found no room with a watcher.
-    pub(crate) watcher_skipped: AtomicU64,
+    pub(crate) watcher_skipped: Tally,
     /// Lines that did.
-    pub(crate) watcher_sent: AtomicU64,
+    pub(crate) watcher_sent: Tally,
 }
 
 /// One watching connection, as those who write to it see it.
@@ -159,8 +162,8 @@ impl Watchers {
     /// that has something to send now.
     pub(crate) fn publish(&self, journal: &mut Journal, mut wake: impl FnMut(usize)) {
         let (written, dropped) = (journal.ends.len() as u64, journal.dropped);
-        self.counts.worker_written.fetch_add(written, Relaxed);
-        self.counts.worker_dropped.fetch_add(dropped, Relaxed);
+        self.counts.worker_written.add(written);
+        self.counts.worker_dropped.add(dropped);
         if written > 0 {
             for watcher in lock(&self.list).iter() {
                 if self.hand_over(journal, watcher) {
@@ -187,8 +190,8 @@ impl Watchers {
                 skipped += 1;
             }
         }
-        self.counts.watcher_sent.fetch_add(sent, Relaxed);
-        self.counts.watcher_skipped.fetch_add(skipped, Relaxed);
+        self.counts.watcher_sent.add(sent);
+        self.counts.watcher_skipped.add(skipped);
         watcher.waiting.store(!lines.text.is_empty(), Relaxed);
         before == 0 && !lines.text.is_empty()
     }
@@ -202,12 +205,12 @@ impl Watchers {
 }
 
 impl LogCounts {
-    /// Starts over.
+    /// Starts over for `stats`.
     pub(crate) fn reset(&self) {
-        self.worker_dropped.store(0, Relaxed);
-        self.worker_written.store(0, Relaxed);
-        self.watcher_skipped.store(0, Relaxed);
-        self.watcher_sent.store(0, Relaxed);
+        self.worker_dropped.reset();
+        self.worker_written.reset();
+        self.watcher_skipped.reset();
+        self.watcher_sent.reset();
     }
 }
 
@@ -352,8 +355,8 @@ mod tests {
         record(&mut journal, Interests::FETCHERS, "more\n");
         watchers.publish(&mut journal, |_| ());
         assert_eq!(watcher.take(), b"skipped=4\nmore\n");
-        assert_eq!(watchers.counts.watcher_skipped.load(Relaxed), 4);
-        assert_eq!(watchers.counts.watcher_sent.load(Relaxed), 2);
+        assert_eq!(watchers.counts.watcher_skipped.total(), 4);
+        assert_eq!(watchers.counts.watcher_sent.total(), 2);
     }
 
     #[test]
@@ -367,7 +370,7 @@ mod tests {
         }
         assert!(watchers.add(Interests::FETCHERS, 0).is_none());
         watchers.publish(&mut journal, |_| ());
-        assert_eq!(watchers.counts.worker_written.load(Relaxed), 1);
-        assert_eq!(watchers.counts.worker_dropped.load(Relaxed), 1);
+        assert_eq!(watchers.counts.worker_written.total(), 1);
+        assert_eq!(watchers.counts.worker_dropped.total(), 1);
     }
 }

@@ -441,6 +441,7 @@ impl Worker {
         } = newcomer;
         let slot = self.slots.next_slot();
         if stream.watch(&self.poller, Token(slot)).is_err() {
+            self.kit.shared.doors.unwatched.add(1);
             self.leave();
             return;
         }
@@ -557,9 +558,10 @@ impl Worker {
         }
     }
 
-    fn show_stages(&self) {
+    fn show_stages(&mut self) {
         if let Some(face) = self.kit.shared.workers.get(self.index) {
             face.stages.publish(&self.kit.stages);
+            face.latencies.publish(&mut self.kit.latencies);
         }
     }
 

@@ -177,8 +177,16 @@ impl Ledger {
     }
 
     pub(crate) fn report(&self) -> StoreCounters {
-        let sums = self.sums();
         let base = *lock(&self.base);
+        self.report_since(&base)
+    }
+
+    pub(crate) fn report_total(&self) -> StoreCounters {
+        self.report_since(&[0; COUNTS])
+    }
+
+    fn report_since(&self, base: &[u64; COUNTS]) -> StoreCounters {
+        let sums = self.sums();
         let of = |count: Count| sums[count as usize].saturating_sub(base[count as usize]);
         StoreCounters {
             items_now: of(Count::ItemsAdded).saturating_sub(of(Count::ItemsRemoved)),

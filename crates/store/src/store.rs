@@ -626,6 +626,11 @@ impl Store {
         self.index.counters()
     }
 
+    /// The same since the store was made, whatever was reset.
+    pub fn counters_total(&self) -> StoreCounters {
+        self.ledger.report_total()
+    }
+
     /// Starts the counters of [`Store::counters`] over, but for those that say what is there now.
     pub fn reset_counters(&self) {
         self.ledger.reset();

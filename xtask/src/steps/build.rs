@@ -147,4 +147,8 @@ const TOOLS: &[Tool] = &[
         program: "memccapable",
         package: "libmemcached-tools",
     },
+    Tool {
+        program: "promtool",
+        package: "prometheus",
+    },
 ];

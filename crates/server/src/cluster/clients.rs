@@ -107,6 +107,7 @@ impl Worker {
         if connection.serial != serial {
             return;
         }
+        self.kit.note_value_sent(connection, completed.reply.len());
         let unsent = &mut connection.unsent;
         unsent.fill_one(&mut self.kit.pool, token, &completed.reply);
         self.send_filled(slot);
@@ -132,6 +133,7 @@ impl Worker {
             Progress::Full => connection.writable = false,
             Progress::All | Progress::More => {}
         }
+        self.kit.note_sent(connection);
         // There may be more to send, or the next requests may be here already.
         self.slots.queue(slot);
     }

@@ -6,10 +6,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fmt::{self, Display},
+    net::SocketAddr,
     sync::Arc,
 };
 
-use curtail_cluster::Roster;
+use curtail_cluster::{Node, Roster};
 use curtail_types::{KeyName, NodeId};
 
 use crate::sync::{Mutex, lock};
@@ -92,29 +93,53 @@ impl Journal {
         }
     }
 
-    /// Everything, as rows of names and values; `me` has `items` items.
-    pub(super) fn tell(&self, (me, items): (NodeId, u64), mut row: impl FnMut(&str, &dyn Display)) {
+    /// What is counted.
+    pub(super) fn numbers(&self, mut stat: impl FnMut(&'static str, u64)) {
         let known = lock(&self.0);
-        row("cluster_became_hot", &known.became_hot);
-        row("cluster_ceased_to_be_hot", &known.ceased);
-        row("cluster_items_lost", &known.items_lost);
-        if let Some(roster) = &known.roster {
-            row("cluster_name", &roster.cluster);
-            row("cluster_model", &roster.settings.model_name());
-            for (id, _) in roster.nodes() {
-                let told = known.items.get(&id).copied().unwrap_or(0);
-                let items = if id == me { items } else { told };
-                let round_trip_us = known.round_trips.get(&id).copied();
-                let member = Member {
-                    roster,
-                    id,
-                    items,
-                    round_trip_us: round_trip_us.filter(|_| id != me),
-                };
-                row(&format!("cluster_member:{}", id.0), &member);
+        stat("cluster_became_hot", known.became_hot);
+        stat("cluster_ceased_to_be_hot", known.ceased);
+        stat("cluster_items_lost", known.items_lost);
+    }
+
+    /// The cluster's name, its model and its members, once there is a roster; `me` has `items`
+    /// items.
+    pub(super) fn members(
+        &self,
+        (me, items): (NodeId, u64),
+    ) -> Option<(String, &'static str, Vec<Member>)> {
+        let known = lock(&self.0);
+        let roster = known.roster.as_ref()?;
+        let member = |(id, node): (NodeId, &Node)| {
+            let told = known.items.get(&id).copied().unwrap_or(0);
+            let round_trip_us = known.round_trips.get(&id).copied();
+            Member {
+                id,
+                standing: roster.standing(id),
+                keys: roster.keys(id),
+                items: if id == me { items } else { told },
+                name: node.name.clone(),
+                clients: node.addresses.clients,
+                round_trip_us: round_trip_us.filter(|_| id != me),
+            }
+        };
+        let members = roster.nodes().map(member).collect();
+        Some((
+            roster.cluster.clone(),
+            roster.settings.model_name(),
+            members,
+        ))
+    }
+
+    /// Who is there and what happened, as rows of names and values; `me` has `items` items.
+    pub(super) fn tell(&self, me: (NodeId, u64), mut row: impl FnMut(&str, &dyn Display)) {
+        if let Some((name, model, members)) = self.members(me) {
+            row("cluster_name", &name);
+            row("cluster_model", &model);
+            for member in &members {
+                row(&format!("cluster_member:{}", member.id.0), member);
             }
         }
-        for (seconds, line) in &known.lines {
+        for (seconds, line) in &lock(&self.0).lines {
             row(&format!("cluster_event:{seconds}"), line);
         }
     }
@@ -180,21 +205,28 @@ impl Known {
 
 /// A member in one row: standing, keys, items, name, address for clients, and the round trip to it
 /// in microseconds if there was one.
-struct Member<'a> {
-    roster: &'a Roster,
-    id: NodeId,
-    items: u64,
-    round_trip_us: Option<u64>,
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) id: NodeId,
+    pub(crate) standing: &'static str,
+    pub(crate) keys: &'static str,
+    pub(crate) items: u64,
+    pub(crate) name: String,
+    clients: SocketAddr,
+    pub(crate) round_trip_us: Option<u64>,
 }
 
-impl Display for Member<'_> {
+impl Display for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (standing, keys) = (self.roster.standing(self.id), self.roster.keys(self.id));
-        let Some(node) = self.roster.node(self.id) else {
-            return Ok(());
-        };
-        let (name, clients) = (&node.name, node.addresses.clients);
-        write!(f, "{standing} {keys} {} {name} {clients}", self.items)?;
+        let Self {
+            standing,
+            keys,
+            items,
+            name,
+            clients,
+            ..
+        } = self;
+        write!(f, "{standing} {keys} {items} {name} {clients}")?;
         match self.round_trip_us {
             Some(us) => write!(f, " {us}"),
             None => Ok(()),
@@ -204,7 +236,7 @@ impl Display for Member<'_> {
 
 #[cfg(test)]
 mod tests {
-    use curtail_cluster::{Addresses, Node, Settings};
+    use curtail_cluster::{Addresses, Settings};
     use curtail_consistency::membership::{Change, Incarnation};
 
     use super::*;
@@ -224,6 +256,7 @@ mod tests {
 
     fn rows(journal: &Journal) -> Vec<String> {
         let mut rows = Vec::new();
+        journal.numbers(|name, value| rows.push(format!("{name} {value}")));
         journal.tell((NodeId(0), 5), |name, value| {
             rows.push(format!("{name} {value}"))
         });

@@ -120,9 +120,9 @@ fn connections(report: &mut Report, shared: &Shared, counts: &Counts) {
     };
     report.stat("max_connections", shared.config.connections_max);
     report.stat("curr_connections", doors.connections_now.load(Relaxed));
-    report.stat("total_connections", doors.connections_total.load(Relaxed));
+    report.stat("total_connections", doors.accepted.since_reset());
     if shared.config.refuse_connections_fast {
-        report.stat("rejected_connections", doors.rejected.load(Relaxed));
+        report.stat("rejected_connections", doors.refused.since_reset());
     }
     report.stat(
         "connection_structures",
@@ -167,7 +167,7 @@ fn traffic(report: &mut Report, shared: &Shared, counts: &Counts, memory: &Memor
     report.stat("bytes_written", counts.get(Count::BytesWritten));
     report.stat("limit_maxbytes", memory.limit);
     report.stat("accepting_conns", u8::from(doors.accepting.load(Relaxed)));
-    report.stat("listen_disabled_num", doors.disabled_count.load(Relaxed));
+    report.stat("listen_disabled_num", doors.pauses.since_reset());
     report.stat(
         "time_in_listen_disabled_us",
         doors.disabled_us.load(Relaxed),
@@ -188,7 +188,7 @@ fn watching(report: &mut Report, shared: &Shared) {
         ("log_watcher_sent", &counts.watcher_sent),
     ];
     for (name, count) in rows {
-        report.stat(name, count.load(Relaxed));
+        report.stat(name, count.since_reset());
     }
     report.stat("log_watchers", shared.watchers.count());
 }

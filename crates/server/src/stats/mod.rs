@@ -15,7 +15,7 @@ use curtail_types::Now;
 
 pub(crate) use classes::{items, slabs};
 pub(crate) use general::general;
-pub(crate) use own::{POLICY_COUNTS, WORKER_COUNTS, curtail, index_counts, memory};
+pub(crate) use own::{curtail, memory};
 pub(crate) use settings::settings;
 
 use crate::shared::Shared;

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Counters of the policies, under the names of `stats curtail`.
-pub(crate) const POLICY_COUNTS: [(&str, Count); 11] = [
+const POLICY_COUNTS: [(&str, Count); 11] = [
     ("delegations", Count::Delegations),
     ("delegations_refused", Count::DelegationsRefused),
     ("parcels_sent", Count::ParcelsSent),
@@ -29,7 +29,7 @@ pub(crate) const POLICY_COUNTS: [(&str, Count); 11] = [
 ];
 
 /// Counters of a node of a cluster.
-pub(crate) const CLUSTER_COUNTS: [(&str, Count); 15] = [
+const CLUSTER_COUNTS: [(&str, Count); 15] = [
     ("cluster_hot_reads", Count::ClusterHot),
     ("cluster_relayed", Count::ClusterRelayed),
     ("cluster_answered", Count::ClusterAnswered),
@@ -48,7 +48,7 @@ pub(crate) const CLUSTER_COUNTS: [(&str, Count); 15] = [
 ];
 
 /// Counters of each worker, since the start.
-pub(crate) const WORKER_COUNTS: [(&str, Count); 5] = [
+const WORKER_COUNTS: [(&str, Count); 5] = [
     ("requests", Count::Requests),
     ("turns", Count::Turns),
     ("hand_offs", Count::HandOffs),
@@ -228,7 +228,7 @@ fn times(report: &mut Report, name: &str, worker: &WorkerFace) {
     }
     let most_us = worker.turns.ns_max() / 1000;
     report.stat(format_args!("{name}:turn_cpu_us_max"), most_us);
-    let total_us = worker.turns.ns_total() / 1000;
+    let total_us = worker.turns.ns_sum() / 1000;
     report.stat(format_args!("{name}:turn_cpu_us_sum"), total_us);
     report.stat(format_args!("{name}:mailbox"), worker.mail.depth());
 }

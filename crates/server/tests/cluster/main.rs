@@ -15,6 +15,7 @@ mod histories;
 mod lags;
 mod leftovers;
 mod losses;
+mod metrics;
 mod network;
 mod paces;
 mod processes;

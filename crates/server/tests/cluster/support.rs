@@ -120,8 +120,13 @@ impl Cluster {
 
     /// A server that is node `id`.
     pub(crate) fn node(&self, id: usize) -> Server {
+        Server::start(self.config(id), |_| ()).unwrap()
+    }
+
+    /// What node `id` is started with.
+    pub(crate) fn config(&self, id: usize) -> Config {
         let file = self.folder.join("cluster.toml");
-        let config = Config {
+        Config {
             listen: vec![Listen {
                 address: "127.0.0.1:0".parse().unwrap(),
                 optional: false,
@@ -134,8 +139,7 @@ impl Cluster {
             fault: self.shape.fault,
             node: Some(NodeConfig::load(&file, &id.to_string()).unwrap()),
             ..Config::default()
-        };
-        Server::start(config, |_| ()).unwrap()
+        }
     }
 
     /// What nodes that are started from now on do.
@@ -272,21 +276,26 @@ impl Client {
         row.split(' ').nth(2).unwrap().parse().unwrap()
     }
 
-    /// What `stats curtail` says of `name`.
-    fn row(&mut self, name: &str) -> String {
-        self.send("stats curtail\r\n");
-        let mut found = None;
+    /// All rows of `stats` of a kind.
+    pub(crate) fn rows(&mut self, kind: &str) -> Vec<(String, String)> {
+        let request = format!("stats {kind}");
+        self.send(&format!("{}\r\n", request.trim_end()));
+        let mut rows = Vec::new();
         loop {
             let line = self.line();
-            if line == "END\r\n" {
-                return found.unwrap();
-            }
-            if let Some((of, value)) = line.trim_end()["STAT ".len()..].split_once(' ')
-                && of == name
-            {
-                found = Some(value.to_owned());
-            }
+            let Some(row) = line.trim_end().strip_prefix("STAT ") else {
+                assert_eq!(line, "END\r\n");
+                return rows;
+            };
+            let (name, value) = row.split_once(' ').unwrap();
+            rows.push((name.to_owned(), value.to_owned()));
         }
+    }
+
+    /// What `stats curtail` says of `name`.
+    fn row(&mut self, name: &str) -> String {
+        let mut rows = self.rows("curtail").into_iter();
+        rows.find(|(of, _)| of == name).unwrap().1
     }
 
     /// Sends a request and demands exactly this answer.

@@ -210,7 +210,7 @@ fn operators_see_what_it_does() {
     assert_eq!(memcached.stat("native:corrupt_after_ack"), 0);
     let page = metrics(&server);
     for line in [
-        "curtail_native_mode{name=\"io-ack\"} 1\n",
+        "curtail_native_info{mode=\"io-ack\"} 1\n",
         "curtail_native_accepted_total 5\n",
         "curtail_native_executed_total 10\n",
         "curtail_native_queue_depth{queue=\"15\"} 0\n",

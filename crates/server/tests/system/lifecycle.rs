@@ -9,9 +9,11 @@ use std::{
 };
 
 use curtail_runtime::ControlEvent;
-use curtail_server::{Restored, Server, StartError, UnixSocket};
+use curtail_server::{Config, Fault, Restored, Server, StartError, UnixSocket};
 
-use crate::support::{Client, PATIENCE, config, start, start_recording, temporary_path};
+use crate::support::{
+    Client, PATIENCE, config, eventually, http, start, start_recording, temporary_path,
+};
 
 /// Goal: stopping answers what is in flight and takes a bounded time. Method: stop while a client
 /// has a pipeline under way and others are idle.
@@ -218,8 +220,103 @@ fn the_admin_port_answers_scrapers() {
     );
     assert!(page.contains("curtail_operations_total{kind=\"get\",outcome=\"miss\"} 1\n"));
     assert!(page.contains("curtail_items 1\n"));
-    assert!(page.contains("curtail_turn_cpu_seconds_count{worker=\"0\"}"));
-    assert!(fetch("GET /healthz").ends_with("ok\n"));
-    assert!(fetch("GET /secrets").starts_with("HTTP/1.1 404"));
-    assert!(fetch("POST /metrics").starts_with("HTTP/1.1 405"));
+    assert!(page.contains("curtail_turn_cpu_seconds_count{worker=\"0\",role=\"small\"}"));
+    for path in ["/livez", "/readyz", "/healthz"] {
+        let answer = fetch(&format!("GET {path}"));
+        assert!(
+            answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\nok\n"),
+            "{answer}"
+        );
+        let head = fetch(&format!("HEAD {path}"));
+        assert!(
+            head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"),
+            "{head}"
+        );
+        assert!(head.contains("content-length: 3\r\n"), "{head}");
+    }
+    for (request, status, allowed) in [
+        ("GET /secrets", 404, ""),
+        ("POST /secrets", 404, ""),
+        ("POST /metrics", 405, "allow: GET, HEAD\r\n"),
+        ("PUT /policy", 405, "allow: GET, HEAD\r\n"),
+        ("GET /policy/crcw", 405, "allow: PUT\r\n"),
+        ("PUT /policy/nonsense", 400, ""),
+    ] {
+        let answer = fetch(request);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{request}: {answer}"
+        );
+        assert!(answer.contains(allowed), "{request}: {answer}");
+    }
+}
+
+/// Goal: whether the server lives is looked up, not said. Method: a worker that never wakes by
+/// itself makes no progress with nothing to do; once it has a client again it does.
+#[test]
+fn a_worker_that_makes_no_progress_is_told() {
+    let server = start(Config {
+        fault: Fault::SleepsLong,
+        admin: Some("127.0.0.1:0".parse().unwrap()),
+        ..config()
+    });
+    assert!(http(&server, "GET /livez").starts_with("HTTP/1.1 200"));
+    let started = Instant::now();
+    let mut answer = String::new();
+    while !answer.starts_with("HTTP/1.1 503") {
+        assert!(started.elapsed() < 5 * PATIENCE, "{answer}");
+        thread::sleep(Duration::from_millis(100));
+        answer = http(&server, "GET /livez");
+    }
+    assert!(
+        answer.contains("worker 0 has made no progress for 1"),
+        "{answer}"
+    );
+    assert!(http(&server, "GET /readyz").starts_with("HTTP/1.1 200"));
+    Client::connect(&server).ask("mn\r\n", "MN\r\n");
+    eventually("it moves again", || {
+        http(&server, "GET /livez").starts_with("HTTP/1.1 200")
+    });
+}
+
+/// Goal: what a scraper has seen grow does not shrink, and connections are counted whatever became
+/// of them. Method: one connection too many; `stats reset` between two looks at the page.
+#[test]
+fn a_reset_of_stats_leaves_metrics_alone() {
+    let server = start(Config {
+        connections_max: 1,
+        refuse_connections_fast: true,
+        admin: Some("127.0.0.1:0".parse().unwrap()),
+        ..config()
+    });
+    let mut client = Client::connect(&server);
+    client.ask(
+        "set a 0 0 1\r\nx\r\nget a\r\n",
+        "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n",
+    );
+    let mut other = Client::connect(&server);
+    other.expect("ERROR Too many open connections\r\n");
+    let holds = |page: &str| {
+        for line in [
+            "curtail_connections_accepted_total 1\n",
+            "curtail_connections_refused_total{reason=\"limit\"} 1\n",
+            "curtail_connections_refused_total{reason=\"system\"} 0\n",
+            "curtail_connections 1\n",
+            "curtail_items_stored_total 1\n",
+            "curtail_operations_total{kind=\"get\",outcome=\"hit\"} 1\n",
+        ] {
+            assert!(page.contains(line), "{line} in\n{page}");
+        }
+    };
+    holds(&http(&server, "GET /metrics"));
+    client.ask("stats reset\r\n", "RESET\r\n");
+    for name in [
+        "total_connections",
+        "rejected_connections",
+        "total_items",
+        "get_hits",
+    ] {
+        assert_eq!(client.stat("", name), 0, "{name}");
+    }
+    holds(&http(&server, "GET /metrics"));
 }

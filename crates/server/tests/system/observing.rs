@@ -91,9 +91,9 @@ fn workers_are_counted_apart() {
     }
     let page = http(&server, "GET /metrics");
     for line in [
-        "curtail_worker_requests_total{worker=\"1\"} ",
-        "curtail_worker_queue_depth{worker=\"2\"} 0",
-        "curtail_stage_line_requests_ahead_bucket{le=\"0\"} ",
+        "curtail_requests_total{worker=\"1\",role=\"small\"} ",
+        "curtail_worker_queue_depth{worker=\"2\",role=\"large\"} 0",
+        "curtail_line_requests_ahead_bucket{le=\"0\"} ",
     ] {
         assert!(page.contains(line), "{line} in\n{page}");
     }
@@ -140,12 +140,13 @@ fn stages_are_told_by_size() {
             assert!(visits <= hand_offs && seen(&rows, "queue", "large") <= hand_offs);
         }
         let page = http(&server, "GET /metrics");
-        let count = "curtail_stage_reply_us_count{size=\"large\"} ";
+        let count = "curtail_stage_duration_seconds_count{stage=\"reply\",size=\"large\"} ";
         assert!(page.contains(count), "{page}");
         assert_eq!(
-            page.matches("# TYPE curtail_stage_reply_us ").count(),
+            page.matches("# TYPE curtail_stage_duration_seconds ")
+                .count(),
             1,
-            "one heading for both sizes"
+            "one heading for all stages and both sizes"
         );
     }
 }
@@ -189,9 +190,75 @@ fn the_hottest_keys_are_told() {
     }
     let page = http(&server, "GET /metrics");
     assert!(
-        page.contains("curtail_hot_key_share{rank=\"1\"} 0."),
+        page.contains("curtail_hot_key_share_ratio{rank=\"1\"} 0."),
         "{page}"
     );
-    assert!(page.contains("curtail_hot_key_write_share{rank=\"1\"} 0.0000"));
+    assert!(page.contains("curtail_hot_key_write_ratio{rank=\"1\"} 0\n"));
     assert!(!page.contains("hot%25key"), "keys are clients' data");
+}
+
+/// Goal: requests are measured under their command and size class wherever they run. Method: each
+/// command, with values below and above the boundary, with sizes apart and together, and with keys
+/// that belong to another worker.
+#[test]
+fn latency_is_told_by_command_and_size() {
+    for policy in ["size-aware+d-crew", "d-crew", "erew"] {
+        let server = start(curtail_server::Config {
+            policy: policy.parse().unwrap(),
+            threshold: Some(50_000),
+            workers: 2,
+            admin: Some("127.0.0.1:0".parse().unwrap()),
+            ..config()
+        });
+        let mut client = Client::connect(&server);
+        let value = "v".repeat(100_000);
+        let set = format!("set large 0 0 100000\r\n{value}\r\n");
+        let get = format!("VALUE large 0 100000\r\n{value}\r\nEND\r\n");
+        let count = |page: &str, command: &str, size: &str| -> u64 {
+            let name = format!(
+                "curtail_request_duration_seconds_count{{command=\"{command}\",size=\"{size}\"}} "
+            );
+            let line = page.lines().find_map(|line| line.strip_prefix(&name));
+            line.unwrap_or_else(|| panic!("{name} in\n{page}"))
+                .parse()
+                .unwrap()
+        };
+        let (mut page, mut rounds) = (String::new(), 0);
+        eventually("all commands are measured", || {
+            for _ in 0..20 {
+                // Not in step with the turns that are measured.
+                rounds += 1;
+                for _ in 0..rounds % 7 {
+                    client.ask("mn\r\n", "MN\r\n");
+                }
+                client.ask("set n 0 0 1\r\n1\r\n", "STORED\r\n");
+                client.ask("mg n v\r\n", "VA 1\r\n1\r\n");
+                client.ask("incr n 1\r\n", "2\r\n");
+                client.ask("touch n 0\r\n", "TOUCHED\r\n");
+                client.ask("delete n\r\n", "DELETED\r\n");
+                client.ask("mn\r\n", "MN\r\n");
+                client.ask(&set, "STORED\r\n");
+                client.ask("get large\r\n", &get);
+            }
+            page = http(&server, "GET /metrics");
+            let small = ["get", "set", "delete", "arithmetic", "touch", "other"];
+            let small = small.map(|command| (command, "small"));
+            let mut all = small
+                .into_iter()
+                .chain([("get", "large"), ("set", "large")]);
+            let missing = all.find(|(command, size)| count(&page, command, size) == 0);
+            assert!(
+                missing.is_none() || rounds < 4000,
+                "{policy}: no {missing:?}"
+            );
+            missing.is_none()
+        });
+        for command in ["delete", "arithmetic", "touch", "other"] {
+            assert_eq!(count(&page, command, "large"), 0, "{command}");
+        }
+        assert!(
+            page.contains("curtail_size_class_boundary_bytes 50000\n"),
+            "{page}"
+        );
+    }
 }

@@ -447,7 +447,8 @@ fn the_policy_can_be_changed() {
     assert!(http(&server, "PUT /policy/best").starts_with("HTTP/1.1 400"));
     client.ask("policy\r\n", &format!("POLICY {name}\r\n"));
     assert!(
-        http(&server, "GET /metrics").contains(&format!("curtail_policy{{name=\"{name}\"}} 1"))
+        http(&server, "GET /metrics")
+            .contains(&format!("curtail_policy_info{{name=\"{name}\"}} 1"))
     );
     assert_eq!(client.stat("curtail", "regime"), 3);
     config.policy_change_allowed = false;

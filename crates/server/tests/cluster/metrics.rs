@@ -1,0 +1,425 @@
+//! `/metrics`, `/livez` and `/readyz` of servers that are alone and of nodes: no number of `stats`
+//! without its metric, nothing in the dashboard and the alert rules that no server tells, and a
+//! node that does not answer clients says so.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use curtail_server::{Config, Listen, NativeConfig, NativeMode, Server};
+
+use crate::support::{Client, Cluster, PATIENCE, Shape};
+
+/// Reports that hold numbers of the running server.
+const REPORTS: [&str; 4] = ["", "memory", "curtail", "settings"];
+
+/// Numbers of `stats` that no metric carries, each with the reason; `*` stands for any text.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("pid", "says which process it is, and counts nothing"),
+    ("time", "whoever scrapes has a clock"),
+    ("pointer_size", "the same for every server"),
+    ("reserved_fds", "follows from the number of workers"),
+    ("hash_power_level", "the logarithm of curtail_index_slots"),
+    ("response_obj_count", ALWAYS),
+    ("response_obj_bytes", ALWAYS),
+    ("hash_is_expanding", ALWAYS),
+    ("slab_reassign_*", ALWAYS),
+    ("slab_global_page_pool", ALWAYS),
+    ("slabs_moved", ALWAYS),
+    ("lru_crawler_running", ALWAYS),
+    ("lru_crawler_starts", ALWAYS),
+    ("lru_maintainer_juggles", ALWAYS),
+    ("malloc_fails", ALWAYS),
+    ("unexpected_napi_ids", ALWAYS),
+    ("round_robin_fallback", ALWAYS),
+    ("evicted_active", ALWAYS),
+    ("crawler_*", ALWAYS),
+    ("lrutail_reflocked", ALWAYS),
+    ("moves_to_*", ALWAYS),
+    ("lru_bumps_dropped", ALWAYS),
+    ("num_threads_per_udp", ALWAYS),
+    ("oldest", ALWAYS),
+    (
+        "worker:*:requests_last_epoch",
+        "the increase of curtail_requests_total",
+    ),
+    (
+        "native:incarnation",
+        "says which life of the queues this is, and counts nothing",
+    ),
+    ("tcpport", SETTING),
+    ("udpport", SETTING),
+    ("verbosity", SETTING),
+    ("umask", SETTING),
+    ("tcp_backlog", SETTING),
+    ("reqs_per_event", SETTING),
+    ("idle_timeout", SETTING),
+    ("watcher_logbuf_size", SETTING),
+    ("worker_logbuf_size", SETTING),
+    ("growth_factor", ECHO),
+    ("chunk_size", ECHO),
+    ("hashpower_init", ECHO),
+    ("slab_automove*", ECHO),
+    ("slab_chunk_max", ECHO),
+    ("lru_crawler_sleep", ECHO),
+    ("lru_crawler_tocrawl", ECHO),
+    ("tail_repair_time", ECHO),
+    ("hot_*", ECHO),
+    ("warm_*", ECHO),
+    ("temporary_ttl", ECHO),
+];
+
+const ALWAYS: &str = "counts a part of memcached that is not here: always 0";
+const SETTING: &str = "a setting that no load changes and no alert needs";
+const ECHO: &str = "an option of memcached that is echoed and does nothing";
+
+/// Goal: whoever adds a number to `stats` is told that it has no metric yet; a metric has the value
+/// of its number; and none names a number that is gone. Method: every row of every report of a
+/// server alone, with the native path on, and of a node of a cluster, between two looks at its
+/// page.
+#[test]
+fn every_number_of_stats_has_a_metric() {
+    let servers = Servers::start();
+    let carried = Server::stats_in_metrics();
+    let (mut used, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    let mut faults = Vec::new();
+    for (server, mut client) in servers.all() {
+        for number in 0..50 {
+            client.ask(&format!("set key{number} 0 0 1\r\nx\r\n"));
+            client.ask(&format!("mg key{number}\r\n"));
+        }
+        let before = Page::of(server);
+        let reports: Vec<_> = REPORTS.iter().flat_map(|kind| client.rows(kind)).collect();
+        let after = Page::of(server);
+        for (stat, value) in reports {
+            let word = value.split(' ').next().unwrap_or_default();
+            let number = word.parse::<f64>().ok();
+            let carriers: Vec<_> = carried.iter().filter(|row| fits(row.0, &stat)).collect();
+            seen.extend(carriers.iter().map(|row| row.0));
+            if number.is_none() {
+                continue;
+            }
+            if carriers.is_empty() {
+                let exception = EXCEPTIONS.iter().find(|(name, _)| fits(name, &stat));
+                used.extend(exception.map(|(name, _)| *name));
+                if exception.is_none() {
+                    faults.push(format!("{stat} {value}: no metric carries it"));
+                }
+            }
+            for (name, metric, labels) in carriers {
+                let (Some(before), Some(after)) =
+                    (before.sum(metric, labels), after.sum(metric, labels))
+                else {
+                    faults.push(format!("{stat} {value}: {metric}{{{labels}}} is not there"));
+                    continue;
+                };
+                let scale = if stat.ends_with("_us") { 1e-6 } else { 1.0 };
+                let number = number.unwrap() * scale;
+                let counts = metric.ends_with("_total") && !name.contains('*');
+                if counts && !(before - 1e-6..=after + 1e-6).contains(&number) {
+                    faults.push(format!("{stat} {value}: {metric} {before} to {after}"));
+                }
+            }
+        }
+    }
+    let names = carried
+        .iter()
+        .map(|row| row.0)
+        .filter(|name| !name.contains('*'));
+    faults.extend(
+        names
+            .filter(|name| !seen.contains(name))
+            .map(|name| format!("{name} is gone")),
+    );
+    let unused = EXCEPTIONS.iter().filter(|(name, _)| !used.contains(name));
+    faults.extend(unused.map(|(name, why)| format!("{name} needs no exception ({why})")));
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Goal: pages are what Prometheus reads, whatever the server is. Method: each family has one
+/// heading, before its samples, and a help of its own; no series stands twice; histograms grow, end
+/// in +Inf and agree with their count.
+#[test]
+fn pages_are_well_formed() {
+    let servers = Servers::start();
+    for (server, _) in servers.all() {
+        let page = Page::of(server);
+        let mut helps = BTreeMap::new();
+        let (mut family, mut kind) = ("", "");
+        let mut last = (String::new(), 0.0);
+        for line in page.text.lines() {
+            if let Some(rest) = line.strip_prefix("# HELP ") {
+                let (name, help) = rest.split_once(' ').unwrap();
+                assert_eq!(helps.insert(help, name), None, "{name}: {help}");
+                family = name;
+            } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, of) = rest.split_once(' ').unwrap();
+                assert_eq!(name, family);
+                kind = of;
+            } else {
+                let series = line.rsplit_once(' ').unwrap().0;
+                let name = series.split('{').next().unwrap();
+                let suffix = name
+                    .strip_prefix(family)
+                    .unwrap_or_else(|| panic!("{line}"));
+                let is_histogram = kind == "histogram";
+                assert_eq!(is_histogram, !suffix.is_empty(), "{line}");
+                let value = page.series[series];
+                if let Some((labels, _)) =
+                    series.rsplit_once("le=\"").filter(|_| suffix == "_bucket")
+                {
+                    assert!(last.0 != labels || last.1 <= value, "{line}");
+                    last = (labels.to_owned(), value);
+                } else if suffix == "_count" {
+                    assert_eq!(last.1, value, "{line}");
+                }
+            }
+        }
+        let lines = page
+            .text
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .count();
+        assert_eq!(lines, page.series.len(), "a series stands twice");
+        assert!(helps.len() > 80, "{}", helps.len());
+    }
+}
+
+/// Goal: the dashboard and the alert rules ask for nothing that no server tells. Method: each name
+/// that they use, with the labels that they compare, is on the page of a server with the native
+/// path or of a node.
+#[test]
+fn dashboard_and_rules_ask_for_what_there_is() {
+    let servers = Servers::start();
+    let mut client = Client::connect(servers.alone.addresses()[0]);
+    wait("a key is hot", || {
+        (0..500).for_each(|_| drop(client.ask("mg hot\r\n")));
+        let page = Page::of(&servers.alone);
+        page.sum("curtail_hot_key_share_ratio", "rank=\"1\"")
+            .is_some()
+    });
+    let pages: Vec<_> = servers.all().map(|(server, _)| Page::of(server)).collect();
+    let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    for file in ["prometheus/curtail.rules.yml", "grafana/curtail.json"] {
+        let text = fs::read_to_string(packaging.join(file)).unwrap();
+        let selectors = selectors(&text.replace("\\\"", "\""));
+        assert!(selectors.len() > 20, "{file}: {selectors:?}");
+        for (name, labels) in selectors {
+            let fits = |series: &&String| {
+                let of = series.split('{').next().unwrap();
+                let is_it = of == name || of.strip_prefix(name.as_str()) == Some("_count");
+                is_it && labels.iter().all(|label| series.contains(label.as_str()))
+            };
+            let found = pages
+                .iter()
+                .any(|page| page.series.keys().any(|series| fits(&series)));
+            assert!(found, "{file}: {name} with {labels:?} is on no page");
+        }
+    }
+}
+
+/// Goal: a node that does not answer clients is not ready, says why, and is not started anew for
+/// it. Method: the store of the view holds another cluster's for longer than a lease; then a node
+/// leaves.
+#[test]
+fn a_node_out_of_service_is_not_ready() {
+    let servers = Servers::start();
+    let (cluster, node) = (&servers.cluster, &servers.node);
+    let mut client = Client::connect(node.addresses()[0]);
+    assert_eq!(get(node, "/readyz"), (200, "ok\n".to_owned()));
+    let (name, view) = (cluster.name(), cluster.view_file());
+    let own = fs::read_to_string(&view).unwrap();
+    fs::write(&view, own.replace(&name, "another")).unwrap();
+    wait("the lease ends", || get(node, "/readyz").0 == 503);
+    let answer = client.ask("mg none\r\n");
+    assert_eq!(answer, "SERVER_ERROR this node is not in service\r\n");
+    let (status, why) = get(node, "/readyz");
+    assert_eq!(status, 503);
+    assert!(
+        why.starts_with("the lease of this node has ended") && why.lines().count() == 1,
+        "{why}"
+    );
+    assert_eq!(get(node, "/healthz"), (status, why));
+    assert_eq!(get(node, "/livez"), (200, "ok\n".to_owned()));
+    let page = Page::of(node);
+    for gone in [
+        "curtail_ready",
+        "curtail_cluster_in_service",
+        "curtail_cluster_lease_remaining_seconds",
+    ] {
+        assert_eq!(page.sum(gone, ""), Some(0.0), "{gone}");
+    }
+    fs::write(&view, own).unwrap();
+    wait("it is back", || get(node, "/readyz").0 == 200);
+    assert_eq!(Page::of(node).sum("curtail_ready", ""), Some(1.0));
+    assert!(node.leave(), "it has keys to give");
+    let (status, why) = get(node, "/readyz");
+    assert_eq!(
+        (status, why.as_str()),
+        (503, "this node leaves its cluster\n")
+    );
+    assert_eq!(get(node, "/livez").0, 200);
+    assert_eq!(get(&servers.alone, "/readyz"), (200, "ok\n".to_owned()));
+}
+
+/// A server alone, with the native path on and every option that adds rows to `stats`, and a node
+/// of a cluster of three.
+struct Servers {
+    alone: Server,
+    node: Server,
+    cluster: Cluster,
+}
+
+impl Servers {
+    fn start() -> Self {
+        let mut cluster = Cluster::start(Shape::default());
+        let admin = Some("127.0.0.1:0".parse().unwrap());
+        cluster.nodes[2] = None;
+        let mut config = cluster.config(2);
+        config.admin = admin;
+        let node = Server::start(config, |_| ()).unwrap();
+        let mut config = Config {
+            listen: vec![Listen {
+                address: "127.0.0.1:0".parse().unwrap(),
+                optional: false,
+            }],
+            workers: 2,
+            pin: false,
+            admin,
+            idle_timeout_seconds: 600,
+            refuse_connections_fast: true,
+            native: Some(NativeConfig {
+                mode: Some(NativeMode::IoAck),
+                slots: Some(128),
+                sessions: 64,
+                ..NativeConfig::default()
+            }),
+            ..Config::default()
+        };
+        config.echoed.lru_crawler = true;
+        config.echoed.lru_maintainer = true;
+        let alone = Server::start(config, |_| ()).unwrap();
+        let servers = Self {
+            alone,
+            node,
+            cluster,
+        };
+        wait("the node joins", || get(&servers.node, "/readyz").0 == 200);
+        // Until then the view changes, and the first round trip to another node is not known.
+        wait("all keys are in their place", || {
+            let page = Page::of(&servers.node);
+            let sum = |family, labels| page.sum(family, labels);
+            sum("curtail_cluster_nodes", "state=\"placed\"") == Some(3.0)
+                && sum("curtail_cluster_moving", "") == Some(0.0)
+                && sum("curtail_cluster_member_round_trip_seconds", "").is_some()
+        });
+        servers
+    }
+
+    fn all(&self) -> impl Iterator<Item = (&Server, Client)> {
+        [&self.alone, &self.node].into_iter().map(|server| {
+            let client = Client::connect(server.addresses()[0]);
+            (server, client)
+        })
+    }
+}
+
+/// A page, and its series with their values.
+struct Page {
+    text: String,
+    series: BTreeMap<String, f64>,
+}
+
+impl Page {
+    fn of(server: &Server) -> Self {
+        let (status, text) = get(server, "/metrics");
+        assert_eq!(status, 200);
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let series = lines.map(|line| {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            (series.to_owned(), value.parse().unwrap())
+        });
+        let series = series.collect();
+        Self { text, series }
+    }
+
+    /// The sum of all series of a family with these labels; none if there is no such series. Of a
+    /// histogram the number of its samples.
+    fn sum(&self, family: &str, labels: &str) -> Option<f64> {
+        let fits = |series: &str| {
+            let (name, of) = series.split_once('{').unwrap_or((series, ""));
+            let is_it = name
+                .strip_prefix(family)
+                .is_some_and(|rest| rest.is_empty() || rest == "_count");
+            is_it && of.contains(labels)
+        };
+        let found: Vec<_> = self
+            .series
+            .iter()
+            .filter(|(series, _)| fits(series))
+            .collect();
+        (!found.is_empty()).then(|| found.iter().map(|(_, value)| **value).sum())
+    }
+}
+
+/// Metric names in `text`, each with the labels that are compared for equality: `a{b="c"}`.
+fn selectors(text: &str) -> BTreeSet<(String, Vec<String>)> {
+    let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    let mut found = BTreeSet::new();
+    for (start, _) in text.match_indices("curtail_") {
+        if text[..start].ends_with(|before| is_name(before) || before == ':') {
+            continue;
+        }
+        let (name, rest) = text[start..].split_at(
+            text[start..]
+                .find(|character| !is_name(character))
+                .unwrap_or(text.len() - start),
+        );
+        let matchers = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
+        let matchers = matchers
+            .map_or("", |(matchers, _)| matchers)
+            .split(',')
+            .map(str::trim);
+        let labels = matchers.filter(|matcher| matcher.contains("=\"") && !matcher.contains('$'));
+        found.insert((name.to_owned(), labels.map(str::to_owned).collect()));
+    }
+    found
+}
+
+/// Whether `text` is what `pattern` says, whose `*` is any text.
+fn fits(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((start, rest)) => text.strip_prefix(start).is_some_and(|text| {
+            (0..=text.len()).any(|skipped| text.get(skipped..).is_some_and(|text| fits(rest, text)))
+        }),
+    }
+}
+
+/// Status and body of what the admin port answers.
+fn get(server: &Server, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(server.admin_address().unwrap()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.to_owned())
+}
+
+#[track_caller]
+fn wait(what: &str, mut is: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is() {
+        assert!(started.elapsed() < PATIENCE, "never: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -47,6 +47,8 @@ pub(crate) struct Kit {
     /// The request that was to be carried out joins bytes to a value of so many, which is a large
     /// worker's to do; 0 if not.
     pub(crate) joins_large: usize,
+    /// What a run of appends adds.
+    pub(crate) appended: Vec<u8>,
     /// Requests for something large that this turn answered where small requests wait.
     pub(crate) larges: u64,
     /// Requests of one connection in this turn.
@@ -93,6 +95,7 @@ impl Kit {
             large_moved: 0,
             in_parcel: false,
             joins_large: 0,
+            appended: Vec::new(),
             larges: 0,
             share: 1,
             sizes: Box::new(SizeHistogram::new(SizeClasses::LogLinear)),

@@ -6,6 +6,7 @@
 
 mod dumps;
 mod fairness;
+mod folding;
 mod histories;
 mod hostile;
 mod large_values;

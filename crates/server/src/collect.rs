@@ -9,7 +9,7 @@
 use curtail_codec::memcached::{Admin, BodyEndState, Decoded, Limits, Request};
 use curtail_runtime::Received;
 use curtail_store::Hint;
-use curtail_types::{KeyHash, Operation};
+use curtail_types::KeyHash;
 
 use crate::{
     batch::{Batch, Entry, Origin, REQUESTS_MAX, Work},
@@ -356,17 +356,9 @@ fn decode<'a>(
                 return;
             }
         };
-        let text = input.get(..consumed).unwrap_or_default();
         input = input.get(consumed..).unwrap_or_default();
         decoded += 1;
         match after {
-            After::Decode if counts(&decoded_one) => {
-                while decoded < share && input.starts_with(text) {
-                    push_again(batch, input);
-                    input = input.get(consumed..).unwrap_or_default();
-                    decoded += 1;
-                }
-            }
             After::Decode => {}
             After::Keep => break,
             After::Drop => {
@@ -380,30 +372,6 @@ fn decode<'a>(
         connection.hold(&mut kit.pool, input, true);
     }
     note_commands(connection, decoded, kit);
-}
-
-/// Whether a request counts: then the next one is often the same again, byte for byte, and does not
-/// have to be decoded.
-#[inline]
-fn counts(decoded: &Decoded<'_>) -> bool {
-    matches!(
-        decoded,
-        Decoded::Complete {
-            request: Request::Item {
-                operation: Operation::Arithmetic(_),
-                ..
-            },
-            ..
-        }
-    )
-}
-
-/// Adds the last request once more, which `input` begins with.
-fn push_again<'a>(batch: &mut Batch<'a>, input: &'a [u8]) {
-    if let Some(&(mut entry)) = batch.entries().last() {
-        entry.origin.input = input;
-        batch.push(entry);
-    }
 }
 
 fn note_commands(connection: &mut Connection, decoded: usize, kit: &mut Kit) {

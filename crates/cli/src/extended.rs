@@ -17,6 +17,8 @@ Extended options (-o), comma separated; most have a 'no_' form to switch them of
   read_buf_mem_limit=MB  limit for connection buffers within -m (default: 0, no own limit)
   watcher_logbuf_size=KB lines that wait for one watcher (default: 256)
   worker_logbuf_size=KB  lines a worker writes for watchers in a turn (default: 64)
+  compaction             carry neighbouring writes of one key out as one, each with its own answer
+                         (default: on)
   size_threshold=BYTES   values so long are large for size-aware-static; no shorter ones are for
                          size-aware (default: 32768, at least 4097)
   size_queue=NUM         large requests under way on a thread for them, at most (default: 256)
@@ -105,6 +107,14 @@ fn apply_one(
         }
         "watcher_logbuf_size" => config.watcher_bytes_max = kilobytes(value)?,
         "worker_logbuf_size" => config.journal_bytes_max = kilobytes(value)?,
+        "compaction" => {
+            config.compaction = match value {
+                None | Some("on") => true,
+                Some("off") => false,
+                Some(other) => bail!("'{other}' is neither on nor off"),
+            };
+        }
+        "no_compaction" => config.compaction = false,
         "size_threshold" => config.threshold = Some(number(value)?),
         "size_percentile" => bail!(
             "no longer an option: size-aware learns its threshold from what requests cost, not \
@@ -174,9 +184,19 @@ mod tests {
         assert!(!config.refuse_connections_fast);
         assert_eq!(config.watcher_bytes_max, 8 << 10);
         assert_eq!(warnings.len(), 1);
+        for (list, on) in [
+            ("no_compaction", false),
+            ("no_compaction,compaction", true),
+            ("compaction=off", false),
+            ("compaction=on", true),
+        ] {
+            apply(&mut config, list, &mut warnings).unwrap();
+            assert_eq!(config.compaction, on, "{list}");
+        }
         for bad in [
             "idle_timeout",
             "idle_timeout=x",
+            "compaction=maybe",
             "ssl_key=a",
             "ext_path=/a:1G",
         ] {

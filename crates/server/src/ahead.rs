@@ -28,7 +28,7 @@ impl Worker {
     pub(crate) fn execute_measured(&mut self, batch: &Batch<'_>) {
         let mut bytes = self.kit.large_moved;
         for (number, entry) in batch.entries().iter().enumerate() {
-            self.look_ahead(batch, number, entry);
+            self.look_ahead(batch, number);
             let (before, room) = (self.replies.bytes_for(entry.slot), self.replies.remaining());
             let decision = self.decide(entry);
             self.follow(entry, decision);

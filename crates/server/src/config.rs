@@ -33,6 +33,9 @@ pub struct Config {
     pub workers: usize,
     /// Which worker may run a request, and whether large ones are served apart: `--policy`.
     pub policy: PolicyName,
+    /// Whether neighbouring requests that change one key alike are carried out as one:
+    /// `-o compaction`.
+    pub compaction: bool,
     /// Whether clients may change the policy.
     pub policy_change_allowed: bool,
     /// From how many bytes on a value is large under `size-aware-static`, at least under
@@ -224,6 +227,7 @@ impl Default for Config {
             huge_pages: true,
             workers: curtail_runtime::cpus_usable(),
             policy: PolicyName::default(),
+            compaction: true,
             policy_change_allowed: true,
             threshold: None,
             large_connections_max: 256,

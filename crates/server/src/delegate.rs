@@ -216,8 +216,9 @@ impl Worker {
     pub(crate) fn delegate(&mut self, entry: &Entry<'_>, owner: Id, ticket: Option<Ticket>) {
         let full = self.delegation.outstanding.len() >= OUTSTANDING_MAX
             || self.kit.joins_something_large(entry);
-        let serial = self.slots.get_mut(entry.slot).map(|found| found.serial);
-        let (Work::Request(request), Some(serial), false) = (&entry.work, serial, full) else {
+        let connection = self.slots.get(entry.slot);
+        let from = connection.map(|found| (entry.slot, found.serial, found.visible.number));
+        let (Work::Request(request), Some(from), false) = (&entry.work, from, full) else {
             self.kit.counts.add(Count::DelegationsRefused, 1);
             self.carry_out_apart(entry);
             if let Some(ticket) = ticket {
@@ -225,13 +226,16 @@ impl Worker {
             }
             return;
         };
+        if self.kit.notice.on {
+            self.show(entry);
+        }
         self.kit.counts.add(Count::Delegations, 1);
         if let Request::Item { form, .. } = request {
             let what = Awaited::of(form);
             self.replies.await_from(entry.slot, owner.0, what);
         }
         let parcel = self.delegation.parcel_for(self.index, owner);
-        parcel.push((entry.slot, serial), entry.hash, request, ticket);
+        parcel.push(from, entry.hash, request, ticket);
         self.claims = false;
         self.delegation.note(entry.slot, entry.hash, owner);
     }
@@ -368,11 +372,6 @@ impl Delegation {
         keys.find(|(key, _)| *key == hash).map(|(_, owner)| *owner)
     }
 
-    /// Whether a request to this key was handed on in this turn.
-    pub(crate) fn has(&self, hash: KeyHash) -> bool {
-        self.follows(hash).is_some()
-    }
-
     fn note(&mut self, slot: usize, hash: KeyHash, owner: Id) {
         self.slot = Some(slot);
         if self.follows(hash).is_none() {
@@ -423,7 +422,7 @@ impl Kit {
 
 /// Whether a request is about one item and may change it.
 #[inline]
-fn is_write(entry: &Entry<'_>) -> bool {
+pub(crate) fn is_write(entry: &Entry<'_>) -> bool {
     let Work::Request(Request::Item { operation, .. }) = &entry.work else {
         return false;
     };

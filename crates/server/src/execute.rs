@@ -97,6 +97,9 @@ impl Worker {
                         return self.run_contended(entry);
                     }
                 }
+                if self.kit.notice.on {
+                    self.notice_here(entry);
+                }
                 self.kit
                     .run_item(&mut self.replies, &item, operation, value);
                 if self.kit.joins_large > 0 {
@@ -106,7 +109,19 @@ impl Worker {
                     self.kit.release(ticket);
                 }
             }
-            Work::Request(request) => self.run_other(slot, hash, request),
+            _ if self.kit.notice.on => {
+                self.notice_here(entry);
+                self.carry_out_other(entry);
+            }
+            _ => self.carry_out_other(entry),
+        }
+    }
+
+    /// Carries out what is not a complete request about one item.
+    fn carry_out_other(&mut self, entry: &Entry<'_>) {
+        let slot = entry.slot;
+        match &entry.work {
+            Work::Request(request) => self.run_other(slot, entry.hash, request),
             Work::LargeSet { request, rest } => {
                 if let Some(right) = self.begin_large_set(entry, request, rest, false) {
                     self.end_large_set(slot, right);
@@ -408,14 +423,19 @@ impl Kit {
         operation: &Operation,
         value: &[u8],
     ) {
-        if matches!(item.form, Form::Meta(_) | Form::Debug) {
-            self.counts.add(Count::CmdMeta, 1);
-        }
+        self.count_meta(item);
         match operation {
             Operation::Get(get) => self.get(replies, item, get),
             Operation::Set(set) => self.set(replies, item, set, value),
             Operation::Delete(delete) => self.delete(replies, item, delete),
             Operation::Arithmetic(arithmetic) => self.arithmetic(replies, item, arithmetic),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn count_meta(&mut self, item: &Item<'_, '_>) {
+        if matches!(item.form, Form::Meta(_) | Form::Debug) {
+            self.counts.add(Count::CmdMeta, 1);
         }
     }
 
@@ -543,7 +563,7 @@ impl Kit {
     }
 
     #[inline]
-    fn count_get(&mut self, item: &Item<'_, '_>, get: &Get, hit: bool) {
+    pub(crate) fn count_get(&mut self, item: &Item<'_, '_>, get: &Get, hit: bool) {
         // `touch` is a read that shows nothing; the other reads that touch count as both.
         let touches = get.touch.is_some();
         if !matches!(item.form, Form::Line { .. }) {
@@ -622,12 +642,17 @@ impl Kit {
     }
 
     /// Bytes of the value that a write is joined to.
-    fn joined_bytes(&mut self, item: &Item<'_, '_>, set: &Set) -> u32 {
+    pub(crate) fn joined_bytes(&mut self, item: &Item<'_, '_>, set: &Set) -> u32 {
         if !matches!(set.mode, SetMode::Append | SetMode::Prepend) {
             return 0;
         }
-        let key = item.key.resolve(&mut self.scratch);
-        // It counts as no read, and takes nobody's right to recache.
+        self.value_bytes_of(item.key, item.hash).unwrap_or(0)
+    }
+
+    /// Bytes of the value of `key`, if there is one. It counts as no read, and takes nobody's right
+    /// to recache.
+    pub(crate) fn value_bytes_of(&mut self, key: &WireKey<'_>, hash: KeyHash) -> Option<u32> {
+        let key = key.resolve(&mut self.scratch);
         let look = Get {
             quiet_access: true,
             keep_token: true,
@@ -635,19 +660,24 @@ impl Kit {
         };
         let (writer, now) = (&mut self.writer, self.now);
         let bytes = |view: &ItemView<'_>| view.value_bytes();
-        let bytes = self.store.get(writer, now, key, item.hash, &look, bytes);
-        u32::try_from(bytes.unwrap_or(0)).unwrap_or(u32::MAX)
+        let bytes = self.store.get(writer, now, key, hash, &look, bytes)?;
+        Some(u32::try_from(bytes).unwrap_or(u32::MAX))
     }
 
-    /// What is noted of a write that is not carried out because the next one supersedes it.
-    pub(crate) fn note_superseded(&mut self, item: &Item<'_, '_>, bytes: usize) {
-        if matches!(item.form, Form::Meta(_)) {
-            self.counts.add(Count::CmdMeta, 1);
-        }
+    /// Counts and answers a write that was carried out together with others.
+    pub(crate) fn answer_write(
+        &mut self,
+        replies: &mut Replies,
+        item: &Item<'_, '_>,
+        bytes: usize,
+        outcome: SetOutcome,
+    ) {
+        self.count_meta(item);
         self.note_key(item, KeyEvent::Set);
         if self.samples {
             self.note_size(bytes);
         }
+        self.answer_set(replies, item, false, outcome);
     }
 
     /// Counts a request for the control by the size of its item: a long one always, of short ones
@@ -723,6 +753,15 @@ impl Kit {
         let outcome = self
             .store
             .delete(&mut self.writer, self.now, key, item.hash, delete);
+        self.answer_delete(replies, item, outcome);
+    }
+
+    pub(crate) fn answer_delete(
+        &mut self,
+        replies: &mut Replies,
+        item: &Item<'_, '_>,
+        outcome: DeleteOutcome,
+    ) {
         match outcome {
             DeleteOutcome::Deleted => self.counts.add(Count::DeleteHits, 1),
             DeleteOutcome::NotFound => self.counts.add(Count::DeleteMisses, 1),
@@ -739,22 +778,33 @@ impl Kit {
         let mut outcome =
             self.store
                 .arithmetic(&mut self.writer, self.now, key, item.hash, arithmetic);
-        let (hits, misses) = match arithmetic.direction {
+        if let ArithmeticOutcome::Counted { status, .. } = &mut outcome
+            && !self.shared.config.cas
+        {
+            status.cas = Cas(0);
+        }
+        self.answer_arithmetic(replies, item, arithmetic.direction, &outcome);
+    }
+
+    #[inline]
+    pub(crate) fn answer_arithmetic(
+        &mut self,
+        replies: &mut Replies,
+        item: &Item<'_, '_>,
+        direction: Direction,
+        outcome: &ArithmeticOutcome,
+    ) {
+        let (hits, misses) = match direction {
             Direction::Increment => (Count::IncrHits, Count::IncrMisses),
             Direction::Decrement => (Count::DecrHits, Count::DecrMisses),
         };
-        match &mut outcome {
-            ArithmeticOutcome::Counted { status, .. } => {
-                self.counts.add(hits, 1);
-                if !self.shared.config.cas {
-                    status.cas = Cas(0);
-                }
-            }
+        match outcome {
+            ArithmeticOutcome::Counted { .. } => self.counts.add(hits, 1),
             ArithmeticOutcome::NotFound => self.counts.add(misses, 1),
             _ => {}
         }
         replies.write(item.slot, |sink| {
-            encode::arithmetic(sink, item.key, item.form, &outcome);
+            encode::arithmetic(sink, item.key, item.form, outcome);
         });
     }
 

@@ -10,13 +10,14 @@ pub enum Fault {
     /// Nothing.
     #[default]
     Nothing,
-    /// No bug, but as with all others: whoever holds a partition gives its processor away, and all
-    /// batches are looked through for runs of writes.
+    /// No bug, but as with all others: whoever holds a partition gives its processor away.
     Contends,
     /// A read does not follow the write to its key that was handed to another worker.
     Overtakes,
     /// Writes are compacted although something lies between them.
     FoldsAcross,
+    /// All that count in a run are answered with what the last one counted to.
+    AnswersLast,
     /// A large value is answered before it is in the store.
     AnswersAhead,
     /// No bug: a worker with nothing to do sleeps until it is woken, and never looks by itself.

@@ -54,6 +54,8 @@ pub(crate) struct Kit {
     /// The request that was to be carried out joins bytes to a value of so many, which is a large
     /// worker's to do; 0 if not.
     pub(crate) joins_large: usize,
+    /// What a run of appends adds.
+    pub(crate) appended: Vec<u8>,
     /// Reads of something large in this turn.
     pub(crate) larges: u64,
     /// Of these, and of such writes, those that are left to a large worker.
@@ -107,6 +109,7 @@ impl Kit {
             large_moved: 0,
             in_parcel: false,
             joins_large: 0,
+            appended: Vec::new(),
             larges: 0,
             larges_left: 0,
             share: 1,

@@ -2,13 +2,17 @@
 //! `-vv`.
 //!
 //! Whether anybody looks on is asked once per turn. Only then is each request looked at beside
-//! being carried out, with a second look at its item: what it costs is paid while watching.
+//! being carried out, with a second look at its item: what it costs is paid while watching. Where
+//! and how a request runs does not depend on it: whoever carries a request out tells of it, in the
+//! order in which requests are carried out there, and of each of those that are carried out as one
+//! ([`crate::compaction`]) what would be told of it alone. Only what is shown at `-vv` is shown
+//! where it arrived.
 
 use std::io::Write;
 
 use curtail_codec::memcached::{Request, WireKey};
 use curtail_store::Evicted;
-use curtail_types::{Get, KeyHash, Now, Operation, Set, SetMode, SetOutcome};
+use curtail_types::{KeyHash, Now, Operation, Set, SetMode, SetOutcome};
 
 use crate::{
     batch::{Entry, Work},
@@ -182,16 +186,35 @@ impl CloseReason {
 }
 
 impl Worker {
-    /// Looks at a request that is about to be carried out.
+    /// Looks at a request that is about to be carried out here. A node of a cluster has looked at
+    /// it where it arrived.
+    #[cold]
+    pub(crate) fn notice_here(&mut self, entry: &Entry<'_>) {
+        if self.kit.shared.cluster.is_none() || self.is_large_worker() {
+            self.notice(entry);
+        }
+    }
+
+    /// Shows the command of a request at `-vv`.
+    #[cold]
+    pub(crate) fn show(&mut self, entry: &Entry<'_>) {
+        let (kit, Some(connection)) = (&mut self.kit, self.slots.get(entry.slot)) else {
+            return;
+        };
+        if entry.origin.decoder.is_between_commands() {
+            kit.show(connection.visible.number, entry.origin.input);
+        }
+    }
+
+    /// Looks at a request.
     #[cold]
     pub(crate) fn notice(&mut self, entry: &Entry<'_>) {
+        self.show(entry);
         let (kit, Some(connection)) = (&mut self.kit, self.slots.get_mut(entry.slot)) else {
             return;
         };
-        kit.notice.write.number = connection.visible.number;
-        if entry.origin.decoder.is_between_commands() {
-            kit.show(entry.origin.input);
-        }
+        let number = connection.visible.number;
+        kit.notice.write.number = number;
         match &entry.work {
             Work::Request(Request::Item {
                 key,
@@ -199,9 +222,7 @@ impl Worker {
                 value,
                 ..
             }) => {
-                if let Operation::Set(set) = operation {
-                    kit.notice_write(key, set, value.len());
-                }
+                kit.notice_of(number, key, operation, value.len());
                 kit.notice_fetch(key, entry.hash);
             }
             Work::Request(Request::SetTooLarge { key, set, .. }) => {
@@ -264,12 +285,11 @@ impl Worker {
 
 impl Kit {
     /// Shows the first line of `input`.
-    fn show(&mut self, input: &[u8]) {
+    fn show(&mut self, number: i32, input: &[u8]) {
         let end = input.iter().position(|&byte| byte == b'\n');
         let line = input.get(..end.unwrap_or(input.len())).unwrap_or_default();
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let shown = line.get(..SHOWN_BYTES_MAX).unwrap_or(line);
-        let number = self.notice.write.number;
         let shown = shown.escape_ascii();
         self.notice.say(format_args!("<{number} {shown}"));
     }
@@ -286,22 +306,33 @@ impl Kit {
         write.value_bytes = value_bytes;
     }
 
-    /// Tells that an item is looked up, for whatever purpose.
-    fn notice_fetch(&mut self, key: &WireKey<'_>, hash: KeyHash) {
-        if !self.notice.watched.contain(Interests::FETCHERS) {
-            return;
+    /// Notes a request of a connection about one item that is about to be carried out.
+    #[cold]
+    pub(crate) fn notice_of(
+        &mut self,
+        connection: i32,
+        key: &WireKey<'_>,
+        operation: &Operation,
+        value_bytes: usize,
+    ) {
+        self.notice.write.number = connection;
+        if let Operation::Set(set) = operation {
+            self.notice_write(key, set, value_bytes);
         }
+    }
+
+    /// Tells that an item is looked up, for whatever purpose.
+    #[cold]
+    pub(crate) fn notice_fetch(&mut self, key: &WireKey<'_>, hash: KeyHash) {
+        if self.notice.watched.contain(Interests::FETCHERS) {
+            let found = self.value_bytes_of(key, hash);
+            self.notice_found(key, found);
+        }
+    }
+
+    /// The same where the length of its value is known, if there is one.
+    pub(crate) fn notice_found(&mut self, key: &WireKey<'_>, found: Option<u32>) {
         let key = key.resolve(&mut self.scratch);
-        let look = Get {
-            quiet_access: true,
-            keep_token: true,
-            ..Get::default()
-        };
-        let found = self
-            .store
-            .get(&mut self.writer, self.now, key, hash, &look, |view| {
-                view.status().value_bytes
-            });
         let number = self.notice.write.number;
         let (watchers, now) = (&self.shared.watchers, self.now);
         self.notice

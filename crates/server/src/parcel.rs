@@ -16,11 +16,11 @@
 
 use curtail_codec::memcached::{Form, Request, WireKey};
 use curtail_dispatch::Ticket;
-use curtail_store::{COPY_BYTES_MAX, Hint};
-use curtail_types::{KeyHash, Operation};
+use curtail_store::Hint;
+use curtail_types::{KeyHash, Now, Operation};
 
 use crate::{
-    compaction::{Superseded, is_same, overwrites, shows_version},
+    compaction::{Kind, Run, is_same, room_for},
     execute::{Item, ROOM_BYTES},
     form::{KeptForm, restore_key},
     kit::Kit,
@@ -50,6 +50,8 @@ pub(crate) struct ParcelItem {
     /// The origin's slot of the connection, and which connection that is.
     pub(crate) slot: usize,
     pub(crate) serial: u64,
+    /// The number of the connection, for those who look on.
+    connection: i32,
     hash: KeyHash,
     hint: Hint,
     operation: Operation,
@@ -103,7 +105,7 @@ impl Parcel {
     /// Adds a request; only those about one item can be added.
     pub(crate) fn push(
         &mut self,
-        (slot, serial): (usize, u64),
+        (slot, serial, connection): (usize, u64, i32),
         hash: KeyHash,
         request: &Request<'_>,
         ticket: Option<Ticket>,
@@ -121,6 +123,7 @@ impl Parcel {
         let item = ParcelItem {
             slot,
             serial,
+            connection,
             hash,
             hint: Hint::default(),
             operation: *operation,
@@ -161,6 +164,14 @@ impl Sealed {
     }
 }
 
+/// Neighbours in a parcel.
+struct ParcelRun<'r> {
+    /// The number of the first.
+    first: usize,
+    items: &'r [ParcelItem],
+    bytes: &'r [u8],
+}
+
 impl Kit {
     /// Carries out all requests of a parcel and gives their claims back.
     pub(crate) fn run_parcel(&mut self, parcel: &mut Parcel) {
@@ -174,62 +185,112 @@ impl Kit {
         for item in items.iter_mut() {
             item.hint = self.store.prefetch_item(item.hash);
         }
-        let superseded = superseded(items, bytes, self.shared.config.evict);
-        // Its requests were shown to those who look on where they arrived.
-        let noticed = std::mem::take(&mut self.notice.on);
         self.in_parcel = true;
         let large_here = self.large_here.take();
-        for (number, kept) in items.iter_mut().enumerate() {
-            if replies.remaining() < ROOM_BYTES {
+        let mut first = 0;
+        while first < items.len() {
+            let run = ParcelRun::starting_at(first, items, bytes, self);
+            while replies.remaining() < room_for(run.length()) {
                 replies.grow();
             }
-            if let Some((key, value, form)) = kept.restore(bytes) {
-                let item = Item {
-                    slot: number,
-                    key: &key,
-                    hash: kept.hash,
-                    form: &form,
-                    hint: kept.hint,
-                };
-                match superseded.contains(number) {
-                    true => self.answer_superseded(replies, &item, value.len()),
-                    false => self.run_item_apart(replies, &item, &kept.operation, value),
+            let next = first + run.length();
+            let folded = run.length() > 1 && self.fold(replies, &run);
+            if !folded {
+                (0..run.length()).for_each(|number| self.run_parcelled(replies, &run, number));
+            }
+            for item in items.get_mut(first..next).unwrap_or_default() {
+                if let Some(ticket) = item.ticket.take() {
+                    self.release(ticket);
                 }
             }
-            if let Some(ticket) = kept.ticket.take() {
-                self.release(ticket);
-            }
+            first = next;
         }
-        self.notice.on = noticed;
         self.in_parcel = false;
         // Whoever comes next has waited for it, whichever connection it has.
         self.large_here = large_here.or(self.large_here.map(|_| usize::MAX));
     }
+
+    /// Carries out one request of a parcel by itself.
+    fn run_parcelled(&mut self, replies: &mut Replies, run: &ParcelRun<'_>, number: usize) {
+        if replies.remaining() < ROOM_BYTES {
+            replies.grow();
+        }
+        run.at(number, |item, operation, value| {
+            if self.notice.on {
+                let connection = run.connection(number);
+                self.notice_of(connection, item.key, operation, value.len());
+                self.notice_fetch(item.key, item.hash);
+            }
+            self.run_item_apart(replies, item, operation, value);
+        });
+    }
 }
 
-/// The writes of a parcel that the next one to their key supersedes: a partition's holder gets what
-/// several connections write, so there may be many.
-fn superseded(items: &[ParcelItem], bytes: &[u8], evicts: bool) -> Superseded {
-    if items.len() < 2 || !evicts {
-        return Superseded::default();
+impl<'r> ParcelRun<'r> {
+    fn starting_at(first: usize, items: &'r [ParcelItem], bytes: &'r [u8], kit: &Kit) -> Self {
+        let rest = items.get(first..).unwrap_or_default();
+        let length = match kit.shared.config.compaction {
+            true => run_length(rest, bytes, kit.now),
+            false => 1,
+        };
+        Self {
+            first,
+            items: rest.get(..length).unwrap_or_default(),
+            bytes,
+        }
     }
-    let hash = |number: usize| items.get(number).map_or(KeyHash(0), |item| item.hash);
-    let writes =
-        |item: &ParcelItem| matches!(&item.operation, Operation::Set(set) if overwrites(set));
-    let folds = |first: usize, second: usize| {
-        let (Some(first), Some(second)) = (items.get(first), items.get(second)) else {
-            return false;
+}
+
+impl Run for ParcelRun<'_> {
+    fn length(&self) -> usize {
+        self.items.len()
+    }
+
+    fn at<T>(
+        &self,
+        number: usize,
+        look: impl FnOnce(&Item<'_, '_>, &Operation, &[u8]) -> T,
+    ) -> Option<T> {
+        let kept = self.items.get(number)?;
+        let (key, value, form) = kept.restore(self.bytes)?;
+        let item = Item {
+            slot: self.first + number,
+            key: &key,
+            hash: kept.hash,
+            form: &form,
+            hint: kept.hint,
         };
-        let (Some((key, value, form)), Some((next_key, ..))) =
-            (first.restore(bytes), second.restore(bytes))
-        else {
-            return false;
-        };
-        let both_write = writes(first) && writes(second);
-        both_write
-            && is_same(&key, &next_key)
-            && value.len() <= COPY_BYTES_MAX
-            && !shows_version(&form)
+        Some(look(&item, &kept.operation, value))
+    }
+
+    fn operation(&self, number: usize) -> Option<&Operation> {
+        Some(&self.items.get(number)?.operation)
+    }
+
+    fn connection(&self, number: usize) -> i32 {
+        self.items.get(number).map_or(0, |item| item.connection)
+    }
+}
+
+/// How many requests of a parcel make a run, from the first on, and at least that one.
+fn run_length(items: &[ParcelItem], bytes: &[u8], now: Now) -> usize {
+    let member = |item: &ParcelItem| {
+        let (key, value, form) = item.restore(bytes)?;
+        let kind = Kind::of(&item.operation, &form, value.len(), now)?;
+        Some((key, kind))
     };
-    Superseded::find(items.len(), hash, folds)
+    let [first, second, ..] = items else {
+        return 1;
+    };
+    if first.hash != second.hash {
+        return 1;
+    }
+    let Some((key, kind)) = member(first) else {
+        return 1;
+    };
+    let belongs = |item: &&ParcelItem| {
+        let found = member(item);
+        found.is_some_and(|(other, other_kind)| other_kind == kind && is_same(&key, &other))
+    };
+    items.iter().take_while(belongs).count()
 }

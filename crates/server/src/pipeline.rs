@@ -20,7 +20,7 @@
 use crate::{
     batch::{Batch, Entry},
     counts::Count,
-    delegate::Decision,
+    delegate::{Decision, is_write},
     stages::StageName,
     worker::Worker,
 };
@@ -52,22 +52,18 @@ impl Worker {
 
     fn execute(&mut self, batch: &mut Batch<'_>) {
         self.replies.begin_turn();
-        let writers = self.claims.then_some(&self.kit.shared.writers);
-        for entry in batch.entries_mut() {
-            self.kit.prefetch(entry, writers);
-        }
-        let superseded = self.superseded(batch);
+        let has_runs = self.prefetch(batch);
         if self.node.is_some() {
             self.execute_in_cluster(batch);
         } else if self.native.is_some() && self.is_behind(batch) {
             self.execute_behind(batch);
-        } else if superseded.any() {
-            self.execute_compacted(batch, &superseded);
+        } else if has_runs {
+            self.execute_in_runs(batch);
         } else if self.is_measured() {
             self.execute_measured(batch);
         } else {
             for (number, entry) in batch.entries().iter().enumerate() {
-                self.look_ahead(batch, number, entry);
+                self.look_ahead(batch, number);
                 self.run_where_decided(entry);
             }
         }
@@ -84,14 +80,26 @@ impl Worker {
         }
     }
 
-    /// What is done for a request ahead of its turn, and for those who look on.
+    /// Asks the memory for all items of the batch; tells whether requests that may be carried out
+    /// as one stand side by side in it.
+    fn prefetch(&mut self, batch: &mut Batch<'_>) -> bool {
+        let writers = self.claims.then_some(&self.kit.shared.writers);
+        let (mut has_runs, mut before) = (false, None);
+        for entry in batch.entries_mut() {
+            self.kit.prefetch(entry, writers);
+            if before == Some(entry.hash) {
+                has_runs |= is_write(entry);
+            }
+            before = Some(entry.hash);
+        }
+        has_runs && self.kit.shared.config.compaction
+    }
+
+    /// What is done for a request ahead of its turn.
     #[inline]
-    pub(crate) fn look_ahead(&mut self, batch: &Batch<'_>, number: usize, entry: &Entry<'_>) {
+    pub(crate) fn look_ahead(&mut self, batch: &Batch<'_>, number: usize) {
         if let Some(ahead) = batch.entries().get(number + VALUES_AHEAD) {
             self.kit.store.prefetch_value(ahead.hint);
-        }
-        if self.kit.notice.on {
-            self.notice(entry);
         }
     }
 

@@ -70,6 +70,11 @@ impl Slots {
         self.connections.get_mut(slot)?.as_deref_mut()
     }
 
+    /// The connection in `slot`.
+    pub(crate) fn get(&self, slot: usize) -> Option<&Connection> {
+        self.connections.get(slot)?.as_deref()
+    }
+
     /// Takes the connection out of its slot and out of the line.
     pub(crate) fn remove(&mut self, slot: usize) -> Option<Box<Connection>> {
         let connection = self.lend(slot)?;

@@ -20,7 +20,6 @@ use crate::{
     batch::Batch,
     cluster::{self, Completed, Links, NodeWorker},
     collect::AREA_BYTES,
-    compaction::Compaction,
     connection::Connection,
     control::SAMPLED_EVERY,
     counts::Count,
@@ -65,7 +64,6 @@ pub(crate) struct Worker {
     /// Whether reads run where they arrive.
     pub(crate) reads_here: bool,
     pub(crate) delegation: Delegation,
-    pub(crate) compaction: Compaction,
     /// What executes accepted writes, if the native path is on.
     pub(crate) native: Option<Box<Executor>>,
     /// What it is in a cluster, if the server is a node of one.
@@ -156,7 +154,6 @@ impl Worker {
             claims: false,
             reads_here: true,
             delegation: Delegation::new(workers),
-            compaction: Compaction::default(),
             native: executor,
             node,
             filled: Vec::new(),
@@ -352,8 +349,7 @@ impl Worker {
     fn settle_regime(&mut self) {
         let (policy, workers) = (self.regime.name.policy, self.kit.shared.config.workers);
         let is_large = self.is_large_worker();
-        // Who looks on sees requests where they arrive, so they run there then.
-        self.decides = workers > 1 && policy != Policy::Crcw && !is_large && !self.kit.notice.on;
+        self.decides = workers > 1 && policy != Policy::Crcw && !is_large;
         self.claims = self.decides && policy == Policy::DynamicCrew;
         self.reads_here = policy != Policy::Erew;
         let is_apart = self.regime.name.is_size_aware() && !is_large;

@@ -2,7 +2,7 @@
 
 use curtail_table::Locked;
 use curtail_types::{
-    Arithmetic, ArithmeticOutcome, Delete, DeleteOutcome, Direction, Key, KeyHash, Now,
+    Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, ItemStatus, Key, KeyHash, Now,
 };
 
 use crate::{
@@ -139,39 +139,77 @@ impl Store {
         found: Found,
         arithmetic: &Arithmetic,
     ) -> Result<ArithmeticOutcome, Need> {
-        let item = self.item(found.reference);
-        let value_bytes = found.meta.value_bytes();
-        if found.meta.kind() != Kind::Inline || value_bytes > COPY_BYTES_MAX {
-            return Ok(ArithmeticOutcome::NotANumber);
-        }
         let mut digits = [0; 2 * DIGITS_MAX];
-        let value = Value::of(found.reference, item, found.meta);
-        let length = value.copy(self.segments(), 0, &mut digits);
-        if length == 0 {
+        let digits = self.digits_of(found, &mut digits);
+        if digits.is_empty() {
             return Ok(ArithmeticOutcome::NotANumber);
         }
-        if arithmetic
-            .compare
-            .is_some_and(|compare| compare != item.cas())
-        {
+        let cas = self.item(found.reference).cas();
+        if arithmetic.compare.is_some_and(|compare| compare != cas) {
             return Ok(ArithmeticOutcome::Exists);
         }
-        let Some(old) = number_in(&digits[..length]) else {
+        let Some(old) = number_in(digits) else {
             return Ok(ArithmeticOutcome::NotANumber);
         };
-        let number = match arithmetic.direction {
-            Direction::Increment => old.wrapping_add(arithmetic.delta),
-            Direction::Decrement => old.saturating_sub(arithmetic.delta),
-        };
-        let found = self.write_number(writer, now, locked, key, hash, found, arithmetic, number)?;
+        let number = arithmetic.next(old);
+        let digits = Digits::of(number, number);
+        let new_cas = arithmetic.new_cas;
+        let found = self.write_digits(writer, now, locked, key, hash, found, new_cas, &digits)?;
         let found = self
             .touch_found(writer, now, locked, key, hash, found, arithmetic.touch)
             .unwrap_or_else(|(found, _)| found);
         Ok(self.counted(now, found.reference, number, false))
     }
 
+    /// Counts `steps` times at once in the number of `key`, under one lock and one version: what
+    /// was there before, and the item afterwards. Nobody sees the numbers between; they follow from
+    /// the first.
+    ///
+    /// `None` leaves everything as it was: there is no number, or no room for it. Each step has to
+    /// be carried out by itself then, to learn how it ends.
+    ///
+    /// The steps must neither compare versions nor set them, nor touch the item.
+    pub fn arithmetic_run<'s>(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+        steps: impl Iterator<Item = &'s Arithmetic> + Clone,
+    ) -> Option<(u64, ItemStatus)> {
+        self.tick(now);
+        self.with_room(writer, now, hash, |writer, locked, _| {
+            let Some(found) = self.find_present(writer, now, locked, key) else {
+                return Ok(None);
+            };
+            let mut digits = [0; 2 * DIGITS_MAX];
+            let Some(before) = number_in(self.digits_of(found, &mut digits)) else {
+                return Ok(None);
+            };
+            let (mut number, mut highest) = (before, 0);
+            for step in steps.clone() {
+                number = step.next(number);
+                highest = number.max(highest);
+            }
+            let digits = Digits::of(number, highest);
+            let found = self.write_digits(writer, now, locked, key, hash, found, None, &digits)?;
+            Ok(Some((before, self.status(now, found.reference))))
+        })?
+    }
+
+    /// The beginning of a small item's value, as far as it may be a number's; empty if the item has
+    /// none.
+    fn digits_of<'a>(&self, found: Found, digits: &'a mut [u8; 2 * DIGITS_MAX]) -> &'a [u8] {
+        if found.meta.kind() != Kind::Inline || found.meta.value_bytes() > COPY_BYTES_MAX {
+            return &[];
+        }
+        let value = Value::of(found.reference, self.item(found.reference), found.meta);
+        let length = value.copy(self.segments(), 0, digits);
+        &digits[..length]
+    }
+
     #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
-    fn write_number(
+    fn write_digits(
         &self,
         writer: &mut Writer,
         now: Now,
@@ -179,17 +217,17 @@ impl Store {
         key: Key<'_>,
         hash: KeyHash,
         found: Found,
-        arithmetic: &Arithmetic,
-        number: u64,
+        new_cas: Option<Cas>,
+        digits: &Digits,
     ) -> Result<Found, Need> {
         let item = self.item(found.reference);
-        let (digits, length) = decimal(number);
-        let cas = cas_for(writer, now, arithmetic.new_cas, Some(item.cas()));
+        let cas = cas_for(writer, now, new_cas, Some(item.cas()));
         let value_bytes = found.meta.value_bytes();
-        if length <= value_bytes {
+        let digits = digits.bytes();
+        if digits.len() <= value_bytes {
             let body = item.body(found.meta);
-            copy_in(body, found.meta.key_bytes(), &digits[..length]);
-            for position in length..value_bytes {
+            copy_in(body, found.meta.key_bytes(), digits);
+            for position in digits.len()..value_bytes {
                 copy_in(body, found.meta.key_bytes() + position, b" ");
             }
             item.set_word(0, cas.0);
@@ -203,7 +241,6 @@ impl Store {
             extension: item.extension(found.meta),
             ..Fresh::default()
         };
-        let digits = &digits[..length];
         let reference =
             self.store_small(writer, now, locked, key, hash, Some(found), fresh, digits)?;
         Ok(Found {
@@ -226,7 +263,7 @@ impl Store {
         let Some(exptime) = arithmetic.vivify else {
             return Ok(ArithmeticOutcome::NotFound);
         };
-        let (digits, length) = decimal(arithmetic.initial);
+        let digits = Digits::of(arithmetic.initial, arithmetic.initial);
         let fresh = Fresh {
             cas: cas_for(writer, now, arithmetic.new_cas, None),
             extension: Extension {
@@ -235,21 +272,25 @@ impl Store {
             },
             ..Fresh::default()
         };
-        let digits = &digits[..length];
+        let digits = digits.bytes();
         let reference = self.store_small(writer, now, locked, key, hash, None, fresh, digits)?;
         writer.count(Count::ItemsTotal);
         Ok(self.counted(now, reference, arithmetic.initial, true))
     }
 
     fn counted(&self, now: Now, reference: u64, number: u64, created: bool) -> ArithmeticOutcome {
+        ArithmeticOutcome::Counted {
+            number,
+            status: self.status(now, reference),
+            created,
+        }
+    }
+
+    fn status(&self, now: Now, reference: u64) -> ItemStatus {
         let item = self.item(reference);
         let meta = item.meta();
         let extension = item.extension(meta);
-        ArithmeticOutcome::Counted {
-            number,
-            status: status_of(item, meta, extension, meta.value_bytes(), now),
-            created,
-        }
+        status_of(item, meta, extension, meta.value_bytes(), now)
     }
 }
 
@@ -272,16 +313,30 @@ fn number_in(value: &[u8]) -> Option<u64> {
     })
 }
 
-/// A number's decimal digits and how many they are.
-fn decimal(number: u64) -> ([u8; DIGITS_MAX], usize) {
-    let mut digits = [0; DIGITS_MAX];
-    let length = number.checked_ilog10().unwrap_or(0) as usize + 1;
-    let mut rest = number;
-    for digit in digits[..length].iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
+/// A number as it is stored.
+struct Digits {
+    bytes: [u8; DIGITS_MAX],
+    length: usize,
+}
+
+impl Digits {
+    /// The digits of `number`, padded with spaces to the length of `highest`: a value that was
+    /// longer once stays so.
+    fn of(number: u64, highest: u64) -> Self {
+        let length_of = |number: u64| number.checked_ilog10().unwrap_or(0) as usize + 1;
+        let mut bytes = [b' '; DIGITS_MAX];
+        let mut rest = number;
+        for digit in bytes[..length_of(number)].iter_mut().rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        let length = length_of(highest.max(number));
+        Self { bytes, length }
     }
-    (digits, length)
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
 }
 
 #[cfg(test)]
@@ -310,8 +365,8 @@ mod tests {
     #[test]
     fn numbers_are_written_without_leading_zeros() {
         for number in [0, 9, 10, 99, 100, 12_345, u64::MAX] {
-            let (digits, length) = decimal(number);
-            assert_eq!(digits[..length], *number.to_string().as_bytes());
+            let digits = Digits::of(number, number);
+            assert_eq!(digits.bytes(), number.to_string().as_bytes());
         }
     }
 }

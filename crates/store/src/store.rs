@@ -65,6 +65,11 @@ impl Writer {
         self.counters.add(count, 1);
     }
 
+    /// Counts `writes` that were stored together with another one, as if each had been stored.
+    pub fn count_stored(&self, writes: u64) {
+        self.counters.add(Count::ItemsTotal, writes);
+    }
+
     /// The next version, above that of the item it replaces.
     #[inline]
     pub(crate) fn next_cas(&mut self, now: Now, old: Option<Cas>) -> Cas {

@@ -131,6 +131,17 @@ pub struct Arithmetic {
     pub new_cas: Option<Cas>,
 }
 
+impl Arithmetic {
+    /// The number after `number`.
+    #[inline]
+    pub const fn next(&self, number: u64) -> u64 {
+        match self.direction {
+            Direction::Increment => number.wrapping_add(self.delta),
+            Direction::Decrement => number.saturating_sub(self.delta),
+        }
+    }
+}
+
 /// What a read tells about an item beside its value.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct ItemStatus {

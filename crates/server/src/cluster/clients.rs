@@ -40,7 +40,10 @@ impl Worker {
         };
         self.under_lease = node.serves;
         for (number, entry) in batch.entries().iter().enumerate() {
-            self.look_ahead(batch, number, entry);
+            self.look_ahead(batch, number);
+            if self.kit.notice.on {
+                self.notice(entry);
+            }
             node.run(self, entry);
         }
         self.node = Some(node);

@@ -57,7 +57,7 @@ impl Worker {
     #[cold]
     pub(crate) fn execute_behind(&mut self, batch: &Batch<'_>) {
         for (number, entry) in batch.entries().iter().enumerate() {
-            self.look_ahead(batch, number, entry);
+            self.look_ahead(batch, number);
             let decision = match &entry.work {
                 Work::Request(Request::Admin(Admin::FlushAll { .. })) => {
                     self.reach_all();

@@ -161,6 +161,12 @@ fn regime(report: &mut Report, shared: &Shared) {
     let regime = shared.regimes.current();
     let plan = &regime.plan;
     report.stat("policy", regime.name);
+    let compaction = if shared.config.compaction {
+        "on"
+    } else {
+        "off"
+    };
+    report.stat("compaction", compaction);
     report.stat("regime", regime.generation);
     report.stat("plan_epoch", plan.epoch);
     report.stat("threshold", plan.threshold);

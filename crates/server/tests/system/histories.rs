@@ -15,6 +15,7 @@
 //! ```
 
 mod clients;
+mod counters;
 
 use std::{
     sync::{
@@ -196,7 +197,6 @@ fn planted_bugs_are_caught() {
         rounds: 120,
         keys: 4,
     };
-    // Batches are looked through from eight requests on: a worker needs several of the clients.
     for (fault, policy, workers) in [
         (Fault::Overtakes, "size-aware+crew", 4),
         (Fault::FoldsAcross, "size-aware+d-crew", 1),

@@ -9,6 +9,7 @@ mod counted;
 mod counting;
 mod dumps;
 mod fairness;
+mod folding;
 mod histories;
 mod hostile;
 mod large_values;

@@ -1,6 +1,8 @@
-//! `watch`: who watches is told what happens, and holds nobody up.
+//! `watch`: who watches is told what happens, holds nobody up, and changes nothing.
 
 use std::time::Duration;
+
+use curtail_server::{Config, PolicyName};
 
 use crate::support::{Client, config, eventually, start};
 
@@ -167,4 +169,74 @@ fn watching_has_its_limits() {
     let server = start(config);
     let mut client = Client::connect(&server);
     client.ask("watch\r\n", "CLIENT_ERROR watch commands not allowed\r\n");
+}
+
+/// Goal: where requests run does not depend on who looks on. Method: a policy that hands most
+/// requests over; while a client watches each kind of event, and at `-vv`, they are handed over.
+#[test]
+fn looking_on_changes_no_policy() {
+    for looks in [
+        "watch connevents\r\n",
+        "watch evictions\r\n",
+        "watch fetchers\r\n",
+        "watch mutations\r\n",
+        "verbosity 2\r\n",
+    ] {
+        let server = start(Config {
+            workers: 2,
+            policy: "crew".parse::<PolicyName>().unwrap(),
+            ..config()
+        });
+        let mut onlooker = Client::connect(&server);
+        onlooker.ask(looks, "OK\r\n");
+        let mut client = Client::connect(&server);
+        for key in 0..100 {
+            client.ask(format!("set k{key} 0 0 1\r\nv\r\n"), "STORED\r\n");
+        }
+        let delegated = client.stat("curtail", "delegations");
+        assert!(delegated > 10, "{looks:?}: {delegated}");
+        client.ask("verbosity 0\r\n", "OK\r\n");
+    }
+}
+
+/// Goal: a request that another worker carries out is told once, with its own connection, in the
+/// order in which its key was changed. Method: a policy that hands most over; one client asks, one
+/// thing after the other.
+#[test]
+fn what_is_carried_out_elsewhere_is_told() {
+    let server = start(Config {
+        workers: 3,
+        policy: "erew".parse::<PolicyName>().unwrap(),
+        ..config()
+    });
+    let mut watcher = Client::connect(&server);
+    watcher.ask("watch fetchers mutations\r\n", "OK\r\n");
+    let mut client = Client::connect(&server);
+    client.ask("mn\r\n", "MN\r\n");
+    let keys = 40;
+    for key in 0..keys {
+        client.ask(format!("set k{key} 0 0 1\r\nv\r\n"), "STORED\r\n");
+        client.ask(format!("append k{key} 0 0 1\r\nw\r\n"), "STORED\r\n");
+        client.ask(
+            format!("get k{key}\r\n"),
+            &format!("VALUE k{key} 0 2\r\nvw\r\nEND\r\n"),
+        );
+    }
+    assert!(client.stat("curtail", "delegations") > keys);
+    let mut lines: Vec<String> = (0..5 * keys).map(|_| told(&mut watcher)).collect();
+    for key in 0..keys {
+        let name = format!("key=k{key} ");
+        let of_key: Vec<String> = lines.extract_if(.., |line| line.contains(&name)).collect();
+        let get = |found| format!("type=item_get {name}status={found}");
+        let store = |command| format!("type=item_store {name}status=stored cmd={command} ttl=0");
+        let expected = [
+            get("not_found clsid=0 size=0"),
+            store("set") + " clsid=1 size=1",
+            get("found clsid=1 size=1"),
+            store("append") + " clsid=1 size=1",
+            get("found clsid=1 size=2"),
+        ];
+        assert_eq!(of_key, expected);
+    }
+    assert!(lines.is_empty(), "{lines:?}");
 }

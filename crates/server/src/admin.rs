@@ -5,18 +5,27 @@
 //! LRU) are answered as memcached does where that promises nothing, and with an error where it
 //! would.
 
-use std::{io::Write, path::Path, sync::Arc};
+use std::{fmt::Display, io::Write, path::Path, sync::Arc};
 
 use curtail_codec::memcached::{
     Admin, Words,
     encode::{self, Refusal},
 };
 use curtail_runtime::ControlEvent;
-use curtail_types::{Exptime, ItemStatus, Key};
+use curtail_types::{Exptime, ItemStatus, Key, Now};
+
+use tracing::{info, warn};
 
 use crate::{
-    counts::Count, errand::Errand, kit::Kit, registry::ConnectionState, stats, sync::Relaxed,
-    watch::Interests, worker::Worker,
+    counts::Count,
+    errand::Errand,
+    kit::Kit,
+    log::{self, Limit, component},
+    registry::ConnectionState,
+    stats,
+    sync::Relaxed,
+    watch::Interests,
+    worker::Worker,
 };
 
 /// The smallest limit that `cache_memlimit` accepts, in MiB; memcached's.
@@ -42,8 +51,7 @@ impl Worker {
             Admin::Stats(words) => self.stats(slot, words),
             Admin::FlushAll { delay, noreply } => self.flush_all(slot, delay, noreply),
             Admin::Verbosity { level, noreply } => {
-                let level = u8::try_from(level).unwrap_or(u8::MAX);
-                self.kit.shared.verbosity.store(level, Relaxed);
+                self.set_verbosity(slot, u8::try_from(level).unwrap_or(u8::MAX));
                 self.ok(slot, noreply);
             }
             Admin::CacheMemlimit { megabytes, noreply } => {
@@ -88,8 +96,74 @@ impl Worker {
             return;
         }
         self.kit.counts.add(Count::CmdFlush, 1);
+        self.log_flush_of(slot, delay);
         self.kit.store.flush_all(self.kit.now, delay);
         self.ok(slot, noreply);
+    }
+
+    /// The client of the connection in `slot`, for the log.
+    fn peer(&mut self, slot: usize) -> String {
+        let connection = self.slots.get_mut(slot);
+        connection.map_or_else(String::new, |connection| connection.visible.address.clone())
+    }
+
+    #[cold]
+    fn log_flush_of(&mut self, slot: usize, delay: Exptime) {
+        let peer = self.peer(slot);
+        let limit = &self.kit.shared.limits.admin;
+        if delay == Exptime(0) {
+            return log_flush(limit, self.kit.now, &peer);
+        }
+        if let Some(suppressed) = limit.pass(self.kit.now.unix_seconds().into()) {
+            let exptime = delay.0;
+            info!(
+                target: component::ADMIN,
+                peer,
+                exptime,
+                suppressed,
+                "flush_all: every item will be dropped at the time that exptime names"
+            );
+        }
+    }
+
+    fn set_verbosity(&mut self, slot: usize, level: u8) {
+        let peer = self.peer(slot);
+        let shared = &self.kit.shared;
+        let before = shared.verbosity.swap(level, Relaxed);
+        log::set_verbosity(level);
+        if let Some(suppressed) = shared.limits.admin.pass(self.kit.now.unix_seconds().into()) {
+            info!(
+                target: component::ADMIN,
+                peer,
+                suppressed,
+                "verbosity changes from {before} to {level}"
+            );
+        }
+    }
+
+    fn log_memlimit(&mut self, slot: usize, before: u64, wanted: usize, got: usize) {
+        let peer = self.peer(slot);
+        let shared = &self.kit.shared;
+        let Some(suppressed) = shared.limits.admin.pass(self.kit.now.unix_seconds().into()) else {
+            return;
+        };
+        let (before, wanted_mib, got_mib) = (before >> 20, wanted >> 20, got >> 20);
+        if got == wanted {
+            info!(
+                target: component::ADMIN,
+                peer,
+                suppressed,
+                "the memory limit changes from {before} to {got_mib} MiB"
+            );
+        } else {
+            warn!(
+                target: component::ADMIN,
+                peer,
+                suppressed,
+                "the memory limit cannot be {wanted_mib} MiB and is {got_mib} MiB: at the start \
+                 address space was reserved for no more, or less would not hold the index"
+            );
+        }
     }
 
     fn cache_memlimit(&mut self, slot: usize, megabytes: u32, noreply: bool) {
@@ -98,7 +172,9 @@ impl Worker {
             MEMLIMIT_MEGABYTES_MAX.. => Refusal::MemlimitInBytes,
             _ => {
                 let wanted = megabytes as usize * (1 << 20);
+                let before = self.kit.store.memory().limit;
                 let got = self.kit.store.set_memory_bytes_max(wanted);
+                self.log_memlimit(slot, before, wanted, got);
                 if got == wanted {
                     return self.ok(slot, noreply);
                 }
@@ -117,6 +193,8 @@ impl Worker {
             (Some(b"graceful"), None) => ControlEvent::StopAndSave,
             _ => return self.refuse(slot, Refusal::BadShutdownMode),
         };
+        let peer = self.peer(slot);
+        info!(target: component::ADMIN, peer, "a client asks the server to shut down");
         (self.kit.shared.ask)(event);
     }
 
@@ -156,6 +234,7 @@ impl Worker {
 
     /// `policy` shows what is in force, `policy <name>` puts another one in force.
     fn policy(&mut self, slot: usize, mut words: Words<'_>) {
+        let peer = self.peer(slot);
         let shared = &self.kit.shared;
         let text: &[u8] = match (words.next(), words.next()) {
             (None, _) => &format!("POLICY {}\r\n", shared.regimes.current().name).into_bytes(),
@@ -164,7 +243,16 @@ impl Worker {
             }
             (Some(name), None) => match std::str::from_utf8(name).map(str::parse) {
                 Ok(Ok(name)) => {
+                    let before = shared.regimes.current().name;
                     shared.regimes.set_policy(name, shared.up_seconds());
+                    if let Some(suppressed) = shared.limits.admin.pass(self.kit.now.unix_seconds().into()) {
+                        info!(
+                            target: component::POLICY,
+                            peer,
+                            suppressed,
+                            "the policy changes from {before} to {name}"
+                        );
+                    }
                     b"OK\r\n"
                 }
                 _ => b"CLIENT_ERROR no such policy\r\n",
@@ -288,6 +376,13 @@ impl Worker {
             _ => return self.refuse(slot, Refusal::Error),
         };
         self.replies.owned(slot, report);
+    }
+}
+
+/// Writes to the log who has all items flushed.
+pub(crate) fn log_flush(limit: &Limit, now: Now, peer: &dyn Display) {
+    if let Some(suppressed) = limit.pass(now.unix_seconds().into()) {
+        info!(target: component::ADMIN, %peer, suppressed, "flush_all: every item is dropped");
     }
 }
 

@@ -17,10 +17,13 @@ use std::{
 
 use curtail_dispatch::size_aware::{ControlConfig, ControlInput, SizeControl, SizePlan};
 
+use tracing::debug;
+
 use crate::{
     config::Config,
     counts::Count,
     lift::{self, Lift},
+    log::{Alarms, component},
     policy::Sizes,
     rebalance::{self, Load},
     shared::{Shared, WorkerFace},
@@ -86,6 +89,7 @@ impl ControlFace {
 pub(crate) fn run(shared: &Shared) {
     let mut control = SizeControl::new(settings(&shared.config), shared.clock.now().instant);
     let mut lift = Lift::new(shared);
+    let mut alarms = Alarms::new(shared);
     let mut requests = vec![0; shared.workers.len()];
     let epoch = Duration::from_millis(u64::from(shared.config.epoch_ms.max(1)));
     let mut begun = Instant::now();
@@ -100,6 +104,7 @@ pub(crate) fn run(shared: &Shared) {
         if begun.elapsed() >= epoch {
             begun = Instant::now();
             end_epoch(shared, &mut control, &mut requests);
+            alarms.look(shared);
         }
     }
 }
@@ -125,6 +130,14 @@ fn end_epoch(shared: &Shared, control: &mut SizeControl, requests: &mut [u64]) {
             (plan.threshold, plan.small) != (current.plan.threshold, current.plan.small)
         };
         if current.name.sizes == Sizes::Learned && differs(plan) {
+            debug!(
+                target: component::POLICY,
+                threshold_bytes = plan.threshold,
+                small_cores = plan.small,
+                large_cores = plan.cores - plan.small,
+                "values of {} bytes and more are large now",
+                plan.threshold
+            );
             shared.regimes.set_plan(plan, now.ns / 1_000_000_000);
         }
     });

@@ -36,6 +36,7 @@ mod hot_keys;
 mod kit;
 mod large;
 mod lift;
+pub mod log;
 mod logins;
 mod mailbox;
 mod metrics;
@@ -68,7 +69,7 @@ mod worker;
 pub use config::{Config, Echoed, Listen, Niceness, UnixSocket};
 #[doc(hidden)]
 pub use fault::Fault;
-pub use logins::LoginsError;
+pub use logins::{LoginsError, count_logins};
 pub use native::{NativeChoice, NativeConfig, NativeMode, NativePlacement};
 pub use policy::{PolicyName, Sizes, UnknownPolicy};
 pub use server::{NativeAtStart, Restored, Server, StartError, Stopped};

@@ -1,5 +1,5 @@
-//! Telling those who look on what happens: lines for watchers, and commands on standard error at
-//! `-vv`.
+//! Telling those who look on what happens: lines for watchers, and connections and commands in the
+//! log at `-vv`.
 //!
 //! Whether anybody looks on is asked once per turn. Only then is each request looked at beside
 //! being carried out, with a second look at its item: what it costs is paid while watching.
@@ -10,10 +10,13 @@ use curtail_codec::memcached::{Request, WireKey};
 use curtail_store::Evicted;
 use curtail_types::{Get, KeyHash, Now, Operation, Set, SetMode, SetOutcome};
 
+use tracing::debug;
+
 use crate::{
     batch::{Entry, Work},
     connection::Body,
     kit::Kit,
+    log::component,
     registry::Visible,
     spelling::push_percent,
     watch::{Interests, Journal, Watchers},
@@ -28,8 +31,6 @@ pub(crate) struct Notice {
     watched: Interests,
     verbose: bool,
     journal: Journal,
-    /// For standard error at the end of the turn.
-    spoken: Vec<u8>,
     /// The write that is being carried out.
     write: Noticed,
 }
@@ -72,7 +73,6 @@ impl Notice {
             watched: Interests::default(),
             verbose: false,
             journal: Journal::new(journal_bytes_max),
-            spoken: Vec::new(),
             write: Noticed::default(),
         }
     }
@@ -163,9 +163,9 @@ impl Notice {
         }
     }
 
-    fn say(&mut self, line: std::fmt::Arguments<'_>) {
+    fn say(&self, line: std::fmt::Arguments<'_>) {
         if self.verbose {
-            let _ = writeln!(self.spoken, "{line}");
+            debug!(target: component::COMMANDS, "{line}");
         }
     }
 }
@@ -253,11 +253,6 @@ impl Worker {
                 }
             };
             watchers.publish(&mut notice.journal, wake);
-        }
-        if !notice.spoken.is_empty() {
-            // Nobody may be reading.
-            let _ = std::io::stderr().write_all(&notice.spoken);
-            notice.spoken.clear();
         }
     }
 }

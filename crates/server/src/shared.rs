@@ -18,6 +18,7 @@ use crate::{
     crawler::Crawler,
     delegate::Writers,
     hot_keys::Hottest,
+    log::Limits,
     logins::Logins,
     mailbox::Mailbox,
     native::Native,
@@ -54,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) verbosity: AtomicU8,
     pub(crate) crawler: Crawler,
     pub(crate) watchers: Watchers,
+    /// Bounds for log lines that peers can cause.
+    pub(crate) limits: Limits,
     /// The native datagram path, if it is on.
     pub(crate) native: Option<Box<Native>>,
     /// The cluster, if the server is a node of one.

@@ -105,7 +105,10 @@ impl Origins {
         let table = DeTable::parse(text).map_err(|error| {
             let line = line_of(text, &error.span().unwrap_or_default());
             let file = &self.file;
-            anyhow::anyhow!("configuration file {file}, line {line}: {}", error.message())
+            anyhow::anyhow!(
+                "configuration file {file}, line {line}: {}",
+                error.message()
+            )
         })?;
         let mut entries: Vec<_> = table.get_ref().iter().collect();
         entries.sort_by_key(|(name, _)| name.span().start);
@@ -262,20 +265,35 @@ mod tests {
     fn errors_name_the_file_the_line_and_the_key() {
         for (second, words) in [
             ("a = ", "line 2"),
-            ("memory-limt = 5", "line 2, memory-limt: unexpected argument"),
+            (
+                "memory-limt = 5",
+                "line 2, memory-limt: unexpected argument",
+            ),
             ("[a]\nb = 1", "line 2, a: a table"),
             ("port = true", "line 2, port: a value is required"),
-            ("port = false", "line 2, port: it takes a value, and not false"),
+            (
+                "port = false",
+                "line 2, port: it takes a value, and not false",
+            ),
             ("no-such = false", "line 2, no-such: unexpected argument"),
             ("disable-cas = 1", "line 2, disable-cas: unexpected value"),
             ("verbose = -1", "line 2, verbose: -1 is not from 0 to 3"),
             ("threads = \"x\"", "line 2, threads: invalid value 'x'"),
-            ("config = \"y.toml\"", "line 2, config: a file cannot name another"),
-            ("log-level = \"loud\"", "line 2, log-level: invalid value 'loud'"),
+            (
+                "config = \"y.toml\"",
+                "line 2, config: a file cannot name another",
+            ),
+            (
+                "log-level = \"loud\"",
+                "line 2, log-level: invalid value 'loud'",
+            ),
         ] {
             let error = read(&format!("# one\n{second}\n")).err().unwrap();
             let told = format!("{error:#}");
-            assert!(told.starts_with("configuration file x.toml, line 2"), "{told}");
+            assert!(
+                told.starts_with("configuration file x.toml, line 2"),
+                "{told}"
+            );
             assert!(told.contains(words), "{second}: {told}");
         }
     }

@@ -75,6 +75,7 @@ fn limits(row: &mut Row<'_>, config: &Config) {
     row("read_buf_mem_limit-bytes", &config.buffer_bytes_max);
     row("watcher_logbuf_size-bytes", &config.watcher_bytes_max);
     row("worker_logbuf_size-bytes", &config.journal_bytes_max);
+    row("slow_us", &config.slow_us);
 }
 
 fn switches(row: &mut Row<'_>, config: &Config) {
@@ -105,14 +106,20 @@ fn native(row: &mut Row<'_>, config: &Config) {
         return;
     };
     row("native", &native.port);
-    row("native-mode", &native.mode.map_or("any", |mode| mode.name()));
+    row(
+        "native-mode",
+        &native.mode.map_or("any", |mode| mode.name()),
+    );
     if let Some(interface) = &native.interface {
         row("native-interface", interface);
     }
     row("native-queues", &native.queues);
     match native.slots {
         Some(slots) => row("native-slots", &slots),
-        None => row("native-slots", &"what an eighth of the memory holds, at most 4096"),
+        None => row(
+            "native-slots",
+            &"what an eighth of the memory holds, at most 4096",
+        ),
     }
     row("native-pin", &native.pin.display());
     row("native_backlog", &native.backlog_max);

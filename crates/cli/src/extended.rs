@@ -23,6 +23,8 @@ Extended options (-o), comma separated; most have a 'no_' form to switch them of
   size_queue=NUM         large requests under way on a thread for them, at most (default: 256)
   size_nice=0..19|idle   how far threads for large requests give way (default: idle, for everybody
                          unless they starve)
+  slow_us=US             requests that take longer are in `stats slow` and `watch slow`; set at run
+                         time by `stats slow threshold US` (default: 0, off)
   size_epoch=MS          how often size-aware learns its threshold (default: 1000)
   native_backlog=NUM     writes that may wait in a queue for one to be acknowledged before it is
                          executed (default: 256)
@@ -74,7 +76,10 @@ const IGNORED: [&str; 28] = [
 /// Options whose presence would be taken for protection or storage that is not there, and what to
 /// use instead.
 const NOT_OFFERED: [(&str, &str); 4] = [
-    ("ssl_", "TLS for clients is not offered; put a TLS proxy in front"),
+    (
+        "ssl_",
+        "TLS for clients is not offered; put a TLS proxy in front",
+    ),
     ("ext_", "storage on disk is not offered"),
     ("proxy_config", "the proxy is not offered"),
     (
@@ -163,6 +168,7 @@ fn apply_one(
                 _ => Niceness::Level(number(value, 0..=Niceness::LEVEL_MAX).context("or idle")?),
             };
         }
+        "slow_us" => config.slow_us = number(value, 0..)?,
         "size_epoch" => config.epoch_ms = number(value, 1..)?,
         _ if native_flags::apply(config, name, value, warnings)? => {}
         _ => return apply_unused(config, name, value),

@@ -295,20 +295,27 @@ impl Flags {
 
     fn settle_limits(&self, config: &mut Config, faults: &mut Faults) {
         let bytes = |text: &str, unit| sizes::parse(text, unit).map_err(anyhow::Error::msg);
-        let memory = bytes(&self.memory_limit, 1 << 20).context("-m").and_then(|bytes| {
-            if bytes < MEMORY_BYTES_MIN {
-                bail!("-m {}: at least 1 MiB of memory is needed", self.memory_limit);
-            }
-            usize::try_from(bytes).with_context(|| format!("-m {}", self.memory_limit))
-        });
+        let memory = bytes(&self.memory_limit, 1 << 20)
+            .context("-m")
+            .and_then(|bytes| {
+                if bytes < MEMORY_BYTES_MIN {
+                    bail!(
+                        "-m {}: at least 1 MiB of memory is needed",
+                        self.memory_limit
+                    );
+                }
+                usize::try_from(bytes).with_context(|| format!("-m {}", self.memory_limit))
+            });
         config.memory_bytes_max = faults.keep(memory);
-        let item = bytes(&self.max_item_size, 1).context("-I").and_then(|bytes| {
-            if !ITEM_BYTES.contains(&bytes) {
-                let size = &self.max_item_size;
-                bail!("-I {size}: the longest value must be from 1k to 128m");
-            }
-            usize::try_from(bytes).context("-I")
-        });
+        let item = bytes(&self.max_item_size, 1)
+            .context("-I")
+            .and_then(|bytes| {
+                if !ITEM_BYTES.contains(&bytes) {
+                    let size = &self.max_item_size;
+                    bail!("-I {size}: the longest value must be from 1k to 128m");
+                }
+                usize::try_from(bytes).context("-I")
+            });
         config.item_bytes_max = faults.keep(item);
         config.connections_max = faults.keep(match self.conn_limit {
             given @ ..=0 => Err(anyhow!(

@@ -36,7 +36,10 @@ pub(crate) struct NativeFlags {
 
 impl NativeFlags {
     /// What they ask for.
-    pub(crate) fn settle(&self, warnings: &mut Vec<String>) -> anyhow::Result<Option<NativeConfig>> {
+    pub(crate) fn settle(
+        &self,
+        warnings: &mut Vec<String>,
+    ) -> anyhow::Result<Option<NativeConfig>> {
         let port = match self.native {
             None | Some(0) => {
                 if let Some(flag) = self.first_given() {

@@ -54,8 +54,14 @@ mod tests {
             number(text, range).map_err(|error| error.to_string())
         };
         assert_eq!(says(Some("5"), 5..=7), Ok(5));
-        assert_eq!(says(Some("8"), 5..=7), Err("8 is not a number from 5 to 7".into()));
-        assert_eq!(says(Some("-1"), 0..=7), Err("'-1' is no number from 0 to 7".into()));
+        assert_eq!(
+            says(Some("8"), 5..=7),
+            Err("8 is not a number from 5 to 7".into())
+        );
+        assert_eq!(
+            says(Some("-1"), 0..=7),
+            Err("'-1' is no number from 0 to 7".into())
+        );
         assert_eq!(says(None, 0..=7), Err("a value is missing".into()));
         assert_eq!(
             number::<u64>(Some("0"), 1..).unwrap_err().to_string(),

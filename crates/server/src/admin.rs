@@ -141,6 +141,22 @@ impl Worker {
         }
     }
 
+    /// From how many microseconds on requests are slow; 0 ends the slow log.
+    fn set_slow_threshold(&mut self, slot: usize, us: u64) {
+        let peer = self.peer(slot);
+        let shared = &self.kit.shared;
+        shared.slow.set_threshold_us(us);
+        if let Some(suppressed) = shared.limits.admin.pass(self.kit.now.unix_seconds().into()) {
+            info!(
+                target: component::ADMIN,
+                peer,
+                suppressed,
+                "the threshold of the slow log changes to {us} us"
+            );
+        }
+        self.ok(slot, false);
+    }
+
     fn log_memlimit(&mut self, slot: usize, before: u64, wanted: usize, got: usize) {
         let peer = self.peer(slot);
         let shared = &self.kit.shared;
@@ -245,7 +261,9 @@ impl Worker {
                 Ok(Ok(name)) => {
                     let before = shared.regimes.current().name;
                     shared.regimes.set_policy(name, shared.up_seconds());
-                    if let Some(suppressed) = shared.limits.admin.pass(self.kit.now.unix_seconds().into()) {
+                    if let Some(suppressed) =
+                        shared.limits.admin.pass(self.kit.now.unix_seconds().into())
+                    {
                         info!(
                             target: component::POLICY,
                             peer,
@@ -356,6 +374,16 @@ impl Worker {
             (Some(b"sizes"), _) => stats::sizes(),
             (Some(b"memory"), _) => stats::memory(shared),
             (Some(b"curtail"), _) => stats::curtail(shared),
+            (Some(b"slow"), None) => shared.slow.report(shared.config.dump_allowed),
+            (Some(b"slow"), Some(b"threshold")) => {
+                rest.next();
+                rest.next();
+                match rest.next().and_then(number).map(u64::try_from) {
+                    Some(Ok(us)) => self.set_slow_threshold(slot, us),
+                    _ => self.refuse(slot, Refusal::BadFormat),
+                }
+                return;
+            }
             (Some(b"conns"), _) => {
                 if let Some(connection) = self.slots.get_mut(slot) {
                     connection.visible.show(ConnectionState::Parse);

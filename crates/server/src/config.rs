@@ -65,6 +65,8 @@ pub struct Config {
     pub buffer_bytes_max: usize,
     /// How much to tell on standard error: `-v`.
     pub verbosity: u8,
+    /// From how many microseconds on a request is in the slow log; 0 for none: `-o slow_us`.
+    pub slow_us: u64,
     /// Whether `flush_all` is allowed; not with `-F`.
     pub flush_allowed: bool,
     /// Whether `shutdown` is allowed: `-A`.
@@ -244,6 +246,7 @@ impl Default for Config {
             requests_per_turn_max: 256,
             buffer_bytes_max: 0,
             verbosity: 0,
+            slow_us: 0,
             flush_allowed: true,
             shutdown_allowed: false,
             dump_allowed: true,

@@ -29,6 +29,7 @@ use crate::{
     notice::CloseReason,
     regime::Regime,
     registry::{ConnectionState, Visible},
+    slow::Label,
     unsent::Unsent,
 };
 
@@ -74,6 +75,8 @@ pub(crate) struct Connection {
     pub(crate) departs: Option<Departure>,
     /// Where it belongs while a large worker has it.
     pub(crate) visit: Option<Visit>,
+    /// What it was handed to a large worker for, while the slow log is on.
+    pub(crate) slow: Option<Box<Label>>,
     /// What `stats conns` shows.
     pub(crate) visible: Arc<Visible>,
 }
@@ -100,7 +103,8 @@ pub(crate) struct Visit {
     pub(crate) receives: bool,
     /// Who hears of its socket.
     pub(crate) watched_by: WatchedBy,
-    /// When the stage that it is in began.
+    /// When the turn began that handed it on, and the stage that it is in.
+    pub(crate) begun_ns: u64,
     pub(crate) since_ns: u64,
 }
 
@@ -169,6 +173,7 @@ impl Connection {
             serial,
             departs: None,
             visit: None,
+            slow: None,
             visible,
         }
     }

@@ -68,6 +68,7 @@ impl Worker {
             } else {
                 WatchedBy::Nobody
             },
+            begun_ns: self.kit.now.instant.ns,
             since_ns: self.kit.now.instant.ns,
         });
         self.kit.pool.export(connection.buffers());
@@ -225,6 +226,9 @@ impl Worker {
         let Some(visit) = connection.visit.take() else {
             return;
         };
+        if connection.slow.is_some() {
+            self.note_slow_visit(&mut connection, visit.begun_ns);
+        }
         if visit.watched_by == WatchedBy::Host {
             connection.stream.unwatch(&self.poller);
         }

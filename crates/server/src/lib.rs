@@ -55,6 +55,7 @@ mod reply;
 mod server;
 mod shared;
 mod slots;
+mod slow;
 mod spelling;
 mod spin;
 mod stages;

@@ -222,7 +222,11 @@ impl Native {
     /// Writes to the log which session has all items flushed.
     fn log_flush(&self, now: Now, head: &Head) {
         let session = head.session.index;
-        log_flush(&self.flushes, now, &format_args!("native session {session}"));
+        log_flush(
+            &self.flushes,
+            now,
+            &format_args!("native session {session}"),
+        );
     }
 
     /// Something was executed that is not what was acknowledged: from here on nothing is

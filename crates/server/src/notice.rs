@@ -81,7 +81,7 @@ impl Notice {
     pub(crate) fn begin_turn(&mut self, watched: Interests, verbosity: u8) {
         self.watched = watched;
         self.verbose = verbosity >= VERBOSE;
-        self.on = self.verbose || watched.any();
+        self.on = self.verbose || watched.any_of_requests();
     }
 
     /// Whether evictions are to be told.
@@ -140,7 +140,7 @@ impl Notice {
     }
 
     /// Has `write` append the rest of a line, with its end, if anybody wants its kind.
-    fn line(
+    pub(crate) fn line(
         &mut self,
         watchers: &Watchers,
         now: Now,

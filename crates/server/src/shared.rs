@@ -27,6 +27,7 @@ use crate::{
     rebalance::Order,
     regime::Regimes,
     registry::Registry,
+    slow::SlowLog,
     stages::{PublishedStages, Stages},
     sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
     turns::TurnTimes,
@@ -55,6 +56,7 @@ pub(crate) struct Shared {
     pub(crate) verbosity: AtomicU8,
     pub(crate) crawler: Crawler,
     pub(crate) watchers: Watchers,
+    pub(crate) slow: SlowLog,
     /// Bounds for log lines that peers can cause.
     pub(crate) limits: Limits,
     /// The native datagram path, if it is on.
@@ -280,6 +282,7 @@ impl Shared {
         self.doors.connections_total.store(0, Relaxed);
         self.doors.rejected.store(0, Relaxed);
         self.watchers.counts.reset();
+        self.slow.reset();
         self.doors.disabled_count.store(0, Relaxed);
         self.workers.iter().for_each(|worker| worker.turns.reset());
     }

@@ -332,6 +332,7 @@ impl Worker {
         let kit = &mut self.kit;
         kit.now = kit.shared.now();
         kit.detail = kit.shared.prefixes.is_on();
+        kit.slow_ns = kit.shared.slow.threshold_ns();
         kit.dump_buckets = BUCKETS_A_TURN;
         let verbosity = kit.shared.verbosity.load(Relaxed);
         kit.notice
@@ -507,7 +508,11 @@ impl Worker {
         if let Some(connection) = self.slots.get_mut(slot) {
             connection.close_reason = CloseReason::Error;
             let shared = &self.kit.shared;
-            if let Some(suppressed) = shared.limits.malformed.pass(self.kit.now.unix_seconds().into()) {
+            if let Some(suppressed) = shared
+                .limits
+                .malformed
+                .pass(self.kit.now.unix_seconds().into())
+            {
                 let peer = connection.visible.address.as_str();
                 info!(
                     target: component::CONNECTIONS,

@@ -183,8 +183,7 @@ mod tests {
     fn a_slow_output_costs_lines_and_no_time() {
         static DROPPED: AtomicU64 = AtomicU64::new(0);
         let slow = Slow::default();
-        let mut writer =
-            Writer::start(Box::new(slow.clone()), LogFormat::Text, &DROPPED).unwrap();
+        let mut writer = Writer::start(Box::new(slow.clone()), LogFormat::Text, &DROPPED).unwrap();
         let queue = writer.queue();
         for number in 0..3 * LINES_MAX {
             queue.push(format!("line {number}\n").into_bytes());
@@ -196,11 +195,17 @@ mod tests {
         let text = slow.text();
         let written = text.lines().filter(|line| line.starts_with("line "));
         assert_eq!(written.count() as u64 + dropped, 3 * LINES_MAX as u64);
-        let told: Vec<&str> = text.lines().filter(|line| line.contains(" log: ")).collect();
+        let told: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains(" log: "))
+            .collect();
         let [told] = told[..] else {
             panic!("{told:?}");
         };
-        assert!(told.contains(&format!("{dropped} lines were dropped")), "{told}");
+        assert!(
+            told.contains(&format!("{dropped} lines were dropped")),
+            "{told}"
+        );
     }
 
     /// Goal: the end of a process does not wait for ever for a standard error that nobody reads.
@@ -208,8 +213,7 @@ mod tests {
     fn the_end_does_not_wait_for_a_stuck_output() {
         static DROPPED: AtomicU64 = AtomicU64::new(0);
         let slow = Slow::default();
-        let mut writer =
-            Writer::start(Box::new(slow.clone()), LogFormat::Json, &DROPPED).unwrap();
+        let mut writer = Writer::start(Box::new(slow.clone()), LogFormat::Json, &DROPPED).unwrap();
         writer.queue().push(b"stuck\n".to_vec());
         writer.finish(Duration::from_millis(50));
         assert_eq!(slow.text(), "");

@@ -165,7 +165,10 @@ fn apply_one(
         "size_nice" => {
             config.large_nice = match value {
                 Some("idle") => Niceness::Idle,
-                _ => Niceness::Level(number(value, 0..=Niceness::LEVEL_MAX).context("or idle")?),
+                _ => match number(value, 0..=Niceness::LEVEL_MAX) {
+                    Ok(level) => Niceness::Level(level),
+                    Err(error) => bail!("{error}, nor is it idle"),
+                },
             };
         }
         "slow_us" => config.slow_us = number(value, 0..)?,
@@ -254,8 +257,8 @@ mod tests {
         assert_eq!(fault, None);
     }
 
-    /// Goal: what looks like a sandbox and is none is refused with what to do, and all that is wrong
-    /// is said at once.
+    /// Goal: what looks like a sandbox and is none is refused with what to do, and all that is
+    /// wrong is said at once.
     #[test]
     fn what_would_protect_or_store_is_refused() {
         let (_, _, fault) = applied("drop_privileges,ssl_key=a,ext_path=/a:1G,idle_timeout=x");

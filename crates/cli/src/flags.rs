@@ -200,7 +200,7 @@ impl Flags {
         let (mut warnings, mut faults) = (Vec::new(), Faults::default());
         let mut config = self.plain();
         faults.keep(self.refuse_missing_features(&mut warnings));
-        config.policy = faults.keep(self.policy.parse::<PolicyName>().context("--policy"));
+        config.policy = faults.keep(self.policy());
         config.native = faults.keep(self.native.settle(&mut warnings));
         config.node = faults.keep(self.cluster.settle(&mut warnings));
         self.settle_limits(&mut config, &mut faults);
@@ -222,6 +222,11 @@ impl Flags {
         faults.keep(self.check_together(&config));
         faults.end(&self.origins)?;
         Ok(Settled { config, warnings })
+    }
+
+    fn policy(&self) -> anyhow::Result<PolicyName> {
+        let name = &self.policy;
+        name.parse().with_context(|| format!("--policy {name}"))
     }
 
     /// What needs no check.
@@ -343,12 +348,13 @@ impl Flags {
 
     /// Files that are read or written later.
     fn settle_files(&self, config: &Config) -> anyhow::Result<()> {
-        if let Some(folder) = self.memory_file.as_deref().and_then(Path::parent)
+        if let Some(file) = self.memory_file.as_deref()
+            && let Some(folder) = file.parent()
             && !folder.as_os_str().is_empty()
             && !folder.is_dir()
         {
-            let folder = folder.display();
-            bail!("-e: there is no folder {folder} to save contents in");
+            let (file, folder) = (file.display(), folder.display());
+            bail!("-e {file}: there is no folder {folder} to save contents in");
         }
         if let Some(file) = &config.auth_file {
             count_logins(file).with_context(|| format!("-Y {}", file.display()))?;

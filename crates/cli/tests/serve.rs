@@ -382,7 +382,7 @@ fn the_log_tells_what_happened_to_whom() {
     let server = Running::start("log", &flags);
     let login = |text: &str| format!("set x 0 0 {}\r\n{text}\r\n", text.len());
     server.ask(&login("ada wrongsecret"));
-    let commands = "set k 0 0 5\r\nvalue\r\nflush_all\r\ncache_memlimit 72\r\npolicy crew\r\n\
+    let commands = "set k 0 0 5\r\ns3crt\r\nflush_all\r\ncache_memlimit 72\r\npolicy crew\r\n\
                     verbosity 1\r\nstats slow threshold 5000\r\n";
     server.ask(&(login("ada lovelace") + commands));
     server.signal("HUP");
@@ -430,7 +430,7 @@ fn the_log_tells_what_happened_to_whom() {
     ] {
         has("info", component, words);
     }
-    for secret in ["wrongsecret", "lovelace", "value"] {
+    for secret in ["wrongsecret", "lovelace", "s3crt"] {
         assert!(!told.contains(secret), "{secret}: {told}");
     }
     for row in &rows {

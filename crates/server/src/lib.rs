@@ -3,8 +3,8 @@
 //! Start reading at [`pipeline`]: it is the turn of a worker on one screen. The other files are its
 //! stages (`collect`, `delegate`, `execute`, `reply`), what they work with (`batch`, `replies`,
 //! `connection`, `parcel`, `kit`), the thread roles (`worker`, `large`, `control` with `lift`,
-//! `acceptor`, `server`), the administration commands (`admin`, `stats`), and what makes a server a
-//! node of a cluster (`cluster`).
+//! `acceptor`, `server`), the administration commands (`admin`, `stats`), what an operator reads
+//! (`log`, `slow`, `watch`, `metrics`), and what makes a server a node of a cluster (`cluster`).
 //!
 //! Absent on purpose: decisions of a protocol (they are in `codec`), decisions about items (they
 //! are in `store`), and anything shared between workers on the path of a request but the store and,

@@ -4,11 +4,11 @@
 //! No request reads a clock for it. What is measured is, by the way that a request takes:
 //!
 //! ```text
-//!  in its turn            from the turn's start until its replies are with the kernel; all requests
-//!                         of a turn have the same time, since they are received and sent together
-//!  at another worker      from the turn that handed it on until the turn that has the answer
-//!  at a large worker      from the turn that handed its connection on until that comes back:
-//!                         waiting there, receiving or sending the value, waiting for the client
+//!  in its turn          from the turn's start until its replies are with the kernel; all requests
+//!                       of a turn have the same time, since they are received and sent together
+//!  at another worker    from the turn that handed it on until the turn that has the answer
+//!  at a large worker    from the turn that handed its connection on until that comes back:
+//!                       waiting there, receiving or sending the value, waiting for the client
 //! ```
 //!
 //! While the threshold is 0 the log is off, and costs a comparison a turn; else a turn reads the
@@ -261,10 +261,13 @@ impl Worker {
             };
             connection.slow = Some(Box::new(Label::of_entry(entry, &mut self.kit.scratch)));
         }
+        let requests = batch.entries().len();
+        if self.is_large_worker() || requests == 0 {
+            return;
+        }
         let now_ns = self.kit.shared.clock.now().instant.ns;
         let ns = now_ns.saturating_sub(self.kit.now.instant.ns);
-        let requests = batch.entries().len();
-        if ns < self.kit.slow_ns || requests == 0 {
+        if ns < self.kit.slow_ns {
             return;
         }
         self.kit

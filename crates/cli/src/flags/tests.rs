@@ -265,7 +265,7 @@ const BAD_VALUES: [(&str, &[&str]); 37] = [
     ("node", &[]),
     ("hot-keys", &["16385", "-1", "x"]),
     ("leave-seconds", &["-1", "x"]),
-    ("end-with-parent", &["0", "-1", "x"]),
+    ("end-with-parent", &["x"]),
     ("config", &[]),
     ("log-format", &["xml", ""]),
     ("log-level", &["loud", "trace", ""]),

@@ -138,7 +138,7 @@ impl Alarm {
 
 fn report_suppressed_commands(limit: &Limit, seconds: u64) {
     if let Some(suppressed) = limit.left(seconds) {
-        info!(target: component::ADMIN, suppressed, "{suppressed} more commands changed the server");
+        info!(target: component::ADMIN, suppressed, "{suppressed} more commands were carried out");
     }
 }
 

@@ -186,8 +186,8 @@ fn slow(client: &mut Client) -> (Vec<String>, u64) {
     }
 }
 
-/// Goal: a request above the threshold is listed with what it was, one below is not, and the list is
-/// bounded while the count goes on. Method: a threshold that every turn exceeds (1 us: it makes two
+/// Goal: a request above the threshold is listed with what it was, one below is not, and the list
+/// is bounded while the count goes on. Method: a threshold that every turn exceeds (1 us: it makes two
 /// calls to the kernel), one that none does, and more requests than the list keeps.
 #[test]
 fn slow_requests_are_listed_from_the_threshold_on() {
@@ -239,8 +239,8 @@ fn slow_requests_are_listed_from_the_threshold_on() {
     assert_eq!(slow(&mut client), (Vec::new(), 0));
 }
 
-/// Goal: a large value's time is that of the whole transfer, under its key. Method: a threshold that
-/// small requests do not reach, and a client that sends a large value with a pause inside.
+/// Goal: a large value's time is that of the whole transfer, under its key. Method: a threshold
+/// that small requests do not reach, and a client that sends a large value with a pause inside.
 #[test]
 fn a_large_request_is_slow_as_long_as_it_takes() {
     let mut config = config();

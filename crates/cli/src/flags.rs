@@ -2,7 +2,7 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use anyhow::{Context, anyhow, bail};

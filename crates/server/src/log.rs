@@ -9,7 +9,7 @@
 //! Every line has a time (RFC 3339, UTC), a level, a component, a message and fields. A thread that
 //! logs never waits for standard error: a line that finds the queue full is dropped and counted
 //! (`log_lines_dropped` in `stats curtail`). Requests are not logged one by one; what a peer can
-//! cause by the thousand passes a [`Limit`] or is summed up once a second by [`Alarms`].
+//! cause by the thousand passes a bound (`limit`) or is summed up once a second (`alarms`).
 //!
 //! A process has one log. A program that embeds the server and installs a subscriber of its own
 //! receives the same events.

@@ -187,8 +187,8 @@ fn slow(client: &mut Client) -> (Vec<String>, u64) {
 }
 
 /// Goal: a request above the threshold is listed with what it was, one below is not, and the list
-/// is bounded while the count goes on. Method: a threshold that every turn exceeds (1 us: it makes two
-/// calls to the kernel), one that none does, and more requests than the list keeps.
+/// is bounded while the count goes on. Method: a threshold that every turn exceeds (1 us: it makes
+/// two calls to the kernel), one that none does, and more requests than the list keeps.
 #[test]
 fn slow_requests_are_listed_from_the_threshold_on() {
     let server = start(config());

@@ -6,9 +6,9 @@
 #   nic.sh draw    drives both and draws their latency against the load into report/index.html;
 #                  further arguments go to `curtail bench`
 #
-# Needs root and iproute2. Without either of them both commands use loopback, and without root a
-# thread takes the program's place in the first server. The binary is the one that CURTAIL names, or
-# what was built here, or the one in the path.
+# Needs root, iproute2 and, to draw, netcat. Without root or iproute2 both commands use loopback, and
+# without root a thread takes the program's place in the first server. The binary is the one that
+# CURTAIL names, or what was built here, or the one in the path.
 set -eu
 
 curtail=${CURTAIL:-$(dirname "$0")/../../target/release/curtail}

@@ -6,9 +6,9 @@
 #   nic.sh draw    drives both and draws their latency against the load into report/index.html;
 #                  further arguments go to `curtail bench`
 #
-# Needs root and iproute2. Without either of them both commands use loopback, and without root a
-# thread takes the program's place in the first server. The binary is the one that CURTAIL names, or
-# what was built here, or the one in the path.
+# Needs root, iproute2 and, to draw, netcat. Without root or iproute2 both commands use loopback, and
+# without root a thread takes the program's place in the first server. The binary is the one that
+# CURTAIL names, or what was built here, or the one in the path.
 set -eu
 
 curtail=${CURTAIL:-$(dirname "$0")/../../target/release/curtail}
@@ -75,11 +75,36 @@ remove_link() {
     done
 }
 
-# The driver stays awake (--spin): it would measure its own waking up otherwise.
+# A number or word of `stats curtail` of the first server: what it says itself of what runs.
+told() {
+    printf 'stats curtail\r\nquit\r\n' | (inside $driver nc -w 5 "$(address)" 11211) |
+        tr -d '\r' | sed -n "s/^STAT native:$1 //p"
+}
+
+# The driver stays awake (--spin): it would measure its own waking up otherwise. The picture names
+# who acknowledged, by the server's own words, and only if that is what it did.
 draw() {
-    inside $driver "$curtail" bench --protocol native --mark sets --get-ratio 0 \
-        --target "early=$(address):11311" --target "executed=$(address):11312" \
-        --sweep 10k..60k/6 --spin --report report "$@"
+    command -v nc >/dev/null || { echo "$0: nc (netcat) is needed to ask the server" >&2; exit 1; }
+    mode=$(told mode)
+    case $mode in
+    xdp) label=program ;;
+    io-ack)
+        label=thread
+        echo "$0: not the program but a thread acknowledges; the server's log says why" >&2
+        ;;
+    *) echo "$0: no server of this script answers at $(address):11211" >&2; exit 1 ;;
+    esac
+    before=$(told accepted)
+    (inside $driver "$curtail" bench --protocol native --mark sets --get-ratio 0 \
+        --target "$label=$(address):11311" --target "executed=$(address):11312" \
+        --sweep 10k..60k/6 --spin --report report "$@")
+    after=$(told accepted)
+    if [ "$(told mode)" != "$mode" ] || [ "${after:-0}" -le "${before:-0}" ]; then
+        echo "$0: the server acknowledged nothing early as $mode: report/ does not show the" \
+            "$label" >&2
+        exit 1
+    fi
+    echo "acknowledged by the $label: $((after - before)) writes; drawn in report/index.html"
 }
 
 case ${1:-} in

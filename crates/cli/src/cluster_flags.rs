@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::Args;
 use curtail_cluster::NodeConfig;
+use curtail_server::Config;
 use rustix::process::{self, Signal};
+
+use crate::ranges;
 
 /// The flags; see `--help` for what each means.
 #[derive(Args, Debug)]
@@ -17,13 +20,13 @@ pub(crate) struct ClusterFlags {
     /// listens where the file says
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
-    /// Keys that may be on every node of the cluster; 0 shares none
-    #[arg(long, value_name = "NUM", default_value_t = 256)]
-    pub(crate) hot_keys: usize,
+    /// Keys that may be on every node of the cluster; 0 shares none (default: 256)
+    #[arg(long, value_name = "NUM")]
+    hot_keys: Option<usize>,
     /// How long a node that is told to stop may take to give its keys to the others first; 0 stops
-    /// at once, and so does a second signal
-    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
-    pub(crate) leave_seconds: u64,
+    /// at once, and so does a second signal (default: 20)
+    #[arg(long, value_name = "SECONDS")]
+    leave_seconds: Option<u64>,
     /// End when the process that started this one, which has this number, ends
     #[arg(long, value_name = "PID", hide = true)]
     end_with_parent: Option<i32>,
@@ -31,18 +34,46 @@ pub(crate) struct ClusterFlags {
 
 impl ClusterFlags {
     /// What they ask for.
-    pub(crate) fn settle(&self) -> anyhow::Result<Option<NodeConfig>> {
+    pub(crate) fn settle(&self, warnings: &mut Vec<String>) -> anyhow::Result<Option<NodeConfig>> {
         if let Some(parent) = self.end_with_parent {
             end_with(parent).context("--end-with-parent")?;
         }
+        let hot_keys = self.hot_keys();
+        ranges::check(hot_keys, 0..=Config::HOT_KEYS_MAX)
+            .with_context(|| format!("--hot-keys {hot_keys}"))?;
         match (&self.cluster, &self.node) {
-            (None, None) => Ok(None),
-            (Some(file), Some(node)) => Ok(Some(NodeConfig::load(file, node)?)),
-            (Some(_), None) => bail!("--cluster FILE needs --node NODE: which of them is this?"),
-            (None, Some(_)) => bail!("--node NODE needs --cluster FILE: a node of which cluster?"),
+            (None, None) => {
+                let given = [
+                    ("--hot-keys", self.hot_keys.is_some()),
+                    ("--leave-seconds", self.leave_seconds.is_some()),
+                ];
+                let given = given.iter().filter(|(_, given)| *given);
+                let unused = |flag| format!("{flag}: of no effect without --cluster");
+                warnings.extend(given.map(|(flag, _)| unused(flag)));
+                Ok(None)
+            }
+            (Some(file), Some(node)) => {
+                let named = || format!("--cluster {}", file.display());
+                Ok(Some(NodeConfig::load(file, node).with_context(named)?))
+            }
+            (Some(_), None) => bail!("--cluster: it needs --node NODE: which of them is this?"),
+            (None, Some(_)) => bail!("--node: it needs --cluster FILE: a node of which cluster?"),
         }
     }
+
+    /// Keys that may be on every node.
+    pub(crate) fn hot_keys(&self) -> usize {
+        self.hot_keys.unwrap_or(HOT_KEYS)
+    }
+
+    /// How long a node that is told to stop may take to give its keys to the others.
+    pub(crate) fn leave_seconds(&self) -> u64 {
+        self.leave_seconds.unwrap_or(LEAVE_SECONDS)
+    }
 }
+
+const HOT_KEYS: usize = 256;
+const LEAVE_SECONDS: u64 = 20;
 
 /// Has the kernel end this process as soon as `parent` is gone, however it went.
 fn end_with(parent: i32) -> anyhow::Result<()> {

@@ -5,7 +5,8 @@
 use std::{fmt::Write as _, fs, process::ExitCode};
 
 use clap::{Args, ValueEnum};
-use curtail_runtime::Nic;
+use curtail_runtime::{ControlGroups, Xdp};
+use curtail_server::NativeConfig;
 use serde_json::json;
 
 /// Options of `curtail doctor`.
@@ -67,14 +68,25 @@ fn examine() -> Vec<Finding> {
     ]
 }
 
-/// Whether a program of the kernel's may acknowledge native writes.
+/// Whether a program of the kernel's may acknowledge native writes: as far as a server gets without
+/// an interface.
 fn network_card() -> Finding {
     let name = "native writes";
-    match Nic::probe() {
-        Ok(()) => good(name, "may be acknowledged by the network card's program"),
-        Err(why) => good(name, format!("acknowledged by a thread: {why}")).note(
+    let pins = NativeConfig::default().pin;
+    match Xdp::probe(&pins) {
+        Ok(()) => good(
+            name,
+            format!(
+                "may be acknowledged by the network card's program, with --native-interface; pins \
+                 in {}",
+                pins.display()
+            ),
+        ),
+        // In the words that the server would use, because they are the server's.
+        Err(why) => good(name, format!("a thread acknowledges, because {why}")).note(
             true,
-            "for --native with --native-interface: see docs/guide/nic.md",
+            "for --native with --native-interface; --native-mode xdp would not start: see \
+             docs/guide/nic.md",
         ),
     }
 }
@@ -156,10 +168,17 @@ fn memory() -> Finding {
 }
 
 fn memory_group() -> Finding {
-    let limit = read("/sys/fs/cgroup/memory.max").and_then(|text| text.parse::<u64>().ok());
-    match limit {
+    memory_group_of(&ControlGroups::own())
+}
+
+fn memory_group_of(groups: &ControlGroups<'_>) -> Finding {
+    match groups.memory_limit() {
         None => good("memory group limit", "none"),
-        Some(bytes) => good("memory group limit", format!("{} MiB", mib(bytes))).note(
+        Some(limit) => good(
+            "memory group limit",
+            format!("{} MiB, of {}", mib(limit.bytes), limit.group.display()),
+        )
+        .note(
             true,
             "keep -m at least 32 MiB below it: the limit kills, -m evicts",
         ),
@@ -307,5 +326,35 @@ mod tests {
             assert!(text.contains(finding.name) && !finding.found.is_empty());
             assert_eq!(finding.advice.is_empty(), finding.verdict == Verdict::Good);
         }
+    }
+
+    /// Goal: a service's own limit is reported, not the root's, which has none.
+    #[test]
+    fn the_limit_of_the_own_group_is_reported() {
+        let name = format!("curtail-doctor-{}", std::process::id());
+        let root = std::env::temp_dir().join(name);
+        let mount = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        for (path, text) in [
+            ("proc/self/cgroup", "0::/a.slice/b.service\n"),
+            ("proc/self/mountinfo", mount),
+            ("sys/fs/cgroup/a.slice/b.service/memory.max", "1073741824\n"),
+        ] {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let finding = memory_group_of(&ControlGroups::below(&root));
+        fs::remove_dir_all(&root).unwrap();
+        assert!(
+            finding.found.starts_with("1024 MiB, of "),
+            "{}",
+            finding.found
+        );
+        assert!(
+            finding.found.ends_with("a.slice/b.service"),
+            "{}",
+            finding.found
+        );
+        assert_eq!(finding.verdict, Verdict::Note);
     }
 }

@@ -1,13 +1,13 @@
 //! `-o`: memcached's extended options.
 //!
 //! Those that mean something here are honoured. Those that tune a part of memcached which does not
-//! exist here are accepted in silence, so that start scripts keep working; unknown ones are
-//! accepted with a warning.
+//! exist here are accepted with a warning, so that start scripts keep working, and so are unknown
+//! ones. What would be taken for protection or storage that is not there is refused.
 
 use anyhow::{Context, bail};
 use curtail_server::{Config, Niceness};
 
-use crate::native_flags;
+use crate::{faults::Faults, native_flags, ranges::number};
 
 /// The end of `curtail serve --help`.
 pub(crate) const HELP: &str = "\
@@ -24,6 +24,8 @@ Extended options (-o), comma separated; most have a 'no_' form to switch them of
   size_queue=NUM         large requests under way on a thread for them, at most (default: 256)
   size_nice=0..19|idle   how far threads for large requests give way (default: idle, for everybody
                          unless they starve)
+  slow_us=US             requests that take longer are in `stats slow` and `watch slow`; set at run
+                         time by `stats slow threshold US` (default: 0, off)
   size_epoch=MS          how often size-aware learns its threshold (default: 1000)
   native_backlog=NUM     writes that may wait in a queue for one to be acknowledged before it is
                          executed (default: 256)
@@ -35,12 +37,13 @@ Extended options (-o), comma separated; most have a 'no_' form to switch them of
                          kernel's stack (default: any, the stack for a veth, else the driver)
   native_placement=WHO   executes a queue: any worker, or its owner alone (default: any)
   native_service_us=US   processor time added to each execution, for experiments (default: 0)
-Other options of memcached are accepted and change nothing; unknown ones are warned about.
+Other options of memcached are accepted, change nothing and are warned about, as unknown ones are;
+those that would protect or store something that is not offered here are refused.
 
 Signals: SIGTERM, SIGINT stop; SIGUSR1 saves to the -e file and stops; SIGHUP reads -Y again.";
 
 /// Options of memcached that change nothing here.
-const IGNORED: [&str; 29] = [
+const IGNORED: [&str; 28] = [
     "hash_algorithm",
     "hashpower_init",
     "hot_lru_pct",
@@ -59,7 +62,6 @@ const IGNORED: [&str; 29] = [
     "hashexpand",
     "modern",
     "no_modern",
-    "drop_privileges",
     "no_drop_privileges",
     "relaxed_privileges",
     "sock_cookie_id",
@@ -72,23 +74,74 @@ const IGNORED: [&str; 29] = [
     "proxy_arg",
 ];
 
-/// Options whose presence would be taken for protection or storage that is not there.
-const NOT_OFFERED: [&str; 3] = ["ssl_", "ext_", "proxy_config"];
+/// Options whose presence would be taken for protection or storage that is not there, and what to
+/// use instead.
+const NOT_OFFERED: [(&str, &str); 4] = [
+    (
+        "ssl_",
+        "TLS for clients is not offered; put a TLS proxy in front",
+    ),
+    ("ext_", "storage on disk is not offered"),
+    ("proxy_config", "the proxy is not offered"),
+    (
+        "drop_privileges",
+        "system calls are not filtered by the server; have systemd do it (SystemCallFilter in \
+         packaging/curtail.service)",
+    ),
+];
 
-/// Applies one list of options to `config`.
+/// What is accepted for memcached's sake and changes nothing, or is unknown.
+#[derive(Debug, Default)]
+pub(crate) struct Unused {
+    pub(crate) meaningless: Vec<String>,
+    pub(crate) unknown: Vec<String>,
+}
+
+impl Unused {
+    /// One line for each kind.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let line = |what: &[String], why: &str| {
+            let listed = what.join(", ");
+            (!what.is_empty()).then(|| format!("{listed}: {why}"))
+        };
+        let why = "accepted for memcached's sake, and of no effect here";
+        let lines = [
+            line(&self.meaningless, why),
+            line(&self.unknown, "unknown to curtail, and of no effect"),
+        ];
+        lines.into_iter().flatten().collect()
+    }
+}
+
+/// Applies one list of options to `config`; each error begins with its option.
 pub(crate) fn apply(
     config: &mut Config,
     list: &str,
+    unused: &mut Unused,
     warnings: &mut Vec<String>,
-) -> anyhow::Result<()> {
+    faults: &mut Faults,
+) {
     for option in list.split(',').filter(|option| !option.is_empty()) {
         let (name, value) = match option.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (option, None),
         };
-        apply_one(config, name, value, warnings).with_context(|| format!("-o {option}"))?;
+        let applied = apply_one(config, name, value, warnings);
+        match faults.keep(applied.with_context(|| format!("-o {option}"))) {
+            Applied::Meant => {}
+            Applied::Meaningless => unused.meaningless.push(format!("-o {name}")),
+            Applied::Unknown => unused.unknown.push(format!("-o {name}")),
+        }
     }
-    Ok(())
+}
+
+/// What became of an option.
+#[derive(Clone, Copy, Debug, Default)]
+enum Applied {
+    #[default]
+    Meant,
+    Meaningless,
+    Unknown,
 }
 
 fn apply_one(
@@ -96,15 +149,13 @@ fn apply_one(
     name: &str,
     value: Option<&str>,
     warnings: &mut Vec<String>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Applied> {
     match name {
-        "maxconns_fast" => config.refuse_connections_fast = true,
-        "no_maxconns_fast" => config.refuse_connections_fast = false,
-        "idle_timeout" => config.idle_timeout_seconds = number(value)?,
-        "read_buf_mem_limit" => {
-            let megabytes: usize = number(value)?;
-            config.buffer_bytes_max = megabytes.checked_mul(1 << 20).context("too large")?;
+        "maxconns_fast" | "no_maxconns_fast" => {
+            config.refuse_connections_fast = switch(name, value)?;
         }
+        "idle_timeout" => config.idle_timeout_seconds = number(value, 0..)?,
+        "read_buf_mem_limit" => config.buffer_bytes_max = megabytes(value)?,
         "watcher_logbuf_size" => config.watcher_bytes_max = kilobytes(value)?,
         "worker_logbuf_size" => config.journal_bytes_max = kilobytes(value)?,
         "compaction" => {
@@ -114,93 +165,126 @@ fn apply_one(
                 Some(other) => bail!("'{other}' is neither on nor off"),
             };
         }
-        "no_compaction" => config.compaction = false,
-        "size_threshold" => config.threshold = Some(number(value)?),
+        "no_compaction" => config.compaction = switch(name, value)?,
+        "size_threshold" => {
+            config.threshold = Some(number(value, Config::THRESHOLD_LEAST..)?);
+        }
         "size_percentile" => bail!(
             "no longer an option: size-aware learns its threshold from what requests cost, not \
              from a percentile; size_threshold sets the least"
         ),
-        "size_queue" => config.large_connections_max = number(value)?,
+        "size_queue" => config.large_connections_max = number(value, 1..)?,
         "size_nice" => {
             config.large_nice = match value {
                 Some("idle") => Niceness::Idle,
-                _ => Niceness::Level(number(value)?),
+                _ => match number(value, 0..=Niceness::LEVEL_MAX) {
+                    Ok(level) => Niceness::Level(level),
+                    Err(error) => bail!("{error}, nor is it idle"),
+                },
             };
-            if !config.large_nice.is_valid() {
-                bail!("from 0 to 19, or idle");
-            }
         }
-        "size_epoch" => {
-            config.epoch_ms = number(value)?;
-            if config.epoch_ms == 0 {
-                bail!("at least 1 ms");
-            }
-        }
-        "hashpower" => config.echoed.hash_power_initial = number(value)?,
-        "tail_repair_time" => config.echoed.tail_repair_seconds = number(value)?,
-        "slab_chunk_max" => {
-            let kilobytes: u64 = number(value)?;
-            config.echoed.slab_chunk_bytes_max = kilobytes.saturating_mul(1 << 10);
-        }
-        "temporary_ttl" => config.echoed.temporary_ttl_seconds = Some(number(value)?),
-        "lru_crawler" => config.echoed.lru_crawler = true,
-        "no_lru_crawler" => config.echoed.lru_crawler = false,
-        "lru_maintainer" => config.echoed.lru_maintainer = true,
-        "no_lru_maintainer" => config.echoed.lru_maintainer = false,
-        "track_sizes" => config.echoed.track_sizes = true,
-        "no_track_sizes" => config.echoed.track_sizes = false,
+        "slow_us" => config.slow_us = number(value, 0..)?,
+        "size_epoch" => config.epoch_ms = number(value, 1..)?,
         _ if native_flags::apply(config, name, value, warnings)? => {}
-        _ if IGNORED.contains(&name) => {}
-        _ if NOT_OFFERED.iter().any(|prefix| name.starts_with(prefix)) => bail!("not offered"),
-        _ => warnings.push(format!("-o {name}: unknown option, ignored")),
+        _ => return apply_unused(config, name, value),
     }
-    Ok(())
+    Ok(Applied::Meant)
+}
+
+/// Options that change nothing but what `stats settings` repeats, are refused, or are unknown.
+fn apply_unused(config: &mut Config, name: &str, value: Option<&str>) -> anyhow::Result<Applied> {
+    let echoed = &mut config.echoed;
+    match name {
+        "hashpower" => echoed.hash_power_initial = number(value, 12..=32)?,
+        "tail_repair_time" => echoed.tail_repair_seconds = number(value, 10..)?,
+        "slab_chunk_max" => echoed.slab_chunk_bytes_max = number(value, 1..=1 << 20)? << 10,
+        "temporary_ttl" => echoed.temporary_ttl_seconds = Some(number(value, 0..)?),
+        "lru_crawler" | "no_lru_crawler" => echoed.lru_crawler = switch(name, value)?,
+        "lru_maintainer" | "no_lru_maintainer" => echoed.lru_maintainer = switch(name, value)?,
+        "track_sizes" | "no_track_sizes" => echoed.track_sizes = switch(name, value)?,
+        _ if IGNORED.contains(&name) => {}
+        _ => {
+            let mut refused = NOT_OFFERED.iter();
+            if let Some((_, why)) = refused.find(|(prefix, _)| name.starts_with(prefix)) {
+                bail!("{why}");
+            }
+            return Ok(Applied::Unknown);
+        }
+    }
+    Ok(Applied::Meaningless)
+}
+
+/// An option that is switched on by its name and off by `no_` before it.
+fn switch(name: &str, value: Option<&str>) -> anyhow::Result<bool> {
+    if let Some(value) = value {
+        bail!("it takes no value, and not '{value}'");
+    }
+    Ok(!name.starts_with("no_"))
 }
 
 fn kilobytes(value: Option<&str>) -> anyhow::Result<usize> {
-    let kilobytes: usize = number(value)?;
-    kilobytes.checked_mul(1 << 10).context("too large")
+    Ok(number::<usize>(value, 1..=KILOBYTES_MAX)? << 10)
 }
 
-fn number<T: std::str::FromStr>(value: Option<&str>) -> anyhow::Result<T> {
-    let text = value.context("a value is missing")?;
-    text.parse()
-        .ok()
-        .with_context(|| format!("'{text}' is not a fitting number"))
+fn megabytes(value: Option<&str>) -> anyhow::Result<usize> {
+    Ok(number::<usize>(value, 0..=KILOBYTES_MAX)? << 20)
 }
+
+/// A tebibyte in kilobytes; no buffer is larger.
+const KILOBYTES_MAX: usize = 1 << 30;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config_file::Origins;
+
+    fn applied(list: &str) -> (Config, Unused, Option<String>) {
+        let mut config = Config::default();
+        let (mut unused, mut faults) = (Unused::default(), Faults::default());
+        apply(&mut config, list, &mut unused, &mut Vec::new(), &mut faults);
+        let fault = faults.end(&Origins::default()).err();
+        (config, unused, fault.map(|faults| faults.to_string()))
+    }
 
     #[test]
-    fn options_are_honoured_swallowed_warned_about_or_refused() {
-        let mut config = Config::default();
-        let mut warnings = Vec::new();
+    fn options_are_honoured_warned_about_or_refused() {
         let list =
             "idle_timeout=7,,no_maxconns_fast,modern,slab_automove=1,what,watcher_logbuf_size=8";
-        apply(&mut config, list, &mut warnings).unwrap();
+        let (config, unused, fault) = applied(list);
         assert_eq!(config.idle_timeout_seconds, 7);
         assert!(!config.refuse_connections_fast);
         assert_eq!(config.watcher_bytes_max, 8 << 10);
-        assert_eq!(warnings.len(), 1);
+        assert_eq!(unused.meaningless, ["-o modern", "-o slab_automove"]);
+        assert_eq!(unused.unknown, ["-o what"]);
+        assert_eq!(fault, None);
+    }
+
+    #[test]
+    fn compaction_is_switched_both_ways() {
         for (list, on) in [
             ("no_compaction", false),
             ("no_compaction,compaction", true),
             ("compaction=off", false),
             ("compaction=on", true),
         ] {
-            apply(&mut config, list, &mut warnings).unwrap();
-            assert_eq!(config.compaction, on, "{list}");
+            let (config, _, fault) = applied(list);
+            assert_eq!((config.compaction, fault), (on, None), "{list}");
         }
-        for bad in [
-            "idle_timeout",
-            "idle_timeout=x",
-            "compaction=maybe",
-            "ssl_key=a",
-            "ext_path=/a:1G",
-        ] {
-            assert!(apply(&mut config, bad, &mut warnings).is_err(), "{bad}");
+        for bad in ["compaction=maybe", "no_compaction=1"] {
+            assert!(applied(bad).2.is_some(), "{bad}");
         }
+    }
+
+    /// Goal: what looks like a sandbox and is none is refused with what to do, and all that is
+    /// wrong is said at once.
+    #[test]
+    fn what_would_protect_or_store_is_refused() {
+        let (_, _, fault) = applied("drop_privileges,ssl_key=a,ext_path=/a:1G,idle_timeout=x");
+        let fault = fault.unwrap();
+        let lines: Vec<&str> = fault.lines().collect();
+        assert_eq!(lines.len(), 4, "{fault}");
+        assert!(lines[0].contains("-o drop_privileges: ") && lines[0].contains("systemd"));
+        let (_, unused, fault) = applied("no_drop_privileges,relaxed_privileges");
+        assert_eq!((unused.meaningless.len(), fault), (2, None));
     }
 }

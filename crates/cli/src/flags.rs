@@ -2,14 +2,24 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::{ArgAction, Args};
-use curtail_server::{Config, Listen, MEMORY_BYTES_LIMIT, PolicyName, UnixSocket};
+use curtail_server::{
+    Config, Listen, MEMORY_BYTES_LIMIT, PolicyName, UnixSocket, count_logins,
+    log::{LogFormat, LogLevel},
+};
 
-use crate::{cluster_flags::ClusterFlags, extended, native_flags::NativeFlags, sizes};
+use crate::{
+    cluster_flags::ClusterFlags,
+    config_file::Origins,
+    extended::{self, Unused},
+    faults::Faults,
+    native_flags::NativeFlags,
+    ranges, sizes,
+};
 
 /// The flags; see `--help` for what each means.
 #[derive(Args, Debug)]
@@ -27,9 +37,9 @@ pub(crate) struct Flags {
     /// UNIX socket to listen on (disables network support)
     #[arg(short = 's', long, value_name = "FILE")]
     unix_socket: Option<PathBuf>,
-    /// Access mask for the UNIX socket, in octal
-    #[arg(short = 'a', long, value_name = "MASK", default_value = "700")]
-    unix_mask: String,
+    /// Access mask for the UNIX socket, in octal (default: 700)
+    #[arg(short = 'a', long, value_name = "MASK")]
+    unix_mask: Option<String>,
     /// Enable the "shutdown" command
     #[arg(short = 'A', long)]
     enable_shutdown: bool,
@@ -61,9 +71,19 @@ pub(crate) struct Flags {
     /// Lock down all memory
     #[arg(short = 'k', long)]
     pub(crate) lock_memory: bool,
-    /// Tell more on standard error (-vv, -vvv: still more)
+    /// Log more: -v is --log-level debug, -vv also shows connections and commands, as -vvv does
     #[arg(short = 'v', long, action = ArgAction::Count)]
     verbose: u8,
+    /// How the log looks on standard error: text or json, one line an event
+    #[arg(long, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+    /// Which lines the log has: error, warn, info or debug, each with those before it
+    #[arg(long, value_name = "LEVEL", default_value_t = LogLevel::Info)]
+    pub(crate) log_level: LogLevel,
+    /// Check all flags and the files that they name, print the configuration that they make, and
+    /// exit: 0 if a server can start with it, else 1; nothing is started
+    #[arg(long)]
+    pub(crate) check_config: bool,
     /// Print version and exit
     #[arg(short = 'V', long)]
     pub(crate) version: bool,
@@ -71,11 +91,11 @@ pub(crate) struct Flags {
     #[arg(short = 'P', long, value_name = "FILE")]
     pub(crate) pidfile: Option<PathBuf>,
     /// Accepted; there are no slabs to grow
-    #[arg(short = 'f', long, value_name = "NUM", default_value_t = 1.25)]
-    slab_growth_factor: f64,
+    #[arg(short = 'f', long, value_name = "NUM")]
+    slab_growth_factor: Option<f64>,
     /// Accepted; there are no slabs with a smallest chunk
-    #[arg(short = 'n', long, value_name = "BYTES", default_value_t = 48)]
-    slab_min_size: u32,
+    #[arg(short = 'n', long, value_name = "BYTES")]
+    slab_min_size: Option<u32>,
     /// Try to use large memory pages: the default
     #[arg(short = 'L', long, overrides_with = "no_largepages")]
     enable_largepages: bool,
@@ -90,13 +110,15 @@ pub(crate) struct Flags {
     threads: Option<i64>,
     /// Requests of one connection in one turn, at most
     #[arg(short = 'R', long, value_name = "NUM", default_value_t = 256)]
-    max_reqs_per_event: u32,
+    #[arg(allow_negative_numbers = true)]
+    max_reqs_per_event: i64,
     /// Disable use of CAS
     #[arg(short = 'C', long)]
     disable_cas: bool,
     /// Backlog queue limit
     #[arg(short = 'b', long, value_name = "NUM", default_value_t = 1024)]
-    listen_backlog: i32,
+    #[arg(allow_negative_numbers = true)]
+    listen_backlog: i64,
     /// Protocol: auto or ascii
     #[arg(short = 'B', long, value_name = "NAME", default_value = "auto")]
     protocol: String,
@@ -154,9 +176,13 @@ pub(crate) struct Flags {
     /// Read flags from a TOML file, under their long names; the command line wins
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Where the flags of that file stand in it.
+    #[arg(skip)]
+    pub(crate) origins: Origins,
 }
 
 /// A configuration, and what to tell about it.
+#[derive(Debug)]
 pub(crate) struct Settled {
     pub(crate) config: Config,
     pub(crate) warnings: Vec<String>,
@@ -165,20 +191,52 @@ pub(crate) struct Settled {
 /// The smallest and the largest `-I`.
 const ITEM_BYTES: std::ops::RangeInclusive<u64> = (1 << 10)..=(128 << 20);
 
+/// The smallest `-m`.
+const MEMORY_BYTES_MIN: u64 = 1 << 20;
+
 impl Flags {
-    /// What the flags ask for, or why that cannot be.
-    pub(crate) fn settle(&self) -> anyhow::Result<Settled> {
-        let mut warnings = Vec::new();
-        self.refuse_missing_features(&mut warnings)?;
-        let mut config = Config {
-            backlog: self.listen_backlog,
+    /// What the flags ask for, or all that cannot be. Each message begins with its flag.
+    pub(crate) fn settle(&self) -> Result<Settled, Faults> {
+        let (mut warnings, mut faults) = (Vec::new(), Faults::default());
+        let mut config = self.plain();
+        faults.keep(self.refuse_missing_features(&mut warnings));
+        config.policy = faults.keep(self.policy());
+        config.native = faults.keep(self.native.settle(&mut warnings));
+        config.node = faults.keep(self.cluster.settle(&mut warnings));
+        self.settle_limits(&mut config, &mut faults);
+        self.settle_rates(&mut config, &mut faults);
+        if config.item_bytes_max > config.memory_bytes_max / 2 {
+            warnings.push(format!(
+                "-I {}: the longest values are more than half of -m {}, and may find no room",
+                self.max_item_size, self.memory_limit
+            ));
+        }
+        faults.keep(self.settle_files(&config));
+        faults.keep(self.settle_echoes(&mut config));
+        let mut unused = self.meaningless();
+        for list in &self.extended {
+            extended::apply(&mut config, list, &mut unused, &mut warnings, &mut faults);
+        }
+        warnings.extend(unused.warnings());
+        faults.keep(self.settle_addresses(&mut config, &mut warnings));
+        faults.keep(self.check_together(&config));
+        faults.end(&self.origins)?;
+        Ok(Settled { config, warnings })
+    }
+
+    fn policy(&self) -> anyhow::Result<PolicyName> {
+        let name = &self.policy;
+        name.parse().with_context(|| format!("--policy {name}"))
+    }
+
+    /// What needs no check.
+    fn plain(&self) -> Config {
+        Config {
             evict: !self.disable_evictions,
             cas: !self.disable_cas,
             huge_pages: self.enable_largepages || !self.no_largepages,
             pin: !self.no_pin,
-            policy: self.policy.parse::<PolicyName>().context("--policy")?,
             policy_change_allowed: !self.fixed_policy,
-            requests_per_turn_max: usize::try_from(self.max_reqs_per_event)?.max(1),
             verbosity: self.verbose,
             flush_allowed: !self.disable_flush_all,
             shutdown_allowed: self.enable_shutdown,
@@ -187,27 +245,9 @@ impl Flags {
             debug_time: self.debug_time,
             auth_file: self.auth_file.clone(),
             memory_file: self.memory_file.clone(),
-            native: self.native.settle()?,
-            node: self.cluster.settle()?,
-            hot_keys_max: self.cluster.hot_keys,
+            hot_keys_max: self.cluster.hot_keys(),
             ..Config::default()
-        };
-        if config.native.is_some() && config.auth_file.is_some() {
-            bail!("--native: its clients know no login, so -Y would keep nobody out");
         }
-        self.settle_limits(&mut config)?;
-        if config.item_bytes_max > config.memory_bytes_max / 2 {
-            warnings.push(format!(
-                "-I {}: the longest values are more than half of -m {}, and may find no room",
-                self.max_item_size, self.memory_limit
-            ));
-        }
-        self.settle_echoes(&mut config)?;
-        for list in &self.extended {
-            extended::apply(&mut config, list, &mut warnings)?;
-        }
-        self.settle_addresses(&mut config, &mut warnings)?;
-        Ok(Settled { config, warnings })
     }
 
     fn refuse_missing_features(&self, warnings: &mut Vec<String>) -> anyhow::Result<()> {
@@ -224,52 +264,109 @@ impl Flags {
                 self.udp_port
             ));
         }
-        if self.udp_port != 0 && self.auth_file.is_some() {
-            bail!("-U: datagrams know no login; not together with -Y");
+        if self.user.as_deref().is_some_and(|user| user != "root") && !curtail_runtime::is_root() {
+            warnings.push("-u: of no effect, because the server is not started by root".to_owned());
         }
         Ok(())
     }
 
-    fn settle_limits(&self, config: &mut Config) -> anyhow::Result<()> {
+    /// Flags that one at a time are right.
+    fn check_together(&self, config: &Config) -> anyhow::Result<()> {
+        if self.udp_port != 0 && self.auth_file.is_some() {
+            bail!("-U: datagrams know no login; not together with -Y");
+        }
+        if config.native.is_some() && config.auth_file.is_some() {
+            bail!("--native: its clients know no login, so -Y would keep nobody out");
+        }
+        if config.node.is_some() && (config.native.is_some() || config.udp_port.is_some()) {
+            bail!("--cluster: datagrams (--native, -U) do not know of other nodes");
+        }
+        Ok(())
+    }
+
+    /// Flags of memcached that were given and change nothing here.
+    fn meaningless(&self) -> Unused {
+        let given = [
+            ("-f", self.slab_growth_factor.is_some()),
+            ("-n", self.slab_min_size.is_some()),
+            ("-N", self.napi_ids.is_some()),
+        ];
+        let given = given.into_iter().filter(|(_, given)| *given);
+        Unused {
+            meaningless: given.map(|(flag, _)| flag.to_owned()).collect(),
+            unknown: Vec::new(),
+        }
+    }
+
+    fn settle_limits(&self, config: &mut Config, faults: &mut Faults) {
         let bytes = |text: &str, unit| sizes::parse(text, unit).map_err(anyhow::Error::msg);
-        let memory = bytes(&self.memory_limit, 1 << 20).context("-m")?;
-        config.memory_bytes_max = usize::try_from(memory).context("-m")?;
-        if config.memory_bytes_max > MEMORY_BYTES_LIMIT {
-            bail!(
-                "-m {}: the greatest memory limit is {} megabytes",
-                self.memory_limit,
-                MEMORY_BYTES_LIMIT >> 20
-            );
-        }
-        let item = bytes(&self.max_item_size, 1).context("-I")?;
-        if !ITEM_BYTES.contains(&item) {
-            bail!(
-                "-I {}: the longest value must be from 1k to 128m",
-                self.max_item_size
-            );
-        }
-        config.item_bytes_max = usize::try_from(item).context("-I")?;
-        if let Some(folder) = self.memory_file.as_deref().and_then(Path::parent)
+        let memory = bytes(&self.memory_limit, 1 << 20)
+            .context("-m")
+            .and_then(|bytes| {
+                if bytes < MEMORY_BYTES_MIN {
+                    bail!(
+                        "-m {}: at least 1 MiB of memory is needed",
+                        self.memory_limit
+                    );
+                }
+                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                if bytes > MEMORY_BYTES_LIMIT {
+                    bail!(
+                        "-m {}: the greatest memory limit is {} megabytes",
+                        self.memory_limit,
+                        MEMORY_BYTES_LIMIT >> 20
+                    );
+                }
+                Ok(bytes)
+            });
+        config.memory_bytes_max = faults.keep(memory);
+        let item = bytes(&self.max_item_size, 1)
+            .context("-I")
+            .and_then(|bytes| {
+                if !ITEM_BYTES.contains(&bytes) {
+                    let size = &self.max_item_size;
+                    bail!("-I {size}: the longest value must be from 1k to 128m");
+                }
+                usize::try_from(bytes).context("-I")
+            });
+        config.item_bytes_max = faults.keep(item);
+        config.connections_max = faults.keep(match self.conn_limit {
+            given @ ..=0 => Err(anyhow!(
+                "-c {given}: at least one connection must be allowed"
+            )),
+            some => usize::try_from(some).context("-c"),
+        });
+        config.workers = faults.keep(match self.threads {
+            None => Ok(config.workers),
+            Some(some @ 1..=256) => usize::try_from(some).context("-t"),
+            Some(other) => Err(anyhow!("-t {other}: from 1 to 256 threads")),
+        });
+    }
+
+    fn settle_rates(&self, config: &mut Config, faults: &mut Faults) {
+        let backlog = ranges::check(self.listen_backlog, 1..=i64::from(i32::MAX));
+        let backlog = backlog.and_then(|backlog| Ok(i32::try_from(backlog)?));
+        let named = || format!("-b {}", self.listen_backlog);
+        config.backlog = faults.keep(backlog.with_context(named));
+        let requests = ranges::check(self.max_reqs_per_event, 1..=i64::from(u32::MAX));
+        let requests = requests.and_then(|requests| Ok(usize::try_from(requests)?));
+        let named = || format!("-R {}", self.max_reqs_per_event);
+        config.requests_per_turn_max = faults.keep(requests.with_context(named));
+    }
+
+    /// Files that are read or written later.
+    fn settle_files(&self, config: &Config) -> anyhow::Result<()> {
+        if let Some(file) = self.memory_file.as_deref()
+            && let Some(folder) = file.parent()
             && !folder.as_os_str().is_empty()
             && !folder.is_dir()
         {
-            bail!(
-                "-e: there is no folder {} to save contents in",
-                folder.display()
-            );
+            let (file, folder) = (file.display(), folder.display());
+            bail!("-e {file}: there is no folder {folder} to save contents in");
         }
-        config.connections_max = match self.conn_limit {
-            ..=0 => bail!(
-                "-c {}: at least one connection must be allowed",
-                self.conn_limit
-            ),
-            some => usize::try_from(some).context("-c")?,
-        };
-        config.workers = match self.threads {
-            None => config.workers,
-            Some(some @ 1..=256) => usize::try_from(some).context("-t")?,
-            Some(other) => bail!("-t {other}: from 1 to 256 threads"),
-        };
+        if let Some(file) = &config.auth_file {
+            count_logins(file).with_context(|| format!("-Y {}", file.display()))?;
+        }
         Ok(())
     }
 
@@ -289,8 +386,16 @@ impl Flags {
             -1 => Some(0),
             port => Some(port_of("-U", port)?),
         };
-        config.echoed.growth_factor = self.slab_growth_factor;
-        config.echoed.chunk_bytes = self.slab_min_size;
+        if let Some(factor) = self.slab_growth_factor {
+            if !(factor > 1.0 && factor.is_finite()) {
+                bail!("-f {factor}: a number above 1");
+            }
+            config.echoed.growth_factor = factor;
+        }
+        if let Some(bytes) = self.slab_min_size {
+            let bytes = ranges::check(bytes, 1..).with_context(|| format!("-n {bytes}"))?;
+            config.echoed.chunk_bytes = bytes;
+        }
         config.echoed.protocol = match self.protocol.as_str() {
             "auto" => "auto-negotiate",
             "ascii" => "ascii",
@@ -321,12 +426,17 @@ impl Flags {
         if self.protocol == "binary" {
             warnings.push("-B binary: not offered; text and meta are spoken".to_owned());
         }
+        let mode = self.unix_mode()?;
         if let Some(path) = &self.unix_socket {
-            config.unix = Some(UnixSocket {
-                path: path.clone(),
-                mode: u32::from_str_radix(&self.unix_mask, 8).context("-a: an octal mask")?,
-            });
+            let path = path.clone();
+            config.unix = Some(UnixSocket { path, mode });
+            let other = [("-p", self.port.is_some()), ("-l", !self.listen.is_empty())];
+            let given = other.iter().filter(|(_, given)| *given);
+            warnings.extend(given.map(|(flag, _)| format!("{flag}: of no effect with -s")));
             return Ok(());
+        }
+        if self.unix_mask.is_some() {
+            warnings.push("-a: of no effect without -s".to_owned());
         }
         if let Some(address) = self.address_of_node(config)? {
             config.echoed.tcp_port = i32::from(address.port());
@@ -347,6 +457,14 @@ impl Flags {
             Some(port) => resolve_all(&self.listen, port)?,
         };
         self.guard(config, warnings)
+    }
+
+    /// The permissions of the Unix socket.
+    fn unix_mode(&self) -> anyhow::Result<u32> {
+        let text = self.unix_mask.as_deref().unwrap_or("700");
+        let mode = u32::from_str_radix(text, 8).ok();
+        let mode = mode.filter(|mode| *mode <= 0o777 && !text.starts_with('+'));
+        mode.with_context(|| format!("-a {text}: an octal mask from 0 to 777"))
     }
 
     /// Where a node of a cluster listens by its file, unless other flags say where.
@@ -371,8 +489,9 @@ impl Flags {
         }
         if !self.open_to_network {
             bail!(
-                "refusing to listen on {address} without a login: whoever reaches it can read and \
-                 change everything. Use -Y FILE for a login, or --open-to-network if that is meant"
+                "-l {address}: refusing to listen there without a login: whoever reaches it can \
+                 read and change everything. Use -Y FILE for a login, or --open-to-network if that \
+                 is meant"
             );
         }
         warnings.push(format!("{address} is open to the network without a login"));

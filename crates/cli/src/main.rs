@@ -10,10 +10,13 @@ mod cluster;
 mod cluster_flags;
 mod config_file;
 mod doctor;
+mod effective;
 mod extended;
+mod faults;
 mod flags;
 mod interrupt;
 mod native_flags;
+mod ranges;
 mod serve;
 mod simulate;
 mod sizes;
@@ -21,7 +24,7 @@ mod top;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// A key-value store that keeps its tail short.
 #[derive(Debug, Parser)]
@@ -57,12 +60,16 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = match config_file::expand(std::env::args_os().collect()) {
-        Ok(arguments) => arguments,
+    let given = std::env::args_os().collect();
+    let expanded = match config_file::expand(given, &Cli::command()) {
+        Ok(expanded) => expanded,
         Err(error) => return fail(&error),
     };
-    let answer = match Cli::parse_from(arguments).command {
-        Command::Serve(flags) => serve::run(&flags),
+    let answer = match Cli::parse_from(expanded.arguments).command {
+        Command::Serve(mut flags) => {
+            flags.origins = expanded.origins;
+            serve::run(&flags)
+        }
         Command::Doctor(options) => doctor::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Soak(options) => curtail_loadgen::soak::run(&options).map_err(Into::into),

@@ -6,6 +6,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use curtail_server::{Config, NativeConfig, NativeMode};
 
+use crate::ranges::number;
+
 /// The flags; see `--help` for what each means.
 #[derive(Args, Debug)]
 pub(crate) struct NativeFlags {
@@ -21,25 +23,27 @@ pub(crate) struct NativeFlags {
     /// Interface whose driver acknowledges native writes
     #[arg(long, value_name = "NAME")]
     native_interface: Option<String>,
-    /// Ordered queues of the native protocol: 16, 32 or 64
-    #[arg(long, value_name = "NUM", default_value_t = 16)]
-    native_queues: usize,
+    /// Ordered queues of the native protocol: 16, 32 or 64 (default: 16)
+    #[arg(long, value_name = "NUM")]
+    native_queues: Option<usize>,
     /// Writes that fit into a queue, a power of two (default: 4096, or what an eighth of -m holds)
     #[arg(long, value_name = "NUM")]
     native_slots: Option<u64>,
-    /// Where the network card's program and its queues are pinned
-    #[arg(long, value_name = "DIR", default_value = "/sys/fs/bpf/curtail")]
-    native_pin: PathBuf,
+    /// Where the network card's program and its queues are pinned (default: /sys/fs/bpf/curtail)
+    #[arg(long, value_name = "DIR")]
+    native_pin: Option<PathBuf>,
 }
 
 impl NativeFlags {
     /// What they ask for.
-    pub(crate) fn settle(&self) -> anyhow::Result<Option<NativeConfig>> {
+    pub(crate) fn settle(
+        &self,
+        warnings: &mut Vec<String>,
+    ) -> anyhow::Result<Option<NativeConfig>> {
         let port = match self.native {
             None | Some(0) => {
-                let needs = self.native_mode.is_some() || self.native_interface.is_some();
-                if needs {
-                    bail!("--native-mode and --native-interface need --native PORT");
+                if let Some(flag) = self.first_given() {
+                    bail!("{flag}: it needs --native PORT");
                 }
                 return Ok(None);
             }
@@ -49,18 +53,57 @@ impl NativeFlags {
         let mode = self.native_mode.as_deref().map(str::parse::<NativeMode>);
         let mode = mode.transpose().map_err(anyhow::Error::msg);
         let mode = mode.context("--native-mode")?;
-        if mode == Some(NativeMode::Xdp) && self.native_interface.is_none() {
-            bail!("--native-mode xdp needs --native-interface NAME");
+        match (mode, &self.native_interface) {
+            (Some(NativeMode::Xdp), None) => {
+                bail!("--native-mode xdp: it needs --native-interface NAME");
+            }
+            (Some(other), Some(_)) if other != NativeMode::Xdp => warnings.push(format!(
+                "--native-interface: of no effect with --native-mode {}",
+                other.name()
+            )),
+            _ => {}
         }
+        let default = NativeConfig::default();
         Ok(Some(NativeConfig {
             port,
             mode,
             interface: self.native_interface.clone(),
-            queues: self.native_queues,
-            slots: self.native_slots,
-            pin: self.native_pin.clone(),
+            queues: self.queues(default.queues)?,
+            slots: self.slots()?,
+            pin: self.native_pin.clone().unwrap_or(default.pin),
             ..NativeConfig::default()
         }))
+    }
+
+    /// One of the flags that say how, without the one that says whether.
+    fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            ("--native-mode", self.native_mode.is_some()),
+            ("--native-interface", self.native_interface.is_some()),
+            ("--native-queues", self.native_queues.is_some()),
+            ("--native-slots", self.native_slots.is_some()),
+            ("--native-pin", self.native_pin.is_some()),
+        ];
+        let mut given = given.into_iter();
+        given.find(|(_, given)| *given).map(|(flag, _)| flag)
+    }
+
+    fn queues(&self, default: usize) -> anyhow::Result<usize> {
+        match self.native_queues {
+            None => Ok(default),
+            Some(queues @ (16 | 32 | 64)) => Ok(queues),
+            Some(other) => bail!("--native-queues {other}: 16, 32 or 64"),
+        }
+    }
+
+    fn slots(&self) -> anyhow::Result<Option<u64>> {
+        match self.native_slots {
+            Some(slots) if !slots.is_power_of_two() || slots > NativeConfig::SLOTS_MAX => bail!(
+                "--native-slots {slots}: a power of two, at most {}",
+                NativeConfig::SLOTS_MAX
+            ),
+            slots => Ok(slots),
+        }
     }
 }
 
@@ -74,34 +117,36 @@ pub(crate) fn apply(
     let Some(option) = name.strip_prefix("native_") else {
         return Ok(false);
     };
-    let Some(native) = &mut config.native else {
-        warnings.push(format!("-o {name}: of no effect without --native"));
-        return Ok(true);
-    };
-    let text = value.context("a value is missing")?;
+    // Checked without --native, too: a wrong value is wrong before it has an effect.
+    let mut unused = NativeConfig::default();
+    let is_used = config.native.is_some();
+    let native = config.native.as_mut().unwrap_or(&mut unused);
+    let text = || value.context("a value is missing");
     match option {
-        "backlog" => native.backlog_max = number(text)?,
-        "sessions" => native.sessions = number(text)?,
-        "address_sessions" => native.sessions_per_address = number(text)?,
-        "lease_ms" => native.lease_ms = number(text)?,
-        "datagram" => native.datagram_bytes_max = number(text)?,
-        "placement" => native.placement = text.parse().map_err(anyhow::Error::msg)?,
-        "choice" => native.choice = text.parse().map_err(anyhow::Error::msg)?,
-        "attach" => native.attach = text.parse().map_err(anyhow::Error::msg)?,
+        "backlog" => native.backlog_max = number(value, 0..)?,
+        "sessions" => native.sessions = number(value, 1..=NativeConfig::SESSIONS_MAX)?,
+        "address_sessions" => {
+            native.sessions_per_address = number(value, 1..=NativeConfig::ADDRESS_SESSIONS_MAX)?;
+        }
+        "lease_ms" => native.lease_ms = number(value, NativeConfig::LEASE_MS_MIN..)?,
+        "datagram" => native.datagram_bytes_max = number(value, NativeConfig::DATAGRAM_BYTES)?,
+        "placement" => native.placement = text()?.parse().map_err(anyhow::Error::msg)?,
+        "choice" => native.choice = text()?.parse().map_err(anyhow::Error::msg)?,
+        "attach" => native.attach = text()?.parse().map_err(anyhow::Error::msg)?,
         "service_us" => {
-            let us: f64 = number(text)?;
+            let us: f64 = number(value, 0.0..=SERVICE_US_MAX)?;
             native.service_ns = (us * 1000.0).round() as u64;
         }
         _ => return Ok(false),
     }
+    if !is_used {
+        warnings.push(format!("-o {name}: of no effect without --native"));
+    }
     Ok(true)
 }
 
-fn number<T: std::str::FromStr>(text: &str) -> anyhow::Result<T> {
-    text.parse()
-        .ok()
-        .with_context(|| format!("'{text}' is not a fitting number"))
-}
+/// A second for each execution is more than any experiment asks for.
+const SERVICE_US_MAX: f64 = 1e6;
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::Write,
+    net::SocketAddr,
     path::Path,
     process::ExitCode,
     time::{Duration, Instant},
@@ -12,9 +12,16 @@ use anyhow::Context;
 use curtail_runtime::{
     ControlEvent, Controls, ControlsHandle, Service, ServiceState, stop_waiting_parent,
 };
-use curtail_server::{Config, Restored, Server, StartError};
+use curtail_server::{
+    Config, Restored, Server, StartError,
+    log::{self, LogOptions, component},
+};
+use tracing::{error, info, warn};
 
-use crate::flags::{Flags, Settled};
+use crate::{
+    effective,
+    flags::{Flags, Settled},
+};
 
 /// Descriptors that are not client connections: in all, and for each worker with the large worker
 /// that may go with it.
@@ -30,20 +37,41 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         println!("{}", version());
         return Ok(ExitCode::SUCCESS);
     }
-    let Settled { config, warnings } = flags.settle()?;
-    for warning in &warnings {
-        eprintln!("curtail: warning: {warning}");
+    if flags.check_config {
+        return effective::check(flags);
     }
-    prepare_process(flags, &config)?;
+    let Settled {
+        config,
+        mut warnings,
+    } = flags.settle()?;
+    prepare_process(flags, &config, &mut warnings)?;
     // Before the first thread: threads inherit the blocked signals.
     let mut controls = Controls::new()?;
+    let log = log::install(LogOptions {
+        format: flags.log_format,
+        level: flags.log_level,
+        verbosity: config.verbosity,
+    });
+    let _log = log.map_err(anyhow::Error::msg)?;
+    for warning in &warnings {
+        warn!(target: component::SERVER, "{warning}");
+    }
+    // From here on whoever reads the log reads why there is no server, too.
+    let answer = serve(flags, config, &mut controls);
+    if let Err(error) = &answer {
+        error!(target: component::SERVER, "{error:#}");
+    }
+    Ok(answer.unwrap_or(ExitCode::FAILURE))
+}
+
+fn serve(flags: &Flags, config: Config, controls: &mut Controls) -> anyhow::Result<ExitCode> {
     let service = Service::from_environment();
     let server = start(config.clone(), controls.handle())?;
     // After the store has its address space, so that a low limit is a warning and not an end.
     if flags.lock_memory
         && let Err(error) = curtail_runtime::lock_memory()
     {
-        eprintln!("curtail: warning: -k: {error}; raise the limit of locked memory");
+        warn!(target: component::SERVER, "-k: {error}; raise the limit of locked memory");
     }
     if let Some(path) = &flags.pidfile {
         write_pid(path)?;
@@ -51,14 +79,21 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     write_ports(&server)?;
     greet(&server, &config);
     stop_waiting_parent(config.verbosity > 0);
-    let early = await_service(&mut controls, &server, &service);
+    let early = await_service(controls, &server, &service);
     let last = match early {
         Some(last) => last,
-        None => wait_for_the_end(&mut controls, &server, &service),
+        None => wait_for_the_end(controls, &server, &service),
     };
-    leave(&mut controls, &server, &service, flags);
+    leave(controls, &server, &service, flags);
+    let saves = last == ControlEvent::StopAndSave;
+    info!(
+        target: component::SERVER,
+        uptime_s = server.uptime_seconds(),
+        "stopping{}; requests that have arrived are answered first",
+        if saves { " and saving the contents" } else { "" }
+    );
     service.tell(ServiceState::Stopping, "answering what is in flight");
-    let answer = finish(server, last, config.verbosity);
+    let answer = finish(server, last);
     if let Some(path) = &flags.pidfile {
         let _ = fs::remove_file(path);
     }
@@ -74,7 +109,11 @@ pub(crate) fn version() -> &'static str {
     )
 }
 
-fn prepare_process(flags: &Flags, config: &Config) -> anyhow::Result<()> {
+fn prepare_process(
+    flags: &Flags,
+    config: &Config,
+    warnings: &mut Vec<String>,
+) -> anyhow::Result<()> {
     if flags.enable_coredumps {
         curtail_runtime::allow_core_dumps().context("-r")?;
     }
@@ -83,10 +122,10 @@ fn prepare_process(flags: &Flags, config: &Config) -> anyhow::Result<()> {
         + THREAD_DESCRIPTORS * config.workers as u64;
     match curtail_runtime::raise_open_files_limit(wanted) {
         Ok(got) if got >= wanted => {}
-        _ => eprintln!(
-            "curtail: warning: the limit of open files is below -c {}; raise it with ulimit -n",
+        _ => warnings.push(format!(
+            "the limit of open files is below what -c {} needs; raise it with ulimit -n",
             config.connections_max
-        ),
+        )),
     }
     if let Some(user) = &flags.user
         && curtail_runtime::is_root()
@@ -145,41 +184,78 @@ fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
 }
 
 fn greet(server: &Server, config: &Config) {
-    let mut screen = std::io::stderr();
-    let workers = match config.workers {
-        1 => "1 worker".to_owned(),
-        many => format!("{many} workers"),
-    };
     let where_to = match server.names() {
         [] => "nothing: neither TCP nor a Unix socket was asked for".to_owned(),
         names => names.join(", "),
     };
-    // Nobody may be looking.
-    let _ = writeln!(
-        screen,
-        "curtail {} listens on {where_to}\n{} MiB, {workers}. Stop with Ctrl-C or kill {}.",
-        env!("CARGO_PKG_VERSION"),
-        config.memory_bytes_max >> 20,
-        std::process::id()
+    info!(
+        target: component::SERVER,
+        version = env!("CARGO_PKG_VERSION"),
+        pid = std::process::id(),
+        memory_mib = config.memory_bytes_max >> 20,
+        workers = config.workers,
+        policy = %config.policy,
+        connections_max = config.connections_max,
+        evictions = config.evict,
+        logins = config.auth_file.is_some(),
+        "curtail {} listens on {where_to}",
+        env!("CARGO_PKG_VERSION")
     );
+    greet_beside(server);
+    match (server.restored(), &config.memory_file) {
+        (Restored::Items(items), Some(file)) => info!(
+            target: component::SERVER,
+            items,
+            file = %file.display(),
+            "restored {items} items; the file is removed, because what it holds becomes old"
+        ),
+        (Restored::Failed(error), Some(file)) => warn!(
+            target: component::SERVER,
+            file = %file.display(),
+            "started empty: {error}"
+        ),
+        (_, Some(file)) => info!(
+            target: component::SERVER,
+            file = %file.display(),
+            "started empty: nothing was saved; SIGUSR1 saves the contents and stops, any other end \
+             loses them"
+        ),
+        (_, None) => info!(
+            target: component::SERVER,
+            "started empty: the contents are in memory alone and end with the process (-e saves \
+             them at a restart)"
+        ),
+    }
+}
+
+/// The other ways in.
+fn greet_beside(server: &Server) {
+    if let Some(address) = server.admin_address() {
+        info!(target: component::SERVER, "/metrics and /healthz are at http://{address}");
+    }
+    let datagrams = server.udp_addresses();
+    if !datagrams.is_empty() {
+        let addresses = listed(datagrams);
+        info!(target: component::SERVER, "memcached's datagrams are taken on {addresses}");
+    }
     if let Some(native) = server.native() {
-        let addresses: Vec<String> = native.addresses.iter().map(ToString::to_string).collect();
-        let _ = writeln!(
-            screen,
-            "Native protocol on {}, mode {}: {}.",
-            addresses.join(", "),
+        info!(
+            target: component::NATIVE,
+            mode = native.mode.name(),
+            "the native protocol is spoken on {}, mode {}: {}",
+            listed(native.addresses),
             native.mode.name(),
             native.promise
         );
         if let Some(note) = native.note {
-            let _ = writeln!(screen, "Native protocol: {note}.");
+            info!(target: component::NATIVE, "{note}");
         }
     }
-    let _ = match server.restored() {
-        Restored::Nothing => Ok(()),
-        Restored::Items(items) => writeln!(screen, "Restored {items} items."),
-        Restored::Failed(error) => writeln!(screen, "Started empty: {error}"),
-    };
+}
+
+fn listed(addresses: &[SocketAddr]) -> String {
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    addresses.join(", ")
 }
 
 /// Tells that the server is ready as soon as it is. A node is when it is in service; how it may be
@@ -202,7 +278,7 @@ fn await_service(
 
 /// A node gives its keys to the others before it ends.
 fn leave(controls: &mut Controls, server: &Server, service: &Service, flags: &Flags) {
-    let seconds = flags.cluster.leave_seconds;
+    let seconds = flags.cluster.leave_seconds();
     if seconds == 0 || !server.leave() {
         return;
     }
@@ -210,7 +286,11 @@ fn leave(controls: &mut Controls, server: &Server, service: &Service, flags: &Fl
     let start = Instant::now();
     while !server.has_left() {
         if start.elapsed() >= Duration::from_secs(seconds) {
-            eprintln!("curtail: not all keys went to other nodes within {seconds} s");
+            warn!(
+                target: component::CLUSTER,
+                "not all keys went to other nodes within {seconds} s: those that did not are \
+                 lost; raise --leave-seconds"
+            );
             return;
         }
         if controls.wait(Some(GLANCE)).is_some() {
@@ -224,8 +304,20 @@ fn wait_for_the_end(controls: &mut Controls, server: &Server, service: &Service)
         match controls.wait(None) {
             Some(ControlEvent::Reload) => {
                 service.tell(ServiceState::Reloading, "reading the authentication file");
-                if let Err(error) = server.reload() {
-                    eprintln!("curtail: {error}; the old one stays in force");
+                match server.reload() {
+                    Ok(Some(count)) => info!(
+                        target: component::AUTH,
+                        "SIGHUP: the authentication file was read again and has {count} logins; \
+                         clients that are logged in stay so"
+                    ),
+                    Ok(None) => info!(
+                        target: component::AUTH,
+                        "SIGHUP: there is no authentication file (-Y) to read again"
+                    ),
+                    Err(error) => error!(
+                        target: component::AUTH,
+                        "SIGHUP: {error}; the logins that were read before stay in force"
+                    ),
                 }
                 service.tell(ServiceState::Ready, "reloaded");
             }
@@ -235,13 +327,21 @@ fn wait_for_the_end(controls: &mut Controls, server: &Server, service: &Service)
     }
 }
 
-fn finish(server: Server, last: ControlEvent, verbosity: u8) -> anyhow::Result<ExitCode> {
+fn finish(server: Server, last: ControlEvent) -> anyhow::Result<ExitCode> {
     let stopped = server.stop();
-    if last == ControlEvent::StopAndSave
-        && let Some(path) = stopped.save()?
-        && verbosity > 0
-    {
-        eprintln!("curtail: contents saved to {}", path.display());
+    if last == ControlEvent::StopAndSave {
+        match stopped.save()? {
+            Some(path) => info!(
+                target: component::SERVER,
+                file = %path.display(),
+                "the contents are saved"
+            ),
+            None => warn!(
+                target: component::SERVER,
+                "the contents were to be saved and are lost: no file was named (-e)"
+            ),
+        }
     }
+    info!(target: component::SERVER, "stopped");
     Ok(ExitCode::SUCCESS)
 }

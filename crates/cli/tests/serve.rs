@@ -119,13 +119,18 @@ fn a_server_greets_serves_and_stops_on_either_signal() {
         server.signal(signal);
         let (status, told) = server.wait();
         assert!(status.success(), "{status}");
-        let greeting: Vec<&str> = told.lines().collect();
+        let lines: Vec<&str> = told.lines().collect();
+        let greeting = lines[0];
         assert!(
-            greeting[0].contains(&format!("listens on tcp:127.0.0.1:{port}")),
+            greeting.contains(&format!("listens on tcp:127.0.0.1:{port}")),
             "{told}"
         );
-        assert!(greeting[1].starts_with("32 MiB, 1 worker."), "{told}");
-        assert_eq!(greeting.len(), 2, "{told}");
+        assert!(greeting.contains(" memory_mib=32 workers=1 "), "{told}");
+        let told_of = |words: &str| lines.iter().any(|line| line.contains(words));
+        for words in ["in memory alone", "stopping;", "stopped"] {
+            assert!(told_of(words), "{words}: {told}");
+        }
+        assert_eq!(lines.len(), 4, "{told}");
     }
 }
 
@@ -147,7 +152,7 @@ fn contents_survive_sigusr1() {
     server.signal("TERM");
     let (status, told) = server.wait();
     assert!(
-        status.success() && told.contains("Restored 1 items."),
+        status.success() && told.contains("restored 1 items"),
         "{told}"
     );
 }
@@ -420,4 +425,164 @@ fn very_verbose_shows_connections_and_commands() {
         }
         assert!(!told.contains("secret"), "{told}");
     }
+}
+
+/// Goal: what an operator has to know is in the log, with time, level and component; no password
+/// and no value is. Method: a server with logins that does all of it, its log in JSON.
+#[test]
+fn the_log_tells_what_happened_to_whom() {
+    let file = temporary_path("log-logins");
+    fs::write(&file, "ada:lovelace\n").unwrap();
+    let flags = ["--log-format", "json", "-Y", file.to_str().unwrap()];
+    let server = Running::start("log", &flags);
+    let login = |text: &str| format!("set x 0 0 {}\r\n{text}\r\n", text.len());
+    server.ask(&login("ada wrongsecret"));
+    let commands = "set k 0 0 5\r\ns3crt\r\nflush_all\r\ncache_memlimit 72\r\npolicy crew\r\n\
+                    verbosity 1\r\nstats slow threshold 5000\r\n";
+    server.ask(&(login("ada lovelace") + commands));
+    server.signal("HUP");
+    // Signals are taken one after another, so the first is done before the second.
+    std::thread::sleep(Duration::from_millis(100));
+    let port = server.port;
+    server.signal("TERM");
+    let (_, told) = server.wait();
+    fs::remove_file(&file).unwrap();
+    let row = |line: &str| -> serde_json::Value { serde_json::from_str(line).unwrap() };
+    let rows: Vec<serde_json::Value> = told.lines().map(row).collect();
+    let has = |level: &str, component: &str, words: &str| {
+        let found = rows.iter().find(|row| {
+            row["component"] == component && row["message"].as_str().unwrap().contains(words)
+        });
+        let row = found.unwrap_or_else(|| panic!("{words}: {told}"));
+        assert_eq!(row["level"], level, "{words}");
+        row.clone()
+    };
+    let greeting = has(
+        "info",
+        "server",
+        &format!("listens on tcp:127.0.0.1:{port}"),
+    );
+    assert!(
+        greeting["workers"] == 1 && greeting["logins"] == true,
+        "{greeting}"
+    );
+    let refused = has("warn", "auth", "a login was refused");
+    assert!(
+        refused["peer"]
+            .as_str()
+            .unwrap()
+            .starts_with("tcp:127.0.0.1:")
+    );
+    assert!(has("info", "admin", "flush_all")["peer"].is_string());
+    for (component, words) in [
+        ("auth", "a client logged in"),
+        ("admin", "from 64 to 72 MiB"),
+        ("policy", "from size-aware+d-crew to crew"),
+        ("admin", "verbosity changes from 0 to 1"),
+        ("admin", "slow log changes to 5000 us"),
+        ("auth", "was read again and has 1 logins"),
+        ("server", "stopped"),
+    ] {
+        has("info", component, words);
+    }
+    for secret in ["wrongsecret", "lovelace", "s3crt"] {
+        assert!(!told.contains(secret), "{secret}: {told}");
+    }
+    for row in &rows {
+        let time = row["time"].as_str().unwrap();
+        assert!(time.len() == 27 && time.ends_with('Z'), "{time}");
+    }
+}
+
+/// Goal: a thousand refused logins make a few lines, and none is uncounted. Method: the lines, and
+/// the sum of what they say was suppressed.
+#[test]
+fn a_flood_of_refused_logins_makes_few_lines() {
+    let file = temporary_path("flood-logins");
+    fs::write(&file, "ada:lovelace\n").unwrap();
+    let server = Running::start("flood", &["-Y", file.to_str().unwrap()]);
+    let begun = Instant::now();
+    server.ask(&"set x 0 0 3\r\na b\r\n".repeat(1000));
+    // The control reports the rest of a flood in a second after it.
+    std::thread::sleep(Duration::from_secs(3));
+    let seconds = begun.elapsed().as_secs() as usize;
+    server.signal("TERM");
+    let (_, told) = server.wait();
+    fs::remove_file(&file).unwrap();
+    let lines: Vec<&str> = told
+        .lines()
+        .filter(|line| line.contains(" auth: "))
+        .collect();
+    assert!(lines.len() <= 11 * (seconds + 1), "{} lines", lines.len());
+    let singles = lines
+        .iter()
+        .filter(|line| line.contains("a login was refused"));
+    let number = |line: &str| line.rsplit_once("suppressed=")?.1.parse::<usize>().ok();
+    let suppressed: usize = lines.iter().filter_map(|line| number(line)).sum();
+    assert_eq!(singles.count() + suppressed, 1000, "{told}");
+}
+
+/// Goal: connections above the limit are in the log, with what to do. Method: `-c 1`, and a second
+/// connection.
+#[test]
+fn refused_connections_are_logged_with_the_remedy() {
+    let server = Running::start("refused", &["-c", "1"]);
+    let mut first = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    first.write_all(b"mn\r\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(&first).read_line(&mut line).unwrap();
+    let mut second = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    second.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut answer = String::new();
+    second.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("Too many open connections"), "{answer}");
+    std::thread::sleep(Duration::from_secs(3));
+    server.signal("TERM");
+    let (_, told) = server.wait();
+    assert!(
+        told.contains(" WARN  connections: 1 connections were refused"),
+        "{told}"
+    );
+    assert!(told.contains("raise -c"), "{told}");
+}
+
+/// Goal: `--check-config` tells what a server would run with, or all that is wrong, and starts
+/// nothing. Method: a right and a wrong configuration, on a port that is taken.
+#[test]
+fn a_configuration_is_checked_without_a_start() {
+    let taken = Running::start("checked", &[]);
+    let port = taken.port.to_string();
+    let check = |arguments: &[&str]| {
+        let mut command = curtail(&["serve", "--check-config"]);
+        let output = command.args(arguments).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (
+            output.status.code(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    };
+    let (status, told, warned) = check(&["-p", &port, "-m", "77", "-o", "modern"]);
+    assert_eq!(status, Some(0), "{warned}");
+    assert!(
+        told.contains(&format!("listen = 127.0.0.1:{port}\n")),
+        "{told}"
+    );
+    assert!(told.contains("memory-limit-bytes = 80740352\n"), "{told}");
+    assert!(warned.contains("-o modern: accepted"), "{warned}");
+    let file = temporary_path("checked.toml");
+    let path = file.to_str().unwrap();
+    let text = "# ours\nmax-item-size = \"1g\"\nextended = [\"size_queue=0\"]\n";
+    fs::write(&file, text).unwrap();
+    let (status, told, warned) = check(&["--config", path, "-c", "0", "-Y", "/no/such/file"]);
+    assert_eq!((status, told.as_str()), (Some(1), ""), "{warned}");
+    for words in [
+        format!("configuration file {path}, line 2, max-item-size: -I 1g: "),
+        format!("configuration file {path}, line 3, extended: -o size_queue=0: "),
+        "curtail: -c 0: ".to_owned(),
+        "curtail: -Y /no/such/file: ".to_owned(),
+    ] {
+        assert!(warned.contains(&words), "{words} in {warned}");
+    }
+    fs::remove_file(&file).unwrap();
 }

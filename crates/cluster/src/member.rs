@@ -15,7 +15,9 @@ use std::{
     time::Duration,
 };
 
-use curtail_consistency::membership::{Change, Heartbeat, Incarnation, Input, Membership, Output};
+use curtail_consistency::membership::{
+    self, Change, Heartbeat, Incarnation, Input, Membership, Output,
+};
 use curtail_types::{Instant, NodeId, ViewNumber};
 use rustix::process::{getpriority_process, setpriority_process};
 
@@ -101,6 +103,8 @@ impl Member {
             changes,
             fails: Vec::new(),
             mismatch: None,
+            is_empty: false,
+            disbelieved: None,
             handle: handle.clone(),
             clock: Arc::clone(&clock),
             observer,
@@ -294,6 +298,10 @@ struct Driver<O> {
     /// What the store was asked last in vain, and has not done since.
     fails: Vec<StoreAsked>,
     mismatch: Option<String>,
+    /// Whether the last reading found nothing, and what was told of views that are not believed
+    /// since one was.
+    is_empty: bool,
+    disbelieved: Option<Event>,
     handle: MemberHandle,
     clock: Clock,
     observer: O,
@@ -356,6 +364,7 @@ impl<O: Observer> Driver<O> {
             Err(error) => return self.store_failed(&error),
         };
         self.store_answered(StoreAsked::Reading);
+        self.is_empty = stored.is_none();
         let nothing = || Roster::empty(&self.cluster, self.settings);
         let revision = stored.as_ref().map_or(0, |stored| stored.revision);
         let roster = stored.map_or_else(nothing, |stored| stored.roster);
@@ -365,6 +374,7 @@ impl<O: Observer> Driver<O> {
         let newer = self.machine.known().view.number <= roster.number();
         let members = roster.members;
         if newer {
+            self.disbelieved = None;
             self.see(Arc::new(roster));
         }
         self.step(Input::Read {
@@ -481,7 +491,21 @@ impl<O: Observer> Driver<O> {
             }
             Output::Serve { until } => self.handle.lease.extend(until),
             Output::StopServing => self.handle.lease.end(),
+            Output::Event(membership::Event::StoreWentBack) => self.disbelieve(),
             Output::Event(event) => self.observer.event(&event.into()),
+        }
+    }
+
+    /// Tells once that the store holds an older view, or none: to the machine that is one of number
+    /// 0.
+    fn disbelieve(&mut self) {
+        let event = match self.is_empty {
+            true => Event::StoreEmpty,
+            false => Event::StoreWentBack,
+        };
+        if self.disbelieved.as_ref() != Some(&event) {
+            self.observer.event(&event);
+            self.disbelieved = Some(event);
         }
     }
 

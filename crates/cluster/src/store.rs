@@ -55,7 +55,7 @@ impl fmt::Display for StoreError {
         match self {
             Self::Unreachable(reason) => write!(f, "the store of the view: {reason}"),
             Self::Strange(reason) => {
-                write!(f, "the store of the view answers strangely: {reason}")
+                write!(f, "the store of the view holds what is no view: {reason}")
             }
             Self::Roster(reason) => write!(f, "the store of the view holds what is {reason}"),
         }

@@ -3,6 +3,8 @@
 
 use std::{fs, io, thread, time::Duration};
 
+use crate::control_group::ControlGroups;
+
 /// The processors this process may be scheduled on, in ascending order. Empty only if the kernel
 /// refuses to tell.
 pub fn cpus_allowed() -> Vec<usize> {
@@ -23,13 +25,9 @@ pub fn cpus_usable() -> usize {
     thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// The control group's processor quota in processors, if one is set.
+/// The lowest processor quota of the process's control groups, in processors, if one is set.
 pub fn quota_cpus() -> Option<f64> {
-    let text = fs::read_to_string("/sys/fs/cgroup/cpu.max").ok()?;
-    let mut words = text.split_ascii_whitespace();
-    let quota: f64 = words.next()?.parse().ok()?;
-    let period: f64 = words.next()?.parse().ok()?;
-    (period > 0.0).then(|| quota / period)
+    ControlGroups::own().processor_quota()
 }
 
 /// Keeps the calling thread on processor `cpu`.

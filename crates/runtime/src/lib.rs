@@ -11,6 +11,7 @@
 //! ```
 
 mod clock;
+mod control_group;
 mod cpu;
 mod datagram;
 mod poll;
@@ -23,6 +24,7 @@ mod sync;
 mod xdp;
 
 pub use clock::{Clock, ThreadCpuClock, monotonic_ns};
+pub use control_group::{ControlGroups, GroupMemory};
 pub use cpu::{
     ThreadId, cpus_allowed, cpus_usable, lower_priority, may_step_forward, pin_current_thread,
     quota_cpus, set_slice,

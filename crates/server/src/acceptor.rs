@@ -10,8 +10,10 @@
 use std::{sync::Arc, time::Duration};
 
 use curtail_runtime::{ControlEvent, Events, Listener, PeerAddress, Poller, Stream, Token};
+use tracing::{error, warn};
 
 use crate::{
+    log::component,
     mailbox::{Arrival, Newcomer},
     registry::Visible,
     shared::Shared,
@@ -110,7 +112,10 @@ impl Acceptor {
         });
         let watches = listens.and_then(|()| self.watch().map_err(|error| error.0.to_string()));
         if let Err(why) = watches {
-            eprintln!("curtail: no connections can be taken: {why}");
+            error!(
+                target: component::CONNECTIONS,
+                "no connections can be accepted: {why}; the node stops"
+            );
             (self.shared.ask)(ControlEvent::Stop);
             self.is_open = true;
         }
@@ -129,8 +134,9 @@ impl Acceptor {
             let mut pause = None;
             self.open_or_close();
             for index in 0..self.doors.len() {
-                if self.drain(index).is_err() {
+                if let Err(error) = self.drain(index) {
                     self.shared.doors.accept_errors.add(1);
+                    self.report_failure(&error);
                     pause = Some(OUT_OF_DESCRIPTORS);
                 }
             }
@@ -155,6 +161,18 @@ impl Acceptor {
         }
         for door in &self.doors {
             self.shared.registry.remove(&door.visible);
+        }
+    }
+
+    fn report_failure(&self, error: &std::io::Error) {
+        let limit = &self.shared.limits.accept;
+        if let Some(suppressed) = limit.pass(self.shared.now().unix_seconds().into()) {
+            warn!(
+                target: component::CONNECTIONS,
+                suppressed,
+                "a connection cannot be accepted: {error}; if descriptors are lacking, raise \
+                 LimitNOFILE or ulimit -n"
+            );
         }
     }
 

@@ -5,7 +5,7 @@
 //! LRU) are answered as memcached does where that promises nothing, and with an error where it
 //! would.
 
-use std::{path::Path, sync::Arc};
+use std::{fmt::Display, io::Write, path::Path, sync::Arc};
 
 use curtail_codec::memcached::{
     Admin, Words,
@@ -13,10 +13,19 @@ use curtail_codec::memcached::{
 };
 use curtail_runtime::ControlEvent;
 use curtail_types::Exptime;
+use tracing::{info, warn};
 
 use crate::{
-    counts::Count, crawler::CLASSES_MAX, dump::Dump, errand::Errand, registry::ConnectionState,
-    stats, sync::Relaxed, watch::Interests, worker::Worker,
+    counts::Count,
+    crawler::CLASSES_MAX,
+    dump::Dump,
+    errand::Errand,
+    log::{self, Limit, component},
+    registry::ConnectionState,
+    stats,
+    sync::Relaxed,
+    watch::Interests,
+    worker::Worker,
 };
 
 /// The smallest limit that `cache_memlimit` accepts, in MiB; memcached's.
@@ -37,8 +46,7 @@ impl Worker {
             Admin::Stats(words) => self.stats(slot, words),
             Admin::FlushAll { delay, noreply } => self.flush_all(slot, delay, noreply),
             Admin::Verbosity { level, noreply } => {
-                let level = u8::try_from(level).unwrap_or(u8::MAX);
-                self.kit.shared.verbosity.store(level, Relaxed);
+                self.set_verbosity(slot, u8::try_from(level).unwrap_or(u8::MAX));
                 self.ok(slot, noreply);
             }
             Admin::CacheMemlimit { megabytes, noreply } => {
@@ -83,10 +91,92 @@ impl Worker {
             return;
         }
         self.kit.counts.add(Count::CmdFlush, 1);
+        self.log_flush_of(slot, delay);
         self.kit.store.flush_all(self.kit.now, delay);
         if !noreply {
             // On a node the others have a part in it.
             self.end_parts(slot, b"OK\r\n");
+        }
+    }
+
+    /// The client of the connection in `slot`, for the log.
+    fn peer(&mut self, slot: usize) -> String {
+        let connection = self.slots.get_mut(slot);
+        connection.map_or_else(String::new, |connection| connection.visible.address.clone())
+    }
+
+    #[cold]
+    fn log_flush_of(&mut self, slot: usize, delay: Exptime) {
+        let peer = self.peer(slot);
+        let limit = &self.kit.shared.limits.admin;
+        if delay == Exptime(0) {
+            return log_flush(limit, self.kit.now, &peer);
+        }
+        if let Some(suppressed) = limit.pass(self.kit.now.unix_seconds().into()) {
+            let exptime = delay.0;
+            info!(
+                target: component::ADMIN,
+                peer,
+                exptime,
+                suppressed,
+                "flush_all: every item will be dropped at the time that exptime names"
+            );
+        }
+    }
+
+    fn set_verbosity(&mut self, slot: usize, level: u8) {
+        let peer = self.peer(slot);
+        let shared = &self.kit.shared;
+        let before = shared.verbosity.swap(level, Relaxed);
+        log::set_verbosity(level);
+        if let Some(suppressed) = shared.limits.admin.pass(self.kit.now.unix_seconds().into()) {
+            info!(
+                target: component::ADMIN,
+                peer,
+                suppressed,
+                "verbosity changes from {before} to {level}"
+            );
+        }
+    }
+
+    /// From how many microseconds on requests are slow; 0 ends the slow log.
+    fn set_slow_threshold(&mut self, slot: usize, us: u64) {
+        let peer = self.peer(slot);
+        let shared = &self.kit.shared;
+        shared.slow.set_threshold_us(us);
+        if let Some(suppressed) = shared.limits.admin.pass(self.kit.now.unix_seconds().into()) {
+            info!(
+                target: component::ADMIN,
+                peer,
+                suppressed,
+                "the threshold of the slow log changes to {us} us"
+            );
+        }
+        self.ok(slot, false);
+    }
+
+    fn log_memlimit(&mut self, slot: usize, before: u64, wanted: usize, got: usize) {
+        let peer = self.peer(slot);
+        let shared = &self.kit.shared;
+        let Some(suppressed) = shared.limits.admin.pass(self.kit.now.unix_seconds().into()) else {
+            return;
+        };
+        let (before, wanted_mib, got_mib) = (before >> 20, wanted >> 20, got >> 20);
+        if got == wanted {
+            info!(
+                target: component::ADMIN,
+                peer,
+                suppressed,
+                "the memory limit changes from {before} to {got_mib} MiB"
+            );
+        } else {
+            warn!(
+                target: component::ADMIN,
+                peer,
+                suppressed,
+                "the memory limit cannot be {wanted_mib} MiB and is {got_mib} MiB: at the start \
+                 address space was reserved for no more, or less would not hold the index"
+            );
         }
     }
 
@@ -96,7 +186,9 @@ impl Worker {
             MEMLIMIT_MEGABYTES_MAX.. => Refusal::MemlimitInBytes,
             _ => {
                 let wanted = megabytes as usize * (1 << 20);
+                let before = self.kit.store.memory().limit;
                 let got = self.kit.store.set_memory_bytes_max(wanted);
+                self.log_memlimit(slot, before, wanted, got);
                 if got == wanted {
                     return self.ok(slot, noreply);
                 }
@@ -115,6 +207,8 @@ impl Worker {
             (Some(b"graceful"), None) => ControlEvent::StopAndSave,
             _ => return self.refuse(slot, Refusal::BadShutdownMode),
         };
+        let peer = self.peer(slot);
+        info!(target: component::ADMIN, peer, "a client asks the server to shut down");
         (self.kit.shared.ask)(event);
     }
 
@@ -154,6 +248,7 @@ impl Worker {
 
     /// `policy` shows what is in force, `policy <name>` puts another one in force.
     fn policy(&mut self, slot: usize, mut words: Words<'_>) {
+        let peer = self.peer(slot);
         let shared = &self.kit.shared;
         let text: &[u8] = match (words.next(), words.next()) {
             (None, _) => &format!("POLICY {}\r\n", shared.regimes.current().name).into_bytes(),
@@ -162,7 +257,18 @@ impl Worker {
             }
             (Some(name), None) => match std::str::from_utf8(name).map(str::parse) {
                 Ok(Ok(name)) => {
+                    let before = shared.regimes.current().name;
                     shared.regimes.set_policy(name, shared.up_seconds());
+                    if let Some(suppressed) =
+                        shared.limits.admin.pass(self.kit.now.unix_seconds().into())
+                    {
+                        info!(
+                            target: component::POLICY,
+                            peer,
+                            suppressed,
+                            "the policy changes from {before} to {name}"
+                        );
+                    }
                     b"OK\r\n"
                 }
                 _ => b"CLIENT_ERROR no such policy\r\n",
@@ -250,6 +356,16 @@ impl Worker {
             (Some(b"sizes"), _) => stats::sizes(),
             (Some(b"memory"), _) => stats::memory(shared),
             (Some(b"curtail"), _) => stats::curtail(shared),
+            (Some(b"slow"), None) => shared.slow.report(shared.config.dump_allowed),
+            (Some(b"slow"), Some(b"threshold")) => {
+                rest.next();
+                rest.next();
+                match rest.next().and_then(number).map(u64::try_from) {
+                    Some(Ok(us)) => self.set_slow_threshold(slot, us),
+                    _ => self.refuse(slot, Refusal::BadFormat),
+                }
+                return;
+            }
             (Some(b"conns"), _) => {
                 if let Some(connection) = self.slots.get_mut(slot) {
                     connection.visible.show(ConnectionState::Parse);
@@ -270,6 +386,13 @@ impl Worker {
             _ => return self.refuse(slot, Refusal::Error),
         };
         self.replies.owned(slot, report);
+    }
+}
+
+/// Writes to the log who has all items flushed.
+pub(crate) fn log_flush(limit: &Limit, now: Now, peer: &dyn Display) {
+    if let Some(suppressed) = limit.pass(now.unix_seconds().into()) {
+        info!(target: component::ADMIN, %peer, suppressed, "flush_all: every item is dropped");
     }
 }
 

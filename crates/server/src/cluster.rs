@@ -52,9 +52,12 @@ use curtail_consistency::{
 };
 use curtail_dispatch::SharedKeys;
 use curtail_types::{Instant, NodeId, Now, ViewNumber, WriterId};
+use tracing::warn;
 
 use crate::{
+    config::Config,
     fault::Fault,
+    log::component,
     shared::Shared,
     sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
 };
@@ -127,6 +130,8 @@ pub(crate) struct Cluster {
 
 /// Keys that may be hot, or in transition, at a time on a node.
 const KEYS_MAX: usize = 32 << 10;
+
+const _: () = assert!(2 * Config::HOT_KEYS_MAX == KEYS_MAX);
 
 /// Requests that may wait for a slice's machine.
 const WAITING_MAX: usize = 4096;
@@ -251,8 +256,12 @@ impl Cluster {
         let (_, apart_ns) = self.clock.errors_ns(shared.clock.now());
         if apart_ns > APART_NS_MAX {
             let (me, ms) = (self.me.0, apart_ns / MS_NS);
-            eprintln!(
-                "curtail: node {me}: the clock here is {ms} ms off the cluster's; items end by that"
+            warn!(
+                target: component::CLUSTER,
+                node = me,
+                apart_ms = ms,
+                "the clock of this machine is {ms} ms off the cluster's; items expire by the \
+                 cluster's: set this machine's clock"
             );
         }
         let mut unset = lock(&self.unset);

@@ -3,7 +3,7 @@
 //! Fields that only `stats settings` repeats, because they tune parts of memcached that this server
 //! does not have, are together in [`Echoed`].
 
-use std::{io, net::SocketAddr, path::PathBuf};
+use std::{fmt, io, net::SocketAddr, path::PathBuf};
 
 use curtail_cluster::NodeConfig;
 use curtail_runtime::ThreadId;
@@ -65,6 +65,8 @@ pub struct Config {
     pub buffer_bytes_max: usize,
     /// How much to tell on standard error: `-v`.
     pub verbosity: u8,
+    /// From how many microseconds on a request is in the slow log; 0 for none: `-o slow_us`.
+    pub slow_us: u64,
     /// Whether `flush_all` is allowed; not with `-F`.
     pub flush_allowed: bool,
     /// Whether `shutdown` is allowed: `-A`.
@@ -116,22 +118,14 @@ pub enum Niceness {
     Idle,
 }
 
-/// The last level of `nice`.
-const LEVEL_MAX: i32 = 19;
-
 impl Niceness {
-    /// Whether there is such a thing.
-    pub fn is_valid(self) -> bool {
-        match self {
-            Self::Level(level) => (0..=LEVEL_MAX).contains(&level),
-            Self::Idle => true,
-        }
-    }
+    /// The last level of `nice`.
+    pub const LEVEL_MAX: i32 = 19;
 
     /// What a thread can take on that must not starve: who steps aside has to be let back.
     pub(crate) fn possible(self) -> Self {
         match self {
-            Self::Idle if !curtail_runtime::may_step_forward() => Self::Level(LEVEL_MAX),
+            Self::Idle if !curtail_runtime::may_step_forward() => Self::Level(Self::LEVEL_MAX),
             other => other,
         }
     }
@@ -141,6 +135,15 @@ impl Niceness {
         match self {
             Self::Level(level) => curtail_runtime::lower_priority(level),
             Self::Idle => ThreadId::current().step_aside(),
+        }
+    }
+}
+
+impl fmt::Display for Niceness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Level(level) => write!(f, "{level}"),
+            Self::Idle => f.write_str("idle"),
         }
     }
 }
@@ -197,17 +200,21 @@ impl Config {
     /// memcached's default port.
     pub const PORT: u16 = 11211;
 
+    /// Keys that every node of a cluster may have at most: half the places of a node's table of
+    /// them, because keys that become hot or cease to be have places, too.
+    pub const HOT_KEYS_MAX: usize = 16 << 10;
+
     /// No smaller value is large unless told: handing a connection on costs about as much as
     /// sending this many bytes.
     pub const THRESHOLD_MIN: u32 = 32 << 10;
 
     /// No value that is received together with its command is large, whatever is told: when its
     /// size is known it is here.
-    pub(crate) const THRESHOLD_LEAST: u32 = INLINE_VALUE_BYTES_MAX + 1;
+    pub const THRESHOLD_LEAST: u32 = INLINE_VALUE_BYTES_MAX + 1;
 
     /// From where on values are large before anything was learned, and at least; and for counters
     /// always, so that they mean the same under every policy and plan.
-    pub(crate) fn threshold_first(&self) -> u32 {
+    pub fn threshold_first(&self) -> u32 {
         let told = self.threshold.unwrap_or(Self::THRESHOLD_MIN);
         told.max(Self::THRESHOLD_LEAST)
     }
@@ -240,6 +247,7 @@ impl Default for Config {
             requests_per_turn_max: 256,
             buffer_bytes_max: 0,
             verbosity: 0,
+            slow_us: 0,
             flush_allowed: true,
             shutdown_allowed: false,
             dump_allowed: true,

@@ -30,6 +30,7 @@ use crate::{
     notice::CloseReason,
     regime::Regime,
     registry::{ConnectionState, Visible},
+    slow::Label,
     unsent::Unsent,
 };
 
@@ -77,6 +78,8 @@ pub(crate) struct Connection {
     pub(crate) visit: Option<Visit>,
     /// The request of a measured turn whose reply has not left.
     pub(crate) pending: Option<Pending>,
+    /// What it was handed to a large worker for, while the slow log is on.
+    pub(crate) slow: Option<Box<Label>>,
     /// What `stats conns` shows.
     pub(crate) visible: Arc<Visible>,
 }
@@ -174,6 +177,7 @@ impl Connection {
             departs: None,
             visit: None,
             pending: None,
+            slow: None,
             visible,
         }
     }

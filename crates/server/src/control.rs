@@ -24,10 +24,13 @@ use curtail_dispatch::size_aware::{
     ControlConfig, ControlInput, CostRule, SizeControl, ThresholdRule,
 };
 
+use tracing::debug;
+
 use crate::{
     config::Config,
     counts::Count,
     lift::{self, Lift},
+    log::{Alarms, component},
     rebalance::{self, Load},
     shared::{Shared, WorkerFace},
     sync::{AtomicU64, Mutex, Relaxed, lock},
@@ -113,6 +116,7 @@ impl ControlFace {
 pub(crate) fn run(shared: &Shared) {
     let mut control = SizeControl::new(settings(&shared.config), shared.clock.now().instant);
     let mut lift = Lift::new(shared);
+    let mut alarms = Alarms::new(shared);
     let mut requests = vec![0; shared.workers.len()];
     let epoch = Duration::from_millis(u64::from(shared.config.epoch_ms.max(1)));
     let mut begun = Instant::now();
@@ -127,6 +131,7 @@ pub(crate) fn run(shared: &Shared) {
         if begun.elapsed() >= epoch {
             begun = Instant::now();
             end_epoch(shared, &mut control, &mut requests);
+            alarms.look(shared);
         }
     }
 }
@@ -146,7 +151,16 @@ fn end_epoch(shared: &Shared, control: &mut SizeControl, requests: &mut [u64]) {
         }
     }
     control.step(now, ControlInput::Tick, |plan| {
-        shared.regimes.learn(plan, now.ns / 1_000_000_000);
+        if shared.regimes.learn(plan, now.ns / 1_000_000_000) {
+            debug!(
+                target: component::POLICY,
+                threshold_bytes = plan.threshold,
+                small_cores = plan.small,
+                large_cores = plan.cores - plan.small,
+                "values of {} bytes and more are large now",
+                plan.threshold
+            );
+        }
     });
 }
 

@@ -27,6 +27,7 @@ use crate::{
     mailbox::Arrival,
     parcel::{Parcel, Sealed},
     replies::Awaited,
+    slow,
     worker::Worker,
 };
 
@@ -311,6 +312,13 @@ impl Worker {
 
     /// Puts the answers of a parcel where they are awaited.
     pub(crate) fn deliver(&mut self, mut parcel: Box<Parcel>) {
+        if self.kit.slow_ns != slow::OFF {
+            let mut outstanding = self.delegation.outstanding.iter();
+            let sent = outstanding.find(|out| out.number == parcel.number);
+            if let Some(sent_ns) = sent.map(|out| out.sent_ns) {
+                self.note_slow_parcel(&parcel, sent_ns);
+            }
+        }
         let outstanding = &mut self.delegation.outstanding;
         outstanding.retain(|out| out.number != parcel.number);
         let Parcel {

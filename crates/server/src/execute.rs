@@ -13,6 +13,8 @@ use curtail_types::{
     Set, SetMode, SetOutcome,
 };
 
+use tracing::{info, warn};
+
 use crate::{
     batch::{Entry, Work},
     connection::{Body, Departure},
@@ -21,6 +23,7 @@ use crate::{
     delegate::access_of,
     fault::Fault,
     kit::Kit,
+    log::component,
     prefixes::KeyEvent,
     replies::Replies,
     worker::Worker,
@@ -267,12 +270,38 @@ impl Worker {
 
     fn answer_login(&mut self, slot: usize, accepted: bool) {
         self.kit.counts.add(Count::AuthCmds, 1);
+        self.log_login(slot, accepted);
         if accepted {
             self.replies.write(slot, encode::authenticated);
         } else {
             self.kit.counts.add(Count::AuthErrors, 1);
             self.replies
                 .write(slot, |sink| encode::error(sink, Refusal::LoginFailed));
+        }
+    }
+
+    /// Neither the name nor the password is logged: who mistypes one may have typed the other.
+    #[cold]
+    fn log_login(&mut self, slot: usize, accepted: bool) {
+        let shared = &self.kit.shared;
+        let limit = match accepted {
+            true => &shared.limits.accepted_logins,
+            false => &shared.limits.refused_logins,
+        };
+        let Some(suppressed) = limit.pass(self.kit.now.unix_seconds().into()) else {
+            return;
+        };
+        let connection = self.slots.get_mut(slot);
+        let peer = connection.map_or("", |connection| &connection.visible.address);
+        if accepted {
+            info!(target: component::AUTH, peer, suppressed, "a client logged in");
+        } else {
+            warn!(
+                target: component::AUTH,
+                peer,
+                suppressed,
+                "a login was refused: its name and password are not in the authentication file"
+            );
         }
     }
 

@@ -9,13 +9,14 @@ use curtail_store::{Store, Writer};
 use curtail_types::{KeyHash, Now};
 
 use crate::{
-    batch::{REQUESTS_MAX, Work},
+    batch::REQUESTS_MAX,
     buffers::BufferPool,
     counts::Counts,
     hot_keys::HotKeys,
     latency::Latencies,
     notice::Notice,
     shared::Shared,
+    slow,
     stages::Stages,
 };
 
@@ -34,6 +35,8 @@ pub(crate) struct Kit {
     pub(crate) detail: bool,
     /// What those who look on are told.
     pub(crate) notice: Notice,
+    /// From how many nanoseconds on a turn is slow; [`slow::OFF`](crate::slow::OFF) for never.
+    pub(crate) slow_ns: u64,
     /// Buckets of the index that dumps may still look at in this turn.
     pub(crate) dump_buckets: usize,
     /// A large value could not be leased in this turn: slow readers hold too much.
@@ -99,6 +102,7 @@ impl Kit {
             counts: Counts::new(),
             scratch: KeyScratch::default(),
             detail: false,
+            slow_ns: slow::OFF,
             notice: Notice::new(shared.config.journal_bytes_max),
             dump_buckets: 0,
             lease_refused: false,

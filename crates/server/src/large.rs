@@ -229,6 +229,9 @@ impl Worker {
             return;
         };
         self.kit.note_large_latency(&visit, visit.since_ns);
+        if connection.slow.is_some() {
+            self.note_slow_visit(&mut connection, visit.begun_ns);
+        }
         if visit.watched_by == WatchedBy::Host {
             connection.stream.unwatch(&self.poller);
         }

@@ -3,8 +3,8 @@
 //! Start reading at [`pipeline`]: it is the turn of a worker on one screen. The other files are its
 //! stages (`collect`, `delegate`, `execute`, `reply`), what they work with (`batch`, `replies`,
 //! `connection`, `parcel`, `kit`), the thread roles (`worker`, `large`, `control` with `lift`,
-//! `acceptor`, `server`), the administration commands (`admin`, `stats`), and what makes a server a
-//! node of a cluster (`cluster`).
+//! `acceptor`, `server`), the administration commands (`admin`, `stats`), what an operator reads
+//! (`log`, `slow`, `watch`, `metrics`), and what makes a server a node of a cluster (`cluster`).
 //!
 //! Absent on purpose: decisions of a protocol (they are in `codec`), decisions about items (they
 //! are in `store`), and anything shared between workers on the path of a request but the store and,
@@ -38,6 +38,7 @@ mod kit;
 mod large;
 mod latency;
 mod lift;
+pub mod log;
 mod logins;
 mod mailbox;
 mod metrics;
@@ -56,6 +57,7 @@ mod reply;
 mod server;
 mod shared;
 mod slots;
+mod slow;
 mod spelling;
 mod spin;
 mod stages;
@@ -72,7 +74,7 @@ pub use curtail_store::MEMORY_BYTES_LIMIT;
 pub use config::{Config, Echoed, Listen, Niceness, UnixSocket};
 #[doc(hidden)]
 pub use fault::Fault;
-pub use logins::LoginsError;
+pub use logins::{LoginsError, count_logins};
 pub use native::{NativeChoice, NativeConfig, NativeMode, NativePlacement};
 pub use policy::{PolicyName, Sizes, UnknownPolicy};
 pub use server::{NativeAtStart, Restored, Server, StartError, Stopped};

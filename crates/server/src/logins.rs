@@ -58,6 +58,11 @@ impl Logins {
         Ok(Self { entries })
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Whether `user` may log in with `password`.
     pub(crate) fn accept(&self, user: &[u8], password: &[u8]) -> bool {
         self.entries.iter().fold(false, |accepted, (name, secret)| {
@@ -73,6 +78,14 @@ fn same(known: &[u8], given: &[u8]) -> bool {
         .zip(given)
         .fold(0, |difference, (a, b)| difference | (a ^ b));
     std::hint::black_box(difference) == 0 && known.len() == given.len()
+}
+
+/// How many logins the authentication file at `path` has: for checks before a start.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn count_logins(path: &Path) -> Result<usize, LoginsError> {
+    Logins::read(path).map(|logins| logins.count())
 }
 
 impl std::fmt::Display for LoginsError {

@@ -43,12 +43,13 @@ mod xdp;
 
 use std::{net::SocketAddr, time::Duration};
 
-use curtail_codec::native::{Cookies, DATAGRAM_BYTES_MAX};
+use curtail_codec::native::{Cookies, DATAGRAM_BYTES_MAX, Head};
 use curtail_dispatch::ordered_queue::{
     Entry, Limits, OrderedQueue, QueueState, Sessions, Stamps, layout,
 };
 use curtail_runtime::DatagramSocket;
-use curtail_types::HashSeed;
+use curtail_types::{HashSeed, Now};
+use tracing::error;
 
 pub(crate) use barrier::Behind;
 pub use config::{NativeChoice, NativeConfig, NativeMode, NativePlacement};
@@ -61,7 +62,9 @@ pub(crate) use stream::Streams;
 pub(crate) use worker::NativeTurns;
 
 use crate::{
+    admin::log_flush,
     fault::Fault,
+    log::{Limit, component},
     sync::{AtomicU64, Mutex, Relaxed},
 };
 
@@ -74,6 +77,8 @@ use self::{
 pub(crate) struct Native {
     pub(crate) config: NativeConfig,
     pub(crate) mode: NativeMode,
+    /// Bounds the log lines about flushes.
+    pub(crate) flushes: Limit,
     memory: Box<dyn QueueMemory>,
     queue_words: usize,
     /// Of this life of the queues.
@@ -211,14 +216,25 @@ impl Native {
         self.memory.beat();
     }
 
+    /// Writes to the log which session has all items flushed.
+    fn log_flush(&self, now: Now, head: &Head) {
+        let session = head.session.index;
+        log_flush(
+            &self.flushes,
+            now,
+            &format_args!("native session {session}"),
+        );
+    }
+
     /// Something was executed that is not what was acknowledged: from here on nothing is
     /// acknowledged before it is executed.
     #[cold]
     fn alarm(&self) {
         if self.corrupt.fetch_add(1, Relaxed) == 0 {
-            eprintln!(
-                "curtail: an accepted write was damaged before it was executed; from now on writes \
-                 are acknowledged after they are executed"
+            error!(
+                target: component::NATIVE,
+                "an accepted write was damaged before it was executed; from now on writes are \
+                 acknowledged after they are executed; check this machine's memory and report this"
             );
         }
         self.set_state(QueueState::Draining);

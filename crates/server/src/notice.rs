@@ -1,5 +1,5 @@
-//! Telling those who look on what happens: lines for watchers, and commands on standard error at
-//! `-vv`.
+//! Telling those who look on what happens: lines for watchers, and connections and commands in the
+//! log at `-vv`.
 //!
 //! Whether anybody looks on is asked once per turn. Only then is each request looked at beside
 //! being carried out, with a second look at its item: what it costs is paid while watching. Where
@@ -14,10 +14,13 @@ use curtail_codec::memcached::{Request, WireKey};
 use curtail_store::Evicted;
 use curtail_types::{KeyHash, Now, Operation, Set, SetMode, SetOutcome};
 
+use tracing::debug;
+
 use crate::{
     batch::{Entry, Work},
     connection::Body,
     kit::Kit,
+    log::component,
     registry::Visible,
     spelling::push_percent,
     watch::{Interests, Journal, Watchers},
@@ -32,8 +35,6 @@ pub(crate) struct Notice {
     watched: Interests,
     verbose: bool,
     journal: Journal,
-    /// For standard error at the end of the turn.
-    spoken: Vec<u8>,
     /// The write that is being carried out.
     write: Noticed,
 }
@@ -76,7 +77,6 @@ impl Notice {
             watched: Interests::default(),
             verbose: false,
             journal: Journal::new(journal_bytes_max),
-            spoken: Vec::new(),
             write: Noticed::default(),
         }
     }
@@ -85,7 +85,7 @@ impl Notice {
     pub(crate) fn begin_turn(&mut self, watched: Interests, verbosity: u8) {
         self.watched = watched;
         self.verbose = verbosity >= VERBOSE;
-        self.on = self.verbose || watched.any();
+        self.on = self.verbose || watched.any_of_requests();
     }
 
     /// Whether evictions are to be told.
@@ -144,7 +144,7 @@ impl Notice {
     }
 
     /// Has `write` append the rest of a line, with its end, if anybody wants its kind.
-    fn line(
+    pub(crate) fn line(
         &mut self,
         watchers: &Watchers,
         now: Now,
@@ -167,9 +167,9 @@ impl Notice {
         }
     }
 
-    fn say(&mut self, line: std::fmt::Arguments<'_>) {
+    fn say(&self, line: std::fmt::Arguments<'_>) {
         if self.verbose {
-            let _ = writeln!(self.spoken, "{line}");
+            debug!(target: component::COMMANDS, "{line}");
         }
     }
 }
@@ -274,11 +274,6 @@ impl Worker {
                 }
             };
             watchers.publish(&mut notice.journal, wake);
-        }
-        if !notice.spoken.is_empty() {
-            // Nobody may be reading.
-            let _ = std::io::stderr().write_all(&notice.spoken);
-            notice.spoken.clear();
         }
     }
 }

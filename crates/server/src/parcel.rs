@@ -137,6 +137,15 @@ impl Parcel {
         self.items.push(item);
     }
 
+    /// What one of its items is about: key, operation, and bytes of the value that it brought.
+    pub(crate) fn about<'p>(
+        &'p self,
+        item: &'p ParcelItem,
+    ) -> Option<(WireKey<'p>, &'p Operation, usize)> {
+        let (key, value, _) = item.restore(&self.bytes)?;
+        Some((key, &item.operation, value.len()))
+    }
+
     fn keep(&mut self, bytes: &[u8]) -> Span {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);

@@ -21,6 +21,7 @@ use crate::{
     batch::{Batch, Entry},
     counts::Count,
     delegate::{Decision, is_write},
+    slow,
     stages::StageName,
     worker::Worker,
 };
@@ -40,6 +41,9 @@ impl Worker {
         self.execute(&mut batch);
         let executed = self.time();
         self.reply();
+        if self.kit.slow_ns != slow::OFF {
+            self.note_slow(&batch);
+        }
         if let (Some(begun), Some(collected), Some(executed)) = (begun, collected, executed) {
             self.note_times(&batch, [begun, collected, executed]);
         }

@@ -31,6 +31,7 @@ use crate::{
     counts::Counts,
     crawler::Crawler,
     delegate::{Writers, bytes_of_writers},
+    log::Limits,
     logins::{Logins, LoginsError},
     native::{self, NativeMode, Opened, Opening, Streams},
     pages::{self, PagesThread},
@@ -38,6 +39,7 @@ use crate::{
     regime::Regimes,
     registry::Registry,
     shared::{Doors, Shared, WorkerFace},
+    slow::SlowLog,
     spin,
     sync::{AtomicBool, AtomicI64, AtomicU8, Relaxed, lock},
     udp::MemcachedDatagrams,
@@ -163,6 +165,8 @@ impl Server {
             verbosity: AtomicU8::new(config.verbosity),
             crawler: Crawler::new(config.echoed.lru_crawler),
             watchers: Watchers::new(config.watcher_bytes_max),
+            slow: SlowLog::new(config.slow_us),
+            limits: Limits::default(),
             cluster: node.as_ref().map(|node| Arc::clone(&node.cluster)),
             spins: spin::is_allowed(config.workers),
             stopping: AtomicBool::new(false),
@@ -389,17 +393,24 @@ impl Server {
         &self.restored
     }
 
-    /// Reads the authentication file again. On an error the old one stays in force. Clients that
-    /// are logged in stay so.
+    /// Seconds since the start.
+    pub fn uptime_seconds(&self) -> u64 {
+        self.shared.uptime_seconds()
+    }
+
+    /// Reads the authentication file again, and returns how many logins it has; `None` if there is
+    /// none to read. On an error the old one stays in force. Clients that are logged in stay so.
     ///
     /// # Errors
     /// What is wrong with the file.
-    pub fn reload(&self) -> Result<(), LoginsError> {
-        if let Some(path) = &self.shared.config.auth_file {
-            let logins = Logins::read(path)?;
-            *lock(&self.shared.logins) = Some(Arc::new(logins));
-        }
-        Ok(())
+    pub fn reload(&self) -> Result<Option<usize>, LoginsError> {
+        let Some(path) = &self.shared.config.auth_file else {
+            return Ok(None);
+        };
+        let logins = Logins::read(path)?;
+        let count = logins.count();
+        *lock(&self.shared.logins) = Some(Arc::new(logins));
+        Ok(Some(count))
     }
 
     /// Stops: no new connections, what is in flight is answered, all connections are closed. Takes

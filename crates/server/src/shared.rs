@@ -19,6 +19,7 @@ use crate::{
     delegate::Writers,
     hot_keys::Hottest,
     latency::{Latencies, PublishedLatencies},
+    log::Limits,
     logins::Logins,
     mailbox::Mailbox,
     native::Native,
@@ -27,6 +28,7 @@ use crate::{
     rebalance::Order,
     regime::Regimes,
     registry::Registry,
+    slow::SlowLog,
     stages::{PublishedStages, Stages},
     sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
     turns::TurnTimes,
@@ -55,6 +57,9 @@ pub(crate) struct Shared {
     pub(crate) verbosity: AtomicU8,
     pub(crate) crawler: Crawler,
     pub(crate) watchers: Watchers,
+    pub(crate) slow: SlowLog,
+    /// Bounds for log lines that peers can cause.
+    pub(crate) limits: Limits,
     /// The native datagram path, if it is on.
     pub(crate) native: Option<Box<Native>>,
     /// The cluster, if the server is a node of one.
@@ -305,6 +310,7 @@ impl Shared {
             tally.reset();
         }
         self.watchers.counts.reset();
+        self.slow.reset();
         self.workers.iter().for_each(|worker| worker.turns.reset());
     }
 

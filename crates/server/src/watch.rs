@@ -78,6 +78,8 @@ impl Interests {
     pub(crate) const MUTATIONS: Self = Self(2);
     pub(crate) const EVICTIONS: Self = Self(4);
     pub(crate) const CONNECTIONS: Self = Self(8);
+    /// Slow requests; see `slow`.
+    pub(crate) const SLOW: Self = Self(16);
 
     /// What the words of a `watch` command name; `None` for a word that is none.
     pub(crate) fn parse<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
@@ -90,6 +92,7 @@ impl Interests {
             b"mutations" => Some(Self::MUTATIONS),
             b"evictions" => Some(Self::EVICTIONS),
             b"connevents" => Some(Self::CONNECTIONS),
+            b"slow" => Some(Self::SLOW),
             // Events of parts of memcached that do not exist here: they never happen.
             b"rawcmds" | b"sysevents" | b"proxyreqs" | b"proxyevents" | b"proxyuser" => {
                 Some(Self::default())
@@ -99,8 +102,9 @@ impl Interests {
         .try_fold(Self::default(), |set, one| Some(Self(set.0 | one?.0)))
     }
 
-    pub(crate) const fn any(self) -> bool {
-        self.0 != 0
+    /// Whether anything is watched that each request is looked at for.
+    pub(crate) const fn any_of_requests(self) -> bool {
+        self.0 & !Self::SLOW.0 != 0
     }
 
     pub(crate) const fn contain(self, other: Self) -> bool {
@@ -339,7 +343,7 @@ mod tests {
         watchers.remove(&both);
         assert_eq!(watchers.interests(), Interests::FETCHERS);
         watchers.remove(&fetchers);
-        assert!(!watchers.interests().any());
+        assert_eq!(watchers.interests(), Interests::default());
     }
 
     #[test]

@@ -14,6 +14,7 @@ use curtail_dispatch::{Doorbell, Policy};
 use curtail_runtime::{Events, Poller, Readiness, Token};
 use curtail_store::Writer;
 use curtail_types::Instant;
+use tracing::info;
 
 use crate::{
     away::Away,
@@ -28,6 +29,7 @@ use crate::{
     errand::Errand,
     fault::Fault,
     kit::Kit,
+    log::component,
     mailbox::{Arrival, Newcomer},
     native::{Executor, NativeTurns},
     notice::CloseReason,
@@ -327,6 +329,7 @@ impl Worker {
         let kit = &mut self.kit;
         kit.now = kit.shared.now();
         kit.detail = kit.shared.prefixes.is_on();
+        kit.slow_ns = kit.shared.slow.threshold_ns();
         kit.dump_buckets = BUCKETS_A_TURN;
         let verbosity = kit.shared.verbosity.load(Relaxed);
         kit.notice
@@ -501,6 +504,20 @@ impl Worker {
     pub(crate) fn close_in_error(&mut self, slot: usize) {
         if let Some(connection) = self.slots.get_mut(slot) {
             connection.close_reason = CloseReason::Error;
+            let shared = &self.kit.shared;
+            if let Some(suppressed) = shared
+                .limits
+                .malformed
+                .pass(self.kit.now.unix_seconds().into())
+            {
+                let peer = connection.visible.address.as_str();
+                info!(
+                    target: component::CONNECTIONS,
+                    peer,
+                    suppressed,
+                    "a connection is closed because its client does not speak the protocol"
+                );
+            }
         }
         self.close_after_replies(slot);
     }

@@ -13,7 +13,15 @@ struct Cli {
 
 fn settle(line: &str) -> anyhow::Result<Settled> {
     let words = std::iter::once("serve").chain(line.split_whitespace());
-    Cli::try_parse_from(words)?.flags.settle()
+    Ok(Cli::try_parse_from(words)?.flags.settle()?)
+}
+
+/// A file with logins, for flags that name one.
+fn logins() -> String {
+    let name = format!("curtail-flags-{}-logins", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, "a:b\n").unwrap();
+    path.display().to_string()
 }
 
 fn config(line: &str) -> Config {
@@ -83,7 +91,7 @@ fn an_open_address_needs_a_login_or_a_flag() {
         1
     );
     assert!(
-        settle("-l 0.0.0.0 -Y /some/file")
+        settle(&format!("-l 0.0.0.0 -Y {}", logins()))
             .unwrap()
             .warnings
             .is_empty()
@@ -121,7 +129,15 @@ fn what_memcached_knows_and_we_do_not_have_is_swallowed() {
          -o no_lru_crawler,modern,unheard_of=1 -D /",
     )
     .unwrap();
-    assert_eq!(settled.warnings.len(), 3, "{:?}", settled.warnings);
+    let told = settled.warnings.join("\n");
+    assert_eq!(settled.warnings.len(), 4, "{told}");
+    assert!(
+        told.contains(
+            "-f, -n, -N, -o relaxed_privileges, -o slab_chunk_max, -o no_lru_crawler, -o modern: \
+             accepted"
+        ),
+        "{told}"
+    );
     assert_eq!(settled.config.prefix_delimiter, b'/');
     assert!(settled.config.detail && !settled.config.echoed.lru_crawler);
 }
@@ -193,7 +209,7 @@ fn datagrams_of_memcached_are_off_unless_asked_for() {
 #[test]
 fn a_login_is_not_given_where_native_clients_need_none() {
     assert!(settle("--native 7 -Y file").is_err());
-    assert!(settle("--native 0 -Y file").is_ok());
+    assert!(settle(&format!("--native 0 -Y {}", logins())).is_ok());
     assert!(settle("--native 7 -l 0.0.0.0").is_err());
     assert!(settle("--native 7 -l 0.0.0.0 --open-to-network").is_ok());
 }
@@ -209,4 +225,189 @@ fn numbers_and_places_that_cannot_be_say_so() {
     assert!(settle("-e file").is_ok());
     assert_eq!(settle("-m 64 -I 128m").unwrap().warnings.len(), 1);
     assert_eq!(settle("-m 2").unwrap().warnings.len(), 0);
+}
+
+/// Values that no flag may take as another one, by the flag's long name. A flag with no values
+/// takes any text, or names a file that is looked at when it is used.
+const BAD_VALUES: [(&str, &[&str]); 37] = [
+    ("port", &["-2", "65536", "x", "1.5", ""]),
+    ("udp-port", &["-2", "65536", "x"]),
+    ("unix-socket", &[]),
+    ("unix-mask", &["9", "1000", "+7", "x", ""]),
+    ("listen", &["not:a:name", "1.2.3.4:99999"]),
+    ("user", &[]),
+    (
+        "memory-limit",
+        &["0", "-1", "1x", "1023k", "99999999999g", ""],
+    ),
+    ("conn-limit", &["0", "-1", "x"]),
+    ("pidfile", &[]),
+    ("slab-growth-factor", &["0.5", "1", "nan", "inf", "x"]),
+    ("slab-min-size", &["0", "-1", "x"]),
+    ("prefix-delimiter", &["\u{e9}", "ab"]),
+    ("threads", &["0", "-1", "257", "x"]),
+    ("max-reqs-per-event", &["0", "-1", "4294967296", "x"]),
+    ("listen-backlog", &["0", "-1", "2147483648", "x"]),
+    ("protocol", &["http", ""]),
+    ("max-item-size", &["1023", "129m", "-1", "x"]),
+    ("auth-file", &["/no/such/file"]),
+    ("memory-file", &["/no/such/folder/file"]),
+    ("napi_ids", &[]),
+    ("admin-port", &["x", "65536", "1.2.3.4"]),
+    ("policy", &["best", "D-CREW", ""]),
+    ("native", &["-2", "65536", "x"]),
+    ("native-mode", &["fast", ""]),
+    ("native-interface", &[]),
+    ("native-queues", &["0", "8", "65", "-1", "x"]),
+    ("native-slots", &["0", "3", "2097152", "-1", "x"]),
+    ("native-pin", &[]),
+    ("cluster", &["/no/such/file"]),
+    ("node", &[]),
+    ("hot-keys", &["16385", "-1", "x"]),
+    ("leave-seconds", &["-1", "x"]),
+    ("end-with-parent", &["x"]),
+    ("config", &[]),
+    ("log-format", &["xml", ""]),
+    ("log-level", &["loud", "trace", ""]),
+    ("extended", &[]),
+];
+
+/// The same for `-o`, where `None` is no value at all. An option with no bad values takes none.
+const BAD_OPTIONS: [(&str, &[&str]); 25] = [
+    ("maxconns_fast", &["=1", "="]),
+    ("no_maxconns_fast", &["=0"]),
+    ("idle_timeout", &["", "=-1", "=x", "=4294967296"]),
+    ("read_buf_mem_limit", &["", "=-1", "=x", "=99999999999"]),
+    ("watcher_logbuf_size", &["", "=0", "=-1", "=99999999999"]),
+    ("worker_logbuf_size", &["", "=0", "=x"]),
+    ("size_threshold", &["", "=12", "=4096", "=4294967296", "=x"]),
+    (
+        "size_percentile",
+        &["", "=0.9", "=100.1", "=nan", "=99.99999"],
+    ),
+    ("size_queue", &["", "=0", "=-1"]),
+    ("size_nice", &["", "=-1", "=20", "=lazy"]),
+    ("size_epoch", &["", "=0", "=-1"]),
+    ("slow_us", &["", "=-1", "=x"]),
+    ("native_backlog", &["", "=-1", "=x"]),
+    ("native_sessions", &["", "=0", "=65537"]),
+    ("native_address_sessions", &["", "=0", "=17"]),
+    ("native_lease_ms", &["", "=99", "=-1"]),
+    ("native_datagram", &["", "=0", "=313", "=1985", "=99999"]),
+    ("native_attach", &["", "=both"]),
+    ("native_placement", &["", "=nobody"]),
+    ("native_service_us", &["", "=-1", "=nan", "=1e9"]),
+    ("hashpower", &["", "=11", "=33"]),
+    ("tail_repair_time", &["", "=9"]),
+    ("slab_chunk_max", &["", "=0", "=99999999999999999"]),
+    ("temporary_ttl", &["", "=-1"]),
+    ("lru_crawler", &["=1"]),
+];
+
+/// Goal: no value is taken as another one in silence. Method: for every flag that there is, values
+/// out of its range; each is an error that names the flag and the value.
+#[test]
+fn every_bad_value_is_an_error_that_names_its_flag() {
+    let command = <Cli as clap::CommandFactory>::command();
+    for argument in command
+        .get_arguments()
+        .filter(|one| one.get_action().takes_values())
+    {
+        let long = argument.get_long().unwrap();
+        let row = BAD_VALUES.iter().find(|(name, _)| *name == long);
+        let (_, values) = row.unwrap_or_else(|| panic!("--{long} is not in the table"));
+        for value in *values {
+            let mut words = vec!["serve".to_owned(), format!("--{long}={value}")];
+            match long {
+                "native-queues" | "native-slots" | "native-mode" => {
+                    words.push("--native=1".to_owned());
+                }
+                "cluster" => words.push("--node=1".to_owned()),
+                _ => {}
+            }
+            let parsed = Cli::try_parse_from(&words).map_err(|error| error.to_string());
+            let settled =
+                parsed.and_then(|cli| cli.flags.settle().map_err(|error| error.to_string()));
+            let told = settled
+                .err()
+                .unwrap_or_else(|| panic!("--{long}={value} is taken"));
+            let short = argument
+                .get_short()
+                .map_or_else(String::new, |one| format!("-{one}"));
+            let names = told.contains(&format!("--{long}")) || told.contains(&short);
+            let shows = told.to_lowercase().contains(&value.to_lowercase());
+            assert!(names && shows, "--{long}={value}: {told}");
+        }
+    }
+    for (name, _) in BAD_VALUES {
+        assert!(
+            command
+                .get_arguments()
+                .any(|one| one.get_long() == Some(name)),
+            "there is no --{name}"
+        );
+    }
+}
+
+/// Goal and method as above, for every option that `--help` names.
+#[test]
+fn every_bad_option_is_an_error_that_names_it() {
+    let helped = extended::HELP.lines().filter_map(|line| {
+        let word = line.strip_prefix("  ")?.split([' ', '=']).next()?;
+        (!word.is_empty()).then_some(word)
+    });
+    for name in helped {
+        assert!(
+            BAD_OPTIONS.iter().any(|(known, _)| *known == name),
+            "{name} is not in the table"
+        );
+    }
+    for (name, values) in BAD_OPTIONS {
+        for value in values {
+            for native in ["", "--native=1"] {
+                let line = format!("{native} -o {name}{value}");
+                let told = settle(&line)
+                    .err()
+                    .unwrap_or_else(|| panic!("{line} is taken"));
+                let told = format!("{told:#}");
+                assert!(
+                    told.starts_with(&format!("-o {name}{value}: ")),
+                    "{line}: {told}"
+                );
+            }
+        }
+    }
+    let told = settle("-o size_threshold=12").err().unwrap();
+    assert_eq!(
+        told.to_string(),
+        "-o size_threshold=12: 12 is not a number of 4097 or more"
+    );
+}
+
+/// Goal: all that is wrong is said at once, and what has no effect is said, too.
+#[test]
+fn all_faults_are_said_at_once_and_unused_flags_are_named() {
+    let told = settle("-c 0 -t 0 -o size_queue=0,size_epoch=0 -I 1")
+        .err()
+        .unwrap();
+    assert_eq!(told.to_string().lines().count(), 5, "{told}");
+    for (line, flag) in [
+        ("-a 700", "-a"),
+        ("-s /x -p 5", "-p"),
+        ("-s /x -l ::1", "-l"),
+        ("--hot-keys 5", "--hot-keys"),
+        ("--leave-seconds 5", "--leave-seconds"),
+        (
+            "--native 1 --native-mode io-ack --native-interface x",
+            "--native-interface",
+        ),
+        ("-o native_backlog=3", "-o native_backlog"),
+    ] {
+        let warnings = settle(line).unwrap().warnings;
+        assert!(
+            warnings.iter().any(|told| told.starts_with(flag)),
+            "{line}: {warnings:?}"
+        );
+    }
+    assert!(settle("--native-slots 64").is_err() && settle("--native-pin /x").is_err());
 }

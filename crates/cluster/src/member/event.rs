@@ -32,6 +32,8 @@ pub enum Event {
     Beaten(Change),
     /// The store holds an older view than before and is not believed.
     StoreWentBack,
+    /// The store holds no view any more, though there was one: it was removed or emptied.
+    StoreEmpty,
     /// The store does not answer; told once.
     StoreFailed(String),
     /// It answers again.
@@ -80,9 +82,15 @@ impl fmt::Display for Event {
             Self::Beaten(change) => {
                 write!(f, "somebody else changed the view before: {}", Told(change))
             }
-            Self::StoreWentBack => {
-                f.write_str("the store holds an older view than before; it is not believed")
-            }
+            Self::StoreWentBack => f.write_str(
+                "the store holds an older view than before, which is not believed: it was \
+                     restored from a backup, or another cluster writes to it; put the newest view \
+                     back, or stop all nodes and start them anew",
+            ),
+            Self::StoreEmpty => f.write_str(
+                "the store holds no view any more, though there was one: the view file or key was \
+                 removed; put it back, or stop all nodes and start them anew",
+            ),
             Self::StoreFailed(reason) | Self::Mismatch(reason) => f.write_str(reason),
             Self::StoreSlow { asked, took } => {
                 let what = match asked {

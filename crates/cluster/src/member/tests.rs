@@ -214,3 +214,43 @@ fn a_node_of_another_mind_takes_no_part() {
     member.stop();
     stranger.stop();
 }
+
+/// Goal: a view that is missing, older, unreadable or malformed is told as what it is. Method: one
+/// node in force; its view file is removed, set back, replaced by a folder, and damaged.
+#[test]
+fn each_fault_of_the_view_file_has_its_own_message() {
+    let trial = Trial::new("faults", 1, "");
+    let member = trial.start(0);
+    trial.wait_for_live(0b1, &[0]);
+    let path = trial.folder.join("view.json");
+    let newest = std::fs::read_to_string(&path).unwrap();
+    let mut older: serde_json::Value = serde_json::from_str(&newest).unwrap();
+    let empty = Roster::empty("trial", trial.adopted(0).unwrap().settings);
+    older["roster"] = serde_json::from_str(&empty.to_json()).unwrap();
+    let heard_now = |words: &str| {
+        trial.wait_until(words, || {
+            let heard = trial.heard.lock().unwrap();
+            heard
+                .iter()
+                .any(|(_, event)| event.to_string().contains(words))
+        });
+        trial.heard.lock().unwrap().clear();
+        std::fs::write(&path, &newest).unwrap();
+        trial.wait_until("service again", || member.handle().lease().holds(now()));
+        trial.heard.lock().unwrap().clear();
+    };
+    std::fs::remove_file(&path).unwrap();
+    heard_now("holds no view any more");
+    std::fs::write(&path, older.to_string()).unwrap();
+    heard_now("an older view than before");
+    std::fs::write(&path, "{").unwrap();
+    heard_now("holds what is no view");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    trial.wait_until("unreadable", || {
+        let heard = trial.heard.lock().unwrap();
+        let told = |(_, event): &(NodeId, Event)| event.to_string().contains("may read and write");
+        heard.iter().any(told)
+    });
+    member.stop();
+}

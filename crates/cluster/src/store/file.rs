@@ -98,7 +98,9 @@ impl FileStore {
     }
 
     fn unreachable(&self, error: &io::Error) -> StoreError {
-        StoreError::Unreachable(format!("{}: {error}", self.path.display()))
+        let path = self.path.display();
+        let remedy = "look whether it is there, and this user may read and write it and its folder";
+        StoreError::Unreachable(format!("{path}: {error}; {remedy}"))
     }
 }
 

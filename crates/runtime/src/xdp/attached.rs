@@ -81,6 +81,15 @@ impl Xdp {
         Self::start_object(OBJECT, options)
     }
 
+    /// Whether [`start`](Self::start) would get as far as the interface: the directory of the pins
+    /// lies in a BPF file system where this process may write, and the kernel takes the program.
+    /// Nothing is attached, and nothing stays.
+    pub fn probe(pin_directory: &Path) -> Result<(), XdpError> {
+        let parent = see_file_system(pin_directory)?;
+        see_writable(parent)?;
+        Nic::probe()
+    }
+
     /// The same with another object, for measurements of one beside the other.
     pub fn start_object(object: &[u8], options: &XdpOptions) -> Result<Self, XdpError> {
         see_interface(&options.interface)?;
@@ -251,13 +260,32 @@ struct DriverInformation {
     _rest: [u8; 160],
 }
 
-fn make_directory(directory: &Path) -> Result<(), XdpError> {
+/// The nearest folder of `directory` that there is, if it lies in a BPF file system.
+fn see_file_system(directory: &Path) -> Result<&Path, XdpError> {
     let parent = directory.ancestors().find(|parent| parent.exists());
-    if !parent.is_some_and(is_bpf_file_system) {
-        return Err(XdpError::NoFileSystem {
-            directory: directory.to_path_buf(),
-        });
+    let parent = parent.filter(|parent| is_bpf_file_system(parent));
+    parent.ok_or_else(|| XdpError::NoFileSystem {
+        directory: directory.to_path_buf(),
+    })
+}
+
+/// Whether this process may make folders in `directory`, by its effective rights.
+fn see_writable(directory: &Path) -> Result<(), XdpError> {
+    let doing = "making the directory of the pins";
+    let name = std::ffi::CString::new(directory.as_os_str().as_encoded_bytes());
+    let name = name.map_err(|error| XdpError::other(doing, &error))?;
+    let rights = libc::W_OK | libc::X_OK;
+    // SAFETY: the name ends with a zero byte and lives past the call.
+    let answer =
+        unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), rights, libc::AT_EACCESS) };
+    match answer {
+        0 => Ok(()),
+        _ => Err(XdpError::system(doing, &io::Error::last_os_error())),
     }
+}
+
+fn make_directory(directory: &Path) -> Result<(), XdpError> {
+    see_file_system(directory)?;
     let made = DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -327,3 +355,20 @@ const NATIVE: (XdpMode, Attach) = (XdpMode::Driver, Attach::Native);
 const GENERIC: (XdpMode, Attach) = (XdpMode::Skb, Attach::Generic);
 /// BPF_FS_MAGIC.
 const BPF_FILE_SYSTEM: i128 = 0xcafe_4a11;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what the server would refuse, the probe refuses with the same words, whatever rights
+    /// the process has. Method: pins in a folder of an ordinary file system.
+    #[test]
+    fn a_probe_sees_that_there_is_no_bpf_file_system() {
+        let directory = std::env::temp_dir().join("curtail-no-bpf-file-system");
+        let probed = Xdp::probe(&directory).unwrap_err();
+        assert!(matches!(probed, XdpError::NoFileSystem { .. }), "{probed}");
+        let told = make_directory(&directory).unwrap_err().to_string();
+        assert_eq!(probed.to_string(), told);
+        assert!(!directory.exists(), "a probe makes nothing");
+    }
+}

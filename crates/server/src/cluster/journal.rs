@@ -12,8 +12,12 @@ use std::{
 
 use curtail_cluster::{Node, Roster};
 use curtail_types::{KeyName, NodeId};
+use tracing::info;
 
-use crate::sync::{Mutex, lock};
+use crate::{
+    log::component,
+    sync::{Mutex, lock},
+};
 
 /// The last changes, and what is known of the members.
 #[derive(Debug, Default)]
@@ -69,6 +73,7 @@ impl Journal {
         };
         let number = roster.number().0;
         for line in lines {
+            info!(target: component::CLUSTER, view = number, "{line}");
             known.push(seconds, format!("view {number}: {line}"));
         }
     }
@@ -86,10 +91,9 @@ impl Journal {
             let count = known.hot.len();
             known.told = now;
             known.told_at = seconds;
-            known.push(
-                seconds,
-                format!("{count} keys are hot: {new} more, {gone} less"),
-            );
+            let line = format!("{count} keys are hot: {new} more, {gone} less");
+            info!(target: component::CLUSTER, "{line}");
+            known.push(seconds, line);
         }
     }
 

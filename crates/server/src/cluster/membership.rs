@@ -3,7 +3,7 @@
 //! ```text
 //!   Member (thread) --- seen  ---> linker: whom to reach, as which life
 //!                   --- adopt ---> views: workers find it at their next turn, slices are told
-//!                   --- event ---> standard error; removed: forget everything, join anew
+//!                   --- event ---> the log; removed: forget everything, join anew
 //! ```
 //!
 //! A node that is to end leaves first: no new clients, keys to the others, out of the view.
@@ -16,14 +16,15 @@ use std::{
 use curtail_cluster::{Addresses, Event, Member, NodeConfig, Observer, Roster};
 use curtail_consistency::membership::{Heartbeat, Incarnation};
 use curtail_types::{Exptime, NodeId, Now, View, ViewNumber};
+use tracing::{debug, error, info, warn};
 
 use super::{
     Cluster, InForce,
     links::{Linker, LinkerConfig, LinkerHandle, NewLink, Peer, Tls},
 };
 use crate::{
-    config::Config, fault::Fault, mailbox::Arrival, server::StartError, shared::Shared,
-    sync::Relaxed,
+    config::Config, fault::Fault, log::component, mailbox::Arrival, server::StartError,
+    shared::Shared, sync::Relaxed,
 };
 
 /// What a node has before its workers run. Nothing of it runs yet: the server may not start.
@@ -84,7 +85,7 @@ impl Opening {
             workers: u16::try_from(config.workers).unwrap_or(u16::MAX),
             tls,
             deliver: Box::new(deliver),
-            say: Box::new(|text: &str| eprintln!("curtail: {text}")),
+            say: Box::new(|text: &str| warn!(target: component::CLUSTER, "{text}")),
         })
         .map_err(|error| StartError::Cluster(format!("node links at {}: {error}", entry.links)))?;
         let cluster = Cluster::new(
@@ -216,9 +217,7 @@ impl Observer for Watcher {
         let Some(shared) = self.shared.upgrade() else {
             return;
         };
-        if shared.verbosity.load(Relaxed) > 0 || is_news(event) {
-            eprintln!("curtail: node {}: {event}", self.cluster.me.0);
-        }
+        log_event(self.cluster.me, event);
         match event {
             Event::Removed => {
                 // The workers count from here on what has forgotten: they hear of it next.
@@ -280,10 +279,19 @@ impl Watcher {
     }
 }
 
-/// What an operator wants to see without asking for more.
-fn is_news(event: &Event) -> bool {
-    !matches!(
-        event,
-        Event::Beaten(_) | Event::Heard(_) | Event::Suspected(_)
-    )
+/// Writes an event to the log, as important as it is.
+fn log_event(me: NodeId, event: &Event) {
+    let node = me.0;
+    match event {
+        Event::Beaten(_) | Event::Heard(_) | Event::Suspected(_) => {
+            debug!(target: component::CLUSTER, node, "{event}");
+        }
+        Event::Resumed | Event::Departed | Event::Changed(_) | Event::StoreAnswers => {
+            info!(target: component::CLUSTER, node, "{event}");
+        }
+        Event::Removed | Event::Replaced | Event::Mismatch(_) => {
+            error!(target: component::CLUSTER, node, "{event}");
+        }
+        _ => warn!(target: component::CLUSTER, node, "{event}"),
+    }
 }

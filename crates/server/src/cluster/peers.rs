@@ -13,7 +13,7 @@ use curtail_codec::{
     memcached::{Carried, KeyScratch},
     node::{AnswerStatus, BatchHead, Class, NodeAnswer, Part},
 };
-use curtail_types::{Cas, Exptime, Key};
+use curtail_types::{Cas, Exptime, Key, NodeId};
 
 use super::{
     NodeWorker,
@@ -24,7 +24,16 @@ use super::{
     place::{Way, access_of, route_of},
     slices::{LARGE_BYTES, RelayedKind},
 };
-use crate::{counts::Count, kit::Kit};
+use crate::{admin, counts::Count, kit::Kit};
+
+/// Another node, as the log names it.
+struct Node(NodeId);
+
+impl std::fmt::Display for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "node {}", self.0.0)
+    }
+}
 
 impl NodeWorker {
     /// Carries out what other nodes ask for.
@@ -69,8 +78,9 @@ impl NodeWorker {
         reply: &mut Vec<u8>,
     ) -> Option<(End, Cas)> {
         if let (RelayedKind::Flush, Some(at)) = (asked.kind, asked.bytes.first_chunk()) {
-            kit.store
-                .flush_all(kit.now, Exptime(i64::from_le_bytes(*at)));
+            let at = Exptime(i64::from_le_bytes(*at));
+            admin::log_flush(&kit.shared.limits.admin, kit.now, &Node(asked.at.node));
+            kit.store.flush_all(kit.now, at);
             return Some((End::Done, Cas(0)));
         }
         let Some((carried, _)) = Carried::read(&asked.bytes) else {

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use curtail_codec::native::{DATAGRAM_BYTES_MAX, HEADER_BYTES};
 use curtail_dispatch::ordered_queue::layout;
 use curtail_runtime::{Attach, SteerBy};
+use curtail_types::Key;
 
 /// The native datagram path: `--native` and what goes with it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -113,6 +115,22 @@ impl Default for NativeConfig {
 }
 
 impl NativeConfig {
+    /// Slots of a queue at most.
+    pub const SLOTS_MAX: u64 = layout::QUEUE_SLOTS_MAX;
+
+    /// Sessions at most.
+    pub const SESSIONS_MAX: usize = 1 << 16;
+
+    /// Sessions of one address at most.
+    pub const ADDRESS_SESSIONS_MAX: usize = 16;
+
+    /// How long an unused session lasts at least, in milliseconds.
+    pub const LEASE_MS_MIN: u32 = 100;
+
+    /// The longest datagram is so many bytes: one with the longest key and no value at least.
+    pub const DATAGRAM_BYTES: std::ops::RangeInclusive<usize> =
+        HEADER_BYTES + Key::BYTES_MAX..=DATAGRAM_BYTES_MAX;
+
     /// Whether workers receive datagrams themselves, in a mode.
     pub(crate) fn workers_receive(&self, mode: NativeMode) -> bool {
         mode.workers_receive() && self.placement != NativePlacement::HandOff
@@ -131,14 +149,14 @@ impl NativeConfig {
     pub(crate) fn fault(&self) -> Option<&'static str> {
         let slots_fit = self
             .slots
-            .is_none_or(|slots| slots.is_power_of_two() && slots <= layout::QUEUE_SLOTS_MAX);
+            .is_none_or(|slots| slots.is_power_of_two() && slots <= Self::SLOTS_MAX);
         if !matches!(self.queues, 16 | 32 | 64) {
             Some("queues are 16, 32 or 64")
         } else if !slots_fit {
             Some("slots of a queue are a power of two, at most 1048576")
-        } else if self.sessions == 0 || self.sessions > SESSIONS_MOST {
+        } else if self.sessions == 0 || self.sessions > Self::SESSIONS_MAX {
             Some("sessions are 1 to 65536")
-        } else if self.lease_ms < 100 {
+        } else if self.lease_ms < Self::LEASE_MS_MIN {
             Some("a session's lease is at least 100 ms")
         } else {
             None
@@ -219,7 +237,6 @@ impl std::str::FromStr for NativeChoice {
 const SLOT_BYTES: usize = layout::SLOT_WORDS * 8;
 const SLOTS_LEAST: u64 = 64;
 const SLOTS_MOST: u64 = 4096;
-const SESSIONS_MOST: usize = 1 << 16;
 
 #[cfg(test)]
 mod tests {

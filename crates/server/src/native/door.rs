@@ -603,6 +603,7 @@ impl<'a> Door<'a> {
             self.barrier = Some(barrier);
             return;
         }
+        native.log_flush(hands.now, &barrier.head);
         hands.store.flush_all(hands.now, Exptime(0));
         let head = &barrier.head;
         let (name, done) = (session_name(head.session), Done::default());

@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     config::Config,
+    log::Limit,
     server::{StartError, random_seed},
     sync::{AtomicU64, Mutex},
 };
@@ -168,6 +169,7 @@ impl Opening {
         };
         let mut native = Native {
             mode: self.mode,
+            flushes: Limit::default(),
             queue_words: layout::queue_words(self.shape.slots),
             incarnation: drawn | 1,
             seed,

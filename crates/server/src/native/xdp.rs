@@ -4,12 +4,13 @@
 use curtail_dispatch::ordered_queue::{OrderedQueue, layout};
 use curtail_runtime::{Attach, Nic, NicOptions, Origin, Xdp, XdpOptions};
 use curtail_types::HashSeed;
+use tracing::error;
 
 use super::{
     HEARTBEAT_NS_MAX, NativeConfig,
     memory::{QueueMemory, Secrets, Shape},
 };
-use crate::sync::AtomicU64;
+use crate::{log::component, sync::AtomicU64};
 
 /// The program on an interface, and what it shares with this process.
 pub(super) struct NicMemory {
@@ -124,7 +125,7 @@ impl QueueMemory for NicMemory {
 
     fn quiesce(&self) {
         if let Err(error) = Nic::quiesce() {
-            eprintln!("curtail: {error}");
+            error!(target: component::NATIVE, "waiting for the network card's program: {error}");
         }
     }
 

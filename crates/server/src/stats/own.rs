@@ -5,7 +5,7 @@ use crate::{
     counts::Count,
     delegate::bytes_of_writers,
     hot_keys::Hottest,
-    native,
+    log, native,
     shared::{Shared, WorkerFace},
     spelling::push_percent,
     stages::{Stage, bound_of},
@@ -113,6 +113,8 @@ pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
         ("slow_readers_closed", Count::SlowReadersClosed),
     ];
     report.stat("spinning", u8::from(shared.spins));
+    report.stat("log_lines_dropped", log::dropped());
+    report.stat("slow_requests", shared.slow.count());
     for (name, count) in named.into_iter().chain(POLICY_COUNTS) {
         report.stat(name, counts.get(count));
     }

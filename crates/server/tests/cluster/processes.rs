@@ -18,7 +18,10 @@ use std::{
 };
 
 use curtail_cluster::{ClusterFile, NodeConfig, Roster};
-use curtail_server::{Config, Fault, Listen, Server};
+use curtail_server::{
+    Config, Fault, Listen, Server,
+    log::{self, LogOptions},
+};
 use curtail_types::NodeId;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
@@ -290,6 +293,11 @@ fn node_process() {
         node: Some(NodeConfig::load(&file, id).unwrap()),
         ..Config::default()
     };
+    // What a node logs is shown when a test fails.
+    let _log = log::install(LogOptions {
+        verbosity: config.verbosity,
+        ..LogOptions::default()
+    });
     let server = Server::start(config, |_| ()).unwrap();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match line.split_once(' ') {

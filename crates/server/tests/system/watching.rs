@@ -240,3 +240,109 @@ fn what_is_carried_out_elsewhere_is_told() {
     }
     assert!(lines.is_empty(), "{lines:?}");
 }
+
+/// The rows of `stats slow`, and how many requests were slow.
+fn slow(client: &mut Client) -> (Vec<String>, u64) {
+    client.send("stats slow\r\n");
+    let (mut rows, mut count) = (Vec::new(), 0);
+    loop {
+        let line = client.line();
+        if line == "END" {
+            return (rows, count);
+        }
+        if let Some(number) = line.strip_prefix("STAT slow_requests ") {
+            count = number.parse().unwrap();
+        } else if line.starts_with("STAT slow:") {
+            rows.push(line);
+        }
+    }
+}
+
+/// Goal: a request above the threshold is listed with what it was, one below is not, and the list
+/// is bounded while the count goes on. Method: a threshold that every turn exceeds (1 us: it makes
+/// two calls to the kernel), one that none does, and more requests than the list keeps.
+#[test]
+fn slow_requests_are_listed_from_the_threshold_on() {
+    let server = start(config());
+    let mut client = Client::connect(&server);
+    let mut watcher = Client::connect(&server);
+    watcher.ask("watch slow\r\n", "OK\r\n");
+    client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    assert_eq!(
+        slow(&mut client),
+        (Vec::new(), 0),
+        "it is off unless asked for"
+    );
+    client.ask("stats slow threshold 60000000\r\n", "OK\r\n");
+    client.ask("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
+    assert_eq!(slow(&mut client), (Vec::new(), 0), "nothing took a minute");
+    client.ask(
+        "stats slow threshold x\r\n",
+        "CLIENT_ERROR bad command line format\r\n",
+    );
+    client.ask("stats slow threshold 1\r\n", "OK\r\n");
+    client.ask("set a%b 0 0 5\r\nvalue\r\n", "STORED\r\n");
+    eventually("the write is listed", || {
+        slow(&mut client)
+            .0
+            .iter()
+            .any(|row| row.contains(" cmd=set key=a%25b size=5 us="))
+    });
+    let line = loop {
+        let line = watcher.line();
+        if line.contains("cmd=set") {
+            break line;
+        }
+    };
+    assert!(
+        line.contains(" type=slow cmd=set key=a%25b size=5 us="),
+        "{line}"
+    );
+    assert!(line.contains(" worker=0 cfd="), "{line}");
+    for _ in 0..200 {
+        client.ask("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
+    }
+    let (rows, count) = slow(&mut client);
+    assert_eq!(rows.len(), 128, "the newest are kept");
+    assert!(count > 200, "{count}");
+    client.ask("stats slow threshold 0\r\n", "OK\r\n");
+    client.ask("stats reset\r\n", "RESET\r\n");
+    client.ask("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
+    assert_eq!(slow(&mut client), (Vec::new(), 0));
+}
+
+/// Goal: a large value's time is that of the whole transfer, under its key. Method: a threshold
+/// that small requests do not reach, and a client that sends a large value with a pause inside.
+#[test]
+fn a_large_request_is_slow_as_long_as_it_takes() {
+    let mut config = config();
+    config.slow_us = 100_000;
+    let server = start(config);
+    let mut client = Client::connect(&server);
+    client.send("set big 0 0 100000\r\n");
+    client.send(vec![b'x'; 60_000]);
+    std::thread::sleep(Duration::from_millis(150));
+    client.send(vec![b'x'; 40_000]);
+    client.ask("\r\n", "STORED\r\n");
+    eventually("the value is listed", || {
+        slow(&mut client)
+            .0
+            .iter()
+            .any(|row| row.contains(" cmd=set key=big size=100000 us="))
+    });
+}
+
+/// Goal: a server that lists no keys (`-X`) shows none here either.
+#[test]
+fn keys_are_not_shown_where_they_must_not_be_listed() {
+    let mut config = config();
+    (config.slow_us, config.dump_allowed) = (1, false);
+    let server = start(config);
+    let mut client = Client::connect(&server);
+    client.ask("get secret\r\n", "END\r\n");
+    eventually("the read is listed", || {
+        let (rows, _) = slow(&mut client);
+        assert!(rows.iter().all(|row| !row.contains("secret")), "{rows:?}");
+        rows.iter().any(|row| row.contains(" cmd=get key=- "))
+    });
+}

@@ -101,6 +101,7 @@ impl Line {
         let ticket = whole.ticket.take();
         let done = match (head.opcode, key) {
             (Opcode::Flush, _) => {
+                native.log_flush(hands.now, &head);
                 hands.store.flush_all(hands.now, Exptime(0));
                 Done::default()
             }

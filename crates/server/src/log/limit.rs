@@ -1,0 +1,68 @@
+//! A bound for lines that a peer can cause: so many a second, and a count of the others.
+
+use crate::sync::{Mutex, lock};
+
+/// Lines of one kind.
+#[derive(Debug, Default)]
+pub(crate) struct Limit(Mutex<Second>);
+
+#[derive(Debug, Default)]
+struct Second {
+    /// Which second of the server's this is.
+    number: u64,
+    lines: u64,
+    suppressed: u64,
+}
+
+/// Lines of one kind in a second.
+const LINES_MAX: u64 = 10;
+
+impl Limit {
+    /// Whether a line may be written in this second; if so, how many were suppressed since the last
+    /// one.
+    pub(crate) fn pass(&self, seconds: u64) -> Option<u64> {
+        let mut second = lock(&self.0);
+        if second.number != seconds {
+            second.number = seconds;
+            second.lines = 0;
+        }
+        if second.lines == LINES_MAX {
+            second.suppressed += 1;
+            return None;
+        }
+        second.lines += 1;
+        Some(std::mem::take(&mut second.suppressed))
+    }
+
+    /// How many were suppressed in seconds before this one, if that was not told yet.
+    pub(crate) fn left(&self, seconds: u64) -> Option<u64> {
+        let mut second = lock(&self.0);
+        let due = second.suppressed > 0 && second.number != seconds;
+        due.then(|| std::mem::take(&mut second.suppressed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a flood makes ten lines a second, and none of the others is forgotten. Method: a
+    /// thousand in one second, then a quiet one.
+    #[test]
+    fn a_flood_is_counted() {
+        let limit = Limit::default();
+        let passed = (0..1000).filter(|_| limit.pass(5).is_some()).count();
+        assert_eq!(passed as u64, LINES_MAX);
+        assert_eq!(limit.left(5), None, "the second is not over");
+        assert_eq!(limit.left(6), Some(1000 - LINES_MAX));
+        assert_eq!(limit.left(6), None, "it is told once");
+        assert_eq!(limit.pass(6), Some(0));
+    }
+
+    #[test]
+    fn the_next_line_tells_what_was_suppressed() {
+        let limit = Limit::default();
+        (0..LINES_MAX + 7).for_each(|_| _ = limit.pass(1));
+        assert_eq!(limit.pass(2), Some(7));
+    }
+}

@@ -94,8 +94,7 @@ fn switches(row: &mut Row<'_>, config: &Config) {
 fn policy(row: &mut Row<'_>, config: &Config) {
     row("policy", &config.policy);
     row("size_threshold", &config.threshold_first());
-    let percent = f64::from(config.percentile_milli) / 1000.0;
-    row("size_percentile", &percent);
+    row("compaction", &config.compaction);
     row("size_queue", &config.large_connections_max);
     row("size_nice", &config.large_nice);
     row("size_epoch", &config.epoch_ms);

@@ -5,14 +5,14 @@
 //! LRU) are answered as memcached does where that promises nothing, and with an error where it
 //! would.
 
-use std::{fmt::Display, io::Write, path::Path, sync::Arc};
+use std::{fmt::Display, path::Path, sync::Arc};
 
 use curtail_codec::memcached::{
     Admin, Words,
     encode::{self, Refusal},
 };
 use curtail_runtime::ControlEvent;
-use curtail_types::Exptime;
+use curtail_types::{Exptime, Now};
 use tracing::{info, warn};
 
 use crate::{

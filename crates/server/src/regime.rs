@@ -101,11 +101,14 @@ impl Regimes {
 
     /// Puts a plan that was learned in force, if it differs in anything, its ranges included. A set
     /// threshold stays, and none matters when sizes are served together.
-    pub(crate) fn learn(&self, plan: &SizePlan, since_seconds: u64) {
+    /// Returns whether it did.
+    pub(crate) fn learn(&self, plan: &SizePlan, since_seconds: u64) -> bool {
         let current = self.current();
-        if current.name.sizes == Sizes::Learned && current.plan != *plan {
+        let differs = current.name.sizes == Sizes::Learned && current.plan != *plan;
+        if differs {
             self.publish(since_seconds, |regime| regime.plan = plan.clone());
         }
+        differs
     }
 
     /// The last regimes, the oldest first.

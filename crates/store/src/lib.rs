@@ -31,6 +31,7 @@ pub use counters::{MemoryReport, StoreCounters};
 pub use evicted::Evicted;
 pub use replica::Image;
 pub use reservation::Reservation;
+pub use curtail_table::Counters as IndexCounters;
 pub use store::{MEMORY_BYTES_LIMIT, Store, Writer};
 pub use view::{ItemView, ValueLease};
 

@@ -6,7 +6,7 @@
 use tracing::{info, warn};
 
 use super::{Limit, component};
-use crate::{counts::Count, shared::Shared, sync::Relaxed};
+use crate::{counts::Count, shared::Shared};
 
 /// Lines that a peer can cause, each kind with its bound.
 #[derive(Debug, Default)]
@@ -49,13 +49,13 @@ enum Component {
 const ALARMS: [Alarm; 6] = [
     Alarm {
         component: Component::Connections,
-        count: |shared| shared.doors.rejected.load(Relaxed),
+        count: |shared| shared.doors.refused.total(),
         what: "connections were refused because -c connections are open",
         remedy: "raise -c, or close connections that are not used (-o idle_timeout)",
     },
     Alarm {
         component: Component::Connections,
-        count: |shared| shared.doors.disabled_count.load(Relaxed),
+        count: |shared| shared.doors.pauses.total(),
         what: "times no connection was accepted because -c connections are open",
         remedy: "raise -c, or close connections that are not used (-o idle_timeout)",
     },

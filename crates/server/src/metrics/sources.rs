@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use curtail_runtime::ProcessUsage;
-use curtail_store::{MemoryReport, StoreCounters};
+use curtail_store::{IndexCounters, MemoryReport, StoreCounters};
 
 use super::{Histogram, Samples, cluster::ClusterLook, label, native::NativeLook};
 use crate::{
@@ -30,6 +30,7 @@ pub(super) struct Look<'a> {
     pub(super) usage: ProcessUsage,
     pub(super) counts: Counts,
     pub(super) items: StoreCounters,
+    pub(super) index: IndexCounters,
     pub(super) memory: MemoryReport,
     /// Of the table of writers.
     pub(super) writers_bytes: u64,
@@ -51,6 +52,7 @@ impl<'a> Look<'a> {
             usage: curtail_runtime::usage(),
             counts: shared.counts_total(),
             items,
+            index: shared.store.index_counters(),
             memory: shared.store.memory(),
             writers_bytes: bytes_of_writers(shared.config.workers) as u64,
             regime: shared.regimes.current(),

@@ -8,6 +8,7 @@
 //! Names follow Prometheus's conventions: base units, `_total` for what only grows, no unit that a
 //! label changes.
 
+mod index;
 mod requests;
 mod store;
 mod workers;
@@ -17,7 +18,7 @@ use crate::counts::Count;
 
 /// All families, in the order of the page.
 pub(super) fn families() -> impl Iterator<Item = &'static Family> {
-    let parts = [requests::TABLE, store::TABLE, workers::TABLE];
+    let parts = [requests::TABLE, store::TABLE, index::TABLE, workers::TABLE];
     let more = [cluster::TABLE, native::TABLE];
     parts.into_iter().chain(more).flatten()
 }

@@ -437,3 +437,27 @@ impl<C: Locks> Drop for AllHeld<'_, C> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Goal: a table that grows comes to use more stripes, up to the most there are, and each of
+    /// its buckets has one of those. Method: sizes from one bucket to many millions.
+    #[test]
+    #[cfg_attr(miri, ignore = "reserves a megabyte of stripes")]
+    fn stripes_follow_the_size() {
+        let stripes = Stripes::new(16, 1 << 26).unwrap();
+        for (buckets, used) in [
+            (1, 1),
+            (16, 1),
+            (17, 2),
+            (1 << 16, 1 << 12),
+            ((1 << 20) - 15, STRIPES_MAX),
+            (1 << 26, STRIPES_MAX),
+        ] {
+            assert_eq!(stripes.in_use(buckets), used);
+            assert!(stripes.of_bucket(buckets - 1) < used);
+        }
+    }
+}

@@ -22,7 +22,7 @@ use crate::{
 const BATCH: usize = 32;
 
 /// Slots per stripe unless told: docs/benchmarks/table.md compares.
-const STRIPE_SLOTS: usize = 64;
+const STRIPE_SLOTS: usize = 128;
 
 /// How to make a [`CuckooMap`].
 #[derive(Clone, Copy, Debug)]

@@ -186,9 +186,9 @@ impl Worker {
                 self.swallow_apart(slot, hash, *value_bytes);
             }
             Request::EndOfKeys { refusal } => {
-                if let Some(refusal) = refusal {
-                    self.note_failed();
-                    self.note_failure(slot, *refusal);
+                self.note_failed();
+                if let (Some(refusal), Some(connection)) = (refusal, self.slots.get_mut(slot)) {
+                    connection.unsent.fail_ahead(refusal.reply());
                 }
                 self.end_parts(slot, b"END\r\n");
             }
@@ -229,12 +229,6 @@ impl Worker {
             if let Some(connection) = self.slots.get_mut(slot) {
                 connection.unsent.fail_ahead(refusal.reply());
             }
-        }
-    }
-
-    fn note_failure(&mut self, slot: usize, refusal: Refusal) {
-        if let Some(connection) = self.slots.get_mut(slot) {
-            connection.unsent.fail_ahead(refusal.reply());
         }
     }
 

@@ -201,7 +201,7 @@ impl Replies {
         self.pieces.push(Piece { slot, content });
     }
 
-    /// Whether a place was left for the connection in `slot`, if it was the last to be answered.
+    /// Whether a place was left for the connection in `slot` among what is gathered.
     pub(crate) fn awaits(&self, slot: usize) -> bool {
         let mut pieces = self.pieces.iter().rev();
         let is_awaited = |piece: &Piece| matches!(piece.content, Content::Awaited(..));
@@ -310,6 +310,7 @@ impl Replies {
     /// Starts over.
     pub(crate) fn clear(&mut self) {
         self.pieces.clear();
+        self.failed.clear();
         self.used = 0;
     }
 

@@ -75,8 +75,8 @@ pub(crate) fn items(shared: &Shared) -> Vec<u8> {
 pub(crate) fn slabs(shared: &Shared) -> Vec<u8> {
     let (items, memory) = (shared.store.counters(), shared.store.memory());
     let mut report = Report::default();
-    if items.items_now > 0 {
-        let chunk_bytes = (items.item_bytes_now / items.items_now).max(1);
+    if let Some(average) = items.item_bytes_now.checked_div(items.items_now) {
+        let chunk_bytes = average.max(1);
         let rows = [
             ("chunk_size", chunk_bytes),
             ("chunks_per_page", (PAGE_BYTES / chunk_bytes).max(1)),

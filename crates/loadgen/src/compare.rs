@@ -110,6 +110,8 @@ pub enum Part {
     Beside,
     /// Every policy with two workers on all cores, and the default with eight: hot keys, writes.
     Policies,
+    /// The same with and without compaction: one counter, one key, many writes of hot keys.
+    Compaction,
     /// Resident memory per item, and whether the items are there.
     Memory,
     /// From start to the first answer.
@@ -121,6 +123,7 @@ pub enum Part {
 pub(crate) struct Comparison {
     pub(crate) cells: Vec<throughput::Cell>,
     pub(crate) policies: Vec<throughput::Cell>,
+    pub(crate) compaction: Vec<throughput::Cell>,
     pub(crate) tail: Option<tail::Tail>,
     pub(crate) beside: Vec<beside::Beside>,
     pub(crate) memory: Vec<memory::Memory>,
@@ -186,6 +189,11 @@ pub fn run(args: &CompareArgs) -> Result<ExitCode, LoadError> {
         let cells = throughput::WRITING_CELLS.iter();
         comparison.policies = throughput::compare(args, &servers, cells)?;
     }
+    if wants(Part::Compaction) {
+        let servers = servers::start_all(&with_and_without_compaction(&settings), args)?;
+        let cells = throughput::MEETING_CELLS.iter();
+        comparison.compaction = throughput::compare(args, &servers, cells)?;
+    }
     if wants(Part::Memory) {
         comparison.memory = memory::compare(args, &settings)?;
     }
@@ -200,6 +208,7 @@ pub fn run(args: &CompareArgs) -> Result<ExitCode, LoadError> {
     }
     let faults: u64 = {
         let cells = comparison.cells.iter().chain(&comparison.policies);
+        let cells = cells.chain(&comparison.compaction);
         cells.map(throughput::Cell::faults).sum()
     };
     Ok(if faults == 0 {
@@ -282,6 +291,33 @@ fn of_policies(settings: &[Setting]) -> Vec<Setting> {
         }
     }
     all
+}
+
+/// Ours with two workers on all cores, as it is and under `crcw`, with and without compaction.
+fn with_and_without_compaction(settings: &[Setting]) -> Vec<Setting> {
+    const WAYS: [&[&str]; 4] = [
+        &[],
+        &["-o", "no_compaction"],
+        &["--policy", "crcw"],
+        &["--policy", "crcw", "-o", "no_compaction"],
+    ];
+    let ours = settings
+        .iter()
+        .filter(|setting| setting.kind == Kind::Ours)
+        .map(|setting| Setting {
+            spreads: true,
+            ..with_workers(setting, 2)
+        });
+    ours.flat_map(|setting| {
+        WAYS.map(|way| {
+            let mut other = setting.clone();
+            let words = way.iter().map(|word| (*word).to_owned());
+            other.arguments.extend(words);
+            other.label = [&[setting.label.as_str()], way].concat().join(" ");
+            other
+        })
+    })
+    .collect()
 }
 
 fn with_workers(setting: &Setting, threads: usize) -> Setting {

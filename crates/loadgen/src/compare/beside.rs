@@ -106,6 +106,7 @@ const SMALL: CellPlan = CellPlan {
     get_ratio: 0.95,
     value_bytes: 0,
     zipf: 0.99,
+    asks: throughput::Asks::Many,
 };
 
 /// How often each large value is stored beforehand.

@@ -8,7 +8,7 @@ use super::{
     memory::Memory,
     start::Start,
     tail::Tail,
-    throughput::{Cell, CellPlan},
+    throughput::{Asks, Cell, CellPlan},
 };
 
 /// All parts that were measured, each under its heading.
@@ -26,9 +26,11 @@ fn write_all(text: &mut String, comparison: &Comparison) -> fmt::Result {
     if !comparison.cells.is_empty() {
         write_cells(text, &comparison.cells, "one server core")?;
     }
-    if !comparison.policies.is_empty() {
-        let cores = "servers and driver on all cores";
-        write_cells(text, &comparison.policies, cores)?;
+    let cores = "servers and driver on all cores";
+    for cells in [&comparison.policies, &comparison.compaction] {
+        if !cells.is_empty() {
+            write_cells(text, cells, cores)?;
+        }
     }
     if let Some(tail) = &comparison.tail {
         write_tail(text, tail)?;
@@ -81,6 +83,11 @@ fn write_cells(text: &mut String, cells: &[Cell], cores: &str) -> fmt::Result {
 }
 
 fn name_of(plan: &CellPlan) -> String {
+    match plan.asks {
+        Asks::Many => {}
+        Asks::OneKey => return format!("pipeline {}, sets of one key", plan.pipeline),
+        Asks::OneCounter => return format!("pipeline {}, one counter", plan.pipeline),
+    }
     let popularity = match plan.zipf {
         0.0 => "uniform".to_string(),
         exponent => format!("zipf {exponent}"),

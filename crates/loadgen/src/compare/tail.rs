@@ -50,6 +50,7 @@ const CELL: CellPlan = CellPlan {
     get_ratio: 0.95,
     value_bytes: 64,
     zipf: 0.99,
+    asks: throughput::Asks::Many,
 };
 
 /// Each open-loop run is this much longer than a closed one: windows are what counts.

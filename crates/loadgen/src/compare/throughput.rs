@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use curtail_workload::{Mix, Popularity, Sizes, Workload};
+use curtail_workload::{Mix, Popularity, Sizes, Workload, WorkloadError};
 use serde::Serialize;
 
 use super::{
@@ -26,6 +26,19 @@ pub(crate) struct CellPlan {
     pub(crate) value_bytes: u32,
     /// Zipf exponent of the keys' popularity; 0 is uniform.
     pub(crate) zipf: f64,
+    pub(crate) asks: Asks,
+}
+
+/// What the requests of a cell are about.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Asks {
+    /// Reads and writes of many keys.
+    Many,
+    /// Writes of one key.
+    OneKey,
+    /// Increments of one counter.
+    OneCounter,
 }
 
 /// What a cell gave.
@@ -72,6 +85,15 @@ pub(crate) const WRITING_CELLS: [CellPlan; 3] = [
     CellPlan::new(16, 0.05, 64, 0.0),
 ];
 
+/// What compaction differs by: where all writes meet, where many do, and where few do.
+pub(crate) const MEETING_CELLS: [CellPlan; 5] = [
+    CellPlan::of_one(Asks::OneCounter),
+    CellPlan::of_one(Asks::OneKey),
+    CellPlan::new(16, 0.5, 64, 1.25),
+    CellPlan::new(16, 0.95, 64, 1.25),
+    CellPlan::new(16, 0.5, 64, ZIPF),
+];
+
 /// Connections of every cell.
 pub(crate) const CONNECTIONS: usize = 50;
 
@@ -85,6 +107,14 @@ impl CellPlan {
             get_ratio,
             value_bytes,
             zipf,
+            asks: Asks::Many,
+        }
+    }
+
+    const fn of_one(asks: Asks) -> Self {
+        Self {
+            asks,
+            ..Self::new(16, 0.0, 64, 0.0)
         }
     }
 
@@ -99,10 +129,18 @@ impl CellPlan {
     pub(crate) fn load(&self, kind: Kind, keys: u64) -> Result<Load, LoadError> {
         let protocol = kind.protocol(self.pipeline);
         let values = Sizes::constant(self.value_bytes);
-        Ok(Load::drawn(
-            protocol,
-            workload(keys, values, self.get_ratio, self.zipf)?,
-        ))
+        let keys = if self.asks == Asks::Many { keys } else { 1 };
+        let mut workload = workload(keys, values, self.get_ratio, self.zipf)?;
+        if self.asks == Asks::OneCounter {
+            workload.mix = "incr".parse().map_err(LoadError::Arguments)?;
+        }
+        Ok(Load::drawn(protocol, workload))
+    }
+
+    /// The answer to an increment has as many bytes as its number has digits, so only the other
+    /// cells' replies can be counted by bytes.
+    fn pregenerated(&self) -> Option<usize> {
+        (self.asks != Asks::OneCounter).then_some(PREGENERATED)
     }
 }
 
@@ -113,12 +151,7 @@ pub(crate) fn workload(
     get_ratio: f64,
     zipf: f64,
 ) -> Result<Workload, LoadError> {
-    let mut workload: Workload =
-        "custom:key=16"
-            .parse()
-            .map_err(|error: curtail_workload::WorkloadError| {
-                LoadError::Arguments(error.to_string())
-            })?;
+    let mut workload: Workload = "custom:key=16".parse().map_err(refused)?;
     workload.keys = keys;
     workload.sizes = sizes;
     workload.mix = Mix::get_share(get_ratio)
@@ -128,6 +161,10 @@ pub(crate) fn workload(
         exponent => Popularity::Zipf { exponent },
     };
     Ok(workload)
+}
+
+fn refused(error: WorkloadError) -> LoadError {
+    LoadError::Arguments(error.to_string())
 }
 
 impl Cell {
@@ -155,7 +192,7 @@ pub(crate) fn plan(
         warm_up: Duration::from_secs_f64(args.warm_up),
         duration: Duration::from_secs_f64(args.duration),
         window: Duration::from_millis(20),
-        pregenerated: Some(PREGENERATED),
+        pregenerated: cell.pregenerated(),
         cores: match server.spreads {
             true => Vec::new(),
             false => vec![args.driver_core],
@@ -200,9 +237,10 @@ pub(crate) fn compare<'a>(
     let mut stored = None;
     let mut results = Vec::new();
     for cell in cells {
-        if stored != Some(cell.value_bytes) {
+        let kept = (cell.value_bytes, cell.asks);
+        if stored != Some(kept) {
             store_all(args, cell, servers)?;
-            stored = Some(cell.value_bytes);
+            stored = Some(kept);
         }
         let mut reports: Vec<Vec<Report>> = servers.iter().map(|_| Vec::new()).collect();
         for round in 0..args.rounds {

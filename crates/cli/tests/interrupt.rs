@@ -1,5 +1,7 @@
 //! Ctrl-C in a command that works for minutes keeps what was done.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;

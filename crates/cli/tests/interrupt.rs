@@ -1,6 +1,6 @@
 //! Ctrl-C in a command that works for minutes keeps what was done.
 
-#![allow(clippy::unwrap_used)]
+#![expect(clippy::unwrap_used, reason = "a failure here is a test's failure")]
 
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};

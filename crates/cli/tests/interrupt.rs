@@ -1,5 +1,7 @@
 //! Ctrl-C in a command that works for minutes keeps what was done.
 
+#![expect(clippy::unwrap_used, reason = "a failure here is a test's failure")]
+
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;

@@ -81,19 +81,6 @@ impl Slo {
             let why = format!("{} wrong replies", report.faults());
             return Ok(Verdict::Missed(why));
         }
-        if !report.keeps_up() {
-            // A driver that did not send is no fault of the server's.
-            let late = report.driver_lateness.as_ref();
-            let (answered, due) = (report.rate, report.rate_due());
-            let reason = format!("{answered:.0} of {due:.0} requests/s answered");
-            return Ok(match late.filter(|late| late.late_share > 0.5) {
-                Some(late) => Verdict::Undecided(format!(
-                    "{reason}, and the driver was late itself (p50 {:.0} us)",
-                    late.p50_us
-                )),
-                None => Verdict::Missed(reason),
-            });
-        }
         let recorder = report.recorder();
         let evidence = Evidence {
             latencies: &recorder.sum(false, |_| true)?,
@@ -103,6 +90,7 @@ impl Slo {
         let verdicts: Vec<Verdict> = self.0.iter().map(|bound| bound.judge(&evidence)).collect();
         let first = |wanted: fn(&Verdict) -> bool| verdicts.iter().find(|v| wanted(v)).cloned();
         Ok(first(|verdict| matches!(verdict, Verdict::Missed(_)))
+            .or_else(|| behind(report))
             .or_else(|| first(|verdict| matches!(verdict, Verdict::Undecided(_))))
             .unwrap_or(Verdict::Met))
     }
@@ -119,6 +107,24 @@ impl Slo {
             })
         })
     }
+}
+
+/// What a run says in which less was answered than was due. A driver that did not send is no fault
+/// of the server's.
+fn behind(report: &Report) -> Option<Verdict> {
+    if report.keeps_up() {
+        return None;
+    }
+    let (answered, due) = (report.rate, report.rate_due());
+    let reason = format!("{answered:.0} of {due:.0} requests/s answered");
+    let late = report.driver_lateness.as_ref();
+    Some(match late.filter(|late| late.late_share > 0.5) {
+        Some(late) => Verdict::Undecided(format!(
+            "{reason}, and the driver was late itself (p50 {:.0} us)",
+            late.p50_us
+        )),
+        None => Verdict::Missed(reason),
+    })
 }
 
 impl Bound {

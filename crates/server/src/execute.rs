@@ -555,24 +555,33 @@ impl Kit {
             }
             self.note_size(bytes);
         }
-        match found {
-            Some(Found::Leased) => {
-                if let Some(lease) = lease {
-                    replies.lease(item.slot, lease);
-                }
+        match (found, lease) {
+            (Some(Found::Leased), Some(lease)) => {
+                replies.lease(item.slot, lease);
                 replies.write(item.slot, |sink| encode::value_end(sink, item.form));
             }
-            Some(Found::Refused) => {
-                self.counts.add(Count::ReplyNoMemory, 1);
+            (Some(Found::Refused), _) => {
                 self.lease_refused = true;
-                self.refuse_read(replies, item, Refusal::OutOfMemoryGet);
+                self.end_refused(replies, item, Count::ReplyNoMemory, Refusal::OutOfMemoryGet);
             }
-            Some(Found::Busy) => {
-                self.counts.add(Count::LargeRefused, 1);
-                self.refuse_read(replies, item, Refusal::Busy);
+            (Some(Found::Busy), _) => {
+                self.end_refused(replies, item, Count::LargeRefused, Refusal::Busy);
             }
             _ => {}
         }
+    }
+
+    /// Answers a read of a value that cannot be sent now.
+    #[cold]
+    fn end_refused(
+        &mut self,
+        replies: &mut Replies,
+        item: &Item<'_, '_>,
+        count: Count,
+        refusal: Refusal,
+    ) {
+        self.counts.add(count, 1);
+        self.refuse_read(replies, item, refusal);
     }
 
     /// A read that found its item and cannot show it. What came in a parcel is told to whoever sent

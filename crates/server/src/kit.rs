@@ -9,15 +9,8 @@ use curtail_store::{Store, Writer};
 use curtail_types::{KeyHash, Now};
 
 use crate::{
-    batch::REQUESTS_MAX,
-    buffers::BufferPool,
-    counts::Counts,
-    hot_keys::HotKeys,
-    latency::Latencies,
-    notice::Notice,
-    shared::Shared,
-    slow,
-    stages::Stages,
+    batch::REQUESTS_MAX, buffers::BufferPool, counts::Counts, hot_keys::HotKeys,
+    latency::Latencies, notice::Notice, shared::Shared, slow, stages::Stages,
 };
 
 /// What a worker works with.

@@ -28,10 +28,10 @@ mod write;
 
 pub use config::{StoreConfig, StoreError};
 pub use counters::{MemoryReport, StoreCounters};
+pub use curtail_table::Counters as IndexCounters;
 pub use evicted::Evicted;
 pub use replica::Image;
 pub use reservation::Reservation;
-pub use curtail_table::Counters as IndexCounters;
 pub use store::{MEMORY_BYTES_LIMIT, Store, Writer};
 pub use view::{ItemView, ValueLease};
 

@@ -16,9 +16,7 @@ pub(in crate::metrics) const TABLE: &[Family] = &[
         "curtail_index_paths_total",
         Whole,
         "Writes that displaced other items because both buckets of their key were full.",
-        &[by("", "index_paths", |look| {
-            look.index.paths.iter().sum()
-        })],
+        &[by("", "index_paths", |look| look.index.paths.iter().sum())],
     ),
     counter(
         "curtail_index_paths_invalid_total",
@@ -44,9 +42,7 @@ pub(in crate::metrics) const TABLE: &[Family] = &[
         "curtail_index_searches_far_total",
         Whole,
         "Writes whose first searches found no displacement, so that a longer one followed.",
-        &[by("", "index_searches_far", |look| {
-            look.index.searches_far
-        })],
+        &[by("", "index_searches_far", |look| look.index.searches_far)],
     ),
     counter(
         "curtail_index_refused_total",
@@ -58,16 +54,12 @@ pub(in crate::metrics) const TABLE: &[Family] = &[
         "curtail_index_read_retries_total",
         Whole,
         "Reads that were repeated because a write changed their buckets meanwhile.",
-        &[by("", "index_read_retries", |look| {
-            look.index.read_retries
-        })],
+        &[by("", "index_read_retries", |look| look.index.read_retries)],
     ),
     counter(
         "curtail_index_reads_locked_total",
         Whole,
         "Reads that took the locks of their buckets after too many repetitions.",
-        &[by("", "index_reads_locked", |look| {
-            look.index.reads_locked
-        })],
+        &[by("", "index_reads_locked", |look| look.index.reads_locked)],
     ),
 ];

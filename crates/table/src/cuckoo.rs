@@ -251,7 +251,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     }
 
     /// Locks the stripes of the key's two buckets.
-    #[inline]
+    #[inline(always)] // out of line a write takes 60 instructions more
     pub(crate) fn hold(&self, hash: u64) -> HeldPair<'_, C> {
         loop {
             let size = self.size();

@@ -20,7 +20,7 @@ use super::{
 };
 
 /// The request at the front of `input`, if it has one of the usual forms and is whole.
-#[inline]
+#[inline(always)] // out of line a read takes 28 instructions more
 pub(super) fn decode<'a>(input: &'a [u8], limits: &Limits) -> Option<Decoded<'a>> {
     match input {
         [b'm', b'g', b' ', words @ ..] => meta_get(input, words),

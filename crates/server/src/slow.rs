@@ -22,6 +22,7 @@ use curtail_types::{Direction, Now, Operation, SetMode};
 use crate::{
     batch::{Batch, Entry, Work},
     connection::Connection,
+    counts::Tally,
     kit::Kit,
     parcel::Parcel,
     spelling::push_percent,
@@ -37,7 +38,7 @@ pub(crate) struct SlowLog {
     /// [`OFF`] for none.
     threshold_ns: AtomicU64,
     /// How many there were, also those that the list has no more or never had.
-    count: AtomicU64,
+    count: Tally,
     list: Mutex<VecDeque<Slow>>,
 }
 
@@ -75,7 +76,7 @@ impl SlowLog {
     pub(crate) fn new(threshold_us: u64) -> Self {
         let log = Self {
             threshold_ns: AtomicU64::new(OFF),
-            count: AtomicU64::new(0),
+            count: Tally::new(),
             list: Mutex::default(),
         };
         log.set_threshold_us(threshold_us);
@@ -98,12 +99,17 @@ impl SlowLog {
 
     /// How many requests were slow.
     pub(crate) fn count(&self) -> u64 {
-        self.count.load(Relaxed)
+        self.count.since_reset()
+    }
+
+    /// How many requests were slow since the start.
+    pub(crate) fn total(&self) -> u64 {
+        self.count.total()
     }
 
     /// Forgets all.
     pub(crate) fn reset(&self) {
-        self.count.store(0, Relaxed);
+        self.count.reset();
         lock(&self.list).clear();
     }
 
@@ -270,11 +276,7 @@ impl Worker {
         if ns < self.kit.slow_ns {
             return;
         }
-        self.kit
-            .shared
-            .slow
-            .count
-            .fetch_add(requests as u64, Relaxed);
+        self.kit.shared.slow.count.add(requests as u64);
         for entry in batch.entries().iter().take(TURN_MAX) {
             let connection = self.slots.get_mut(entry.slot);
             let number = connection.map_or(-1, |connection| connection.visible.number);
@@ -292,7 +294,7 @@ impl Worker {
             return;
         }
         let requests = parcel.items.len() as u64;
-        self.kit.shared.slow.count.fetch_add(requests, Relaxed);
+        self.kit.shared.slow.count.add(requests);
         for item in parcel.items.iter().take(TURN_MAX) {
             let connection = self.slots.get_mut(item.slot);
             let number = connection.map_or(-1, |connection| connection.visible.number);
@@ -314,7 +316,7 @@ impl Worker {
         let now_ns = self.kit.shared.clock.now().instant.ns;
         let ns = now_ns.saturating_sub(begun_ns);
         if ns >= self.kit.slow_ns {
-            self.kit.shared.slow.count.fetch_add(1, Relaxed);
+            self.kit.shared.slow.count.add(1);
             let number = connection.visible.number;
             self.kit.keep_slow(self.index, number, ns, *label);
             self.publish_notices();

@@ -8,7 +8,7 @@ use super::{
     },
     by, of,
 };
-use crate::{counts::Count::*, sync::Relaxed};
+use crate::{counts::Count::*, log, sync::Relaxed};
 
 pub(in crate::metrics) const TABLE: &[Family] = &[
     found(
@@ -368,7 +368,19 @@ pub(in crate::metrics) const TABLE: &[Family] = &[
         })],
     ),
     counter(
-        "curtail_log_lines_total",
+        "curtail_log_lines_dropped_total",
+        Whole,
+        "Lines of the server's own log that were dropped because its output was too slow.",
+        &[by("", "log_lines_dropped", |_| log::dropped())],
+    ),
+    counter(
+        "curtail_slow_requests_total",
+        Whole,
+        "Requests that took at least the threshold of the slow log; none while that is off.",
+        &[by("", "slow_requests", |look| look.shared.slow.total())],
+    ),
+    counter(
+        "curtail_watch_lines_total",
         Whole,
         "Lines for watchers that workers wrote, or dropped for lack of room.",
         &[

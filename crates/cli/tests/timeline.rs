@@ -66,12 +66,12 @@ fn a_changing_load_is_shown_with_the_plan_that_follows_it() {
         ])
         .args([
             "--workload",
-            "etc:keys=2000,large-keys=40,p-large=0/1.5/0@3s",
+            "etc:keys=2000,large-keys=40,p-large=0/20/0@3s",
         ])
         .args([
             "--preload",
             "--rate",
-            "4000",
+            "2000",
             "--warm-up",
             "0",
             "--duration",
@@ -88,7 +88,7 @@ fn a_changing_load_is_shown_with_the_plan_that_follows_it() {
     fs::remove_dir_all(&folder).unwrap();
     let column = |name: &str| column(&csv, name);
     let percent = column("large_percent");
-    assert_eq!(percent, [0.0, 0.0, 0.0, 1.5, 1.5, 1.5, 0.0, 0.0, 0.0]);
+    assert_eq!(percent, [0.0, 0.0, 0.0, 20.0, 20.0, 20.0, 0.0, 0.0, 0.0]);
     assert!(
         column("threshold_bytes")
             .iter()

@@ -158,7 +158,9 @@ pub fn search<M: Model>(
     let began = Instant::now();
     let mut search = Search::new(model, limits);
     while search.goes_on() && search.expand_level(&mut report).is_continue() {}
-    let is_complete = search.fault.is_none() && search.frontier.is_empty();
+    // A search that is broken off between two levels has the next one still before it.
+    let is_all = search.frontier.is_empty() && search.next.is_empty();
+    let is_complete = search.fault.is_none() && is_all;
     let ends = is_complete && search.judge_ends();
     Outcome {
         progress: search.progress(),

@@ -273,18 +273,17 @@ const BAD_VALUES: [(&str, &[&str]); 37] = [
 ];
 
 /// The same for `-o`, where `None` is no value at all. An option with no bad values takes none.
-const BAD_OPTIONS: [(&str, &[&str]); 25] = [
+const BAD_OPTIONS: [(&str, &[&str]); 27] = [
     ("maxconns_fast", &["=1", "="]),
     ("no_maxconns_fast", &["=0"]),
     ("idle_timeout", &["", "=-1", "=x", "=4294967296"]),
     ("read_buf_mem_limit", &["", "=-1", "=x", "=99999999999"]),
     ("watcher_logbuf_size", &["", "=0", "=-1", "=99999999999"]),
     ("worker_logbuf_size", &["", "=0", "=x"]),
+    ("compaction", &["=", "=maybe"]),
+    ("no_compaction", &["=1"]),
     ("size_threshold", &["", "=12", "=4096", "=4294967296", "=x"]),
-    (
-        "size_percentile",
-        &["", "=0.9", "=100.1", "=nan", "=99.99999"],
-    ),
+    ("size_percentile", &["", "=99"]),
     ("size_queue", &["", "=0", "=-1"]),
     ("size_nice", &["", "=-1", "=20", "=lazy"]),
     ("size_epoch", &["", "=0", "=-1"]),

@@ -28,7 +28,7 @@ pub(crate) struct Kit {
     pub(crate) detail: bool,
     /// What those who look on are told.
     pub(crate) notice: Notice,
-    /// From how many nanoseconds on a turn is slow; [`slow::OFF`](crate::slow::OFF) for never.
+    /// From how many nanoseconds on a turn is slow; [`slow::OFF`] for never.
     pub(crate) slow_ns: u64,
     /// Buckets of the index that dumps may still look at in this turn.
     pub(crate) dump_buckets: usize,

@@ -203,7 +203,7 @@ impl Figure {
             series,
             threads,
         });
-        if rows.is_empty() {
+        if rows.is_empty() && !threads.is_stopped() {
             return Err(FigureError::Nothing(self));
         }
         self.complete(&mut rows, options);

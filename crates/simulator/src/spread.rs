@@ -38,6 +38,11 @@ impl Threads {
         Self { stop, ..self }
     }
 
+    /// Whether somebody stopped them.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
     /// `run` of every point, or of the first ones if they were stopped. A panic of a point ends the
     /// whole.
     pub fn map<P: Sync, A: Send>(
@@ -52,7 +57,7 @@ impl Threads {
         thread::scope(|scope| {
             for _ in 0..self.count.min(points.len()) {
                 scope.spawn(|| {
-                    while !self.stop.load(Ordering::Relaxed) {
+                    while !self.is_stopped() {
                         let index = next.fetch_add(1, Ordering::Relaxed);
                         let Some(point) = points.get(index) else {
                             return;

@@ -11,7 +11,7 @@ use crate::{faults::Faults, native_flags, ranges::number};
 
 /// The end of `curtail serve --help`.
 pub(crate) const HELP: &str = "\
-Extended options (-o), comma separated; most have a 'no_' form to switch them off:
+Extended options (-o), comma separated; no_maxconns_fast and no_compaction switch those two off:
   maxconns_fast          close new connections at once above the limit (default: on)
   idle_timeout=SECONDS   close idle connections (default: 0, never)
   read_buf_mem_limit=MB  limit for connection buffers within -m (default: 0, no own limit)

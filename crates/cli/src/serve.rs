@@ -231,7 +231,7 @@ fn greet(server: &Server, config: &Config) {
 /// The other ways in.
 fn greet_beside(server: &Server) {
     if let Some(address) = server.admin_address() {
-        info!(target: component::SERVER, "/metrics and /healthz are at http://{address}");
+        info!(target: component::SERVER, "/metrics, /livez and /readyz are at http://{address}");
     }
     let datagrams = server.udp_addresses();
     if !datagrams.is_empty() {

@@ -155,27 +155,30 @@ impl Worker {
         self.ok(slot, false);
     }
 
-    fn log_memlimit(&mut self, slot: usize, before: u64, wanted: usize, got: usize) {
+    fn log_memlimit(&mut self, slot: usize, before: u64, wanted: usize, is_set: bool) {
         let peer = self.peer(slot);
         let shared = &self.kit.shared;
         let Some(suppressed) = shared.limits.admin.pass(self.kit.now.unix_seconds().into()) else {
             return;
         };
-        let (before, wanted_mib, got_mib) = (before >> 20, wanted >> 20, got >> 20);
-        if got == wanted {
+        let (before, wanted) = (before >> 20, wanted >> 20);
+        let bounds = self.kit.store.memory_bounds();
+        if is_set {
             info!(
                 target: component::ADMIN,
                 peer,
                 suppressed,
-                "the memory limit changes from {before} to {got_mib} MiB"
+                "the memory limit changes from {before} to {wanted} MiB"
             );
         } else {
             warn!(
                 target: component::ADMIN,
                 peer,
                 suppressed,
-                "the memory limit cannot be {wanted_mib} MiB and is {got_mib} MiB: at the start \
-                 address space was reserved for no more, or less would not hold the index"
+                "the memory limit cannot be {wanted} MiB and stays {before} MiB: from {} to {} \
+                 MiB fit what was reserved at the start",
+                bounds.start().div_ceil(1 << 20),
+                bounds.end() >> 20
             );
         }
     }
@@ -187,9 +190,9 @@ impl Worker {
             _ => {
                 let wanted = megabytes as usize * (1 << 20);
                 let before = self.kit.store.memory().limit;
-                let got = self.kit.store.set_memory_bytes_max(wanted);
-                self.log_memlimit(slot, before, wanted, got);
-                if got == wanted {
+                let is_set = self.kit.store.set_memory_bytes_max(wanted);
+                self.log_memlimit(slot, before, wanted, is_set);
+                if is_set {
                     return self.ok(slot, noreply);
                 }
                 Refusal::MemlimitFailed
@@ -257,18 +260,7 @@ impl Worker {
             }
             (Some(name), None) => match std::str::from_utf8(name).map(str::parse) {
                 Ok(Ok(name)) => {
-                    let before = shared.regimes.current().name;
-                    shared.regimes.set_policy(name, shared.up_seconds());
-                    if let Some(suppressed) =
-                        shared.limits.admin.pass(self.kit.now.unix_seconds().into())
-                    {
-                        info!(
-                            target: component::POLICY,
-                            peer,
-                            suppressed,
-                            "the policy changes from {before} to {name}"
-                        );
-                    }
+                    shared.change_policy(name, &peer);
                     b"OK\r\n"
                 }
                 _ => b"CLIENT_ERROR no such policy\r\n",

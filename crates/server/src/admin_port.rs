@@ -155,7 +155,7 @@ fn set_policy(name: &str, shared: &Shared) -> Response<Full<Bytes>> {
     }
     match name.parse::<PolicyName>() {
         Ok(name) => {
-            shared.regimes.set_policy(name, shared.up_seconds());
+            shared.change_policy(name, &"the admin port");
             respond(StatusCode::OK, format!("{name}\n"))
         }
         Err(error) => respond(StatusCode::BAD_REQUEST, format!("{error}\n")),

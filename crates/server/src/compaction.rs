@@ -26,6 +26,7 @@ use curtail_codec::memcached::{
     Form, Request, Return, WireKey,
     encode::{self, REPLY_BYTES_MAX},
 };
+use curtail_dispatch::{Ticket, Worker as Id};
 use curtail_store::COPY_BYTES_MAX;
 use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Exptime, ItemStatus, Now, Operation,
@@ -241,7 +242,7 @@ impl Worker {
                 for (left, entry) in (0..run.len()).rev().zip(run) {
                     // The claim is given back behind the last one.
                     let ticket = if left == 0 { ticket.take() } else { None };
-                    self.delegate(entry, owner, ticket);
+                    self.delegate_one_of_run(entry, owner, ticket);
                 }
                 return true;
             }
@@ -257,6 +258,18 @@ impl Worker {
             self.kit.release(ticket);
         }
         folded
+    }
+
+    /// Hands a request of a run on, unless its connection was put off by one before it and has no
+    /// further part in this turn.
+    fn delegate_one_of_run(&mut self, entry: &Entry<'_>, owner: Id, ticket: Option<Ticket>) {
+        if self.replies.bytes_for(entry.slot) <= OUTPUT_BYTES_MAX {
+            return self.delegate(entry, owner, ticket);
+        }
+        self.put_off(entry);
+        if let Some(ticket) = ticket {
+            self.kit.release(ticket);
+        }
     }
 
     /// For tests: whether a write was answered and not carried out because another one follows,
@@ -350,14 +363,15 @@ impl Kit {
     ) -> Option<()> {
         let mut appended = std::mem::take(&mut self.appended);
         appended.clear();
-        for number in 0..run.length() {
-            run.at(number, |_, _, value| {
+        let fits = (0..run.length()).all(|number| {
+            let added = run.at(number, |_, _, value| {
                 let fits = appended.len() + value.len() <= APPENDED_BYTES_MAX;
                 fits.then(|| appended.extend_from_slice(value))
-            })??;
-        }
+            });
+            added.flatten().is_some()
+        });
         let outcome = run.at(0, |item, operation, _| {
-            let Operation::Set(set) = operation else {
+            let (Operation::Set(set), true) = (operation, fits) else {
                 return None;
             };
             // What is large is for others, and what is too large is told one by one.
@@ -513,7 +527,10 @@ impl Kit {
         if self.notice.on {
             let connection = run.connection(number);
             self.notice_of(connection, item.key, operation, value.len());
-            self.notice_found(item.key, found);
+            // A node of a cluster has told of what there was where the request arrived.
+            if self.shared.cluster.is_none() {
+                self.notice_found(item.key, found);
+            }
         }
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Delegation {
     gathering: Vec<Option<Box<Parcel>>>,
     /// The keys in them, and whose they are.
     keys: Vec<(KeyHash, Id)>,
+    /// Which connections' requests for which keys they are, for the slow log, while that is on.
+    pub(crate) handed_on: Vec<(usize, KeyHash)>,
     /// A bit for each of `keys`: most keys are seen not to be among them at once.
     key_bits: u64,
     /// The last connection that had something handed on in this turn.
@@ -227,7 +229,8 @@ impl Worker {
             }
             return;
         };
-        if self.kit.notice.on {
+        // A node of a cluster has shown it where it arrived.
+        if self.kit.notice.on && self.kit.shared.cluster.is_none() {
             self.show(entry);
         }
         self.kit.counts.add(Count::Delegations, 1);
@@ -239,6 +242,9 @@ impl Worker {
         parcel.push(from, entry.hash, request, ticket);
         self.claims = false;
         self.delegation.note(entry.slot, entry.hash, owner);
+        if self.kit.slow_ns != slow::OFF {
+            self.delegation.handed_on.push((entry.slot, entry.hash));
+        }
     }
 
     /// Sends what was gathered in this turn.

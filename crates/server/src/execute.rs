@@ -378,7 +378,7 @@ impl Kit {
         let key = item.key.resolve(&mut self.scratch);
         // Beside the result: a lease is large, and few reads take one.
         let mut lease = None;
-        let mut bytes = 0;
+        let (mut bytes, mut shown) = (0, 0);
         let found = replies.write(item.slot, |sink| {
             let view = |view: &ItemView<'_>| {
                 sink.truncate(0);
@@ -390,6 +390,7 @@ impl Kit {
                 if !encode::hit(sink, item.key, item.form, &status) {
                     return Found::Whole;
                 }
+                shown = bytes;
                 if bytes > COPY_BYTES_MAX {
                     if self.large_full && bytes >= self.large_from {
                         return Found::Busy;
@@ -426,8 +427,8 @@ impl Kit {
         });
         self.count_get(item, get, found.is_some());
         if self.samples || bytes > COPY_BYTES_MAX {
-            if bytes > COPY_BYTES_MAX {
-                self.note_answered_bytes(item.slot, bytes);
+            if shown > COPY_BYTES_MAX {
+                self.note_answered_bytes(item.slot, shown);
             }
             self.note_size(bytes);
         }

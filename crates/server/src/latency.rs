@@ -150,7 +150,10 @@ impl Worker {
                 continue;
             };
             // It counts from the turn that carries it out, or while a large worker has it.
-            let is_end = matches!(entry.work, Work::LargeSetEnd { .. });
+            let is_end = matches!(
+                entry.work,
+                Work::LargeSetEnd { .. } | Work::Request(Request::EndOfKeys { .. })
+            );
             if connection.put_off || connection.departs.is_some() || is_end {
                 continue;
             }

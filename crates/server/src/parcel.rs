@@ -51,7 +51,7 @@ pub(crate) struct ParcelItem {
     pub(crate) slot: usize,
     pub(crate) serial: u64,
     /// The number of the connection, for those who look on.
-    connection: i32,
+    pub(crate) connection: i32,
     hash: KeyHash,
     hint: Hint,
     operation: Operation,
@@ -228,7 +228,9 @@ impl Kit {
             if self.notice.on {
                 let connection = run.connection(number);
                 self.notice_of(connection, item.key, operation, value.len());
-                self.notice_fetch(item.key, item.hash);
+                if self.shared.cluster.is_none() {
+                    self.notice_fetch(item.key, item.hash);
+                }
             }
             self.run_item_apart(replies, item, operation, value);
         });

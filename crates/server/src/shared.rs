@@ -3,12 +3,16 @@
 //! Nothing here is touched per request but the store and the writers' table; a worker looks at the
 //! rest once per turn or when an administration command asks.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    fmt::Display,
+    sync::{Arc, OnceLock},
+};
 
 use curtail_dispatch::size_aware::SizeHistogram;
 use curtail_runtime::{Clock, ControlEvent, Registrar, ThreadId, Waker};
 use curtail_store::Store;
 use curtail_types::{LoadReport, Now};
+use tracing::info;
 
 use crate::{
     cluster::Cluster,
@@ -19,11 +23,12 @@ use crate::{
     delegate::Writers,
     hot_keys::Hottest,
     latency::{Latencies, PublishedLatencies},
-    log::Limits,
+    log::{Limits, component},
     logins::Logins,
     mailbox::Mailbox,
     native::Native,
     pages::PagesThread,
+    policy::PolicyName,
     prefixes::Prefixes,
     rebalance::Order,
     regime::Regimes,
@@ -266,6 +271,21 @@ impl Shared {
     /// Seconds since the start.
     pub(crate) fn up_seconds(&self) -> u64 {
         self.clock.now().instant.ns / SECOND_NS.unsigned_abs()
+    }
+
+    /// Puts another policy in force, as `peer` asks.
+    pub(crate) fn change_policy(&self, name: PolicyName, peer: &dyn Display) {
+        let before = self.regimes.current().name;
+        self.regimes.set_policy(name, self.up_seconds());
+        let now_seconds = self.now().unix_seconds().into();
+        if let Some(suppressed) = self.limits.admin.pass(now_seconds) {
+            info!(
+                target: component::POLICY,
+                %peer,
+                suppressed,
+                "the policy changes from {before} to {name}"
+            );
+        }
     }
 
     /// The stages of all workers since the start.

@@ -17,7 +17,7 @@
 use std::{collections::VecDeque, fmt, io::Write};
 
 use curtail_codec::memcached::{KeyScratch, Request, WireKey};
-use curtail_types::{Direction, Now, Operation, SetMode};
+use curtail_types::{Direction, KeyHash, Now, Operation, SetMode};
 
 use crate::{
     batch::{Batch, Entry, Work},
@@ -260,15 +260,15 @@ impl Worker {
     /// and which requests go on at a large worker.
     #[cold]
     pub(crate) fn note_slow(&mut self, batch: &Batch<'_>) {
-        for entry in batch.entries() {
-            let departs = self.slots.get_mut(entry.slot);
-            let Some(connection) = departs.filter(|connection| connection.departs.is_some()) else {
-                continue;
-            };
-            connection.slow = Some(Box::new(Label::of_entry(entry, &mut self.kit.scratch)));
-        }
-        let requests = batch.entries().len();
-        if self.is_large_worker() || requests == 0 {
+        batch.entries().iter().for_each(|entry| self.label(entry));
+        let handed_on = std::mem::take(&mut self.delegation.handed_on);
+        self.note_slow_turn(batch, &handed_on);
+        self.delegation.handed_on = handed_on;
+        self.delegation.handed_on.clear();
+    }
+
+    fn note_slow_turn(&mut self, batch: &Batch<'_>, handed_on: &[(usize, KeyHash)]) {
+        if self.is_large_worker() {
             return;
         }
         let now_ns = self.kit.shared.clock.now().instant.ns;
@@ -276,14 +276,51 @@ impl Worker {
         if ns < self.kit.slow_ns {
             return;
         }
-        self.kit.shared.slow.count.add(requests as u64);
-        for entry in batch.entries().iter().take(TURN_MAX) {
-            let connection = self.slots.get_mut(entry.slot);
-            let number = connection.map_or(-1, |connection| connection.visible.number);
-            let label = Label::of_entry(entry, &mut self.kit.scratch);
-            self.kit.keep_slow(self.index, number, ns, label);
+        let mut requests = 0;
+        for entry in batch.entries() {
+            let Some(connection) = self.slots.get_mut(entry.slot) else {
+                continue;
+            };
+            // What was put off, or goes on at another worker, is timed there; the end of a `get` of
+            // many keys is no request.
+            let is_later = connection.put_off
+                || connection.departs.is_some()
+                || handed_on.contains(&(entry.slot, entry.hash));
+            if is_later || matches!(entry.work, Work::Request(Request::EndOfKeys { .. })) {
+                continue;
+            }
+            requests += 1;
+            if requests <= TURN_MAX {
+                let number = connection.visible.number;
+                let label = Label::of_entry(entry, &mut self.kit.scratch);
+                self.kit.keep_slow(self.index, number, ns, label);
+            }
         }
+        self.kit.shared.slow.count.add(requests as u64);
         self.publish_notices();
+    }
+
+    /// Notes on a connection that a large worker gets for which request it does.
+    fn label(&mut self, entry: &Entry<'_>) {
+        let Some(connection) = self.slots.get_mut(entry.slot) else {
+            return;
+        };
+        let Some(departure) = connection.departs.filter(|_| connection.slow.is_none()) else {
+            return;
+        };
+        let is_for = match &entry.work {
+            Work::LargeSet { .. } | Work::Request(Request::SetHeader { .. }) => departure.receives,
+            Work::Request(Request::Item { key, operation, .. }) => {
+                let is_read = matches!(operation, Operation::Get(_));
+                let found = self.kit.value_bytes_of(key, entry.hash);
+                let is_large = found.is_some_and(|bytes| self.kit.is_large(bytes as usize));
+                is_read != departure.receives && is_large
+            }
+            _ => false,
+        };
+        if is_for {
+            connection.slow = Some(Box::new(Label::of_entry(entry, &mut self.kit.scratch)));
+        }
     }
 
     /// A parcel is back: whether its requests, handed on at `sent_ns`, waited too long.
@@ -296,8 +333,7 @@ impl Worker {
         let requests = parcel.items.len() as u64;
         self.kit.shared.slow.count.add(requests);
         for item in parcel.items.iter().take(TURN_MAX) {
-            let connection = self.slots.get_mut(item.slot);
-            let number = connection.map_or(-1, |connection| connection.visible.number);
+            let number = item.connection;
             let Some((key, operation, value_bytes)) = parcel.about(item) else {
                 continue;
             };

@@ -430,7 +430,7 @@ fn list() -> String {
     for figure in figures() {
         let series = figure.series.join(" ");
         text += &format!(
-            "{:18}{}\n{:18}series: {series}\n{:18}takes: {}\n",
+            "{:18} {}\n{:18} series: {series}\n{:18} takes: {}\n",
             figure.name,
             figure.title,
             "",

@@ -573,16 +573,21 @@ impl Store {
 
     // ---- limits and reports ----
 
-    /// Changes the one limit, at most to eight times the limit at the start and to
-    /// [`MEMORY_BYTES_LIMIT`]; a lower one is reached step by step by [`Store::maintain`]. Returns
-    /// the limit now in force.
-    pub fn set_memory_bytes_max(&self, bytes: usize) -> usize {
-        let limit = bytes.clamp(
-            SEGMENTS_MIN * 2 * self.segments().segment_bytes(),
-            limit_max(self.config.memory_bytes_max),
-        );
-        self.set_limits(limit);
-        limit
+    /// What the one limit may be changed to: at least some segments, and at most eight times the
+    /// limit at the start and [`MEMORY_BYTES_LIMIT`].
+    pub fn memory_bounds(&self) -> std::ops::RangeInclusive<usize> {
+        let least = SEGMENTS_MIN * 2 * self.segments().segment_bytes();
+        least..=limit_max(self.config.memory_bytes_max)
+    }
+
+    /// Changes the one limit; a lower one is reached step by step by [`Store::maintain`]. Returns
+    /// whether it is within [`Store::memory_bounds`]; if not, nothing changes.
+    pub fn set_memory_bytes_max(&self, bytes: usize) -> bool {
+        let is_within = self.memory_bounds().contains(&bytes);
+        if is_within {
+            self.set_limits(bytes);
+        }
+        is_within
     }
 
     fn set_limits(&self, limit: usize) {

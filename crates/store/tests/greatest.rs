@@ -83,8 +83,11 @@ fn limits_beyond_the_machine_take_the_memory_of_their_contents() {
             while store.supply_pages() {}
             let filled = resident().saturating_sub(before);
             assert!(filled < 96 << 20, "{gib} GiB: {filled} bytes taken");
-            let raised = store.set_memory_bytes_max(usize::MAX / 16);
+            let raised = *store.memory_bounds().end();
             assert_eq!(raised, (8 * limit).min(MEMORY_BYTES_LIMIT));
+            assert!(!store.set_memory_bytes_max(raised + 1));
+            assert_eq!(store.memory().limit, limit as u64, "refused, so unchanged");
+            assert!(store.set_memory_bytes_max(raised));
             fill(&store, 1000);
         }
     }

@@ -311,6 +311,8 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
                 if let Some(locked) = self.make_room_alone(hash) {
                     return Ok(locked);
                 }
+                // So the rounds end even if other writers invalidate every path.
+                rounds += 1;
             }
             let size = self.size();
             let found = if rounds <= GROWTH_ROUNDS_NEAR {

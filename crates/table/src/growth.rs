@@ -33,6 +33,15 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
         while done < count {
             let round = (count - done).min(SPLITS_PER_INSERT);
             let first = self.size().buckets();
+            // A table of one bucket that may not grow has no bucket to fetch.
+            let round = round.min(
+                self.buckets_max
+                    .load(Ordering::Relaxed)
+                    .saturating_sub(first),
+            );
+            if round == 0 {
+                return done;
+            }
             for buckets in first..first + round {
                 self.layout.prefetch(split_source(buckets));
             }

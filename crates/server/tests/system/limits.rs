@@ -158,3 +158,20 @@ fn spinning_needs_a_processor_to_spare() {
         assert!(!may || workers < curtail_runtime::cpus_usable());
     }
 }
+
+/// Goal: a memory limit that is refused changes nothing. Method: more than eight times the limit at
+/// the start.
+#[test]
+fn a_refused_memory_limit_changes_nothing() {
+    let server = start(config());
+    let mut client = Client::connect(&server);
+    let before = client.stat("settings", "maxbytes");
+    let megabytes = 9 * before / (1 << 20);
+    client.ask(
+        format!("cache_memlimit {megabytes}\r\n"),
+        "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n",
+    );
+    assert_eq!(client.stat("settings", "maxbytes"), before);
+    client.ask("cache_memlimit 65\r\n", "OK\r\n");
+    assert_eq!(client.stat("settings", "maxbytes"), 65 << 20);
+}

@@ -332,6 +332,35 @@ fn a_large_request_is_slow_as_long_as_it_takes() {
     });
 }
 
+/// Goal: a request that another worker carries out is listed once, and the end of a `get` of many
+/// keys not at all. Method: a policy that hands most over, and a threshold that everything exceeds.
+#[test]
+fn a_request_is_slow_once_wherever_it_runs() {
+    let server = start(Config {
+        workers: 3,
+        policy: "erew".parse::<PolicyName>().unwrap(),
+        slow_us: 1,
+        ..config()
+    });
+    let mut client = Client::connect(&server);
+    for key in 0..40 {
+        client.ask(format!("delete k{key}\r\n"), "NOT_FOUND\r\n");
+    }
+    client.ask("get k1 k2 k3\r\n", "END\r\n");
+    let named = |rows: &[String], command: &str| {
+        let name = format!(" cmd={command} ");
+        rows.iter().filter(|row| row.contains(&name)).count()
+    };
+    eventually("all are listed", || {
+        let (rows, _) = slow(&mut client);
+        named(&rows, "delete") >= 40 && named(&rows, "get") >= 3
+    });
+    assert!(client.stat("curtail", "delegations") > 10);
+    let (rows, _) = slow(&mut client);
+    let counts = ["delete", "get", "other"].map(|command| named(&rows, command));
+    assert_eq!(counts, [40, 3, 0], "{rows:#?}");
+}
+
 /// Goal: a server that lists no keys (`-X`) shows none here either.
 #[test]
 fn keys_are_not_shown_where_they_must_not_be_listed() {

@@ -21,7 +21,8 @@ pub(super) const FIG9: Figure = Figure {
     title: "C-4, Fig. 9: balanced writes of uniform keys, half of all writes",
     x: MRPS,
     about: "64 workers, items of 16 and 512 bytes. With the paper's costs, Ideal and d-CREW are \
-            what the model was set by; the others follow. EREW carries 69 MRPS here and 76 there: \
+            what the model was set by; the others follow. EREW carries 69 MRPS here and 76 there \
+            with the defaults: \
             some workers have more of the keys than others, and how many more depends on the \
             hash. The paper's 95 and 87 are its EREW, 80 % of Ideal, and 4 below CREW. \
             balancer=card is the paper's: its network card balances, which costs no core. \

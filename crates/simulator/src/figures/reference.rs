@@ -17,7 +17,8 @@ pub(super) const POINTS: Figure = Figure {
     name: "reference-points",
     title: "Points whose values are known from elsewhere",
     x: "offered load, share of capacity",
-    about: "Every point is simulated with as many requests as the value it is compared with. \
+    about: "Every point is simulated with as many requests as the value it is compared with, \
+            unless --requests sets another number, which the tolerances are not made for. \
             `within` is 1 if a number is within its tolerance. Runs of 200,000 requests near \
             saturation differ by a third from seed to seed: ours is the median of five. The values \
             of G10 are of one run of 30,000 requests; those of d-CREW and Ideal are above what any \

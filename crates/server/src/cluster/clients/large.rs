@@ -13,6 +13,7 @@ use crate::{
         place::{Way, access_of, route_of},
         slices::{Relayed, RelayedKind},
     },
+    delegate::Decision,
     execute::OUTPUT_BYTES_MAX,
     replies::Awaited,
     worker::Worker,
@@ -57,7 +58,8 @@ impl NodeWorker {
     /// What is not about one small item.
     pub(super) fn run_other(&mut self, worker: &mut Worker, entry: &Entry<'_>) {
         // What is asked of other nodes must not be asked twice.
-        if worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {
+        let is_off = worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX;
+        if is_off || matches!(worker.decide(entry), Decision::Later) {
             return worker.put_off(entry);
         }
         if let Work::Request(Request::Admin(Admin::FlushAll { delay, noreply })) = &entry.work

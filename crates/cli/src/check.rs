@@ -1,6 +1,6 @@
 //! `curtail check`: every path through a tiny cluster, on the machine that the server runs.
 
-use std::io::{IsTerminal as _, Write as _, stderr};
+use std::io::{self, IsTerminal as _, Write as _, stderr, stdout};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(crate) struct Options {
 /// with what it saw.
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if options.model == "list" {
-        list(options.json);
+        print(&list(options.json))?;
         return Ok(ExitCode::SUCCESS);
     }
     let is_asked = |setup: &&Setup| match options.model.as_str() {
@@ -68,11 +68,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         let outcome = run_one(options, setup, mutant, &stop);
         left -= 1;
         is_right &= is_as_it_should_be(&setup, &outcome);
-        if options.json {
-            println!("{}", as_json(&setup, &outcome));
-        } else {
-            print!("{}", as_text(&setup, &outcome));
-        }
+        let text = match options.json {
+            true => as_json(&setup, &outcome).to_string() + "\n",
+            false => as_text(&setup, &outcome),
+        };
+        print(&text)?;
         if stop.load(Ordering::Relaxed) {
             eprintln!("PARTIAL: ended early; {left} further models were not begun");
             return Ok(ExitCode::from(interrupt::INTERRUPTED));
@@ -210,7 +210,15 @@ fn as_json(setup: &Setup, outcome: &Outcome) -> Value {
     })
 }
 
-fn list(json: bool) {
+/// Prints; who has read enough may close the pipe.
+fn print(text: &str) -> io::Result<()> {
+    match stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+fn list(json: bool) -> String {
     if json {
         let model = |setup: &Setup| {
             let bound = setup.bound();
@@ -218,15 +226,16 @@ fn list(json: bool) {
         };
         let models: Vec<Value> = MODELS.iter().map(model).collect();
         let mutants: Vec<String> = Mutant::all().map(|one| one.name()).collect();
-        println!("{}", json!({"models": models, "mutants": mutants}));
-        return;
+        return format!("{}\n", json!({"models": models, "mutants": mutants}));
     }
+    let mut text = String::new();
     for setup in MODELS {
         let deep = if setup.is_deep { " (takes long)" } else { "" };
-        println!("{:<24} {}{deep}", setup.name, setup.bound());
+        text += &format!("{:<24} {}{deep}\n", setup.name, setup.bound());
     }
-    println!("\nerrors that can be planted:");
+    text += "\nerrors that can be planted:\n";
     for mutant in Mutant::all() {
-        println!("  {}", mutant.name());
+        text += &format!("  {}\n", mutant.name());
     }
+    text
 }

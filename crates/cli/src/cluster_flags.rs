@@ -21,7 +21,7 @@ pub(crate) struct ClusterFlags {
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
     /// Keys that may be on every node of the cluster; 0 shares none (default: 256)
-    #[arg(long, value_name = "NUM")]
+    #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     hot_keys: Option<usize>,
     /// How long a node that is told to stop may take to give its keys to the others first; 0 stops
     /// at once, and so does a second signal (default: 20)

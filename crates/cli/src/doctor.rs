@@ -245,7 +245,11 @@ fn memory_lock() -> Finding {
     let limit = limit
         .and_then(|rest| rest.split_whitespace().next())
         .unwrap_or("unknown");
-    good("locked memory", limit).note(
+    let bytes = match limit {
+        "unlimited" | "unknown" => limit.to_owned(),
+        bytes => format!("{bytes} bytes"),
+    };
+    good("locked memory", bytes).note(
         limit != "unlimited" && !curtail_runtime::is_root(),
         "-k needs as much as -m and what the process takes beside it",
     )

@@ -59,7 +59,13 @@ pub(crate) struct Flags {
     #[arg(short = 'u', long, value_name = "USER")]
     pub(crate) user: Option<String>,
     /// The one memory limit, in megabytes: items, index, buffers and all (at most 8388607)
-    #[arg(short = 'm', long, value_name = "NUM", default_value = "64")]
+    #[arg(
+        short = 'm',
+        long,
+        value_name = "NUM",
+        default_value = "64",
+        allow_negative_numbers = true
+    )]
     memory_limit: String,
     /// Return an error on memory exhausted instead of evicting
     #[arg(short = 'M', long)]
@@ -81,7 +87,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "LEVEL", default_value_t = LogLevel::Info)]
     pub(crate) log_level: LogLevel,
     /// Check all flags and the files that they name, print the configuration that they make, and
-    /// exit: 0 if a server can start with it, else 1; nothing is started
+    /// exit: 0 if nothing is wrong with them, else 1 (2 for a flag that is unknown or misspelt).
+    /// Nothing is started; ports, users, folders and address space are tried by a start alone
     #[arg(long)]
     pub(crate) check_config: bool,
     /// Print version and exit

@@ -20,7 +20,10 @@ mod steps;
 mod summary;
 mod timeline;
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
 use clap::{Args, Subcommand};
 
@@ -106,13 +109,18 @@ fn report(args: &LoadArgs, document: &Document) -> Result<(), LoadError> {
     if let Some(folder) = &args.report {
         files::write(folder, document)?;
     }
-    if args.json {
-        println!("{}", document.json()?);
-    } else {
-        print!("{}", summary::text(document));
-        if let Some(folder) = &args.report {
-            println!("report: {}", folder.join(files::PAGE).display());
-        }
+    let mut text = match args.json {
+        true => document.json()? + "\n",
+        false => summary::text(document),
+    };
+    if let (false, Some(folder)) = (args.json, &args.report) {
+        text += &format!("report: {}\n", folder.join(files::PAGE).display());
     }
-    Ok(())
+    // Who has read enough may close the pipe.
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(LoadError::machine("printing the outcome")(error))
+        }
+        _ => Ok(()),
+    }
 }

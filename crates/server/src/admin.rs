@@ -352,8 +352,8 @@ impl Worker {
             (Some(b"slow"), Some(b"threshold")) => {
                 rest.next();
                 rest.next();
-                match rest.next().and_then(number).map(u64::try_from) {
-                    Some(Ok(us)) => self.set_slow_threshold(slot, us),
+                match (rest.next().and_then(number).map(u64::try_from), rest.next()) {
+                    (Some(Ok(us)), None) => self.set_slow_threshold(slot, us),
                     _ => self.refuse(slot, Refusal::BadFormat),
                 }
                 return;

@@ -27,8 +27,8 @@ use crate::{
 };
 
 /// Looking for runs costs each request some 30 instructions, and one that is carried out with its
-/// neighbour saves about 1,100: it pays from one request in 32 on. In a mix of reads and writes half
-/// of those that are counted make no run, so one in 16 is asked for.
+/// neighbour saves about 1,100: it pays from one request in 32 on. In a mix of reads and writes
+/// half of those that are counted make no run, so one in 16 is asked for.
 const RUNS_PAY_AT: usize = 16;
 
 /// How many requests ahead the rest of longer items is asked for: far enough to hide a miss, near

@@ -18,12 +18,12 @@
 //! this path allocates, waits, or reads a clock.
 
 use crate::{
-    batch::{Batch, Entry},
-    counts::Count,
-    delegate::{Decision, is_write},
-    slow,
-    stages::StageName,
-    worker::Worker,
+    metrics::{counters::Count, slow_log, stage_histograms::StageName},
+    request::{
+        batch::{Batch, Entry},
+        delegate::{Decision, is_write},
+    },
+    worker::event_loop::Worker,
 };
 
 /// Looking for runs costs each request some 30 instructions, and one that is carried out with its
@@ -46,7 +46,7 @@ impl Worker {
         self.execute(&mut batch);
         let executed = self.time();
         self.reply();
-        if self.kit.slow_ns != slow::OFF {
+        if self.kit.slow_ns != slow_log::OFF {
             self.note_slow(&batch);
         }
         if let (Some(begun), Some(collected), Some(executed)) = (begun, collected, executed) {

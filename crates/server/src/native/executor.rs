@@ -27,13 +27,13 @@ use curtail_types::{
     ArithmeticOutcome, DeleteOutcome, Exptime, Get, Key, KeyHash, Now, Operation, SetOutcome,
 };
 
-use super::{
+use crate::native::{
     Native,
-    answers::Done,
-    counts::{NativeCount, NativeCounts},
-    wire::{Post, Sender, address_of, place, session_name, value_bytes_max},
+    counters::{NativeCount, NativeCounts},
+    reply_cache::Done,
+    reply_sender::{Post, Sender, address_of, place, session_name, value_bytes_max},
 };
-use crate::fault::Fault;
+use crate::test_faults::Fault;
 
 /// What a thread needs to touch the store.
 pub(crate) struct Hands<'a> {

@@ -16,12 +16,15 @@ use curtail_dispatch::ordered_queue::{QueueState, TURN_MAX, before_looking_again
 use curtail_runtime::{Events, Poller, monotonic_ns};
 use curtail_store::Writer;
 
-use super::{
+use crate::native::{
     BEAT_NS, Native,
-    door::{Door, Means},
     executor::{Executor, Hands},
+    receiver::{Door, Means},
 };
-use crate::{shared::Shared, spin::Spin, sync::Relaxed};
+use crate::{
+    sync::Relaxed,
+    worker::{busy_poll::Spin, shared::Shared},
+};
 
 /// How long it sleeps at most: well within the heartbeat's age.
 const SLEEP: Duration = Duration::from_millis(20);
@@ -226,7 +229,7 @@ impl Native {
 }
 
 fn ring_once(
-    workers: &[crate::shared::WorkerFace],
+    workers: &[crate::worker::shared::WorkerFace],
     worker: usize,
     rung: &mut [u64; WORKERS_MAX / 64],
 ) {

@@ -18,11 +18,11 @@ use curtail_dispatch::{
 };
 use curtail_types::{Exptime, Get, Key, KeyHash};
 
-use super::{
-    counts::NativeCount,
-    door::{Door, HELP_TURNS, Means, NOWHERE, place_of},
+use crate::native::{
+    counters::NativeCount,
     executor::{at_arrival, read_and_touch, split},
-    wire::{Sender, value_bytes_max},
+    receiver::{Door, HELP_TURNS, Means, NOWHERE, place_of},
+    reply_sender::{Sender, value_bytes_max},
 };
 
 /// Reads that wait for a queue.

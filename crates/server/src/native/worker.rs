@@ -6,14 +6,17 @@ use std::sync::Arc;
 use curtail_dispatch::ordered_queue::{QueueState, TURN_MAX};
 use curtail_runtime::monotonic_ns;
 
-use super::{
+use crate::native::{
     BEAT_NS, Native, NativePlacement,
-    door::{Door, Means},
+    baselines::pull::Pulling,
     executor::{Executor, Hands},
-    pull::Pulling,
-    rounds::Rounds,
+    queue_scan::Rounds,
+    receiver::{Door, Means},
 };
-use crate::{shared::Shared, sync::Relaxed, worker::Worker};
+use crate::{
+    sync::Relaxed,
+    worker::{event_loop::Worker, shared::Shared},
+};
 
 /// The native path's part of a worker, for as long as it runs.
 pub(crate) struct NativeTurns<'a> {

@@ -1,0 +1,71 @@
+//! What keeps a connection busy over many turns: a dump, or watching.
+//!
+//! Requests behind it on the same connection wait until it is done; watching ends with the
+//! connection, and what a watcher sends is not looked at.
+
+use std::sync::Arc;
+
+use curtail_runtime::Received;
+
+use crate::{
+    connection::Connection,
+    memcached::{metadump::Dump, watch::Watcher},
+    worker::context::Kit,
+};
+
+/// What keeps a connection busy.
+#[derive(Debug)]
+pub(crate) enum Errand {
+    /// It is sent a list of all items.
+    Dump(Dump),
+    /// It is sent a line for every event.
+    Watch(Arc<Watcher>),
+}
+
+impl Errand {
+    /// Whether there is something to do, when the connection is `readable` or not.
+    pub(crate) fn wants_turn(&self, readable: bool) -> bool {
+        match self {
+            Self::Dump(_) => true,
+            Self::Watch(watcher) => readable || watcher.is_waiting(),
+        }
+    }
+}
+
+impl Connection {
+    /// Goes on with the connection's errand; nothing is unsent when this is called. False when the
+    /// client has left.
+    pub(crate) fn go_on(&mut self, kit: &mut Kit) -> bool {
+        let Some(errand) = &mut self.errand else {
+            return true;
+        };
+        match errand.as_mut() {
+            Errand::Dump(dump) => {
+                let (text, done) = dump.piece(kit);
+                self.visible.touch(kit.now.unix_seconds());
+                self.unsent.push(&mut kit.pool, &text);
+                if done {
+                    self.errand = None;
+                }
+                true
+            }
+            Errand::Watch(watcher) => {
+                self.unsent.push(&mut kit.pool, &watcher.take());
+                !self.readable || self.ignore()
+            }
+        }
+    }
+
+    /// Receives what nobody wants; false at the end.
+    fn ignore(&mut self) -> bool {
+        let mut bytes = [0; 512];
+        match self.stream.receive(&mut bytes) {
+            Received::Bytes(_) => true,
+            Received::Nothing => {
+                self.readable = false;
+                true
+            }
+            Received::End => false,
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! What clients of this worker ask for, when its server is a node.
+//!
+//! A request that runs elsewhere leaves a place in its connection's replies, and nothing more is
+//! read from that connection until all such places are filled: so replies keep their order, and a
+//! client that sends one request after the other finds what it wrote.
+
+use curtail_codec::memcached::{Carried, KeyScratch, Request, Sink, encode::Refusal};
+use curtail_consistency::symmetric::Access;
+use curtail_dispatch::{Seen, SharedState};
+use curtail_types::{Cas, NodeId, RouteHash};
+
+use crate::node::{
+    migration::Waiter,
+    placement::{Way, access_of, route_of},
+    slice_jobs::{Asker, Completed, Origin},
+    slices::{Relayed, RelayedKind},
+    worker::NodeWorker,
+};
+use crate::{
+    connection::output::Progress,
+    metrics::counters::Count,
+    request::{
+        batch::{Batch, Entry, Work},
+        execute::{OUTPUT_BYTES_MAX, ROOM_BYTES},
+        reply_buffer::Awaited,
+    },
+    worker::{context::Kit, event_loop::Worker},
+};
+
+/// Places that wait for other nodes or for a slice have this bit; those for workers have not.
+const TOKEN: u16 = 1 << 15;
+
+impl Worker {
+    /// The batch of a node: each request runs where its key is.
+    #[inline(never)]
+    pub(crate) fn execute_in_cluster(&mut self, batch: &Batch<'_>) {
+        let Some(mut node) = self.node.take() else {
+            return;
+        };
+        self.under_lease = node.serves;
+        for (number, entry) in batch.entries().iter().enumerate() {
+            self.look_ahead(batch, number);
+            if self.kit.notice.on {
+                self.notice(entry);
+            }
+            node.run(self, entry);
+        }
+        self.node = Some(node);
+        if std::mem::take(&mut self.under_lease) && !self.still_holds_lease() {
+            self.withhold();
+            for entry in batch.entries() {
+                self.close(entry.slot);
+            }
+        }
+    }
+
+    /// Whether what was read until now may be shown.
+    pub(crate) fn still_holds_lease(&self) -> bool {
+        let shared = &self.kit.shared;
+        let now = shared.clock.now().instant;
+        let cluster = shared.cluster.as_ref();
+        cluster.is_none_or(|cluster| cluster.still_holds_lease(now))
+    }
+
+    /// What was read may be older than the lease, which has ended meanwhile: whoever was to hear of
+    /// it hears nothing.
+    #[cold]
+    pub(crate) fn withhold(&mut self) {
+        let (_, pieces) = self.replies.take();
+        self.broken.extend(pieces.iter().map(|piece| piece.slot));
+        self.replies.clear();
+        while let Some(slot) = self.broken.pop() {
+            self.close(slot);
+        }
+    }
+
+    /// The part of a turn that is about other nodes.
+    pub(crate) fn work_in_cluster(&mut self) {
+        let Some(mut node) = self.node.take() else {
+            return;
+        };
+        let mut filled = std::mem::take(&mut self.filled);
+        node.work(&mut self.kit, &mut filled);
+        if !filled.is_empty() {
+            // Whoever sees a reply must find it counted.
+            self.publish_counts();
+        }
+        for completed in filled.drain(..) {
+            self.fill(&completed);
+            node.give_back(completed.into_reply());
+        }
+        self.filled = filled;
+        self.node = Some(node);
+    }
+
+    /// Puts a reply where a connection waits for it.
+    fn fill(&mut self, completed: &Completed) {
+        let Asker::Client {
+            slot,
+            serial,
+            token,
+        } = completed.origin.asker
+        else {
+            return;
+        };
+        let Some(connection) = self.slots.get_mut(slot) else {
+            return;
+        };
+        if connection.serial != serial {
+            return;
+        }
+        self.kit.note_value_sent(connection, completed.reply.len());
+        let unsent = &mut connection.unsent;
+        unsent.fill_one(&mut self.kit.pool, token, &completed.reply);
+        self.send_filled(slot);
+    }
+
+    /// Sends the replies of a connection at once if none is awaited any more: another turn would
+    /// cost a look at the poller.
+    fn send_filled(&mut self, slot: usize) {
+        let Some(connection) = self.slots.get_mut(slot) else {
+            return;
+        };
+        let unsent = &mut connection.unsent;
+        let goes = connection.writable && connection.departs.is_none();
+        let is_large = unsent.value_bytes_max() >= self.kit.large_from;
+        if !goes || unsent.is_awaiting() || unsent.is_empty() || is_large {
+            return self.slots.queue(slot);
+        }
+        let (bytes, progress) = unsent.send(&mut self.kit.pool, &mut connection.stream);
+        self.kit.counts.add(Count::Sends, 1);
+        self.kit.counts.add(Count::BytesWritten, bytes as u64);
+        match progress {
+            Progress::Broken => return self.close(slot),
+            Progress::Full => connection.writable = false,
+            Progress::All | Progress::More => {}
+        }
+        self.kit.note_sent(connection);
+        // There may be more to send, or the next requests may be here already.
+        self.slots.queue(slot);
+    }
+}
+
+impl NodeWorker {
+    fn run(&mut self, worker: &mut Worker, entry: &Entry<'_>) {
+        let Work::Request(request) = &entry.work else {
+            return self.run_other(worker, entry);
+        };
+        let Request::Item {
+            key,
+            operation,
+            value,
+            form,
+        } = request
+        else {
+            return self.run_other(worker, entry);
+        };
+        if worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {
+            return worker.put_off(entry);
+        }
+        let in_force = match &self.in_force {
+            Some(in_force) if self.serves => in_force,
+            _ => {
+                let replies = &mut worker.replies;
+                return replies.refuse(entry.slot, form, Refusal::OutOfService);
+            }
+        };
+        let key_bytes = key.resolve(&mut worker.kit.scratch).bytes();
+        let (route, access) = (route_of(key_bytes), access_of(operation));
+        self.mover.asked_ns = self.now_ns;
+        let carried = Carried {
+            key: *key,
+            operation: *operation,
+            value,
+            form: *form,
+        };
+        let mut way = self.cluster.place(in_force, route, access);
+        if let Way::Looked(seen) = way {
+            let home = in_force.home(route);
+            match self.run_looked(worker, entry, route, seen, home) {
+                Looked::Shown => {
+                    let is_hot = seen.state == SharedState::Valid;
+                    worker.kit.counts.add(Count::ClusterHot, u64::from(is_hot));
+                    return;
+                }
+                Looked::Changed => {}
+                Looked::Missing => way = Way::At(home),
+            }
+        }
+        match way {
+            Way::Here => run_here(worker, entry),
+            way => self.ask(worker, entry.slot, (way, route), &carried),
+        }
+    }
+
+    /// Shows what is read if nothing happened to the key meanwhile.
+    fn run_looked(
+        &mut self,
+        worker: &mut Worker,
+        entry: &Entry<'_>,
+        route: RouteHash,
+        seen: Seen,
+        home: NodeId,
+    ) -> Looked {
+        if worker.replies.remaining() < ROOM_BYTES {
+            worker.reply();
+        }
+        let mark = worker.replies.mark();
+        let misses = worker.kit.counts.get(Count::GetMisses);
+        worker.carry_out_apart(entry);
+        let missed = worker.kit.counts.get(Count::GetMisses) != misses;
+        let looked = match self.cluster.keys.is_as(route, seen) {
+            false => Looked::Changed,
+            // What is not here may have been flushed here alone.
+            true if missed && home != self.cluster.me => Looked::Missing,
+            true => return Looked::Shown,
+        };
+        worker.replies.roll_back(mark);
+        looked
+    }
+
+    /// Has a request carried out elsewhere; its reply finds the place that it gets now.
+    pub(in crate::node) fn ask(
+        &mut self,
+        worker: &mut Worker,
+        slot: usize,
+        (way, key): (Way, RouteHash),
+        carried: &Carried<'_>,
+    ) {
+        let what = Awaited::of(&carried.form);
+        if let Some(origin) = self.await_reply(worker, slot, what) {
+            let bytes = self.written(carried);
+            let access = access_of(&carried.operation);
+            self.send_off(&mut worker.kit, way, (origin, key, access), bytes);
+        }
+    }
+
+    /// A place in the replies of a connection.
+    pub(in crate::node) fn await_reply(
+        &mut self,
+        worker: &mut Worker,
+        slot: usize,
+        what: Awaited,
+    ) -> Option<Origin> {
+        let serial = worker.slots.get_mut(slot)?.serial;
+        let token = TOKEN | self.next_token;
+        self.next_token = (self.next_token + 1) % TOKEN;
+        worker.replies.await_from(slot, token, what);
+        Some(Origin {
+            worker: worker.index,
+            asker: Asker::Client {
+                slot,
+                serial,
+                token,
+            },
+        })
+    }
+
+    pub(in crate::node) fn written(&mut self, carried: &Carried<'_>) -> Vec<u8> {
+        let mut bytes = self.spare.take();
+        bytes.resize(Carried::HEAD_BYTES_MAX + carried.value.len(), 0);
+        let mut sink = Sink::new(&mut bytes);
+        carried.write(&mut sink);
+        let length = sink.len();
+        bytes.truncate(length);
+        bytes
+    }
+
+    /// Sends the key of a request to the node that is to run it, if it is still here.
+    fn send_along(&mut self, kit: &mut Kit, to: NodeId, bytes: &[u8]) {
+        if self.is_moving()
+            && let Some((carried, _)) = Carried::read(bytes)
+        {
+            let mut scratch = KeyScratch::default();
+            self.send_ahead(kit, to, carried.resolve(&mut scratch).bytes());
+        }
+    }
+
+    /// Sends a request that waits for its reply on its way.
+    pub(in crate::node) fn send_off(
+        &mut self,
+        kit: &mut Kit,
+        way: Way,
+        (origin, key, access): (Origin, RouteHash, Access),
+        bytes: Vec<u8>,
+    ) {
+        let after = Cas(0);
+        match way {
+            Way::At(to) => {
+                self.send_along(kit, to, &bytes);
+                let relayed = Relayed {
+                    origin,
+                    to,
+                    key,
+                    after,
+                    bytes,
+                    kind: RelayedKind::Item,
+                };
+                kit.counts.add(Count::ClusterRelayed, 1);
+                self.relay(kit.now.instant, relayed);
+            }
+            Way::Arriving => {
+                let waiter = Waiter {
+                    origin,
+                    key,
+                    access,
+                    after,
+                    begun_ns: self.now_ns,
+                    bytes,
+                };
+                self.give_waiter(kit, waiter);
+            }
+            Way::Here | Way::Looked(_) | Way::Protocol => {
+                self.give_request(origin, key, (access, after), bytes);
+            }
+        }
+    }
+}
+
+/// What became of a read that looked past the protocol.
+enum Looked {
+    Shown,
+    Changed,
+    Missing,
+}
+
+/// Runs a request as on a server that is alone.
+pub(crate) fn run_here(worker: &mut Worker, entry: &Entry<'_>) {
+    let decision = worker.decide(entry);
+    worker.follow(entry, decision);
+}

@@ -1,0 +1,462 @@
+//! Deciding where a request runs, and handing it to another worker if it runs there.
+//!
+//! ```text
+//!   decide --+-- here ------------------------------------> carry out
+//!            +-- here, and the partition is ours meanwhile -> carry out, release
+//!            +-- at its owner or holder ------------------> parcel, sent at the end of the turn
+//! ```
+//!
+//! While a connection's requests are with others, nothing more is read from it, and its replies
+//! wait until all are there: so they keep their order, and one send takes them. Requests to a key
+//! that was handed on in this turn follow it, so that a client reads what it wrote. What is not
+//! about one item waits until everything before it is done.
+
+use std::sync::Arc;
+
+use curtail_codec::memcached::{Admin, Request};
+use curtail_dispatch::{Access, Claim, Partition, Placement, SharedWriters, Ticket, Worker as Id};
+use curtail_memory::prefetch::prefetch_to_write;
+use curtail_types::{KeyHash, Operation};
+
+use crate::{
+    metrics::{counters::Count, slow_log},
+    request::{
+        batch::{Entry, Work},
+        delegated_batch::{Parcel, Sealed},
+        execute::OUTPUT_BYTES_MAX,
+        reply_buffer::Awaited,
+    },
+    test_faults::Fault,
+    worker::{context::Kit, event_loop::Worker, mailbox::Arrival},
+};
+
+/// Where one request runs.
+#[derive(Debug)]
+pub(crate) enum Decision {
+    /// Where it arrived.
+    Here,
+    /// Where it arrived, and the partition is held meanwhile.
+    Held(Ticket),
+    /// At another worker.
+    At(Id, Option<Ticket>),
+    /// In a later turn, when what went before it on its connection is answered.
+    Later,
+}
+
+/// What a worker has handed on.
+#[derive(Debug, Default)]
+pub(crate) struct Delegation {
+    /// A parcel for each owner that gets one in this turn.
+    gathering: Vec<Option<Box<Parcel>>>,
+    /// The keys in them, and whose they are.
+    keys: Vec<(KeyHash, Id)>,
+    /// Which connections' requests for which keys they are, for the slow log, while that is on.
+    pub(crate) handed_on: Vec<(usize, KeyHash)>,
+    /// A bit for each of `keys`: most keys are seen not to be among them at once.
+    key_bits: u64,
+    /// The last connection that had something handed on in this turn.
+    slot: Option<usize>,
+    /// Parcels that are not back.
+    outstanding: Vec<Outstanding>,
+    #[expect(clippy::vec_box, reason = "a parcel keeps its place from hand to hand")]
+    spare: Vec<Box<Parcel>>,
+    next_number: u64,
+}
+
+#[derive(Debug)]
+struct Outstanding {
+    number: u64,
+    sealed: Arc<Sealed>,
+    sent_ns: u64,
+}
+
+/// Partitions that are held one by one: slices of the key hash. A claim lasts as long as a write is
+/// carried out or on its way, so even a worker's whole batch holds few of them.
+pub(crate) const PARTITION_BITS: u32 = 16;
+
+/// Parcels that a worker may have out; beyond, requests run where they arrived.
+const OUTSTANDING_MAX: usize = 64;
+
+/// Parcels that are kept for use again.
+const SPARE_MAX: usize = 16;
+
+/// After this long a parcel that its owner has not opened is taken back.
+const TAKEN_BACK_NS: u64 = 1_000_000;
+
+/// The table of claims.
+pub(crate) type Writers = SharedWriters<{ 1 << PARTITION_BITS }>;
+
+/// Bytes of memory that it takes: a worker that is alone never claims, and touches none of it.
+pub(crate) const fn bytes_of_writers(workers: usize) -> usize {
+    match workers {
+        0 | 1 => 0,
+        _ => Writers::BYTES,
+    }
+}
+
+impl Worker {
+    /// Where `entry` runs.
+    #[inline]
+    pub(crate) fn decide(&mut self, entry: &Entry<'_>) -> Decision {
+        if !self.claims {
+            return match self.decides {
+                false => Decision::Here,
+                true => self.decide_among_workers(entry),
+            };
+        }
+        match is_write(entry) {
+            true => self.claim(entry),
+            false => Decision::Here,
+        }
+    }
+
+    /// Carries a request out where [`Worker::decide`] says, which for nearly all is here: on this
+    /// way there is no decision to be written down and read again.
+    #[inline(always)] // so that carrying out is compiled into the loop over the batch
+    pub(crate) fn run_where_decided(&mut self, entry: &Entry<'_>) {
+        if self.decides && !self.claims {
+            let decision = self.decide_among_workers(entry);
+            return self.follow(entry, decision);
+        }
+        // d-CREW, and nothing was handed on in this turn: only writes have to ask.
+        self.carry_out(entry, self.claims);
+    }
+
+    #[inline(never)]
+    fn decide_among_workers(&mut self, entry: &Entry<'_>) -> Decision {
+        // A connection that was put off has no further part in this turn.
+        if self.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {
+            return Decision::Here;
+        }
+        let Work::Request(Request::Item { operation, .. }) = &entry.work else {
+            return self.decide_other(entry);
+        };
+        let access = access_of(operation);
+        if access == Access::Read && self.reads_here && self.delegation.key_bits == 0 {
+            return Decision::Here;
+        }
+        if let Some(owner) = self.delegation.follows(entry.hash)
+            && !(access == Access::Read && self.kit.has(Fault::Overtakes))
+        {
+            return Decision::At(owner, None);
+        }
+        let partition = partition_of(entry.hash);
+        let workers = self.kit.shared.config.workers as u16;
+        match self
+            .regime
+            .name
+            .policy
+            .placement(partition, access, workers)
+        {
+            Placement::Here => Decision::Here,
+            Placement::Owner(owner) if owner.index() == self.index => Decision::Here,
+            Placement::Owner(owner) => Decision::At(owner, None),
+            Placement::Claim => self.claim(entry),
+        }
+    }
+
+    /// A write to a partition that others were at a moment ago.
+    #[cold]
+    pub(crate) fn run_contended(&mut self, entry: &Entry<'_>) {
+        let decision = self.claim(entry);
+        self.follow(entry, decision);
+    }
+
+    /// The claim of a write, if nobody holds its partition.
+    #[inline]
+    pub(crate) fn claim_free(&self, hash: KeyHash) -> Option<Ticket> {
+        let me = Id(self.index as u16);
+        let writers = &self.kit.shared.writers;
+        let ticket = writers.claim_free(partition_of(hash), me)?;
+        self.kit.linger_if_contended();
+        Some(ticket)
+    }
+
+    /// The write is ours if nobody holds its partition; else it follows whoever does.
+    fn claim(&self, entry: &Entry<'_>) -> Decision {
+        let me = Id(self.index as u16);
+        let partition = partition_of(entry.hash);
+        match self.kit.shared.writers.claim(partition, me) {
+            Claim::Granted(owner, ticket) if owner == me => {
+                self.kit.linger_if_contended();
+                Decision::Held(ticket)
+            }
+            Claim::Granted(owner, ticket) => self.follow_holder(entry, owner, ticket),
+            // More than can be counted wait for it: the store is right without an owner, too.
+            Claim::Full(_) => Decision::Here,
+        }
+    }
+
+    /// The write goes to whoever holds its partition, unless its connection was put off and has no
+    /// further part in this turn.
+    #[cold]
+    fn follow_holder(&self, entry: &Entry<'_>, owner: Id, ticket: Ticket) -> Decision {
+        if self.replies.bytes_for(entry.slot) <= OUTPUT_BYTES_MAX {
+            return Decision::At(owner, Some(ticket));
+        }
+        // Put off where it is, with the claim until then, for it is given back in any case.
+        Decision::Held(ticket)
+    }
+
+    /// What is not about one item must not overtake what was handed on before it.
+    fn decide_other(&self, entry: &Entry<'_>) -> Decision {
+        if self.delegation.slot != Some(entry.slot) {
+            return Decision::Here;
+        }
+        match &entry.work {
+            Work::Request(
+                Request::EndOfKeys { .. } | Request::Noop | Request::Admin(Admin::Version),
+            )
+            | Work::Malformed { .. }
+            | Work::Login { .. } => Decision::Here,
+            _ => Decision::Later,
+        }
+    }
+
+    /// Hands a request on.
+    #[inline(never)]
+    pub(crate) fn delegate(&mut self, entry: &Entry<'_>, owner: Id, ticket: Option<Ticket>) {
+        let full = self.delegation.outstanding.len() >= OUTSTANDING_MAX
+            || self.kit.joins_something_large(entry);
+        let connection = self.slots.get(entry.slot);
+        let from = connection.map(|found| (entry.slot, found.serial, found.visible.number));
+        let (Work::Request(request), Some(from), false) = (&entry.work, from, full) else {
+            self.kit.counts.add(Count::DelegationsRefused, 1);
+            self.carry_out_apart(entry);
+            if let Some(ticket) = ticket {
+                self.kit.release(ticket);
+            }
+            return;
+        };
+        // A node of a cluster has shown it where it arrived.
+        if self.kit.notice.on && self.kit.shared.cluster.is_none() {
+            self.show(entry);
+        }
+        self.kit.counts.add(Count::Delegations, 1);
+        if let Request::Item { form, .. } = request {
+            let what = Awaited::of(form);
+            self.replies.await_from(entry.slot, owner.0, what);
+        }
+        let parcel = self.delegation.parcel_for(self.index, owner);
+        parcel.push(from, entry.hash, request, ticket);
+        self.claims = false;
+        self.delegation.note(entry.slot, entry.hash, owner);
+        if self.kit.slow_ns != slow_log::OFF {
+            self.delegation.handed_on.push((entry.slot, entry.hash));
+        }
+    }
+
+    /// Sends what was gathered in this turn.
+    pub(crate) fn send_parcels(&mut self) {
+        let delegation = &mut self.delegation;
+        if delegation.slot.take().is_none() {
+            return;
+        }
+        delegation.keys.clear();
+        delegation.key_bits = 0;
+        for parcel in delegation.gathering.iter_mut().filter_map(Option::take) {
+            let owner = usize::from(parcel.owner);
+            let number = parcel.number;
+            let sealed = Arc::new(Sealed::new(parcel));
+            if let Some(face) = self.kit.shared.workers.get(owner) {
+                face.mail.send(Arrival::Parcel(Arc::clone(&sealed)));
+            }
+            self.kit.counts.add(Count::ParcelsSent, 1);
+            delegation.outstanding.push(Outstanding {
+                number,
+                sealed,
+                sent_ns: self.kit.now.instant.ns,
+            });
+        }
+    }
+
+    /// Carries out a parcel of another worker, if it was not taken back.
+    pub(crate) fn open_parcel(&mut self, sealed: &Sealed) {
+        let Some(mut parcel) = sealed.open() else {
+            return;
+        };
+        self.kit.run_parcel(&mut parcel);
+        self.publish_counts();
+        if let Some(face) = self.kit.shared.workers.get(parcel.origin) {
+            face.mail.send(Arrival::Answer(parcel));
+        }
+    }
+
+    /// The number that the next parcel will have.
+    pub(crate) fn next_parcel(&self) -> u64 {
+        self.delegation.next_number
+    }
+
+    /// The oldest parcel that is not back yet.
+    pub(crate) fn oldest_parcel(&self) -> Option<u64> {
+        self.delegation.outstanding.first().map(|out| out.number)
+    }
+
+    /// Whether a parcel of this worker is not back yet.
+    pub(crate) fn awaits_parcels(&self) -> bool {
+        !self.delegation.outstanding.is_empty()
+    }
+
+    /// Takes back what its owner has not opened for too long, and carries it out here.
+    pub(crate) fn take_back_parcels(&mut self) {
+        let now_ns = self.kit.now.instant.ns;
+        let mut index = 0;
+        while let Some(out) = self.delegation.outstanding.get(index) {
+            let late = now_ns.saturating_sub(out.sent_ns) >= TAKEN_BACK_NS;
+            match late.then(|| out.sealed.open()).flatten() {
+                None => index += 1,
+                Some(mut parcel) => {
+                    self.kit.run_parcel(&mut parcel);
+                    self.kit.counts.add(Count::ParcelsTakenBack, 1);
+                    self.publish_counts();
+                    self.deliver(parcel);
+                }
+            }
+        }
+    }
+
+    /// Puts the answers of a parcel where they are awaited.
+    pub(crate) fn deliver(&mut self, mut parcel: Box<Parcel>) {
+        if self.kit.slow_ns != slow_log::OFF {
+            let mut outstanding = self.delegation.outstanding.iter();
+            let sent = outstanding.find(|out| out.number == parcel.number);
+            if let Some(sent_ns) = sent.map(|out| out.sent_ns) {
+                self.note_slow_parcel(&parcel, sent_ns);
+            }
+        }
+        let outstanding = &mut self.delegation.outstanding;
+        outstanding.retain(|out| out.number != parcel.number);
+        let Parcel {
+            items,
+            replies,
+            owner,
+            ..
+        } = &mut *parcel;
+        let (area, pieces) = replies.take();
+        let mut pieces = pieces.drain(..).peekable();
+        let mut number = 0;
+        for group in items.chunk_by(|a, b| (a.slot, a.serial) == (b.slot, b.serial)) {
+            let numbers = number..number + group.len();
+            number = numbers.end;
+            let found = group.first().and_then(|item| {
+                let connection = self.slots.get_mut(item.slot)?;
+                (connection.serial == item.serial).then_some((item.slot, connection))
+            });
+            let Some((slot, connection)) = found else {
+                // Its client has left.
+                while pieces
+                    .next_if(|piece| numbers.contains(&piece.slot))
+                    .is_some()
+                {}
+                continue;
+            };
+            connection
+                .unsent
+                .fill(&mut self.kit.pool, *owner, area, numbers, &mut pieces);
+            let value_bytes = connection.unsent.value_bytes_max();
+            if value_bytes >= self.kit.large_from {
+                connection.departs_with(&self.regime, value_bytes);
+            }
+            self.slots.queue(slot);
+        }
+        drop(pieces);
+        if self.delegation.spare.len() < SPARE_MAX {
+            parcel.clear();
+            self.delegation.spare.push(parcel);
+        }
+    }
+}
+
+impl Delegation {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self {
+            gathering: (0..workers).map(|_| None).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Who has a request to the same key in this turn.
+    #[inline]
+    fn follows(&self, hash: KeyHash) -> Option<Id> {
+        if self.key_bits & bit_of(hash) == 0 {
+            return None;
+        }
+        let mut keys = self.keys.iter();
+        keys.find(|(key, _)| *key == hash).map(|(_, owner)| *owner)
+    }
+
+    fn note(&mut self, slot: usize, hash: KeyHash, owner: Id) {
+        self.slot = Some(slot);
+        if self.follows(hash).is_none() {
+            self.key_bits |= bit_of(hash);
+            self.keys.push((hash, owner));
+        }
+    }
+
+    fn parcel_for(&mut self, origin: usize, owner: Id) -> &mut Parcel {
+        let (spare, next_number) = (&mut self.spare, &mut self.next_number);
+        if self.gathering.len() <= owner.index() {
+            self.gathering.resize_with(owner.index() + 1, || None);
+        }
+        self.gathering[owner.index()].get_or_insert_with(|| {
+            let mut parcel = spare.pop().unwrap_or_else(|| Parcel::new(origin));
+            parcel.owner = owner.0;
+            parcel.number = *next_number;
+            *next_number += 1;
+            parcel
+        })
+    }
+}
+
+impl Kit {
+    /// Asks the memory for the item that a request is about, and notes where that is; with
+    /// `writers` also for the word that a write will claim, which is another worker's as likely as
+    /// not.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, entry: &mut Entry<'_>, writers: Option<&Writers>) {
+        let Work::Request(Request::Item { operation, .. }) = &entry.work else {
+            return;
+        };
+        // Reads that claim are few, and to look closer costs more.
+        if let (Some(writers), false) = (writers, matches!(operation, Operation::Get(_))) {
+            prefetch_to_write(writers.address(partition_of(entry.hash)));
+        }
+        entry.hint = self.store.prefetch_item(entry.hash);
+    }
+
+    /// Gives a claim back.
+    #[inline]
+    pub(crate) fn release(&mut self, ticket: Ticket) {
+        if self.shared.writers.release(ticket).is_err() {
+            self.counts.add(Count::LateReleases, 1);
+        }
+    }
+}
+
+/// Whether a request is about one item and may change it.
+#[inline]
+pub(crate) fn is_write(entry: &Entry<'_>) -> bool {
+    let Work::Request(Request::Item { operation, .. }) = &entry.work else {
+        return false;
+    };
+    access_of(operation) == Access::Write
+}
+
+/// Whether an operation may change its item: everything that is not a plain read.
+#[inline]
+pub(crate) fn access_of(operation: &Operation) -> Access {
+    match operation {
+        Operation::Get(get) if !get.changes() => Access::Read,
+        _ => Access::Write,
+    }
+}
+
+#[inline]
+pub(crate) fn partition_of(hash: KeyHash) -> Partition {
+    Partition((hash.0 >> (u64::BITS - PARTITION_BITS)) as u32)
+}
+
+#[inline]
+fn bit_of(hash: KeyHash) -> u64 {
+    1 << (hash.0 & 63)
+}

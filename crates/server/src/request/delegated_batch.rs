@@ -1,0 +1,309 @@
+//! Requests on their way to another worker, and their answers on the way back.
+//!
+//! ```text
+//!  origin, one turn                    owner, its next turn              origin
+//!  decide: not here -> gather  ----->  carry out, in order  ----->  put the answers where they
+//!  (one parcel per owner and turn)     answers into the parcel      are awaited, send
+//! ```
+//!
+//! A parcel has its requests' bytes in memory of its own, because what was received is overwritten
+//! in the next turn. It is sealed: whoever opens it first carries it out. That is the owner, unless
+//! it does not get to run for so long that the origin takes the parcel back; so nobody waits for a
+//! worker that is off its processor.
+//!
+//! Invariant: a connection has requests in the parcels of one turn at most, and all its requests to
+//! one key are in one parcel, in order.
+
+use curtail_codec::memcached::{Form, Request, WireKey};
+use curtail_dispatch::Ticket;
+use curtail_store::Hint;
+use curtail_types::{KeyHash, Now, Operation};
+
+use crate::{
+    request::{
+        compaction::{Kind, Run, is_same, room_for},
+        execute::{Item, ROOM_BYTES},
+        owned_form::{KeptForm, restore_key},
+        reply_buffer::Replies,
+    },
+    sync::{Mutex, lock},
+    worker::context::Kit,
+};
+
+/// Requests for one owner.
+#[derive(Debug)]
+pub(crate) struct Parcel {
+    /// Who gathered it and gets the answers.
+    pub(crate) origin: usize,
+    /// Who carries it out.
+    pub(crate) owner: u16,
+    /// Counts the parcels of its origin.
+    pub(crate) number: u64,
+    pub(crate) items: Vec<ParcelItem>,
+    /// The answers, in order of the items; a piece's slot is the number of its item.
+    pub(crate) replies: Replies,
+    /// Keys, opaque tokens and values.
+    bytes: Vec<u8>,
+}
+
+/// One request.
+#[derive(Debug)]
+pub(crate) struct ParcelItem {
+    /// The origin's slot of the connection, and which connection that is.
+    pub(crate) slot: usize,
+    pub(crate) serial: u64,
+    /// The number of the connection, for those who look on.
+    pub(crate) connection: i32,
+    hash: KeyHash,
+    hint: Hint,
+    operation: Operation,
+    form: KeptForm,
+    base64: bool,
+    key: Span,
+    opaque: Span,
+    value: Span,
+    /// The claim to its partition, given back when it is done.
+    ticket: Option<Ticket>,
+}
+
+/// A parcel that one of two may open.
+#[derive(Debug)]
+pub(crate) struct Sealed(Mutex<Option<Box<Parcel>>>);
+
+/// A piece of the parcel's bytes.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    start: usize,
+    end: usize,
+}
+
+/// Bytes of answers that a parcel has room for at first.
+const REPLY_BYTES: usize = 16 << 10;
+
+/// Pieces of answers to expect.
+const PIECES_EXPECTED: usize = 64;
+
+impl Parcel {
+    /// An empty one.
+    pub(crate) fn new(origin: usize) -> Box<Self> {
+        Box::new(Self {
+            origin,
+            owner: 0,
+            number: 0,
+            items: Vec::new(),
+            replies: Replies::with_room(REPLY_BYTES, PIECES_EXPECTED),
+            bytes: Vec::new(),
+        })
+    }
+
+    /// Empty again, with its memory.
+    pub(crate) fn clear(&mut self) {
+        self.items.clear();
+        self.bytes.clear();
+        self.replies.clear();
+        self.replies.begin_turn();
+    }
+
+    /// Adds a request; only those about one item can be added.
+    pub(crate) fn push(
+        &mut self,
+        (slot, serial, connection): (usize, u64, i32),
+        hash: KeyHash,
+        request: &Request<'_>,
+        ticket: Option<Ticket>,
+    ) {
+        let Request::Item {
+            key,
+            operation,
+            value,
+            form,
+        } = request
+        else {
+            return;
+        };
+        let (form, opaque) = KeptForm::of(form);
+        let item = ParcelItem {
+            slot,
+            serial,
+            connection,
+            hash,
+            hint: Hint::default(),
+            operation: *operation,
+            form,
+            base64: key.is_base64(),
+            key: self.keep(key.text()),
+            opaque: self.keep(opaque),
+            value: self.keep(value),
+            ticket,
+        };
+        self.items.push(item);
+    }
+
+    /// What one of its items is about: key, operation, and bytes of the value that it brought.
+    pub(crate) fn about<'p>(
+        &'p self,
+        item: &'p ParcelItem,
+    ) -> Option<(WireKey<'p>, &'p Operation, usize)> {
+        let (key, value, _) = item.restore(&self.bytes)?;
+        Some((key, &item.operation, value.len()))
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Span {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        let end = self.bytes.len();
+        Span { start, end }
+    }
+}
+
+impl ParcelItem {
+    fn restore<'a>(&self, bytes: &'a [u8]) -> Option<(WireKey<'a>, &'a [u8], Form<'a>)> {
+        let of = |span: Span| bytes.get(span.start..span.end);
+        let key = restore_key(of(self.key)?, self.base64)?;
+        Some((key, of(self.value)?, self.form.restore(of(self.opaque)?)))
+    }
+}
+
+impl Sealed {
+    pub(crate) fn new(parcel: Box<Parcel>) -> Self {
+        Self(Mutex::new(Some(parcel)))
+    }
+
+    /// The parcel, if nobody has opened it yet.
+    pub(crate) fn open(&self) -> Option<Box<Parcel>> {
+        lock(&self.0).take()
+    }
+}
+
+/// Neighbours in a parcel.
+struct ParcelRun<'r> {
+    /// The number of the first.
+    first: usize,
+    items: &'r [ParcelItem],
+    bytes: &'r [u8],
+}
+
+impl Kit {
+    /// Carries out all requests of a parcel and gives their claims back.
+    pub(crate) fn run_parcel(&mut self, parcel: &mut Parcel) {
+        let Parcel {
+            items,
+            replies,
+            bytes,
+            ..
+        } = parcel;
+        items.iter().for_each(|item| self.store.prefetch(item.hash));
+        for item in items.iter_mut() {
+            item.hint = self.store.prefetch_item(item.hash);
+        }
+        self.in_parcel = true;
+        let large_here = self.large_here.take();
+        let mut first = 0;
+        while first < items.len() {
+            let run = ParcelRun::starting_at(first, items, bytes, self);
+            while replies.remaining() < room_for(run.length()) {
+                replies.grow();
+            }
+            let next = first + run.length();
+            let folded = run.length() > 1 && self.fold(replies, &run);
+            if !folded {
+                (0..run.length()).for_each(|number| self.run_parcelled(replies, &run, number));
+            }
+            for item in items.get_mut(first..next).unwrap_or_default() {
+                if let Some(ticket) = item.ticket.take() {
+                    self.release(ticket);
+                }
+            }
+            first = next;
+        }
+        self.in_parcel = false;
+        // Whoever comes next has waited for it, whichever connection it has.
+        self.large_here = large_here.or(self.large_here.map(|_| usize::MAX));
+    }
+
+    /// Carries out one request of a parcel by itself.
+    fn run_parcelled(&mut self, replies: &mut Replies, run: &ParcelRun<'_>, number: usize) {
+        if replies.remaining() < ROOM_BYTES {
+            replies.grow();
+        }
+        run.at(number, |item, operation, value| {
+            if self.notice.on {
+                let connection = run.connection(number);
+                self.notice_of(connection, item.key, operation, value.len());
+                if self.shared.cluster.is_none() {
+                    self.notice_fetch(item.key, item.hash);
+                }
+            }
+            self.run_item_apart(replies, item, operation, value);
+        });
+    }
+}
+
+impl<'r> ParcelRun<'r> {
+    fn starting_at(first: usize, items: &'r [ParcelItem], bytes: &'r [u8], kit: &Kit) -> Self {
+        let rest = items.get(first..).unwrap_or_default();
+        let length = match kit.shared.config.compaction {
+            true => run_length(rest, bytes, kit.now),
+            false => 1,
+        };
+        Self {
+            first,
+            items: rest.get(..length).unwrap_or_default(),
+            bytes,
+        }
+    }
+}
+
+impl Run for ParcelRun<'_> {
+    fn length(&self) -> usize {
+        self.items.len()
+    }
+
+    fn at<T>(
+        &self,
+        number: usize,
+        look: impl FnOnce(&Item<'_, '_>, &Operation, &[u8]) -> T,
+    ) -> Option<T> {
+        let kept = self.items.get(number)?;
+        let (key, value, form) = kept.restore(self.bytes)?;
+        let item = Item {
+            slot: self.first + number,
+            key: &key,
+            hash: kept.hash,
+            form: &form,
+            hint: kept.hint,
+        };
+        Some(look(&item, &kept.operation, value))
+    }
+
+    fn operation(&self, number: usize) -> Option<&Operation> {
+        Some(&self.items.get(number)?.operation)
+    }
+
+    fn connection(&self, number: usize) -> i32 {
+        self.items.get(number).map_or(0, |item| item.connection)
+    }
+}
+
+/// How many requests of a parcel make a run, from the first on, and at least that one.
+fn run_length(items: &[ParcelItem], bytes: &[u8], now: Now) -> usize {
+    let member = |item: &ParcelItem| {
+        let (key, value, form) = item.restore(bytes)?;
+        let kind = Kind::of(&item.operation, &form, value.len(), now)?;
+        Some((key, kind))
+    };
+    let [first, second, ..] = items else {
+        return 1;
+    };
+    if first.hash != second.hash {
+        return 1;
+    }
+    let Some((key, kind)) = member(first) else {
+        return 1;
+    };
+    let belongs = |item: &&ParcelItem| {
+        let found = member(item);
+        found.is_some_and(|(other, other_kind)| other_kind == kind && is_same(&key, &other))
+    };
+    items.iter().take_while(belongs).count()
+}

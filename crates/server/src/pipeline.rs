@@ -6,7 +6,7 @@
 //!          decode,      request runs   then run     per connection
 //!          prefetch       |    ^       in order       |       ^
 //!                         v    |                      v       |
-//!                        other workers (parcels)     large workers
+//!                        other workers (delegated batches)     large workers
 //! ```
 //!
 //! A worker is one thread with one event loop, and this is its turn. Working on a batch instead of
@@ -46,7 +46,7 @@ impl Worker {
         self.execute(&mut batch);
         let executed = self.time();
         self.reply();
-        if self.kit.slow_ns != slow_log::OFF {
+        if self.cx.slow_ns != slow_log::OFF {
             self.note_slow(&batch);
         }
         if let (Some(begun), Some(collected), Some(executed)) = (begun, collected, executed) {
@@ -76,15 +76,15 @@ impl Worker {
                 self.run_where_decided(entry);
             }
         }
-        self.kit.large_moved = 0;
-        self.send_parcels();
+        self.cx.large_moved = 0;
+        self.send_delegated();
         let requests = batch.entries().len() as u64;
         self.slots.count(requests);
-        let stages = &mut self.kit.stages;
+        let stages = &mut self.cx.stages;
         stages.record_line(StageName::Queue, requests);
-        let kit = &mut self.kit;
-        kit.hot_keys.look(batch, &mut kit.scratch);
-        if let Some(slot) = self.kit.large_here.take() {
+        let cx = &mut self.cx;
+        cx.hot_keys.look(batch, &mut cx.scratch);
+        if let Some(slot) = self.cx.large_here.take() {
             self.count_behind(batch, slot);
         }
     }
@@ -92,24 +92,24 @@ impl Worker {
     /// Asks the memory for all items of the batch; tells whether so many writes have the key of the
     /// request before them that looking for runs pays.
     fn prefetch(&mut self, batch: &mut Batch<'_>) -> bool {
-        let writers = self.claims.then_some(&self.kit.shared.writers);
+        let writers = self.claims.then_some(&self.cx.shared.writers);
         let (mut following, mut before) = (0, None);
         for entry in batch.entries_mut() {
-            self.kit.prefetch(entry, writers);
+            self.cx.prefetch(entry, writers);
             if before == Some(entry.hash) {
                 following += usize::from(is_write(entry));
             }
             before = Some(entry.hash);
         }
         let pays = following * RUNS_PAY_AT >= batch.entries().len().max(1);
-        pays && self.kit.shared.config.compaction
+        pays && self.cx.shared.config.compaction
     }
 
     /// What is done for a request ahead of its turn.
     #[inline]
     pub(crate) fn look_ahead(&mut self, batch: &Batch<'_>, number: usize) {
         if let Some(ahead) = batch.entries().get(number + VALUES_AHEAD) {
-            self.kit.store.prefetch_value(ahead.hint);
+            self.cx.store.prefetch_value(ahead.hint);
         }
     }
 
@@ -124,7 +124,7 @@ impl Worker {
         };
         self.carry_out_apart(entry);
         if let Some(ticket) = ticket {
-            self.kit.release(ticket);
+            self.cx.release(ticket);
         }
     }
 
@@ -133,16 +133,16 @@ impl Worker {
     #[cold]
     fn count_behind(&mut self, batch: &Batch<'_>, slot: usize) {
         let entries = batch.entries().iter();
-        let large = self.kit.large_counts_from;
+        let large = self.cx.large_counts_from;
         let is_behind = |entry: &&Entry<'_>| entry.slot != slot && !entry.work.writes(large);
         let behind = entries.filter(is_behind).count() + self.slots.ready_count();
-        self.kit.counts.add(Count::SmallBehindLarge, behind as u64);
+        self.cx.counts.add(Count::SmallBehindLarge, behind as u64);
     }
 
     /// The time in nanoseconds, in a turn that is measured.
     #[inline]
     fn time(&self) -> Option<u64> {
-        let clock = self.kit.shared.clock;
+        let clock = self.cx.shared.clock;
         self.is_measured().then(|| clock.now().instant.ns)
     }
 
@@ -158,7 +158,7 @@ impl Worker {
         if self.is_large_worker() {
             return;
         }
-        let now_ns = self.kit.shared.clock.now().instant.ns;
+        let now_ns = self.cx.shared.clock.now().instant.ns;
         let [begun, collected, executed] = ends_ns;
         self.note_latencies(batch, begun, now_ns);
         let us = |from: u64, to: u64| to.saturating_sub(from) / 1000;
@@ -166,10 +166,10 @@ impl Worker {
             let entries = batch.entries().iter();
             entries.filter(|entry| entry.work.writes(bytes)).count() as u64
         };
-        let large = self.kit.larges + writes(self.kit.large_counts_from);
-        let left = self.kit.larges_left + writes(self.kit.large_from);
+        let large = self.cx.larges + writes(self.cx.large_counts_from);
+        let left = self.cx.larges_left + writes(self.cx.large_from);
         let small = (batch.entries().len() as u64).saturating_sub(large);
-        let stages = &mut self.kit.stages;
+        let stages = &mut self.cx.stages;
         for (sizes, requests) in [(SMALL, small), (LARGE, large.saturating_sub(left))] {
             let [queue, execute, reply] = sizes;
             stages.record_many(queue, us(begun, collected), requests);

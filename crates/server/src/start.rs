@@ -38,15 +38,15 @@ use crate::{
     node::{self, Membership},
     request::delegate::{Writers, bytes_of_writers},
     size_aware::{
-        control_loop::{self, ControlFace},
-        plan_snapshot::Regimes,
+        control_loop::{self, ControlHandle},
+        plan_snapshot::PlanSnapshots,
     },
     sync::{AtomicBool, AtomicI64, AtomicU8, Relaxed, lock},
     worker::{
         busy_poll,
         event_loop::{self, Worker},
         prefault::{self, PagesThread},
-        shared::{Doors, Shared, WorkerFace},
+        shared::{AcceptorHandle, Shared, WorkerHandle},
     },
 };
 
@@ -138,15 +138,15 @@ impl Server {
         let (store, restored) = open_store(&config, started, seed)?;
         let logins = config.auth_file.as_deref().map(Logins::read);
         let logins = logins.transpose().map_err(StartError::Logins)?;
-        let (door_poller, worker_pollers) =
+        let (acceptor_poller, worker_pollers) =
             open_pollers(threads(&config)).map_err(StartError::System)?;
         let io_poller = watch_datagrams(opening.as_mut(), &worker_pollers, &config);
         let io_poller = io_poller.map_err(StartError::System)?;
         let streams = open_streams(opening.as_mut()).map_err(StartError::System)?;
-        let wake_door = door_poller.waker(acceptor::WAKER);
-        let faces = faces_of(&worker_pollers);
+        let wake_acceptor = acceptor_poller.waker(acceptor::WAKER);
+        let handles = handles_of(&worker_pollers);
         store.account(bytes_of_writers(config.workers).cast_signed());
-        let regimes = regimes_of(&config);
+        let snapshots = snapshots_of(&config);
         let native_threads = threads(&config) + NATIVE_THREADS;
         let finished = opening.map(|opening| opening.finish(&config, &store, native_threads));
         let (native, native_note) = finished.transpose()?.map(Opened::split).unzip();
@@ -156,11 +156,11 @@ impl Server {
             clock,
             started,
             registry: Registry::default(),
-            workers: faces.map_err(StartError::System)?,
+            workers: handles.map_err(StartError::System)?,
             writers: Writers::over(curtail_memory::zeros(), Writers::WRITES_MAX),
-            regimes,
-            control: ControlFace::default(),
-            doors: Doors::new(wake_door.map_err(StartError::System)?, node.is_none()),
+            snapshots,
+            control: ControlHandle::default(),
+            doors: AcceptorHandle::new(wake_acceptor.map_err(StartError::System)?, node.is_none()),
             pages: PagesThread::default(),
             prefixes: Prefixes::new(config.detail, config.prefix_delimiter),
             logins: Mutex::new(logins.map(Arc::new)),
@@ -189,7 +189,12 @@ impl Server {
             membership: None,
         };
         server
-            .spawn(door_poller, worker_pollers, (io_poller, streams), listeners)
+            .spawn(
+                acceptor_poller,
+                worker_pollers,
+                (io_poller, streams),
+                listeners,
+            )
             .map_err(StartError::System)?;
         server.spawn_admin(admin).map_err(StartError::System)?;
         server.spawn_udp(udp).map_err(StartError::System)?;
@@ -218,7 +223,7 @@ impl Server {
 
     fn spawn(
         &mut self,
-        door_poller: Poller,
+        acceptor_poller: Poller,
         worker_pollers: Vec<Poller>,
         native: (Option<Poller>, Option<Streams>),
         listeners: Vec<Listener>,
@@ -239,8 +244,8 @@ impl Server {
             };
             let shared = Arc::clone(&self.shared);
             self.spawn_thread(name, move || {
-                if let Some(face) = shared.workers.get(index) {
-                    let _ = face.thread.set(ThreadId::current());
+                if let Some(handle) = shared.workers.get(index) {
+                    let _ = handle.thread.set(ThreadId::current());
                 }
                 // Small requests wait for something large nowhere but on a processor, and there not
                 // for the end of its turn. Where neither is to be had, all is only slower.
@@ -258,7 +263,7 @@ impl Server {
         self.spawn_native(native)?;
         let shared = Arc::clone(&self.shared);
         self.spawn_thread("control".to_owned(), move || control_loop::run(&shared))?;
-        let mut acceptor = Acceptor::new(Arc::clone(&self.shared), door_poller, listeners);
+        let mut acceptor = Acceptor::new(Arc::clone(&self.shared), acceptor_poller, listeners);
         acceptor.watch().map_err(|error| error.0)?;
         self.spawn_thread("acceptor".to_owned(), move || acceptor.run())
     }
@@ -472,12 +477,12 @@ impl Stopped {
 }
 
 /// What is seen of each worker, with what wakes it.
-fn faces_of(pollers: &[Poller]) -> io::Result<Vec<WorkerFace>> {
-    let face = |poller: &Poller| {
+fn handles_of(pollers: &[Poller]) -> io::Result<Vec<WorkerHandle>> {
+    let handle = |poller: &Poller| {
         let waker = poller.waker(event_loop::WAKER)?;
-        Ok(WorkerFace::new(waker, poller.registrar()?))
+        Ok(WorkerHandle::new(waker, poller.registrar()?))
     };
-    pollers.iter().map(face).collect()
+    pollers.iter().map(handle).collect()
 }
 
 fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
@@ -505,9 +510,9 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
     Ok(listeners)
 }
 
-fn regimes_of(config: &Config) -> Regimes {
+fn snapshots_of(config: &Config) -> PlanSnapshots {
     let workers = u16::try_from(config.workers).unwrap_or(u16::MAX);
-    Regimes::new(config.policy, workers, config.threshold_first())
+    PlanSnapshots::new(config.policy, workers, config.threshold_first())
 }
 
 fn listen_admin(address: SocketAddr) -> Result<TcpListener, StartError> {

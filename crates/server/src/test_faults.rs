@@ -2,7 +2,7 @@
 //!
 //! They exist in debug builds alone: in release builds nobody asks.
 
-use crate::worker::context::Kit;
+use crate::worker::context::WorkerContext;
 
 /// What a server of a test does that it should not.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -59,7 +59,7 @@ pub enum Fault {
     LeaseEndsInTurn,
 }
 
-impl Kit {
+impl WorkerContext {
     /// Whether the server was started with this fault.
     #[inline(always)]
     pub(crate) fn has(&self, fault: Fault) -> bool {

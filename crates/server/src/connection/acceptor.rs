@@ -27,14 +27,14 @@ pub(crate) struct Acceptor {
     shared: Arc<Shared>,
     poller: Poller,
     events: Events,
-    doors: Vec<Door>,
+    doors: Vec<ListeningSocket>,
     disabled_since_ns: Option<u64>,
     /// Whether the listeners are watched.
     is_open: bool,
 }
 
 /// A listener and how `stats conns` names it.
-struct Door {
+struct ListeningSocket {
     listener: Listener,
     name: Arc<str>,
     visible: Arc<Visible>,
@@ -66,7 +66,7 @@ impl Acceptor {
                 let visible = Visible::listener(listener.number(), Arc::clone(&name), seconds);
                 let visible = Arc::new(visible);
                 shared.registry.add(&visible);
-                Door {
+                ListeningSocket {
                     listener,
                     name,
                     visible,
@@ -89,8 +89,8 @@ impl Acceptor {
         if !self.shared.doors.is_open() {
             return Ok(());
         }
-        for (index, door) in self.doors.iter_mut().enumerate() {
-            door.listener.watch(&self.poller, Token(index))?;
+        for (index, socket) in self.doors.iter_mut().enumerate() {
+            socket.listener.watch(&self.poller, Token(index))?;
         }
         self.is_open = true;
         Ok(())
@@ -108,9 +108,9 @@ impl Acceptor {
     /// A node whose clients cannot reach it is of no use: it ends and says why.
     fn open(&mut self) {
         let backlog = self.shared.config.backlog;
-        let listens = self.doors.iter().try_for_each(|door| {
-            let answer = door.listener.listen(backlog);
-            answer.map_err(|error| format!("{}: {error}", door.name))
+        let listens = self.doors.iter().try_for_each(|socket| {
+            let answer = socket.listener.listen(backlog);
+            answer.map_err(|error| format!("{}: {error}", socket.name))
         });
         let watches = listens.and_then(|()| self.watch().map_err(|error| error.0.to_string()));
         if let Err(why) = watches {
@@ -124,8 +124,8 @@ impl Acceptor {
     }
 
     fn close(&mut self) {
-        for door in self.doors.drain(..) {
-            self.shared.registry.remove(&door.visible);
+        for socket in self.doors.drain(..) {
+            self.shared.registry.remove(&socket.visible);
         }
         self.is_open = false;
     }
@@ -156,13 +156,13 @@ impl Acceptor {
             }
             let doors = &mut self.doors;
             self.events.for_each(|token, _| {
-                if let Some(door) = doors.get_mut(token.0) {
-                    door.open = true;
+                if let Some(socket) = doors.get_mut(token.0) {
+                    socket.open = true;
                 }
             });
         }
-        for door in &self.doors {
-            self.shared.registry.remove(&door.visible);
+        for socket in &self.doors {
+            self.shared.registry.remove(&socket.visible);
         }
     }
 
@@ -179,7 +179,7 @@ impl Acceptor {
     }
 
     fn any_open(&self) -> bool {
-        self.is_open && self.doors.iter().any(|door| door.open)
+        self.is_open && self.doors.iter().any(|socket| socket.open)
     }
 
     /// Takes what waits at one listener.
@@ -188,20 +188,20 @@ impl Acceptor {
             let fast = self.shared.config.refuse_connections_fast;
             let room = self.has_room();
             self.note_accepting(room || fast);
-            let Some(door) = self.doors.get_mut(index) else {
+            let Some(socket) = self.doors.get_mut(index) else {
                 return Ok(());
             };
-            if !door.open || !(room || fast) {
+            if !socket.open || !(room || fast) {
                 return Ok(());
             }
             if !self.is_open {
                 return Ok(());
             }
-            let Some((stream, peer)) = door.listener.accept()? else {
-                door.open = false;
+            let Some((stream, peer)) = socket.listener.accept()? else {
+                socket.open = false;
                 return Ok(());
             };
-            let name = Arc::clone(&door.name);
+            let name = Arc::clone(&socket.name);
             if room {
                 self.place(stream, peer, name);
             } else {

@@ -10,19 +10,19 @@ use curtail_runtime::Received;
 use crate::{
     connection::Connection,
     memcached::{metadump::Dump, watch::Watcher},
-    worker::context::Kit,
+    worker::context::WorkerContext,
 };
 
 /// What keeps a connection busy.
 #[derive(Debug)]
-pub(crate) enum Errand {
+pub(crate) enum LongRunning {
     /// It is sent a list of all items.
     Dump(Dump),
     /// It is sent a line for every event.
     Watch(Arc<Watcher>),
 }
 
-impl Errand {
+impl LongRunning {
     /// Whether there is something to do, when the connection is `readable` or not.
     pub(crate) fn wants_turn(&self, readable: bool) -> bool {
         match self {
@@ -33,24 +33,24 @@ impl Errand {
 }
 
 impl Connection {
-    /// Goes on with the connection's errand; nothing is unsent when this is called. False when the
-    /// client has left.
-    pub(crate) fn go_on(&mut self, kit: &mut Kit) -> bool {
-        let Some(errand) = &mut self.errand else {
+    /// Goes on with the connection's long-running command; nothing is queued when this is called.
+    /// False when the client has left.
+    pub(crate) fn go_on(&mut self, cx: &mut WorkerContext) -> bool {
+        let Some(long_running) = &mut self.long_running else {
             return true;
         };
-        match errand.as_mut() {
-            Errand::Dump(dump) => {
-                let (text, done) = dump.piece(kit);
-                self.visible.touch(kit.now.unix_seconds());
-                self.unsent.push(&mut kit.pool, &text);
+        match long_running.as_mut() {
+            LongRunning::Dump(dump) => {
+                let (text, done) = dump.piece(cx);
+                self.visible.touch(cx.now.unix_seconds());
+                self.output.push(&mut cx.pool, &text);
                 if done {
-                    self.errand = None;
+                    self.long_running = None;
                 }
                 true
             }
-            Errand::Watch(watcher) => {
-                self.unsent.push(&mut kit.pool, &watcher.take());
+            LongRunning::Watch(watcher) => {
+                self.output.push(&mut cx.pool, &watcher.take());
                 !self.readable || self.ignore()
             }
         }

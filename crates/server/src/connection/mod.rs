@@ -7,11 +7,11 @@
 //!    |   all sent           |    +--------- readable, or next turn -------+
 //!    +----------------------+
 //!                           |  kernel full
-//!                           +------------> unsent replies: nothing is read until they are gone
+//!                           +------------> queued replies: nothing is read until they are gone
 //! ```
 //!
 //! Invariants: a connection belongs to one worker at a time; a large worker that has it gives it
-//! back when the large request is done. While `unsent` is not empty, nothing is received
+//! back when the large request is done. While `output` is not empty, nothing is received
 //! or carried out for it. An idle connection holds no buffer.
 
 pub(crate) mod acceptor;
@@ -33,15 +33,15 @@ use curtail_types::Set;
 use crate::{
     connection::{
         buffer_pool::{Buffer, BufferPool},
-        long_running::Errand,
-        output::Unsent,
+        long_running::LongRunning,
+        output::OutputQueue,
         registry::{ConnectionState, Visible},
     },
     memcached::event_log::CloseReason,
     metrics::{latency::Pending, slow_log::Label},
     native::Behind,
     request::owned_form::{KeptForm, restore_key},
-    size_aware::plan_snapshot::Regime,
+    size_aware::plan_snapshot::PlanSnapshot,
 };
 
 /// One client.
@@ -56,9 +56,9 @@ pub(crate) struct Connection {
     /// A large value on its way.
     pub(crate) body: Option<Box<Body>>,
     /// What it is busy with before anything else is decoded.
-    pub(crate) errand: Option<Box<Errand>>,
+    pub(crate) long_running: Option<Box<LongRunning>>,
     /// Replies that the kernel has not taken.
-    pub(crate) unsent: Unsent,
+    pub(crate) output: OutputQueue,
     /// The kernel may have bytes for us.
     pub(crate) readable: bool,
     /// The kernel may take bytes from us.
@@ -85,7 +85,7 @@ pub(crate) struct Connection {
     /// The large worker that it is to be handed to at the end of the turn.
     pub(crate) departs: Option<Departure>,
     /// Where it belongs while a large worker has it.
-    pub(crate) visit: Option<Visit>,
+    pub(crate) loan: Option<Loan>,
     /// The request of a measured turn whose reply has not left.
     pub(crate) pending: Option<Pending>,
     /// What it was handed to a large worker for, while the slow log is on.
@@ -105,7 +105,7 @@ pub(crate) struct Departure {
 
 /// A connection that a large worker has.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Visit {
+pub(crate) struct Loan {
     /// The worker it belongs to.
     pub(crate) home: usize,
     /// Its slot there.
@@ -170,8 +170,8 @@ impl Connection {
             held: None,
             held_whole: false,
             body: None,
-            errand: None,
-            unsent: Unsent::default(),
+            long_running: None,
+            output: OutputQueue::default(),
             readable: true,
             writable: true,
             ending: false,
@@ -185,7 +185,7 @@ impl Connection {
             requests_marked: 0,
             serial,
             departs: None,
-            visit: None,
+            loan: None,
             pending: None,
             slow: None,
             visible,
@@ -195,14 +195,14 @@ impl Connection {
     /// Whether there is something to do for it now.
     #[inline]
     pub(crate) fn wants_turn(&self) -> bool {
-        if self.unsent.is_empty() {
+        if self.output.is_empty() {
             self.closing
-                || match &self.errand {
+                || match &self.long_running {
                     None => self.readable || self.held_whole,
-                    Some(errand) => errand.wants_turn(self.readable),
+                    Some(long_running) => long_running.wants_turn(self.readable),
                 }
         } else {
-            self.writable && !self.unsent.is_awaiting()
+            self.writable && !self.output.is_awaiting()
         }
     }
 
@@ -216,15 +216,15 @@ impl Connection {
 
     /// Whether it is away from its worker and `by` hears of its socket.
     pub(crate) fn is_watched_by(&self, by: WatchedBy) -> bool {
-        self.visit.is_some_and(|visit| visit.watched_by == by)
+        self.loan.is_some_and(|loan| loan.watched_by == by)
     }
 
     /// Whether nothing of it is under way anywhere.
     pub(crate) fn rests(&self) -> bool {
-        let stands = self.queued || self.departs.is_some() || self.visit.is_some();
+        let stands = self.queued || self.departs.is_some() || self.loan.is_some();
         let ends = self.closing || self.ending;
-        let holds = self.held.is_some() || self.body.is_some() || self.errand.is_some();
-        !(stands || ends || holds) && self.unsent.is_empty()
+        let holds = self.held.is_some() || self.body.is_some() || self.long_running.is_some();
+        !(stands || ends || holds) && self.output.is_empty()
     }
 
     /// Keeps `input` for the next turn; `whole` says that it may contain a request.
@@ -238,15 +238,15 @@ impl Connection {
     /// Bytes of buffers that it holds.
     pub(crate) fn held_bytes(&self) -> usize {
         let held = self.held.as_ref().map_or(0, Buffer::capacity);
-        held + self.unsent.held_bytes()
+        held + self.output.held_bytes()
     }
 
     /// Has it handed to the large worker of a value of so many bytes, at the end of the turn.
-    pub(crate) fn departs_with(&mut self, regime: &Regime, value_bytes: usize) {
+    pub(crate) fn departs_with(&mut self, snapshot: &PlanSnapshot, value_bytes: usize) {
         let bytes = u32::try_from(value_bytes).unwrap_or(u32::MAX);
         // Any number that differs from connection to connection divides a size that two share.
         let hash = self.serial.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        if let Some(number) = regime.large_number(bytes, hash) {
+        if let Some(number) = snapshot.large_number(bytes, hash) {
             self.departs.get_or_insert(Departure {
                 number,
                 receives: false,
@@ -256,14 +256,14 @@ impl Connection {
 
     /// The large worker that it is to be handed to now: not while others still owe it answers.
     pub(crate) fn departure(&self) -> Option<Departure> {
-        self.departs.filter(|_| !self.unsent.is_awaiting())
+        self.departs.filter(|_| !self.output.is_awaiting())
     }
 
     /// How many buffers it holds, and their bytes, whatever they are for.
     pub(crate) fn buffers(&self) -> (usize, usize) {
         let of_body = self.body.as_ref().map(|body| &body.header.bytes);
         let own = self.held.iter().chain(of_body);
-        let (count, bytes) = self.unsent.buffers();
+        let (count, bytes) = self.output.buffers();
         own.fold((count, bytes), |(count, bytes), buffer| {
             (count + 1, bytes + buffer.capacity())
         })
@@ -276,7 +276,7 @@ impl Connection {
                 .held
                 .as_ref()
                 .is_some_and(|held| held.content().contains(&b'\n'));
-        self.visible.show(match (self.unsent.is_empty(), receives) {
+        self.visible.show(match (self.output.is_empty(), receives) {
             (false, _) => ConnectionState::Send,
             (true, true) => ConnectionState::Receive,
             (true, false) => ConnectionState::Read,
@@ -285,7 +285,7 @@ impl Connection {
 
     /// Gives all buffers back; the socket closes when the connection is dropped.
     pub(crate) fn dissolve(mut self, pool: &mut BufferPool) {
-        self.unsent.discard(pool);
+        self.output.discard(pool);
         if let Some(held) = self.held.take() {
             pool.release(held);
         }

@@ -1,7 +1,7 @@
 //! Replies that the kernel has not taken yet, and sending in general.
 //!
 //! A client that does not read makes its own queue grow, never the server's: while a connection has
-//! unsent replies nothing is read from it, so the queue holds at most what one turn answered.
+//! queued replies nothing is read from it, so the queue holds at most what one turn answered.
 
 use std::{collections::VecDeque, io::IoSlice, ops::Range};
 
@@ -15,8 +15,8 @@ use crate::{
 
 /// What a connection still has to send, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Unsent {
-    pieces: VecDeque<UnsentPiece>,
+pub(crate) struct OutputQueue {
+    pieces: VecDeque<OutputPiece>,
     /// How many of them other workers still owe.
     awaited: usize,
     /// What is to be told in the last line of a request that is answered in parts, when that line
@@ -25,7 +25,7 @@ pub(crate) struct Unsent {
 }
 
 #[derive(Debug)]
-enum UnsentPiece {
+enum OutputPiece {
     Held(Buffer),
     Lease {
         lease: ValueLease,
@@ -137,7 +137,7 @@ fn judge(sent: Sent, offered: usize, complete: bool) -> (usize, Progress) {
     }
 }
 
-impl Unsent {
+impl OutputQueue {
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
@@ -154,11 +154,11 @@ impl Unsent {
 
     /// How many buffers it holds, and their bytes.
     pub(crate) fn buffers(&self) -> (usize, usize) {
-        let held = |piece: &UnsentPiece| match piece {
-            UnsentPiece::Held(buffer) | UnsentPiece::Final { line: buffer, .. } => {
+        let held = |piece: &OutputPiece| match piece {
+            OutputPiece::Held(buffer) | OutputPiece::Final { line: buffer, .. } => {
                 Some(buffer.capacity())
             }
-            UnsentPiece::Lease { .. } | UnsentPiece::Awaited(..) => None,
+            OutputPiece::Lease { .. } | OutputPiece::Awaited(..) => None,
         };
         let held = self.pieces.iter().filter_map(held);
         held.fold((0, 0), |(count, bytes), more| (count + 1, bytes + more))
@@ -166,8 +166,8 @@ impl Unsent {
 
     /// The longest value that is to be sent from where it lies, in bytes.
     pub(crate) fn value_bytes_max(&self) -> usize {
-        let value = |piece: &UnsentPiece| match piece {
-            UnsentPiece::Lease { lease, .. } => lease.value_bytes(),
+        let value = |piece: &OutputPiece| match piece {
+            OutputPiece::Lease { lease, .. } => lease.value_bytes(),
             _ => 0,
         };
         self.pieces.iter().map(value).max().unwrap_or(0)
@@ -175,8 +175,8 @@ impl Unsent {
 
     /// Bytes of store memory that cannot be reused while this waits.
     pub(crate) fn leased_bytes(&self) -> usize {
-        let leased = |piece: &UnsentPiece| match piece {
-            UnsentPiece::Lease { lease, .. } => lease.pinned_bytes(),
+        let leased = |piece: &OutputPiece| match piece {
+            OutputPiece::Lease { lease, .. } => lease.pinned_bytes(),
             _ => 0,
         };
         self.pieces.iter().map(leased).sum()
@@ -208,7 +208,7 @@ impl Unsent {
     }
 
     /// Puts the answers of worker `by` where they are awaited: those of the items `numbers` of its
-    /// parcel, which are the next of `answers`.
+    /// delegated batch, which are the next of `answers`.
     pub(crate) fn fill(
         &mut self,
         pool: &mut BufferPool,
@@ -224,7 +224,7 @@ impl Unsent {
                 break;
             };
             match piece {
-                UnsentPiece::Awaited(owed_by, what) if owed_by == by && !numbers.is_empty() => {
+                OutputPiece::Awaited(owed_by, what) if owed_by == by && !numbers.is_empty() => {
                     self.awaited -= 1;
                     let number = numbers.next();
                     let is_answer = |piece: &Piece| Some(piece.slot) == number;
@@ -249,8 +249,8 @@ impl Unsent {
 
     /// Puts one answer where `by` awaits it, without a look at what is behind.
     pub(crate) fn fill_one(&mut self, pool: &mut BufferPool, by: u16, answer: &[u8]) {
-        let owed = |piece: &UnsentPiece| match *piece {
-            UnsentPiece::Awaited(owed_by, what) if owed_by == by => Some(what),
+        let owed = |piece: &OutputPiece| match *piece {
+            OutputPiece::Awaited(owed_by, what) if owed_by == by => Some(what),
             _ => None,
         };
         let mut places = self.pieces.iter().map(owed).enumerate();
@@ -269,13 +269,13 @@ impl Unsent {
         let before = at
             .checked_sub(1)
             .and_then(|before| self.pieces.get_mut(before));
-        if let Some(UnsentPiece::Held(buffer)) = before {
+        if let Some(OutputPiece::Held(buffer)) = before {
             pool.append(buffer, answer);
             self.pieces.remove(at);
         } else if answer.is_empty() {
             self.pieces.remove(at);
         } else if let Some(place) = self.pieces.get_mut(at) {
-            *place = UnsentPiece::Held(pool.hold(answer));
+            *place = OutputPiece::Held(pool.hold(answer));
         }
     }
 
@@ -292,17 +292,17 @@ impl Unsent {
                 let bytes = area.get(start + from..end).unwrap_or_default();
                 self.hold(pool, bytes, joins);
             }
-            Content::Lease(lease) => self.pieces.push_back(UnsentPiece::Lease { lease, from }),
+            Content::Lease(lease) => self.pieces.push_back(OutputPiece::Lease { lease, from }),
             Content::Owned(bytes) => {
                 self.hold(pool, bytes.get(from..).unwrap_or_default(), joins);
             }
             Content::Awaited(by, what) => {
                 self.awaited += 1;
-                self.pieces.push_back(UnsentPiece::Awaited(by, what));
+                self.pieces.push_back(OutputPiece::Awaited(by, what));
             }
             Content::Final { line, failed } => {
                 let line = pool.hold(line.get(from..).unwrap_or_default());
-                self.pieces.push_back(UnsentPiece::Final { line, failed });
+                self.pieces.push_back(OutputPiece::Final { line, failed });
             }
         }
     }
@@ -313,7 +313,7 @@ impl Unsent {
     #[cold]
     fn fail(&mut self, pool: &mut BufferPool, behind: Range<usize>, line: &[u8]) {
         for piece in self.pieces.range_mut(behind) {
-            if let UnsentPiece::Final { line: last, failed } = piece {
+            if let OutputPiece::Final { line: last, failed } = piece {
                 if !std::mem::replace(failed, true) {
                     let told = pool.hold(line);
                     pool.release(std::mem::replace(last, told));
@@ -346,10 +346,10 @@ impl Unsent {
     pub(crate) fn send(&mut self, pool: &mut BufferPool, stream: &mut Stream) -> (usize, Progress) {
         let mut gather = Gather::new();
         let complete = self.pieces.iter().all(|piece| match piece {
-            UnsentPiece::Held(buffer) => gather.add(buffer.content()),
-            UnsentPiece::Lease { lease, from } => gather.add_lease(lease, *from),
-            UnsentPiece::Final { line, .. } => gather.add(line.content()),
-            UnsentPiece::Awaited(..) => false,
+            OutputPiece::Held(buffer) => gather.add(buffer.content()),
+            OutputPiece::Lease { lease, from } => gather.add_lease(lease, *from),
+            OutputPiece::Final { line, .. } => gather.add(line.content()),
+            OutputPiece::Awaited(..) => false,
         });
         let (taken, progress) = judge(gather.send(stream), gather.bytes, complete);
         self.consume(pool, taken);
@@ -364,17 +364,17 @@ impl Unsent {
     }
 
     fn hold(&mut self, pool: &mut BufferPool, bytes: &[u8], joins: bool) {
-        if let Some(UnsentPiece::Held(buffer)) = self.pieces.back_mut().filter(|_| joins) {
+        if let Some(OutputPiece::Held(buffer)) = self.pieces.back_mut().filter(|_| joins) {
             pool.append(buffer, bytes);
         } else {
-            self.pieces.push_back(UnsentPiece::Held(pool.hold(bytes)));
+            self.pieces.push_back(OutputPiece::Held(pool.hold(bytes)));
         }
     }
 
     fn consume(&mut self, pool: &mut BufferPool, mut taken: usize) {
         while let Some(mut piece) = self.pieces.pop_front() {
             let left = piece.bytes_left();
-            if taken < left || matches!(piece, UnsentPiece::Awaited(..)) {
+            if taken < left || matches!(piece, OutputPiece::Awaited(..)) {
                 piece.skip(taken);
                 self.pieces.push_front(piece);
                 return;
@@ -385,7 +385,7 @@ impl Unsent {
     }
 }
 
-impl UnsentPiece {
+impl OutputPiece {
     fn bytes_left(&self) -> usize {
         match self {
             Self::Held(buffer) | Self::Final { line: buffer, .. } => buffer.content().len(),

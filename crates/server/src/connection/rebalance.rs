@@ -11,7 +11,7 @@
 //! did at most half of the difference in the epoch before, so the difference shrinks with every
 //! move and nothing goes back and forth; one client that is heavier than that stays alone where it
 //! is, and the light ones leave it. A connection moves only while it rests: nothing received,
-//! nothing unsent, nothing with others. So no reply and no order can be lost.
+//! nothing queued, nothing with others. So no reply and no order can be lost.
 
 use crate::{
     connection::Connection,
@@ -91,8 +91,8 @@ pub(crate) fn shift(loads: &[Load], epoch_ms: u64) -> Option<Shift> {
 impl Worker {
     /// Does what the control asked for in the last epoch, if it asked before that, too.
     pub(crate) fn give_connections(&mut self) {
-        let face = self.kit.shared.workers.get(self.index);
-        let Some((to, requests)) = face.and_then(|face| face.order.take()) else {
+        let handle = self.cx.shared.workers.get(self.index);
+        let Some((to, requests)) = handle.and_then(|handle| handle.order.take()) else {
             self.marked = false;
             return;
         };
@@ -151,12 +151,12 @@ impl Worker {
             .get_mut(slot)
             .is_some_and(|connection| connection.rests());
         let (Some(own), Some(other)) = (
-            self.kit.shared.workers.get(self.index),
-            self.kit.shared.workers.get(to),
+            self.cx.shared.workers.get(self.index),
+            self.cx.shared.workers.get(to),
         ) else {
             return false;
         };
-        if !rests || to == self.index || to >= self.kit.shared.config.workers {
+        if !rests || to == self.index || to >= self.cx.shared.config.workers {
             return false;
         }
         let Some(mut connection) = self.slots.remove(slot) else {
@@ -166,7 +166,7 @@ impl Worker {
         own.connections.fetch_sub(1, Relaxed);
         other.connections.fetch_add(1, Relaxed);
         other.mail.send(Arrival::Moved(connection));
-        self.kit.counts.add(Count::ConnectionsMoved, 1);
+        self.cx.counts.add(Count::ConnectionsMoved, 1);
         true
     }
 

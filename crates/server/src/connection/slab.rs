@@ -6,7 +6,7 @@ use crate::connection::Connection;
 
 /// The connections of a worker. A slot's number is the token under which its socket is watched.
 #[derive(Debug, Default)]
-pub(crate) struct Slots {
+pub(crate) struct ConnectionSlab {
     connections: Vec<Option<Box<Connection>>>,
     /// Slots that nobody has; one that is lent is not among them.
     free: Vec<usize>,
@@ -15,7 +15,7 @@ pub(crate) struct Slots {
     carried_out: u64,
 }
 
-impl Slots {
+impl ConnectionSlab {
     /// One past the highest slot.
     pub(crate) fn end(&self) -> usize {
         self.connections.len()
@@ -30,7 +30,7 @@ impl Slots {
         self.free.last().copied().unwrap_or_default()
     }
 
-    /// Puts a connection into [`Slots::next_slot`].
+    /// Puts a connection into [`ConnectionSlab::next_slot`].
     pub(crate) fn insert(&mut self, connection: Box<Connection>) {
         let slot = self.reserve();
         self.restore(slot, connection);
@@ -50,8 +50,8 @@ impl Slots {
         }
     }
 
-    /// Takes the connection out of its slot, which stays taken until [`Slots::restore`] or
-    /// [`Slots::free`].
+    /// Takes the connection out of its slot, which stays taken until [`ConnectionSlab::restore`] or
+    /// [`ConnectionSlab::free`].
     pub(crate) fn lend(&mut self, slot: usize) -> Option<Box<Connection>> {
         let mut connection = self.connections.get_mut(slot)?.take()?;
         if std::mem::take(&mut connection.queued) {

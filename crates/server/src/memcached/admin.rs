@@ -16,7 +16,7 @@ use curtail_types::{Exptime, Now};
 use tracing::{info, warn};
 
 use crate::{
-    connection::{long_running::Errand, registry::ConnectionState},
+    connection::{long_running::LongRunning, registry::ConnectionState},
     log::{self, Limit, component},
     memcached::{lru_crawler::CLASSES_MAX, metadump::Dump, stats, watch::Interests},
     metrics::counters::Count,
@@ -52,11 +52,11 @@ impl Worker {
             Admin::Slabs(words) => self.slabs(slot, words),
             Admin::Lru(words) => self.lru(slot, words),
             Admin::LruCrawler(words) => self.lru_crawler(slot, words),
-            Admin::Watch(_) if !self.kit.shared.config.watch_allowed => {
+            Admin::Watch(_) if !self.cx.shared.config.watch_allowed => {
                 self.refuse(slot, Refusal::WatchNotAllowed);
             }
             Admin::Watch(words) => self.watch(slot, words),
-            Admin::DebugTime(words) if self.kit.shared.config.debug_time => {
+            Admin::DebugTime(words) if self.cx.shared.config.debug_time => {
                 self.debug_time(slot, words);
             }
             Admin::Policy(words) => self.policy(slot, words),
@@ -82,13 +82,13 @@ impl Worker {
     }
 
     fn flush_all(&mut self, slot: usize, delay: Exptime, noreply: bool) {
-        if !self.kit.shared.config.flush_allowed {
+        if !self.cx.shared.config.flush_allowed {
             self.refuse_unless(noreply, slot, Refusal::FlushNotAllowed);
             return;
         }
-        self.kit.counts.add(Count::CmdFlush, 1);
+        self.cx.counts.add(Count::CmdFlush, 1);
         self.log_flush_of(slot, delay);
-        self.kit.store.flush_all(self.kit.now, delay);
+        self.cx.store.flush_all(self.cx.now, delay);
         if !noreply {
             // On a node the others have a part in it.
             self.end_parts(slot, b"OK\r\n");
@@ -104,11 +104,11 @@ impl Worker {
     #[cold]
     fn log_flush_of(&mut self, slot: usize, delay: Exptime) {
         let peer = self.peer(slot);
-        let limit = &self.kit.shared.limits.admin;
+        let limit = &self.cx.shared.limits.admin;
         if delay == Exptime(0) {
-            return log_flush(limit, self.kit.now, &peer);
+            return log_flush(limit, self.cx.now, &peer);
         }
-        if let Some(suppressed) = limit.pass(self.kit.now.unix_seconds().into()) {
+        if let Some(suppressed) = limit.pass(self.cx.now.unix_seconds().into()) {
             let exptime = delay.0;
             info!(
                 target: component::ADMIN,
@@ -122,10 +122,10 @@ impl Worker {
 
     fn set_verbosity(&mut self, slot: usize, level: u8) {
         let peer = self.peer(slot);
-        let shared = &self.kit.shared;
+        let shared = &self.cx.shared;
         let before = shared.verbosity.swap(level, Relaxed);
         log::set_verbosity(level);
-        if let Some(suppressed) = shared.limits.admin.pass(self.kit.now.unix_seconds().into()) {
+        if let Some(suppressed) = shared.limits.admin.pass(self.cx.now.unix_seconds().into()) {
             info!(
                 target: component::ADMIN,
                 peer,
@@ -138,9 +138,9 @@ impl Worker {
     /// From how many microseconds on requests are slow; 0 ends the slow log.
     fn set_slow_threshold(&mut self, slot: usize, us: u64) {
         let peer = self.peer(slot);
-        let shared = &self.kit.shared;
+        let shared = &self.cx.shared;
         shared.slow.set_threshold_us(us);
-        if let Some(suppressed) = shared.limits.admin.pass(self.kit.now.unix_seconds().into()) {
+        if let Some(suppressed) = shared.limits.admin.pass(self.cx.now.unix_seconds().into()) {
             info!(
                 target: component::ADMIN,
                 peer,
@@ -153,12 +153,12 @@ impl Worker {
 
     fn log_memlimit(&mut self, slot: usize, before: u64, wanted: usize, is_set: bool) {
         let peer = self.peer(slot);
-        let shared = &self.kit.shared;
-        let Some(suppressed) = shared.limits.admin.pass(self.kit.now.unix_seconds().into()) else {
+        let shared = &self.cx.shared;
+        let Some(suppressed) = shared.limits.admin.pass(self.cx.now.unix_seconds().into()) else {
             return;
         };
         let (before, wanted) = (before >> 20, wanted >> 20);
-        let bounds = self.kit.store.memory_bounds();
+        let bounds = self.cx.store.memory_bounds();
         if is_set {
             info!(
                 target: component::ADMIN,
@@ -185,8 +185,8 @@ impl Worker {
             MEMLIMIT_MEGABYTES_MAX.. => Refusal::MemlimitInBytes,
             _ => {
                 let wanted = megabytes as usize * (1 << 20);
-                let before = self.kit.store.memory().limit;
-                let is_set = self.kit.store.set_memory_bytes_max(wanted);
+                let before = self.cx.store.memory().limit;
+                let is_set = self.cx.store.set_memory_bytes_max(wanted);
                 self.log_memlimit(slot, before, wanted, is_set);
                 if is_set {
                     return self.ok(slot, noreply);
@@ -198,7 +198,7 @@ impl Worker {
     }
 
     fn shutdown(&mut self, slot: usize, mut words: Words<'_>) {
-        if !self.kit.shared.config.shutdown_allowed {
+        if !self.cx.shared.config.shutdown_allowed {
             return self.refuse(slot, Refusal::ShutdownNotEnabled);
         }
         let event = match (words.next(), words.next()) {
@@ -208,7 +208,7 @@ impl Worker {
         };
         let peer = self.peer(slot);
         info!(target: component::ADMIN, peer, "a client asks the server to shut down");
-        (self.kit.shared.ask)(event);
+        (self.cx.shared.ask)(event);
     }
 
     /// There are no slab classes: automatic moving is always on in a way and may be set; a move by
@@ -248,9 +248,9 @@ impl Worker {
     /// `policy` shows what is in force, `policy <name>` puts another one in force.
     fn policy(&mut self, slot: usize, mut words: Words<'_>) {
         let peer = self.peer(slot);
-        let shared = &self.kit.shared;
+        let shared = &self.cx.shared;
         let text: &[u8] = match (words.next(), words.next()) {
-            (None, _) => &format!("POLICY {}\r\n", shared.regimes.current().name).into_bytes(),
+            (None, _) => &format!("POLICY {}\r\n", shared.snapshots.current().name).into_bytes(),
             (Some(_), _) if !shared.config.policy_change_allowed => {
                 b"CLIENT_ERROR policy change not allowed\r\n"
             }
@@ -271,13 +271,13 @@ impl Worker {
         let Some(interests) = Interests::parse(words) else {
             return self.refuse(slot, Refusal::Error);
         };
-        let Some(watcher) = self.kit.shared.watchers.add(interests, self.index) else {
+        let Some(watcher) = self.cx.shared.watchers.add(interests, self.index) else {
             let text = b"WATCHER_TOO_MANY log watcher limit reached\r\n";
             self.replies.write(slot, |sink| sink.push(text));
             return;
         };
         if let Some(connection) = self.slots.get_mut(slot) {
-            connection.errand = Some(Box::new(Errand::Watch(watcher)));
+            connection.long_running = Some(Box::new(LongRunning::Watch(watcher)));
             self.watching.push(slot);
         }
         self.ok(slot, false);
@@ -289,11 +289,11 @@ impl Worker {
         match words.next().and_then(number) {
             None => self.refuse(slot, Refusal::Error),
             Some(seconds) => {
-                self.kit
+                self.cx
                     .shared
                     .time_shift_seconds
                     .fetch_add(seconds, Relaxed);
-                self.kit.now = self.kit.shared.now();
+                self.cx.now = self.cx.shared.now();
                 self.ok(slot, false);
             }
         }
@@ -302,7 +302,7 @@ impl Worker {
     /// `stats cachedump <class> <items>`: some keys, as people and clients ask for who look into a
     /// cache. There are no classes, so class 1 has them all.
     fn cachedump(&mut self, slot: usize, mut words: Words<'_>) {
-        let text: &[u8] = if !self.kit.shared.config.dump_allowed {
+        let text: &[u8] = if !self.cx.shared.config.dump_allowed {
             b"CLIENT_ERROR stats cachedump not allowed\r\n"
         } else {
             let (Some(class), Some(items)) = (words.next(), words.next()) else {
@@ -315,7 +315,7 @@ impl Worker {
                 Some((0..=CLASSES_MAX, items)) => {
                     let dump = Dump::some(items, number(class) == Some(1));
                     if let Some(connection) = self.slots.get_mut(slot) {
-                        connection.errand = Some(Box::new(Errand::Dump(dump)));
+                        connection.long_running = Some(Box::new(LongRunning::Dump(dump)));
                     }
                     return;
                 }
@@ -327,17 +327,17 @@ impl Worker {
 
     fn stats(&mut self, slot: usize, mut words: Words<'_>) {
         // The numbers include everything that was answered before in this turn.
-        if let Some(face) = self.kit.shared.workers.get(self.index) {
-            face.counts.publish(&self.kit.counts);
+        if let Some(handle) = self.cx.shared.workers.get(self.index) {
+            handle.counts.publish(&self.cx.counts);
         }
-        let shared = &Arc::clone(&self.kit.shared);
+        let shared = &Arc::clone(&self.cx.shared);
         let mut rest = words;
         let report = match (words.next(), words.next()) {
             (Some(b"cachedump"), _) => {
                 rest.next();
                 return self.cachedump(slot, rest);
             }
-            (None, _) => stats::general(shared, self.kit.now),
+            (None, _) => stats::general(shared, self.cx.now),
             (Some(b"settings"), _) => stats::settings(shared),
             (Some(b"items"), _) => stats::items(shared),
             (Some(b"slabs"), _) => stats::slabs(shared),
@@ -358,7 +358,7 @@ impl Worker {
                 if let Some(connection) = self.slots.get_mut(slot) {
                     connection.visible.show(ConnectionState::Parse);
                 }
-                stats::connections(shared, self.kit.now)
+                stats::connections(shared, self.cx.now)
             }
             (Some(b"reset"), _) => {
                 shared.reset_counts();
@@ -367,7 +367,7 @@ impl Worker {
             (Some(b"detail"), Some(b"dump")) => shared.prefixes.dump(),
             (Some(b"detail"), Some(word @ (b"on" | b"off"))) => {
                 shared.prefixes.switch(word == b"on");
-                self.kit.detail = word == b"on";
+                self.cx.detail = word == b"on";
                 return self.ok(slot, false);
             }
             (Some(b"detail"), _) => return self.refuse(slot, Refusal::BadStatsDetail),

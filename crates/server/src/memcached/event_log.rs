@@ -24,24 +24,24 @@ use crate::{
         watch::{Interests, Journal, Watchers},
     },
     request::batch::{Entry, Work},
-    worker::{context::Kit, event_loop::Worker},
+    worker::{context::WorkerContext, event_loop::Worker},
 };
 
 /// What a worker tells those who look on.
 #[derive(Debug)]
-pub(crate) struct Notice {
+pub(crate) struct EventLog {
     /// Whether anybody looks on in this turn.
     pub(crate) on: bool,
     watched: Interests,
     verbose: bool,
     journal: Journal,
     /// The write that is being carried out.
-    write: Noticed,
+    write: LoggedEvent,
 }
 
 /// A write, as far as its line needs it.
 #[derive(Debug, Default)]
-struct Noticed {
+struct LoggedEvent {
     key: Vec<u8>,
     command: &'static str,
     ttl_seconds: u32,
@@ -69,7 +69,7 @@ const VERBOSE: u8 = 2;
 /// Bytes of a command that are shown.
 const SHOWN_BYTES_MAX: usize = 1024;
 
-impl Notice {
+impl EventLog {
     /// With room for `journal_bytes_max` bytes of lines in a turn.
     pub(crate) fn new(journal_bytes_max: usize) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl Notice {
             watched: Interests::default(),
             verbose: false,
             journal: Journal::new(journal_bytes_max),
-            write: Noticed::default(),
+            write: LoggedEvent::default(),
         }
     }
 
@@ -189,32 +189,32 @@ impl Worker {
     /// Looks at a request that is about to be carried out here. A node of a cluster has looked at
     /// it where it arrived.
     #[cold]
-    pub(crate) fn notice_here(&mut self, entry: &Entry<'_>) {
-        if self.kit.shared.cluster.is_none() || self.is_large_worker() {
-            self.notice(entry);
+    pub(crate) fn log_here(&mut self, entry: &Entry<'_>) {
+        if self.cx.shared.cluster.is_none() || self.is_large_worker() {
+            self.event_log(entry);
         }
     }
 
     /// Shows the command of a request at `-vv`.
     #[cold]
     pub(crate) fn show(&mut self, entry: &Entry<'_>) {
-        let (kit, Some(connection)) = (&mut self.kit, self.slots.get(entry.slot)) else {
+        let (cx, Some(connection)) = (&mut self.cx, self.slots.get(entry.slot)) else {
             return;
         };
         if entry.origin.decoder.is_between_commands() {
-            kit.show(connection.visible.number, entry.origin.input);
+            cx.show(connection.visible.number, entry.origin.input);
         }
     }
 
     /// Looks at a request.
     #[cold]
-    pub(crate) fn notice(&mut self, entry: &Entry<'_>) {
+    pub(crate) fn event_log(&mut self, entry: &Entry<'_>) {
         self.show(entry);
-        let (kit, Some(connection)) = (&mut self.kit, self.slots.get_mut(entry.slot)) else {
+        let (cx, Some(connection)) = (&mut self.cx, self.slots.get_mut(entry.slot)) else {
             return;
         };
         let number = connection.visible.number;
-        kit.notice.write.number = number;
+        cx.event_log.write.number = number;
         match &entry.work {
             Work::Request(Request::Item {
                 key,
@@ -222,11 +222,11 @@ impl Worker {
                 value,
                 ..
             }) => {
-                kit.notice_of(number, key, operation, value.len());
-                kit.notice_fetch(key, entry.hash);
+                cx.log_request(number, key, operation, value.len());
+                cx.log_fetch(key, entry.hash);
             }
             Work::Request(Request::SetTooLarge { key, set, .. }) => {
-                kit.notice_write(key, set, 0);
+                cx.log_write(key, set, 0);
             }
             Work::LargeSet {
                 request:
@@ -238,14 +238,14 @@ impl Worker {
                     },
                 ..
             } => {
-                kit.notice_write(key, set, *value_bytes as usize);
-                kit.notice_fetch(key, entry.hash);
+                cx.log_write(key, set, *value_bytes as usize);
+                cx.log_fetch(key, entry.hash);
             }
             Work::LargeSetEnd { .. } => {
                 if let Some((key, set, value_bytes)) =
                     connection.body.as_deref().and_then(Body::write)
                 {
-                    kit.notice_write(&key, &set, value_bytes);
+                    cx.log_write(&key, &set, value_bytes);
                 }
             }
             _ => {}
@@ -253,32 +253,32 @@ impl Worker {
     }
 
     /// Hands on what was noticed in this turn.
-    pub(crate) fn publish_notices(&mut self) {
-        let Kit {
-            notice,
+    pub(crate) fn publish_events(&mut self) {
+        let WorkerContext {
+            event_log,
             shared,
             writer,
             now,
             ..
-        } = &mut self.kit;
+        } = &mut self.cx;
         let watchers = &shared.watchers;
-        if notice.watches_evictions() {
-            let each = |evicted| notice.evicted(watchers, *now, &evicted);
+        if event_log.watches_evictions() {
+            let each = |evicted| event_log.evicted(watchers, *now, &evicted);
             let left_out = writer.drain_evicted(each);
-            notice.journal.drop_lines(left_out);
+            event_log.journal.drop_lines(left_out);
         }
-        if !notice.journal.is_empty() {
+        if !event_log.journal.is_empty() {
             let wake = |worker: usize| {
-                if let Some(face) = shared.workers.get(worker) {
-                    face.mail.wake();
+                if let Some(handle) = shared.workers.get(worker) {
+                    handle.mail.wake();
                 }
             };
-            watchers.publish(&mut notice.journal, wake);
+            watchers.publish(&mut event_log.journal, wake);
         }
     }
 }
 
-impl Kit {
+impl WorkerContext {
     /// Shows the first line of `input`.
     fn show(&mut self, number: i32, input: &[u8]) {
         let end = input.iter().position(|&byte| byte == b'\n');
@@ -286,12 +286,12 @@ impl Kit {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let shown = line.get(..SHOWN_BYTES_MAX).unwrap_or(line);
         let shown = shown.escape_ascii();
-        self.notice.say(format_args!("<{number} {shown}"));
+        self.event_log.say(format_args!("<{number} {shown}"));
     }
 
     /// Notes what a write is about, for its line when its outcome is known.
-    fn notice_write(&mut self, key: &WireKey<'_>, set: &Set, value_bytes: usize) {
-        let write = &mut self.notice.write;
+    fn log_write(&mut self, key: &WireKey<'_>, set: &Set, value_bytes: usize) {
+        let write = &mut self.event_log.write;
         let key = key.resolve(&mut self.scratch);
         write.key.clear();
         write.key.extend_from_slice(key.bytes());
@@ -303,34 +303,34 @@ impl Kit {
 
     /// Notes a request of a connection about one item that is about to be carried out.
     #[cold]
-    pub(crate) fn notice_of(
+    pub(crate) fn log_request(
         &mut self,
         connection: i32,
         key: &WireKey<'_>,
         operation: &Operation,
         value_bytes: usize,
     ) {
-        self.notice.write.number = connection;
+        self.event_log.write.number = connection;
         if let Operation::Set(set) = operation {
-            self.notice_write(key, set, value_bytes);
+            self.log_write(key, set, value_bytes);
         }
     }
 
     /// Tells that an item is looked up, for whatever purpose.
     #[cold]
-    pub(crate) fn notice_fetch(&mut self, key: &WireKey<'_>, hash: KeyHash) {
-        if self.notice.watched.contain(Interests::FETCHERS) {
+    pub(crate) fn log_fetch(&mut self, key: &WireKey<'_>, hash: KeyHash) {
+        if self.event_log.watched.contain(Interests::FETCHERS) {
             let found = self.value_bytes_of(key, hash);
-            self.notice_found(key, found);
+            self.log_found(key, found);
         }
     }
 
     /// The same where the length of its value is known, if there is one.
-    pub(crate) fn notice_found(&mut self, key: &WireKey<'_>, found: Option<u32>) {
+    pub(crate) fn log_found(&mut self, key: &WireKey<'_>, found: Option<u32>) {
         let key = key.resolve(&mut self.scratch);
-        let number = self.notice.write.number;
+        let number = self.event_log.write.number;
         let (watchers, now) = (&self.shared.watchers, self.now);
-        self.notice
+        self.event_log
             .line(watchers, now, Interests::FETCHERS, |text| {
                 text.extend_from_slice(b"type=item_get key=");
                 push_percent(text, key.bytes());
@@ -348,10 +348,10 @@ impl Kit {
 
     /// Tells how the write that was noticed last ended.
     #[cold]
-    pub(crate) fn notice_outcome(&mut self, outcome: SetOutcome) {
-        let write = std::mem::take(&mut self.notice.write);
+    pub(crate) fn log_outcome(&mut self, outcome: SetOutcome) {
+        let write = std::mem::take(&mut self.event_log.write);
         let (watchers, now) = (&self.shared.watchers, self.now);
-        self.notice
+        self.event_log
             .line(watchers, now, Interests::MUTATIONS, |text| {
                 text.extend_from_slice(b"type=item_store key=");
                 push_percent(text, &write.key);
@@ -365,7 +365,7 @@ impl Kit {
                     write.value_bytes
                 );
             });
-        self.notice.write = write;
+        self.event_log.write = write;
     }
 }
 

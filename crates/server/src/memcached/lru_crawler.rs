@@ -5,7 +5,7 @@
 use curtail_codec::memcached::{Words, encode::Refusal};
 
 use crate::{
-    connection::long_running::Errand,
+    connection::long_running::LongRunning,
     memcached::{
         admin::number,
         metadump::{Dump, DumpForm},
@@ -54,7 +54,7 @@ impl Worker {
             (b"disable", None) => self.switch(slot, false),
             (b"tocrawl", Some(word)) => match number(word).map(u32::try_from) {
                 Some(Ok(items)) => {
-                    let crawler = &self.kit.shared.crawler;
+                    let crawler = &self.cx.shared.crawler;
                     crawler.crawl_items_max.store(items, Relaxed);
                     self.ok(slot, false);
                 }
@@ -62,14 +62,14 @@ impl Worker {
             },
             (b"sleep", Some(word)) => match number(word).map(u32::try_from) {
                 Some(Ok(us)) if us <= SLEEP_US_MAX => {
-                    self.kit.shared.crawler.sleep_us.store(us, Relaxed);
+                    self.cx.shared.crawler.sleep_us.store(us, Relaxed);
                     self.ok(slot, false);
                 }
                 Some(Ok(_)) => self.say(slot, SLEEP_TOO_LONG),
                 _ => self.refuse(slot, Refusal::BadFormat),
             },
             (b"crawl", Some(word)) => match has_items(word) {
-                _ if !self.kit.shared.crawler.enabled.load(Relaxed) => self.say(slot, DISABLED),
+                _ if !self.cx.shared.crawler.enabled.load(Relaxed) => self.say(slot, DISABLED),
                 Some(_) if word != b"hash" => self.ok(slot, false),
                 _ => self.say(slot, BAD_CLASS),
             },
@@ -80,7 +80,7 @@ impl Worker {
     }
 
     fn switch(&mut self, slot: usize, on: bool) {
-        self.kit.shared.crawler.enabled.store(on, Relaxed);
+        self.cx.shared.crawler.enabled.store(on, Relaxed);
         self.ok(slot, false);
     }
 
@@ -89,10 +89,10 @@ impl Worker {
     }
 
     fn dump(&mut self, slot: usize, form: DumpForm, classes: &[u8]) {
-        if !self.kit.shared.crawler.enabled.load(Relaxed) {
+        if !self.cx.shared.crawler.enabled.load(Relaxed) {
             return self.say(slot, DISABLED);
         }
-        if !self.kit.shared.config.dump_allowed {
+        if !self.cx.shared.config.dump_allowed {
             return self.say(slot, NOT_ALLOWED);
         }
         let Some(wanted) = has_items(classes) else {
@@ -100,7 +100,7 @@ impl Worker {
         };
         if let Some(connection) = self.slots.get_mut(slot) {
             let dump = Dump::new(form, wanted);
-            connection.errand = Some(Box::new(Errand::Dump(dump)));
+            connection.long_running = Some(Box::new(LongRunning::Dump(dump)));
         }
     }
 }

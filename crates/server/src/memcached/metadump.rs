@@ -17,7 +17,7 @@ use std::io::Write;
 
 use curtail_types::{ItemStatus, Key};
 
-use crate::{memcached::key_encoding, worker::context::Kit};
+use crate::{memcached::key_encoding, worker::context::WorkerContext};
 
 /// Buckets that all dumps of a worker look at in one turn: 8 items each, some 100 us.
 pub(crate) const BUCKETS_A_TURN: usize = 64;
@@ -67,14 +67,14 @@ impl Dump {
     }
 
     /// The next lines, and whether they were the last.
-    pub(crate) fn piece(&mut self, kit: &mut Kit) -> (Vec<u8>, bool) {
+    pub(crate) fn piece(&mut self, cx: &mut WorkerContext) -> (Vec<u8>, bool) {
         let mut text = Vec::new();
         if let Some(from) = self.next {
-            let buckets = std::mem::take(&mut kit.dump_buckets);
+            let buckets = std::mem::take(&mut cx.dump_buckets);
             if buckets == 0 {
                 return (text, false);
             }
-            let (form, seconds) = (self.form, kit.now.unix_seconds());
+            let (form, seconds) = (self.form, cx.now.unix_seconds());
             let (items_left, bytes_left) = &mut self.left;
             let each = |key: Key<'_>, status: &ItemStatus| {
                 let before = text.len();
@@ -88,9 +88,9 @@ impl Dump {
                     *bytes_left -= bytes;
                 }
             };
-            self.next = kit
+            self.next = cx
                 .store
-                .list(&mut kit.writer, kit.now, from, buckets, each)
+                .list(&mut cx.writer, cx.now, from, buckets, each)
                 .filter(|_| self.left.0 > 0);
         }
         if self.next.is_none() {

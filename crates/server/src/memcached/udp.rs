@@ -11,7 +11,8 @@
 //! out, or not answered if it only read; its client asks over TCP. So this serves writes, and reads
 //! that say no more than that something is there; the native protocol serves the rest.
 //!
-//! One thread does it, with a kit of its own. Administration and large values go over TCP.
+//! One thread does it, with a worker context of its own. Administration and large values go over
+//! TCP.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,13 +22,13 @@ use curtail_store::{Hint, Writer};
 use curtail_types::Operation;
 
 use crate::{
-    native::{Executor, Hands},
+    native::{Executor, StoreContext},
     request::{
         execute::{Item, ROOM_BYTES},
         reply_buffer::{Awaited, Content, Replies},
     },
     sync::Relaxed,
-    worker::{context::Kit, shared::Shared},
+    worker::{context::WorkerContext, shared::Shared},
 };
 
 /// The thread, until it begins.
@@ -81,8 +82,8 @@ impl MemcachedDatagrams {
         let mut inbox = Inbox::new(BATCH);
         let mut outbox = Outbox::new(BATCH);
         let mut events = Events::with_capacity(BATCH);
-        let mut desk = Desk {
-            kit: Kit::new(thread, Arc::clone(shared), writer),
+        let mut datagram_cx = DatagramContext {
+            cx: WorkerContext::new(thread, Arc::clone(shared), writer),
             replies: Replies::with_room(2 * ROOM_BYTES, REQUESTS_MAX),
             executor: shared.native.as_deref().map(|native| {
                 // What it helps to execute may have to be answered.
@@ -95,12 +96,12 @@ impl MemcachedDatagrams {
                 let count = inbox.receive(socket);
                 received += count;
                 if count > 0 {
-                    desk.kit.now = shared.now();
+                    datagram_cx.cx.now = shared.now();
                 }
                 for number in 0..count {
                     if let Some((datagram, from)) = inbox.get(number) {
                         let local = inbox.local(number);
-                        outbox.push_from(local, from, |room| desk.answer(datagram, room));
+                        outbox.push_from(local, from, |room| datagram_cx.answer(datagram, room));
                     }
                 }
                 outbox.send(socket);
@@ -113,14 +114,14 @@ impl MemcachedDatagrams {
     }
 }
 
-struct Desk {
-    kit: Kit,
+struct DatagramContext {
+    cx: WorkerContext,
     replies: Replies,
     /// For those who wait for accepted writes, if there are any.
     executor: Option<Executor>,
 }
 
-impl Desk {
+impl DatagramContext {
     /// Carries out what a datagram asks and writes the answer into `room`; how long it is, `None`
     /// for none. It is no longer than the datagram.
     fn answer(&mut self, datagram: &[u8], room: &mut [u8]) -> Option<usize> {
@@ -138,7 +139,7 @@ impl Desk {
                 break;
             }
             let left = body.get_mut(written..).unwrap_or_default();
-            let (consumed, bytes) = match decoder.decode(input, &self.kit.limits) {
+            let (consumed, bytes) = match decoder.decode(input, &self.cx.limits) {
                 Decoded::Complete { request, consumed } => {
                     (consumed, self.carry_out(&request, left))
                 }
@@ -175,7 +176,7 @@ impl Desk {
         if matches!(operation, Operation::Arithmetic(_)) && left.len() < NUMBER_BYTES {
             return None;
         }
-        let hash = self.kit.hash(key);
+        let hash = self.cx.hash(key);
         if !self.reach(hash.0) {
             return None;
         }
@@ -187,8 +188,8 @@ impl Desk {
             hint: Hint::default(),
         };
         // Nothing can be handed on from here.
-        self.kit.in_parcel = true;
-        self.kit
+        self.cx.is_delegated = true;
+        self.cx
             .run_item_apart(&mut self.replies, &item, operation, value);
         let (area, pieces) = self.replies.take();
         let mut written = Some(0);
@@ -211,21 +212,21 @@ impl Desk {
 
     /// Has what was accepted before a request executed; false if that takes too long.
     fn reach(&mut self, key_hash: u64) -> bool {
-        let shared = Arc::clone(&self.kit.shared);
+        let shared = Arc::clone(&self.cx.shared);
         let (Some(native), Some(executor)) = (shared.native.as_deref(), &mut self.executor) else {
             return true;
         };
         let Some((number, stamp)) = native.behind(key_hash) else {
             return true;
         };
-        let kit = &mut self.kit;
-        let mut hands = Hands {
-            store: &kit.store,
-            writer: &mut kit.writer,
-            now: kit.now,
+        let cx = &mut self.cx;
+        let mut store_cx = StoreContext {
+            store: &cx.store,
+            writer: &mut cx.writer,
+            now: cx.now,
         };
         let is_reached = (0..TURNS_MAX).any(|turn| {
-            let is_reached = executor.reach(native, &mut hands, number, stamp, 1);
+            let is_reached = executor.reach(native, &mut store_cx, number, stamp, 1);
             match (is_reached, turn < BUSY_TURNS) {
                 (true, _) => {}
                 (false, true) => std::thread::yield_now(),

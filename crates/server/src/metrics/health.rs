@@ -100,11 +100,11 @@ impl Pulse {
 
 fn threads(shared: &Shared) -> Vec<Shown> {
     let smalls = shared.config.workers;
-    let worker = |(index, worker): (usize, &crate::worker::shared::WorkerFace)| Shown {
+    let worker = |(index, worker): (usize, &crate::worker::shared::WorkerHandle)| Shown {
         name: format!("worker {index}"),
         count: worker.count(Count::Turns),
         rests: Duration::ZERO,
-        is_due: index < smalls || worker.visitors.load(Relaxed) > 0,
+        is_due: index < smalls || worker.loans.load(Relaxed) > 0,
     };
     let control = Shown {
         name: "the control thread".to_owned(),

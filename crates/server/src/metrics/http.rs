@@ -125,7 +125,7 @@ fn answer(request: &Request<Incoming>, port: &Port) -> Response<Full<Bytes>> {
         "/livez" => judge(port.pulse.borrow().stuck(shared)),
         "/readyz" | "/healthz" => judge(health::unready(shared)),
         "/policy" => {
-            let name = shared.regimes.current().name;
+            let name = shared.snapshots.current().name;
             respond(StatusCode::OK, format!("{name}\n"))
         }
         _ => set_policy(path.trim_start_matches(POLICY), shared),

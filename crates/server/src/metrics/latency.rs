@@ -6,19 +6,20 @@
 //! ```
 //!
 //! The requests of one turn in 64 are measured, whose clock is read anyway
-//! ([`crate::metrics::stage_histograms`]), and all that a large worker serves. A reply that its turn could not send (another worker or node
-//! answers, or the kernel took no more) is measured when it has left; a large write that takes
-//! several turns, when its value is stored. What is large is fixed at the start, not by the plan in
-//! force, so that the classes mean the same for as long as the server runs.
+//! ([`crate::metrics::stage_histograms`]), and all that a large worker serves. A reply that its
+//! turn could not send (another worker or node answers, or the kernel took no more) is measured
+//! when it has left; a large write that takes several turns, when its value is stored. What is
+//! large is fixed at the start, not by the plan in force, so that the classes mean the same for as
+//! long as the server runs.
 
 use curtail_codec::memcached::{Form, Request};
 use curtail_types::Operation;
 
 use crate::{
-    connection::{Connection, Visit},
+    connection::{Connection, Loan},
     request::batch::{Batch, Entry, Work},
     sync::{AtomicU64, Relaxed},
-    worker::{context::Kit, event_loop::Worker},
+    worker::{context::WorkerContext, event_loop::Worker},
 };
 
 /// What a request asks for.
@@ -156,12 +157,12 @@ impl Worker {
             if connection.put_off || connection.departs.is_some() || is_end {
                 continue;
             }
-            let kit = &mut self.kit;
+            let cx = &mut self.cx;
             let command = command_of(&entry.work);
-            let size = kit.size_of(entry, command);
-            if connection.unsent.is_empty() && connection.body.is_none() {
+            let size = cx.size_of(entry, command);
+            if connection.output.is_empty() && connection.body.is_none() {
                 let took_ns = now_ns.saturating_sub(begun_ns);
-                kit.latencies.record(command, size, took_ns);
+                cx.latencies.record(command, size, took_ns);
             } else if connection.pending.is_none() {
                 connection.pending = Some(Pending {
                     since_ns: begun_ns,
@@ -173,12 +174,12 @@ impl Worker {
     }
 }
 
-impl Kit {
+impl WorkerContext {
     /// A value of `bytes` is answered to the connection in `slot`.
     #[cold]
     pub(crate) fn note_answered_bytes(&mut self, slot: usize, bytes: usize) {
         let has_room = self.large_answers.len() < self.large_answers.capacity();
-        if bytes >= self.large_class_from && has_room && !self.in_parcel {
+        if bytes >= self.large_class_from && has_room && !self.is_delegated {
             self.large_answers.push(slot);
         }
     }
@@ -225,7 +226,7 @@ impl Kit {
     /// Notes how long a pending request took, if its reply has left.
     #[inline]
     pub(crate) fn note_sent(&mut self, connection: &mut Connection) {
-        if connection.pending.is_some() && connection.unsent.is_empty() {
+        if connection.pending.is_some() && connection.output.is_empty() {
             self.end_pending(connection);
         }
     }
@@ -240,12 +241,12 @@ impl Kit {
     }
 
     /// A large worker is done with a connection's request, at `now_ns`.
-    pub(crate) fn note_large_latency(&mut self, visit: &Visit, now_ns: u64) {
-        let command = match visit.receives {
+    pub(crate) fn note_large_latency(&mut self, loan: &Loan, now_ns: u64) {
+        let command = match loan.receives {
             true => Command::Set,
             false => Command::Get,
         };
-        let took_ns = now_ns.saturating_sub(visit.begun_ns);
+        let took_ns = now_ns.saturating_sub(loan.begun_ns);
         self.latencies.record(command, Size::Large, took_ns);
     }
 }

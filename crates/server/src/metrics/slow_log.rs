@@ -25,10 +25,10 @@ use crate::{
     metrics::counters::Tally,
     request::{
         batch::{Batch, Entry, Work},
-        delegated_batch::Parcel,
+        delegated_batch::DelegatedBatch,
     },
     sync::{AtomicU64, Mutex, Relaxed, lock},
-    worker::{context::Kit, event_loop::Worker},
+    worker::{context::WorkerContext, event_loop::Worker},
 };
 
 /// The slow requests of all workers.
@@ -67,7 +67,7 @@ pub(crate) const OFF: u64 = u64::MAX;
 /// Requests that are kept.
 const LIST_MAX: usize = 128;
 
-/// Requests of one turn, or of one parcel, that are kept: they all have the same time.
+/// Requests of one turn, or of one delegated batch, that are kept: they all have the same time.
 const TURN_MAX: usize = 16;
 
 impl SlowLog {
@@ -270,9 +270,9 @@ impl Worker {
         if self.is_large_worker() {
             return;
         }
-        let now_ns = self.kit.shared.clock.now().instant.ns;
-        let ns = now_ns.saturating_sub(self.kit.now.instant.ns);
-        if ns < self.kit.slow_ns {
+        let now_ns = self.cx.shared.clock.now().instant.ns;
+        let ns = now_ns.saturating_sub(self.cx.now.instant.ns);
+        if ns < self.cx.slow_ns {
             return;
         }
         let mut requests = 0;
@@ -291,12 +291,12 @@ impl Worker {
             requests += 1;
             if requests <= TURN_MAX {
                 let number = connection.visible.number;
-                let label = Label::of_entry(entry, &mut self.kit.scratch);
-                self.kit.keep_slow(self.index, number, ns, label);
+                let label = Label::of_entry(entry, &mut self.cx.scratch);
+                self.cx.keep_slow(self.index, number, ns, label);
             }
         }
-        self.kit.shared.slow.count.add(requests as u64);
-        self.publish_notices();
+        self.cx.shared.slow.count.add(requests as u64);
+        self.publish_events();
     }
 
     /// Notes on a connection that a large worker gets for which request it does.
@@ -311,55 +311,55 @@ impl Worker {
             Work::LargeSet { .. } | Work::Request(Request::SetHeader { .. }) => departure.receives,
             Work::Request(Request::Item { key, operation, .. }) => {
                 let is_read = matches!(operation, Operation::Get(_));
-                let found = self.kit.value_bytes_of(key, entry.hash);
-                let is_large = found.is_some_and(|bytes| self.kit.is_large(bytes as usize));
+                let found = self.cx.value_bytes_of(key, entry.hash);
+                let is_large = found.is_some_and(|bytes| self.cx.is_large(bytes as usize));
                 is_read != departure.receives && is_large
             }
             _ => false,
         };
         if is_for {
-            connection.slow = Some(Box::new(Label::of_entry(entry, &mut self.kit.scratch)));
+            connection.slow = Some(Box::new(Label::of_entry(entry, &mut self.cx.scratch)));
         }
     }
 
-    /// A parcel is back: whether its requests, handed on at `sent_ns`, waited too long.
+    /// A delegated batch is back: whether its requests, handed on at `sent_ns`, waited too long.
     #[cold]
-    pub(crate) fn note_slow_parcel(&mut self, parcel: &Parcel, sent_ns: u64) {
-        let ns = self.kit.now.instant.ns.saturating_sub(sent_ns);
-        if ns < self.kit.slow_ns {
+    pub(crate) fn note_slow_delegated(&mut self, delegated: &DelegatedBatch, sent_ns: u64) {
+        let ns = self.cx.now.instant.ns.saturating_sub(sent_ns);
+        if ns < self.cx.slow_ns {
             return;
         }
-        let requests = parcel.items.len() as u64;
-        self.kit.shared.slow.count.add(requests);
-        for item in parcel.items.iter().take(TURN_MAX) {
+        let requests = delegated.items.len() as u64;
+        self.cx.shared.slow.count.add(requests);
+        for item in delegated.items.iter().take(TURN_MAX) {
             let number = item.connection;
-            let Some((key, operation, value_bytes)) = parcel.about(item) else {
+            let Some((key, operation, value_bytes)) = delegated.about(item) else {
                 continue;
             };
-            let label = Label::of_item((&key, operation), value_bytes, &mut self.kit.scratch);
-            self.kit.keep_slow(self.index, number, ns, label);
+            let label = Label::of_item((&key, operation), value_bytes, &mut self.cx.scratch);
+            self.cx.keep_slow(self.index, number, ns, label);
         }
-        self.publish_notices();
+        self.publish_events();
     }
 
     /// A large worker is done with a connection that was handed on at `begun_ns`.
     #[cold]
-    pub(crate) fn note_slow_visit(&mut self, connection: &mut Connection, begun_ns: u64) {
+    pub(crate) fn note_slow_loan(&mut self, connection: &mut Connection, begun_ns: u64) {
         let Some(label) = connection.slow.take() else {
             return;
         };
-        let now_ns = self.kit.shared.clock.now().instant.ns;
+        let now_ns = self.cx.shared.clock.now().instant.ns;
         let ns = now_ns.saturating_sub(begun_ns);
-        if ns >= self.kit.slow_ns {
-            self.kit.shared.slow.count.add(1);
+        if ns >= self.cx.slow_ns {
+            self.cx.shared.slow.count.add(1);
             let number = connection.visible.number;
-            self.kit.keep_slow(self.index, number, ns, *label);
-            self.publish_notices();
+            self.cx.keep_slow(self.index, number, ns, *label);
+            self.publish_events();
         }
     }
 }
 
-impl Kit {
+impl WorkerContext {
     fn keep_slow(&mut self, worker: usize, connection: i32, ns: u64, label: Label) {
         let slow = Slow {
             unix_us: self.now.unix_ns / 1000,
@@ -370,7 +370,7 @@ impl Kit {
         };
         let shows_keys = self.shared.config.dump_allowed;
         let (watchers, now): (_, Now) = (&self.shared.watchers, self.now);
-        self.notice.line(watchers, now, Interests::SLOW, |text| {
+        self.event_log.line(watchers, now, Interests::SLOW, |text| {
             text.extend_from_slice(b"type=slow ");
             slow.push_rest(text, shows_keys);
             text.push(b'\n');

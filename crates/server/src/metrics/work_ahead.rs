@@ -18,14 +18,14 @@ use curtail_codec::memcached::Request;
 use crate::{
     metrics::stage_histograms::StageName,
     request::batch::{Batch, Entry, Work},
-    worker::{context::Kit, event_loop::Worker},
+    worker::{context::WorkerContext, event_loop::Worker},
 };
 
 impl Worker {
     /// Carries out a batch like any other, and notes what is ahead of each request.
     #[cold]
     pub(crate) fn execute_measured(&mut self, batch: &Batch<'_>) {
-        let mut bytes = self.kit.large_moved;
+        let mut bytes = self.cx.large_moved;
         for (number, entry) in batch.entries().iter().enumerate() {
             self.look_ahead(batch, number);
             let (before, room) = (self.replies.bytes_for(entry.slot), self.replies.remaining());
@@ -37,9 +37,9 @@ impl Worker {
             }
             let came = value_bytes(entry);
             let answered = self.replies.bytes_for(entry.slot).saturating_sub(before);
-            let is_large = came.max(answered) >= self.kit.large_counts_from;
+            let is_large = came.max(answered) >= self.cx.large_counts_from;
             let [requests, kilobytes] = if is_large { LARGE } else { SMALL };
-            let stages = &mut self.kit.stages;
+            let stages = &mut self.cx.stages;
             stages.record(requests, number as u64);
             stages.record(kilobytes, bytes >> 10);
             // What is sent from where it lies is moved when the turn's replies are.
@@ -61,7 +61,7 @@ fn value_bytes(entry: &Entry<'_>) -> usize {
     }
 }
 
-impl Kit {
+impl WorkerContext {
     /// Notes that so many bytes of a value of `value_bytes` were moved.
     #[inline]
     pub(crate) fn note_moved(&mut self, value_bytes: usize, bytes: usize) {

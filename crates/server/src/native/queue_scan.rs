@@ -15,7 +15,7 @@ use curtail_dispatch::ordered_queue::{Listener, TURN_MAX, before_looking_again};
 
 use crate::native::{
     Native, NativePlacement,
-    executor::{Executor, Hands},
+    executor::{Executor, StoreContext},
 };
 
 /// What a worker has heard of each queue, and which of them are its own.
@@ -54,21 +54,21 @@ impl Rounds {
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        hands: &mut Hands<'_>,
+        store_cx: &mut StoreContext<'_>,
     ) -> u64 {
-        let executed = self.once(native, executor, hands, Look::Patient);
+        let executed = self.once(native, executor, store_cx, Look::Patient);
         if executed > 0 {
             return executed;
         }
         before_looking_again();
-        self.once(native, executor, hands, Look::AfterAll)
+        self.once(native, executor, store_cx, Look::AfterAll)
     }
 
     fn once(
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        hands: &mut Hands<'_>,
+        store_cx: &mut StoreContext<'_>,
         look: Look,
     ) -> u64 {
         let mut executed = 0;
@@ -89,7 +89,7 @@ impl Rounds {
             if is_there {
                 // The slot behind what was rung for is its producer's.
                 let entries_max = queue.rung_for().min(TURN_MAX);
-                let drained = executor.drain(native, hands, number, entries_max);
+                let drained = executor.drain(native, store_cx, number, entries_max);
                 executed += drained.map_or(0, |drained| drained.entries);
             }
             if executed >= ENTRIES_A_TURN {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use curtail_codec::memcached::{Admin, Request};
 use curtail_types::KeyHash;
 
-use crate::native::executor::Hands;
+use crate::native::executor::StoreContext;
 use crate::{
     request::{
         batch::{Batch, Entry, Work},
@@ -83,7 +83,7 @@ impl Worker {
 
     /// What an entry waits for after some help; `None` if nothing.
     fn behind(&mut self, entry: &Entry<'_>) -> Option<Behind> {
-        let shared = Arc::clone(&self.kit.shared);
+        let shared = Arc::clone(&self.cx.shared);
         let native = shared.native.as_deref()?;
         let connection = self.slots.get_mut(entry.slot);
         let kept = connection.and_then(|connection| connection.behind);
@@ -99,15 +99,15 @@ impl Worker {
             }
         };
         if !native.has_reached(found.queue, found.stamp) {
-            let kit = &mut self.kit;
-            let mut hands = Hands {
-                store: &kit.store,
-                writer: &mut kit.writer,
-                now: kit.now,
+            let cx = &mut self.cx;
+            let mut store_cx = StoreContext {
+                store: &cx.store,
+                writer: &mut cx.writer,
+                now: cx.now,
             };
             let executor = self.native.as_deref_mut()?;
             let (queue, stamp) = (found.queue, found.stamp);
-            if !executor.reach(native, &mut hands, queue, stamp, TURNS_MAX) {
+            if !executor.reach(native, &mut store_cx, queue, stamp, TURNS_MAX) {
                 return Some(found);
             }
         }
@@ -119,20 +119,20 @@ impl Worker {
 
     /// Has every queue executed up to where it is now; whoever has a lease is waited for.
     fn reach_all(&mut self) {
-        let shared: Arc<Shared> = Arc::clone(&self.kit.shared);
+        let shared: Arc<Shared> = Arc::clone(&self.cx.shared);
         let (Some(native), Some(executor)) = (shared.native.as_deref(), self.native.as_deref_mut())
         else {
             return;
         };
-        let kit = &mut self.kit;
-        let mut hands = Hands {
-            store: &kit.store,
-            writer: &mut kit.writer,
-            now: kit.now,
+        let cx = &mut self.cx;
+        let mut store_cx = StoreContext {
+            store: &cx.store,
+            writer: &mut cx.writer,
+            now: cx.now,
         };
         for number in 0..native.config.queues {
             let tail = native.queue(number).map_or(0, |queue| queue.backlog().tail);
-            while !executor.reach(native, &mut hands, number, tail, TURNS_MAX) {
+            while !executor.reach(native, &mut store_cx, number, tail, TURNS_MAX) {
                 std::thread::yield_now();
             }
         }

@@ -1,4 +1,4 @@
-//! The door: receives datagrams, and does at once what needs no execution.
+//! The receiver: receives datagrams, and does at once what needs no execution.
 //!
 //! ```text
 //!   datagram --> decode --> class
@@ -41,7 +41,7 @@ use curtail_types::{Exptime, KeyHash};
 use crate::native::{
     HEARTBEAT_NS_MAX, Native, NativeMode, NativePlacement,
     counters::NativeCount,
-    executor::{Executor, Hands, read_and_touch, reply_to},
+    executor::{Executor, StoreContext, read_and_touch, reply_to},
     handshake::Budget,
     read::WaitingReads,
     reply_cache::Done,
@@ -50,7 +50,7 @@ use crate::native::{
 use crate::test_faults::Fault;
 
 /// One thread's way in.
-pub(crate) struct Door<'a> {
+pub(crate) struct Receiver<'a> {
     pub(super) native: &'a Native,
     pub(super) queues: Vec<OrderedQueue<'a>>,
     stamps: Stamps<'a>,
@@ -62,10 +62,10 @@ pub(crate) struct Door<'a> {
     pub(super) copy: Box<[u8; layout::PAYLOAD_BYTES_MAX]>,
     barrier: Option<Barrier>,
     budget: Budget,
-    /// A bit for each queue that took an entry since the last [`Door::take_touched`].
+    /// A bit for each queue that took an entry since the last [`Receiver::take_touched`].
     touched: u64,
     hands_off: HandsOff,
-    /// Requests left to the workers since the last [`Door::take_handed`].
+    /// Requests left to the workers since the last [`Receiver::take_handed`].
     pub(super) handed: usize,
 }
 
@@ -97,10 +97,10 @@ impl Pass {
     }
 }
 
-/// What a turn of the door works with.
-pub(crate) struct Means<'m, 'h> {
+/// What a turn of the receiver works with.
+pub(crate) struct ReceiverContext<'m, 'h> {
     pub(crate) executor: &'m mut Executor,
-    pub(crate) hands: Hands<'h>,
+    pub(crate) store_cx: StoreContext<'h>,
     /// The machine's monotonic clock, which heartbeats and leases go by.
     pub(crate) monotonic_ns: u64,
 }
@@ -119,7 +119,7 @@ const BATCH: usize = 64;
 /// Queues at most.
 const QUEUES_MAX: usize = 64;
 
-impl<'a> Door<'a> {
+impl<'a> Receiver<'a> {
     /// A door that receives from the sockets from `first_socket` on, one for each address.
     pub(crate) fn new(native: &'a Native, first_socket: usize) -> Self {
         Self {
@@ -154,13 +154,13 @@ impl<'a> Door<'a> {
 
     /// Receives one batch from each socket, looks at all of it, and sends what is to be answered.
     /// Returns how many datagrams came.
-    pub(crate) fn turn(&mut self, means: &mut Means<'_, '_>) -> usize {
+    pub(crate) fn turn(&mut self, receiver_cx: &mut ReceiverContext<'_, '_>) -> usize {
         let total = match self.native.mode {
-            _ if self.runs_each() => self.receive(means, Self::run),
-            NativeMode::Raw => self.receive(means, Self::take),
-            _ => self.receive_in(&[Pass::ButReads, Pass::Reads], means, Self::take),
+            _ if self.runs_each() => self.receive(receiver_cx, Self::run),
+            NativeMode::Raw => self.receive(receiver_cx, Self::take),
+            _ => self.receive_in(&[Pass::ButReads, Pass::Reads], receiver_cx, Self::take),
         };
-        self.attend(means);
+        self.attend(receiver_cx);
         total
     }
 
@@ -176,18 +176,18 @@ impl<'a> Door<'a> {
     /// Receives one batch from each socket and has `run` look at each datagram; how many came.
     pub(super) fn receive(
         &mut self,
-        means: &mut Means<'_, '_>,
-        run: impl FnMut(&mut Self, &mut Means<'_, '_>, &[u8], Sender),
+        receiver_cx: &mut ReceiverContext<'_, '_>,
+        run: impl FnMut(&mut Self, &mut ReceiverContext<'_, '_>, &[u8], Sender),
     ) -> usize {
-        self.receive_in(&[Pass::All], means, run)
+        self.receive_in(&[Pass::All], receiver_cx, run)
     }
 
     /// The same, each batch in several passes; replies leave between them.
     fn receive_in(
         &mut self,
         passes: &[Pass],
-        means: &mut Means<'_, '_>,
-        mut run: impl FnMut(&mut Self, &mut Means<'_, '_>, &[u8], Sender),
+        receiver_cx: &mut ReceiverContext<'_, '_>,
+        mut run: impl FnMut(&mut Self, &mut ReceiverContext<'_, '_>, &[u8], Sender),
     ) -> usize {
         let Some(mut inbox) = self.inbox.take() else {
             return 0;
@@ -201,14 +201,14 @@ impl<'a> Door<'a> {
             if count == 0 {
                 continue;
             }
-            let counts = &mut means.executor.desk().counts;
+            let counts = &mut receiver_cx.executor.state().counts;
             counts.add(NativeCount::Received, count as u64);
             counts.add(NativeCount::Receives, 1);
             total += count;
             for (done, pass) in passes.iter().enumerate() {
                 if done > 0 {
-                    let desk = means.executor.desk();
-                    desk.post.send(self.native, &mut desk.counts);
+                    let state = receiver_cx.executor.state();
+                    state.post.send(self.native, &mut state.counts);
                 }
                 for index in 0..count {
                     let found = inbox.get(index).filter(|(bytes, _)| pass.has(bytes));
@@ -219,7 +219,7 @@ impl<'a> Door<'a> {
                             address,
                             local,
                         };
-                        run(self, means, bytes, from);
+                        run(self, receiver_cx, bytes, from);
                     }
                 }
             }
@@ -229,11 +229,11 @@ impl<'a> Door<'a> {
     }
 
     /// Goes on with what waits here, and sends what is to be answered.
-    pub(super) fn attend(&mut self, means: &mut Means<'_, '_>) {
-        self.serve_waiting(means);
-        self.go_on_with_barrier(means);
-        let desk = means.executor.desk();
-        desk.post.send(self.native, &mut desk.counts);
+    pub(super) fn attend(&mut self, receiver_cx: &mut ReceiverContext<'_, '_>) {
+        self.serve_waiting(receiver_cx);
+        self.go_on_with_barrier(receiver_cx);
+        let state = receiver_cx.executor.state();
+        state.post.send(self.native, &mut state.counts);
     }
 
     /// How many requests were left to the workers since the last call.
@@ -256,21 +256,28 @@ impl<'a> Door<'a> {
         !self.waiting.is_empty() || self.barrier.is_some()
     }
 
-    pub(super) fn take(&mut self, means: &mut Means<'_, '_>, bytes: &[u8], from: Sender) {
+    pub(super) fn take(
+        &mut self,
+        receiver_cx: &mut ReceiverContext<'_, '_>,
+        bytes: &[u8],
+        from: Sender,
+    ) {
         let request = match Request::decode(bytes) {
             Ok(request) => request,
-            Err(why) => return self.refuse(means, bytes, why, from),
+            Err(why) => return self.refuse(receiver_cx, bytes, why, from),
         };
         if bytes.len() > self.native.datagram_bytes_for(from.address) {
-            return self.refuse(means, bytes, Malformed::TooLarge, from);
+            return self.refuse(receiver_cx, bytes, Malformed::TooLarge, from);
         }
         let class = request.head.class();
         match class.class() {
-            Class::Local => self.local(means, &request, from),
-            Class::Barrier => self.barrier(means, &request, from),
-            _ if self.leaves(class.is_queued()) => self.hand_off(means, &request, bytes, from),
-            _ if class.is_queued() => self.write(means, &request, bytes, from),
-            _ => self.read(means, &request, from),
+            Class::Local => self.local(receiver_cx, &request, from),
+            Class::Barrier => self.barrier(receiver_cx, &request, from),
+            _ if self.leaves(class.is_queued()) => {
+                self.hand_off(receiver_cx, &request, bytes, from)
+            }
+            _ if class.is_queued() => self.write(receiver_cx, &request, bytes, from),
+            _ => self.read(receiver_cx, &request, from),
         }
     }
 
@@ -285,31 +292,50 @@ impl<'a> Door<'a> {
 
     /// Answers what is no request, if it is answered at all.
     #[cold]
-    fn refuse(&self, means: &mut Means<'_, '_>, bytes: &[u8], why: Malformed, from: Sender) {
+    fn refuse(
+        &self,
+        receiver_cx: &mut ReceiverContext<'_, '_>,
+        bytes: &[u8],
+        why: Malformed,
+        from: Sender,
+    ) {
         match Reply::refuse(bytes, why, self.native.incarnation) {
             Some(reply) => {
-                means.executor.desk().counts.add(NativeCount::Errors, 1);
-                self.reply(means, from, &reply);
+                receiver_cx
+                    .executor
+                    .state()
+                    .counts
+                    .add(NativeCount::Errors, 1);
+                self.reply(receiver_cx, from, &reply);
             }
             None => {
-                let counts = &mut means.executor.desk().counts;
+                let counts = &mut receiver_cx.executor.state().counts;
                 counts.add(NativeCount::DroppedForeign, 1);
             }
         }
     }
 
-    fn local(&mut self, means: &mut Means<'_, '_>, request: &Request<'_>, from: Sender) {
+    fn local(
+        &mut self,
+        receiver_cx: &mut ReceiverContext<'_, '_>,
+        request: &Request<'_>,
+        from: Sender,
+    ) {
         let native = self.native;
-        let unix_seconds = means.hands.now.unix_seconds();
+        let unix_seconds = receiver_cx.store_cx.now.unix_seconds();
         let head = &request.head;
         match head.opcode {
             Opcode::Hello if self.budget.takes_hello(unix_seconds) => {
-                means.executor.desk().counts.add(NativeCount::Cookies, 1);
+                receiver_cx
+                    .executor
+                    .state()
+                    .counts
+                    .add(NativeCount::Cookies, 1);
                 let cookie = native.cookie(request, from.address, unix_seconds);
-                self.reply(means, from, &cookie);
+                self.reply(receiver_cx, from, &cookie);
             }
             Opcode::Confirm if self.budget.takes_confirm(unix_seconds) => {
-                let now_ns = means.monotonic_ns;
+                let now_ns = receiver_cx.monotonic_ns;
                 let reply = native.grant(request, from.address, unix_seconds, now_ns);
                 let count = match reply {
                     Reply::Grant(grant) => {
@@ -318,46 +344,51 @@ impl<'a> Door<'a> {
                     }
                     _ => NativeCount::GrantsRefused,
                 };
-                means.executor.desk().counts.add(count, 1);
-                self.reply(means, from, &reply);
+                receiver_cx.executor.state().counts.add(count, 1);
+                self.reply(receiver_cx, from, &reply);
             }
             Opcode::Hello | Opcode::Confirm => {
-                let counts = &mut means.executor.desk().counts;
+                let counts = &mut receiver_cx.executor.state().counts;
                 counts.add(NativeCount::DroppedHandshakes, 1);
             }
             Opcode::Close => {
                 let name = session_name(head.session);
                 if !self.sessions.close(name, queue_peer(from.address)) {
-                    self.error(means, head, ErrorCode::Session, from);
+                    self.error(receiver_cx, head, ErrorCode::Session, from);
                 }
             }
-            _ => self.ping(means, head, from),
+            _ => self.ping(receiver_cx, head, from),
         }
     }
 
-    fn ping(&mut self, means: &mut Means<'_, '_>, head: &Head, from: Sender) {
-        if !self.admits(means, head, from) {
+    fn ping(&mut self, receiver_cx: &mut ReceiverContext<'_, '_>, head: &Head, from: Sender) {
+        if !self.admits(receiver_cx, head, from) {
             return;
         }
         let number = usize::try_from(head.argument).unwrap_or(usize::MAX);
         let Some(queue) = self.queues.get(number) else {
-            return self.error(means, head, ErrorCode::Malformed, from);
+            return self.error(receiver_cx, head, ErrorCode::Malformed, from);
         };
         let place = place(number, queue, self.native.incarnation, queue.backlog().head);
         let echo = head.echo();
-        self.reply(means, from, &Reply::Pong { echo, place });
+        self.reply(receiver_cx, from, &Reply::Pong { echo, place });
     }
 
     /// Whether the session of a request that claims no slot is its sender's; an error if not.
-    pub(super) fn admits(&self, means: &mut Means<'_, '_>, head: &Head, from: Sender) -> bool {
+    pub(super) fn admits(
+        &self,
+        receiver_cx: &mut ReceiverContext<'_, '_>,
+        head: &Head,
+        from: Sender,
+    ) -> bool {
         let name = session_name(head.session);
         let sessions = self.sessions;
         let is_known = sessions.is_known(name, queue_peer(from.address));
         if is_known {
             self.native.locals.note(name.index, from.local);
-            sessions.renew(name, self.native.limits(means.monotonic_ns));
+            sessions.renew(name, self.native.limits(receiver_cx.monotonic_ns));
         } else {
-            self.error(means, head, ErrorCode::Session, from);
+            self.error(receiver_cx, head, ErrorCode::Session, from);
         }
         is_known
     }
@@ -365,7 +396,7 @@ impl<'a> Door<'a> {
     /// Admits a write.
     fn write(
         &mut self,
-        means: &mut Means<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_, '_>,
         request: &Request<'_>,
         bytes: &[u8],
         from: Sender,
@@ -375,10 +406,10 @@ impl<'a> Door<'a> {
             return;
         };
         if request.value.len() > self.native.item_bytes_max {
-            return self.error(means, head, ErrorCode::TooLarge, from);
+            return self.error(receiver_cx, head, ErrorCode::TooLarge, from);
         }
-        let hash = means.hands.store.hash(key.bytes());
-        means.hands.store.prefetch(hash);
+        let hash = receiver_cx.store_cx.store.hash(key.bytes());
+        receiver_cx.store_cx.store.prefetch(hash);
         let arrival = Arrival {
             session: session_name(head.session),
             peer: queue_peer(from.address),
@@ -387,7 +418,7 @@ impl<'a> Door<'a> {
             nilext: head.flags.has(Flags::NILEXT),
             kind: kind_of(head),
             key_hash: hash.0,
-            arrived_ns: means.hands.now.unix_ns,
+            arrived_ns: receiver_cx.store_cx.now.unix_ns,
             payload: bytes,
             key_at: KEY_AT,
             key_bytes: head.key_bytes,
@@ -401,29 +432,29 @@ impl<'a> Door<'a> {
             heartbeat_ns_max: HEARTBEAT_NS_MAX,
         };
         if self.native.has(Fault::AcceptsAhead) && arrival.nilext {
-            self.reply(means, from, &ack(head.echo(), Place::default()));
-            let desk = means.executor.desk();
-            desk.post.send(self.native, &mut desk.counts);
+            self.reply(receiver_cx, from, &ack(head.echo(), Place::default()));
+            let state = receiver_cx.executor.state();
+            state.post.send(self.native, &mut state.counts);
             std::thread::sleep(std::time::Duration::from_micros(300));
         }
-        let verdict = ingress.admit(&arrival, means.monotonic_ns);
+        let verdict = ingress.admit(&arrival, receiver_cx.monotonic_ns);
         if self.native.has(Fault::ForgetsRequests)
             && matches!(verdict, Verdict::Repeated(_) | Verdict::Replay(_))
         {
             let anew = Arrival {
                 slot: arrival.slot + 32,
-                sequence: means.monotonic_ns >> 10,
+                sequence: receiver_cx.monotonic_ns >> 10,
                 ..arrival
             };
-            ingress.admit(&anew, means.monotonic_ns);
+            ingress.admit(&anew, receiver_cx.monotonic_ns);
         }
-        self.follow(means, request, hash, verdict, from);
+        self.follow(receiver_cx, request, hash, verdict, from);
     }
 
     /// Does what the verdict on a write says.
     fn follow(
         &mut self,
-        means: &mut Means<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_, '_>,
         request: &Request<'_>,
         hash: KeyHash,
         verdict: Verdict,
@@ -437,30 +468,30 @@ impl<'a> Door<'a> {
                 if let Verdict::Accepted(_) = verdict {
                     self.touched |= 1 << number;
                 } else {
-                    let counts = &mut means.executor.desk().counts;
+                    let counts = &mut receiver_cx.executor.state().counts;
                     counts.add(NativeCount::Reacknowledged, 1);
                 }
-                let limits = self.native.limits(means.monotonic_ns);
+                let limits = self.native.limits(receiver_cx.monotonic_ns);
                 let name = session_name(head.session);
                 self.sessions.renew(name, limits);
                 let place = place_of(self, number, pos);
-                return self.reply(means, from, &ack(head.echo(), place));
+                return self.reply(receiver_cx, from, &ack(head.echo(), place));
             }
             Verdict::Queued(_) => {
                 self.touched |= 1 << number;
-                let limits = self.native.limits(means.monotonic_ns);
+                let limits = self.native.limits(receiver_cx.monotonic_ns);
                 let name = session_name(head.session);
                 return self.sessions.renew(name, limits);
             }
-            Verdict::Replay(pos) => return self.replay(means, request, hash, pos, from),
-            Verdict::NoSession => return self.error(means, head, ErrorCode::Session, from),
-            Verdict::TooLarge => return self.error(means, head, ErrorCode::TooLarge, from),
+            Verdict::Replay(pos) => return self.replay(receiver_cx, request, hash, pos, from),
+            Verdict::NoSession => return self.error(receiver_cx, head, ErrorCode::Session, from),
+            Verdict::TooLarge => return self.error(receiver_cx, head, ErrorCode::TooLarge, from),
             Verdict::Dropped => {
-                let counts = &mut means.executor.desk().counts;
+                let counts = &mut receiver_cx.executor.state().counts;
                 return counts.add(NativeCount::DroppedStale, 1);
             }
             Verdict::Absent => {
-                let counts = &mut means.executor.desk().counts;
+                let counts = &mut receiver_cx.executor.state().counts;
                 return counts.add(NativeCount::DroppedAbsent, 1);
             }
             Verdict::Full => {
@@ -472,14 +503,14 @@ impl<'a> Door<'a> {
                 (NativeCount::NackNotReady, reason, place)
             }
         };
-        means.executor.desk().counts.add(count, 1);
-        self.nack(means, head.echo(), place, reason, from);
+        receiver_cx.executor.state().counts.add(count, 1);
+        self.nack(receiver_cx, head.echo(), place, reason, from);
     }
 
     /// Answers a request that has its place already and was not acknowledged at once.
     fn replay(
         &mut self,
-        means: &mut Means<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_, '_>,
         request: &Request<'_>,
         hash: KeyHash,
         pos: u64,
@@ -492,38 +523,42 @@ impl<'a> Door<'a> {
         let kept = self.native.answers.find(name, head.slot, head.sequence);
         if kept.is_none() && !self.native.has_reached(number, pos + 1) {
             // Its executor answers.
-            let counts = &mut means.executor.desk().counts;
+            let counts = &mut receiver_cx.executor.state().counts;
             return counts.add(NativeCount::DroppedStale, 1);
         }
-        means.executor.desk().counts.add(NativeCount::Replayed, 1);
+        receiver_cx
+            .executor
+            .state()
+            .counts
+            .add(NativeCount::Replayed, 1);
         if head.opcode == Opcode::GetTouch {
-            return self.read_and_touch_again(means, request, hash, place, from);
+            return self.read_and_touch_again(receiver_cx, request, hash, place, from);
         }
         let done = match kept {
             Some(done) => done,
             None => Done::of(Status::Executed),
         };
         let reply = reply_to(head, place, &done, &[]);
-        self.reply(means, from, &reply);
+        self.reply(receiver_cx, from, &reply);
     }
 
     /// A read with a touch whose value was lost on the way: no harm in doing it again, but as a
     /// direct write, which waits for its bucket.
     fn read_and_touch_again(
         &mut self,
-        means: &mut Means<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_, '_>,
         request: &Request<'_>,
         hash: KeyHash,
         place: Place,
         from: Sender,
     ) {
         let (number, stamp) = self.native.behind(hash.0).unwrap_or((0, 0));
-        let Means {
-            executor, hands, ..
-        } = means;
+        let ReceiverContext {
+            executor, store_cx, ..
+        } = receiver_cx;
         let (Some(key), true) = (
             request.key,
-            executor.reach(self.native, hands, number, stamp, HELP_TURNS),
+            executor.reach(self.native, store_cx, number, stamp, HELP_TURNS),
         ) else {
             return;
         };
@@ -532,26 +567,37 @@ impl<'a> Door<'a> {
             ..curtail_types::Get::default()
         };
         let room = self.native.datagram_bytes_for(from.address);
-        let desk = executor.desk();
-        let value = desk.value.get_mut(..room).unwrap_or_default();
-        let done = read_and_touch(hands, key, hash, &get, value);
-        let value = desk.value.get(..done.value_bytes).unwrap_or_default();
+        let state = executor.state();
+        let value = state.value.get_mut(..room).unwrap_or_default();
+        let done = read_and_touch(store_cx, key, hash, &get, value);
+        let value = state.value.get(..done.value_bytes).unwrap_or_default();
         let reply = reply_to(&request.head, place, &done, value);
-        desk.post.reply(self.native, &mut desk.counts, from, &reply);
+        state
+            .post
+            .reply(self.native, &mut state.counts, from, &reply);
     }
 
     /// Takes a flush on, if none waits already.
-    fn barrier(&mut self, means: &mut Means<'_, '_>, request: &Request<'_>, from: Sender) {
+    fn barrier(
+        &mut self,
+        receiver_cx: &mut ReceiverContext<'_, '_>,
+        request: &Request<'_>,
+        from: Sender,
+    ) {
         let head = &request.head;
         if !self.native.flush_allowed {
-            return self.error(means, head, ErrorCode::Unsupported, from);
+            return self.error(receiver_cx, head, ErrorCode::Unsupported, from);
         }
         let name = session_name(head.session);
         let (native, peer) = (self.native, queue_peer(from.address));
         if self.barrier.is_some() {
-            means.executor.desk().counts.add(NativeCount::NackBusy, 1);
+            receiver_cx
+                .executor
+                .state()
+                .counts
+                .add(NativeCount::NackBusy, 1);
             let place = place_of(self, 0, 0);
-            return self.nack(means, head.echo(), place, NackReason::Busy, from);
+            return self.nack(receiver_cx, head.echo(), place, NackReason::Busy, from);
         }
         match native
             .sessions()
@@ -564,7 +610,7 @@ impl<'a> Door<'a> {
                 }
                 native
                     .sessions()
-                    .renew(name, native.limits(means.monotonic_ns));
+                    .renew(name, native.limits(receiver_cx.monotonic_ns));
                 self.barrier = Some(Barrier {
                     ticket,
                     head: *head,
@@ -576,64 +622,68 @@ impl<'a> Door<'a> {
                 let kept = native.answers.find(name, head.slot, head.sequence);
                 let done = kept.unwrap_or(Done::of(Status::Executed));
                 let reply = reply_to(head, place_of(self, 0, 0), &done, &[]);
-                self.reply(means, from, &reply);
+                self.reply(receiver_cx, from, &reply);
             }
             Claim::Stale => {
-                let counts = &mut means.executor.desk().counts;
+                let counts = &mut receiver_cx.executor.state().counts;
                 counts.add(NativeCount::DroppedStale, 1);
             }
-            Claim::Unknown => self.error(means, head, ErrorCode::Session, from),
+            Claim::Unknown => self.error(receiver_cx, head, ErrorCode::Session, from),
         }
     }
 
     /// Helps the queues that the flush waits for, and flushes when none is left.
-    fn go_on_with_barrier(&mut self, means: &mut Means<'_, '_>) {
+    fn go_on_with_barrier(&mut self, receiver_cx: &mut ReceiverContext<'_, '_>) {
         let Some(barrier) = self.barrier.take() else {
             return;
         };
         let native = self.native;
-        let Means {
-            executor, hands, ..
-        } = means;
+        let ReceiverContext {
+            executor, store_cx, ..
+        } = receiver_cx;
         let mut is_reached = true;
         for (number, tail) in barrier.tails.iter().enumerate().take(self.queues.len()) {
-            is_reached &= executor.reach(native, hands, number, *tail, 1);
+            is_reached &= executor.reach(native, store_cx, number, *tail, 1);
         }
         if !is_reached {
             self.barrier = Some(barrier);
             return;
         }
-        native.log_flush(hands.now, &barrier.head);
-        hands.store.flush_all(hands.now, Exptime(0));
+        native.log_flush(store_cx.now, &barrier.head);
+        store_cx.store.flush_all(store_cx.now, Exptime(0));
         let head = &barrier.head;
         let (name, done) = (session_name(head.session), Done::default());
         native.answers.keep(name, head.slot, head.sequence, done);
         self.sessions.commit(barrier.ticket, 0, false);
-        executor.desk().counts.add(NativeCount::Direct, 1);
+        executor.state().counts.add(NativeCount::Direct, 1);
         let reply = reply_to(head, place_of(self, 0, 0), &done, &[]);
-        self.reply(means, barrier.from, &reply);
+        self.reply(receiver_cx, barrier.from, &reply);
     }
 
     #[cold]
     pub(super) fn error(
         &self,
-        means: &mut Means<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_, '_>,
         head: &Head,
         code: ErrorCode,
         from: Sender,
     ) {
-        means.executor.desk().counts.add(NativeCount::Errors, 1);
+        receiver_cx
+            .executor
+            .state()
+            .counts
+            .add(NativeCount::Errors, 1);
         let error = ReplyError {
             echo: head.echo(),
             code,
             incarnation: self.native.incarnation,
         };
-        self.reply(means, from, &Reply::Error(error));
+        self.reply(receiver_cx, from, &Reply::Error(error));
     }
 
     pub(super) fn nack(
         &self,
-        means: &mut Means<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_, '_>,
         echo: Echo,
         place: Place,
         reason: NackReason,
@@ -644,20 +694,25 @@ impl<'a> Door<'a> {
             place,
             reason,
         };
-        self.reply(means, from, &Reply::Nack(nack));
+        self.reply(receiver_cx, from, &Reply::Nack(nack));
     }
 
     #[inline]
-    pub(super) fn reply(&self, means: &mut Means<'_, '_>, to: Sender, reply: &Reply<'_>) {
-        let desk = means.executor.desk();
-        desk.post.reply(self.native, &mut desk.counts, to, reply);
+    pub(super) fn reply(
+        &self,
+        receiver_cx: &mut ReceiverContext<'_, '_>,
+        to: Sender,
+        reply: &Reply<'_>,
+    ) {
+        let state = receiver_cx.executor.state();
+        state.post.reply(self.native, &mut state.counts, to, reply);
     }
 }
 
 /// What a reply from here says of a queue.
-pub(super) fn place_of(door: &Door<'_>, number: usize, pos: u64) -> Place {
-    match door.queues.get(number) {
-        Some(queue) => place(number, queue, door.native.incarnation, pos),
+pub(super) fn place_of(receiver: &Receiver<'_>, number: usize, pos: u64) -> Place {
+    match receiver.queues.get(number) {
+        Some(queue) => place(number, queue, receiver.native.incarnation, pos),
         None => Place::default(),
     }
 }

@@ -24,7 +24,7 @@ use crate::{
         execute::{OUTPUT_BYTES_MAX, ROOM_BYTES},
         reply_buffer::Awaited,
     },
-    worker::{context::Kit, event_loop::Worker},
+    worker::{context::WorkerContext, event_loop::Worker},
 };
 
 /// Places that wait for other nodes or for a slice have this bit; those for workers have not.
@@ -40,8 +40,8 @@ impl Worker {
         self.under_lease = node.serves;
         for (number, entry) in batch.entries().iter().enumerate() {
             self.look_ahead(batch, number);
-            if self.kit.notice.on {
-                self.notice(entry);
+            if self.cx.event_log.on {
+                self.event_log(entry);
             }
             node.run(self, entry);
         }
@@ -56,7 +56,7 @@ impl Worker {
 
     /// Whether what was read until now may be shown.
     pub(crate) fn still_holds_lease(&self) -> bool {
-        let shared = &self.kit.shared;
+        let shared = &self.cx.shared;
         let now = shared.clock.now().instant;
         let cluster = shared.cluster.as_ref();
         cluster.is_none_or(|cluster| cluster.still_holds_lease(now))
@@ -80,7 +80,7 @@ impl Worker {
             return;
         };
         let mut filled = std::mem::take(&mut self.filled);
-        node.work(&mut self.kit, &mut filled);
+        node.work(&mut self.cx, &mut filled);
         if !filled.is_empty() {
             // Whoever sees a reply must find it counted.
             self.publish_counts();
@@ -109,9 +109,9 @@ impl Worker {
         if connection.serial != serial {
             return;
         }
-        self.kit.note_value_sent(connection, completed.reply.len());
-        let unsent = &mut connection.unsent;
-        unsent.fill_one(&mut self.kit.pool, token, &completed.reply);
+        self.cx.note_value_sent(connection, completed.reply.len());
+        let output = &mut connection.output;
+        output.fill_one(&mut self.cx.pool, token, &completed.reply);
         self.send_filled(slot);
     }
 
@@ -121,21 +121,21 @@ impl Worker {
         let Some(connection) = self.slots.get_mut(slot) else {
             return;
         };
-        let unsent = &mut connection.unsent;
+        let output = &mut connection.output;
         let goes = connection.writable && connection.departs.is_none();
-        let is_large = unsent.value_bytes_max() >= self.kit.large_from;
-        if !goes || unsent.is_awaiting() || unsent.is_empty() || is_large {
+        let is_large = output.value_bytes_max() >= self.cx.large_from;
+        if !goes || output.is_awaiting() || output.is_empty() || is_large {
             return self.slots.queue(slot);
         }
-        let (bytes, progress) = unsent.send(&mut self.kit.pool, &mut connection.stream);
-        self.kit.counts.add(Count::Sends, 1);
-        self.kit.counts.add(Count::BytesWritten, bytes as u64);
+        let (bytes, progress) = output.send(&mut self.cx.pool, &mut connection.stream);
+        self.cx.counts.add(Count::Sends, 1);
+        self.cx.counts.add(Count::BytesWritten, bytes as u64);
         match progress {
             Progress::Broken => return self.close(slot),
             Progress::Full => connection.writable = false,
             Progress::All | Progress::More => {}
         }
-        self.kit.note_sent(connection);
+        self.cx.note_sent(connection);
         // There may be more to send, or the next requests may be here already.
         self.slots.queue(slot);
     }
@@ -165,7 +165,7 @@ impl NodeWorker {
                 return replies.refuse(entry.slot, form, Refusal::OutOfService);
             }
         };
-        let key_bytes = key.resolve(&mut worker.kit.scratch).bytes();
+        let key_bytes = key.resolve(&mut worker.cx.scratch).bytes();
         let (route, access) = (route_of(key_bytes), access_of(operation));
         self.mover.asked_ns = self.now_ns;
         let carried = Carried {
@@ -180,7 +180,7 @@ impl NodeWorker {
             match self.run_looked(worker, entry, route, seen, home) {
                 Looked::Shown => {
                     let is_hot = seen.state == SharedState::Valid;
-                    worker.kit.counts.add(Count::ClusterHot, u64::from(is_hot));
+                    worker.cx.counts.add(Count::ClusterHot, u64::from(is_hot));
                     return;
                 }
                 Looked::Changed => {}
@@ -206,9 +206,9 @@ impl NodeWorker {
             worker.reply();
         }
         let mark = worker.replies.mark();
-        let misses = worker.kit.counts.get(Count::GetMisses);
+        let misses = worker.cx.counts.get(Count::GetMisses);
         worker.carry_out_apart(entry);
-        let missed = worker.kit.counts.get(Count::GetMisses) != misses;
+        let missed = worker.cx.counts.get(Count::GetMisses) != misses;
         let looked = match self.cluster.keys.is_as(route, seen) {
             false => Looked::Changed,
             // What is not here may have been flushed here alone.
@@ -231,7 +231,7 @@ impl NodeWorker {
         if let Some(origin) = self.await_reply(worker, slot, what) {
             let bytes = self.written(carried);
             let access = access_of(&carried.operation);
-            self.send_off(&mut worker.kit, way, (origin, key, access), bytes);
+            self.send_off(&mut worker.cx, way, (origin, key, access), bytes);
         }
     }
 
@@ -267,19 +267,19 @@ impl NodeWorker {
     }
 
     /// Sends the key of a request to the node that is to run it, if it is still here.
-    fn send_along(&mut self, kit: &mut Kit, to: NodeId, bytes: &[u8]) {
+    fn send_along(&mut self, cx: &mut WorkerContext, to: NodeId, bytes: &[u8]) {
         if self.is_moving()
             && let Some((carried, _)) = Carried::read(bytes)
         {
             let mut scratch = KeyScratch::default();
-            self.send_ahead(kit, to, carried.resolve(&mut scratch).bytes());
+            self.send_ahead(cx, to, carried.resolve(&mut scratch).bytes());
         }
     }
 
     /// Sends a request that waits for its reply on its way.
     pub(in crate::node) fn send_off(
         &mut self,
-        kit: &mut Kit,
+        cx: &mut WorkerContext,
         way: Way,
         (origin, key, access): (Origin, RouteHash, Access),
         bytes: Vec<u8>,
@@ -287,7 +287,7 @@ impl NodeWorker {
         let after = Cas(0);
         match way {
             Way::At(to) => {
-                self.send_along(kit, to, &bytes);
+                self.send_along(cx, to, &bytes);
                 let relayed = Relayed {
                     origin,
                     to,
@@ -296,8 +296,8 @@ impl NodeWorker {
                     bytes,
                     kind: RelayedKind::Item,
                 };
-                kit.counts.add(Count::ClusterRelayed, 1);
-                self.relay(kit.now.instant, relayed);
+                cx.counts.add(Count::ClusterRelayed, 1);
+                self.relay(cx.now.instant, relayed);
             }
             Way::Arriving => {
                 let waiter = Waiter {
@@ -308,7 +308,7 @@ impl NodeWorker {
                     begun_ns: self.now_ns,
                     bytes,
                 };
-                self.give_waiter(kit, waiter);
+                self.give_waiter(cx, waiter);
             }
             Way::Here | Way::Looked(_) | Way::Protocol => {
                 self.give_request(origin, key, (access, after), bytes);

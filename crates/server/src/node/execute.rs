@@ -13,11 +13,11 @@ use crate::{
         execute::{Item, ROOM_BYTES},
         reply_buffer::{Content, Replies},
     },
-    worker::context::Kit,
+    worker::context::WorkerContext,
 };
 
 /// What one request needs to be carried out apart from the batch.
-pub(super) struct Bench {
+pub(super) struct ExecuteContext {
     replies: Replies,
     /// The value of an item that is taken out whole.
     value: Vec<u8>,
@@ -26,7 +26,7 @@ pub(super) struct Bench {
 /// Bytes of replies at a time: one, and there may be a value of the longest copied kind in it.
 const REPLY_BYTES: usize = 2 * ROOM_BYTES;
 
-impl Bench {
+impl ExecuteContext {
     pub(super) fn new() -> Self {
         Self {
             replies: Replies::with_room(REPLY_BYTES, 8),
@@ -37,7 +37,7 @@ impl Bench {
     /// Carries `carried` out as it is, and appends the reply to `reply`.
     pub(super) fn run(
         &mut self,
-        kit: &mut Kit,
+        cx: &mut WorkerContext,
         carried: &Carried<'_>,
         hash: KeyHash,
         reply: &mut Vec<u8>,
@@ -51,13 +51,13 @@ impl Bench {
         };
         // Its connection is not at hand: nothing of it can be handed on, and it was shown to those
         // who look on where it arrived.
-        let noticed = std::mem::take(&mut kit.notice.on);
-        let in_parcel = std::mem::replace(&mut kit.in_parcel, true);
-        let large_here = kit.large_here.take();
-        kit.run_item_apart(&mut self.replies, &item, &carried.operation, carried.value);
-        kit.notice.on = noticed;
-        kit.in_parcel = in_parcel;
-        kit.large_here = large_here;
+        let logged = std::mem::take(&mut cx.event_log.on);
+        let is_delegated = std::mem::replace(&mut cx.is_delegated, true);
+        let large_here = cx.large_here.take();
+        cx.run_item_apart(&mut self.replies, &item, &carried.operation, carried.value);
+        cx.event_log.on = logged;
+        cx.is_delegated = is_delegated;
+        cx.large_here = large_here;
         let (area, pieces) = self.replies.take();
         for piece in pieces.iter() {
             match &piece.content {
@@ -82,39 +82,39 @@ impl Bench {
     /// The item of `key` as it is.
     pub(super) fn take_image(
         &mut self,
-        kit: &mut Kit,
+        cx: &mut WorkerContext,
         key: Key<'_>,
         hash: KeyHash,
     ) -> Option<(Image, &[u8])> {
         let value = &mut self.value;
-        let image = kit
+        let image = cx
             .store
-            .take_image(&mut kit.writer, kit.now, key, hash, value)?;
+            .take_image(&mut cx.writer, cx.now, key, hash, value)?;
         Some((image, value))
     }
 
     /// Carries a write out under version `ts`; whether it has written.
     pub(super) fn write(
         &mut self,
-        kit: &mut Kit,
+        cx: &mut WorkerContext,
         carried: &Carried<'_>,
         (key, hash): (Key<'_>, KeyHash),
         ts: Cas,
         reply: &mut Vec<u8>,
     ) -> bool {
-        let before = kit.version_of(key, hash);
+        let before = cx.version_of(key, hash);
         let mut versioned = *carried;
         set_version(&mut versioned.operation, ts);
-        self.run(kit, &versioned, hash, reply);
-        match (before, kit.version_of(key, hash)) {
+        self.run(cx, &versioned, hash, reply);
+        match (before, cx.version_of(key, hash)) {
             (_, Some(after)) if after == ts => true,
             (None, None) => false,
             (Some(_), None) => true,
             // What changes an item but not its version, as a touch does, is news to others, too.
             (_, Some(_)) if changes_quietly(&carried.operation) => {
-                let Kit {
+                let WorkerContext {
                     store, writer, now, ..
-                } = kit;
+                } = cx;
                 let value = &mut self.value;
                 if let Some(mut image) = store.take_image(writer, *now, key, hash, value) {
                     image.cas = ts;
@@ -127,7 +127,7 @@ impl Bench {
     }
 }
 
-impl Kit {
+impl WorkerContext {
     /// The version of the item of `key`, if there is one.
     pub(super) fn version_of(&mut self, key: Key<'_>, hash: KeyHash) -> Option<Cas> {
         self.store.version_of(&mut self.writer, self.now, key, hash)

@@ -22,13 +22,13 @@ use crate::node::{
     slices::{LARGE_BYTES, Relayed, RelayedKind},
     worker::AGAIN_NS,
 };
-use crate::worker::context::Kit;
+use crate::worker::context::WorkerContext;
 
 /// A request that another node carries out.
 #[derive(Debug)]
 pub(super) struct Out {
     pub(super) relayed: Relayed,
-    pub(super) parcel: u64,
+    pub(super) delegated: u64,
     pub(super) begun_ns: u64,
     /// When it may be sent again.
     pub(super) again_ns: u64,
@@ -48,7 +48,7 @@ impl NodeWorker {
     pub(super) fn relay(&mut self, now: Instant, relayed: Relayed) {
         let out = Out {
             relayed,
-            parcel: self.parcel,
+            delegated: self.delegated,
             begun_ns: now.ns,
             again_ns: 0,
             is_sent: false,
@@ -68,7 +68,7 @@ impl NodeWorker {
 
     /// Sends a request that is out; parks it if that cannot be.
     fn send_out(&mut self, now: Instant, number: u32) {
-        let parcel = self.parcel;
+        let delegated = self.delegated;
         let Some(Some(out)) = self.out.get_mut(number as usize) else {
             return;
         };
@@ -76,7 +76,7 @@ impl NodeWorker {
             return self.parked.push_back(number);
         };
         let head = BatchHead {
-            number: parcel,
+            number: delegated,
             view: in_force.view.number,
         };
         let Relayed {
@@ -116,7 +116,7 @@ impl NodeWorker {
             })
         });
         if let Some(Ok(())) = sent {
-            out.parcel = parcel;
+            out.delegated = delegated;
             out.is_sent = true;
         } else {
             out.again_ns = now.ns + AGAIN_NS;
@@ -125,8 +125,8 @@ impl NodeWorker {
     }
 
     /// Tries again what could not be sent, or was sent to a node that was not ready for it.
-    pub(super) fn send_again(&mut self, kit: &mut Kit) {
-        let now = kit.now.instant;
+    pub(super) fn send_again(&mut self, cx: &mut WorkerContext) {
+        let now = cx.now.instant;
         for _ in 0..self.parked.len() {
             let Some(number) = self.parked.pop_front() else {
                 return;
@@ -142,14 +142,14 @@ impl NodeWorker {
             } else if now.ns < out.again_ns {
                 self.parked.push_back(number);
             } else {
-                self.place_again(kit, number);
+                self.place_again(cx, number);
             }
         }
     }
 
     /// A request that is parked goes where its key is now.
-    fn place_again(&mut self, kit: &mut Kit, number: u32) {
-        let now = kit.now.instant;
+    fn place_again(&mut self, cx: &mut WorkerContext, number: u32) {
+        let now = cx.now.instant;
         let Some(Some(out)) = self.out.get_mut(number as usize) else {
             return;
         };
@@ -192,7 +192,7 @@ impl NodeWorker {
                         bytes,
                     };
                     match way {
-                        Way::Arriving => self.give_waiter(kit, waiter),
+                        Way::Arriving => self.give_waiter(cx, waiter),
                         _ => self.run_waiter(waiter),
                     }
                 }

@@ -15,7 +15,7 @@ use crate::node::{
     slices::RelayedKind,
     worker::AGAIN_NS,
 };
-use crate::{metrics::counters::Count, worker::context::Kit};
+use crate::{metrics::counters::Count, worker::context::WorkerContext};
 
 /// How long a request that was sent waits for its answer.
 const ANSWER_NS: u64 = 10_000_000_000;
@@ -25,27 +25,27 @@ const LOOK_NS: u64 = 100_000_000;
 
 impl NodeWorker {
     /// Takes in what other nodes answered.
-    pub(super) fn take_answers(&mut self, kit: &mut Kit) {
+    pub(super) fn take_answers(&mut self, cx: &mut WorkerContext) {
         let mut answered = std::mem::take(&mut self.inbox.answered);
         for answer in answered.drain(..) {
-            self.take_answer(kit, answer);
+            self.take_answer(cx, answer);
         }
         self.inbox.answered = answered;
     }
 
-    fn take_answer(&mut self, kit: &mut Kit, answer: Answered) {
+    fn take_answer(&mut self, cx: &mut WorkerContext, answer: Answered) {
         let Answered {
             number,
             shown,
             bytes,
             ..
         } = answer;
-        let Some(out) = self.out_of(number, answer.parcel) else {
+        let Some(out) = self.out_of(number, answer.delegated) else {
             return self.spare.give(bytes);
         };
         if answer.status == AnswerStatus::Moved {
             out.is_sent = false;
-            out.again_ns = kit.now.instant.ns + AGAIN_NS;
+            out.again_ns = cx.now.instant.ns + AGAIN_NS;
             self.parked.push_back(number);
             return self.spare.give(bytes);
         }
@@ -56,7 +56,7 @@ impl NodeWorker {
         // This node's copy, if it has one, must not show an earlier write to the same session.
         let is_shared = || self.cluster.keys.look(key).state != SharedState::Ordinary;
         if shown != Cas(0) && is_shared() {
-            kit.counts.add(Count::ClusterShown, 1);
+            cx.counts.add(Count::ClusterShown, 1);
             self.give(slice_of(key), Job::Seen(key, shown, Box::new(completed)));
         } else {
             self.done.push(completed);
@@ -80,9 +80,9 @@ impl NodeWorker {
         })
     }
 
-    fn out_of(&mut self, number: u32, parcel: u64) -> Option<&mut Out> {
+    fn out_of(&mut self, number: u32, delegated: u64) -> Option<&mut Out> {
         let out = self.out.get_mut(number as usize)?.as_mut()?;
-        (out.parcel == parcel && out.is_sent).then_some(out)
+        (out.delegated == delegated && out.is_sent).then_some(out)
     }
 
     pub(super) fn take_out(&mut self, number: u32) -> Option<Out> {
@@ -109,16 +109,16 @@ impl NodeWorker {
     }
 
     /// What the links tell of.
-    pub(super) fn take_events(&mut self, kit: &Kit) {
+    pub(super) fn take_events(&mut self, cx: &WorkerContext) {
         while let Some(event) = self.links.next_event() {
             if let LinkEvent::Reset(node) = event {
-                self.lose(kit, node);
+                self.lose(cx, node);
             }
         }
     }
 
     /// A node, or all it knew, is gone: reads are asked again, writes may have happened.
-    fn lose(&mut self, kit: &Kit, node: NodeId) {
+    fn lose(&mut self, cx: &WorkerContext, node: NodeId) {
         for number in 0..self.out.len() as u32 {
             let Some(Some(out)) = self.out.get_mut(number as usize) else {
                 continue;
@@ -129,7 +129,7 @@ impl NodeWorker {
             let is_read = out.relayed.kind == RelayedKind::Item && is_read(&out.relayed.bytes);
             if is_read {
                 out.is_sent = false;
-                out.again_ns = kit.now.instant.ns + AGAIN_NS;
+                out.again_ns = cx.now.instant.ns + AGAIN_NS;
                 self.parked.push_back(number);
             } else {
                 self.end(number, UNKNOWN.to_vec());
@@ -138,8 +138,8 @@ impl NodeWorker {
     }
 
     /// Ends what waits for an answer for too long.
-    pub(super) fn look_through(&mut self, kit: &Kit) {
-        let now_ns = kit.now.instant.ns;
+    pub(super) fn look_through(&mut self, cx: &WorkerContext) {
+        let now_ns = cx.now.instant.ns;
         if now_ns.saturating_sub(self.looked_ns) < LOOK_NS {
             return;
         }

@@ -30,7 +30,7 @@ pub(super) struct Inbox {
 /// A request of another node.
 pub(super) struct Asked {
     pub(super) at: Endpoint,
-    pub(super) parcel: u64,
+    pub(super) delegated: u64,
     pub(super) number: u32,
     pub(super) view: ViewNumber,
     pub(super) after: Cas,
@@ -50,7 +50,7 @@ pub(crate) struct MoveAsked {
 
 /// An answer of another node.
 pub(super) struct Answered {
-    pub(super) parcel: u64,
+    pub(super) delegated: u64,
     pub(super) number: u32,
     pub(super) status: AnswerStatus,
     /// The write that the reply shows, if that was asked for; else 0.
@@ -68,11 +68,11 @@ pub(super) const AFTER: u8 = 2;
 pub(super) const SHOW: u8 = 4;
 
 impl Inbox {
-    /// Takes in one frame. Slices that got something are noted in `stirred`.
+    /// Takes in one frame. Slices that got something are noted in `woken`.
     pub(super) fn take(
         &mut self,
         cluster: &Cluster,
-        (spare, stirred): (&mut Spare, &mut u64),
+        (spare, woken): (&mut Spare, &mut u64),
         at: Endpoint,
         body: &Body<'_>,
     ) {
@@ -84,7 +84,7 @@ impl Inbox {
                     if let Some(slice) = cluster.slices.get(slice) {
                         slice.leave(Job::Message(job));
                     }
-                    *stirred |= 1 << slice;
+                    *woken |= 1 << slice;
                 }
             }
             Body::Requests(head, requests) => {
@@ -132,7 +132,7 @@ impl Asked {
         };
         Self {
             at,
-            parcel: head.number,
+            delegated: head.number,
             number: request.number,
             view: head.view,
             after: Cas(after),
@@ -153,7 +153,7 @@ impl Answered {
             _ => (0, answer.bytes),
         };
         Self {
-            parcel: head.number,
+            delegated: head.number,
             number: answer.number,
             status: answer.status,
             shown: Cas(shown),

@@ -35,7 +35,7 @@ impl Worker {
     }
 
     fn leave_large_elsewhere(&mut self, slot: usize) -> bool {
-        let shared = Arc::clone(&self.kit.shared);
+        let shared = Arc::clone(&self.cx.shared);
         let Some(connection) = self.slots.get_mut(slot) else {
             return false;
         };
@@ -43,9 +43,9 @@ impl Worker {
         let (Some(cluster), Some((key, set, _))) = (&shared.cluster, write) else {
             return false;
         };
-        let route = route_of(key.resolve(&mut self.kit.scratch).bytes());
+        let route = route_of(key.resolve(&mut self.cx.scratch).bytes());
         let access = access_of(&Operation::Set(set));
-        let is_here = cluster.holds_lease(self.kit.now.instant)
+        let is_here = cluster.holds_lease(self.cx.now.instant)
             && cluster.views.current().is_some_and(|in_force| {
                 matches!(cluster.place(&in_force, route, access), Way::Here)
             });
@@ -65,7 +65,7 @@ impl NodeWorker {
             return worker.put_off(entry);
         }
         if let Work::Request(Request::Admin(Admin::FlushAll { delay, noreply })) = &entry.work
-            && worker.kit.shared.config.flush_allowed
+            && worker.cx.shared.config.flush_allowed
         {
             let what = match noreply {
                 true => Awaited::Silent,
@@ -87,7 +87,7 @@ impl NodeWorker {
             && let Request::SetHeader { key, set, .. } = request
         {
             let operation = Operation::Set(*set);
-            let route = route_of(key.resolve(&mut worker.kit.scratch).bytes());
+            let route = route_of(key.resolve(&mut worker.cx.scratch).bytes());
             let way = self.way(route, &operation);
             if !matches!(way, Some(Way::Here)) {
                 let ended = worker.begin_large_set(entry, request, rest, true);
@@ -112,15 +112,15 @@ impl NodeWorker {
             value: &[],
             form: Form::Line { noreply: true },
         };
-        let bytes = key.resolve(&mut worker.kit.scratch).bytes();
+        let bytes = key.resolve(&mut worker.cx.scratch).bytes();
         let route = route_of(bytes);
-        let hash = worker.kit.store.hash(bytes);
+        let hash = worker.cx.store.hash(bytes);
         match self.way(route, &operation) {
             None => {}
             Some(Way::Here) => {
                 let mut nothing = Vec::new();
-                self.bench
-                    .run(&mut worker.kit, &carried, hash, &mut nothing);
+                self.execute_cx
+                    .run(&mut worker.cx, &carried, hash, &mut nothing);
             }
             Some(way) => self.ask(worker, slot, (way, route), &carried),
         }
@@ -140,7 +140,7 @@ impl NodeWorker {
                     bytes: at.0.to_le_bytes().to_vec(),
                     kind: RelayedKind::Flush,
                 };
-                self.relay(worker.kit.now.instant, relayed);
+                self.relay(worker.cx.now.instant, relayed);
             }
         }
     }
@@ -162,7 +162,7 @@ impl NodeWorker {
             return false;
         };
         let operation = Operation::Set(set);
-        let route = route_of(key.resolve(&mut worker.kit.scratch).bytes());
+        let route = route_of(key.resolve(&mut worker.cx.scratch).bytes());
         let way = self.way(route, &operation);
         if matches!(way, Some(Way::Here)) {
             return false;
@@ -172,7 +172,7 @@ impl NodeWorker {
         };
         let mut bytes = Vec::new();
         let mut what = Awaited::Whole;
-        body.finish(&mut worker.kit.pool, |reservation, key, form, _| {
+        body.finish(&mut worker.cx.pool, |reservation, key, form, _| {
             let mut value = Vec::with_capacity(reservation.value_bytes());
             reservation.read(&mut value);
             let carried = Carried {
@@ -194,7 +194,7 @@ impl NodeWorker {
         };
         if let Some(origin) = self.await_reply(worker, slot, what) {
             let access = access_of(&operation);
-            self.send_off(&mut worker.kit, way, (origin, route, access), bytes);
+            self.send_off(&mut worker.cx, way, (origin, route, access), bytes);
         }
         true
     }

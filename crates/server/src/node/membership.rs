@@ -74,11 +74,11 @@ impl Opening {
         let deliver_to = Arc::clone(&reach);
         let deliver = move |worker: usize, link: NewLink| {
             let shared = deliver_to.get().and_then(Weak::upgrade);
-            if let Some(face) = shared
+            if let Some(handle) = shared
                 .as_ref()
                 .and_then(|shared| shared.workers.get(worker))
             {
-                face.mail.send(Arrival::Link(Box::new(link)));
+                handle.mail.send(Arrival::Link(Box::new(link)));
             }
         };
         let linker = Linker::bind(LinkerConfig {

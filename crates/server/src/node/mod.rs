@@ -13,8 +13,8 @@
 //! ```
 //!
 //! `active_view` is the view that this node acts on, `membership` who brings it; `execute`
-//! carries out what was written down, `slice_jobs` is what that is. Everything is owned by workers: there is no
-//! thread of the cluster on the path of a request.
+//! carries out what was written down, `slice_jobs` is what that is. Everything is owned by workers:
+//! there is no thread of the cluster on the path of a request.
 
 mod active_view;
 mod client_requests;

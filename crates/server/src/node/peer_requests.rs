@@ -7,7 +7,8 @@
 //!                        +-- not this node's, or another view: "moved" ----+
 //! ```
 //!
-//! An answer goes over the link that the request came by; those of one parcel share a frame.
+//! An answer goes over the link that the request came by; those of one delegated batch share a
+//! frame.
 
 use curtail_codec::{
     memcached::{Carried, KeyScratch},
@@ -24,7 +25,7 @@ use crate::node::{
     slice_jobs::{Asker, Completed, End, Origin},
     slices::{LARGE_BYTES, RelayedKind},
 };
-use crate::{memcached::admin, metrics::counters::Count, worker::context::Kit};
+use crate::{memcached::admin, metrics::counters::Count, worker::context::WorkerContext};
 
 /// Another node, as the log names it.
 struct Node(NodeId);
@@ -37,26 +38,26 @@ impl std::fmt::Display for Node {
 
 impl NodeWorker {
     /// Carries out what other nodes ask for.
-    pub(super) fn answer_peers(&mut self, kit: &mut Kit) {
+    pub(super) fn answer_peers(&mut self, cx: &mut WorkerContext) {
         let mut asked = std::mem::take(&mut self.inbox.asked);
         for one in asked.drain(..) {
-            self.answer_peer(kit, one);
+            self.answer_peer(cx, one);
         }
         self.inbox.asked = asked;
     }
 
-    fn answer_peer(&mut self, kit: &mut Kit, asked: Asked) {
+    fn answer_peer(&mut self, cx: &mut WorkerContext, asked: Asked) {
         self.mover.asked_ns = self.now_ns;
         let origin = Origin {
             worker: self.index,
             asker: Asker::Peer {
                 at: asked.at,
-                parcel: asked.parcel,
+                delegated: asked.delegated,
                 number: asked.number,
             },
         };
         let mut reply = self.spare.take();
-        let end = self.run_for_peer(kit, &asked, origin, &mut reply);
+        let end = self.run_for_peer(cx, &asked, origin, &mut reply);
         match end {
             Some((end, ts)) => self.done.push(Completed {
                 origin,
@@ -72,21 +73,21 @@ impl NodeWorker {
     /// How it ended, and which write it showed; `None` if a slice has it now.
     fn run_for_peer(
         &mut self,
-        kit: &mut Kit,
+        cx: &mut WorkerContext,
         asked: &Asked,
         origin: Origin,
         reply: &mut Vec<u8>,
     ) -> Option<(End, Cas)> {
         if let (RelayedKind::Flush, Some(at)) = (asked.kind, asked.bytes.first_chunk()) {
             let at = Exptime(i64::from_le_bytes(*at));
-            admin::log_flush(&kit.shared.limits.admin, kit.now, &Node(asked.at.node));
-            kit.store.flush_all(kit.now, at);
+            admin::log_flush(&cx.shared.limits.admin, cx.now, &Node(asked.at.node));
+            cx.store.flush_all(cx.now, at);
             return Some((End::Done, Cas(0)));
         }
         let Some((carried, _)) = Carried::read(&asked.bytes) else {
             return Some((End::Refused, Cas(0)));
         };
-        kit.counts.add(Count::ClusterAnswered, 1);
+        cx.counts.add(Count::ClusterAnswered, 1);
         let in_force = self.in_force.as_ref().filter(|_| self.serves);
         let Some(in_force) = in_force.filter(|now| now.view.number == asked.view) else {
             return Some((End::Elsewhere, Cas(0)));
@@ -96,10 +97,10 @@ impl NodeWorker {
         let (key, access) = (route_of(key_bytes), access_of(&carried.operation));
         match self.cluster.place(in_force, key, access) {
             Way::Here => {
-                let hash = kit.store.hash(key_bytes);
-                self.bench.run(kit, &carried, hash, reply);
+                let hash = cx.store.hash(key_bytes);
+                self.execute_cx.run(cx, &carried, hash, reply);
                 let shown = match (asked.shows, Key::new(key_bytes)) {
-                    (true, Ok(key)) => kit.version_of(key, hash),
+                    (true, Ok(key)) => cx.version_of(key, hash),
                     _ => None,
                 };
                 Some((End::Done, shown.unwrap_or_default()))
@@ -121,7 +122,7 @@ impl NodeWorker {
                     begun_ns: self.now_ns,
                     bytes,
                 };
-                self.give_waiter(kit, waiter);
+                self.give_waiter(cx, waiter);
                 None
             }
         }
@@ -131,7 +132,7 @@ impl NodeWorker {
     pub(super) fn answer(
         &mut self,
         at: Endpoint,
-        (parcel, number): (u64, u32),
+        (delegated, number): (u64, u32),
         completed: &Completed,
     ) {
         let Completed { end, reply, ts, .. } = completed;
@@ -147,7 +148,7 @@ impl NodeWorker {
         };
         let view = self.in_force.as_ref().map(|now| now.view.number);
         let head = BatchHead {
-            number: parcel,
+            number: delegated,
             view: view.unwrap_or_default(),
         };
         let bytes = shown.len() + reply.len();

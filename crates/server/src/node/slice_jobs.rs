@@ -92,7 +92,7 @@ pub(super) enum Asker {
     /// Another node: which of its requests.
     Peer {
         at: Endpoint,
-        parcel: u64,
+        delegated: u64,
         number: u32,
     },
 }

@@ -33,16 +33,16 @@ pub(crate) fn node_worker(shared: &Shared, index: usize) -> Option<Box<NodeWorke
 impl Worker {
     /// Looks at what may differ from turn to turn.
     pub(crate) fn begin_turn_in_cluster(&mut self) {
-        let shared = std::sync::Arc::clone(&self.kit.shared);
+        let shared = std::sync::Arc::clone(&self.cx.shared);
         let Some(cluster) = shared.cluster.as_deref() else {
             return;
         };
-        if self.kit.has(Fault::Dozes) && self.index + 1 == cluster.workers {
+        if self.cx.has(Fault::Dozes) && self.index + 1 == cluster.workers {
             std::thread::sleep(DOZE);
         }
         self.pass_mark(cluster);
         if let Some(node) = &mut self.node {
-            node.begin_turn(&mut self.kit);
+            node.begin_turn(&mut self.cx);
         }
     }
 
@@ -50,10 +50,12 @@ impl Worker {
     fn pass_mark(&mut self, cluster: &Cluster) {
         let last = cluster.marks.last();
         if last != self.mark_seen.0 {
-            self.mark_seen = (last, Some(self.next_parcel()));
+            self.mark_seen = (last, Some(self.next_delegated()));
         }
-        if let (seen, Some(parcel)) = self.mark_seen
-            && self.oldest_parcel().is_none_or(|oldest| oldest >= parcel)
+        if let (seen, Some(delegated)) = self.mark_seen
+            && self
+                .oldest_delegated()
+                .is_none_or(|oldest| oldest >= delegated)
         {
             cluster.marks.pass(self.index, seen);
             // Once is enough.
@@ -67,7 +69,7 @@ impl Worker {
         let Some(Instant { ns }) = due else {
             return Duration::MAX;
         };
-        let now_ns = self.kit.shared.clock.now().instant.ns;
+        let now_ns = self.cx.shared.clock.now().instant.ns;
         Duration::from_nanos(ns.saturating_sub(now_ns))
     }
 
@@ -83,18 +85,18 @@ impl Worker {
             return;
         };
         match arrival {
-            Arrival::Waiter(waiter) => node.await_arrival(&mut self.kit, *waiter),
-            Arrival::Proposal(proposal) => node.propose(&self.kit, &proposal),
-            Arrival::MovedKey(moved) => node.take_moved(&self.kit, *moved),
-            Arrival::MoveAsked(asked) => node.take_move_request(&mut self.kit, *asked),
+            Arrival::Waiter(waiter) => node.await_arrival(&mut self.cx, *waiter),
+            Arrival::Proposal(proposal) => node.propose(&self.cx, &proposal),
+            Arrival::MovedKey(moved) => node.take_moved(&self.cx, *moved),
+            Arrival::MoveAsked(asked) => node.take_move_request(&mut self.cx, *asked),
             _ => {}
         }
         self.node = Some(node);
     }
 
-    pub(crate) fn stir(&mut self, slice: usize) {
+    pub(crate) fn wake(&mut self, slice: usize) {
         if let Some(node) = &mut self.node {
-            node.stir(slice);
+            node.wake(slice);
         }
     }
 

@@ -18,17 +18,17 @@ use curtail_types::{Cas, Instant, NodeId, NodeSet, RouteHash};
 use crate::node::{
     Cluster, InForce,
     control_messages::News,
-    execute::Bench,
+    execute::ExecuteContext,
     forward::Out,
     inbox::Inbox,
     links::{Links, Vitals},
     migration::Mover,
     slice_jobs::{Asker, Completed, End, Job, Origin, Spare},
-    slices::{Relayed, Tools},
+    slices::{Relayed, SliceContext},
 };
 use crate::{
     metrics::counters::Count,
-    worker::{context::Kit, mailbox::Arrival},
+    worker::{context::WorkerContext, mailbox::Arrival},
 };
 
 /// A worker's part in the cluster.
@@ -40,7 +40,7 @@ pub(crate) struct NodeWorker {
     pub(super) in_force: Option<Arc<InForce>>,
     /// This node may answer in this turn.
     pub(super) serves: bool,
-    pub(super) bench: Bench,
+    pub(super) execute_cx: ExecuteContext,
     pub(super) spare: Spare,
     pub(super) done: Vec<Completed>,
     elsewhere: Vec<Relayed>,
@@ -52,7 +52,7 @@ pub(crate) struct NodeWorker {
     /// Those of them that have to be sent again.
     pub(super) parked: VecDeque<u32>,
     /// Slices that have got something to do from this worker.
-    stirred: u64,
+    woken: u64,
     pub(super) inbox: Inbox,
     pub(super) mover: Mover,
     /// What could not be told or asked for want of room.
@@ -65,7 +65,7 @@ pub(crate) struct NodeWorker {
     /// The last heartbeat that was passed on, and the last call: what it said and when.
     beat: u64,
     pub(super) called: (u32, Instant),
-    pub(super) parcel: u64,
+    pub(super) delegated: u64,
     pub(super) next_token: u16,
     /// When the turn began, and when what is out was last looked through.
     pub(super) now_ns: u64,
@@ -89,7 +89,7 @@ impl NodeWorker {
             generation: 0,
             in_force: None,
             serves: false,
-            bench: Bench::new(),
+            execute_cx: ExecuteContext::new(),
             spare: Spare::default(),
             done: Vec::new(),
             elsewhere: Vec::new(),
@@ -97,7 +97,7 @@ impl NodeWorker {
             out: Vec::new(),
             free: Vec::new(),
             parked: VecDeque::new(),
-            stirred: 0,
+            woken: 0,
             inbox: Inbox::default(),
             mover: Mover::default(),
             untold: Vec::new(),
@@ -106,7 +106,7 @@ impl NodeWorker {
             beat: 0,
             called: (0, Instant::default()),
             mark_done: 0,
-            parcel: 0,
+            delegated: 0,
             next_token: 0,
             now_ns: 0,
             looked_ns: 0,
@@ -115,22 +115,22 @@ impl NodeWorker {
     }
 
     /// Looks at what may differ from turn to turn.
-    pub(crate) fn begin_turn(&mut self, kit: &mut Kit) {
-        let now = kit.now.instant;
+    pub(crate) fn begin_turn(&mut self, cx: &mut WorkerContext) {
+        let now = cx.now.instant;
         // Never one of this node's former life, for which an answer may still come.
-        self.parcel = self.parcel.max(kit.shared.started.unix_ns) + 1;
+        self.delegated = self.delegated.max(cx.shared.started.unix_ns) + 1;
         self.now_ns = now.ns;
         if self.cluster.views.generation() != self.generation {
             self.generation = self.cluster.views.generation();
             let next = self.cluster.views.current();
-            let left = self.end_last_move(kit, next.as_deref());
+            let left = self.end_last_move(cx, next.as_deref());
             self.in_force = next;
             self.tell_slices();
             for (route, key) in left {
                 self.give(slice_of(route), Job::Sweep(route, key));
             }
             self.filled = NodeSet::NONE;
-            self.begin_moves(kit);
+            self.begin_moves(cx);
         }
         self.serves = self.in_force.is_some() && self.cluster.holds_lease(now);
     }
@@ -157,18 +157,18 @@ impl NodeWorker {
         if let Some(slice) = self.cluster.slices.get(slice) {
             slice.leave(job);
         }
-        self.stirred |= 1 << slice;
+        self.woken |= 1 << slice;
     }
 
     /// Somebody has left something for a slice of this worker.
-    pub(crate) fn stir(&mut self, slice: usize) {
-        self.stirred |= 1 << slice;
+    pub(crate) fn wake(&mut self, slice: usize) {
+        self.woken |= 1 << slice;
     }
 
     /// Whether there is something to do at once.
     pub(crate) fn wants_turn(&self) -> bool {
         let moves = self.moves_due_ns().is_some_and(|ns| ns <= self.now_ns);
-        self.links.wants_turn() || self.stirred != 0 || !self.done.is_empty() || moves
+        self.links.wants_turn() || self.woken != 0 || !self.done.is_empty() || moves
     }
 
     /// When there will be something to do.
@@ -189,41 +189,41 @@ impl NodeWorker {
 
     /// Everything of a turn that clients have no part in; fills `filled` with what has been
     /// answered to clients of this worker.
-    pub(crate) fn work(&mut self, kit: &mut Kit, filled: &mut Vec<Completed>) {
-        self.links.begin_turn(kit.now.instant);
-        self.beat(kit);
+    pub(crate) fn work(&mut self, cx: &mut WorkerContext, filled: &mut Vec<Completed>) {
+        self.links.begin_turn(cx.now.instant);
+        self.beat(cx);
         self.receive();
-        self.take_moves(kit);
-        self.answer_peers(kit);
-        self.take_answers(kit);
-        self.take_events(kit);
+        self.take_moves(cx);
+        self.answer_peers(cx);
+        self.take_answers(cx);
+        self.take_events(cx);
         self.promote_prepared();
-        self.work_slices(kit);
-        self.send_again(kit);
-        self.tell_again(kit);
+        self.work_slices(cx);
+        self.send_again(cx);
+        self.tell_again(cx);
         if self.is_moving() {
-            self.move_some(kit);
+            self.move_some(cx);
         }
-        self.look_through(kit);
-        self.distribute(kit, filled);
+        self.look_through(cx);
+        self.distribute(cx, filled);
         self.links.flush();
-        self.count(kit);
-        self.account(kit);
+        self.count(cx);
+        self.account(cx);
     }
 
     /// Has the memory of links counted against the one limit.
-    fn account(&mut self, kit: &Kit) {
+    fn account(&mut self, cx: &WorkerContext) {
         let bytes = self.links.held_bytes();
         if bytes != self.accounted {
             let more = bytes.cast_signed() - self.accounted.cast_signed();
-            kit.store.account(more);
+            cx.store.account(more);
             self.accounted = bytes;
         }
     }
 
-    fn count(&mut self, kit: &mut Kit) {
+    fn count(&mut self, cx: &mut WorkerContext) {
         let counted = self.links.take_counts();
-        let counts = &mut kit.counts;
+        let counts = &mut cx.counts;
         counts.add(Count::ClusterFramesSent, counted.frames);
         counts.add(Count::ClusterPartsSent, counted.parts);
         counts.add(Count::ClusterMessagesSent, counted.messages);
@@ -234,7 +234,7 @@ impl NodeWorker {
     // ---- links ----
 
     /// Tells the others that this node is there, when the membership wants that.
-    fn beat(&mut self, kit: &Kit) {
+    fn beat(&mut self, cx: &WorkerContext) {
         if self.index != 0 {
             return;
         }
@@ -245,10 +245,10 @@ impl NodeWorker {
         let view = heartbeats.first().map(|(_, heartbeat)| heartbeat.view);
         let view = view.unwrap_or_default();
         self.links.set_vitals(Vitals { view, load: 0 });
-        let items = u32::try_from(kit.store.counters().items_now).unwrap_or(u32::MAX);
+        let items = u32::try_from(cx.store.counters().items_now).unwrap_or(u32::MAX);
         let sent_us = (self.now_ns / 1000) as u32;
         self.called = (sent_us, Instant { ns: self.now_ns });
-        self.cluster.clock.keep(kit.shared.clock.now());
+        self.cluster.clock.keep(cx.shared.clock.now());
         for (node, heartbeat) in heartbeats {
             self.tell_now(node, News::Beat { heartbeat, items });
             self.tell_now(node, News::Call { sent_us });
@@ -271,11 +271,11 @@ impl NodeWorker {
             links,
             cluster,
             spare,
-            stirred,
+            woken,
             inbox,
             ..
         } = self;
-        links.receive(|at, frame| inbox.take(cluster, (spare, stirred), at, &frame.body));
+        links.receive(|at, frame| inbox.take(cluster, (spare, woken), at, &frame.body));
     }
 
     /// Leaves a request for the machine of its key.
@@ -298,41 +298,41 @@ impl NodeWorker {
 
     // ---- slices ----
 
-    fn work_slices(&mut self, kit: &mut Kit) {
-        let now_ns = kit.now.instant.ns;
+    fn work_slices(&mut self, cx: &mut WorkerContext) {
+        let now_ns = cx.now.instant.ns;
         for number in self.own_slices() {
             if self.cluster.dues.of(number) <= now_ns {
                 self.give(number, Job::Tick);
             }
         }
         let cluster = Arc::clone(&self.cluster);
-        let mut tools = Tools {
+        let mut slice_cx = SliceContext {
             cluster: &cluster,
-            kit,
+            cx,
             links: &mut self.links,
-            bench: &mut self.bench,
+            execute_cx: &mut self.execute_cx,
             spare: &mut self.spare,
             done: &mut self.done,
             elsewhere: &mut self.elsewhere,
             jobs: &mut self.jobs,
         };
-        let mut stirred = std::mem::take(&mut self.stirred);
-        while stirred != 0 {
-            let number = stirred.trailing_zeros() as usize;
-            stirred &= stirred - 1;
+        let mut woken = std::mem::take(&mut self.woken);
+        while woken != 0 {
+            let number = woken.trailing_zeros() as usize;
+            woken &= woken - 1;
             let owner = number % cluster.workers.max(1);
             if cluster.by_owner && owner != self.index {
-                if let Some(face) = tools.kit.shared.workers.get(owner) {
-                    face.mail.send(Arrival::Stir(number));
+                if let Some(handle) = slice_cx.cx.shared.workers.get(owner) {
+                    handle.mail.send(Arrival::Wake(number));
                 }
             } else if let Some(slice) = cluster.slices.get(number) {
-                slice.work(&mut tools);
+                slice.work(&mut slice_cx);
             }
         }
         let mut elsewhere = std::mem::take(&mut self.elsewhere);
         for relayed in elsewhere.drain(..) {
             match relayed.origin.asker {
-                Asker::Client { .. } => self.relay(kit.now.instant, relayed),
+                Asker::Client { .. } => self.relay(cx.now.instant, relayed),
                 // A request goes over one link at most: its node asks again.
                 Asker::Peer { .. } => self.done.push(Completed {
                     origin: relayed.origin,
@@ -348,20 +348,24 @@ impl NodeWorker {
     // ---- replies ----
 
     /// Gives what is done to whoever waits for it.
-    fn distribute(&mut self, kit: &Kit, filled: &mut Vec<Completed>) {
+    fn distribute(&mut self, cx: &WorkerContext, filled: &mut Vec<Completed>) {
         let mut done = std::mem::take(&mut self.done);
-        self.check_lease(kit, &mut done);
+        self.check_lease(cx, &mut done);
         for completed in done.drain(..) {
             if completed.origin.worker != self.index {
-                if let Some(face) = kit.shared.workers.get(completed.origin.worker) {
-                    face.mail.send(Arrival::Completed(Box::new(completed)));
+                if let Some(handle) = cx.shared.workers.get(completed.origin.worker) {
+                    handle.mail.send(Arrival::Completed(Box::new(completed)));
                 }
                 continue;
             }
             match completed.origin.asker {
                 Asker::Client { .. } => filled.push(completed),
-                Asker::Peer { at, parcel, number } => {
-                    self.answer(at, (parcel, number), &completed);
+                Asker::Peer {
+                    at,
+                    delegated,
+                    number,
+                } => {
+                    self.answer(at, (delegated, number), &completed);
                     self.spare.give(completed.reply);
                 }
             }
@@ -371,13 +375,13 @@ impl NodeWorker {
 
     /// What was run here may be older than the lease: if that has ended since, nobody is told what
     /// was read.
-    fn check_lease(&self, kit: &Kit, done: &mut [Completed]) {
+    fn check_lease(&self, cx: &WorkerContext, done: &mut [Completed]) {
         let of_here = |completed: &&mut Completed| completed.end == End::Done;
         let mut of_here = done.iter_mut().filter(of_here).peekable();
         if of_here.peek().is_none()
             || self
                 .cluster
-                .still_holds_lease(kit.shared.clock.now().instant)
+                .still_holds_lease(cx.shared.clock.now().instant)
         {
             return;
         }

@@ -34,7 +34,7 @@ use curtail_types::{
 };
 
 use crate::{
-    connection::slab::Slots,
+    connection::slab::ConnectionSlab,
     metrics::counters::Count,
     request::{
         batch::{Batch, Entry, Work},
@@ -43,7 +43,7 @@ use crate::{
         reply_buffer::Replies,
     },
     test_faults::Fault,
-    worker::{context::Kit, event_loop::Worker},
+    worker::{context::WorkerContext, event_loop::Worker},
 };
 
 /// A run of requests, wherever they are kept.
@@ -81,7 +81,7 @@ pub(crate) enum Kind {
 /// Neighbours in a batch.
 struct BatchRun<'r, 'a> {
     entries: &'r [Entry<'a>],
-    slots: &'r Slots,
+    slots: &'r ConnectionSlab,
 }
 
 /// Bytes that a run of appends may add at once.
@@ -213,7 +213,7 @@ impl Worker {
     }
 
     fn run_length_of_key(&self, entries: &[Entry<'_>]) -> usize {
-        let now = self.kit.now;
+        let now = self.cx.now;
         let Some((first, kind)) = entries.first().and_then(|first| member(first, now)) else {
             return 1;
         };
@@ -251,12 +251,12 @@ impl Worker {
         };
         let (entries, slots) = (run, &self.slots);
         let run = BatchRun { entries, slots };
-        let folded = self.kit.fold(&mut self.replies, &run);
-        if folded && self.kit.notice.on {
+        let folded = self.cx.fold(&mut self.replies, &run);
+        if folded && self.cx.event_log.on {
             entries.iter().for_each(|entry| self.show(entry));
         }
         if let Some(ticket) = ticket {
-            self.kit.release(ticket);
+            self.cx.release(ticket);
         }
         folded
     }
@@ -269,7 +269,7 @@ impl Worker {
         }
         self.put_off(entry);
         if let Some(ticket) = ticket {
-            self.kit.release(ticket);
+            self.cx.release(ticket);
         }
     }
 
@@ -277,7 +277,7 @@ impl Worker {
     /// though a read lies between.
     #[inline(always)]
     fn skips_across(&mut self, entries: &[Entry<'_>]) -> bool {
-        self.kit.has(Fault::FoldsAcross) && self.skip_across(entries)
+        self.cx.has(Fault::FoldsAcross) && self.skip_across(entries)
     }
 
     #[cold]
@@ -285,7 +285,7 @@ impl Worker {
         let [write, between, next, ..] = entries else {
             return false;
         };
-        let now = self.kit.now;
+        let now = self.cx.now;
         let is_set = |entry| matches!(member(entry, now), Some((_, Kind::Set)));
         let skips = is_set(write) && is_set(next);
         if !skips || between.hash != write.hash || next.hash != write.hash {
@@ -293,23 +293,23 @@ impl Worker {
         }
         let slots = &self.slots;
         let run = BatchRun { entries, slots };
-        let (kit, replies) = (&mut self.kit, &mut self.replies);
+        let (cx, replies) = (&mut self.cx, &mut self.replies);
         let stored = SetOutcome::Stored(Cas(0));
         run.at(0, |item, _, value| {
-            kit.answer_write(replies, item, value.len(), stored)
+            cx.answer_write(replies, item, value.len(), stored)
         });
         true
     }
 }
 
-impl Kit {
+impl WorkerContext {
     /// Carries out a run as one. False if that was not possible; then nothing is answered, and of
     /// what was there nothing is changed that carrying out each by itself would not change.
     pub(crate) fn fold(&mut self, replies: &mut Replies, run: &impl Run) -> bool {
         let kind = run.at(0, |item, operation, value| {
             Kind::of(operation, item.form, value.len(), self.now)
         });
-        let found = self.notice.on.then(|| self.look_for_notice(run));
+        let found = self.event_log.on.then(|| self.found_for_event_log(run));
         let found = found.flatten();
         let folded = match kind.flatten() {
             Some(Kind::Set) => self.fold_sets(replies, run, found),
@@ -328,7 +328,7 @@ impl Kit {
 
     /// The length of the value that a run finds, for those who look on.
     #[cold]
-    fn look_for_notice(&mut self, run: &impl Run) -> Option<u32> {
+    fn found_for_event_log(&mut self, run: &impl Run) -> Option<u32> {
         run.at(0, |item, _, _| self.value_bytes_of(item.key, item.hash))?
     }
 
@@ -348,7 +348,7 @@ impl Kit {
         self.writer.count_stored(last as u64);
         for number in 0..=last {
             run.at(number, |item, operation, value| {
-                self.notice_folded(run, number, item, operation, value, found);
+                self.log_folded(run, number, item, operation, value, found);
                 found = u32::try_from(value.len()).ok();
                 self.answer_write(replies, item, value.len(), outcome);
             })?;
@@ -390,7 +390,7 @@ impl Kit {
         }
         for number in 0..run.length() {
             run.at(number, |item, operation, value| {
-                self.notice_folded(run, number, item, operation, value, found);
+                self.log_folded(run, number, item, operation, value, found);
                 found = found.map(|bytes| bytes.saturating_add(value.len() as u32));
                 self.answer_write(replies, item, value.len(), outcome);
             })?;
@@ -412,7 +412,7 @@ impl Kit {
         })?;
         for number in 0..run.length() {
             run.at(number, |item, operation, value| {
-                self.notice_folded(run, number, item, operation, value, found.take());
+                self.log_folded(run, number, item, operation, value, found.take());
                 self.count_meta(item);
                 self.answer_delete(replies, item, outcome);
             })?;
@@ -439,7 +439,7 @@ impl Kit {
         })??;
         for number in 0..=last {
             run.at(number, |item, operation, value| {
-                self.notice_folded(run, number, item, operation, value, found);
+                self.log_folded(run, number, item, operation, value, found);
                 let Operation::Get(get) = operation else {
                     return;
                 };
@@ -484,7 +484,7 @@ impl Kit {
             let step = step_at(position)?;
             number = step.next(number);
             run.at(position, |item, operation, value| {
-                self.notice_folded(run, position, item, operation, value, found);
+                self.log_folded(run, position, item, operation, value, found);
                 found = found.map(|bytes| bytes.max(number.checked_ilog10().unwrap_or(0) + 1));
                 self.count_meta(item);
                 let outcome = ArithmeticOutcome::Counted {
@@ -516,7 +516,7 @@ impl Kit {
     /// Tells of a request of a run what would be told of it alone; `found` is the length of the
     /// value that it would find.
     #[inline]
-    fn notice_folded(
+    fn log_folded(
         &mut self,
         run: &impl Run,
         number: usize,
@@ -525,12 +525,12 @@ impl Kit {
         value: &[u8],
         found: Option<u32>,
     ) {
-        if self.notice.on {
+        if self.event_log.on {
             let connection = run.connection(number);
-            self.notice_of(connection, item.key, operation, value.len());
+            self.log_request(connection, item.key, operation, value.len());
             // A node of a cluster has told of what there was where the request arrived.
             if self.shared.cluster.is_none() {
-                self.notice_found(item.key, found);
+                self.log_found(item.key, found);
             }
         }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!   decide --+-- here ------------------------------------> carry out
 //!            +-- here, and the partition is ours meanwhile -> carry out, release
-//!            +-- at its owner or holder ------------------> parcel, sent at the end of the turn
+//! +-- at its owner or holder ------------------> delegated batch, sent at the end of the turn
 //! ```
 //!
 //! While a connection's requests are with others, nothing more is read from it, and its replies
@@ -22,12 +22,12 @@ use crate::{
     metrics::{counters::Count, slow_log},
     request::{
         batch::{Entry, Work},
-        delegated_batch::{Parcel, Sealed},
+        delegated_batch::{DelegatedBatch, Sealed},
         execute::OUTPUT_BYTES_MAX,
         reply_buffer::Awaited,
     },
     test_faults::Fault,
-    worker::{context::Kit, event_loop::Worker, mailbox::Arrival},
+    worker::{context::WorkerContext, event_loop::Worker, mailbox::Arrival},
 };
 
 /// Where one request runs.
@@ -46,8 +46,8 @@ pub(crate) enum Decision {
 /// What a worker has handed on.
 #[derive(Debug, Default)]
 pub(crate) struct Delegation {
-    /// A parcel for each owner that gets one in this turn.
-    gathering: Vec<Option<Box<Parcel>>>,
+    /// A delegated batch for each owner that gets one in this turn.
+    gathering: Vec<Option<Box<DelegatedBatch>>>,
     /// The keys in them, and whose they are.
     keys: Vec<(KeyHash, Id)>,
     /// Which connections' requests for which keys they are, for the slow log, while that is on.
@@ -56,10 +56,10 @@ pub(crate) struct Delegation {
     key_bits: u64,
     /// The last connection that had something handed on in this turn.
     slot: Option<usize>,
-    /// Parcels that are not back.
+    /// Delegated batches that are not back.
     outstanding: Vec<Outstanding>,
     #[expect(clippy::vec_box, reason = "a parcel keeps its place from hand to hand")]
-    spare: Vec<Box<Parcel>>,
+    spare: Vec<Box<DelegatedBatch>>,
     next_number: u64,
 }
 
@@ -74,13 +74,13 @@ struct Outstanding {
 /// carried out or on its way, so even a worker's whole batch holds few of them.
 pub(crate) const PARTITION_BITS: u32 = 16;
 
-/// Parcels that a worker may have out; beyond, requests run where they arrived.
+/// Delegated batches that a worker may have out; beyond, requests run where they arrived.
 const OUTSTANDING_MAX: usize = 64;
 
-/// Parcels that are kept for use again.
+/// Delegated batches that are kept for use again.
 const SPARE_MAX: usize = 16;
 
-/// After this long a parcel that its owner has not opened is taken back.
+/// After this long a delegated batch that its owner has not opened is taken back.
 const TAKEN_BACK_NS: u64 = 1_000_000;
 
 /// The table of claims.
@@ -136,14 +136,14 @@ impl Worker {
             return Decision::Here;
         }
         if let Some(owner) = self.delegation.follows(entry.hash)
-            && !(access == Access::Read && self.kit.has(Fault::Overtakes))
+            && !(access == Access::Read && self.cx.has(Fault::Overtakes))
         {
             return Decision::At(owner, None);
         }
         let partition = partition_of(entry.hash);
-        let workers = self.kit.shared.config.workers as u16;
+        let workers = self.cx.shared.config.workers as u16;
         match self
-            .regime
+            .snapshot
             .name
             .policy
             .placement(partition, access, workers)
@@ -166,9 +166,9 @@ impl Worker {
     #[inline]
     pub(crate) fn claim_free(&self, hash: KeyHash) -> Option<Ticket> {
         let me = Id(self.index as u16);
-        let writers = &self.kit.shared.writers;
+        let writers = &self.cx.shared.writers;
         let ticket = writers.claim_free(partition_of(hash), me)?;
-        self.kit.linger_if_contended();
+        self.cx.linger_if_contended();
         Some(ticket)
     }
 
@@ -176,9 +176,9 @@ impl Worker {
     fn claim(&self, entry: &Entry<'_>) -> Decision {
         let me = Id(self.index as u16);
         let partition = partition_of(entry.hash);
-        match self.kit.shared.writers.claim(partition, me) {
+        match self.cx.shared.writers.claim(partition, me) {
             Claim::Granted(owner, ticket) if owner == me => {
-                self.kit.linger_if_contended();
+                self.cx.linger_if_contended();
                 Decision::Held(ticket)
             }
             Claim::Granted(owner, ticket) => self.follow_holder(entry, owner, ticket),
@@ -217,121 +217,123 @@ impl Worker {
     #[inline(never)]
     pub(crate) fn delegate(&mut self, entry: &Entry<'_>, owner: Id, ticket: Option<Ticket>) {
         let full = self.delegation.outstanding.len() >= OUTSTANDING_MAX
-            || self.kit.joins_something_large(entry);
+            || self.cx.joins_something_large(entry);
         let connection = self.slots.get(entry.slot);
         let from = connection.map(|found| (entry.slot, found.serial, found.visible.number));
         let (Work::Request(request), Some(from), false) = (&entry.work, from, full) else {
-            self.kit.counts.add(Count::DelegationsRefused, 1);
+            self.cx.counts.add(Count::DelegationsRefused, 1);
             self.carry_out_apart(entry);
             if let Some(ticket) = ticket {
-                self.kit.release(ticket);
+                self.cx.release(ticket);
             }
             return;
         };
         // A node of a cluster has shown it where it arrived.
-        if self.kit.notice.on && self.kit.shared.cluster.is_none() {
+        if self.cx.event_log.on && self.cx.shared.cluster.is_none() {
             self.show(entry);
         }
-        self.kit.counts.add(Count::Delegations, 1);
+        self.cx.counts.add(Count::Delegations, 1);
         if let Request::Item { form, .. } = request {
             let what = Awaited::of(form);
             self.replies.await_from(entry.slot, owner.0, what);
         }
-        let parcel = self.delegation.parcel_for(self.index, owner);
-        parcel.push(from, entry.hash, request, ticket);
+        let delegated = self.delegation.delegated_for(self.index, owner);
+        delegated.push(from, entry.hash, request, ticket);
         self.claims = false;
         self.delegation.note(entry.slot, entry.hash, owner);
-        if self.kit.slow_ns != slow_log::OFF {
+        if self.cx.slow_ns != slow_log::OFF {
             self.delegation.handed_on.push((entry.slot, entry.hash));
         }
     }
 
     /// Sends what was gathered in this turn.
-    pub(crate) fn send_parcels(&mut self) {
+    pub(crate) fn send_delegated(&mut self) {
         let delegation = &mut self.delegation;
         if delegation.slot.take().is_none() {
             return;
         }
         delegation.keys.clear();
         delegation.key_bits = 0;
-        for parcel in delegation.gathering.iter_mut().filter_map(Option::take) {
-            let owner = usize::from(parcel.owner);
-            let number = parcel.number;
-            let sealed = Arc::new(Sealed::new(parcel));
-            if let Some(face) = self.kit.shared.workers.get(owner) {
-                face.mail.send(Arrival::Parcel(Arc::clone(&sealed)));
+        for delegated in delegation.gathering.iter_mut().filter_map(Option::take) {
+            let owner = usize::from(delegated.owner);
+            let number = delegated.number;
+            let sealed = Arc::new(Sealed::new(delegated));
+            if let Some(handle) = self.cx.shared.workers.get(owner) {
+                handle
+                    .mail
+                    .send(Arrival::DelegatedBatch(Arc::clone(&sealed)));
             }
-            self.kit.counts.add(Count::ParcelsSent, 1);
+            self.cx.counts.add(Count::DelegatedBatchesSent, 1);
             delegation.outstanding.push(Outstanding {
                 number,
                 sealed,
-                sent_ns: self.kit.now.instant.ns,
+                sent_ns: self.cx.now.instant.ns,
             });
         }
     }
 
-    /// Carries out a parcel of another worker, if it was not taken back.
-    pub(crate) fn open_parcel(&mut self, sealed: &Sealed) {
-        let Some(mut parcel) = sealed.open() else {
+    /// Carries out a delegated batch of another worker, if it was not taken back.
+    pub(crate) fn open_delegated(&mut self, sealed: &Sealed) {
+        let Some(mut delegated) = sealed.open() else {
             return;
         };
-        self.kit.run_parcel(&mut parcel);
+        self.cx.run_delegated(&mut delegated);
         self.publish_counts();
-        if let Some(face) = self.kit.shared.workers.get(parcel.origin) {
-            face.mail.send(Arrival::Answer(parcel));
+        if let Some(handle) = self.cx.shared.workers.get(delegated.origin) {
+            handle.mail.send(Arrival::Answer(delegated));
         }
     }
 
-    /// The number that the next parcel will have.
-    pub(crate) fn next_parcel(&self) -> u64 {
+    /// The number that the next delegated batch will have.
+    pub(crate) fn next_delegated(&self) -> u64 {
         self.delegation.next_number
     }
 
-    /// The oldest parcel that is not back yet.
-    pub(crate) fn oldest_parcel(&self) -> Option<u64> {
+    /// The oldest delegated batch that is not back yet.
+    pub(crate) fn oldest_delegated(&self) -> Option<u64> {
         self.delegation.outstanding.first().map(|out| out.number)
     }
 
-    /// Whether a parcel of this worker is not back yet.
-    pub(crate) fn awaits_parcels(&self) -> bool {
+    /// Whether a delegated batch of this worker is not back yet.
+    pub(crate) fn awaits_delegated(&self) -> bool {
         !self.delegation.outstanding.is_empty()
     }
 
     /// Takes back what its owner has not opened for too long, and carries it out here.
-    pub(crate) fn take_back_parcels(&mut self) {
-        let now_ns = self.kit.now.instant.ns;
+    pub(crate) fn take_back_delegated(&mut self) {
+        let now_ns = self.cx.now.instant.ns;
         let mut index = 0;
         while let Some(out) = self.delegation.outstanding.get(index) {
             let late = now_ns.saturating_sub(out.sent_ns) >= TAKEN_BACK_NS;
             match late.then(|| out.sealed.open()).flatten() {
                 None => index += 1,
-                Some(mut parcel) => {
-                    self.kit.run_parcel(&mut parcel);
-                    self.kit.counts.add(Count::ParcelsTakenBack, 1);
+                Some(mut delegated) => {
+                    self.cx.run_delegated(&mut delegated);
+                    self.cx.counts.add(Count::DelegatedBatchesTakenBack, 1);
                     self.publish_counts();
-                    self.deliver(parcel);
+                    self.deliver(delegated);
                 }
             }
         }
     }
 
-    /// Puts the answers of a parcel where they are awaited.
-    pub(crate) fn deliver(&mut self, mut parcel: Box<Parcel>) {
-        if self.kit.slow_ns != slow_log::OFF {
+    /// Puts the answers of a delegated batch where they are awaited.
+    pub(crate) fn deliver(&mut self, mut delegated: Box<DelegatedBatch>) {
+        if self.cx.slow_ns != slow_log::OFF {
             let mut outstanding = self.delegation.outstanding.iter();
-            let sent = outstanding.find(|out| out.number == parcel.number);
+            let sent = outstanding.find(|out| out.number == delegated.number);
             if let Some(sent_ns) = sent.map(|out| out.sent_ns) {
-                self.note_slow_parcel(&parcel, sent_ns);
+                self.note_slow_delegated(&delegated, sent_ns);
             }
         }
         let outstanding = &mut self.delegation.outstanding;
-        outstanding.retain(|out| out.number != parcel.number);
-        let Parcel {
+        outstanding.retain(|out| out.number != delegated.number);
+        let DelegatedBatch {
             items,
             replies,
             owner,
             ..
-        } = &mut *parcel;
+        } = &mut *delegated;
         let (area, pieces) = replies.take();
         let mut pieces = pieces.drain(..).peekable();
         let mut number = 0;
@@ -351,18 +353,18 @@ impl Worker {
                 continue;
             };
             connection
-                .unsent
-                .fill(&mut self.kit.pool, *owner, area, numbers, &mut pieces);
-            let value_bytes = connection.unsent.value_bytes_max();
-            if value_bytes >= self.kit.large_from {
-                connection.departs_with(&self.regime, value_bytes);
+                .output
+                .fill(&mut self.cx.pool, *owner, area, numbers, &mut pieces);
+            let value_bytes = connection.output.value_bytes_max();
+            if value_bytes >= self.cx.large_from {
+                connection.departs_with(&self.snapshot, value_bytes);
             }
             self.slots.queue(slot);
         }
         drop(pieces);
         if self.delegation.spare.len() < SPARE_MAX {
-            parcel.clear();
-            self.delegation.spare.push(parcel);
+            delegated.clear();
+            self.delegation.spare.push(delegated);
         }
     }
 }
@@ -393,22 +395,22 @@ impl Delegation {
         }
     }
 
-    fn parcel_for(&mut self, origin: usize, owner: Id) -> &mut Parcel {
+    fn delegated_for(&mut self, origin: usize, owner: Id) -> &mut DelegatedBatch {
         let (spare, next_number) = (&mut self.spare, &mut self.next_number);
         if self.gathering.len() <= owner.index() {
             self.gathering.resize_with(owner.index() + 1, || None);
         }
         self.gathering[owner.index()].get_or_insert_with(|| {
-            let mut parcel = spare.pop().unwrap_or_else(|| Parcel::new(origin));
-            parcel.owner = owner.0;
-            parcel.number = *next_number;
+            let mut delegated = spare.pop().unwrap_or_else(|| DelegatedBatch::new(origin));
+            delegated.owner = owner.0;
+            delegated.number = *next_number;
             *next_number += 1;
-            parcel
+            delegated
         })
     }
 }
 
-impl Kit {
+impl WorkerContext {
     /// Asks the memory for the item that a request is about, and notes where that is; with
     /// `writers` also for the word that a write will claim, which is another worker's as likely as
     /// not.

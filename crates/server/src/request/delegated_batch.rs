@@ -3,16 +3,17 @@
 //! ```text
 //!  origin, one turn                    owner, its next turn              origin
 //!  decide: not here -> gather  ----->  carry out, in order  ----->  put the answers where they
-//!  (one parcel per owner and turn)     answers into the parcel      are awaited, send
+//! (one delegated batch per owner and turn)     answers into the delegated batch      are awaited,
+//! send
 //! ```
 //!
-//! A parcel has its requests' bytes in memory of its own, because what was received is overwritten
-//! in the next turn. It is sealed: whoever opens it first carries it out. That is the owner, unless
-//! it does not get to run for so long that the origin takes the parcel back; so nobody waits for a
-//! worker that is off its processor.
+//! A delegated batch has its requests' bytes in memory of its own, because what was received is
+//! overwritten in the next turn. It is sealed: whoever opens it first carries it out. That is the
+//! owner, unless it does not get to run for so long that the origin takes the delegated batch back;
+//! so nobody waits for a worker that is off its processor.
 //!
-//! Invariant: a connection has requests in the parcels of one turn at most, and all its requests to
-//! one key are in one parcel, in order.
+//! Invariant: a connection has requests in the delegated batches of one turn at most, and all its
+//! requests to one key are in one delegated batch, in order.
 
 use curtail_codec::memcached::{Form, Request, WireKey};
 use curtail_dispatch::Ticket;
@@ -27,19 +28,19 @@ use crate::{
         reply_buffer::Replies,
     },
     sync::{Mutex, lock},
-    worker::context::Kit,
+    worker::context::WorkerContext,
 };
 
 /// Requests for one owner.
 #[derive(Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct DelegatedBatch {
     /// Who gathered it and gets the answers.
     pub(crate) origin: usize,
     /// Who carries it out.
     pub(crate) owner: u16,
-    /// Counts the parcels of its origin.
+    /// Counts the delegated batches of its origin.
     pub(crate) number: u64,
-    pub(crate) items: Vec<ParcelItem>,
+    pub(crate) items: Vec<DelegatedRequest>,
     /// The answers, in order of the items; a piece's slot is the number of its item.
     pub(crate) replies: Replies,
     /// Keys, opaque tokens and values.
@@ -48,7 +49,7 @@ pub(crate) struct Parcel {
 
 /// One request.
 #[derive(Debug)]
-pub(crate) struct ParcelItem {
+pub(crate) struct DelegatedRequest {
     /// The origin's slot of the connection, and which connection that is.
     pub(crate) slot: usize,
     pub(crate) serial: u64,
@@ -66,24 +67,24 @@ pub(crate) struct ParcelItem {
     ticket: Option<Ticket>,
 }
 
-/// A parcel that one of two may open.
+/// A delegated batch that one of two may open.
 #[derive(Debug)]
-pub(crate) struct Sealed(Mutex<Option<Box<Parcel>>>);
+pub(crate) struct Sealed(Mutex<Option<Box<DelegatedBatch>>>);
 
-/// A piece of the parcel's bytes.
+/// A piece of the delegated batch's bytes.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     start: usize,
     end: usize,
 }
 
-/// Bytes of answers that a parcel has room for at first.
+/// Bytes of answers that a delegated batch has room for at first.
 const REPLY_BYTES: usize = 16 << 10;
 
 /// Pieces of answers to expect.
 const PIECES_EXPECTED: usize = 64;
 
-impl Parcel {
+impl DelegatedBatch {
     /// An empty one.
     pub(crate) fn new(origin: usize) -> Box<Self> {
         Box::new(Self {
@@ -122,7 +123,7 @@ impl Parcel {
             return;
         };
         let (form, opaque) = KeptForm::of(form);
-        let item = ParcelItem {
+        let item = DelegatedRequest {
             slot,
             serial,
             connection,
@@ -142,7 +143,7 @@ impl Parcel {
     /// What one of its items is about: key, operation, and bytes of the value that it brought.
     pub(crate) fn about<'p>(
         &'p self,
-        item: &'p ParcelItem,
+        item: &'p DelegatedRequest,
     ) -> Option<(WireKey<'p>, &'p Operation, usize)> {
         let (key, value, _) = item.restore(&self.bytes)?;
         Some((key, &item.operation, value.len()))
@@ -156,7 +157,7 @@ impl Parcel {
     }
 }
 
-impl ParcelItem {
+impl DelegatedRequest {
     fn restore<'a>(&self, bytes: &'a [u8]) -> Option<(WireKey<'a>, &'a [u8], Form<'a>)> {
         let of = |span: Span| bytes.get(span.start..span.end);
         let key = restore_key(of(self.key)?, self.base64)?;
@@ -165,49 +166,50 @@ impl ParcelItem {
 }
 
 impl Sealed {
-    pub(crate) fn new(parcel: Box<Parcel>) -> Self {
-        Self(Mutex::new(Some(parcel)))
+    pub(crate) fn new(delegated: Box<DelegatedBatch>) -> Self {
+        Self(Mutex::new(Some(delegated)))
     }
 
-    /// The parcel, if nobody has opened it yet.
-    pub(crate) fn open(&self) -> Option<Box<Parcel>> {
+    /// The delegated batch, if nobody has opened it yet.
+    pub(crate) fn open(&self) -> Option<Box<DelegatedBatch>> {
         lock(&self.0).take()
     }
 }
 
-/// Neighbours in a parcel.
-struct ParcelRun<'r> {
+/// Neighbours in a delegated batch.
+struct DelegatedRun<'r> {
     /// The number of the first.
     first: usize,
-    items: &'r [ParcelItem],
+    items: &'r [DelegatedRequest],
     bytes: &'r [u8],
 }
 
-impl Kit {
-    /// Carries out all requests of a parcel and gives their claims back.
-    pub(crate) fn run_parcel(&mut self, parcel: &mut Parcel) {
-        let Parcel {
+impl WorkerContext {
+    /// Carries out all requests of a delegated batch and gives their claims back.
+    pub(crate) fn run_delegated(&mut self, delegated: &mut DelegatedBatch) {
+        let DelegatedBatch {
             items,
             replies,
             bytes,
             ..
-        } = parcel;
+        } = delegated;
         items.iter().for_each(|item| self.store.prefetch(item.hash));
         for item in items.iter_mut() {
             item.hint = self.store.prefetch_item(item.hash);
         }
-        self.in_parcel = true;
+        self.is_delegated = true;
         let large_here = self.large_here.take();
         let mut first = 0;
         while first < items.len() {
-            let run = ParcelRun::starting_at(first, items, bytes, self);
+            let run = DelegatedRun::starting_at(first, items, bytes, self);
             while replies.remaining() < room_for(run.length()) {
                 replies.grow();
             }
             let next = first + run.length();
             let folded = run.length() > 1 && self.fold(replies, &run);
             if !folded {
-                (0..run.length()).for_each(|number| self.run_parcelled(replies, &run, number));
+                (0..run.length())
+                    .for_each(|number| self.run_delegated_alone(replies, &run, number));
             }
             for item in items.get_mut(first..next).unwrap_or_default() {
                 if let Some(ticket) = item.ticket.take() {
@@ -216,22 +218,27 @@ impl Kit {
             }
             first = next;
         }
-        self.in_parcel = false;
+        self.is_delegated = false;
         // Whoever comes next has waited for it, whichever connection it has.
         self.large_here = large_here.or(self.large_here.map(|_| usize::MAX));
     }
 
-    /// Carries out one request of a parcel by itself.
-    fn run_parcelled(&mut self, replies: &mut Replies, run: &ParcelRun<'_>, number: usize) {
+    /// Carries out one request of a delegated batch by itself.
+    fn run_delegated_alone(
+        &mut self,
+        replies: &mut Replies,
+        run: &DelegatedRun<'_>,
+        number: usize,
+    ) {
         if replies.remaining() < ROOM_BYTES {
             replies.grow();
         }
         run.at(number, |item, operation, value| {
-            if self.notice.on {
+            if self.event_log.on {
                 let connection = run.connection(number);
-                self.notice_of(connection, item.key, operation, value.len());
+                self.log_request(connection, item.key, operation, value.len());
                 if self.shared.cluster.is_none() {
-                    self.notice_fetch(item.key, item.hash);
+                    self.log_fetch(item.key, item.hash);
                 }
             }
             self.run_item_apart(replies, item, operation, value);
@@ -239,11 +246,16 @@ impl Kit {
     }
 }
 
-impl<'r> ParcelRun<'r> {
-    fn starting_at(first: usize, items: &'r [ParcelItem], bytes: &'r [u8], kit: &Kit) -> Self {
+impl<'r> DelegatedRun<'r> {
+    fn starting_at(
+        first: usize,
+        items: &'r [DelegatedRequest],
+        bytes: &'r [u8],
+        cx: &WorkerContext,
+    ) -> Self {
         let rest = items.get(first..).unwrap_or_default();
-        let length = match kit.shared.config.compaction {
-            true => run_length(rest, bytes, kit.now),
+        let length = match cx.shared.config.compaction {
+            true => run_length(rest, bytes, cx.now),
             false => 1,
         };
         Self {
@@ -254,7 +266,7 @@ impl<'r> ParcelRun<'r> {
     }
 }
 
-impl Run for ParcelRun<'_> {
+impl Run for DelegatedRun<'_> {
     fn length(&self) -> usize {
         self.items.len()
     }
@@ -285,9 +297,9 @@ impl Run for ParcelRun<'_> {
     }
 }
 
-/// How many requests of a parcel make a run, from the first on, and at least that one.
-fn run_length(items: &[ParcelItem], bytes: &[u8], now: Now) -> usize {
-    let member = |item: &ParcelItem| {
+/// How many requests of a delegated batch make a run, from the first on, and at least that one.
+fn run_length(items: &[DelegatedRequest], bytes: &[u8], now: Now) -> usize {
+    let member = |item: &DelegatedRequest| {
         let (key, value, form) = item.restore(bytes)?;
         let kind = Kind::of(&item.operation, &form, value.len(), now)?;
         Some((key, kind))
@@ -301,7 +313,7 @@ fn run_length(items: &[ParcelItem], bytes: &[u8], now: Now) -> usize {
     let Some((key, kind)) = member(first) else {
         return 1;
     };
-    let belongs = |item: &&ParcelItem| {
+    let belongs = |item: &&DelegatedRequest| {
         let found = member(item);
         found.is_some_and(|(other, other_kind)| other_kind == kind && is_same(&key, &other))
     };

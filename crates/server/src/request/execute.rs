@@ -26,7 +26,7 @@ use crate::{
         reply_buffer::Replies,
     },
     size_aware::control_loop::{SAMPLED_EVERY, serve_ns},
-    worker::{context::Kit, event_loop::Worker},
+    worker::{context::WorkerContext, event_loop::Worker},
 };
 
 /// Room that the reply to one request may need in the turn's memory.
@@ -100,20 +100,19 @@ impl Worker {
                         return self.run_contended(entry);
                     }
                 }
-                if self.kit.notice.on {
-                    self.notice_here(entry);
+                if self.cx.event_log.on {
+                    self.log_here(entry);
                 }
-                self.kit
-                    .run_item(&mut self.replies, &item, operation, value);
-                if self.kit.joins_large > 0 {
+                self.cx.run_item(&mut self.replies, &item, operation, value);
+                if self.cx.joins_large > 0 {
                     self.hand_on(entry);
                 }
                 if let Some(ticket) = held {
-                    self.kit.release(ticket);
+                    self.cx.release(ticket);
                 }
             }
-            _ if self.kit.notice.on => {
-                self.notice_here(entry);
+            _ if self.cx.event_log.on => {
+                self.log_here(entry);
                 self.carry_out_other(entry);
             }
             _ => self.carry_out_other(entry),
@@ -161,10 +160,10 @@ impl Worker {
         connection.put_off = true;
         connection.decoder = entry.origin.decoder;
         if let Some(held) = connection.held.take() {
-            self.kit.pool.release(held);
+            self.cx.pool.release(held);
         }
-        connection.hold(&mut self.kit.pool, entry.origin.input, true);
-        self.kit.counts.add(Count::ConnYields, 1);
+        connection.hold(&mut self.cx.pool, entry.origin.input, true);
+        self.cx.counts.add(Count::ConnYields, 1);
     }
 
     fn run_other(&mut self, slot: usize, hash: KeyHash, request: &Request<'_>) {
@@ -182,18 +181,18 @@ impl Worker {
                     form,
                     hint: Hint::default(),
                 };
-                self.kit.refuse_too_large(&mut self.replies, &item, set);
+                self.cx.refuse_too_large(&mut self.replies, &item, set);
                 self.swallow_apart(slot, hash, *value_bytes);
             }
             Request::EndOfKeys { refusal } => {
                 self.note_failed();
                 if let (Some(refusal), Some(connection)) = (refusal, self.slots.get_mut(slot)) {
-                    connection.unsent.fail_ahead(refusal.reply());
+                    connection.output.fail_ahead(refusal.reply());
                 }
                 self.end_parts(slot, b"END\r\n");
             }
             Request::Noop => {
-                self.kit.counts.add(Count::CmdMeta, 1);
+                self.cx.counts.add(Count::CmdMeta, 1);
                 self.replies.write(slot, encode::noop);
             }
             Request::Admin(admin) => self.administrate(slot, admin),
@@ -208,10 +207,10 @@ impl Worker {
         let Some(connection) = self.slots.get_mut(slot) else {
             return;
         };
-        let failure = connection.unsent.take_failure();
+        let failure = connection.output.take_failure();
         let failed = failure.is_some();
         let line = failure.unwrap_or(Cow::Borrowed(line));
-        if connection.unsent.is_awaiting() || self.replies.awaits(slot) {
+        if connection.output.is_awaiting() || self.replies.awaits(slot) {
             return self.replies.end_parts(slot, line, failed);
         }
         match line {
@@ -227,7 +226,7 @@ impl Worker {
         }
         for (slot, refusal) in self.replies.take_failed() {
             if let Some(connection) = self.slots.get_mut(slot) {
-                connection.unsent.fail_ahead(refusal.reply());
+                connection.output.fail_ahead(refusal.reply());
             }
         }
     }
@@ -235,7 +234,7 @@ impl Worker {
     /// Leaves a request that joins bytes to a large value to a large worker, which decodes it anew.
     #[cold]
     fn hand_on(&mut self, entry: &Entry<'_>) {
-        let bytes = std::mem::take(&mut self.kit.joins_large);
+        let bytes = std::mem::take(&mut self.cx.joins_large);
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.depart_to_receive(entry.slot, entry.hash, bytes);
         self.put_off(entry);
@@ -244,7 +243,7 @@ impl Worker {
     /// Has the connection in `slot` handed to the large worker for values of so many bytes, which
     /// goes on receiving.
     pub(crate) fn depart_to_receive(&mut self, slot: usize, hash: KeyHash, bytes: u32) {
-        let number = self.regime.plan.large_number(bytes, hash.0).unwrap_or(0);
+        let number = self.snapshot.plan.large_number(bytes, hash.0).unwrap_or(0);
         if let Some(connection) = self.slots.get_mut(slot) {
             connection.departs = Some(Departure {
                 number,
@@ -257,18 +256,18 @@ impl Worker {
     /// however much there is to do already: somebody has to receive it.
     #[cold]
     pub(crate) fn swallow_apart(&mut self, slot: usize, hash: KeyHash, bytes: u32) {
-        if self.kit.is_large(bytes as usize) {
+        if self.cx.is_large(bytes as usize) {
             self.depart_to_receive(slot, hash, bytes);
         }
     }
 
     fn answer_login(&mut self, slot: usize, accepted: bool) {
-        self.kit.counts.add(Count::AuthCmds, 1);
+        self.cx.counts.add(Count::AuthCmds, 1);
         self.log_login(slot, accepted);
         if accepted {
             self.replies.write(slot, encode::authenticated);
         } else {
-            self.kit.counts.add(Count::AuthErrors, 1);
+            self.cx.counts.add(Count::AuthErrors, 1);
             self.replies
                 .write(slot, |sink| encode::error(sink, Refusal::LoginFailed));
         }
@@ -277,12 +276,12 @@ impl Worker {
     /// Neither the name nor the password is logged: who mistypes one may have typed the other.
     #[cold]
     fn log_login(&mut self, slot: usize, accepted: bool) {
-        let shared = &self.kit.shared;
+        let shared = &self.cx.shared;
         let limit = match accepted {
             true => &shared.limits.accepted_logins,
             false => &shared.limits.refused_logins,
         };
-        let Some(suppressed) = limit.pass(self.kit.now.unix_seconds().into()) else {
+        let Some(suppressed) = limit.pass(self.cx.now.unix_seconds().into()) else {
             return;
         };
         let connection = self.slots.get_mut(slot);
@@ -300,7 +299,7 @@ impl Worker {
     }
 }
 
-impl Kit {
+impl WorkerContext {
     /// Carries out a request about one item that another worker received.
     #[inline(never)]
     pub(crate) fn run_item_apart(
@@ -460,11 +459,11 @@ impl Kit {
         self.refuse_read(replies, item, refusal);
     }
 
-    /// A read that found its item and cannot show it. What came in a parcel is told to whoever sent
-    /// that, who knows what it is a part of.
+    /// A read that found its item and cannot show it. What came in a delegated batch is told to
+    /// whoever sent that, who knows what it is a part of.
     #[cold]
     fn refuse_read(&self, replies: &mut Replies, item: &Item<'_, '_>, refusal: Refusal) {
-        match self.in_parcel {
+        match self.is_delegated {
             true => replies.write(item.slot, |sink| encode::refuse(sink, item.form, refusal)),
             false => replies.refuse(item.slot, item.form, refusal),
         }
@@ -510,7 +509,7 @@ impl Kit {
     #[cold]
     fn may_join_here(&mut self, replies: &mut Replies, item: &Item<'_, '_>, set: &Set) -> bool {
         let joined = self.joined_bytes(item, set) as usize;
-        if !self.is_large(joined) || self.in_parcel {
+        if !self.is_large(joined) || self.is_delegated {
             self.note_large_here(item.slot, joined);
             return true;
         }
@@ -629,8 +628,8 @@ impl Kit {
         outcome: SetOutcome,
     ) {
         count_set(&mut self.counts, compares, outcome);
-        if self.notice.on {
-            self.notice_outcome(outcome);
+        if self.event_log.on {
+            self.log_outcome(outcome);
         }
         replies.write(item.slot, |sink| {
             encode::set(sink, item.key, item.form, outcome)
@@ -648,8 +647,8 @@ impl Kit {
         }
         self.counts.add(Count::StoreTooLarge, 1);
         let outcome = SetOutcome::TooLarge;
-        if self.notice.on {
-            self.notice_outcome(outcome);
+        if self.event_log.on {
+            self.log_outcome(outcome);
         }
         replies.write(item.slot, |sink| {
             encode::set(sink, item.key, item.form, outcome)

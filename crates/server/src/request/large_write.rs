@@ -14,7 +14,7 @@ use crate::{
     metrics::counters::Count,
     request::batch::Entry,
     test_faults::Fault,
-    worker::{context::Kit, event_loop::Worker},
+    worker::{context::WorkerContext, event_loop::Worker},
 };
 
 impl Worker {
@@ -38,7 +38,7 @@ impl Worker {
         else {
             return None;
         };
-        let (kit, Some(connection)) = (&mut self.kit, self.slots.get_mut(slot)) else {
+        let (cx, Some(connection)) = (&mut self.cx, self.slots.get_mut(slot)) else {
             return None;
         };
         let item = Item {
@@ -48,32 +48,32 @@ impl Worker {
             form,
             hint: Hint::default(),
         };
-        let joined = kit.joined_bytes(&item, set);
+        let joined = cx.joined_bytes(&item, set);
         let bytes = value_bytes.saturating_add(joined);
-        let is_large = kit.is_large(bytes as usize) && !passes;
-        if is_large && !kit.large_full {
+        let is_large = cx.is_large(bytes as usize) && !passes;
+        if is_large && !cx.large_full {
             // Not decoded here after all: a large worker starts over with the command.
             self.depart_to_receive(slot, hash, bytes);
             self.put_off(entry);
             return None;
         }
         let reserved = match is_large {
-            false if passes => kit.reserve(&item, &Set::default(), *value_bytes),
-            false => kit.reserve(&item, set, *value_bytes),
+            false if passes => cx.reserve(&item, &Set::default(), *value_bytes),
+            false => cx.reserve(&item, set, *value_bytes),
             true => Err(SetOutcome::OutOfMemory),
         };
         match reserved {
             Err(_) if is_large => {
-                kit.counts.add(Count::LargeRefused, 1);
+                cx.counts.add(Count::LargeRefused, 1);
                 self.replies.refuse(slot, form, Refusal::Busy);
                 let unread = u64::from(*value_bytes) + BodyEnd::BYTES as u64;
                 connection.decoder.swallow(unread);
-                connection.hold(&mut kit.pool, rest, true);
+                connection.hold(&mut cx.pool, rest, true);
                 self.swallow_apart(slot, hash, bytes);
                 return None;
             }
             Err(outcome) => {
-                kit.answer_set(&mut self.replies, &item, set.compare.is_some(), outcome);
+                cx.answer_set(&mut self.replies, &item, set.compare.is_some(), outcome);
                 let unread = u64::from(*value_bytes) + BodyEnd::BYTES as u64;
                 connection.decoder.swallow(unread);
             }
@@ -81,48 +81,48 @@ impl Worker {
                 let written = reservation.write(rest);
                 rest = rest.get(written..).unwrap_or_default();
                 let full = reservation.is_full();
-                connection.body = Body::new(&mut kit.pool, request, reservation);
+                connection.body = Body::new(&mut cx.pool, request, reservation);
                 if full && let Some(body) = &mut connection.body {
                     let (taken, state) = body.end.feed(rest);
                     rest = rest.get(taken..).unwrap_or_default();
-                    connection.hold(&mut kit.pool, rest, true);
+                    connection.hold(&mut cx.pool, rest, true);
                     let ended = state != BodyEndState::Incomplete;
                     return ended.then_some(state == BodyEndState::Right);
                 }
             }
         }
-        connection.hold(&mut kit.pool, rest, true);
+        connection.hold(&mut cx.pool, rest, true);
         None
     }
 
     /// Publishes a large value that is complete.
     pub(crate) fn end_large_set(&mut self, slot: usize, right: bool) {
-        if right && self.kit.shared.cluster.is_some() && self.end_large_elsewhere(slot) {
+        if right && self.cx.shared.cluster.is_some() && self.end_large_elsewhere(slot) {
             return;
         }
-        let ahead = right && self.kit.has(Fault::AnswersAhead);
+        let ahead = right && self.cx.has(Fault::AnswersAhead);
         if ahead {
             self.replies.write(slot, |sink| sink.push(b"STORED\r\n"));
             self.reply();
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        let (kit, Some(connection)) = (&mut self.kit, self.slots.get_mut(slot)) else {
+        let (cx, Some(connection)) = (&mut self.cx, self.slots.get_mut(slot)) else {
             return;
         };
         let Some(body) = connection.body.take() else {
             return;
         };
         if connection.pending.is_some() {
-            kit.end_pending(connection);
+            cx.end_pending(connection);
         }
-        let Kit {
+        let WorkerContext {
             store,
             writer,
             now,
             pool,
             counts,
             ..
-        } = kit;
+        } = cx;
         let replies = &mut self.replies;
         let mut stored = None;
         body.finish(pool, |reservation, key, form, compares| {
@@ -138,8 +138,8 @@ impl Worker {
                 replies.write(slot, |sink| encode::bad_data_chunk(sink, &form));
             }
         });
-        if let Some(outcome) = stored.filter(|_| kit.notice.on) {
-            kit.notice_outcome(outcome);
+        if let Some(outcome) = stored.filter(|_| cx.event_log.on) {
+            cx.log_outcome(outcome);
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     metrics::{counters::Count, stage_histograms::StageName},
     request::batch::{Batch, Entry, Origin, REQUESTS_MAX, Work},
     worker::{
-        context::{INLINE_VALUE_BYTES_MAX, Kit},
+        context::{INLINE_VALUE_BYTES_MAX, WorkerContext},
         event_loop::Worker,
     },
 };
@@ -77,10 +77,10 @@ impl Worker {
     /// full; the others stay in line.
     pub(crate) fn collect<'a>(&mut self, mut area: &'a mut [u8], batch: &mut Batch<'a>) {
         let ready = self.slots.ready_count();
-        let most = self.kit.shared.config.requests_per_turn_max;
-        self.kit.share = share_of(ready).min(most);
-        (self.kit.larges, self.kit.larges_left) = (0, 0);
-        self.kit.large_answers.clear();
+        let most = self.cx.shared.config.requests_per_turn_max;
+        self.cx.share = share_of(ready).min(most);
+        (self.cx.larges, self.cx.larges_left) = (0, 0);
+        self.cx.large_answers.clear();
         let carried_out = self.slots.carried_out();
         for _ in 0..ready {
             if batch.room() == 0 || area.len() < NEEDED_BYTES {
@@ -94,12 +94,12 @@ impl Worker {
             };
             let first = batch.entries().len() as u64;
             let ahead = carried_out - connection.queued_at + first;
-            match collect_one(connection, slot, &mut area, batch, &mut self.kit) {
+            match collect_one(connection, slot, &mut area, batch, &mut self.cx) {
                 Turn::Done => self.served.push(slot),
                 Turn::Close => self.close(slot),
             }
             if batch.entries().len() as u64 > first {
-                self.kit.stages.record(StageName::Line, ahead);
+                self.cx.stages.record(StageName::Line, ahead);
             }
         }
     }
@@ -115,43 +115,41 @@ fn collect_one<'a>(
     slot: usize,
     area: &mut &'a mut [u8],
     batch: &mut Batch<'a>,
-    kit: &mut Kit,
+    cx: &mut WorkerContext,
 ) -> Turn {
-    if connection.departs.is_some() || connection.unsent.is_awaiting() {
+    if connection.departs.is_some() || connection.output.is_awaiting() {
         return Turn::Done;
     }
-    if !connection.unsent.is_empty() {
-        let value_bytes = connection.unsent.value_bytes_max();
-        kit.note_large_here(slot, value_bytes);
-        kit.note_value_sent(connection, value_bytes);
-        let (bytes, progress) = connection
-            .unsent
-            .send(&mut kit.pool, &mut connection.stream);
-        kit.counts.add(Count::BytesWritten, bytes as u64);
-        kit.note_moved(value_bytes, bytes);
+    if !connection.output.is_empty() {
+        let value_bytes = connection.output.value_bytes_max();
+        cx.note_large_here(slot, value_bytes);
+        cx.note_value_sent(connection, value_bytes);
+        let (bytes, progress) = connection.output.send(&mut cx.pool, &mut connection.stream);
+        cx.counts.add(Count::BytesWritten, bytes as u64);
+        cx.note_moved(value_bytes, bytes);
         match progress {
             Progress::Broken => return Turn::Close,
             Progress::Full => connection.writable = false,
             Progress::All | Progress::More => {}
         }
-        if !connection.unsent.is_empty() {
+        if !connection.output.is_empty() {
             return Turn::Done;
         }
-        kit.note_sent(connection);
+        cx.note_sent(connection);
     }
     if connection.closing {
         return Turn::Close;
     }
     // A large worker does nothing for a connection but what it came for.
-    if let Some(visit) = &mut connection.visit
+    if let Some(loan) = &mut connection.loan
         && connection.body.is_none()
-        && !std::mem::take(&mut visit.decodes)
+        && !std::mem::take(&mut loan.decodes)
         && connection.decoder.swallowing() == 0
     {
         return Turn::Done;
     }
-    if connection.errand.is_some() {
-        return if connection.go_on(kit) {
+    if connection.long_running.is_some() {
+        return if connection.go_on(cx) {
             Turn::Done
         } else {
             Turn::Close
@@ -161,48 +159,48 @@ fn collect_one<'a>(
         batch.push(body_ended(connection, slot, true));
         return Turn::Done;
     }
-    if connection.body.is_some() && !receive_body(connection, slot, kit) {
+    if connection.body.is_some() && !receive_body(connection, slot, cx) {
         return if connection.closing {
             Turn::Close
         } else {
             Turn::Done
         };
     }
-    let Some(input) = receive(connection, area, kit) else {
+    let Some(input) = receive(connection, area, cx) else {
         return Turn::Close;
     };
-    if connection.visit.is_some() && connection.decoder.swallowing() > 0 {
-        drop_refused(connection, input, kit);
+    if connection.loan.is_some() && connection.decoder.swallowing() > 0 {
+        drop_refused(connection, input, cx);
         return Turn::Done;
     }
     let receives = connection.body.is_some();
     let input = end_body(connection, slot, input, batch);
-    match receives && connection.visit.is_some() {
-        true => connection.hold(&mut kit.pool, input, true),
-        false => decode(connection, slot, input, batch, kit),
+    match receives && connection.loan.is_some() {
+        true => connection.hold(&mut cx.pool, input, true),
+        false => decode(connection, slot, input, batch, cx),
     }
     Turn::Done
 }
 
 /// Drops what belongs to a refused value, and keeps what follows for the worker it belongs to.
-fn drop_refused(connection: &mut Connection, input: &[u8], kit: &mut Kit) {
+fn drop_refused(connection: &mut Connection, input: &[u8], cx: &mut WorkerContext) {
     let dropped = usize::try_from(connection.decoder.swallowing()).unwrap_or(usize::MAX);
     let (dropped, rest) = input.split_at(dropped.min(input.len()));
     // Nothing is complete in it.
-    let _ = connection.decoder.decode(dropped, &kit.limits);
-    connection.hold(&mut kit.pool, rest, true);
-    connection.visible.touch(kit.now.unix_seconds());
+    let _ = connection.decoder.decode(dropped, &cx.limits);
+    connection.hold(&mut cx.pool, rest, true);
+    connection.visible.touch(cx.now.unix_seconds());
 }
 
 /// Notes that a part of a refused value was received where small requests wait.
 #[cold]
-fn note_dropped(connection: &Connection, slot: usize, kit: &mut Kit) {
+fn note_dropped(connection: &Connection, slot: usize, cx: &mut WorkerContext) {
     let left = usize::try_from(connection.decoder.swallowing()).unwrap_or(usize::MAX);
-    kit.note_large_here(slot, left);
+    cx.note_large_here(slot, left);
 }
 
 /// Receives into a large value; true when it is complete and something else may follow.
-fn receive_body(connection: &mut Connection, slot: usize, kit: &mut Kit) -> bool {
+fn receive_body(connection: &mut Connection, slot: usize, cx: &mut WorkerContext) -> bool {
     let Some(body) = &mut connection.body else {
         return true;
     };
@@ -210,19 +208,19 @@ fn receive_body(connection: &mut Connection, slot: usize, kit: &mut Kit) -> bool
         return true;
     }
     let value_bytes = body.value_bytes();
-    kit.note_large_here(slot, value_bytes);
+    cx.note_large_here(slot, value_bytes);
     let spare = body.reservation.spare();
     let room = spare.len().min(BODY_BYTES_MAX);
     let spare = spare.get_mut(..room).unwrap_or_default();
     touch(spare);
-    kit.counts.add(Count::Receives, 1);
+    cx.counts.add(Count::Receives, 1);
     match connection.stream.receive(spare) {
         Received::Bytes(bytes) => {
             body.reservation.advance(bytes);
-            kit.note_moved(value_bytes, bytes);
-            kit.counts.add(Count::BytesRead, bytes as u64);
+            cx.note_moved(value_bytes, bytes);
+            cx.counts.add(Count::BytesRead, bytes as u64);
             connection.readable = bytes == room || connection.ending;
-            connection.visible.touch(kit.now.unix_seconds());
+            connection.visible.touch(cx.now.unix_seconds());
         }
         Received::Nothing => connection.readable = false,
         Received::End => connection.closing = true,
@@ -247,23 +245,23 @@ fn touch(room: &mut [u8]) {
 fn receive<'a>(
     connection: &mut Connection,
     area: &mut &'a mut [u8],
-    kit: &mut Kit,
+    cx: &mut WorkerContext,
 ) -> Option<&'a [u8]> {
     let whole = std::mem::take(area);
     let mut filled = 0;
     if let Some(held) = connection.held.take() {
         filled = held.content().len();
         whole.get_mut(..filled)?.copy_from_slice(held.content());
-        kit.pool.release(held);
+        cx.pool.release(held);
     }
     // Requests that are here already come before what the kernel has.
     if !std::mem::take(&mut connection.held_whole) && connection.readable {
         let room = whole.get_mut(filled..filled + RECEIVE_BYTES_MAX)?;
-        kit.counts.add(Count::Receives, 1);
+        cx.counts.add(Count::Receives, 1);
         match connection.stream.receive(room) {
             Received::Bytes(bytes) => {
                 filled += bytes;
-                kit.counts.add(Count::BytesRead, bytes as u64);
+                cx.counts.add(Count::BytesRead, bytes as u64);
                 connection.readable = bytes == RECEIVE_BYTES_MAX || connection.ending;
             }
             Received::Nothing => connection.readable = false,
@@ -314,10 +312,10 @@ fn decode<'a>(
     slot: usize,
     mut input: &'a [u8],
     batch: &mut Batch<'a>,
-    kit: &mut Kit,
+    cx: &mut WorkerContext,
 ) {
-    let share = match connection.visit {
-        None => kit.share,
+    let share = match connection.loan {
+        None => cx.share,
         Some(_) => 1,
     };
     let share = share.clamp(1, batch.room().max(1));
@@ -327,12 +325,12 @@ fn decode<'a>(
             decoder: connection.decoder,
             input,
         };
-        let decoded_one = connection.decoder.decode(input, &kit.limits);
+        let decoded_one = connection.decoder.decode(input, &cx.limits);
         let (after, consumed) = match &decoded_one {
             Decoded::Complete { request, consumed } => {
                 let rest = input.get(*consumed..).unwrap_or_default();
                 (
-                    push_request(connection, slot, request, rest, origin, batch, kit),
+                    push_request(connection, slot, request, rest, origin, batch, cx),
                     *consumed,
                 )
             }
@@ -353,11 +351,11 @@ fn decode<'a>(
             }
             &Decoded::Incomplete { consumed, .. } => {
                 let rest = input.get(consumed..).unwrap_or_default();
-                connection.hold(&mut kit.pool, rest, false);
+                connection.hold(&mut cx.pool, rest, false);
                 if decoded == 0 {
-                    note_dropped(connection, slot, kit);
+                    note_dropped(connection, slot, cx);
                 }
-                note_commands(connection, decoded - uncounted, kit);
+                note_commands(connection, decoded - uncounted, cx);
                 return;
             }
         };
@@ -368,23 +366,23 @@ fn decode<'a>(
             After::DecodeUncounted => uncounted += 1,
             After::Keep => break,
             After::Drop => {
-                note_commands(connection, decoded - uncounted, kit);
+                note_commands(connection, decoded - uncounted, cx);
                 return;
             }
         }
     }
     if !input.is_empty() {
-        kit.counts.add(Count::ConnYields, 1);
-        connection.hold(&mut kit.pool, input, true);
+        cx.counts.add(Count::ConnYields, 1);
+        connection.hold(&mut cx.pool, input, true);
     }
-    note_commands(connection, decoded - uncounted, kit);
+    note_commands(connection, decoded - uncounted, cx);
 }
 
-fn note_commands(connection: &mut Connection, decoded: usize, kit: &mut Kit) {
+fn note_commands(connection: &mut Connection, decoded: usize, cx: &mut WorkerContext) {
     if decoded > 0 {
         connection.requests += decoded as u64;
-        kit.counts.add(Count::Requests, decoded as u64);
-        connection.visible.touch(kit.now.unix_seconds());
+        cx.counts.add(Count::Requests, decoded as u64);
+        connection.visible.touch(cx.now.unix_seconds());
     }
 }
 
@@ -397,20 +395,20 @@ fn push_request<'a>(
     rest: &'a [u8],
     origin: Origin<'a>,
     batch: &mut Batch<'a>,
-    kit: &mut Kit,
+    cx: &mut WorkerContext,
 ) -> After {
     let hint = Hint::default();
     if let Request::Item { key, .. } = request {
         batch.push(Entry {
             slot,
-            hash: kit.hash(key),
+            hash: cx.hash(key),
             work: Work::Request(*request),
             origin,
             hint,
         });
         return After::Decode;
     }
-    let (hash, work) = to_work(connection, request, rest, kit);
+    let (hash, work) = to_work(connection, request, rest, cx);
     batch.push(Entry {
         slot,
         hash,
@@ -437,17 +435,17 @@ fn to_work<'a>(
     connection: &mut Connection,
     request: &Request<'a>,
     rest: &'a [u8],
-    kit: &mut Kit,
+    cx: &mut WorkerContext,
 ) -> (KeyHash, Work<'a>) {
     let request = *request;
     match &request {
         Request::Item { key, .. } | Request::SetTooLarge { key, .. } => {
-            (kit.hash(key), Work::Request(request))
+            (cx.hash(key), Work::Request(request))
         }
-        Request::SetHeader { key, .. } => (kit.hash(key), Work::LargeSet { request, rest }),
+        Request::SetHeader { key, .. } => (cx.hash(key), Work::LargeSet { request, rest }),
         Request::Authenticate { user, password } => {
             // Decided at once: what follows may only be decoded after a right login.
-            let logins = kit.shared.logins();
+            let logins = cx.shared.logins();
             let accepted = logins.is_none_or(|logins| logins.accept(user, password));
             if accepted {
                 connection.decoder.authenticated();

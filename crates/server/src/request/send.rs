@@ -8,7 +8,7 @@ use crate::{
     metrics::{counters::Count, stage_histograms::StageName},
     request::reply_buffer::{Content, Piece},
     sync::Relaxed,
-    worker::{context::Kit, event_loop::Worker},
+    worker::{context::WorkerContext, event_loop::Worker},
 };
 
 impl Worker {
@@ -31,15 +31,15 @@ impl Worker {
                 continue;
             };
             let (value_bytes, awaits) = survey(run);
-            if value_bytes >= self.kit.large_from {
-                connection.departs_with(&self.regime, value_bytes);
+            if value_bytes >= self.cx.large_from {
+                connection.departs_with(&self.snapshot, value_bytes);
             }
             let goes = connection.departs.is_none() && !awaits;
             let mut taken = 0;
-            if goes && connection.unsent.is_empty() && connection.writable {
+            if goes && connection.output.is_empty() && connection.writable {
                 let progress;
                 (taken, progress) = send_pieces(&mut connection.stream, area, run);
-                sent.note(&mut self.kit, taken, value_bytes);
+                sent.note(&mut self.cx, taken, value_bytes);
                 match progress {
                     Progress::All => continue,
                     Progress::More => {}
@@ -51,9 +51,7 @@ impl Worker {
                 }
             }
             let rest = run.iter_mut().map(take_piece);
-            connection
-                .unsent
-                .keep(&mut self.kit.pool, area, rest, taken);
+            connection.output.keep(&mut self.cx.pool, area, rest, taken);
         }
         self.replies.clear();
         while let Some(slot) = self.broken.pop() {
@@ -68,13 +66,13 @@ impl Worker {
             let Some(connection) = self.slots.get_mut(slot) else {
                 continue;
             };
-            if connection.closing && connection.unsent.is_empty() {
+            if connection.closing && connection.output.is_empty() {
                 self.close(slot);
                 continue;
             }
             connection.put_off = false;
             connection.show_waiting();
-            let is_visitor = connection.visit.is_some();
+            let is_borrowed = connection.loan.is_some();
             if Self::is_done(connection) {
                 self.give_back(slot);
                 continue;
@@ -84,7 +82,7 @@ impl Worker {
             {
                 continue;
             }
-            if is_visitor {
+            if is_borrowed {
                 self.host(slot);
             }
             self.slots.queue(slot);
@@ -95,16 +93,16 @@ impl Worker {
     /// Leases and buffers are capped, so one client that does not read could keep all others from
     /// large values, or from being served at all: the one that holds most has to go.
     fn relieve(&mut self) {
-        if std::mem::take(&mut self.kit.lease_refused) {
+        if std::mem::take(&mut self.cx.lease_refused) {
             let closed = self.close_heaviest(Count::SlowReadersClosed, |connection| {
-                connection.unsent.leased_bytes()
+                connection.output.leased_bytes()
             });
             if !closed && !self.is_large_worker() {
                 self.ask_for_relief();
             }
         }
-        let (_, bytes) = self.kit.pool.bytes();
-        if bytes > self.kit.shared.buffer_bytes_max() {
+        let (_, bytes) = self.cx.pool.bytes();
+        if bytes > self.cx.shared.buffer_bytes_max() {
             self.close_heaviest(Count::ReadNoMemory, Connection::held_bytes);
         }
     }
@@ -115,23 +113,23 @@ impl Worker {
         let Some((1.., slot)) = self.slots.used().map(weighed).max() else {
             return false;
         };
-        self.kit.counts.add(count, 1);
+        self.cx.counts.add(count, 1);
         self.close(slot);
         true
     }
 
     pub(crate) fn publish_counts(&self) {
-        let Some(face) = self.kit.shared.workers.get(self.index) else {
+        let Some(handle) = self.cx.shared.workers.get(self.index) else {
             return;
         };
-        face.counts.publish(&self.kit.counts);
-        face.in_line.store(self.slots.ready_count(), Relaxed);
-        let (bytes, bytes_used) = self.kit.pool.bytes();
-        let count = self.kit.pool.buffers_out() as u64;
-        face.buffers.count.store(count, Relaxed);
-        face.buffers.bytes.store(bytes as u64, Relaxed);
+        handle.counts.publish(&self.cx.counts);
+        handle.in_line.store(self.slots.ready_count(), Relaxed);
+        let (bytes, bytes_used) = self.cx.pool.bytes();
+        let count = self.cx.pool.buffers_out() as u64;
+        handle.buffers.count.store(count, Relaxed);
+        handle.buffers.bytes.store(bytes as u64, Relaxed);
         let unused = bytes - bytes_used;
-        face.buffers.bytes_unused.store(unused as u64, Relaxed);
+        handle.buffers.bytes_unused.store(unused as u64, Relaxed);
     }
 }
 
@@ -144,15 +142,15 @@ struct Sent {
 }
 
 impl Sent {
-    fn note(&mut self, kit: &mut Kit, taken: usize, value_bytes: usize) {
-        kit.counts.add(Count::Sends, 1);
-        kit.counts.add(Count::BytesWritten, taken as u64);
-        kit.stages.record(StageName::Reply, self.bytes >> 10);
+    fn note(&mut self, cx: &mut WorkerContext, taken: usize, value_bytes: usize) {
+        cx.counts.add(Count::Sends, 1);
+        cx.counts.add(Count::BytesWritten, taken as u64);
+        cx.stages.record(StageName::Reply, self.bytes >> 10);
         self.bytes += taken as u64;
-        kit.note_moved(value_bytes, taken);
-        let is_large = value_bytes >= kit.large_counts_from;
+        cx.note_moved(value_bytes, taken);
+        let is_large = value_bytes >= cx.large_counts_from;
         if self.large && !is_large {
-            kit.counts.add(Count::SmallBehindLarge, 1);
+            cx.counts.add(Count::SmallBehindLarge, 1);
         }
         self.large |= is_large;
     }

@@ -2,7 +2,8 @@
 //! many large workers that takes.
 //!
 //! ```text
-//!  workers: sizes of what was asked for ---> SizeControl ---> plan ---> the regime of all workers
+//! workers: sizes of what was asked for ---> SizeControl ---> plan ---> the plan snapshot of all
+//! workers
 //!           (left at the end of an epoch)    (Minos, 3.3)
 //! ```
 //!
@@ -12,8 +13,8 @@
 //! more than [`HAND_OFF_SHARE_MILLI`] of all work, it rises until they do not.
 //!
 //! It sleeps between epochs, so it costs no request anything; while large workers have connections
-//! it looks more often whether one of them starves ([`Lift`]). The machine that decides is
-//! `curtail_dispatch`'s, the same that the simulator runs.
+//! it looks more often whether one of them starves ([`StarvationBoost`]). The machine that decides
+//! is `curtail_dispatch`'s, the same that the simulator runs.
 
 use std::{
     sync::{Condvar, PoisonError},
@@ -31,14 +32,14 @@ use crate::{
     connection::rebalance::{self, Load},
     log::{Alarms, component},
     metrics::counters::Count,
-    size_aware::thread_priority::{self, Lift},
+    size_aware::thread_priority::{self, StarvationBoost},
     sync::{AtomicU64, Mutex, Relaxed, lock},
-    worker::shared::{Shared, WorkerFace},
+    worker::shared::{Shared, WorkerHandle},
 };
 
 /// How others reach the control.
 #[derive(Debug, Default)]
-pub(crate) struct ControlFace {
+pub(crate) struct ControlHandle {
     /// Counts epochs; workers leave what they measured when it moves.
     pub(crate) epoch: AtomicU64,
     watch: Mutex<Watch>,
@@ -79,7 +80,7 @@ const KILOBYTE_NS: u64 = 250;
 /// What one looked-at request stands for when one turn in so many is looked at.
 pub(crate) const SAMPLED_EVERY: u64 = 16;
 
-impl ControlFace {
+impl ControlHandle {
     /// Has the control look what there is to do.
     pub(crate) fn wake(&self) {
         lock(&self.watch).is_woken = true;
@@ -115,7 +116,7 @@ impl ControlFace {
 /// Controls until the server stops.
 pub(crate) fn run(shared: &Shared) {
     let mut control = SizeControl::new(settings(&shared.config), shared.clock.now().instant);
-    let mut lift = Lift::new(shared);
+    let mut boost = StarvationBoost::new(shared);
     let mut alarms = Alarms::new(shared);
     let mut requests = vec![0; shared.workers.len()];
     let epoch = Duration::from_millis(u64::from(shared.config.epoch_ms.max(1)));
@@ -125,7 +126,7 @@ pub(crate) fn run(shared: &Shared) {
         if shared.stopping.load(Relaxed) {
             return;
         }
-        if lift.look(shared) {
+        if boost.look(shared) {
             lock(&shared.control.watch).looks = true;
         }
         if begun.elapsed() >= epoch {
@@ -151,7 +152,7 @@ fn end_epoch(shared: &Shared, control: &mut SizeControl, requests: &mut [u64]) {
         }
     }
     control.step(now, ControlInput::Tick, |plan| {
-        if shared.regimes.learn(plan, now.ns / 1_000_000_000) {
+        if shared.snapshots.learn(plan, now.ns / 1_000_000_000) {
             debug!(
                 target: component::POLICY,
                 threshold_bytes = plan.threshold,
@@ -188,7 +189,7 @@ fn note_loads(shared: &Shared, before: &mut [u64]) {
         *before = requests;
     }
     let small = shared.small_workers();
-    let load = |worker: &WorkerFace| Load {
+    let load = |worker: &WorkerHandle| Load {
         requests: worker.load.load(Relaxed),
         connections: worker.connections.load(Relaxed),
     };
@@ -206,14 +207,14 @@ mod tests {
 
     use super::*;
     use crate::size_aware::{
-        plan_snapshot::{Regime, Regimes},
+        plan_snapshot::{PlanSnapshot, PlanSnapshots},
         policy_name::PolicyName,
     };
 
     /// The control of a server with eight workers, and what it publishes.
     struct Controlled {
         control: SizeControl,
-        regimes: Regimes,
+        snapshots: PlanSnapshots,
         epochs: u64,
     }
 
@@ -226,13 +227,13 @@ mod tests {
             let start = curtail_types::Instant::default();
             Self {
                 control: SizeControl::new(settings(&config), start),
-                regimes: Regimes::new(PolicyName::default(), 8, config.threshold_first()),
+                snapshots: PlanSnapshots::new(PolicyName::default(), 8, config.threshold_first()),
                 epochs: 0,
             }
         }
 
         /// An epoch with so many requests for values of each of these sizes.
-        fn epoch(&mut self, sizes: &[(u32, u64)]) -> std::sync::Arc<Regime> {
+        fn epoch(&mut self, sizes: &[(u32, u64)]) -> std::sync::Arc<PlanSnapshot> {
             self.epochs += 1;
             let mut measured = SizeHistogram::new(SizeClasses::LogLinear);
             for (bytes, count) in sizes {
@@ -244,9 +245,9 @@ mod tests {
             let control = &mut self.control;
             control.step(now, ControlInput::Measured(&measured), |_| ());
             control.step(now, ControlInput::Tick, |plan| {
-                self.regimes.learn(plan, self.epochs);
+                self.snapshots.learn(plan, self.epochs);
             });
-            self.regimes.current()
+            self.snapshots.current()
         }
     }
 
@@ -259,9 +260,9 @@ mod tests {
             let mut server = Controlled::new();
             let sizes = [(700, 10 * (1000 - permille)), (2 << 20, 10 * permille)];
             for _ in 0..3 {
-                let regime = server.epoch(&sizes);
-                assert_eq!(regime.plan.threshold, 32 << 10, "{permille}");
-                assert!(regime.large_number(2 << 20, 0).is_some(), "{permille}");
+                let snapshot = server.epoch(&sizes);
+                assert_eq!(snapshot.plan.threshold, 32 << 10, "{permille}");
+                assert!(snapshot.large_number(2 << 20, 0).is_some(), "{permille}");
             }
         }
     }
@@ -282,9 +283,9 @@ mod tests {
     fn new_ranges_are_published() {
         let mut server = Controlled::new();
         let sizes = |bytes| [(100, 9_000), (bytes, 1_100)];
-        let larges = |regime: &Regime| {
+        let larges = |snapshot: &PlanSnapshot| {
             let hashes = (0..64_u64).map(|part| part << 58);
-            let numbers = hashes.filter_map(|hash| regime.large_number(1_000_000, hash));
+            let numbers = hashes.filter_map(|hash| snapshot.large_number(1_000_000, hash));
             let mut numbers: Vec<_> = numbers.collect();
             numbers.dedup();
             numbers.len()
@@ -293,7 +294,7 @@ mod tests {
         assert_eq!(larges(&first), 1);
         assert_eq!(first.plan.large_cores(), 6);
         let then = server.epoch(&sizes(1_000_000));
-        let basics = |regime: &Regime| (regime.plan.threshold, regime.plan.small);
+        let basics = |snapshot: &PlanSnapshot| (snapshot.plan.threshold, snapshot.plan.small);
         assert_eq!(basics(&then), basics(&first));
         assert_eq!(larges(&then), usize::from(then.plan.large_cores()));
         let last = server.epoch(&sizes(1_000_000));
@@ -304,7 +305,7 @@ mod tests {
     #[test]
     fn a_preload_is_forgotten() {
         let mut server = Controlled::new();
-        let first = server.regimes.current();
+        let first = server.snapshots.current();
         let loaded = server.epoch(&[(40_000, 9_000), (850_000, 1_000)]);
         assert!(loaded.plan.small < first.plan.small);
         assert!(loaded.plan.threshold > first.plan.threshold);

@@ -30,10 +30,10 @@ use curtail_runtime::Token;
 
 use crate::{
     config::Niceness,
-    connection::{Connection, Departure, Visit, WatchedBy},
+    connection::{Connection, Departure, Loan, WatchedBy},
     metrics::{counters::Count, stage_histograms::StageName},
     sync::Relaxed,
-    worker::{context::Kit, event_loop::Worker, mailbox::Arrival},
+    worker::{context::WorkerContext, event_loop::Worker, mailbox::Arrival},
 };
 
 /// With so many connections a large worker has a queue, and another one with a shorter one helps.
@@ -43,7 +43,7 @@ impl Worker {
     /// Hands the connection in `slot` to a large worker. False if it stays for now.
     pub(crate) fn depart(&mut self, slot: usize, departure: Departure) -> bool {
         let number = self.choose_large(departure.number);
-        let index = self.kit.shared.config.workers + number;
+        let index = self.cx.shared.config.workers + number;
         let Some(mut connection) = self.slots.lend(slot) else {
             return false;
         };
@@ -57,7 +57,7 @@ impl Worker {
         if !stays {
             connection.stream.unwatch(&self.poller);
         }
-        connection.visit = Some(Visit {
+        connection.loan = Some(Loan {
             home: self.index,
             slot,
             decodes: departure.receives,
@@ -67,21 +67,21 @@ impl Worker {
             } else {
                 WatchedBy::Nobody
             },
-            begun_ns: self.kit.now.instant.ns,
-            since_ns: self.kit.now.instant.ns,
+            begun_ns: self.cx.now.instant.ns,
+            since_ns: self.cx.now.instant.ns,
         });
-        self.kit.pool.export(connection.buffers());
-        self.away.lend(slot);
-        self.kit.counts.add(Count::HandOffs, 1);
-        let Some(face) = self.kit.shared.workers.get(index) else {
+        self.cx.pool.export(connection.buffers());
+        self.lent.lend(slot);
+        self.cx.counts.add(Count::HandOffs, 1);
+        let Some(handle) = self.cx.shared.workers.get(index) else {
             return false;
         };
-        let ahead = face.visitors.fetch_add(1, Relaxed);
-        let stages = &mut self.kit.stages;
+        let ahead = handle.loans.fetch_add(1, Relaxed);
+        let stages = &mut self.cx.stages;
         stages.record(StageName::LargeQueue, ahead as u64);
-        face.mail.send(Arrival::Visitor(connection));
-        if self.kit.shared.config.large_nice == Niceness::Idle {
-            self.kit.shared.control.watch();
+        handle.mail.send(Arrival::Borrowed(connection));
+        if self.cx.shared.config.large_nice == Niceness::Idle {
+            self.cx.shared.control.watch();
         }
         true
     }
@@ -89,10 +89,10 @@ impl Worker {
     /// The large worker that the plan names, or the one with the shortest queue if that one has a
     /// queue already.
     fn choose_large(&mut self, planned: u16) -> usize {
-        let config = &self.kit.shared.config;
-        let larges = self.kit.shared.workers.iter().skip(config.workers);
-        let depths = larges.map(|face| face.visitors.load(Relaxed)).enumerate();
-        let count = self.kit.shared.workers.len() - config.workers;
+        let config = &self.cx.shared.config;
+        let larges = self.cx.shared.workers.iter().skip(config.workers);
+        let depths = larges.map(|handle| handle.loans.load(Relaxed)).enumerate();
+        let count = self.cx.shared.workers.len() - config.workers;
         let planned = usize::from(planned).min(count - 1);
         let mut shortest = (planned, usize::MAX);
         let mut planned_depth = 0;
@@ -108,14 +108,14 @@ impl Worker {
         if planned_depth < deep || shortest.1 >= planned_depth {
             return planned;
         }
-        self.kit.counts.add(Count::HandOffsRelieved, 1);
+        self.cx.counts.add(Count::HandOffsRelieved, 1);
         shortest.0
     }
 
     /// A connection has come with its large request.
-    pub(crate) fn receive_visitor(&mut self, mut connection: Box<Connection>) {
-        self.kit.pool.import(connection.buffers());
-        self.note_visit(&mut connection, |_| StageName::QueueLarge);
+    pub(crate) fn receive_borrowed(&mut self, mut connection: Box<Connection>) {
+        self.cx.pool.import(connection.buffers());
+        self.note_loan(&mut connection, |_| StageName::QueueLarge);
         let slot = self.slots.reserve();
         if !connection.is_watched_by(WatchedBy::Home) {
             // Whatever changed while nobody watched is found out by trying.
@@ -126,25 +126,25 @@ impl Worker {
         self.slots.queue(slot);
     }
 
-    /// After its turn: a visitor that has to wait for its socket is watched from here.
+    /// After its turn: a borrowed connection that has to wait for its socket is watched from here.
     #[cold]
     pub(crate) fn host(&mut self, slot: usize) {
         let Some(connection) = self.slots.get_mut(slot) else {
             return;
         };
         let wants_turn = connection.wants_turn();
-        let Some(visit) = &mut connection.visit else {
+        let Some(loan) = &mut connection.loan else {
             return;
         };
-        if wants_turn || visit.watched_by == WatchedBy::Host {
+        if wants_turn || loan.watched_by == WatchedBy::Host {
             return;
         }
-        if visit.watched_by == WatchedBy::Home
-            && let Some(home) = self.kit.shared.workers.get(visit.home)
+        if loan.watched_by == WatchedBy::Home
+            && let Some(home) = self.cx.shared.workers.get(loan.home)
         {
             connection.stream.unwatch_at(&home.registrar);
         }
-        visit.watched_by = WatchedBy::Host;
+        loan.watched_by = WatchedBy::Host;
         if connection.stream.watch(&self.poller, Token(slot)).is_err() {
             self.close(slot);
         }
@@ -157,8 +157,8 @@ impl Worker {
         mut connection: Box<Connection>,
         watched: bool,
     ) {
-        let missed = self.away.take(slot);
-        self.kit.pool.import(connection.buffers());
+        let missed = self.lent.take(slot);
+        self.cx.pool.import(connection.buffers());
         if watched {
             connection.note(missed);
             self.slots.restore(slot, connection);
@@ -171,15 +171,15 @@ impl Worker {
     /// Connections that were asked for something while they were away are wanted back at once.
     #[cold]
     pub(crate) fn expect_returns(&mut self) {
-        let shared = Arc::clone(&self.kit.shared);
-        let Some(face) = shared.workers.get(self.index) else {
+        let shared = Arc::clone(&self.cx.shared);
+        let Some(handle) = shared.workers.get(self.index) else {
             return;
         };
-        while self.away.is_wanted() {
-            if face.mail.expect() {
+        while self.lent.is_wanted() {
+            if handle.mail.expect() {
                 self.take_arrivals();
             } else {
-                self.away.told();
+                self.lent.told();
             }
         }
     }
@@ -196,7 +196,7 @@ impl Worker {
 
     /// A connection that was lent is closed.
     pub(crate) fn receive_lost(&mut self, slot: usize) {
-        self.away.take(slot);
+        self.lent.take(slot);
         self.watching.retain(|&watching| watching != slot);
         self.slots.free(slot);
         self.leave();
@@ -204,10 +204,10 @@ impl Worker {
 
     /// Whether a large worker is done with this connection.
     pub(crate) fn is_done(connection: &Connection) -> bool {
-        let decodes = connection.visit.is_some_and(|visit| visit.decodes);
+        let decodes = connection.loan.is_some_and(|loan| loan.decodes);
         let receives = connection.body.as_ref().is_some_and(|body| !body.is_whole);
-        connection.visit.is_some()
-            && connection.unsent.is_empty()
+        connection.loan.is_some()
+            && connection.output.is_empty()
             && !receives
             && connection.decoder.swallowing() == 0
             && !decodes
@@ -218,28 +218,28 @@ impl Worker {
         let Some(mut connection) = self.slots.remove(slot) else {
             return;
         };
-        self.note_visit(&mut connection, |visit| match visit.receives {
+        self.note_loan(&mut connection, |loan| match loan.receives {
             true => StageName::ExecuteLarge,
             false => StageName::ReplyLarge,
         });
-        let Some(visit) = connection.visit.take() else {
+        let Some(loan) = connection.loan.take() else {
             return;
         };
-        self.kit.note_large_latency(&visit, visit.since_ns);
+        self.cx.note_large_latency(&loan, loan.since_ns);
         if connection.slow.is_some() {
-            self.note_slow_visit(&mut connection, visit.begun_ns);
+            self.note_slow_loan(&mut connection, loan.begun_ns);
         }
-        if visit.watched_by == WatchedBy::Host {
+        if loan.watched_by == WatchedBy::Host {
             connection.stream.unwatch(&self.poller);
         }
-        self.kit.pool.export(connection.buffers());
-        self.end_visit();
-        let Some(home) = self.kit.shared.workers.get(visit.home) else {
+        self.cx.pool.export(connection.buffers());
+        self.end_loan();
+        let Some(home) = self.cx.shared.workers.get(loan.home) else {
             return;
         };
-        let watched = visit.watched_by == WatchedBy::Home;
+        let watched = loan.watched_by == WatchedBy::Home;
         let rests = watched && !connection.wants_turn();
-        let returned = Arrival::Returned(visit.slot, connection, watched);
+        let returned = Arrival::Returned(loan.slot, connection, watched);
         match rests {
             true => home.mail.send_resting(returned),
             false => home.mail.send(returned),
@@ -247,40 +247,40 @@ impl Worker {
     }
 
     /// Ends a stage of a large request. It is rare and takes long, so it has a clock of its own.
-    fn note_visit(&mut self, connection: &mut Connection, stage: impl FnOnce(&Visit) -> StageName) {
-        let now_ns = self.kit.shared.clock.now().instant.ns;
-        if let Some(visit) = &mut connection.visit {
-            let us = now_ns.saturating_sub(visit.since_ns) / 1000;
-            visit.since_ns = now_ns;
-            self.kit.stages.record(stage(visit), us);
+    fn note_loan(&mut self, connection: &mut Connection, stage: impl FnOnce(&Loan) -> StageName) {
+        let now_ns = self.cx.shared.clock.now().instant.ns;
+        if let Some(loan) = &mut connection.loan {
+            let us = now_ns.saturating_sub(loan.since_ns) / 1000;
+            loan.since_ns = now_ns;
+            self.cx.stages.record(stage(loan), us);
         }
     }
 
-    pub(crate) fn end_visit(&self) {
-        if let Some(face) = self.kit.shared.workers.get(self.index) {
-            face.visitors.fetch_sub(1, Relaxed);
+    pub(crate) fn end_loan(&self) {
+        if let Some(handle) = self.cx.shared.workers.get(self.index) {
+            handle.loans.fetch_sub(1, Relaxed);
         }
     }
 
     /// Asks those who may hold leases of clients that do not read to let one go.
     pub(crate) fn ask_for_relief(&self) {
-        for (index, face) in self.kit.shared.workers.iter().enumerate() {
-            if index != self.index && index >= self.kit.shared.config.workers {
-                face.mail.send(Arrival::Relieve);
+        for (index, handle) in self.cx.shared.workers.iter().enumerate() {
+            if index != self.index && index >= self.cx.shared.config.workers {
+                handle.mail.send(Arrival::Relieve);
             }
         }
     }
 
     /// Looks once a turn whether large requests can still be taken on.
     pub(crate) fn look_at_large_queues(&mut self) {
-        let shared = &self.kit.shared;
+        let shared = &self.cx.shared;
         let mut larges = shared.workers.iter().skip(shared.config.workers);
-        let full = |visitors: usize| visitors >= shared.config.large_connections_max;
-        self.kit.large_full = larges.all(|face| full(face.visitors.load(Relaxed)));
+        let full = |loans: usize| loans >= shared.config.large_connections_max;
+        self.cx.large_full = larges.all(|handle| full(handle.loans.load(Relaxed)));
     }
 }
 
-impl Kit {
+impl WorkerContext {
     /// Whether a value of `bytes` is another's to serve.
     #[inline]
     pub(crate) fn is_large(&self, bytes: usize) -> bool {

@@ -10,7 +10,7 @@ use curtail_runtime::Readiness;
 /// The connections of one worker that are away: few, so a list. Slow readers may make it long, so
 /// it is gone through when something happens, not in every turn.
 #[derive(Debug, Default)]
-pub(crate) struct Away {
+pub(crate) struct LentConnections {
     lent: Vec<Lent>,
     is_wanted: bool,
 }
@@ -21,7 +21,7 @@ struct Lent {
     missed: Readiness,
 }
 
-impl Away {
+impl LentConnections {
     /// The connection in `slot` goes.
     pub(crate) fn lend(&mut self, slot: usize) {
         let missed = Readiness::default();
@@ -72,9 +72,9 @@ mod tests {
 
     #[test]
     fn what_was_reported_meanwhile_comes_with_the_connection() {
-        let mut away = Away::default();
-        away.lend(3);
-        away.lend(5);
+        let mut lent_connections = LentConnections::default();
+        lent_connections.lend(3);
+        lent_connections.lend(5);
         let read = Readiness {
             read: true,
             ..Readiness::default()
@@ -83,17 +83,17 @@ mod tests {
             closed: true,
             ..Readiness::default()
         };
-        away.note(9, read);
-        assert!(!away.is_wanted(), "nobody has it");
-        away.note(5, read);
-        away.note(5, closed);
-        assert!(away.is_wanted());
-        away.told();
-        assert!(!away.is_wanted());
-        assert_eq!(away.take(3), Readiness::default());
-        assert!(away.is_wanted(), "that was not the one");
-        let missed = away.take(5);
+        lent_connections.note(9, read);
+        assert!(!lent_connections.is_wanted(), "nobody has it");
+        lent_connections.note(5, read);
+        lent_connections.note(5, closed);
+        assert!(lent_connections.is_wanted());
+        lent_connections.told();
+        assert!(!lent_connections.is_wanted());
+        assert_eq!(lent_connections.take(3), Readiness::default());
+        assert!(lent_connections.is_wanted(), "that was not the one");
+        let missed = lent_connections.take(5);
         assert!(missed.read && missed.closed && !missed.write);
-        assert!(away.is_empty() && !away.is_wanted());
+        assert!(lent_connections.is_empty() && !lent_connections.is_wanted());
     }
 }

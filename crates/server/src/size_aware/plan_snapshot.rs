@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   control (once an epoch) --+                       +--> worker 0, at the beginning of a turn
-//!   admin command ------------+--> one regime, Arc ---+--> worker 1
+//!   admin command ------------+--> one plan snapshot, Arc ---+--> worker 1
 //!                                  generation 17      +--> large worker
 //! ```
 //!
-//! A regime never changes once it is published. A worker compares one number at the beginning of a
-//! turn and takes the new regime only if that moved, so between two changes nothing is shared. For
-//! a while workers go by different regimes; the store is right under any assignment.
+//! A plan snapshot never changes once it is published. A worker compares one number at the
+//! beginning of a turn and takes the new plan snapshot only if that moved, so between two changes
+//! nothing is shared. For a while workers go by different plan snapshot; the store is right under
+//! any assignment.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -21,16 +22,16 @@ use crate::{
 
 /// Policy and plan.
 #[derive(Clone, Debug)]
-pub(crate) struct Regime {
-    /// Counts regimes from 1.
+pub(crate) struct PlanSnapshot {
+    /// Counts plan snapshot from 1.
     pub(crate) generation: u64,
     pub(crate) name: PolicyName,
     pub(crate) plan: SizePlan,
 }
 
-/// The regime in force, and those before it.
+/// The plan snapshot in force, and those before it.
 #[derive(Debug)]
-pub(crate) struct Regimes {
+pub(crate) struct PlanSnapshots {
     /// Which one is in force; a hint to look.
     generation: AtomicU64,
     held: Mutex<Held>,
@@ -40,11 +41,11 @@ pub(crate) struct Regimes {
 
 #[derive(Debug)]
 struct Held {
-    regime: Arc<Regime>,
+    snapshot: Arc<PlanSnapshot>,
     history: VecDeque<Past>,
 }
 
-/// A regime as history keeps it.
+/// A plan snapshot as history keeps it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Past {
     /// When it came into force, in seconds since the start.
@@ -58,12 +59,12 @@ pub(crate) struct Past {
 /// Regimes that are remembered.
 const HISTORY_MAX: usize = 32;
 
-impl Regimes {
+impl PlanSnapshots {
     /// Begins with a plan for `workers` in which what is below `threshold` is small.
     pub(crate) fn new(name: PolicyName, workers: u16, threshold: u32) -> Self {
         let mut plan = SizePlan::all_small(workers, SizeClasses::LogLinear);
         plan.threshold = threshold;
-        let regime = Regime {
+        let snapshot = PlanSnapshot {
             generation: 1,
             name,
             plan: plan.clone(),
@@ -71,30 +72,30 @@ impl Regimes {
         Self {
             generation: AtomicU64::new(1),
             held: Mutex::new(Held {
-                history: VecDeque::from([regime.past(0)]),
-                regime: Arc::new(regime),
+                history: VecDeque::from([snapshot.past(0)]),
+                snapshot: Arc::new(snapshot),
             }),
             first_plan: plan,
         }
     }
 
-    /// The number of the regime in force: take it again when this differs from yours.
+    /// The number of the plan snapshot in force: take it again when this differs from yours.
     #[inline]
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Relaxed)
     }
 
-    /// The regime in force.
-    pub(crate) fn current(&self) -> Arc<Regime> {
-        Arc::clone(&lock(&self.held).regime)
+    /// The plan snapshot in force.
+    pub(crate) fn current(&self) -> Arc<PlanSnapshot> {
+        Arc::clone(&lock(&self.held).snapshot)
     }
 
     /// Puts another policy in force, `since_seconds` after the start.
     pub(crate) fn set_policy(&self, name: PolicyName, since_seconds: u64) {
-        self.publish(since_seconds, |regime| {
-            regime.name = name;
+        self.publish(since_seconds, |snapshot| {
+            snapshot.name = name;
             if name.sizes == Sizes::Static {
-                regime.plan = self.first_plan.clone();
+                snapshot.plan = self.first_plan.clone();
             }
         });
     }
@@ -106,34 +107,34 @@ impl Regimes {
         let current = self.current();
         let differs = current.name.sizes == Sizes::Learned && current.plan != *plan;
         if differs {
-            self.publish(since_seconds, |regime| regime.plan = plan.clone());
+            self.publish(since_seconds, |snapshot| snapshot.plan = plan.clone());
         }
         differs
     }
 
-    /// The last regimes, the oldest first.
+    /// The last plan snapshot, the oldest first.
     pub(crate) fn history(&self) -> Vec<Past> {
         lock(&self.held).history.iter().copied().collect()
     }
 
-    fn publish(&self, since_seconds: u64, change: impl FnOnce(&mut Regime)) {
+    fn publish(&self, since_seconds: u64, change: impl FnOnce(&mut PlanSnapshot)) {
         let mut held = lock(&self.held);
-        let mut regime = Regime::clone(&held.regime);
-        change(&mut regime);
-        regime.generation += 1;
-        let past = regime.past(since_seconds);
+        let mut snapshot = PlanSnapshot::clone(&held.snapshot);
+        change(&mut snapshot);
+        snapshot.generation += 1;
+        let past = snapshot.past(since_seconds);
         if held.history.back().is_none_or(|last| past.differs(last)) {
             held.history.push_back(past);
         }
         if held.history.len() > HISTORY_MAX {
             held.history.pop_front();
         }
-        self.generation.store(regime.generation, Relaxed);
-        held.regime = Arc::new(regime);
+        self.generation.store(snapshot.generation, Relaxed);
+        held.snapshot = Arc::new(snapshot);
     }
 }
 
-impl Regime {
+impl PlanSnapshot {
     /// Which large worker serves an item of `bytes`; `None` if it is served where it is.
     #[inline]
     pub(crate) fn large_number(&self, bytes: u32, hash: u64) -> Option<u16> {
@@ -167,26 +168,26 @@ mod tests {
 
     #[test]
     fn what_is_published_is_found_by_its_generation() {
-        let regimes = Regimes::new(PolicyName::default(), 4, 1000);
-        let first = regimes.current();
-        assert_eq!(first.generation, regimes.generation());
+        let snapshots = PlanSnapshots::new(PolicyName::default(), 4, 1000);
+        let first = snapshots.current();
+        assert_eq!(first.generation, snapshots.generation());
         assert_eq!(first.large_number(999, 0), None);
         assert_eq!(first.large_number(1000, 0), Some(0));
         let name = "crew".parse().unwrap();
-        regimes.set_policy(name, 3);
+        snapshots.set_policy(name, 3);
         let mut plan = first.plan.clone();
         plan.threshold += 1;
-        regimes.learn(&plan, 3);
-        assert_eq!(regimes.current().plan, first.plan, "not learned");
-        assert_ne!(first.generation, regimes.generation());
-        assert_eq!(regimes.current().name, name);
-        assert_eq!(regimes.current().large_number(1000, 0), None);
-        regimes.set_policy(PolicyName::default(), 4);
+        snapshots.learn(&plan, 3);
+        assert_eq!(snapshots.current().plan, first.plan, "not learned");
+        assert_ne!(first.generation, snapshots.generation());
+        assert_eq!(snapshots.current().name, name);
+        assert_eq!(snapshots.current().large_number(1000, 0), None);
+        snapshots.set_policy(PolicyName::default(), 4);
         for second in 0..100 {
-            let mut plan = regimes.current().plan.clone();
+            let mut plan = snapshots.current().plan.clone();
             plan.threshold += 1;
-            regimes.learn(&plan, second);
+            snapshots.learn(&plan, second);
         }
-        assert_eq!(regimes.history().len(), HISTORY_MAX);
+        assert_eq!(snapshots.history().len(), HISTORY_MAX);
     }
 }

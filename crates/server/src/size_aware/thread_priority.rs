@@ -23,7 +23,7 @@ const LOOKS_STARVED: u32 = 5;
 
 /// What is known of all large workers.
 #[derive(Debug)]
-pub(crate) struct Lift {
+pub(crate) struct StarvationBoost {
     workers: Vec<Watched>,
     looked: Instant,
 }
@@ -44,7 +44,7 @@ enum Step {
     Aside,
 }
 
-impl Lift {
+impl StarvationBoost {
     /// For the large workers of a server. Those that give way by their niceness are left alone.
     pub(crate) fn new(shared: &Shared) -> Self {
         let watched = match shared.config.large_nice {
@@ -67,15 +67,15 @@ impl Lift {
         }
         self.looked = Instant::now();
         let workers = self.workers.iter_mut().zip(shared.large_workers());
-        workers.fold(false, |goes_on, (watched, face)| {
-            let is_busy = face.visitors.load(Relaxed) > 0;
-            let turns = face.counts.read().get(Count::Turns);
-            let thread = face.thread.get();
+        workers.fold(false, |goes_on, (watched, handle)| {
+            let is_busy = handle.loans.load(Relaxed) > 0;
+            let turns = handle.counts.read().get(Count::Turns);
+            let thread = handle.thread.get();
             let could_run = || thread.is_some_and(|thread| thread.is_runnable());
             // Refused, it stays as it is.
             let _ = match (watched.look(is_busy, turns, could_run), thread) {
                 (Some(Step::Forward), Some(thread)) => {
-                    face.lifts.fetch_add(1, Relaxed);
+                    handle.boosts.fetch_add(1, Relaxed);
                     thread.step_forward()
                 }
                 (Some(Step::Aside), Some(thread)) => thread.step_aside(),

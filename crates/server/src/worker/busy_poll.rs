@@ -15,15 +15,15 @@
 
 /// Whether a worker spins, and what it has learnt.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spin {
+pub(crate) struct BusyPoll {
     allowed: bool,
-    mood: Mood,
+    mode: WaitMode,
 }
 
 /// How a worker waits. Going over to spinning is slow and giving it up is quick, because a spin in
 /// vain may have kept the very client that we wait for off this processor.
 #[derive(Clone, Copy, Debug)]
-enum Mood {
+enum WaitMode {
     /// It sleeps at once; so many of its sleeps were short.
     Sleeps { short: u16 },
     /// It looks again first, as long as the balance of that is positive.
@@ -51,11 +51,11 @@ pub(crate) fn is_allowed(workers: usize) -> bool {
     workers < curtail_runtime::cpus_usable() && curtail_runtime::quota_cpus().is_none()
 }
 
-impl Spin {
+impl BusyPoll {
     pub(crate) const fn new(allowed: bool) -> Self {
         Self {
             allowed,
-            mood: Mood::Sleeps { short: 0 },
+            mode: WaitMode::Sleeps { short: 0 },
         }
     }
 
@@ -66,12 +66,12 @@ impl Spin {
 
     /// Whether to look again before sleeping.
     pub(crate) const fn pays(&self) -> bool {
-        self.allowed && matches!(self.mood, Mood::Spins { .. })
+        self.allowed && matches!(self.mode, WaitMode::Spins { .. })
     }
 
     /// Learns whether a spin found something.
     pub(crate) fn spun(&mut self, found: bool) {
-        let Mood::Spins { balance } = &mut self.mood else {
+        let WaitMode::Spins { balance } = &mut self.mode else {
             return;
         };
         if found {
@@ -79,13 +79,13 @@ impl Spin {
         } else if *balance > IN_VAIN {
             *balance -= IN_VAIN;
         } else {
-            self.mood = Mood::Sleeps { short: 0 };
+            self.mode = WaitMode::Sleeps { short: 0 };
         }
     }
 
     /// Learns how long a sleep took.
     pub(crate) fn slept(&mut self, ns: u64) {
-        let Mood::Sleeps { short } = &mut self.mood else {
+        let WaitMode::Sleeps { short } = &mut self.mode else {
             return;
         };
         if ns > SPIN_NS_MAX + WAKE_NS_MAX {
@@ -93,7 +93,7 @@ impl Spin {
         } else if *short < SHORT_SLEEPS {
             *short += 1;
         } else {
-            self.mood = Mood::Spins {
+            self.mode = WaitMode::Spins {
                 balance: BALANCE_FIRST,
             };
         }
@@ -105,56 +105,56 @@ mod tests {
     use super::*;
 
     /// A worker that has gone over to spinning.
-    fn spinning() -> Spin {
-        let mut spin = Spin::new(true);
+    fn spinning() -> BusyPoll {
+        let mut busy_poll = BusyPoll::new(true);
         for _ in 0..=SHORT_SLEEPS {
-            assert!(!spin.pays());
-            spin.slept(40_000);
+            assert!(!busy_poll.pays());
+            busy_poll.slept(40_000);
         }
-        assert!(spin.pays());
-        spin
+        assert!(busy_poll.pays());
+        busy_poll
     }
 
     #[test]
     fn a_worker_spins_while_that_finds_something() {
-        let mut spin = spinning();
+        let mut busy_poll = spinning();
         for _ in 0..1000 {
-            spin.spun(true);
+            busy_poll.spun(true);
         }
         for _ in 0..BALANCE_MAX / IN_VAIN {
-            assert!(spin.pays());
-            spin.spun(false);
+            assert!(busy_poll.pays());
+            busy_poll.spun(false);
         }
-        assert!(!spin.pays());
+        assert!(!busy_poll.pays());
     }
 
     /// One spin of five in vain, as it was measured with a client on the worker's processor.
     #[test]
     fn a_worker_that_is_in_its_clients_way_gives_up_soon() {
-        let mut spin = spinning();
+        let mut busy_poll = spinning();
         let spins = (0..).take_while(|turn| {
-            spin.spun(turn % 5 != 0);
-            spin.pays()
+            busy_poll.spun(turn % 5 != 0);
+            busy_poll.pays()
         });
         assert!(spins.count() < 50);
     }
 
     #[test]
     fn long_sleeps_outweigh_short_ones() {
-        let mut spin = Spin::new(true);
+        let mut busy_poll = BusyPoll::new(true);
         for turn in 0..10_000 {
-            spin.slept(if turn % 4 == 0 { 1_000_000 } else { 10_000 });
+            busy_poll.slept(if turn % 4 == 0 { 1_000_000 } else { 10_000 });
         }
-        assert!(!spin.pays());
+        assert!(!busy_poll.pays());
     }
 
     #[test]
     fn a_worker_whose_processor_is_wanted_never_spins() {
-        let mut spin = Spin::new(false);
+        let mut busy_poll = BusyPoll::new(false);
         for _ in 0..1000 {
-            spin.slept(0);
+            busy_poll.slept(0);
         }
-        assert!(!spin.pays());
+        assert!(!busy_poll.pays());
         assert!(!is_allowed(curtail_runtime::cpus_usable()));
     }
 }

@@ -10,7 +10,7 @@ use curtail_types::{KeyHash, Now};
 
 use crate::{
     connection::buffer_pool::BufferPool,
-    memcached::event_log::Notice,
+    memcached::event_log::EventLog,
     metrics::{
         counters::Counts, hot_keys::HotKeys, latency::Latencies, slow_log, stage_histograms::Stages,
     },
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// What a worker works with.
-pub(crate) struct Kit {
+pub(crate) struct WorkerContext {
     pub(crate) shared: Arc<Shared>,
     pub(crate) store: Arc<Store>,
     pub(crate) writer: Writer,
@@ -32,7 +32,7 @@ pub(crate) struct Kit {
     /// Whether `stats detail` counts in this turn.
     pub(crate) detail: bool,
     /// What those who look on are told.
-    pub(crate) notice: Notice,
+    pub(crate) event_log: EventLog,
     /// From how many nanoseconds on a turn is slow; [`slow_log::OFF`] for never.
     pub(crate) slow_ns: u64,
     /// Buckets of the index that dumps may still look at in this turn.
@@ -50,8 +50,8 @@ pub(crate) struct Kit {
     pub(crate) large_here: Option<usize>,
     /// Bytes of large values that were moved since this worker last looked for requests.
     pub(crate) large_moved: u64,
-    /// What is carried out came in a parcel: its connection cannot be handed on.
-    pub(crate) in_parcel: bool,
+    /// What is carried out came in a delegated batch: its connection cannot be handed on.
+    pub(crate) is_delegated: bool,
     /// The request that was to be carried out joins bytes to a value of so many, which is a large
     /// worker's to do; 0 if not.
     pub(crate) joins_large: usize,
@@ -83,8 +83,8 @@ pub(crate) struct Kit {
 /// copying, so that no small write takes the longer way.
 pub(crate) const INLINE_VALUE_BYTES_MAX: u32 = 4096;
 
-impl Kit {
-    /// The kit of a thread: of worker `index`, or of one behind the workers.
+impl WorkerContext {
+    /// The worker context of a thread: of worker `index`, or of one behind the workers.
     pub(crate) fn new(index: usize, shared: Arc<Shared>, writer: Writer) -> Self {
         let store = Arc::clone(&shared.store);
         let now = shared.now();
@@ -101,7 +101,7 @@ impl Kit {
             scratch: KeyScratch::default(),
             detail: false,
             slow_ns: slow_log::OFF,
-            notice: Notice::new(shared.config.journal_bytes_max),
+            event_log: EventLog::new(shared.config.journal_bytes_max),
             dump_buckets: 0,
             lease_refused: false,
             large_from: usize::MAX,
@@ -109,7 +109,7 @@ impl Kit {
             large_counts_from: usize::MAX,
             large_here: None,
             large_moved: 0,
-            in_parcel: false,
+            is_delegated: false,
             joins_large: 0,
             appended: Vec::new(),
             larges: 0,

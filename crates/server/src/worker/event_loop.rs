@@ -17,7 +17,7 @@ use curtail_types::Instant;
 use tracing::info;
 
 use crate::{
-    connection::{Connection, long_running::Errand, registry::Visible, slab::Slots},
+    connection::{Connection, long_running::LongRunning, registry::Visible, slab::ConnectionSlab},
     log::component,
     memcached::{event_log::CloseReason, metadump::BUCKETS_A_TURN},
     metrics::{counters::Count, turn_cpu_time::TurnClock},
@@ -25,14 +25,14 @@ use crate::{
     node::{self, Completed, Links, NodeWorker},
     request::{batch::Batch, delegate::Delegation, receive::AREA_BYTES, reply_buffer::Replies},
     size_aware::{
-        control_loop::SAMPLED_EVERY, lent_connections::Away, plan_snapshot::Regime,
-        policy_name::Sizes,
+        control_loop::SAMPLED_EVERY, lent_connections::LentConnections,
+        plan_snapshot::PlanSnapshot, policy_name::Sizes,
     },
     sync::{Relaxed, lock},
     test_faults::Fault,
     worker::{
-        busy_poll::{SPIN_NS_MAX, Spin},
-        context::Kit,
+        busy_poll::{BusyPoll, SPIN_NS_MAX},
+        context::WorkerContext,
         mailbox::{Arrival, Newcomer},
         shared::Shared,
     },
@@ -42,8 +42,8 @@ use crate::{
 pub(crate) struct Worker {
     /// Which one.
     pub(crate) index: usize,
-    pub(crate) kit: Kit,
-    pub(crate) slots: Slots,
+    pub(crate) cx: WorkerContext,
+    pub(crate) slots: ConnectionSlab,
     pub(crate) batch: Batch<'static>,
     pub(crate) replies: Replies,
     /// Slots that had their turn.
@@ -51,7 +51,7 @@ pub(crate) struct Worker {
     /// Slots whose sockets broke while replying.
     pub(crate) broken: Vec<usize>,
     /// What it decides by.
-    pub(crate) regime: Arc<Regime>,
+    pub(crate) snapshot: Arc<PlanSnapshot>,
     /// Whether requests may have to run elsewhere in this turn.
     pub(crate) decides: bool,
     /// Whether nothing but a write has to ask where it runs, and it asks for its partition; until
@@ -67,10 +67,10 @@ pub(crate) struct Worker {
     pub(crate) filled: Vec<Completed>,
     /// What is answered in this batch may be shown only as long as the node's lease holds.
     pub(crate) under_lease: bool,
-    /// The last mark that it saw, and the parcel that it must have back to have passed it.
+    /// The last mark that it saw, and the delegated batch that it must have back to have passed it.
     pub(crate) mark_seen: (u64, Option<u64>),
     /// Connections that large workers have.
-    pub(crate) away: Away,
+    pub(crate) lent: LentConnections,
     /// Whether it has noted what its connections did, and from which slot on.
     pub(crate) marked: bool,
     pub(crate) mark_from: usize,
@@ -86,7 +86,7 @@ pub(crate) struct Worker {
     maintaining: bool,
     /// When the store's background work is looked for again (monotonic, ns).
     maintain_at: u64,
-    spin: Spin,
+    busy_poll: BusyPoll,
     sweep: Sweep,
     stop_at: Option<Instant>,
 }
@@ -116,7 +116,7 @@ const SWEEP_SLOTS_MAX: usize = 128;
 /// How long a worker sleeps at most: the store expires items without being asked.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How often to look for parcels that their owners do not open.
+/// How often to look for delegated batches that their owners do not open.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// One turn in so many shows its stages to others.
@@ -131,21 +131,21 @@ const QUIET: Duration = Duration::from_millis(10);
 impl Worker {
     pub(crate) fn new(index: usize, shared: Arc<Shared>, writer: Writer, poller: Poller) -> Self {
         let is_small = index < shared.config.workers;
-        let spin = Spin::new(shared.spins && is_small);
-        let regime = shared.regimes.current();
+        let busy_poll = BusyPoll::new(shared.spins && is_small);
+        let snapshot = shared.snapshots.current();
         let workers = shared.config.workers;
         let native = shared.native.as_deref();
         let executor = native.map(|native| native.executor_of(index, workers));
         let node = node::node_worker(&shared, index);
         Self {
             index,
-            kit: Kit::new(index, shared, writer),
-            slots: Slots::default(),
+            cx: WorkerContext::new(index, shared, writer),
+            slots: ConnectionSlab::default(),
             batch: Batch::default(),
             replies: Replies::new(),
             served: Vec::new(),
             broken: Vec::new(),
-            regime,
+            snapshot,
             decides: false,
             claims: false,
             reads_here: true,
@@ -155,7 +155,7 @@ impl Worker {
             filled: Vec::new(),
             under_lease: false,
             mark_seen: (0, None),
-            away: Away::default(),
+            lent: LentConnections::default(),
             marked: false,
             mark_from: 0,
             arrivals: Vec::new(),
@@ -168,7 +168,7 @@ impl Worker {
             turn_clock: TurnClock::default(),
             maintaining: false,
             maintain_at: 0,
-            spin,
+            busy_poll,
             sweep: Sweep::default(),
             stop_at: None,
         }
@@ -177,21 +177,21 @@ impl Worker {
     /// Runs until the server stops; then every connection is closed.
     pub(crate) fn run(mut self) {
         let mut area = vec![0; AREA_BYTES];
-        let shared = Arc::clone(&self.kit.shared);
+        let shared = Arc::clone(&self.cx.shared);
         let mut native = NativeTurns::new(&shared, self.index);
         loop {
             let happened = self.wait();
             self.turn(&mut area);
             self.maintain();
             self.sweep_idle();
-            if self.kit.notice.on {
-                self.publish_notices();
+            if self.cx.event_log.on {
+                self.publish_events();
             }
             self.end_turn();
             if let Some(native) = &mut native {
                 self.maintaining |= native.turn(&mut self);
             }
-            if self.kit.shared.stopping.load(Relaxed) {
+            if self.cx.shared.stopping.load(Relaxed) {
                 let is_busy = native.as_ref().is_some_and(NativeTurns::is_busy);
                 if self.may_stop(happened || is_busy) {
                     break;
@@ -216,7 +216,7 @@ impl Worker {
         let busy = self.slots.any_ready() || self.maintaining || in_cluster;
         let timeout = match (busy, self.stop_at) {
             (true, _) => Duration::ZERO,
-            (false, _) if self.awaits_parcels() => LOOK,
+            (false, _) if self.awaits_delegated() => LOOK,
             (false, Some(_)) => QUIET,
             (false, None) if self.sleeps_long() => Duration::MAX,
             (false, None) => TICK,
@@ -228,7 +228,7 @@ impl Worker {
             return false;
         }
         let (mut woken, mut happened) = (false, false);
-        let (slots, node, away) = (&mut self.slots, &mut self.node, &mut self.away);
+        let (slots, node, away) = (&mut self.slots, &mut self.node, &mut self.lent);
         self.events.for_each(|token, readiness| {
             happened = true;
             if token == WAKER {
@@ -243,11 +243,11 @@ impl Worker {
             happened = true;
             self.take_arrivals();
         }
-        if self.away.is_wanted() && !self.kit.has(Fault::ForgetsReturns) {
+        if self.lent.is_wanted() && !self.cx.has(Fault::ForgetsReturns) {
             self.expect_returns();
         }
-        if self.awaits_parcels() {
-            self.take_back_parcels();
+        if self.awaits_delegated() {
+            self.take_back_delegated();
         }
         if woken {
             for &slot in &self.watching {
@@ -262,33 +262,37 @@ impl Worker {
         if timeout.is_zero() {
             return self.poller.wait(&mut self.events, Some(timeout));
         }
-        if !self.spin.is_allowed() {
+        if !self.busy_poll.is_allowed() {
             return self.doze(timeout);
         }
-        let clock = self.kit.shared.clock;
+        let clock = self.cx.shared.clock;
         let since_ns = clock.now().instant.ns;
         let waited_ns = || clock.now().instant.ns.saturating_sub(since_ns);
-        if self.spin.pays() {
+        if self.busy_poll.pays() {
             while waited_ns() < SPIN_NS_MAX {
                 self.poller.wait(&mut self.events, Some(Duration::ZERO))?;
                 if !self.events.is_empty() || self.bell().is_some_and(Doorbell::is_rung) {
-                    self.kit.counts.add(Count::SpinsFound, 1);
-                    self.spin.spun(true);
+                    self.cx.counts.add(Count::SpinsFound, 1);
+                    self.busy_poll.spun(true);
                     return Ok(());
                 }
             }
-            self.kit.counts.add(Count::SpinsInVain, 1);
-            self.spin.spun(false);
+            self.cx.counts.add(Count::SpinsInVain, 1);
+            self.busy_poll.spun(false);
         }
         self.doze(timeout)?;
-        self.spin.slept(waited_ns());
+        self.busy_poll.slept(waited_ns());
         Ok(())
     }
 
     /// Waits for events and for the bell; does not if that was rung already.
     fn doze(&mut self, timeout: Duration) -> io::Result<()> {
-        let shared = Arc::clone(&self.kit.shared);
-        let Some(bell) = shared.workers.get(self.index).map(|face| &face.mail.bell) else {
+        let shared = Arc::clone(&self.cx.shared);
+        let Some(bell) = shared
+            .workers
+            .get(self.index)
+            .map(|handle| &handle.mail.bell)
+        else {
             return Ok(());
         };
         let timeout = if bell.try_sleep() {
@@ -304,63 +308,63 @@ impl Worker {
     /// For tests: whether nothing but being woken ends its sleep.
     #[inline(always)]
     fn sleeps_long(&self) -> bool {
-        self.kit.has(Fault::SleepsLong) || self.kit.has(Fault::ForgetsReturns)
+        self.cx.has(Fault::SleepsLong) || self.cx.has(Fault::ForgetsReturns)
     }
 
     fn bell(&self) -> Option<&Doorbell> {
-        let face = self.kit.shared.workers.get(self.index)?;
-        Some(&face.mail.bell)
+        let handle = self.cx.shared.workers.get(self.index)?;
+        Some(&handle.mail.bell)
     }
 
     /// Whether it serves large requests alone.
     pub(crate) fn is_large_worker(&self) -> bool {
-        self.index >= self.kit.shared.config.workers
+        self.index >= self.cx.shared.config.workers
     }
 
     /// Looks once at everything that may differ from turn to turn.
     fn begin_turn(&mut self) {
         self.turn_clock.begin();
-        let kit = &mut self.kit;
-        kit.now = kit.shared.now();
-        kit.detail = kit.shared.prefixes.is_on();
-        kit.slow_ns = kit.shared.slow.threshold_ns();
-        kit.dump_buckets = BUCKETS_A_TURN;
-        let verbosity = kit.shared.verbosity.load(Relaxed);
-        kit.notice
-            .begin_turn(kit.shared.watchers.interests(), verbosity);
-        kit.writer.note_evicted(kit.notice.watches_evictions());
+        let cx = &mut self.cx;
+        cx.now = cx.shared.now();
+        cx.detail = cx.shared.prefixes.is_on();
+        cx.slow_ns = cx.shared.slow.threshold_ns();
+        cx.dump_buckets = BUCKETS_A_TURN;
+        let verbosity = cx.shared.verbosity.load(Relaxed);
+        cx.event_log
+            .begin_turn(cx.shared.watchers.interests(), verbosity);
+        cx.writer.note_evicted(cx.event_log.watches_evictions());
         self.turns += 1;
-        if kit.shared.regimes.generation() != self.regime.generation {
-            self.regime = kit.shared.regimes.current();
+        if cx.shared.snapshots.generation() != self.snapshot.generation {
+            self.snapshot = cx.shared.snapshots.current();
         }
-        if kit.shared.control.epoch.load(Relaxed) != self.epoch {
+        if cx.shared.control.epoch.load(Relaxed) != self.epoch {
             self.end_epoch();
         }
-        self.settle_regime();
-        if self.kit.shared.cluster.is_some() {
+        self.settle_snapshot();
+        if self.cx.shared.cluster.is_some() {
             self.begin_turn_in_cluster();
         }
     }
 
-    /// What follows from the regime for this turn.
-    fn settle_regime(&mut self) {
-        let (policy, workers) = (self.regime.name.policy, self.kit.shared.config.workers);
+    /// What follows from the plan snapshot for this turn.
+    fn settle_snapshot(&mut self) {
+        let (policy, workers) = (self.snapshot.name.policy, self.cx.shared.config.workers);
         let is_large = self.is_large_worker();
         self.decides = workers > 1 && policy != Policy::Crcw && !is_large;
         self.claims = self.decides && policy == Policy::DynamicCrew;
         self.reads_here = policy != Policy::Erew;
-        let is_apart = self.regime.name.is_size_aware() && !is_large;
-        self.kit.large_from = match is_apart {
-            true => self.regime.plan.threshold as usize,
+        let is_apart = self.snapshot.name.is_size_aware() && !is_large;
+        self.cx.large_from = match is_apart {
+            true => self.snapshot.plan.threshold as usize,
             false => usize::MAX,
         };
-        self.kit.large_counts_from = match is_large {
+        self.cx.large_counts_from = match is_large {
             true => usize::MAX,
-            false => self.kit.shared.config.threshold_first() as usize,
+            false => self.cx.shared.config.threshold_first() as usize,
         };
-        let learns = self.regime.name.sizes == Sizes::Learned;
-        self.kit.learns = learns;
-        self.kit.samples = learns && self.turns.is_multiple_of(SAMPLED_EVERY);
+        let learns = self.snapshot.name.sizes == Sizes::Learned;
+        self.cx.learns = learns;
+        self.cx.samples = learns && self.turns.is_multiple_of(SAMPLED_EVERY);
         if is_apart {
             self.look_at_large_queues();
         }
@@ -369,48 +373,48 @@ impl Worker {
     /// Leaves what was measured to the control.
     #[cold]
     fn end_epoch(&mut self) {
-        self.epoch = self.kit.shared.control.epoch.load(Relaxed);
+        self.epoch = self.cx.shared.control.epoch.load(Relaxed);
         self.show_hot_keys();
         self.give_connections();
-        if self.kit.sizes.count() == 0 {
+        if self.cx.sizes.count() == 0 {
             return;
         }
-        if let Some(face) = self.kit.shared.workers.get(self.index) {
-            let mut measured = lock(&face.measured);
+        if let Some(handle) = self.cx.shared.workers.get(self.index) {
+            let mut measured = lock(&handle.measured);
             match &mut *measured {
-                Some(before) => before.add(&self.kit.sizes),
-                none => *none = Some(self.kit.sizes.clone()),
+                Some(before) => before.add(&self.cx.sizes),
+                none => *none = Some(self.cx.sizes.clone()),
             }
         }
-        self.kit.sizes.clear();
+        self.cx.sizes.clear();
     }
 
     fn show_hot_keys(&mut self) {
-        let now = self.kit.now.instant;
-        if !self.kit.hot_keys.is_due(now) {
+        let now = self.cx.now.instant;
+        if !self.cx.hot_keys.is_due(now) {
             return;
         }
-        if let Some(face) = self.kit.shared.workers.get(self.index) {
-            self.kit.hot_keys.show(now, &mut lock(&face.hottest));
+        if let Some(handle) = self.cx.shared.workers.get(self.index) {
+            self.cx.hot_keys.show(now, &mut lock(&handle.hottest));
         }
     }
 
     pub(crate) fn take_arrivals(&mut self) {
         let mut arrivals = std::mem::take(&mut self.arrivals);
-        if let Some(face) = self.kit.shared.workers.get(self.index) {
-            face.mail.take(&mut arrivals);
+        if let Some(handle) = self.cx.shared.workers.get(self.index) {
+            handle.mail.take(&mut arrivals);
         }
         for arrival in arrivals.drain(..) {
             match arrival {
                 Arrival::Newcomer(newcomer) => self.welcome(newcomer),
-                Arrival::Visitor(connection) => self.receive_visitor(connection),
+                Arrival::Borrowed(connection) => self.receive_borrowed(connection),
                 Arrival::Moved(connection) => self.receive_moved(connection),
                 Arrival::Returned(slot, connection, watched) => {
                     self.receive_returned(slot, connection, watched);
                 }
                 Arrival::Lost(slot) => self.receive_lost(slot),
-                Arrival::Parcel(sealed) => self.open_parcel(&sealed),
-                Arrival::Answer(parcel) => self.deliver(parcel),
+                Arrival::DelegatedBatch(sealed) => self.open_delegated(&sealed),
+                Arrival::Answer(delegated) => self.deliver(delegated),
                 Arrival::Link(link) => self.adopt_link(*link),
                 arrival @ (Arrival::Waiter(_)
                 | Arrival::MovedKey(_)
@@ -418,9 +422,9 @@ impl Worker {
                 | Arrival::Proposal(_)) => {
                     self.take_from_cluster(arrival);
                 }
-                Arrival::Stir(slice) => self.stir(slice),
+                Arrival::Wake(slice) => self.wake(slice),
                 Arrival::Completed(completed) => self.take_completed(*completed),
-                Arrival::Relieve => self.kit.lease_refused = true,
+                Arrival::Relieve => self.cx.lease_refused = true,
             }
         }
         self.arrivals = arrivals;
@@ -434,22 +438,22 @@ impl Worker {
         } = newcomer;
         let slot = self.slots.next_slot();
         if stream.watch(&self.poller, Token(slot)).is_err() {
-            self.kit.shared.doors.unwatched.add(1);
+            self.cx.shared.doors.unwatched.add(1);
             self.leave();
             return;
         }
-        let seconds = self.kit.now.unix_seconds();
+        let seconds = self.cx.now.unix_seconds();
         let visible = Visible::connection(stream.number(), peer, listener, seconds);
         let visible = Arc::new(visible);
-        self.kit.shared.registry.add(&visible);
-        let kit = &mut self.kit;
-        if kit.notice.on {
-            kit.notice.opened(&kit.shared.watchers, kit.now, &visible);
+        self.cx.shared.registry.add(&visible);
+        let cx = &mut self.cx;
+        if cx.event_log.on {
+            cx.event_log.opened(&cx.shared.watchers, cx.now, &visible);
         }
-        let authenticate = self.kit.shared.logins().is_some();
+        let authenticate = self.cx.shared.logins().is_some();
         let serial = self.next_serial();
         let connection = Connection::new(stream, authenticate, visible, serial);
-        self.kit.store.account(CONNECTION_BYTES);
+        self.cx.store.account(CONNECTION_BYTES);
         self.slots.insert(Box::new(connection));
         self.slots.queue(slot);
     }
@@ -464,16 +468,16 @@ impl Worker {
         if let Some(connection) = self.slots.remove(slot) {
             self.see_off(slot, &connection);
             // Off the list before the descriptor's number is free for another.
-            self.kit.shared.registry.remove(&connection.visible);
-            let visit = connection.visit;
-            connection.dissolve(&mut self.kit.pool);
-            self.kit.store.account(-CONNECTION_BYTES);
-            match visit {
+            self.cx.shared.registry.remove(&connection.visible);
+            let loan = connection.loan;
+            connection.dissolve(&mut self.cx.pool);
+            self.cx.store.account(-CONNECTION_BYTES);
+            match loan {
                 None => self.leave(),
-                Some(visit) => {
-                    self.end_visit();
-                    if let Some(home) = self.kit.shared.workers.get(visit.home) {
-                        home.mail.send(Arrival::Lost(visit.slot));
+                Some(loan) => {
+                    self.end_loan();
+                    if let Some(home) = self.cx.shared.workers.get(loan.home) {
+                        home.mail.send(Arrival::Lost(loan.slot));
                     }
                 }
             }
@@ -482,15 +486,15 @@ impl Worker {
 
     /// Tells of the end of a connection, and ends its watching.
     fn see_off(&mut self, slot: usize, connection: &Connection) {
-        let kit = &mut self.kit;
-        if let Some(Errand::Watch(watcher)) = connection.errand.as_deref() {
-            kit.shared.watchers.remove(watcher);
+        let cx = &mut self.cx;
+        if let Some(LongRunning::Watch(watcher)) = connection.long_running.as_deref() {
+            cx.shared.watchers.remove(watcher);
             self.watching.retain(|&watching| watching != slot);
         }
-        if kit.notice.on {
-            let (watchers, reason) = (&kit.shared.watchers, connection.close_reason);
-            kit.notice
-                .closed(watchers, kit.now, &connection.visible, reason);
+        if cx.event_log.on {
+            let (watchers, reason) = (&cx.shared.watchers, connection.close_reason);
+            cx.event_log
+                .closed(watchers, cx.now, &connection.visible, reason);
         }
     }
 
@@ -498,11 +502,11 @@ impl Worker {
     pub(crate) fn close_in_error(&mut self, slot: usize) {
         if let Some(connection) = self.slots.get_mut(slot) {
             connection.close_reason = CloseReason::Error;
-            let shared = &self.kit.shared;
+            let shared = &self.cx.shared;
             if let Some(suppressed) = shared
                 .limits
                 .malformed
-                .pass(self.kit.now.unix_seconds().into())
+                .pass(self.cx.now.unix_seconds().into())
             {
                 let peer = connection.visible.address.as_str();
                 info!(
@@ -524,58 +528,58 @@ impl Worker {
     }
 
     pub(crate) fn leave(&self) {
-        if let Some(face) = self.kit.shared.workers.get(self.index) {
-            face.connections.fetch_sub(1, Relaxed);
+        if let Some(handle) = self.cx.shared.workers.get(self.index) {
+            handle.connections.fetch_sub(1, Relaxed);
         }
-        self.kit.shared.doors.leave();
+        self.cx.shared.doors.leave();
     }
 
     /// The store's background work: in every turn while there is some or room is short.
     #[inline]
     fn maintain(&mut self) {
-        let now = self.kit.now.instant.ns;
-        if self.maintaining || now >= self.maintain_at || self.kit.store.is_short_of_room() {
+        let now = self.cx.now.instant.ns;
+        if self.maintaining || now >= self.maintain_at || self.cx.store.is_short_of_room() {
             self.maintain_at = now + MAINTAIN_REST_NS;
             self.maintain_now();
         }
     }
 
     fn maintain_now(&mut self) {
-        let kit = &mut self.kit;
-        let items = kit
+        let cx = &mut self.cx;
+        let items = cx
             .store
-            .maintain(&mut kit.writer, kit.now, MAINTAIN_ITEMS_MAX);
-        kit.counts.add(Count::MaintainedItems, items as u64);
+            .maintain(&mut cx.writer, cx.now, MAINTAIN_ITEMS_MAX);
+        cx.counts.add(Count::MaintainedItems, items as u64);
         self.maintaining = items > 0;
     }
 
     fn end_turn(&mut self) {
-        self.kit.counts.add(Count::Turns, 1);
-        if self.kit.store.wants_pages() {
-            self.kit.shared.pages.wake();
-            if self.kit.store.lacks_pages() {
-                self.kit.shared.pages.hurry();
+        self.cx.counts.add(Count::Turns, 1);
+        if self.cx.store.wants_pages() {
+            self.cx.shared.pages.wake();
+            if self.cx.store.lacks_pages() {
+                self.cx.shared.pages.hurry();
             }
         }
         if self.turns.is_multiple_of(SHOWN_EVERY) {
             self.show_stages();
         }
-        if let Some(face) = self.kit.shared.workers.get(self.index) {
-            self.turn_clock.end(&face.turns, self.maintaining);
+        if let Some(handle) = self.cx.shared.workers.get(self.index) {
+            self.turn_clock.end(&handle.turns, self.maintaining);
         }
     }
 
     fn show_stages(&mut self) {
-        if let Some(face) = self.kit.shared.workers.get(self.index) {
-            face.stages.publish(&self.kit.stages);
-            face.latencies.publish(&mut self.kit.latencies);
+        if let Some(handle) = self.cx.shared.workers.get(self.index) {
+            handle.stages.publish(&self.cx.stages);
+            handle.latencies.publish(&mut self.cx.latencies);
         }
     }
 
     /// Looks at a few connections for one that has been idle for too long.
     fn sweep_idle(&mut self) {
-        let limit = self.kit.shared.config.idle_timeout_seconds;
-        let seconds = self.kit.now.unix_seconds();
+        let limit = self.cx.shared.config.idle_timeout_seconds;
+        let seconds = self.cx.now.unix_seconds();
         if limit == 0 || (self.sweep.next_slot == 0 && self.sweep.begun_seconds == seconds) {
             return;
         }
@@ -588,12 +592,14 @@ impl Worker {
         for slot in from..end {
             let idle = self.slots.get_mut(slot).filter(|connection| {
                 // A watcher is not expected to say anything.
-                !matches!(connection.errand.as_deref(), Some(Errand::Watch(_)))
-                    && seconds.saturating_sub(connection.visible.last_command_seconds()) > limit
+                !matches!(
+                    connection.long_running.as_deref(),
+                    Some(LongRunning::Watch(_))
+                ) && seconds.saturating_sub(connection.visible.last_command_seconds()) > limit
             });
             if let Some(connection) = idle {
                 connection.close_reason = CloseReason::Idle;
-                self.kit.counts.add(Count::IdleKicks, 1);
+                self.cx.counts.add(Count::IdleKicks, 1);
                 self.close(slot);
             }
         }
@@ -601,18 +607,18 @@ impl Worker {
 
     /// While stopping: whether nothing is in flight any more, or it has taken too long.
     fn may_stop(&mut self, happened: bool) -> bool {
-        let now = self.kit.now.instant;
+        let now = self.cx.now.instant;
         let Some(stop_at) = self.stop_at else {
             self.stop_at = Some(Instant {
                 ns: now.ns + STOP_NS_MAX,
             });
             return false;
         };
-        let unsent = self
+        let output = self
             .slots
             .used()
-            .any(|(_, connection)| !connection.unsent.is_empty());
-        let waits = happened || unsent || !self.away.is_empty() || self.awaits_parcels();
+            .any(|(_, connection)| !connection.output.is_empty());
+        let waits = happened || output || !self.lent.is_empty() || self.awaits_delegated();
         now >= stop_at || !(waits || self.slots.any_ready())
     }
 }
@@ -625,7 +631,7 @@ const CONNECTION_BYTES: isize =
 const SLOT_BYTES: usize = 64;
 
 /// False if the connection is not in its slot.
-fn note_readiness(slots: &mut Slots, slot: usize, readiness: Readiness) -> bool {
+fn note_readiness(slots: &mut ConnectionSlab, slot: usize, readiness: Readiness) -> bool {
     let Some(connection) = slots.get_mut(slot) else {
         return false;
     };

@@ -1,9 +1,9 @@
 //! What others leave for a worker, and how it hears of it.
 //!
-//! Everything that moves between workers moves as a value through here: connections, and parcels of
-//! requests. A worker looks when its bell was rung, at the beginning of a turn; it is woken by the
-//! kernel only if it sleeps. The lock is held for a push or for taking the whole list, so nobody
-//! waits behind work.
+//! Everything that moves between workers moves as a value through here: connections, and delegated
+//! batches of requests. A worker looks when its bell was rung, at the beginning of a turn; it is
+//! woken by the kernel only if it sleeps. The lock is held for a push or for taking the whole list,
+//! so nobody waits behind work.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use curtail_runtime::{PeerAddress, Stream, Waker};
 use crate::{
     connection::Connection,
     node::{Completed, MoveAsked, Moved, NewLink, Proposal, Waiter},
-    request::delegated_batch::{Parcel, Sealed},
+    request::delegated_batch::{DelegatedBatch, Sealed},
     sync::{Mutex, lock},
 };
 
@@ -40,7 +40,7 @@ pub(crate) enum Arrival {
     /// A new client.
     Newcomer(Newcomer),
     /// A connection with a large request, for a large worker.
-    Visitor(Box<Connection>),
+    Borrowed(Box<Connection>),
     /// A connection that is to belong to this worker.
     Moved(Box<Connection>),
     /// A connection is back in its slot; whether it was watched there all the time.
@@ -48,9 +48,9 @@ pub(crate) enum Arrival {
     /// The connection that was lent out of this slot is closed.
     Lost(usize),
     /// Requests to be carried out.
-    Parcel(Arc<Sealed>),
-    /// A parcel of ours, carried out.
-    Answer(Box<Parcel>),
+    DelegatedBatch(Arc<Sealed>),
+    /// A delegated batch of ours, carried out.
+    Answer(Box<DelegatedBatch>),
     /// A link to another node.
     Link(Box<NewLink>),
     /// A request for a key of this worker's slices that may still have to come to this node.
@@ -62,7 +62,7 @@ pub(crate) enum Arrival {
     /// What the coordinator proposes.
     Proposal(Box<Proposal>),
     /// Something was left for a slice of this worker.
-    Stir(usize),
+    Wake(usize),
     /// A request that another worker completed for one that waits here.
     Completed(Box<Completed>),
     /// A lease was refused: whoever holds most without reading has to go.

@@ -30,7 +30,9 @@ use crate::{
     native::Native,
     node::Cluster,
     request::delegate::Writers,
-    size_aware::{control_loop::ControlFace, plan_snapshot::Regimes, policy_name::PolicyName},
+    size_aware::{
+        control_loop::ControlHandle, plan_snapshot::PlanSnapshots, policy_name::PolicyName,
+    },
     sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
     worker::{mailbox::Mailbox, prefault::PagesThread},
 };
@@ -43,12 +45,12 @@ pub(crate) struct Shared {
     pub(crate) started: Now,
     pub(crate) registry: Registry,
     /// The workers, and behind them the large workers.
-    pub(crate) workers: Vec<WorkerFace>,
+    pub(crate) workers: Vec<WorkerHandle>,
     /// Who writes which partition now.
     pub(crate) writers: Writers,
-    pub(crate) regimes: Regimes,
-    pub(crate) control: ControlFace,
-    pub(crate) doors: Doors,
+    pub(crate) snapshots: PlanSnapshots,
+    pub(crate) control: ControlHandle,
+    pub(crate) doors: AcceptorHandle,
     pub(crate) pages: PagesThread,
     pub(crate) prefixes: Prefixes,
     pub(crate) logins: Mutex<Option<Arc<Logins>>>,
@@ -76,7 +78,7 @@ pub(crate) struct Shared {
 
 /// What others see of a worker, and how they reach it.
 #[derive(Debug)]
-pub(crate) struct WorkerFace {
+pub(crate) struct WorkerHandle {
     pub(crate) counts: PublishedCounts,
     pub(crate) turns: TurnTimes,
     /// Connections it has, the ones in its inbox included.
@@ -86,11 +88,11 @@ pub(crate) struct WorkerFace {
     /// Ends what its poller watches.
     pub(crate) registrar: Registrar,
     /// Connections that a large worker has, or will find in its mailbox.
-    pub(crate) visitors: AtomicUsize,
+    pub(crate) loans: AtomicUsize,
     /// Its thread, once it runs.
     pub(crate) thread: OnceLock<ThreadId>,
     /// How often it stepped forward because it starved.
-    pub(crate) lifts: AtomicU64,
+    pub(crate) boosts: AtomicU64,
     /// Requests carried out in the last epoch.
     pub(crate) load: AtomicU64,
     /// What was asked for, until the control takes it.
@@ -115,7 +117,7 @@ pub(crate) struct BufferGauges {
 
 /// What the acceptor counts.
 #[derive(Debug)]
-pub(crate) struct Doors {
+pub(crate) struct AcceptorHandle {
     pub(crate) connections_now: AtomicUsize,
     pub(crate) connections_most: AtomicUsize,
     /// Connections given to workers.
@@ -138,7 +140,7 @@ pub(crate) struct Doors {
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-impl Doors {
+impl AcceptorHandle {
     pub(crate) fn new(waker: Waker, is_open: bool) -> Self {
         Self {
             is_open: AtomicBool::new(is_open),
@@ -176,7 +178,7 @@ impl Doors {
     }
 }
 
-impl WorkerFace {
+impl WorkerHandle {
     /// What waits for it: connections that had no room in its last turn, and its mailbox.
     pub(crate) fn queue_depth(&self) -> usize {
         self.in_line.load(Relaxed) + self.mail.depth()
@@ -195,9 +197,9 @@ impl WorkerFace {
             buffers: BufferGauges::default(),
             mail: Mailbox::new(waker),
             registrar,
-            visitors: AtomicUsize::new(0),
+            loans: AtomicUsize::new(0),
             thread: OnceLock::new(),
-            lifts: AtomicU64::new(0),
+            boosts: AtomicU64::new(0),
             load: AtomicU64::new(0),
             measured: Mutex::default(),
             stages: PublishedStages::default(),
@@ -254,12 +256,12 @@ impl Shared {
     }
 
     /// The workers that have connections.
-    pub(crate) fn small_workers(&self) -> &[WorkerFace] {
+    pub(crate) fn small_workers(&self) -> &[WorkerHandle] {
         self.workers.get(..self.config.workers).unwrap_or_default()
     }
 
     /// The large workers.
-    pub(crate) fn large_workers(&self) -> &[WorkerFace] {
+    pub(crate) fn large_workers(&self) -> &[WorkerHandle] {
         self.workers.get(self.config.workers..).unwrap_or_default()
     }
 
@@ -270,8 +272,8 @@ impl Shared {
 
     /// Puts another policy in force, as `peer` asks.
     pub(crate) fn change_policy(&self, name: PolicyName, peer: &dyn Display) {
-        let before = self.regimes.current().name;
-        self.regimes.set_policy(name, self.up_seconds());
+        let before = self.snapshots.current().name;
+        self.snapshots.set_policy(name, self.up_seconds());
         let now_seconds = self.now().unix_seconds().into();
         if let Some(suppressed) = self.limits.admin.pass(now_seconds) {
             info!(

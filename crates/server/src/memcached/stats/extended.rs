@@ -13,15 +13,15 @@ use crate::{
     native,
     request::delegate::bytes_of_writers,
     sync::Relaxed,
-    worker::shared::{Shared, WorkerFace},
+    worker::shared::{Shared, WorkerHandle},
 };
 
 /// Counters of the policies, under the names of `stats curtail`.
 const POLICY_COUNTS: [(&str, Count); 11] = [
     ("delegations", Count::Delegations),
     ("delegations_refused", Count::DelegationsRefused),
-    ("parcels_sent", Count::ParcelsSent),
-    ("parcels_taken_back", Count::ParcelsTakenBack),
+    ("parcels_sent", Count::DelegatedBatchesSent),
+    ("parcels_taken_back", Count::DelegatedBatchesTakenBack),
     ("late_releases", Count::LateReleases),
     ("writes_compacted", Count::Compacted),
     ("hand_offs", Count::HandOffs),
@@ -104,7 +104,7 @@ pub(crate) fn memory(shared: &Shared) -> Vec<u8> {
 pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
     let counts = shared.counts();
     let mut report = Report::default();
-    regime(&mut report, shared);
+    snapshot(&mut report, shared);
     let named = [
         ("turns", Count::Turns),
         ("requests", Count::Requests),
@@ -151,10 +151,10 @@ pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
         times(&mut report, &format!("worker:{index}"), worker);
     }
     for (index, worker) in shared.large_workers().iter().enumerate() {
-        let visitors = worker.visitors.load(Relaxed);
-        report.stat(format_args!("large:{index}:connections"), visitors);
-        let lifts = worker.lifts.load(Relaxed);
-        report.stat(format_args!("large:{index}:lifts"), lifts);
+        let loans = worker.loans.load(Relaxed);
+        report.stat(format_args!("large:{index}:connections"), loans);
+        let boosts = worker.boosts.load(Relaxed);
+        report.stat(format_args!("large:{index}:lifts"), boosts);
         moves(&mut report, &format!("large:{index}"), worker);
         times(&mut report, &format!("large:{index}"), worker);
     }
@@ -162,17 +162,17 @@ pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
 }
 
 /// The policy, the plan, and those before them: seconds, policy, threshold, small and large cores.
-fn regime(report: &mut Report, shared: &Shared) {
-    let regime = shared.regimes.current();
-    let plan = &regime.plan;
-    report.stat("policy", regime.name);
+fn snapshot(report: &mut Report, shared: &Shared) {
+    let snapshot = shared.snapshots.current();
+    let plan = &snapshot.plan;
+    report.stat("policy", snapshot.name);
     let compaction = if shared.config.compaction {
         "on"
     } else {
         "off"
     };
     report.stat("compaction", compaction);
-    report.stat("regime", regime.generation);
+    report.stat("regime", snapshot.generation);
     report.stat("plan_epoch", plan.epoch);
     report.stat("threshold", plan.threshold);
     report.stat("small_cores", plan.small);
@@ -181,7 +181,7 @@ fn regime(report: &mut Report, shared: &Shared) {
     for (large, from) in plan.ranges().enumerate() {
         report.stat(format_args!("large:{large}:from_bytes"), from);
     }
-    for past in shared.regimes.history() {
+    for past in shared.snapshots.history() {
         let seconds = past.since_seconds;
         let (name, threshold) = (past.name, past.threshold);
         let cores = format_args!("{}+{}", past.small, past.large);
@@ -222,7 +222,7 @@ fn hot_keys(report: &mut Report, hottest: &Hottest) {
 }
 
 /// What one worker did and has before it.
-fn moves(report: &mut Report, name: &str, worker: &WorkerFace) {
+fn moves(report: &mut Report, name: &str, worker: &WorkerHandle) {
     let counts = worker.counts.read();
     for (what, count) in WORKER_COUNTS {
         report.stat(format_args!("{name}:{what}"), counts.get(count));
@@ -230,7 +230,7 @@ fn moves(report: &mut Report, name: &str, worker: &WorkerFace) {
     report.stat(format_args!("{name}:queue_depth"), worker.queue_depth());
 }
 
-fn times(report: &mut Report, name: &str, worker: &WorkerFace) {
+fn times(report: &mut Report, name: &str, worker: &WorkerHandle) {
     for (class, turns) in worker.turns.classes().iter().enumerate() {
         match BOUNDS_US.get(class) {
             Some(us) => report.stat(format_args!("{name}:turn_cpu_us_{us}"), turns),

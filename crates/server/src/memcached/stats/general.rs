@@ -115,7 +115,8 @@ fn seconds(us: u64) -> String {
 fn connections(report: &mut Report, shared: &Shared, counts: &Counts) {
     let doors = &shared.doors;
     let gauge = |pick: fn(&crate::worker::shared::BufferGauges) -> &AtomicU64| -> u64 {
-        let read = |worker: &crate::worker::shared::WorkerFace| pick(&worker.buffers).load(Relaxed);
+        let read =
+            |worker: &crate::worker::shared::WorkerHandle| pick(&worker.buffers).load(Relaxed);
         shared.workers.iter().map(read).sum()
     };
     report.stat("max_connections", shared.config.connections_max);

@@ -18,7 +18,7 @@ use std::fmt::Write;
 use crate::{
     metrics::counters::Count,
     native::NativeCount,
-    worker::shared::{Shared, WorkerFace},
+    worker::shared::{Shared, WorkerHandle},
 };
 
 use crate::metrics::prometheus::{native::NativeLook, sources::Look};
@@ -85,7 +85,7 @@ enum Unit {
 enum Rows {
     Fixed(&'static [Row]),
     /// One of each worker.
-    Workers(&'static str, fn(&WorkerFace) -> u64),
+    Workers(&'static str, fn(&WorkerHandle) -> u64),
     /// As many as there are.
     Found(&'static str, fn(&Look<'_>, &mut Samples<'_>)),
 }
@@ -144,7 +144,7 @@ const fn workers(
     unit: Unit,
     help: &'static str,
     stats: &'static str,
-    read: fn(&WorkerFace) -> u64,
+    read: fn(&WorkerHandle) -> u64,
 ) -> Family {
     family(name, kind_of(name), unit, help, Rows::Workers(stats, read))
 }

@@ -21,9 +21,9 @@ use crate::{
         turn_cpu_time::BOUNDS_US,
     },
     request::delegate::bytes_of_writers,
-    size_aware::plan_snapshot::Regime,
+    size_aware::plan_snapshot::PlanSnapshot,
     sync::{AtomicU64, Relaxed},
-    worker::shared::{BufferGauges, Shared, WorkerFace},
+    worker::shared::{BufferGauges, Shared, WorkerHandle},
 };
 
 /// What a page is made of.
@@ -38,7 +38,7 @@ pub(super) struct Look<'a> {
     pub(super) memory: MemoryReport,
     /// Of the table of writers.
     pub(super) writers_bytes: u64,
-    pub(super) regime: Arc<Regime>,
+    pub(super) snapshot: Arc<PlanSnapshot>,
     pub(super) native: Option<NativeLook>,
     pub(super) cluster: Option<ClusterLook>,
     stages: Stages,
@@ -59,7 +59,7 @@ impl<'a> Look<'a> {
             index: shared.store.index_counters(),
             memory: shared.store.memory(),
             writers_bytes: bytes_of_writers(shared.config.workers) as u64,
-            regime: shared.regimes.current(),
+            snapshot: shared.snapshots.current(),
             native: shared.native.as_deref().map(NativeLook::new),
             cluster: ClusterLook::new(shared, items.items_now),
             stages: shared.stages_total(),
@@ -69,7 +69,7 @@ impl<'a> Look<'a> {
     }
 
     /// All workers with their labels; the large ones stand behind the others.
-    pub(super) fn workers(&self) -> impl Iterator<Item = (String, &'a WorkerFace)> {
+    pub(super) fn workers(&self) -> impl Iterator<Item = (String, &'a WorkerHandle)> {
         let smalls = self.shared.config.workers;
         let workers = self.shared.workers.iter().enumerate();
         workers.map(move |(index, worker)| {
@@ -98,7 +98,7 @@ pub(super) fn build(_: &Look<'_>, samples: &mut Samples<'_>) {
 }
 
 pub(super) fn policy(look: &Look<'_>, samples: &mut Samples<'_>) {
-    samples.add(&label("name", &look.regime.name.to_string()), 1);
+    samples.add(&label("name", &look.snapshot.name.to_string()), 1);
 }
 
 /// Connections of workers, and those that large workers were lent.
@@ -107,20 +107,20 @@ pub(super) fn worker_connections(look: &Look<'_>, samples: &mut Samples<'_>) {
     for (index, (labels, worker)) in look.workers().enumerate() {
         let connections = match index < smalls {
             true => &worker.connections,
-            false => &worker.visitors,
+            false => &worker.loans,
         };
         samples.add(&labels, connections.load(Relaxed) as u64);
     }
 }
 
-pub(super) fn lifts(look: &Look<'_>, samples: &mut Samples<'_>) {
+pub(super) fn boosts(look: &Look<'_>, samples: &mut Samples<'_>) {
     for (labels, worker) in look.workers().skip(look.shared.config.workers) {
-        samples.add(&labels, worker.lifts.load(Relaxed));
+        samples.add(&labels, worker.boosts.load(Relaxed));
     }
 }
 
 pub(super) fn large_ranges(look: &Look<'_>, samples: &mut Samples<'_>) {
-    for (large, from) in look.regime.plan.ranges().enumerate() {
+    for (large, from) in look.snapshot.plan.ranges().enumerate() {
         samples.add(&format!("large=\"{large}\""), u64::from(from));
     }
 }

@@ -21,9 +21,9 @@ use curtail_runtime::Inbox;
 
 use crate::native::{
     Native, NativePlacement,
-    baselines::software_queue::Parcel,
+    baselines::software_queue::QueuedWrite,
     counters::NativeCount,
-    receiver::{Door, Means, place_of},
+    receiver::{Receiver, ReceiverContext, place_of},
     reply_sender::Sender,
 };
 use crate::worker::shared::Shared;
@@ -32,7 +32,7 @@ use crate::worker::shared::Shared;
 pub(crate) struct Pulling {
     puller: Puller,
     me: usize,
-    parcel: Box<Parcel>,
+    queued: Box<QueuedWrite>,
     /// For one datagram of another worker's socket.
     stolen: Inbox,
     /// Sockets, by worker, that had nothing in this turn.
@@ -59,7 +59,7 @@ impl Pulling {
         Some(Self {
             puller,
             me,
-            parcel: Box::new(Parcel::empty()),
+            queued: Box::new(QueuedWrite::empty()),
             stolen: Inbox::new(1),
             empty: 0,
         })
@@ -68,11 +68,11 @@ impl Pulling {
     /// Takes and runs requests until there are none, or enough for a turn; how many that were.
     pub(crate) fn turn(
         &mut self,
-        door: &mut Door<'_>,
-        means: &mut Means<'_, '_>,
+        receiver: &mut Receiver<'_>,
+        receiver_cx: &mut ReceiverContext<'_, '_>,
         shared: &Shared,
     ) -> usize {
-        let native = door.native;
+        let native = receiver.native;
         let mut taken = 0;
         self.empty = 0;
         while taken < REQUESTS_A_TURN {
@@ -84,8 +84,10 @@ impl Pulling {
             };
             match self.puller.next(depth) {
                 None => break,
-                Some(Pull::Move(_, _)) => self.collect(door, means, shared),
-                Some(Pull::Run(take)) => taken += usize::from(self.run(door, means, take.from)),
+                Some(Pull::Move(_, _)) => self.collect(receiver, receiver_cx, shared),
+                Some(Pull::Run(take)) => {
+                    taken += usize::from(self.run(receiver, receiver_cx, take.from))
+                }
             }
         }
         taken
@@ -93,14 +95,19 @@ impl Pulling {
 
     /// Moves what one's own socket has into one's software queue, and wakes somebody who sleeps if
     /// that is more than one.
-    fn collect(&mut self, door: &mut Door<'_>, means: &mut Means<'_, '_>, shared: &Shared) {
-        let native = door.native;
+    fn collect(
+        &mut self,
+        receiver: &mut Receiver<'_>,
+        receiver_cx: &mut ReceiverContext<'_, '_>,
+        shared: &Shared,
+    ) {
+        let native = receiver.native;
         let Some(queue) = native.software.get(self.me) else {
             return;
         };
-        let count = door.receive(means, |door, means, bytes, from| {
+        let count = receiver.receive(receiver_cx, |receiver, receiver_cx, bytes, from| {
             if !queue.push(bytes, from) {
-                door.run(means, bytes, from);
+                receiver.run(receiver_cx, bytes, from);
             }
         });
         if count == 0 {
@@ -111,33 +118,43 @@ impl Pulling {
     }
 
     /// Takes one request and runs it; false if somebody else was quicker.
-    fn run(&mut self, door: &mut Door<'_>, means: &mut Means<'_, '_>, from: Source) -> bool {
-        let native = door.native;
+    fn run(
+        &mut self,
+        receiver: &mut Receiver<'_>,
+        receiver_cx: &mut ReceiverContext<'_, '_>,
+        from: Source,
+    ) -> bool {
+        let native = receiver.native;
         let worker = match from {
-            Source::Rx(worker) => return self.steal(door, means, worker.index()),
+            Source::Rx(worker) => return self.steal(receiver, receiver_cx, worker.index()),
             Source::Software(worker) => worker.index(),
             Source::Shared | Source::Ring(_) => 0,
         };
         let queue = native.software.get(worker);
-        let is_taken = queue.is_some_and(|queue| queue.pop(&mut self.parcel));
+        let is_taken = queue.is_some_and(|queue| queue.pop(&mut self.queued));
         if is_taken {
             let stolen = worker != self.me && matches!(from, Source::Software(_));
-            let counts = &mut means.executor.desk().counts;
+            let counts = &mut receiver_cx.executor.state().counts;
             counts.add(NativeCount::Stolen, u64::from(stolen));
-            door.run(means, self.parcel.bytes(), self.parcel.from());
+            receiver.run(receiver_cx, self.queued.bytes(), self.queued.from());
         }
         is_taken
     }
 
     /// Takes one datagram of another worker's sockets.
-    fn steal(&mut self, door: &mut Door<'_>, means: &mut Means<'_, '_>, worker: usize) -> bool {
-        let native = door.native;
+    fn steal(
+        &mut self,
+        receiver: &mut Receiver<'_>,
+        receiver_cx: &mut ReceiverContext<'_, '_>,
+        worker: usize,
+    ) -> bool {
+        let native = receiver.native;
         let addresses = native.addresses.len();
         for number in 0..addresses {
             let socket = native.sockets.get(worker * addresses + number);
             let count = socket.map_or(0, |socket| self.stolen.receive(socket));
             if let (1, Some((bytes, address))) = (count, self.stolen.get(0)) {
-                let counts = &mut means.executor.desk().counts;
+                let counts = &mut receiver_cx.executor.state().counts;
                 counts.add(NativeCount::Received, 1);
                 counts.add(NativeCount::Receives, 1);
                 counts.add(NativeCount::Stolen, 1);
@@ -148,7 +165,7 @@ impl Pulling {
                     address,
                     local,
                 };
-                door.run(means, bytes, from);
+                receiver.run(receiver_cx, bytes, from);
                 return true;
             }
         }
@@ -157,32 +174,37 @@ impl Pulling {
     }
 }
 
-impl Door<'_> {
+impl Receiver<'_> {
     /// Runs one datagram to its end, as far as nobody else holds its queue, and sends its answer.
-    pub(crate) fn run(&mut self, means: &mut Means<'_, '_>, bytes: &[u8], from: Sender) {
+    pub(crate) fn run(
+        &mut self,
+        receiver_cx: &mut ReceiverContext<'_, '_>,
+        bytes: &[u8],
+        from: Sender,
+    ) {
         let native = self.native;
         let before = self.take_touched();
-        self.take(means, bytes, from);
+        self.take(receiver_cx, bytes, from);
         // What is acknowledged before it is executed leaves before that.
-        let desk = means.executor.desk();
-        desk.post.send(native, &mut desk.counts);
+        let state = receiver_cx.executor.state();
+        state.post.send(native, &mut state.counts);
         let mut touched = self.take_touched();
         self.touch(before | touched);
         while touched != 0 {
             let number = touched.trailing_zeros() as usize;
             touched &= touched - 1;
-            means
+            receiver_cx
                 .executor
-                .drain(native, &mut means.hands, number, TURN_MAX);
+                .drain(native, &mut receiver_cx.store_cx, number, TURN_MAX);
         }
-        let desk = means.executor.desk();
-        desk.post.send(native, &mut desk.counts);
+        let state = receiver_cx.executor.state();
+        state.post.send(native, &mut state.counts);
     }
 
     /// Leaves a request to the workers, or says that too many wait.
     pub(crate) fn hand_off(
         &mut self,
-        means: &mut Means<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_, '_>,
         request: &Request<'_>,
         bytes: &[u8],
         from: Sender,
@@ -192,9 +214,19 @@ impl Door<'_> {
             self.handed += 1;
             return;
         }
-        means.executor.desk().counts.add(NativeCount::NackBusy, 1);
+        receiver_cx
+            .executor
+            .state()
+            .counts
+            .add(NativeCount::NackBusy, 1);
         let place = place_of(self, 0, 0);
-        self.nack(means, request.head.echo(), place, NackReason::Busy, from);
+        self.nack(
+            receiver_cx,
+            request.head.echo(),
+            place,
+            NackReason::Busy,
+            from,
+        );
     }
 }
 
@@ -213,9 +245,9 @@ impl Native {
             if left == 0 {
                 return;
             }
-            let face = workers.get((first + number) % workers.len());
-            if let Some(face) = face.filter(|face| face.mail.bell.ring()) {
-                face.mail.wake();
+            let handle = workers.get((first + number) % workers.len());
+            if let Some(handle) = handle.filter(|handle| handle.mail.bell.ring()) {
+                handle.mail.wake();
                 left -= 1;
             }
         }

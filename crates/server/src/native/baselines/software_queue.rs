@@ -20,14 +20,14 @@ pub(crate) struct SoftwareQueue {
 }
 
 struct Ring {
-    slots: Box<[Parcel]>,
+    slots: Box<[QueuedWrite]>,
     first: usize,
     count: usize,
 }
 
 /// A datagram and where it came from.
 #[derive(Clone)]
-pub(crate) struct Parcel {
+pub(crate) struct QueuedWrite {
     socket: u8,
     address: SocketAddr,
     local: Option<IpAddr>,
@@ -43,7 +43,7 @@ impl SoftwareQueue {
         Self {
             depth: AtomicUsize::new(0),
             ring: Mutex::new(Ring {
-                slots: vec![Parcel::empty(); SLOTS].into_boxed_slice(),
+                slots: vec![QueuedWrite::empty(); SLOTS].into_boxed_slice(),
                 first: 0,
                 count: 0,
             }),
@@ -52,7 +52,7 @@ impl SoftwareQueue {
 
     /// Bytes that it takes.
     pub(crate) const fn bytes() -> usize {
-        SLOTS * size_of::<Parcel>()
+        SLOTS * size_of::<QueuedWrite>()
     }
 
     /// How many wait.
@@ -77,14 +77,14 @@ impl SoftwareQueue {
         is_taken
     }
 
-    /// Moves the oldest datagram into `parcel`; false if there is none.
-    pub(crate) fn pop(&self, parcel: &mut Parcel) -> bool {
+    /// Moves the oldest datagram into `queued`; false if there is none.
+    pub(crate) fn pop(&self, queued: &mut QueuedWrite) -> bool {
         let mut ring = lock(&self.ring);
         if ring.count == 0 {
             return false;
         }
         if let Some(slot) = ring.slots.get(ring.first) {
-            parcel.fill(slot.bytes(), slot.from());
+            queued.fill(slot.bytes(), slot.from());
         }
         ring.first = (ring.first + 1) % SLOTS;
         ring.count -= 1;
@@ -93,7 +93,7 @@ impl SoftwareQueue {
     }
 }
 
-impl Parcel {
+impl QueuedWrite {
     pub(crate) const fn empty() -> Self {
         Self {
             socket: 0,
@@ -151,11 +151,11 @@ mod tests {
         assert!(!queue.push(b"one more", from));
         assert_eq!(queue.depth(), SLOTS);
         let take = || {
-            let mut parcel = Parcel::empty();
+            let mut queued = QueuedWrite::empty();
             let mut taken = Vec::new();
-            while queue.pop(&mut parcel) {
-                assert_eq!(parcel.from(), from);
-                taken.push(usize::from_le_bytes(parcel.bytes().try_into().unwrap()));
+            while queue.pop(&mut queued) {
+                assert_eq!(queued.from(), from);
+                taken.push(usize::from_le_bytes(queued.bytes().try_into().unwrap()));
             }
             taken
         };

@@ -20,7 +20,7 @@ use curtail_types::{Key, KeyHash, Operation};
 use crate::native::{
     Native,
     counters::NativeCount,
-    executor::{Executor, Hands, at_arrival, set_done},
+    executor::{Executor, StoreContext, at_arrival, set_done},
     reply_cache::Done,
     reply_sender::{queue_peer, session_name},
 };
@@ -158,7 +158,7 @@ impl Line {
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        hands: &mut Hands<'_>,
+        store_cx: &mut StoreContext<'_>,
         now_ns: u64,
     ) -> Option<bool> {
         for _ in 0..STEPS {
@@ -170,14 +170,14 @@ impl Line {
             }
             let went_on = match self.state {
                 Progress::Waiting(_) => {
-                    if !self.serve(native, executor, hands) {
+                    if !self.serve(native, executor, store_cx) {
                         return Some(true);
                     }
                     true
                 }
                 Progress::Value(_) => self.receive_value(native, executor, now_ns)?,
                 Progress::Between | Progress::Skipping(..) => {
-                    self.advance(native, executor, hands) || self.receive(now_ns)?
+                    self.advance(native, executor, store_cx) || self.receive(now_ns)?
                 }
             };
             if !went_on {
@@ -211,7 +211,12 @@ impl Line {
     }
 
     /// Makes what it can of the input; false if it needs more.
-    fn advance(&mut self, native: &Native, executor: &mut Executor, hands: &mut Hands<'_>) -> bool {
+    fn advance(
+        &mut self,
+        native: &Native,
+        executor: &mut Executor,
+        store_cx: &mut StoreContext<'_>,
+    ) -> bool {
         if let Progress::Skipping(left, refusal) = &mut self.state {
             let skipped = (*left).min((self.end - self.start) as u64);
             self.start += skipped as usize;
@@ -235,7 +240,7 @@ impl Line {
                 let head = input.get(..HEADER_BYTES).unwrap_or_default();
                 let reply = Reply::refuse(head, why, native.incarnation);
                 push(&mut self.output, reply.as_ref());
-                executor.desk().counts.add(NativeCount::Errors, 1);
+                executor.state().counts.add(NativeCount::Errors, 1);
                 self.closing = true;
                 return true;
             }
@@ -252,8 +257,8 @@ impl Line {
         let begin = self.start;
         self.start += needed;
         match is_large {
-            true => self.begin_value(native, hands, head, begin..begin + needed),
-            false => self.complete(native, executor, hands, head, begin..begin + needed),
+            true => self.begin_value(native, store_cx, head, begin..begin + needed),
+            false => self.complete(native, executor, store_cx, head, begin..begin + needed),
         }
         true
     }
@@ -262,7 +267,7 @@ impl Line {
     fn begin_value(
         &mut self,
         native: &Native,
-        hands: &mut Hands<'_>,
+        store_cx: &mut StoreContext<'_>,
         head: Head,
         frame: std::ops::Range<usize>,
     ) {
@@ -289,7 +294,7 @@ impl Line {
             self.state = skip(Refusal::Error(head, ErrorCode::Session));
             return;
         };
-        let hash = hands.store.hash(key.bytes());
+        let hash = store_cx.store.hash(key.bytes());
         let (state, newest) = native.sessions().slot(name.index, head.slot);
         let is_old = head.sequence < newest || head.sequence == newest && state != State::Open;
         if is_old || !native.sessions().is_known(name, peer) {
@@ -305,11 +310,11 @@ impl Line {
             self.closing = true;
             return;
         };
-        set.exptime = at_arrival(set.exptime, hands.now.unix_ns);
+        set.exptime = at_arrival(set.exptime, store_cx.now.unix_ns);
         let bytes = head.value_bytes as usize;
-        let room = hands
+        let room = store_cx
             .store
-            .reserve(hands.writer, hands.now, key, hash, &set, bytes);
+            .reserve(store_cx.writer, store_cx.now, key, hash, &set, bytes);
         let mut checksum = head.start_checksum();
         checksum.update(key.bytes());
         match room {
@@ -381,7 +386,7 @@ impl Line {
             checksum,
         } = arriving;
         if checksum.finish() != head.checksum {
-            executor.desk().counts.add(NativeCount::Errors, 1);
+            executor.state().counts.add(NativeCount::Errors, 1);
             push(
                 &mut self.output,
                 Some(&error(native, &head, ErrorCode::Checksum)),
@@ -407,7 +412,7 @@ impl Line {
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        hands: &mut Hands<'_>,
+        store_cx: &mut StoreContext<'_>,
         head: Head,
         frame: std::ops::Range<usize>,
     ) {
@@ -423,12 +428,12 @@ impl Line {
                 let refusal = frame.get(..HEADER_BYTES).unwrap_or_default();
                 let reply = Reply::refuse(refusal, why, native.incarnation);
                 push(&mut self.output, reply.as_ref());
-                executor.desk().counts.add(NativeCount::Errors, 1);
+                executor.state().counts.add(NativeCount::Errors, 1);
                 return;
             }
         };
         let (hash, key) = match request.key {
-            Some(key) => (hands.store.hash(key.bytes()), kept(key)),
+            Some(key) => (store_cx.store.hash(key.bytes()), kept(key)),
             None => (KeyHash(0), [0; Key::BYTES_MAX]),
         };
         let mut value = std::mem::take(&mut self.values);
@@ -451,7 +456,7 @@ impl Line {
         let head = whole.head;
         let name = session_name(head.session);
         let class = head.class().class();
-        let counts = &mut executor.desk().counts;
+        let counts = &mut executor.state().counts;
         if matches!(head.opcode, Opcode::Hello | Opcode::Confirm) {
             counts.add(NativeCount::Errors, 1);
             let error = error(native, &head, ErrorCode::Unsupported);
@@ -504,7 +509,7 @@ impl Line {
     fn refused(&mut self, native: &Native, executor: &mut Executor, refusal: Refusal) {
         match refusal {
             Refusal::Error(head, code) => {
-                executor.desk().counts.add(NativeCount::Errors, 1);
+                executor.state().counts.add(NativeCount::Errors, 1);
                 push(&mut self.output, Some(&error(native, &head, code)));
             }
             Refusal::Result(head, name, done) => {

@@ -10,7 +10,7 @@ use crate::native::stream::decode::{Behind, Line, Progress, Whole, error, push};
 use crate::native::{
     Native,
     counters::NativeCount,
-    executor::{Executor, Hands, at_arrival, execute, reply_to, set_done},
+    executor::{Executor, StoreContext, at_arrival, execute, reply_to, set_done},
     reply_cache::Done,
     reply_sender::{place, session_name},
 };
@@ -59,18 +59,20 @@ impl Line {
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        hands: &mut Hands<'_>,
+        store_cx: &mut StoreContext<'_>,
     ) -> bool {
         let Progress::Waiting(whole) = &self.state else {
             return true;
         };
         let is_reached = match &whole.behind {
             Behind::One(number, stamp) => {
-                executor.reach(native, hands, *number, *stamp, HELP_TURNS)
+                executor.reach(native, store_cx, *number, *stamp, HELP_TURNS)
             }
             Behind::All(tails) => {
                 let mut tails = tails.iter().enumerate();
-                tails.all(|(number, tail)| executor.reach(native, hands, number, *tail, HELP_TURNS))
+                tails.all(|(number, tail)| {
+                    executor.reach(native, store_cx, number, *tail, HELP_TURNS)
+                })
             }
         };
         if !is_reached {
@@ -78,7 +80,7 @@ impl Line {
         }
         if let Progress::Waiting(mut whole) = std::mem::replace(&mut self.state, Progress::Between)
         {
-            self.carry_out(native, executor, hands, &mut whole);
+            self.carry_out(native, executor, store_cx, &mut whole);
             self.values = whole.value;
         }
         true
@@ -88,7 +90,7 @@ impl Line {
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        hands: &mut Hands<'_>,
+        store_cx: &mut StoreContext<'_>,
         whole: &mut Whole,
     ) {
         let head = whole.head;
@@ -101,13 +103,13 @@ impl Line {
         let ticket = whole.ticket.take();
         let done = match (head.opcode, key) {
             (Opcode::Flush, _) => {
-                native.log_flush(hands.now, &head);
-                hands.store.flush_all(hands.now, Exptime(0));
+                native.log_flush(store_cx.now, &head);
+                store_cx.store.flush_all(store_cx.now, Exptime(0));
                 Done::default()
             }
             (Opcode::Get, Some(key)) => {
-                let counts = &mut executor.desk().counts;
-                let hit = self.read(native, hands, &head, (key, whole.hash), &Get::default());
+                let counts = &mut executor.state().counts;
+                let hit = self.read(native, store_cx, &head, (key, whole.hash), &Get::default());
                 let count = match hit.status {
                     Status::NotFound => NativeCount::GetMisses,
                     _ => NativeCount::GetHits,
@@ -117,10 +119,10 @@ impl Line {
             (Opcode::GetTouch, Some(key)) => {
                 let exptime = Exptime(i64::from(head.exptime));
                 let get = Get {
-                    touch: Some(at_arrival(exptime, hands.now.unix_ns)),
+                    touch: Some(at_arrival(exptime, store_cx.now.unix_ns)),
                     ..Get::default()
                 };
-                let done = self.read(native, hands, &head, (key, whole.hash), &get);
+                let done = self.read(native, store_cx, &head, (key, whole.hash), &get);
                 if let Some(ticket) = ticket {
                     native.answers.keep(name, head.slot, head.sequence, done);
                     native.sessions().commit(ticket, 0, false);
@@ -128,16 +130,24 @@ impl Line {
                 return;
             }
             _ => match whole.reservation.take() {
-                Some(reservation) => {
-                    set_done(hands.store.commit(hands.writer, hands.now, reservation))
-                }
+                Some(reservation) => set_done(store_cx.store.commit(
+                    store_cx.writer,
+                    store_cx.now,
+                    reservation,
+                )),
                 None => {
                     let request = Request {
                         head,
                         key,
                         value: &whole.value,
                     };
-                    execute(hands, &request, whole.hash, hands.now.unix_ns, &mut [])
+                    execute(
+                        store_cx,
+                        &request,
+                        whole.hash,
+                        store_cx.now.unix_ns,
+                        &mut [],
+                    )
                 }
             },
         };
@@ -152,19 +162,19 @@ impl Line {
     fn read(
         &mut self,
         native: &Native,
-        hands: &mut Hands<'_>,
+        store_cx: &mut StoreContext<'_>,
         head: &Head,
         (key, hash): (Key<'_>, KeyHash),
         get: &Get,
     ) -> Done {
         let mut small = [0; COPY_BYTES_MAX];
         let mut lease = None;
-        let store = hands.store;
+        let store = store_cx.store;
         let get = Get {
             keep_token: true,
             ..*get
         };
-        let found = store.get(hands.writer, hands.now, key, hash, &get, |view| {
+        let found = store.get(store_cx.writer, store_cx.now, key, hash, &get, |view| {
             let bytes = view.value_bytes();
             lease = None;
             let mut status = Status::Value;
@@ -215,7 +225,7 @@ impl Line {
         name: SessionName,
         hash: KeyHash,
     ) {
-        let counts = &mut executor.desk().counts;
+        let counts = &mut executor.state().counts;
         let peer = native.sessions().peer_of(name.index).unwrap_or_default();
         let (pos, accepted) = match native
             .sessions()

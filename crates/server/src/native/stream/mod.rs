@@ -28,7 +28,7 @@ use curtail_store::Writer;
 use crate::native::stream::decode::Line;
 use crate::native::{
     Native,
-    executor::{Executor, Hands},
+    executor::{Executor, StoreContext},
 };
 use crate::{sync::Relaxed, worker::shared::Shared};
 
@@ -129,7 +129,7 @@ impl StreamThread<'_> {
         }
         let now_ns = monotonic_ns();
         let mut is_busy = false;
-        let mut hands = Hands {
+        let mut store_cx = StoreContext {
             store: &self.shared.store,
             writer: &mut self.writer,
             now: self.shared.now(),
@@ -138,7 +138,7 @@ impl StreamThread<'_> {
             let Some(line) = place else {
                 continue;
             };
-            let went_on = line.go_on(self.native, &mut self.executor, &mut hands, now_ns);
+            let went_on = line.go_on(self.native, &mut self.executor, &mut store_cx, now_ns);
             let limit_ns = if line.is_between() {
                 IDLE_NS
             } else {
@@ -202,7 +202,7 @@ impl StreamThread<'_> {
 
     fn publish(&mut self) {
         self.native
-            .publish(self.thread, &self.executor.desk().counts);
+            .publish(self.thread, &self.executor.state().counts);
     }
 }
 

@@ -22,7 +22,7 @@ use curtail_types::{HotSetEpoch, Key, KeyName, Load, LoadReport};
 use crate::node::{Cluster, NodeWorker, control_messages::News, placement::route_of};
 use crate::{
     sync::{Relaxed, lock},
-    worker::{context::Kit, mailbox::Arrival, shared::Shared},
+    worker::{context::WorkerContext, mailbox::Arrival, shared::Shared},
 };
 
 /// What decides, on every node; it is asked on one.
@@ -103,12 +103,12 @@ impl Cluster {
         let promote = change.promote.iter().map(|key| (key, true));
         let demote = change.demote.iter().map(|key| (key, false));
         for (key, hot) in promote.chain(demote) {
-            if let Some(face) = shared.workers.first() {
+            if let Some(handle) = shared.workers.first() {
                 let proposal = Proposal {
                     key: key.bytes().into(),
                     hot,
                 };
-                face.mail.send(Arrival::Proposal(Box::new(proposal)));
+                handle.mail.send(Arrival::Proposal(Box::new(proposal)));
             }
         }
     }
@@ -129,7 +129,7 @@ impl Cluster {
 
 impl NodeWorker {
     /// Brings a proposal to the home of its key.
-    pub(crate) fn propose(&mut self, kit: &Kit, proposal: &Proposal) {
+    pub(crate) fn propose(&mut self, cx: &WorkerContext, proposal: &Proposal) {
         let Some(in_force) = &self.in_force else {
             return;
         };
@@ -137,7 +137,7 @@ impl NodeWorker {
         if home == self.cluster.me {
             return self
                 .cluster
-                .change_hot(&kit.shared, &proposal.key, proposal.hot);
+                .change_hot(&cx.shared, &proposal.key, proposal.hot);
         }
         let bytes = News::proposal(&proposal.key, proposal.hot);
         if let Some(to) = self.links.endpoint(home) {

@@ -35,8 +35,8 @@ impl Cluster {
         if let Some(found) = self.slices.get(slice) {
             found.leave(job);
         }
-        if let Some(face) = shared.workers.get(slice % self.workers.max(1)) {
-            face.mail.send(Arrival::Stir(slice));
+        if let Some(handle) = shared.workers.get(slice % self.workers.max(1)) {
+            handle.mail.send(Arrival::Wake(slice));
         }
     }
 

@@ -174,10 +174,10 @@ impl Outbox {
         bytes_max: usize,
     ) -> (usize, usize) {
         let to = self.sealed.min(self.sent.saturating_add(bytes_max as u64));
-        let unsent = self.chunks.iter();
-        let unsent = unsent.filter_map(|chunk| chunk.between(self.sent, to));
+        let output = self.chunks.iter();
+        let output = output.filter_map(|chunk| chunk.between(self.sent, to));
         let (mut count, mut bytes) = (0, 0);
-        for (slice, piece) in slices.iter_mut().zip(unsent) {
+        for (slice, piece) in slices.iter_mut().zip(output) {
             *slice = IoSlice::new(piece);
             count += 1;
             bytes += piece.len();

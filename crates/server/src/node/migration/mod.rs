@@ -44,7 +44,9 @@ use crate::node::{
     slice_jobs::{Moved, Origin},
     worker::AGAIN_NS,
 };
-use crate::{metrics::counters::Count, sync::Relaxed, test_faults::Fault, worker::context::Kit};
+use crate::{
+    metrics::counters::Count, sync::Relaxed, test_faults::Fault, worker::context::WorkerContext,
+};
 
 /// What a worker has to do with keys that move.
 #[derive(Debug, Default)]
@@ -103,7 +105,7 @@ impl Phase {
 
 /// What became of a key that is to leave.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Away {
+enum Departure {
     Sent,
     /// It need not leave.
     Stays,
@@ -150,7 +152,7 @@ const SLOW_NS: u64 = 1_000_000;
 
 impl NodeWorker {
     /// Another view is in force.
-    pub(super) fn begin_moves(&mut self, kit: &mut Kit) {
+    pub(super) fn begin_moves(&mut self, cx: &mut WorkerContext) {
         let Some(in_force) = self.in_force.clone() else {
             let mover = std::mem::take(&mut self.mover);
             self.links.hold_large(false);
@@ -176,22 +178,22 @@ impl NodeWorker {
         self.mover.denied.clear();
         let waiters = std::mem::take(&mut self.mover.arrivals);
         for waiter in waiters.into_values().flatten() {
-            self.await_arrival(kit, waiter);
+            self.await_arrival(cx, waiter);
         }
         self.mover.early_bytes = 0;
         for moved in std::mem::take(&mut self.mover.early) {
-            self.take_moved(kit, moved);
+            self.take_moved(cx, moved);
         }
         for (from, end) in std::mem::take(&mut self.mover.early_ends) {
-            self.take_news(kit, from, end);
+            self.take_news(cx, from, end);
         }
-        self.hold_moves(kit);
+        self.hold_moves(cx);
     }
 
     /// Leaves keys where they are, with their senders in the end, as long as there is no room.
-    fn hold_moves(&mut self, kit: &Kit) {
-        let is_silent = kit.shared.verbosity.load(Relaxed) == 0;
-        let holds = self.mover.is_full() || (kit.has(Fault::TakesNoMoves) && is_silent);
+    fn hold_moves(&mut self, cx: &WorkerContext) {
+        let is_silent = cx.shared.verbosity.load(Relaxed) == 0;
+        let holds = self.mover.is_full() || (cx.has(Fault::TakesNoMoves) && is_silent);
         self.links.hold_large(holds);
     }
 
@@ -213,7 +215,7 @@ impl NodeWorker {
     }
 
     /// A bounded part of the moves.
-    pub(super) fn move_some(&mut self, kit: &mut Kit) {
+    pub(super) fn move_some(&mut self, cx: &mut WorkerContext) {
         self.mover.held = false;
         match self.mover.phase {
             Phase::Idle | Phase::Done | Phase::Sent => {}
@@ -222,23 +224,23 @@ impl NodeWorker {
                     let (next, scan) = (Some(0), Scan::default());
                     self.mover.phase = Phase::Scanning { next, scan };
                     for asked in std::mem::take(&mut self.mover.asked) {
-                        self.take_move_request(kit, asked);
+                        self.take_move_request(cx, asked);
                     }
                 }
             }
-            Phase::Scanning { .. } | Phase::Sweeping { .. } => self.run_batch(kit),
+            Phase::Scanning { .. } | Phase::Sweeping { .. } => self.run_batch(cx),
         }
     }
 
     /// As much as the pace allows.
-    fn run_batch(&mut self, kit: &mut Kit) {
+    fn run_batch(&mut self, cx: &mut WorkerContext) {
         let is_sweeping = matches!(self.mover.phase, Phase::Sweeping { .. });
-        if self.mover.pace.due_ns() > self.now_ns || is_sweeping && kit.has(Fault::SweepsNever) {
+        if self.mover.pace.due_ns() > self.now_ns || is_sweeping && cx.has(Fault::SweepsNever) {
             return;
         }
-        kit.counts.add(Count::ClusterMoveBatches, 1);
-        let clock = kit.shared.clock;
-        let step_ns = if kit.has(Fault::MovesSlowly) {
+        cx.counts.add(Count::ClusterMoveBatches, 1);
+        let clock = cx.shared.clock;
+        let step_ns = if cx.has(Fault::MovesSlowly) {
             SLOW_NS
         } else {
             0
@@ -248,7 +250,7 @@ impl NodeWorker {
             Phase::Sweeping { .. } => SWEEP_PARTS,
             _ => self.in_force.as_ref().map_or(1, |now| now.senders()),
         };
-        let left = kit.store.counters().items_now / self.cluster.workers.max(1) as u64;
+        let left = cx.store.counters().items_now / self.cluster.workers.max(1) as u64;
         // It is taken out for as long as steps need the rest.
         let mut pace = self.mover.pace;
         let share = pace.share(self.now_ns, self.mover.asked_ns, senders, left);
@@ -258,8 +260,8 @@ impl NodeWorker {
             || {
                 steps.set(steps.get() + 1);
                 match self.mover.phase {
-                    Phase::Scanning { next, scan } => self.scan(kit, next, scan),
-                    Phase::Sweeping { next, again } => self.sweep(kit, next, again),
+                    Phase::Scanning { next, scan } => self.scan(cx, next, scan),
+                    Phase::Sweeping { next, again } => self.sweep(cx, next, again),
                     _ => false,
                 }
             },
@@ -300,7 +302,7 @@ impl NodeWorker {
         }
     }
 
-    pub(super) fn take_news(&mut self, kit: &Kit, from: NodeId, news: News) {
+    pub(super) fn take_news(&mut self, cx: &WorkerContext, from: NodeId, news: News) {
         let now = self.in_force.as_ref().map(|now| now.view.number);
         match news {
             // What came before it may lie here until that view is in force, or with the worker of
@@ -328,24 +330,24 @@ impl NodeWorker {
             }
             News::Call { sent_us } => {
                 // When this turn began the call may not have been on its way.
-                let now = kit.shared.clock.now().instant;
+                let now = cx.shared.clock.now().instant;
                 let clock = self.cluster.clock.reading(now);
                 self.tell_now(from, News::Echo { sent_us, clock });
             }
-            News::Echo { sent_us, clock } => self.take_echo(kit, from, (sent_us, clock)),
+            News::Echo { sent_us, clock } => self.take_echo(cx, from, (sent_us, clock)),
         }
     }
 
     /// A call has come back. One that is not the last tells nothing: nobody knows how old it is.
-    fn take_echo(&mut self, kit: &Kit, from: NodeId, (sent_us, said): (u32, Reading)) {
+    fn take_echo(&mut self, cx: &WorkerContext, from: NodeId, (sent_us, said): (u32, Reading)) {
         let (last_us, sent) = self.called;
         if sent_us != last_us {
             return;
         }
-        let now = kit.shared.clock.now().instant;
+        let now = cx.shared.clock.now().instant;
         let trip_us = now.ns.saturating_sub(sent.ns) / 1000;
         self.cluster.journal.note_round_trip(from, trip_us);
-        self.cluster.set_clock(&kit.shared, (now, sent), said);
+        self.cluster.set_clock(&cx.shared, (now, sent), said);
     }
 
     fn note_seen(&mut self, by: NodeSet) {
@@ -367,9 +369,9 @@ impl NodeWorker {
     }
 
     /// Says again what found no room.
-    pub(super) fn tell_again(&mut self, kit: &mut Kit) {
-        if kit.has(Fault::TakesNoMoves) {
-            self.hold_moves(kit);
+    pub(super) fn tell_again(&mut self, cx: &mut WorkerContext) {
+        if cx.has(Fault::TakesNoMoves) {
+            self.hold_moves(cx);
         }
         for (node, news) in std::mem::take(&mut self.untold) {
             self.tell(node, news);
@@ -378,10 +380,10 @@ impl NodeWorker {
             self.ask_for(source, route, &key);
         }
         for asked in std::mem::take(&mut self.mover.asked) {
-            self.take_move_request(kit, asked);
+            self.take_move_request(cx, asked);
         }
         for (from, end) in std::mem::take(&mut self.mover.early_ends) {
-            self.take_news(kit, from, end);
+            self.take_news(cx, from, end);
         }
     }
 }

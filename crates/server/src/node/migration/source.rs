@@ -8,7 +8,9 @@ use curtail_consistency::{
 use curtail_dispatch::{Seen, SharedState};
 use curtail_types::{Cas, Key, NodeId, RouteHash, ViewNumber};
 
-use crate::node::migration::{Away, BUCKETS_A_STEP, Phase, UNDER_WAY_BYTES_MAX, visibility_of};
+use crate::node::migration::{
+    BUCKETS_A_STEP, Departure, Phase, UNDER_WAY_BYTES_MAX, visibility_of,
+};
 use crate::{
     metrics::counters::Count,
     node::{
@@ -17,7 +19,7 @@ use crate::{
         placement::route_of,
     },
     test_faults::Fault,
-    worker::context::Kit,
+    worker::context::WorkerContext,
 };
 
 /// Keys, with their hashes.
@@ -25,20 +27,25 @@ type Keys = Vec<(RouteHash, Box<[u8]>)>;
 
 impl NodeWorker {
     /// Sends the next key that leaves, or looks for more; whether there is more to do now.
-    pub(super) fn scan(&mut self, kit: &mut Kit, next: Option<usize>, mut scan: Scan) -> bool {
-        if kit.has(Fault::OffersNothing) {
+    pub(super) fn scan(
+        &mut self,
+        cx: &mut WorkerContext,
+        next: Option<usize>,
+        mut scan: Scan,
+    ) -> bool {
+        if cx.has(Fault::OffersNothing) {
             return false;
         }
         if let Some(key) = self.mover.found.pop_front() {
-            let away = self.send_away(kit, &key);
+            let away = self.send_away(cx, &key);
             match away {
-                Away::Sent => scan.note_sent(),
-                Away::Stays | Away::Unfit => {}
-                Away::Unsettled => self.mover.unsettled.push_back(key),
-                Away::NoRoom => {
+                Departure::Sent => scan.note_sent(),
+                Departure::Stays | Departure::Unfit => {}
+                Departure::Unsettled => self.mover.unsettled.push_back(key),
+                Departure::NoRoom => {
                     self.mover.held = true;
                     self.mover.found.push_front(key);
-                    kit.counts.add(Count::ClusterMovesHeld, 1);
+                    cx.counts.add(Count::ClusterMovesHeld, 1);
                     return false;
                 }
             }
@@ -52,7 +59,7 @@ impl NodeWorker {
             return false;
         }
         if let Some(next) = next {
-            let next = self.look_for_leavers(kit, next);
+            let next = self.look_for_leavers(cx, next);
             self.mover.phase = Phase::Scanning { next, scan };
             return true;
         }
@@ -68,11 +75,11 @@ impl NodeWorker {
     }
 
     /// Finds the keys of a few buckets that leave, and says where to go on.
-    fn look_for_leavers(&mut self, kit: &Kit, next: usize) -> Option<usize> {
+    fn look_for_leavers(&mut self, cx: &WorkerContext, next: usize) -> Option<usize> {
         let in_force = self.in_force.clone()?;
         let (me, workers, index) = (self.cluster.me, self.cluster.workers, self.index);
         let queue = &mut self.mover.found;
-        kit.store.keys(next, BUCKETS_A_STEP, |key| {
+        cx.store.keys(next, BUCKETS_A_STEP, |key| {
             let route = route_of(key.bytes());
             let leaves = in_force.targets(route, me);
             if slice_of(route) % workers == index && !leaves.is_empty() {
@@ -82,28 +89,28 @@ impl NodeWorker {
     }
 
     /// Sends a key to its new holders.
-    fn send_away(&mut self, kit: &mut Kit, key: &[u8]) -> Away {
+    fn send_away(&mut self, cx: &mut WorkerContext, key: &[u8]) -> Departure {
         let Some(in_force) = self.in_force.clone() else {
-            return Away::Stays;
+            return Departure::Stays;
         };
         let route = route_of(key);
         let seen = self.cluster.keys.look(route);
         let targets = match in_force.leaving(route, self.cluster.me, visibility_of(seen)) {
             Leaving::Goes(targets) => targets,
-            Leaving::Stays => return Away::Stays,
-            Leaving::Later => return Away::Unsettled,
+            Leaving::Stays => return Departure::Stays,
+            Leaving::Later => return Departure::Unsettled,
         };
         if targets.into_iter().any(|node| self.is_busy_with(node)) {
-            return Away::NoRoom;
+            return Departure::NoRoom;
         }
-        let mut away = Away::Stays;
+        let mut away = Departure::Stays;
         for node in targets {
-            match self.send_key(kit, node, (route, seen), key, false) {
+            match self.send_key(cx, node, (route, seen), key, false) {
                 // It has ended, or what was found never was a key.
-                Away::Stays | Away::Unfit => {}
-                Away::Sent => {
-                    kit.counts.add(Count::ClusterKeysSent, 1);
-                    away = Away::Sent;
+                Departure::Stays | Departure::Unfit => {}
+                Departure::Sent => {
+                    cx.counts.add(Count::ClusterKeysSent, 1);
+                    away = Departure::Sent;
                 }
                 other => return other,
             }
@@ -112,7 +119,7 @@ impl NodeWorker {
     }
 
     /// Sends a key along with a request for it, ahead of it: who runs that need not ask for it.
-    pub(in crate::node) fn send_ahead(&mut self, kit: &mut Kit, to: NodeId, key: &[u8]) {
+    pub(in crate::node) fn send_ahead(&mut self, cx: &mut WorkerContext, to: NodeId, key: &[u8]) {
         let (Some(in_force), Phase::Scanning { .. }) = (&self.in_force, self.mover.phase) else {
             return;
         };
@@ -123,9 +130,9 @@ impl NodeWorker {
         if leaves
             && in_force.forgets_sent()
             && seen.state == SharedState::Ordinary
-            && self.send_key(kit, to, (route, seen), key, false) == Away::Sent
+            && self.send_key(cx, to, (route, seen), key, false) == Departure::Sent
         {
-            kit.counts.add(Count::ClusterKeysAsked, 1);
+            cx.counts.add(Count::ClusterKeysAsked, 1);
         }
     }
 
@@ -137,11 +144,16 @@ impl NodeWorker {
     }
 
     /// Sends what another node asks for, or that there is none.
-    fn give_away(&mut self, kit: &mut Kit, asked: MoveAsked, (route, seen): (RouteHash, Seen)) {
-        match self.send_key(kit, asked.node, (route, seen), &asked.key, true) {
-            Away::Sent => kit.counts.add(Count::ClusterKeysAsked, 1),
-            Away::NoRoom | Away::Unsettled => self.mover.asked.push(asked),
-            Away::Stays | Away::Unfit => {}
+    fn give_away(
+        &mut self,
+        cx: &mut WorkerContext,
+        asked: MoveAsked,
+        (route, seen): (RouteHash, Seen),
+    ) {
+        match self.send_key(cx, asked.node, (route, seen), &asked.key, true) {
+            Departure::Sent => cx.counts.add(Count::ClusterKeysAsked, 1),
+            Departure::NoRoom | Departure::Unsettled => self.mover.asked.push(asked),
+            Departure::Stays | Departure::Unfit => {}
         }
     }
 
@@ -149,24 +161,24 @@ impl NodeWorker {
     /// there is none.
     fn send_key(
         &mut self,
-        kit: &mut Kit,
+        cx: &mut WorkerContext,
         node: NodeId,
         (route, seen): (RouteHash, Seen),
         bytes: &[u8],
         even_none: bool,
-    ) -> Away {
+    ) -> Departure {
         let (Ok(key), Some(in_force)) = (Key::new(bytes), &self.in_force) else {
-            return Away::Stays;
+            return Departure::Stays;
         };
-        let hash = kit.store.hash(bytes);
-        let taken = self.bench.take_image(kit, key, hash);
+        let hash = cx.store.hash(bytes);
+        let taken = self.execute_cx.take_image(cx, key, hash);
         let is_there = taken.is_some();
         if !self.cluster.keys.is_as(route, seen) {
             // Another thread has begun a write of it.
-            return Away::Unsettled;
+            return Departure::Unsettled;
         }
         if !is_there && !even_none {
-            return Away::Stays;
+            return Departure::Stays;
         }
         let image = taken.map(|(image, value)| node::Image {
             client_flags: image.flags,
@@ -183,33 +195,33 @@ impl NodeWorker {
         };
         let view = in_force.view.number;
         let mut away = match send_moved(&mut self.links, node, view, whole) {
-            Ok(()) if is_there => Away::Sent,
-            Ok(()) => Away::Stays,
-            Err(SendError::TooLarge) => Away::Unfit,
-            Err(_) => return Away::NoRoom,
+            Ok(()) if is_there => Departure::Sent,
+            Ok(()) => Departure::Stays,
+            Err(SendError::TooLarge) => Departure::Unfit,
+            Err(_) => return Departure::NoRoom,
         };
-        if away == Away::Unfit && even_none {
+        if away == Departure::Unfit && even_none {
             let none = KeyMove {
                 image: None,
                 ts: Cas(0),
                 ..whole
             };
             if send_moved(&mut self.links, node, view, none).is_err() {
-                away = Away::NoRoom;
+                away = Departure::NoRoom;
             }
         }
-        if away == Away::Unfit {
-            kit.counts.add(Count::ClusterKeysUnfit, 1);
+        if away == Departure::Unfit {
+            cx.counts.add(Count::ClusterKeysUnfit, 1);
         }
-        if matches!(away, Away::Sent | Away::Unfit) && in_force.forgets_sent() {
-            kit.remove(key, hash);
+        if matches!(away, Departure::Sent | Departure::Unfit) && in_force.forgets_sent() {
+            cx.remove(key, hash);
         }
         away
     }
 
     /// Removes what this node does not hold any more from a few buckets; whether there are more.
-    pub(super) fn sweep(&mut self, kit: &mut Kit, next: usize, again: bool) -> bool {
-        let after = self.sweep_some(kit, next, &mut Vec::new());
+    pub(super) fn sweep(&mut self, cx: &mut WorkerContext, next: usize, again: bool) -> bool {
+        let after = self.sweep_some(cx, next, &mut Vec::new());
         self.mover.phase = match (after, again) {
             (Some(next), again) => Phase::Sweeping { next, again },
             (None, true) => Phase::Sweeping {
@@ -225,7 +237,11 @@ impl NodeWorker {
     /// once, for it would be taken for what has arrived. That is seldom much: only if a sweep was
     /// not over, or this node has not heard that the last move ended. Returns the keys that are
     /// with their machines.
-    pub(in crate::node) fn end_last_move(&mut self, kit: &mut Kit, next: Option<&InForce>) -> Keys {
+    pub(in crate::node) fn end_last_move(
+        &mut self,
+        cx: &mut WorkerContext,
+        next: Option<&InForce>,
+    ) -> Keys {
         let (Some(last), Some(next)) = (self.in_force.clone(), next) else {
             return Vec::new();
         };
@@ -238,7 +254,7 @@ impl NodeWorker {
         for _pass in 0..CLEAN_SCANS {
             let mut at = Some(0);
             while let Some(bucket) = at {
-                at = self.sweep_some(kit, bucket, &mut left);
+                at = self.sweep_some(cx, bucket, &mut left);
             }
         }
         left
@@ -246,11 +262,16 @@ impl NodeWorker {
 
     /// Removes what does not belong here when all has moved from a few buckets, but for what is
     /// with its machine, and says where to go on.
-    fn sweep_some(&mut self, kit: &mut Kit, next: usize, shared: &mut Keys) -> Option<usize> {
+    fn sweep_some(
+        &mut self,
+        cx: &mut WorkerContext,
+        next: usize,
+        shared: &mut Keys,
+    ) -> Option<usize> {
         let in_force = self.in_force.clone()?;
         let (me, workers, index) = (self.cluster.me, self.cluster.workers, self.index);
         let queue = &mut self.mover.found;
-        let after = kit.store.keys(next, BUCKETS_A_STEP, |key| {
+        let after = cx.store.keys(next, BUCKETS_A_STEP, |key| {
             let route = route_of(key.bytes());
             let belongs = in_force.place_in_the_end(route).holders.contains(me);
             if slice_of(route) % workers == index && !belongs {
@@ -263,15 +284,15 @@ impl NodeWorker {
             if !is_ordinary {
                 shared.push((route, bytes));
             } else if let Ok(key) = Key::new(&bytes) {
-                let hash = kit.store.hash(&bytes);
-                kit.remove(key, hash);
+                let hash = cx.store.hash(&bytes);
+                cx.remove(key, hash);
             }
         }
         after
     }
 
     /// A node asks for a key that it has become the home of.
-    pub(in crate::node) fn take_move_request(&mut self, kit: &mut Kit, asked: MoveAsked) {
+    pub(in crate::node) fn take_move_request(&mut self, cx: &mut WorkerContext, asked: MoveAsked) {
         let now = self.in_force.as_ref().map(|now| now.view.number);
         self.mover.asked_ns = self.now_ns;
         let all_act = !matches!(self.mover.phase, Phase::Waiting { .. });
@@ -285,7 +306,7 @@ impl NodeWorker {
             self.cluster.heard_of(asked.view, asked.node);
         }
         match due {
-            Some(Due::Now) => self.give_away(kit, asked, (route, seen)),
+            Some(Due::Now) => self.give_away(cx, asked, (route, seen)),
             Some(Due::Never) => {}
             Some(Due::Later) | None => self.mover.asked.push(asked),
         }

@@ -15,7 +15,7 @@ use crate::{
         slice_jobs::{Job, Moved},
     },
     sync::Relaxed,
-    worker::{context::Kit, mailbox::Arrival},
+    worker::{context::WorkerContext, mailbox::Arrival},
 };
 
 /// How long a request waits for its key. Who has it carried out by another node waits for longer.
@@ -25,46 +25,46 @@ const NOT_ARRIVED: &[u8] = b"SERVER_ERROR this key is still on its way to anothe
 
 impl NodeWorker {
     /// Leaves a request for a key that may not have arrived to the worker that sees to its slice.
-    pub(in crate::node) fn give_waiter(&mut self, kit: &mut Kit, waiter: Waiter) {
+    pub(in crate::node) fn give_waiter(&mut self, cx: &mut WorkerContext, waiter: Waiter) {
         let owner = slice_of(waiter.key) % self.cluster.workers;
         if owner == self.index {
-            self.await_arrival(kit, waiter);
-        } else if let Some(face) = kit.shared.workers.get(owner) {
-            face.mail.send(Arrival::Waiter(Box::new(waiter)));
+            self.await_arrival(cx, waiter);
+        } else if let Some(handle) = cx.shared.workers.get(owner) {
+            handle.mail.send(Arrival::Waiter(Box::new(waiter)));
         }
     }
 
     /// Takes in what other nodes sent, or ask for, because keys move.
-    pub(in crate::node) fn take_moves(&mut self, kit: &mut Kit) {
+    pub(in crate::node) fn take_moves(&mut self, cx: &mut WorkerContext) {
         let moved = std::mem::take(&mut self.inbox.moved);
         self.cluster.untaken.fetch_add(moved.len(), Relaxed);
         for moved in moved {
             let owner = slice_of(moved.route) % self.cluster.workers;
             if owner == self.index {
-                self.take_moved(kit, moved);
-            } else if let Some(face) = kit.shared.workers.get(owner) {
-                face.mail.send(Arrival::MovedKey(Box::new(moved)));
+                self.take_moved(cx, moved);
+            } else if let Some(handle) = cx.shared.workers.get(owner) {
+                handle.mail.send(Arrival::MovedKey(Box::new(moved)));
             }
         }
         for (route, ask) in std::mem::take(&mut self.inbox.move_requests) {
             let owner = slice_of(route) % self.cluster.workers;
             if owner == self.index {
-                self.take_move_request(kit, ask);
-            } else if let Some(face) = kit.shared.workers.get(owner) {
-                face.mail.send(Arrival::MoveAsked(Box::new(ask)));
+                self.take_move_request(cx, ask);
+            } else if let Some(handle) = cx.shared.workers.get(owner) {
+                handle.mail.send(Arrival::MoveAsked(Box::new(ask)));
             }
         }
         for proposal in std::mem::take(&mut self.inbox.proposals) {
             self.cluster
-                .change_hot(&kit.shared, &proposal.key, proposal.hot);
+                .change_hot(&cx.shared, &proposal.key, proposal.hot);
         }
         for (from, news) in std::mem::take(&mut self.inbox.news) {
-            self.take_news(kit, from, news);
+            self.take_news(cx, from, news);
         }
     }
 
     /// Runs a request for a key that may not have arrived, when it has.
-    pub(in crate::node) fn await_arrival(&mut self, kit: &mut Kit, waiter: Waiter) {
+    pub(in crate::node) fn await_arrival(&mut self, cx: &mut WorkerContext, waiter: Waiter) {
         let Some(in_force) = self.in_force.clone() else {
             return self.refuse(waiter.origin, waiter.bytes);
         };
@@ -76,8 +76,8 @@ impl NodeWorker {
         let Some(bytes) = bytes else {
             return self.run_waiter(waiter);
         };
-        let hash = kit.store.hash(&bytes);
-        let is_here = Key::new(&bytes).is_ok_and(|key| kit.version_of(key, hash).is_some());
+        let hash = cx.store.hash(&bytes);
+        let is_here = Key::new(&bytes).is_ok_and(|key| cx.version_of(key, hash).is_some());
         let is_shared = self.cluster.keys.look(key).state != SharedState::Ordinary;
         let denied = NodeSet::NONE;
         let Some(source) = in_force.asks(key, denied, (is_here, is_shared)) else {
@@ -105,7 +105,7 @@ impl NodeWorker {
     }
 
     /// A key is here, or is known to be nowhere: what waited for it goes to its machine, behind it.
-    pub(in crate::node) fn take_moved(&mut self, kit: &Kit, moved: Moved) {
+    pub(in crate::node) fn take_moved(&mut self, cx: &WorkerContext, moved: Moved) {
         let (key, me) = (moved.route, self.cluster.me);
         let in_force = self.in_force.as_ref();
         match in_force.map(|now| now.takes(key, me, (moved.from, moved.view))) {
@@ -118,7 +118,7 @@ impl NodeWorker {
             Some(Due::Later) | None => {
                 self.mover.early_bytes += moved.bytes();
                 self.mover.early.push(moved);
-                return self.hold_moves(kit);
+                return self.hold_moves(cx);
             }
         }
         for waiter in self.mover.arrivals.remove(&key).into_iter().flatten() {

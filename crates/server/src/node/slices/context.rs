@@ -7,19 +7,19 @@ use crate::node::slices::Waiting;
 use crate::{
     node::{
         Cluster,
-        execute::Bench,
+        execute::ExecuteContext,
         links::Links,
         slice_jobs::{Completed, End, Job, Origin, Spare},
     },
-    worker::context::Kit,
+    worker::context::WorkerContext,
 };
 
 /// What a step works with.
-pub(in crate::node) struct Tools<'a> {
+pub(in crate::node) struct SliceContext<'a> {
     pub(in crate::node) cluster: &'a Cluster,
-    pub(in crate::node) kit: &'a mut Kit,
+    pub(in crate::node) cx: &'a mut WorkerContext,
     pub(in crate::node) links: &'a mut Links,
-    pub(in crate::node) bench: &'a mut Bench,
+    pub(in crate::node) execute_cx: &'a mut ExecuteContext,
     pub(in crate::node) spare: &'a mut Spare,
     /// What has been completed.
     pub(in crate::node) done: &'a mut Vec<Completed>,
@@ -58,7 +58,7 @@ const LATE: &[u8] = b"SERVER_ERROR timed out; a write may still take effect\r\n"
 pub(super) const CHANGED: &[u8] =
     b"SERVER_ERROR the cluster changed meanwhile; a write may have taken effect\r\n";
 
-impl Tools<'_> {
+impl SliceContext<'_> {
     pub(super) fn complete(&mut self, waiting: Waiting, end: End) {
         self.spare.give(waiting.bytes);
         self.done.push(Completed {

@@ -10,7 +10,7 @@ use curtail_dispatch::{SharedKeys, SharedState};
 use curtail_store::Store;
 use curtail_types::{KeyHash, RouteHash};
 
-use crate::node::slices::{Held, Tools};
+use crate::node::slices::{Held, SliceContext};
 
 /// A key that a slice knows.
 #[derive(Debug)]
@@ -49,23 +49,33 @@ impl Hasher for RouteHasher {
 
 impl Held {
     /// Keeps the key of a request; false if another key has its route hash.
-    pub(super) fn name(&mut self, tools: &mut Tools<'_>, key: RouteHash, bytes: &[u8]) -> bool {
+    pub(super) fn name(
+        &mut self,
+        slice_cx: &mut SliceContext<'_>,
+        key: RouteHash,
+        bytes: &[u8],
+    ) -> bool {
         let mut scratch = KeyScratch::default();
         let carried = Carried::read(bytes);
         carried.is_some_and(|(carried, _)| {
             let resolved = carried.resolve(&mut scratch);
-            self.admit(tools, key, resolved.bytes())
+            self.admit(slice_cx, key, resolved.bytes())
         })
     }
 
     /// Keeps the bytes of a key; false if another key has its route hash.
-    pub(super) fn admit(&mut self, tools: &mut Tools<'_>, key: RouteHash, bytes: &[u8]) -> bool {
+    pub(super) fn admit(
+        &mut self,
+        slice_cx: &mut SliceContext<'_>,
+        key: RouteHash,
+        bytes: &[u8],
+    ) -> bool {
         match self.names.get(&key) {
             Some(name) => *name.key == *bytes,
             None => {
                 let name = Name {
                     key: bytes.into(),
-                    hash: tools.kit.store.hash(bytes),
+                    hash: slice_cx.cx.store.hash(bytes),
                     shared: false,
                     preparing: false,
                 };
@@ -81,12 +91,12 @@ impl Held {
     }
 
     /// Forgets the bytes of a key that the machine does not know.
-    pub(super) fn forget(&mut self, tools: &mut Tools<'_>, key: RouteHash) {
+    pub(super) fn forget(&mut self, slice_cx: &mut SliceContext<'_>, key: RouteHash) {
         if self.names.get(&key).is_some_and(|name| name.preparing) {
             return;
         }
         if let Some(mut name) = self.names.remove(&key) {
-            name.unshare(tools, key);
+            name.unshare(slice_cx, key);
         }
     }
 }
@@ -105,10 +115,10 @@ impl Name {
     }
 
     /// Everybody may read the key past the protocol again.
-    pub(super) fn unshare(&mut self, tools: &Tools<'_>, key: RouteHash) {
+    pub(super) fn unshare(&mut self, slice_cx: &SliceContext<'_>, key: RouteHash) {
         if self.shared && !self.preparing {
-            tools.kit.store.let_go(self.hash);
-            tools.cluster.keys.settle(key, SharedState::Ordinary);
+            slice_cx.cx.store.let_go(self.hash);
+            slice_cx.cluster.keys.settle(key, SharedState::Ordinary);
             self.shared = false;
         }
     }

@@ -25,7 +25,7 @@ use curtail_consistency::symmetric::{
 };
 use curtail_types::{Cas, HotEpoch, HybridClock, Instant, Key, RouteHash};
 
-pub(super) use crate::node::slices::context::{LARGE_BYTES, Relayed, RelayedKind, Tools};
+pub(super) use crate::node::slices::context::{LARGE_BYTES, Relayed, RelayedKind, SliceContext};
 use crate::node::slices::{
     context::{BUSY, CHANGED},
     keys::Names,
@@ -135,19 +135,19 @@ impl Slice {
     }
 
     /// Does all jobs that were left, unless somebody is at it, who does them then.
-    pub(super) fn work(&self, tools: &mut Tools<'_>) {
+    pub(super) fn work(&self, slice_cx: &mut SliceContext<'_>) {
         loop {
             let Ok(mut held) = self.held.try_lock() else {
                 return;
             };
-            let mut jobs = std::mem::take(tools.jobs);
+            let mut jobs = std::mem::take(slice_cx.jobs);
             std::mem::swap(&mut jobs, &mut *lock(&self.inbox));
             for job in jobs.drain(..) {
-                held.carry_out(tools, job);
+                held.carry_out(slice_cx, job);
             }
-            *tools.jobs = jobs;
+            *slice_cx.jobs = jobs;
             let due = held.machine.deadline();
-            tools.cluster.dues.set(self.number, due);
+            slice_cx.cluster.dues.set(self.number, due);
             drop(held);
             // Whoever left something while the slice was held has found it held, and gone.
             if lock(&self.inbox).is_empty() {
@@ -190,7 +190,7 @@ impl Dues {
 }
 
 impl Held {
-    fn carry_out(&mut self, tools: &mut Tools<'_>, job: Job) {
+    fn carry_out(&mut self, slice_cx: &mut SliceContext<'_>, job: Job) {
         match job {
             Job::Request {
                 origin,
@@ -198,23 +198,25 @@ impl Held {
                 access,
                 after,
                 bytes,
-            } => self.take_request(tools, (origin, after), (key, access), bytes),
-            Job::Message(said) => self.take_message(tools, said),
-            Job::Install(moved) => self.install(tools, *moved),
+            } => self.take_request(slice_cx, (origin, after), (key, access), bytes),
+            Job::Message(said) => self.take_message(slice_cx, said),
+            Job::Install(moved) => self.install(slice_cx, *moved),
             Job::Seen(key, ts, completed) => {
-                self.step(tools, Input::Seen { key, ts }, Some(key), None);
-                tools.done.push(*completed);
+                self.step(slice_cx, Input::Seen { key, ts }, Some(key), None);
+                slice_cx.done.push(*completed);
             }
-            Job::View(in_force) => self.take_view(tools, &in_force),
-            Job::Sweep(key, bytes) => self.sweep(tools, key, &bytes),
-            Job::Forget => self.forget_all(tools),
+            Job::View(in_force) => self.take_view(slice_cx, &in_force),
+            Job::Sweep(key, bytes) => self.sweep(slice_cx, key, &bytes),
+            Job::Forget => self.forget_all(slice_cx),
             Job::Tick => {
-                self.step(tools, Input::Tick, None, None);
+                self.step(slice_cx, Input::Tick, None, None);
             }
-            Job::Prepare(key, bytes) if self.may_change_hot() => self.prepare(tools, key, &bytes),
-            Job::Promote(key) => self.promote(tools, key),
+            Job::Prepare(key, bytes) if self.may_change_hot() => {
+                self.prepare(slice_cx, key, &bytes)
+            }
+            Job::Promote(key) => self.promote(slice_cx, key),
             Job::Demote(key) if self.may_change_hot() => {
-                self.step(tools, Input::Demote { key }, Some(key), None);
+                self.step(slice_cx, Input::Demote { key }, Some(key), None);
             }
             Job::Prepare(..) | Job::Demote(_) => {}
         }
@@ -222,29 +224,29 @@ impl Held {
 
     fn take_request(
         &mut self,
-        tools: &mut Tools<'_>,
+        slice_cx: &mut SliceContext<'_>,
         (origin, after): (Origin, Cas),
         (key, access): (RouteHash, Access),
         bytes: Vec<u8>,
     ) {
-        tools.kit.counts.add(Count::ClusterProtocol, 1);
-        let may_run = access != Access::Update || self.may_remove(tools, key);
-        let named = may_run && self.name(tools, key, &bytes);
+        slice_cx.cx.counts.add(Count::ClusterProtocol, 1);
+        let may_run = access != Access::Update || self.may_remove(slice_cx, key);
+        let named = may_run && self.name(slice_cx, key, &bytes);
         let Some(place) = self.place(key).filter(|_| named) else {
-            tools.refuse(origin, bytes, BUSY);
+            slice_cx.refuse(origin, bytes, BUSY);
             return;
         };
         // A version from before a delete must not come again.
-        let floor = match self.knows(key) || self.stored(tools, key).is_some() {
+        let floor = match self.knows(key) || self.stored(slice_cx, key).is_some() {
             true => Cas(0),
-            false => self.clock.next(tools.kit.now),
+            false => self.clock.next(slice_cx.cx.now),
         };
         let ticket = self.keep(Waiting {
             origin,
             key,
             access,
             bytes,
-            reply: tools.spare.take(),
+            reply: slice_cx.spare.take(),
             ts: Cas(0),
         });
         let input = Input::Request {
@@ -255,20 +257,20 @@ impl Held {
             after,
             floor,
         };
-        self.step(tools, input, Some(key), None);
+        self.step(slice_cx, input, Some(key), None);
     }
 
     /// The clock of this slice gives later versions than its machine has: one that was given for a
     /// key that is deleted and forgotten is not given again. What a client made up may be anywhere,
     /// and must not drag the clock along.
-    fn see_version(&mut self, tools: &Tools<'_>, ts: Cas) {
-        let next = self.clock.next(tools.kit.now);
+    fn see_version(&mut self, slice_cx: &SliceContext<'_>, ts: Cas) {
+        let next = self.clock.next(slice_cx.cx.now);
         if ts >= next && ts.0 - next.0 < LEAD_MAX {
             self.clock = HybridClock::new(self.config.writer, ts);
         }
     }
 
-    fn take_message(&mut self, tools: &mut Tools<'_>, said: Said) {
+    fn take_message(&mut self, slice_cx: &mut SliceContext<'_>, said: Said) {
         let view = self.in_force.as_ref().map(|now| now.view.number);
         if view.is_none_or(|view| said.message.view > view) {
             let bytes = self.early_bytes + said.bytes();
@@ -278,14 +280,14 @@ impl Held {
             }
             return;
         }
-        self.see_version(tools, said.message.ts);
+        self.see_version(slice_cx, said.message.ts);
         let key = said.route;
         let removes = said.message.kind.carries_value() && said.image.is_none();
-        if removes && !self.may_remove(tools, key) {
+        if removes && !self.may_remove(slice_cx, key) {
             // It is sent again.
-            return tools.spare.give(said.into_bytes());
+            return slice_cx.spare.give(said.into_bytes());
         }
-        if let (Some(place), true) = (self.place(key), self.admit(tools, key, said.key())) {
+        if let (Some(place), true) = (self.place(key), self.admit(slice_cx, key, said.key())) {
             let input = Input::Message {
                 from: said.from,
                 key,
@@ -296,24 +298,24 @@ impl Held {
                 image: said.image,
                 value: said.value(),
             };
-            self.step(tools, input, Some(key), Some(&incoming));
+            self.step(slice_cx, input, Some(key), Some(&incoming));
         }
-        tools.spare.give(said.into_bytes());
+        slice_cx.spare.give(said.into_bytes());
     }
 
     /// Puts in what has moved here, unless something later is there already.
-    fn install(&mut self, tools: &mut Tools<'_>, moved: Moved) {
+    fn install(&mut self, slice_cx: &mut SliceContext<'_>, moved: Moved) {
         let (Some(image), Ok(key)) = (&moved.image, Key::new(moved.key())) else {
             return;
         };
-        let hash = tools.kit.store.hash(moved.key());
-        let here = tools.kit.version_of(key, hash);
+        let hash = slice_cx.cx.store.hash(moved.key());
+        let here = slice_cx.cx.version_of(key, hash);
         let removed = self.removed.get(&moved.route).copied();
         match InForce::arrived(moved.ts, here, removed, self.knows(moved.route)) {
             Arrived::IsNew => {
-                let kit = &mut *tools.kit;
-                kit.store
-                    .put_image(&mut kit.writer, kit.now, key, hash, image, moved.value());
+                let cx = &mut *slice_cx.cx;
+                cx.store
+                    .put_image(&mut cx.writer, cx.now, key, hash, image, moved.value());
             }
             Arrived::Waits if self.late.len() < LATE_MAX => self.late.push(moved),
             Arrived::Waits | Arrived::IsOld => {}
@@ -321,79 +323,79 @@ impl Held {
     }
 
     /// The machine is done with the key: what has moved here is of use if it has nothing itself.
-    fn take_late(&mut self, tools: &mut Tools<'_>, key: RouteHash, state: Visibility) {
+    fn take_late(&mut self, slice_cx: &mut SliceContext<'_>, key: RouteHash, state: Visibility) {
         if let Some(at) = self.late.iter().position(|moved| moved.route == key) {
             let moved = self.late.swap_remove(at);
             if state == Visibility::Gone {
-                self.install(tools, moved);
+                self.install(slice_cx, moved);
             }
         }
     }
 
-    fn take_view(&mut self, tools: &mut Tools<'_>, in_force: &Arc<InForce>) {
-        self.end_last_move(tools, in_force);
+    fn take_view(&mut self, slice_cx: &mut SliceContext<'_>, in_force: &Arc<InForce>) {
+        self.end_last_move(slice_cx, in_force);
         self.in_force = Some(Arc::clone(in_force));
         if !in_force.view.moves() {
             self.removed.clear();
         }
-        self.step(tools, Input::View(in_force.view), None, None);
+        self.step(slice_cx, Input::View(in_force.view), None, None);
         let keys: Vec<RouteHash> = self.machine.keys().collect();
         for key in keys {
             if let Some(place) = self.place(key) {
-                self.step(tools, Input::Placed { key, place }, Some(key), None);
+                self.step(slice_cx, Input::Placed { key, place }, Some(key), None);
             }
         }
         self.early_bytes = 0;
         for said in std::mem::take(&mut self.early) {
-            self.take_message(tools, said);
+            self.take_message(slice_cx, said);
         }
     }
 
     /// If the last move has ended, unheard here, nothing is known any more of what did not belong
     /// here then: writes of it have gone by.
-    fn end_last_move(&mut self, tools: &mut Tools<'_>, next: &InForce) {
+    fn end_last_move(&mut self, slice_cx: &mut SliceContext<'_>, next: &InForce) {
         let Some(last) = self.in_force.clone().filter(|last| next.has_ended(last)) else {
             return;
         };
         let keys: Vec<RouteHash> = self.machine.keys().collect();
         for key in keys {
             let place = last.place_in_the_end(key);
-            if !place.holders.contains(tools.cluster.me) {
-                self.step(tools, Input::Placed { key, place }, Some(key), None);
+            if !place.holders.contains(slice_cx.cluster.me) {
+                self.step(slice_cx, Input::Placed { key, place }, Some(key), None);
             }
         }
     }
 
     /// A key that did not belong here before keys moved again.
-    fn sweep(&mut self, tools: &mut Tools<'_>, key: RouteHash, bytes: &[u8]) {
+    fn sweep(&mut self, slice_cx: &mut SliceContext<'_>, key: RouteHash, bytes: &[u8]) {
         if let (false, Ok(bytes)) = (self.knows(key), Key::new(bytes)) {
-            let hash = tools.kit.store.hash(bytes.bytes());
-            tools.kit.remove(bytes, hash);
+            let hash = slice_cx.cx.store.hash(bytes.bytes());
+            slice_cx.cx.remove(bytes, hash);
         }
     }
 
     /// Whether there is room to remember that the key was removed, if it has to be.
-    fn may_remove(&self, tools: &Tools<'_>, key: RouteHash) -> bool {
+    fn may_remove(&self, slice_cx: &SliceContext<'_>, key: RouteHash) -> bool {
         let has_room = self.removed.len() < REMOVED_MAX || self.removed.contains_key(&key);
-        has_room || !self.keeps_removed(tools, key)
+        has_room || !self.keeps_removed(slice_cx, key)
     }
 
-    pub(super) fn keeps_removed(&self, tools: &Tools<'_>, key: RouteHash) -> bool {
+    pub(super) fn keeps_removed(&self, slice_cx: &SliceContext<'_>, key: RouteHash) -> bool {
         let in_force = self.in_force.as_ref();
-        in_force.is_some_and(|now| now.keeps_removed(key, tools.cluster.me))
+        in_force.is_some_and(|now| now.keeps_removed(key, slice_cx.cluster.me))
     }
 
     /// What was removed with version `ts` does not come back by a move that is under way.
-    pub(super) fn note_removed(&mut self, tools: &Tools<'_>, key: RouteHash, ts: Cas) {
-        if self.keeps_removed(tools, key) {
+    pub(super) fn note_removed(&mut self, slice_cx: &SliceContext<'_>, key: RouteHash, ts: Cas) {
+        if self.keeps_removed(slice_cx, key) {
             let last = self.removed.entry(key).or_default();
             *last = ts.max(*last);
         }
     }
 
     /// Begins anew with nothing.
-    fn forget_all(&mut self, tools: &mut Tools<'_>) {
-        let last = self.clock.next(tools.kit.now);
+    fn forget_all(&mut self, slice_cx: &mut SliceContext<'_>) {
+        let last = self.clock.next(slice_cx.cx.now);
         self.config.writer = machines(self.config.me, self.config.writer.0.wrapping_add(1));
         self.clock = HybridClock::new(self.config.writer, last);
         self.machine = Symmetric::new(self.config);
@@ -409,15 +411,15 @@ impl Held {
                 && name.shared
             {
                 // Who only followed holds it no more than its machine does.
-                tools.kit.remove(bytes, name.hash);
+                slice_cx.cx.remove(bytes, name.hash);
             }
-            name.unshare(tools, key);
+            name.unshare(slice_cx, key);
         }
         self.free.clear();
         for waiting in std::mem::take(&mut self.waiting).into_iter().flatten() {
-            tools.refuse(waiting.origin, waiting.bytes, CHANGED);
+            slice_cx.refuse(waiting.origin, waiting.bytes, CHANGED);
         }
-        tools.cluster.note_forgotten();
+        slice_cx.cluster.note_forgotten();
     }
 
     /// A key whose home changes must be either hot, which is to say everywhere, or not: the hot set
@@ -432,9 +434,9 @@ impl Held {
     }
 
     /// The version of the item of a key whose bytes are known, if there is one.
-    fn stored(&self, tools: &mut Tools<'_>, key: RouteHash) -> Option<Cas> {
+    fn stored(&self, slice_cx: &mut SliceContext<'_>, key: RouteHash) -> Option<Cas> {
         let name = self.names.get(&key)?;
-        tools.kit.version_of(Key::new(&name.key).ok()?, name.hash)
+        slice_cx.cx.version_of(Key::new(&name.key).ok()?, name.hash)
     }
 
     fn keep(&mut self, waiting: Waiting) -> Ticket {

@@ -9,8 +9,8 @@ use curtail_dispatch::SharedState;
 use curtail_store::Image;
 use curtail_types::{Cas, Delete, Key, KeyHash, Message, NodeSet, RouteHash};
 
-use crate::node::slices::{Held, LARGE_BYTES, Relayed, RelayedKind, Tools};
-use crate::{node::slice_jobs::End, worker::context::Kit};
+use crate::node::slices::{Held, LARGE_BYTES, Relayed, RelayedKind, SliceContext};
+use crate::{node::slice_jobs::End, worker::context::WorkerContext};
 
 /// What a message brought.
 pub(super) struct Incoming<'a> {
@@ -22,47 +22,52 @@ impl Held {
     /// Tells the machine, and does what it wants.
     pub(super) fn step(
         &mut self,
-        tools: &mut Tools<'_>,
+        slice_cx: &mut SliceContext<'_>,
         input: Input,
         subject: Option<RouteHash>,
         incoming: Option<&Incoming<'_>>,
     ) {
-        self.tell(tools, input, subject);
+        self.tell(slice_cx, input, subject);
         while let Some(output) = self.outputs.pop_front() {
-            self.perform(tools, output, incoming);
+            self.perform(slice_cx, output, incoming);
         }
         if let Some(key) = subject
             && !self.knows(key)
         {
-            self.forget(tools, key);
+            self.forget(slice_cx, key);
         }
     }
 
-    fn tell(&mut self, tools: &mut Tools<'_>, input: Input, subject: Option<RouteHash>) {
+    fn tell(&mut self, slice_cx: &mut SliceContext<'_>, input: Input, subject: Option<RouteHash>) {
         // What the machine knows it need not be told.
         let stored = subject
             .filter(|key| !self.knows(*key))
-            .and_then(|key| self.stored(tools, key));
+            .and_then(|key| self.stored(slice_cx, key));
         let outputs = &mut self.outputs;
-        let now = tools.kit.now.instant;
+        let now = slice_cx.cx.now.instant;
         self.machine
             .step(now, input, stored.unwrap_or_default(), |output| {
                 outputs.push_back(output);
             });
     }
 
-    fn perform(&mut self, tools: &mut Tools<'_>, output: Output, incoming: Option<&Incoming<'_>>) {
+    fn perform(
+        &mut self,
+        slice_cx: &mut SliceContext<'_>,
+        output: Output,
+        incoming: Option<&Incoming<'_>>,
+    ) {
         match output {
-            Output::Run { ticket, ts } => self.run(tools, ticket, ts),
+            Output::Run { ticket, ts } => self.run(slice_cx, ticket, ts),
             Output::Done { ticket } => {
                 if let Some(waiting) = self.release(ticket) {
-                    tools.complete(waiting, End::Done);
+                    slice_cx.complete(waiting, End::Done);
                 }
             }
             Output::Forward { ticket, to, after } => {
                 if let Some(waiting) = self.release(ticket) {
-                    tools.spare.give(waiting.reply);
-                    tools.elsewhere.push(Relayed {
+                    slice_cx.spare.give(waiting.reply);
+                    slice_cx.elsewhere.push(Relayed {
                         origin: waiting.origin,
                         to,
                         key: waiting.key,
@@ -74,8 +79,8 @@ impl Held {
             }
             Output::Refuse { ticket, reason } => {
                 if let Some(waiting) = self.release(ticket) {
-                    tools.spare.give(waiting.reply);
-                    tools.refuse(
+                    slice_cx.spare.give(waiting.reply);
+                    slice_cx.refuse(
                         waiting.origin,
                         waiting.bytes,
                         crate::node::slices::context::text_of(reason),
@@ -88,14 +93,14 @@ impl Held {
                 state,
                 value,
             } => self.publish(
-                tools,
+                slice_cx,
                 key,
                 (ts, state),
                 incoming.filter(|_| value == Value::Incoming),
             ),
             Output::Send {
                 to, key, message, ..
-            } => self.send(tools, to, key, message),
+            } => self.send(slice_cx, to, key, message),
             Output::Moved { key, epoch, mode } => {
                 match mode {
                     Mode::Cold => self.hot.remove(&key),
@@ -106,8 +111,8 @@ impl Held {
     }
 
     /// Carries a request out, now that it is its turn.
-    fn run(&mut self, tools: &mut Tools<'_>, ticket: Ticket, ts: Cas) {
-        self.see_version(tools, ts);
+    fn run(&mut self, slice_cx: &mut SliceContext<'_>, ticket: Ticket, ts: Cas) {
+        self.see_version(slice_cx, ts);
         let index = ticket.0 as usize;
         let Some(Some(waiting)) = self.waiting.get_mut(index) else {
             return;
@@ -118,49 +123,49 @@ impl Held {
         else {
             return;
         };
-        let (kit, bench) = (&mut *tools.kit, &mut *tools.bench);
+        let (cx, execute_cx) = (&mut *slice_cx.cx, &mut *slice_cx.execute_cx);
         waiting.reply.clear();
         if access == Access::Read {
-            bench.run(kit, &carried, name.hash, &mut waiting.reply);
+            execute_cx.run(cx, &carried, name.hash, &mut waiting.reply);
             if let Ok(key) = Key::new(&name.key) {
-                waiting.ts = kit.version_of(key, name.hash).unwrap_or_default();
+                waiting.ts = cx.version_of(key, name.hash).unwrap_or_default();
             }
             if let Some(waiting) = self.release(ticket) {
-                tools.complete(waiting, End::Done);
+                slice_cx.complete(waiting, End::Done);
             }
             return;
         }
-        let before = tools.cluster.keys.look(key).state;
+        let before = slice_cx.cluster.keys.look(key).state;
         let was_shared = name.shared;
-        name.unsettle(&tools.cluster.keys, &kit.store, key);
+        name.unsettle(&slice_cx.cluster.keys, &cx.store, key);
         waiting.ts = ts;
         let Ok(key_bytes) = Key::new(&name.key) else {
             return;
         };
         let subject = (key_bytes, name.hash);
-        let wrote = bench.write(kit, &carried, subject, ts, &mut waiting.reply);
+        let wrote = execute_cx.write(cx, &carried, subject, ts, &mut waiting.reply);
         if wrote {
-            if self.keeps_removed(tools, key) && self.stored(tools, key).is_none() {
-                self.note_removed(tools, key, ts);
+            if self.keeps_removed(slice_cx, key) && self.stored(slice_cx, key).is_none() {
+                self.note_removed(slice_cx, key, ts);
             }
-            self.tell(tools, Input::Write { ticket, key }, Some(key));
+            self.tell(slice_cx, Input::Write { ticket, key }, Some(key));
             return;
         }
         if let Some(name) = self.names.get_mut(&key) {
             match (was_shared, before) {
-                (false, _) => name.unshare(tools, key),
-                (true, state) => tools.cluster.keys.settle(key, state),
+                (false, _) => name.unshare(slice_cx, key),
+                (true, state) => slice_cx.cluster.keys.settle(key, state),
             }
         }
         if let Some(waiting) = self.release(ticket) {
-            tools.complete(waiting, End::Done);
+            slice_cx.complete(waiting, End::Done);
         }
-        self.tell(tools, Input::Decline { ticket, key }, Some(key));
+        self.tell(slice_cx, Input::Decline { ticket, key }, Some(key));
     }
 
     fn publish(
         &mut self,
-        tools: &mut Tools<'_>,
+        slice_cx: &mut SliceContext<'_>,
         key: RouteHash,
         (ts, state): (Cas, Visibility),
         incoming: Option<&Incoming<'_>>,
@@ -169,15 +174,15 @@ impl Held {
             return;
         };
         if state == Visibility::Unsettled || incoming.is_some() {
-            name.unsettle(&tools.cluster.keys, &tools.kit.store, key);
+            name.unsettle(&slice_cx.cluster.keys, &slice_cx.cx.store, key);
         }
         let Ok(bytes) = Key::new(&name.key) else {
             return;
         };
-        let kit = &mut *tools.kit;
+        let cx = &mut *slice_cx.cx;
         // On a node that does not hold it, an item stays only to be moved from there.
         let in_force = self.in_force.as_ref();
-        let stays = in_force.is_none_or(|now| now.keeps(key, tools.cluster.me));
+        let stays = in_force.is_none_or(|now| now.keeps(key, slice_cx.cluster.me));
         let leaves = state == Visibility::Ordinary && !stays;
         let gone = leaves || state == Visibility::Gone;
         match incoming {
@@ -186,32 +191,32 @@ impl Held {
                 value,
             }) if !gone => {
                 let image = Image { cas: ts, ..*image };
-                kit.store
-                    .put_image(&mut kit.writer, kit.now, bytes, name.hash, &image, value);
+                cx.store
+                    .put_image(&mut cx.writer, cx.now, bytes, name.hash, &image, value);
             }
-            Some(Incoming { image: None, .. }) => kit.remove(bytes, name.hash),
-            _ if gone => kit.remove(bytes, name.hash),
+            Some(Incoming { image: None, .. }) => cx.remove(bytes, name.hash),
+            _ if gone => cx.remove(bytes, name.hash),
             _ => {}
         }
         let removes = matches!(incoming, Some(Incoming { image: None, .. }));
         match state {
             Visibility::Unsettled => {}
             Visibility::Valid => {
-                name.unsettle(&tools.cluster.keys, &tools.kit.store, key);
-                tools.cluster.keys.settle(key, SharedState::Valid);
+                name.unsettle(&slice_cx.cluster.keys, &slice_cx.cx.store, key);
+                slice_cx.cluster.keys.settle(key, SharedState::Valid);
             }
-            Visibility::Ordinary | Visibility::Gone => name.unshare(tools, key),
+            Visibility::Ordinary | Visibility::Gone => name.unshare(slice_cx, key),
         }
         if removes {
-            self.note_removed(tools, key, ts);
+            self.note_removed(slice_cx, key, ts);
         }
         if state != Visibility::Unsettled {
-            self.take_late(tools, key, state);
+            self.take_late(slice_cx, key, state);
         }
     }
 
     /// Sends a message about `key`, with what is stored if its kind carries a value.
-    fn send(&self, tools: &mut Tools<'_>, to: NodeSet, key: RouteHash, message: Message) {
+    fn send(&self, slice_cx: &mut SliceContext<'_>, to: NodeSet, key: RouteHash, message: Message) {
         let Some(name) = self.names.get(&key) else {
             return;
         };
@@ -220,7 +225,9 @@ impl Held {
         };
         let carries = message.kind.carries_value();
         let image = match carries {
-            true => tools.bench.take_image(tools.kit, bytes, name.hash),
+            true => slice_cx
+                .execute_cx
+                .take_image(slice_cx.cx, bytes, name.hash),
             false => None,
         };
         let image = image.map(|(image, value)| node::Image {
@@ -244,14 +251,14 @@ impl Held {
         });
         for to in to {
             // What finds no room is sent again by the machine.
-            if let Some(to) = tools.links.endpoint(to) {
-                let _ = tools.links.send(to, class, &part);
+            if let Some(to) = slice_cx.links.endpoint(to) {
+                let _ = slice_cx.links.send(to, class, &part);
             }
         }
     }
 }
 
-impl Kit {
+impl WorkerContext {
     /// Removes the item of `key`.
     pub(in crate::node) fn remove(&mut self, key: Key<'_>, hash: KeyHash) {
         let delete = Delete::default();

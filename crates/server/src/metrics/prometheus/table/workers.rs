@@ -7,13 +7,13 @@ use crate::metrics::prometheus::{
     table::{by, of},
     workers,
 };
-use crate::{metrics::counters::Count::*, worker::shared::WorkerFace};
+use crate::{metrics::counters::Count::*, worker::shared::WorkerHandle};
 
 const fn each(
     name: &'static str,
     help: &'static str,
     stat: &'static str,
-    read: fn(&WorkerFace) -> u64,
+    read: fn(&WorkerHandle) -> u64,
 ) -> Family {
     workers(name, Whole, help, stat, read)
 }
@@ -86,7 +86,7 @@ pub(in crate::metrics::prometheus) const TABLE: &[Family] = &[
         Whole,
         "How often a large worker that got no processor was raised, by worker.",
         "large:*:lifts",
-        sources::lifts,
+        sources::boosts,
     ),
     found(
         "curtail_policy_info",
@@ -99,20 +99,20 @@ pub(in crate::metrics::prometheus) const TABLE: &[Family] = &[
         "curtail_plans_total",
         Whole,
         "Policies and plans put in force, the first included.",
-        &[by("", "regime", |look| look.regime.generation)],
+        &[by("", "regime", |look| look.snapshot.generation)],
     ),
     counter(
         "curtail_plan_epochs_total",
         Whole,
         "Plans that the size control has made.",
-        &[by("", "plan_epoch", |look| look.regime.plan.epoch)],
+        &[by("", "plan_epoch", |look| look.snapshot.plan.epoch)],
     ),
     gauge(
         "curtail_size_threshold_bytes",
         Bytes,
         "From which value size on the plan in force has a request as large.",
         &[by("", "threshold", |look| {
-            u64::from(look.regime.plan.threshold)
+            u64::from(look.snapshot.plan.threshold)
         })],
     ),
     gauge(
@@ -121,10 +121,10 @@ pub(in crate::metrics::prometheus) const TABLE: &[Family] = &[
         "Cores by role in the plan in force.",
         &[
             by("role=\"small\"", "small_cores", |look| {
-                u64::from(look.regime.plan.small)
+                u64::from(look.snapshot.plan.small)
             }),
             by("role=\"large\"", "large_cores", |look| {
-                u64::from(look.regime.plan.cores - look.regime.plan.small)
+                u64::from(look.snapshot.plan.cores - look.snapshot.plan.small)
             }),
         ],
     ),
@@ -133,7 +133,7 @@ pub(in crate::metrics::prometheus) const TABLE: &[Family] = &[
         Whole,
         "1 if the plan in force sets no core aside for large requests.",
         &[by("", "standby", |look| {
-            u64::from(look.regime.plan.standby().is_some())
+            u64::from(look.snapshot.plan.standby().is_some())
         })],
     ),
     found(
@@ -168,13 +168,13 @@ pub(in crate::metrics::prometheus) const TABLE: &[Family] = &[
         "curtail_delegation_batches_total",
         Whole,
         "Batches of requests sent to other workers.",
-        &[of("", "parcels_sent", ParcelsSent)],
+        &[of("", "parcels_sent", DelegatedBatchesSent)],
     ),
     counter(
         "curtail_delegation_batches_reclaimed_total",
         Whole,
         "Batches taken back because their worker did not come to them.",
-        &[of("", "parcels_taken_back", ParcelsTakenBack)],
+        &[of("", "parcels_taken_back", DelegatedBatchesTakenBack)],
     ),
     counter(
         "curtail_late_releases_total",

@@ -260,11 +260,11 @@ fn torn_connections_lose_and_double_nothing() {
 #[test]
 fn planted_faults_are_noticed() {
     for fault in [Fault::SkipsRewind, Fault::TakesAgain, Fault::LosesFrame] {
-        let noticed = (1..20).any(|seed| {
+        let logged = (1..20).any(|seed| {
             let run = std::panic::catch_unwind(|| run(seed, fault));
             !matches!(run, Ok(Ok(())))
         });
-        assert!(noticed, "{fault:?}");
+        assert!(logged, "{fault:?}");
     }
 }
 

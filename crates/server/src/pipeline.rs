@@ -46,7 +46,7 @@ impl Worker {
         self.execute(&mut batch);
         let executed = self.time();
         self.reply();
-        if self.cx.slow_ns != slow_log::OFF {
+        if self.cx.turn.slow_ns != slow_log::OFF {
             self.note_slow(&batch);
         }
         if let (Some(begun), Some(collected), Some(executed)) = (begun, collected, executed) {
@@ -76,15 +76,15 @@ impl Worker {
                 self.run_where_decided(entry);
             }
         }
-        self.cx.large_moved = 0;
+        self.cx.measured.large_moved = 0;
         self.send_delegated();
         let requests = batch.entries().len() as u64;
         self.slots.count(requests);
-        let stages = &mut self.cx.stages;
+        let stages = &mut self.cx.recorders.stages;
         stages.record_line(StageName::Queue, requests);
         let cx = &mut self.cx;
-        cx.hot_keys.look(batch, &mut cx.scratch);
-        if let Some(slot) = self.cx.large_here.take() {
+        cx.recorders.hot_keys.look(batch, &mut cx.scratch);
+        if let Some(slot) = self.cx.measured.large_here.take() {
             self.count_behind(batch, slot);
         }
     }
@@ -109,7 +109,7 @@ impl Worker {
     #[inline]
     pub(crate) fn look_ahead(&mut self, batch: &Batch<'_>, number: usize) {
         if let Some(ahead) = batch.entries().get(number + VALUES_AHEAD) {
-            self.cx.store.prefetch_value(ahead.hint);
+            self.cx.store_cx.store.prefetch_value(ahead.hint);
         }
     }
 
@@ -133,7 +133,7 @@ impl Worker {
     #[cold]
     fn count_behind(&mut self, batch: &Batch<'_>, slot: usize) {
         let entries = batch.entries().iter();
-        let large = self.cx.large_counts_from;
+        let large = self.cx.turn.large_counts_from;
         let is_behind = |entry: &&Entry<'_>| entry.slot != slot && !entry.work.writes(large);
         let behind = entries.filter(is_behind).count() + self.slots.ready_count();
         self.cx.counts.add(Count::SmallBehindLarge, behind as u64);
@@ -166,10 +166,10 @@ impl Worker {
             let entries = batch.entries().iter();
             entries.filter(|entry| entry.work.writes(bytes)).count() as u64
         };
-        let large = self.cx.larges + writes(self.cx.large_counts_from);
-        let left = self.cx.larges_left + writes(self.cx.large_from);
+        let large = self.cx.measured.larges + writes(self.cx.turn.large_counts_from);
+        let left = self.cx.measured.larges_left + writes(self.cx.turn.large_from);
         let small = (batch.entries().len() as u64).saturating_sub(large);
-        let stages = &mut self.cx.stages;
+        let stages = &mut self.cx.recorders.stages;
         for (sizes, requests) in [(SMALL, small), (LARGE, large.saturating_sub(left))] {
             let [queue, execute, reply] = sizes;
             stages.record_many(queue, us(begun, collected), requests);

@@ -28,6 +28,6 @@ pub use key::{Key, KeyError};
 pub use key_name::KeyName;
 pub use operation::{
     Arithmetic, ArithmeticOutcome, Delete, DeleteOutcome, Direction, Get, ItemStatus, Operation,
-    Set, SetMode, SetOutcome,
+    Outcome, Set, SetMode, SetOutcome,
 };
 pub use time::{Expiry, Exptime, Instant, Now};

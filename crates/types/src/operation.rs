@@ -216,3 +216,18 @@ pub enum ArithmeticOutcome {
     /// The number needed room that could not be had.
     OutOfMemory,
 }
+
+/// How an operation ended, whatever it was. The value that a read found goes beside it.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Outcome {
+    /// A read found its item.
+    Found(ItemStatus),
+    /// A read found nothing.
+    Missing,
+    /// A write ended so.
+    Set(SetOutcome),
+    /// A removal ended so.
+    Delete(DeleteOutcome),
+    /// Arithmetic ended so.
+    Arithmetic(ArithmeticOutcome),
+}

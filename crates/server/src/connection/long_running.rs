@@ -42,7 +42,7 @@ impl Connection {
         match long_running.as_mut() {
             LongRunning::Dump(dump) => {
                 let (text, done) = dump.piece(cx);
-                self.visible.touch(cx.now.unix_seconds());
+                self.visible.touch(cx.store_cx.now.unix_seconds());
                 self.output.push(&mut cx.pool, &text);
                 if done {
                     self.long_running = None;

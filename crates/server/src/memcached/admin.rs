@@ -88,7 +88,10 @@ impl Worker {
         }
         self.cx.counts.add(Count::CmdFlush, 1);
         self.log_flush_of(slot, delay);
-        self.cx.store.flush_all(self.cx.now, delay);
+        self.cx
+            .store_cx
+            .store
+            .flush_all(self.cx.store_cx.now, delay);
         if !noreply {
             // On a node the others have a part in it.
             self.end_parts(slot, b"OK\r\n");
@@ -106,9 +109,9 @@ impl Worker {
         let peer = self.peer(slot);
         let limit = &self.cx.shared.limits.admin;
         if delay == Exptime(0) {
-            return log_flush(limit, self.cx.now, &peer);
+            return log_flush(limit, self.cx.store_cx.now, &peer);
         }
-        if let Some(suppressed) = limit.pass(self.cx.now.unix_seconds().into()) {
+        if let Some(suppressed) = limit.pass(self.cx.store_cx.now.unix_seconds().into()) {
             let exptime = delay.0;
             info!(
                 target: component::ADMIN,
@@ -125,7 +128,11 @@ impl Worker {
         let shared = &self.cx.shared;
         let before = shared.verbosity.swap(level, Relaxed);
         log::set_verbosity(level);
-        if let Some(suppressed) = shared.limits.admin.pass(self.cx.now.unix_seconds().into()) {
+        if let Some(suppressed) = shared
+            .limits
+            .admin
+            .pass(self.cx.store_cx.now.unix_seconds().into())
+        {
             info!(
                 target: component::ADMIN,
                 peer,
@@ -140,7 +147,11 @@ impl Worker {
         let peer = self.peer(slot);
         let shared = &self.cx.shared;
         shared.slow.set_threshold_us(us);
-        if let Some(suppressed) = shared.limits.admin.pass(self.cx.now.unix_seconds().into()) {
+        if let Some(suppressed) = shared
+            .limits
+            .admin
+            .pass(self.cx.store_cx.now.unix_seconds().into())
+        {
             info!(
                 target: component::ADMIN,
                 peer,
@@ -154,11 +165,15 @@ impl Worker {
     fn log_memlimit(&mut self, slot: usize, before: u64, wanted: usize, is_set: bool) {
         let peer = self.peer(slot);
         let shared = &self.cx.shared;
-        let Some(suppressed) = shared.limits.admin.pass(self.cx.now.unix_seconds().into()) else {
+        let Some(suppressed) = shared
+            .limits
+            .admin
+            .pass(self.cx.store_cx.now.unix_seconds().into())
+        else {
             return;
         };
         let (before, wanted) = (before >> 20, wanted >> 20);
-        let bounds = self.cx.store.memory_bounds();
+        let bounds = self.cx.store_cx.store.memory_bounds();
         if is_set {
             info!(
                 target: component::ADMIN,
@@ -185,8 +200,8 @@ impl Worker {
             MEMLIMIT_MEGABYTES_MAX.. => Refusal::MemlimitInBytes,
             _ => {
                 let wanted = megabytes as usize * (1 << 20);
-                let before = self.cx.store.memory().limit;
-                let is_set = self.cx.store.set_memory_bytes_max(wanted);
+                let before = self.cx.store_cx.store.memory().limit;
+                let is_set = self.cx.store_cx.store.set_memory_bytes_max(wanted);
                 self.log_memlimit(slot, before, wanted, is_set);
                 if is_set {
                     return self.ok(slot, noreply);
@@ -293,7 +308,7 @@ impl Worker {
                     .shared
                     .time_shift_seconds
                     .fetch_add(seconds, Relaxed);
-                self.cx.now = self.cx.shared.now();
+                self.cx.store_cx.now = self.cx.shared.now();
                 self.ok(slot, false);
             }
         }
@@ -337,7 +352,7 @@ impl Worker {
                 rest.next();
                 return self.cachedump(slot, rest);
             }
-            (None, _) => stats::general(shared, self.cx.now),
+            (None, _) => stats::general(shared, self.cx.store_cx.now),
             (Some(b"settings"), _) => stats::settings(shared),
             (Some(b"items"), _) => stats::items(shared),
             (Some(b"slabs"), _) => stats::slabs(shared),
@@ -358,7 +373,7 @@ impl Worker {
                 if let Some(connection) = self.slots.get_mut(slot) {
                     connection.visible.show(ConnectionState::Parse);
                 }
-                stats::connections(shared, self.cx.now)
+                stats::connections(shared, self.cx.store_cx.now)
             }
             (Some(b"reset"), _) => {
                 shared.reset_counts();
@@ -367,7 +382,7 @@ impl Worker {
             (Some(b"detail"), Some(b"dump")) => shared.prefixes.dump(),
             (Some(b"detail"), Some(word @ (b"on" | b"off"))) => {
                 shared.prefixes.switch(word == b"on");
-                self.cx.detail = word == b"on";
+                self.cx.turn.detail = word == b"on";
                 return self.ok(slot, false);
             }
             (Some(b"detail"), _) => return self.refuse(slot, Refusal::BadStatsDetail),

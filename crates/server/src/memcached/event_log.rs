@@ -257,10 +257,10 @@ impl Worker {
         let WorkerContext {
             event_log,
             shared,
-            writer,
-            now,
+            store_cx,
             ..
         } = &mut self.cx;
+        let (writer, now) = (&mut store_cx.writer, &store_cx.now);
         let watchers = &shared.watchers;
         if event_log.watches_evictions() {
             let each = |evicted| event_log.evicted(watchers, *now, &evicted);
@@ -296,7 +296,10 @@ impl WorkerContext {
         write.key.clear();
         write.key.extend_from_slice(key.bytes());
         write.command = command(set);
-        let remaining = set.exptime.expiry(self.now).remaining_seconds(self.now);
+        let remaining = set
+            .exptime
+            .expiry(self.store_cx.now)
+            .remaining_seconds(self.store_cx.now);
         write.ttl_seconds = remaining.unwrap_or(0);
         write.value_bytes = value_bytes;
     }
@@ -329,7 +332,7 @@ impl WorkerContext {
     pub(crate) fn log_found(&mut self, key: &WireKey<'_>, found: Option<u32>) {
         let key = key.resolve(&mut self.scratch);
         let number = self.event_log.write.number;
-        let (watchers, now) = (&self.shared.watchers, self.now);
+        let (watchers, now) = (&self.shared.watchers, self.store_cx.now);
         self.event_log
             .line(watchers, now, Interests::FETCHERS, |text| {
                 text.extend_from_slice(b"type=item_get key=");
@@ -350,7 +353,7 @@ impl WorkerContext {
     #[cold]
     pub(crate) fn log_outcome(&mut self, outcome: SetOutcome) {
         let write = std::mem::take(&mut self.event_log.write);
-        let (watchers, now) = (&self.shared.watchers, self.now);
+        let (watchers, now) = (&self.shared.watchers, self.store_cx.now);
         self.event_log
             .line(watchers, now, Interests::MUTATIONS, |text| {
                 text.extend_from_slice(b"type=item_store key=");

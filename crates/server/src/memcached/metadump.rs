@@ -70,11 +70,11 @@ impl Dump {
     pub(crate) fn piece(&mut self, cx: &mut WorkerContext) -> (Vec<u8>, bool) {
         let mut text = Vec::new();
         if let Some(from) = self.next {
-            let buckets = std::mem::take(&mut cx.dump_buckets);
+            let buckets = std::mem::take(&mut cx.turn.dump_buckets);
             if buckets == 0 {
                 return (text, false);
             }
-            let (form, seconds) = (self.form, cx.now.unix_seconds());
+            let (form, seconds) = (self.form, cx.store_cx.now.unix_seconds());
             let (items_left, bytes_left) = &mut self.left;
             let each = |key: Key<'_>, status: &ItemStatus| {
                 let before = text.len();
@@ -89,8 +89,15 @@ impl Dump {
                 }
             };
             self.next = cx
+                .store_cx
                 .store
-                .list(&mut cx.writer, cx.now, from, buckets, each)
+                .list(
+                    &mut cx.store_cx.writer,
+                    cx.store_cx.now,
+                    from,
+                    buckets,
+                    each,
+                )
                 .filter(|_| self.left.0 > 0);
         }
         if self.next.is_none() {

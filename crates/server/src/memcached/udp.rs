@@ -22,7 +22,7 @@ use curtail_store::{Hint, Writer};
 use curtail_types::Operation;
 
 use crate::{
-    native::{Executor, StoreContext},
+    native::Executor,
     request::{
         execute::{Item, ROOM_BYTES},
         reply_buffer::{Awaited, Content, Replies},
@@ -96,7 +96,7 @@ impl MemcachedDatagrams {
                 let count = inbox.receive(socket);
                 received += count;
                 if count > 0 {
-                    datagram_cx.cx.now = shared.now();
+                    datagram_cx.cx.store_cx.now = shared.now();
                 }
                 for number in 0..count {
                     if let Some((datagram, from)) = inbox.get(number) {
@@ -187,9 +187,8 @@ impl DatagramContext {
             form,
             hint: Hint::default(),
         };
-        // Nothing can be handed on from here.
-        self.cx.is_delegated = true;
-        self.cx
+        let refused = self
+            .cx
             .run_item_apart(&mut self.replies, &item, operation, value);
         let (area, pieces) = self.replies.take();
         let mut written = Some(0);
@@ -206,8 +205,8 @@ impl DatagramContext {
         }
         self.replies.clear();
         self.replies.begin_turn();
-        let what = Awaited::of(form);
-        written.filter(|&bytes| !what.is_failure(left.get(..bytes).unwrap_or_default()))
+        // A part that fails cannot say so before the line that ends its request.
+        written.filter(|_| refused.is_none() || Awaited::of(form) != Awaited::Part)
     }
 
     /// Has what was accepted before a request executed; false if that takes too long.
@@ -220,13 +219,9 @@ impl DatagramContext {
             return true;
         };
         let cx = &mut self.cx;
-        let mut store_cx = StoreContext {
-            store: &cx.store,
-            writer: &mut cx.writer,
-            now: cx.now,
-        };
+        let store_cx = &mut cx.store_cx;
         let is_reached = (0..TURNS_MAX).any(|turn| {
-            let is_reached = executor.reach(native, &mut store_cx, number, stamp, 1);
+            let is_reached = executor.reach(native, store_cx, number, stamp, 1);
             match (is_reached, turn < BUSY_TURNS) {
                 (true, _) => {}
                 (false, true) => std::thread::yield_now(),

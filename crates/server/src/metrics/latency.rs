@@ -162,7 +162,7 @@ impl Worker {
             let size = cx.size_of(entry, command);
             if connection.output.is_empty() && connection.body.is_none() {
                 let took_ns = now_ns.saturating_sub(begun_ns);
-                cx.latencies.record(command, size, took_ns);
+                cx.recorders.latencies.record(command, size, took_ns);
             } else if connection.pending.is_none() {
                 connection.pending = Some(Pending {
                     since_ns: begun_ns,
@@ -178,16 +178,16 @@ impl WorkerContext {
     /// A value of `bytes` is answered to the connection in `slot`.
     #[cold]
     pub(crate) fn note_answered_bytes(&mut self, slot: usize, bytes: usize) {
-        let has_room = self.large_answers.len() < self.large_answers.capacity();
-        if bytes >= self.large_class_from && has_room && !self.is_delegated {
-            self.large_answers.push(slot);
+        let has_room = self.measured.large_answers.len() < self.measured.large_answers.capacity();
+        if bytes >= self.recorders.large_class_from && has_room {
+            self.measured.large_answers.push(slot);
         }
     }
 
     fn size_of(&mut self, entry: &Entry<'_>, command: Command) -> Size {
         let is_large = match &entry.work {
             Work::Request(Request::Item { value, .. }) if command != Command::Get => {
-                value.len() >= self.large_class_from
+                value.len() >= self.recorders.large_class_from
             }
             Work::Request(
                 Request::SetHeader { value_bytes, .. } | Request::SetTooLarge { value_bytes, .. },
@@ -195,7 +195,7 @@ impl WorkerContext {
             | Work::LargeSet {
                 request: Request::SetHeader { value_bytes, .. },
                 ..
-            } => *value_bytes as usize >= self.large_class_from,
+            } => *value_bytes as usize >= self.recorders.large_class_from,
             _ if command == Command::Get => self.take_large_answer(entry.slot),
             _ => false,
         };
@@ -207,9 +207,9 @@ impl WorkerContext {
 
     /// Whether a large value was answered to the connection in `slot` that was not asked about yet.
     fn take_large_answer(&mut self, slot: usize) -> bool {
-        let mut answers = self.large_answers.iter();
+        let mut answers = self.measured.large_answers.iter();
         let found = answers.position(|&answered| answered == slot);
-        found.is_some_and(|found| self.large_answers.swap_remove(found) == slot)
+        found.is_some_and(|found| self.measured.large_answers.swap_remove(found) == slot)
     }
 
     /// `bytes` of a value are on their way to a connection that others answered.
@@ -217,7 +217,7 @@ impl WorkerContext {
     pub(crate) fn note_value_sent(&self, connection: &mut Connection, bytes: usize) {
         if let Some(pending) = &mut connection.pending
             && pending.command == Command::Get
-            && bytes >= self.large_class_from
+            && bytes >= self.recorders.large_class_from
         {
             pending.size = Size::Large;
         }
@@ -235,7 +235,8 @@ impl WorkerContext {
     pub(crate) fn end_pending(&mut self, connection: &mut Connection) {
         if let Some(pending) = connection.pending.take() {
             let took_ns = self.shared.clock.now().instant.ns - pending.since_ns;
-            self.latencies
+            self.recorders
+                .latencies
                 .record(pending.command, pending.size, took_ns);
         }
     }
@@ -247,7 +248,9 @@ impl WorkerContext {
             false => Command::Get,
         };
         let took_ns = now_ns.saturating_sub(loan.begun_ns);
-        self.latencies.record(command, Size::Large, took_ns);
+        self.recorders
+            .latencies
+            .record(command, Size::Large, took_ns);
     }
 }
 

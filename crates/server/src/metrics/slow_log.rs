@@ -271,8 +271,8 @@ impl Worker {
             return;
         }
         let now_ns = self.cx.shared.clock.now().instant.ns;
-        let ns = now_ns.saturating_sub(self.cx.now.instant.ns);
-        if ns < self.cx.slow_ns {
+        let ns = now_ns.saturating_sub(self.cx.store_cx.now.instant.ns);
+        if ns < self.cx.turn.slow_ns {
             return;
         }
         let mut requests = 0;
@@ -325,8 +325,8 @@ impl Worker {
     /// A delegated batch is back: whether its requests, handed on at `sent_ns`, waited too long.
     #[cold]
     pub(crate) fn note_slow_delegated(&mut self, delegated: &DelegatedBatch, sent_ns: u64) {
-        let ns = self.cx.now.instant.ns.saturating_sub(sent_ns);
-        if ns < self.cx.slow_ns {
+        let ns = self.cx.store_cx.now.instant.ns.saturating_sub(sent_ns);
+        if ns < self.cx.turn.slow_ns {
             return;
         }
         let requests = delegated.items.len() as u64;
@@ -350,7 +350,7 @@ impl Worker {
         };
         let now_ns = self.cx.shared.clock.now().instant.ns;
         let ns = now_ns.saturating_sub(begun_ns);
-        if ns >= self.cx.slow_ns {
+        if ns >= self.cx.turn.slow_ns {
             self.cx.shared.slow.count.add(1);
             let number = connection.visible.number;
             self.cx.keep_slow(self.index, number, ns, *label);
@@ -362,14 +362,14 @@ impl Worker {
 impl WorkerContext {
     fn keep_slow(&mut self, worker: usize, connection: i32, ns: u64, label: Label) {
         let slow = Slow {
-            unix_us: self.now.unix_ns / 1000,
+            unix_us: self.store_cx.now.unix_ns / 1000,
             label,
             us: ns / 1000,
             worker,
             connection,
         };
         let shows_keys = self.shared.config.dump_allowed;
-        let (watchers, now): (_, Now) = (&self.shared.watchers, self.now);
+        let (watchers, now): (_, Now) = (&self.shared.watchers, self.store_cx.now);
         self.event_log.line(watchers, now, Interests::SLOW, |text| {
             text.extend_from_slice(b"type=slow ");
             slow.push_rest(text, shows_keys);

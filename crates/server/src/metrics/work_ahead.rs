@@ -25,7 +25,7 @@ impl Worker {
     /// Carries out a batch like any other, and notes what is ahead of each request.
     #[cold]
     pub(crate) fn execute_measured(&mut self, batch: &Batch<'_>) {
-        let mut bytes = self.cx.large_moved;
+        let mut bytes = self.cx.measured.large_moved;
         for (number, entry) in batch.entries().iter().enumerate() {
             self.look_ahead(batch, number);
             let (before, room) = (self.replies.bytes_for(entry.slot), self.replies.remaining());
@@ -37,9 +37,9 @@ impl Worker {
             }
             let came = value_bytes(entry);
             let answered = self.replies.bytes_for(entry.slot).saturating_sub(before);
-            let is_large = came.max(answered) >= self.cx.large_counts_from;
+            let is_large = came.max(answered) >= self.cx.turn.large_counts_from;
             let [requests, kilobytes] = if is_large { LARGE } else { SMALL };
-            let stages = &mut self.cx.stages;
+            let stages = &mut self.cx.recorders.stages;
             stages.record(requests, number as u64);
             stages.record(kilobytes, bytes >> 10);
             // What is sent from where it lies is moved when the turn's replies are.
@@ -65,8 +65,8 @@ impl WorkerContext {
     /// Notes that so many bytes of a value of `value_bytes` were moved.
     #[inline]
     pub(crate) fn note_moved(&mut self, value_bytes: usize, bytes: usize) {
-        if value_bytes >= self.large_counts_from {
-            self.large_moved += bytes as u64;
+        if value_bytes >= self.turn.large_counts_from {
+            self.measured.large_moved += bytes as u64;
         }
     }
 }

@@ -22,9 +22,8 @@ use curtail_dispatch::{
         layout,
     },
 };
-use curtail_store::{Store, Writer};
 use curtail_types::{
-    ArithmeticOutcome, DeleteOutcome, Exptime, Get, Key, KeyHash, Now, Operation, SetOutcome,
+    ArithmeticOutcome, DeleteOutcome, Exptime, Get, Key, KeyHash, Operation, Outcome, SetOutcome,
 };
 
 use crate::native::{
@@ -33,14 +32,7 @@ use crate::native::{
     reply_cache::Done,
     reply_sender::{Post, Sender, address_of, place, session_name, value_bytes_max},
 };
-use crate::test_faults::Fault;
-
-/// What a thread needs to touch the store.
-pub(crate) struct StoreContext<'a> {
-    pub(crate) store: &'a Store,
-    pub(crate) writer: &'a mut Writer,
-    pub(crate) now: Now,
-}
+use crate::{test_faults::Fault, worker::store_context::StoreContext};
 
 /// The memory of a thread that executes.
 pub(crate) struct Executor {
@@ -93,7 +85,7 @@ impl Executor {
     pub(crate) fn drain(
         &mut self,
         native: &Native,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
         number: usize,
         entries_max: usize,
     ) -> Option<Drained> {
@@ -137,7 +129,7 @@ impl Executor {
     pub(crate) fn reach(
         &mut self,
         native: &Native,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
         number: usize,
         stamp: u64,
         turns_max: usize,
@@ -179,9 +171,9 @@ impl Executor {
 }
 
 /// Where a turn takes place.
-struct QueueContext<'b, 'h> {
+struct QueueContext<'b> {
     native: &'b Native,
-    store_cx: &'b mut StoreContext<'h>,
+    store_cx: &'b mut StoreContext,
     queue: OrderedQueue<'b>,
     number: usize,
     first: u64,
@@ -189,7 +181,7 @@ struct QueueContext<'b, 'h> {
 
 impl ExecutorState {
     /// Carries out an entry.
-    fn apply(&mut self, queue_cx: &mut QueueContext<'_, '_>, entry: Entry<'_>) {
+    fn apply(&mut self, queue_cx: &mut QueueContext<'_>, entry: Entry<'_>) {
         let QueueContext {
             native, store_cx, ..
         } = queue_cx;
@@ -223,7 +215,7 @@ impl ExecutorState {
 
     /// The fault of a server that does not know what it has executed already.
     #[inline]
-    fn redo(&mut self, queue_cx: &mut QueueContext<'_, '_>) {
+    fn redo(&mut self, queue_cx: &mut QueueContext<'_>) {
         let Some((number, payload)) = &self.last else {
             return;
         };
@@ -237,7 +229,7 @@ impl ExecutorState {
     }
 
     /// Answers an entry's client.
-    fn answer(&mut self, queue_cx: &QueueContext<'_, '_>, entry: Entry<'_>) {
+    fn answer(&mut self, queue_cx: &QueueContext<'_>, entry: Entry<'_>) {
         let QueueContext {
             native,
             queue,
@@ -307,7 +299,7 @@ pub(crate) fn split(payload: &[u8]) -> Option<Request<'_>> {
 /// Carries a request out on the store, `arrived_ns` being when it was accepted. A value that it
 /// reads goes into `value`.
 pub(crate) fn execute(
-    store_cx: &mut StoreContext<'_>,
+    store_cx: &mut StoreContext,
     request: &Request<'_>,
     hash: KeyHash,
     arrived_ns: u64,
@@ -316,33 +308,42 @@ pub(crate) fn execute(
     let (Some(key), Some(operation)) = (request.key, request.operation()) else {
         return Done::of(Status::Done);
     };
-    let (store, now) = (store_cx.store, store_cx.now);
     match operation {
-        Operation::Set(mut set) => {
-            set.exptime = at_arrival(set.exptime, arrived_ns);
-            let writer = &mut *store_cx.writer;
-            set_done(store.set(writer, now, key, hash, &set, request.value))
-        }
-        Operation::Delete(delete) => {
-            let outcome = store.delete(store_cx.writer, now, key, hash, &delete);
-            Done::of(match outcome {
-                DeleteOutcome::Deleted => Status::Done,
-                DeleteOutcome::NotFound => Status::NotFound,
-                DeleteOutcome::Exists => Status::Exists,
-                DeleteOutcome::OutOfMemory => Status::OutOfMemory,
-            })
-        }
-        Operation::Arithmetic(arithmetic) => {
-            let outcome = store.arithmetic(store_cx.writer, now, key, hash, &arithmetic);
-            arithmetic_done(&outcome)
-        }
         Operation::Get(mut get) => {
             get.touch = get.touch.map(|touch| at_arrival(touch, arrived_ns));
             match request.head.opcode {
-                Opcode::Touch => touch(store_cx, key, hash, &get),
+                Opcode::Touch => {
+                    let touch = Operation::Get(get);
+                    done(&store_cx.execute(key, hash, &touch, &[], |_| ()))
+                }
                 _ => read_and_touch(store_cx, key, hash, &get, value),
             }
         }
+        mut change => {
+            if let Operation::Set(set) = &mut change {
+                set.exptime = at_arrival(set.exptime, arrived_ns);
+            }
+            done(&store_cx.execute(key, hash, &change, request.value, |_| ()))
+        }
+    }
+}
+
+/// What a client is told of an outcome.
+fn done(outcome: &Outcome) -> Done {
+    match outcome {
+        Outcome::Found(status) => Done {
+            version: status.cas.0,
+            ..Done::of(Status::Done)
+        },
+        Outcome::Missing => Done::of(Status::NotFound),
+        Outcome::Set(outcome) => set_done(*outcome),
+        Outcome::Delete(outcome) => Done::of(match outcome {
+            DeleteOutcome::Deleted => Status::Done,
+            DeleteOutcome::NotFound => Status::NotFound,
+            DeleteOutcome::Exists => Status::Exists,
+            DeleteOutcome::OutOfMemory => Status::OutOfMemory,
+        }),
+        Outcome::Arithmetic(outcome) => arithmetic_done(outcome),
     }
 }
 
@@ -375,23 +376,9 @@ fn arithmetic_done(outcome: &ArithmeticOutcome) -> Done {
     }
 }
 
-fn touch(store_cx: &mut StoreContext<'_>, key: Key<'_>, hash: KeyHash, get: &Get) -> Done {
-    let store = store_cx.store;
-    let found = store.get(store_cx.writer, store_cx.now, key, hash, get, |view| {
-        view.status().cas
-    });
-    match found {
-        Some(cas) => Done {
-            version: cas.0,
-            ..Done::of(Status::Done)
-        },
-        None => Done::of(Status::NotFound),
-    }
-}
-
 /// Reads, with or without a touch; a value that is too long for a datagram is left as it is.
 pub(crate) fn read_and_touch(
-    store_cx: &mut StoreContext<'_>,
+    store_cx: &mut StoreContext,
     key: Key<'_>,
     hash: KeyHash,
     get: &Get,
@@ -419,15 +406,14 @@ pub(crate) fn read_and_touch(
 }
 
 fn read(
-    store_cx: &mut StoreContext<'_>,
+    store_cx: &mut StoreContext,
     key: Key<'_>,
     hash: KeyHash,
     get: &Get,
     value: &mut [u8],
     room: usize,
 ) -> Done {
-    let store = store_cx.store;
-    let found = store.get(store_cx.writer, store_cx.now, key, hash, get, |view| {
+    let found = store_cx.get(key, hash, get, |view| {
         let status = view.status();
         let value_bytes = view.value_bytes();
         let fits = value_bytes <= room;

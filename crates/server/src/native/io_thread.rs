@@ -18,9 +18,10 @@ use curtail_store::Writer;
 
 use crate::native::{
     BEAT_NS, Native,
-    executor::{Executor, StoreContext},
+    executor::Executor,
     receiver::{Receiver, ReceiverContext},
 };
+use crate::worker::store_context::StoreContext;
 use crate::{
     sync::Relaxed,
     worker::{busy_poll::BusyPoll, shared::Shared},
@@ -53,7 +54,7 @@ pub(crate) fn run(shared: &Arc<Shared>, poller: Poller, writer: Writer, thread: 
         shared,
         native,
         poller,
-        writer,
+        store_cx: StoreContext::new(shared, writer),
         thread,
         executor: Executor::new(thread, native.addresses.len(), 0),
         events: Events::with_capacity(EVENTS_MAX),
@@ -84,7 +85,7 @@ struct IoThread<'a> {
     shared: &'a Shared,
     native: &'a Native,
     poller: Poller,
-    writer: Writer,
+    store_cx: StoreContext,
     thread: usize,
     executor: Executor,
     events: Events,
@@ -103,13 +104,10 @@ impl IoThread<'_> {
             self.native.beat(now_ns);
             self.beaten_ns = now_ns;
         }
+        self.store_cx.now = self.shared.now();
         let mut receiver_cx = ReceiverContext {
             executor: &mut self.executor,
-            store_cx: StoreContext {
-                store: &self.shared.store,
-                writer: &mut self.writer,
-                now: self.shared.now(),
-            },
+            store_cx: &mut self.store_cx,
             monotonic_ns: now_ns,
         };
         let received = receiver.turn(&mut receiver_cx);
@@ -165,12 +163,9 @@ impl IoThread<'_> {
         self.native.memory.quiesce();
         // What was admitted meanwhile, and those who are told that nothing more is.
         self.turn(receiver, monotonic_ns());
-        let mut store_cx = StoreContext {
-            store: &self.shared.store,
-            writer: &mut self.writer,
-            now: self.shared.now(),
-        };
-        self.native.drain_all(&mut self.executor, &mut store_cx);
+        self.store_cx.now = self.shared.now();
+        self.native
+            .drain_all(&mut self.executor, &mut self.store_cx);
         self.native
             .publish(self.thread, &self.executor.state().counts);
         self.native.memory.stop();
@@ -179,7 +174,7 @@ impl IoThread<'_> {
 
 impl Native {
     /// Executes everything that is in the queues, which take nothing more.
-    pub(super) fn drain_all(&self, executor: &mut Executor, store_cx: &mut StoreContext<'_>) {
+    pub(super) fn drain_all(&self, executor: &mut Executor, store_cx: &mut StoreContext) {
         for number in 0..self.config.queues {
             while self.has_backlog(number) {
                 if executor.drain(self, store_cx, number, TURN_MAX).is_none() {

@@ -52,7 +52,7 @@ use tracing::error;
 
 pub use crate::native::config::{NativeChoice, NativeConfig, NativeMode, NativePlacement};
 pub(crate) use crate::native::counters::{NativeCount, NativeCounts};
-pub(crate) use crate::native::executor::{Executor, StoreContext};
+pub(crate) use crate::native::executor::Executor;
 pub(crate) use crate::native::io_thread::run as run_io_thread;
 pub(crate) use crate::native::read_barrier::Behind;
 pub(crate) use crate::native::start::{Opened, Opening};

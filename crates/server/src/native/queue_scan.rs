@@ -13,10 +13,8 @@
 
 use curtail_dispatch::ordered_queue::{Listener, TURN_MAX, before_looking_again};
 
-use crate::native::{
-    Native, NativePlacement,
-    executor::{Executor, StoreContext},
-};
+use crate::native::{Native, NativePlacement, executor::Executor};
+use crate::worker::store_context::StoreContext;
 
 /// What a worker has heard of each queue, and which of them are its own.
 pub(super) struct Rounds {
@@ -54,7 +52,7 @@ impl Rounds {
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
     ) -> u64 {
         let executed = self.once(native, executor, store_cx, Look::Patient);
         if executed > 0 {
@@ -68,7 +66,7 @@ impl Rounds {
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
         look: Look,
     ) -> u64 {
         let mut executed = 0;

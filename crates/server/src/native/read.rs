@@ -88,7 +88,7 @@ impl Receiver<'_> {
     /// Answers a read, or has it wait.
     pub(super) fn read(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         request: &Request<'_>,
         from: Sender,
     ) {
@@ -129,7 +129,7 @@ impl Receiver<'_> {
 
     fn wait(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         head: &Head,
         key: Key<'_>,
         hash: KeyHash,
@@ -157,7 +157,7 @@ impl Receiver<'_> {
     }
 
     /// Answers the reads whose queues have come far enough, and helps the oldest of the others.
-    pub(super) fn serve_waiting(&mut self, receiver_cx: &mut ReceiverContext<'_, '_>) {
+    pub(super) fn serve_waiting(&mut self, receiver_cx: &mut ReceiverContext<'_>) {
         let Some((number, stamp)) = self.waiting.parked.oldest() else {
             return;
         };
@@ -188,7 +188,7 @@ impl Receiver<'_> {
     /// Answers from the store.
     fn read_store(
         &self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         head: &Head,
         key: Key<'_>,
         hash: KeyHash,
@@ -228,7 +228,7 @@ impl Receiver<'_> {
     /// Answers from the entry whose payload was copied.
     fn read_entry(
         &self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         head: &Head,
         (bytes, arrived_ns): (usize, u64),
         number: usize,

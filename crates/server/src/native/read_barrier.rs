@@ -18,7 +18,6 @@ use std::sync::Arc;
 use curtail_codec::memcached::{Admin, Request};
 use curtail_types::KeyHash;
 
-use crate::native::executor::StoreContext;
 use crate::{
     request::{
         batch::{Batch, Entry, Work},
@@ -100,14 +99,10 @@ impl Worker {
         };
         if !native.has_reached(found.queue, found.stamp) {
             let cx = &mut self.cx;
-            let mut store_cx = StoreContext {
-                store: &cx.store,
-                writer: &mut cx.writer,
-                now: cx.now,
-            };
+            let store_cx = &mut cx.store_cx;
             let executor = self.native.as_deref_mut()?;
             let (queue, stamp) = (found.queue, found.stamp);
-            if !executor.reach(native, &mut store_cx, queue, stamp, TURNS_MAX) {
+            if !executor.reach(native, store_cx, queue, stamp, TURNS_MAX) {
                 return Some(found);
             }
         }
@@ -125,14 +120,10 @@ impl Worker {
             return;
         };
         let cx = &mut self.cx;
-        let mut store_cx = StoreContext {
-            store: &cx.store,
-            writer: &mut cx.writer,
-            now: cx.now,
-        };
+        let store_cx = &mut cx.store_cx;
         for number in 0..native.config.queues {
             let tail = native.queue(number).map_or(0, |queue| queue.backlog().tail);
-            while !executor.reach(native, &mut store_cx, number, tail, TURNS_MAX) {
+            while !executor.reach(native, store_cx, number, tail, TURNS_MAX) {
                 std::thread::yield_now();
             }
         }

@@ -41,13 +41,14 @@ use curtail_types::{Exptime, KeyHash};
 use crate::native::{
     HEARTBEAT_NS_MAX, Native, NativeMode, NativePlacement,
     counters::NativeCount,
-    executor::{Executor, StoreContext, read_and_touch, reply_to},
+    executor::{Executor, read_and_touch, reply_to},
     handshake::Budget,
     read::WaitingReads,
     reply_cache::Done,
     reply_sender::{OPCODE_AT, Sender, place, queue_peer, session_name},
 };
 use crate::test_faults::Fault;
+use crate::worker::store_context::StoreContext;
 
 /// One thread's way in.
 pub(crate) struct Receiver<'a> {
@@ -98,9 +99,9 @@ impl Pass {
 }
 
 /// What a turn of the receiver works with.
-pub(crate) struct ReceiverContext<'m, 'h> {
+pub(crate) struct ReceiverContext<'m> {
     pub(crate) executor: &'m mut Executor,
-    pub(crate) store_cx: StoreContext<'h>,
+    pub(crate) store_cx: &'m mut StoreContext,
     /// The machine's monotonic clock, which heartbeats and leases go by.
     pub(crate) monotonic_ns: u64,
 }
@@ -154,7 +155,7 @@ impl<'a> Receiver<'a> {
 
     /// Receives one batch from each socket, looks at all of it, and sends what is to be answered.
     /// Returns how many datagrams came.
-    pub(crate) fn turn(&mut self, receiver_cx: &mut ReceiverContext<'_, '_>) -> usize {
+    pub(crate) fn turn(&mut self, receiver_cx: &mut ReceiverContext<'_>) -> usize {
         let total = match self.native.mode {
             _ if self.runs_each() => self.receive(receiver_cx, Self::run),
             NativeMode::Raw => self.receive(receiver_cx, Self::take),
@@ -176,8 +177,8 @@ impl<'a> Receiver<'a> {
     /// Receives one batch from each socket and has `run` look at each datagram; how many came.
     pub(super) fn receive(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
-        run: impl FnMut(&mut Self, &mut ReceiverContext<'_, '_>, &[u8], Sender),
+        receiver_cx: &mut ReceiverContext<'_>,
+        run: impl FnMut(&mut Self, &mut ReceiverContext<'_>, &[u8], Sender),
     ) -> usize {
         self.receive_in(&[Pass::All], receiver_cx, run)
     }
@@ -186,8 +187,8 @@ impl<'a> Receiver<'a> {
     fn receive_in(
         &mut self,
         passes: &[Pass],
-        receiver_cx: &mut ReceiverContext<'_, '_>,
-        mut run: impl FnMut(&mut Self, &mut ReceiverContext<'_, '_>, &[u8], Sender),
+        receiver_cx: &mut ReceiverContext<'_>,
+        mut run: impl FnMut(&mut Self, &mut ReceiverContext<'_>, &[u8], Sender),
     ) -> usize {
         let Some(mut inbox) = self.inbox.take() else {
             return 0;
@@ -229,7 +230,7 @@ impl<'a> Receiver<'a> {
     }
 
     /// Goes on with what waits here, and sends what is to be answered.
-    pub(super) fn attend(&mut self, receiver_cx: &mut ReceiverContext<'_, '_>) {
+    pub(super) fn attend(&mut self, receiver_cx: &mut ReceiverContext<'_>) {
         self.serve_waiting(receiver_cx);
         self.go_on_with_barrier(receiver_cx);
         let state = receiver_cx.executor.state();
@@ -258,7 +259,7 @@ impl<'a> Receiver<'a> {
 
     pub(super) fn take(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         bytes: &[u8],
         from: Sender,
     ) {
@@ -294,7 +295,7 @@ impl<'a> Receiver<'a> {
     #[cold]
     fn refuse(
         &self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         bytes: &[u8],
         why: Malformed,
         from: Sender,
@@ -317,7 +318,7 @@ impl<'a> Receiver<'a> {
 
     fn local(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         request: &Request<'_>,
         from: Sender,
     ) {
@@ -361,7 +362,7 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    fn ping(&mut self, receiver_cx: &mut ReceiverContext<'_, '_>, head: &Head, from: Sender) {
+    fn ping(&mut self, receiver_cx: &mut ReceiverContext<'_>, head: &Head, from: Sender) {
         if !self.admits(receiver_cx, head, from) {
             return;
         }
@@ -377,7 +378,7 @@ impl<'a> Receiver<'a> {
     /// Whether the session of a request that claims no slot is its sender's; an error if not.
     pub(super) fn admits(
         &self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         head: &Head,
         from: Sender,
     ) -> bool {
@@ -396,7 +397,7 @@ impl<'a> Receiver<'a> {
     /// Admits a write.
     fn write(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         request: &Request<'_>,
         bytes: &[u8],
         from: Sender,
@@ -454,7 +455,7 @@ impl<'a> Receiver<'a> {
     /// Does what the verdict on a write says.
     fn follow(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         request: &Request<'_>,
         hash: KeyHash,
         verdict: Verdict,
@@ -510,7 +511,7 @@ impl<'a> Receiver<'a> {
     /// Answers a request that has its place already and was not acknowledged at once.
     fn replay(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         request: &Request<'_>,
         hash: KeyHash,
         pos: u64,
@@ -546,7 +547,7 @@ impl<'a> Receiver<'a> {
     /// direct write, which waits for its bucket.
     fn read_and_touch_again(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         request: &Request<'_>,
         hash: KeyHash,
         place: Place,
@@ -580,7 +581,7 @@ impl<'a> Receiver<'a> {
     /// Takes a flush on, if none waits already.
     fn barrier(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         request: &Request<'_>,
         from: Sender,
     ) {
@@ -633,7 +634,7 @@ impl<'a> Receiver<'a> {
     }
 
     /// Helps the queues that the flush waits for, and flushes when none is left.
-    fn go_on_with_barrier(&mut self, receiver_cx: &mut ReceiverContext<'_, '_>) {
+    fn go_on_with_barrier(&mut self, receiver_cx: &mut ReceiverContext<'_>) {
         let Some(barrier) = self.barrier.take() else {
             return;
         };
@@ -663,7 +664,7 @@ impl<'a> Receiver<'a> {
     #[cold]
     pub(super) fn error(
         &self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         head: &Head,
         code: ErrorCode,
         from: Sender,
@@ -683,7 +684,7 @@ impl<'a> Receiver<'a> {
 
     pub(super) fn nack(
         &self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         echo: Echo,
         place: Place,
         reason: NackReason,
@@ -700,7 +701,7 @@ impl<'a> Receiver<'a> {
     #[inline]
     pub(super) fn reply(
         &self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         to: Sender,
         reply: &Reply<'_>,
     ) {

@@ -9,10 +9,11 @@ use curtail_runtime::monotonic_ns;
 use crate::native::{
     BEAT_NS, Native, NativePlacement,
     baselines::pull::Pulling,
-    executor::{Executor, StoreContext},
+    executor::Executor,
     queue_scan::Rounds,
     receiver::{Receiver, ReceiverContext},
 };
+use crate::worker::store_context::StoreContext;
 use crate::{
     sync::Relaxed,
     worker::{event_loop::Worker, shared::Shared},
@@ -82,19 +83,15 @@ impl<'a> NativeTurns<'a> {
             None => 0,
         };
         let mut received = 0;
-        let mut store_cx = StoreContext {
-            store: &cx.store,
-            writer: &mut cx.writer,
-            now: cx.now,
-        };
+        let store_cx = &mut cx.store_cx;
         if let Some(receiver) = &mut self.receiver {
             if now_ns.saturating_sub(self.beaten_ns) >= BEAT_NS {
                 native.beat(now_ns);
                 self.beaten_ns = now_ns;
             }
             let mut receiver_cx = ReceiverContext {
-                executor,
-                store_cx,
+                executor: &mut *executor,
+                store_cx: &mut *store_cx,
                 monotonic_ns: now_ns,
             };
             received = match &mut self.pulling {
@@ -110,16 +107,15 @@ impl<'a> NativeTurns<'a> {
             if native.config.placement == NativePlacement::Owner && self.shared.config.workers > 1 {
                 native.ring(self.shared, touched);
             }
-            store_cx = receiver_cx.store_cx;
         }
         let is_large = index >= self.shared.config.workers;
         let by_arrival = native.config.placement == NativePlacement::Arrival;
         let entries = match is_large {
             true => 0,
             false if by_arrival && self.receiver.is_some() => {
-                native.execute_left(executor, &mut store_cx, &mut self.left)
+                native.execute_left(executor, store_cx, &mut self.left)
             }
-            false => self.rounds.run(native, executor, &mut store_cx),
+            false => self.rounds.run(native, executor, store_cx),
         };
         // Others than these look at all queues again before they sleep.
         if is_large || native.config.placement == NativePlacement::Owner {
@@ -142,13 +138,9 @@ impl<'a> NativeTurns<'a> {
             return;
         };
         let cx = &mut worker.cx;
-        let mut store_cx = StoreContext {
-            store: &cx.store,
-            writer: &mut cx.writer,
-            now: cx.now,
-        };
+        let store_cx = &mut cx.store_cx;
         if self.receiver.is_some() {
-            native.drain_all(executor, &mut store_cx);
+            native.drain_all(executor, store_cx);
         }
         native.publish(worker.index, &executor.state().counts);
     }
@@ -164,7 +156,7 @@ impl Native {
     fn execute_left(
         &self,
         executor: &mut Executor,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
         left: &mut u64,
     ) -> u64 {
         let mut executed = 0;

@@ -123,7 +123,7 @@ impl Worker {
         };
         let output = &mut connection.output;
         let goes = connection.writable && connection.departs.is_none();
-        let is_large = output.value_bytes_max() >= self.cx.large_from;
+        let is_large = output.value_bytes_max() >= self.cx.turn.large_from;
         if !goes || output.is_awaiting() || output.is_empty() || is_large {
             return self.slots.queue(slot);
         }
@@ -297,7 +297,7 @@ impl NodeWorker {
                     kind: RelayedKind::Item,
                 };
                 cx.counts.add(Count::ClusterRelayed, 1);
-                self.relay(cx.now.instant, relayed);
+                self.relay(cx.store_cx.now.instant, relayed);
             }
             Way::Arriving => {
                 let waiter = Waiter {

@@ -45,7 +45,7 @@ impl NodeWorker {
         };
         if answer.status == AnswerStatus::Moved {
             out.is_sent = false;
-            out.again_ns = cx.now.instant.ns + AGAIN_NS;
+            out.again_ns = cx.store_cx.now.instant.ns + AGAIN_NS;
             self.parked.push_back(number);
             return self.spare.give(bytes);
         }
@@ -129,7 +129,7 @@ impl NodeWorker {
             let is_read = out.relayed.kind == RelayedKind::Item && is_read(&out.relayed.bytes);
             if is_read {
                 out.is_sent = false;
-                out.again_ns = cx.now.instant.ns + AGAIN_NS;
+                out.again_ns = cx.store_cx.now.instant.ns + AGAIN_NS;
                 self.parked.push_back(number);
             } else {
                 self.end(number, UNKNOWN.to_vec());
@@ -139,7 +139,7 @@ impl NodeWorker {
 
     /// Ends what waits for an answer for too long.
     pub(super) fn look_through(&mut self, cx: &WorkerContext) {
-        let now_ns = cx.now.instant.ns;
+        let now_ns = cx.store_cx.now.instant.ns;
         if now_ns.saturating_sub(self.looked_ns) < LOOK_NS {
             return;
         }

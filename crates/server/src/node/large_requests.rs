@@ -45,7 +45,7 @@ impl Worker {
         };
         let route = route_of(key.resolve(&mut self.cx.scratch).bytes());
         let access = access_of(&Operation::Set(set));
-        let is_here = cluster.holds_lease(self.cx.now.instant)
+        let is_here = cluster.holds_lease(self.cx.store_cx.now.instant)
             && cluster.views.current().is_some_and(|in_force| {
                 matches!(cluster.place(&in_force, route, access), Way::Here)
             });
@@ -114,7 +114,7 @@ impl NodeWorker {
         };
         let bytes = key.resolve(&mut worker.cx.scratch).bytes();
         let route = route_of(bytes);
-        let hash = worker.cx.store.hash(bytes);
+        let hash = worker.cx.store_cx.store.hash(bytes);
         match self.way(route, &operation) {
             None => {}
             Some(Way::Here) => {
@@ -140,7 +140,7 @@ impl NodeWorker {
                     bytes: at.0.to_le_bytes().to_vec(),
                     kind: RelayedKind::Flush,
                 };
-                self.relay(worker.cx.now.instant, relayed);
+                self.relay(worker.cx.store_cx.now.instant, relayed);
             }
         }
     }

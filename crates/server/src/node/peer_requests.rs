@@ -80,8 +80,12 @@ impl NodeWorker {
     ) -> Option<(End, Cas)> {
         if let (RelayedKind::Flush, Some(at)) = (asked.kind, asked.bytes.first_chunk()) {
             let at = Exptime(i64::from_le_bytes(*at));
-            admin::log_flush(&cx.shared.limits.admin, cx.now, &Node(asked.at.node));
-            cx.store.flush_all(cx.now, at);
+            admin::log_flush(
+                &cx.shared.limits.admin,
+                cx.store_cx.now,
+                &Node(asked.at.node),
+            );
+            cx.store_cx.store.flush_all(cx.store_cx.now, at);
             return Some((End::Done, Cas(0)));
         }
         let Some((carried, _)) = Carried::read(&asked.bytes) else {
@@ -97,7 +101,7 @@ impl NodeWorker {
         let (key, access) = (route_of(key_bytes), access_of(&carried.operation));
         match self.cluster.place(in_force, key, access) {
             Way::Here => {
-                let hash = cx.store.hash(key_bytes);
+                let hash = cx.store_cx.store.hash(key_bytes);
                 self.execute_cx.run(cx, &carried, hash, reply);
                 let shown = match (asked.shows, Key::new(key_bytes)) {
                     (true, Ok(key)) => cx.version_of(key, hash),

@@ -116,7 +116,7 @@ impl NodeWorker {
 
     /// Looks at what may differ from turn to turn.
     pub(crate) fn begin_turn(&mut self, cx: &mut WorkerContext) {
-        let now = cx.now.instant;
+        let now = cx.store_cx.now.instant;
         // Never one of this node's former life, for which an answer may still come.
         self.delegated = self.delegated.max(cx.shared.started.unix_ns) + 1;
         self.now_ns = now.ns;
@@ -190,7 +190,7 @@ impl NodeWorker {
     /// Everything of a turn that clients have no part in; fills `filled` with what has been
     /// answered to clients of this worker.
     pub(crate) fn work(&mut self, cx: &mut WorkerContext, filled: &mut Vec<Completed>) {
-        self.links.begin_turn(cx.now.instant);
+        self.links.begin_turn(cx.store_cx.now.instant);
         self.beat(cx);
         self.receive();
         self.take_moves(cx);
@@ -216,7 +216,7 @@ impl NodeWorker {
         let bytes = self.links.held_bytes();
         if bytes != self.accounted {
             let more = bytes.cast_signed() - self.accounted.cast_signed();
-            cx.store.account(more);
+            cx.store_cx.store.account(more);
             self.accounted = bytes;
         }
     }
@@ -245,7 +245,7 @@ impl NodeWorker {
         let view = heartbeats.first().map(|(_, heartbeat)| heartbeat.view);
         let view = view.unwrap_or_default();
         self.links.set_vitals(Vitals { view, load: 0 });
-        let items = u32::try_from(cx.store.counters().items_now).unwrap_or(u32::MAX);
+        let items = u32::try_from(cx.store_cx.store.counters().items_now).unwrap_or(u32::MAX);
         let sent_us = (self.now_ns / 1000) as u32;
         self.called = (sent_us, Instant { ns: self.now_ns });
         self.cluster.clock.keep(cx.shared.clock.now());
@@ -299,7 +299,7 @@ impl NodeWorker {
     // ---- slices ----
 
     fn work_slices(&mut self, cx: &mut WorkerContext) {
-        let now_ns = cx.now.instant.ns;
+        let now_ns = cx.store_cx.now.instant.ns;
         for number in self.own_slices() {
             if self.cluster.dues.of(number) <= now_ns {
                 self.give(number, Job::Tick);
@@ -332,7 +332,7 @@ impl NodeWorker {
         let mut elsewhere = std::mem::take(&mut self.elsewhere);
         for relayed in elsewhere.drain(..) {
             match relayed.origin.asker {
-                Asker::Client { .. } => self.relay(cx.now.instant, relayed),
+                Asker::Client { .. } => self.relay(cx.store_cx.now.instant, relayed),
                 // A request goes over one link at most: its node asks again.
                 Asker::Peer { .. } => self.done.push(Completed {
                     origin: relayed.origin,

@@ -213,7 +213,7 @@ impl Worker {
     }
 
     fn run_length_of_key(&self, entries: &[Entry<'_>]) -> usize {
-        let now = self.cx.now;
+        let now = self.cx.store_cx.now;
         let Some((first, kind)) = entries.first().and_then(|first| member(first, now)) else {
             return 1;
         };
@@ -285,7 +285,7 @@ impl Worker {
         let [write, between, next, ..] = entries else {
             return false;
         };
-        let now = self.cx.now;
+        let now = self.cx.store_cx.now;
         let is_set = |entry| matches!(member(entry, now), Some((_, Kind::Set)));
         let skips = is_set(write) && is_set(next);
         if !skips || between.hash != write.hash || next.hash != write.hash {
@@ -307,7 +307,7 @@ impl WorkerContext {
     /// what was there nothing is changed that carrying out each by itself would not change.
     pub(crate) fn fold(&mut self, replies: &mut Replies, run: &impl Run) -> bool {
         let kind = run.at(0, |item, operation, value| {
-            Kind::of(operation, item.form, value.len(), self.now)
+            Kind::of(operation, item.form, value.len(), self.store_cx.now)
         });
         let found = self.event_log.on.then(|| self.found_for_event_log(run));
         let found = found.flatten();
@@ -345,7 +345,7 @@ impl WorkerContext {
         if !matches!(outcome, SetOutcome::Stored(_)) {
             return None;
         }
-        self.writer.count_stored(last as u64);
+        self.store_cx.writer.count_stored(last as u64);
         for number in 0..=last {
             run.at(number, |item, operation, value| {
                 self.log_folded(run, number, item, operation, value, found);
@@ -377,14 +377,14 @@ impl WorkerContext {
             };
             // What is large is for others, and what is too large is told one by one.
             let joined = self.joined_bytes(item, set) as usize + appended.len();
-            let fits = joined < self.large_counts_from.min(self.large_from)
+            let fits = joined < self.turn.large_counts_from.min(self.turn.large_from)
                 && joined <= self.shared.config.item_bytes_max;
             fits.then(|| self.store_set(item, operation, &appended))?
         });
         self.appended = appended;
         let outcome = outcome??;
         match outcome {
-            SetOutcome::Stored(_) => self.writer.count_stored(run.length() as u64 - 1),
+            SetOutcome::Stored(_) => self.store_cx.writer.count_stored(run.length() as u64 - 1),
             SetOutcome::NotStored => {}
             _ => return None,
         }
@@ -406,9 +406,7 @@ impl WorkerContext {
     ) -> Option<()> {
         let mut outcome = run.at(0, |item, _, _| {
             let key = item.key.resolve(&mut self.scratch);
-            let (writer, now) = (&mut self.writer, self.now);
-            let delete = Delete::default();
-            self.store.delete(writer, now, key, item.hash, &delete)
+            self.store_cx.delete(key, item.hash, &Delete::default())
         })?;
         for number in 0..run.length() {
             run.at(number, |item, operation, value| {
@@ -433,8 +431,7 @@ impl WorkerContext {
                 return None;
             };
             let key = item.key.resolve(&mut self.scratch);
-            let (writer, now) = (&mut self.writer, self.now);
-            let touched = self.store.get(writer, now, key, item.hash, get, |_| ());
+            let touched = self.store_cx.get(key, item.hash, get, |_| ());
             Some(touched.is_some())
         })??;
         for number in 0..=last {
@@ -466,9 +463,10 @@ impl WorkerContext {
         let numbers = 0..run.length();
         let (mut number, mut status) = run.at(0, |item, _, _| {
             let key = item.key.resolve(&mut self.scratch);
-            let (writer, now) = (&mut self.writer, self.now);
+            let (writer, now) = (&mut self.store_cx.writer, self.store_cx.now);
             let steps = numbers.clone().filter_map(step_at);
-            self.store
+            self.store_cx
+                .store
                 .arithmetic_run(writer, now, key, item.hash, steps)
         })??;
         if !self.shared.config.cas {
@@ -509,8 +507,7 @@ impl WorkerContext {
             return None;
         };
         let key = item.key.resolve(&mut self.scratch);
-        let (writer, now) = (&mut self.writer, self.now);
-        Some(self.store.set(writer, now, key, item.hash, set, value))
+        Some(self.store_cx.set(key, item.hash, set, value))
     }
 
     /// Tells of a request of a run what would be told of it alone; `found` is the length of the

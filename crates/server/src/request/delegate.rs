@@ -241,7 +241,7 @@ impl Worker {
         delegated.push(from, entry.hash, request, ticket);
         self.claims = false;
         self.delegation.note(entry.slot, entry.hash, owner);
-        if self.cx.slow_ns != slow_log::OFF {
+        if self.cx.turn.slow_ns != slow_log::OFF {
             self.delegation.handed_on.push((entry.slot, entry.hash));
         }
     }
@@ -267,7 +267,7 @@ impl Worker {
             delegation.outstanding.push(Outstanding {
                 number,
                 sealed,
-                sent_ns: self.cx.now.instant.ns,
+                sent_ns: self.cx.store_cx.now.instant.ns,
             });
         }
     }
@@ -301,7 +301,7 @@ impl Worker {
 
     /// Takes back what its owner has not opened for too long, and carries it out here.
     pub(crate) fn take_back_delegated(&mut self) {
-        let now_ns = self.cx.now.instant.ns;
+        let now_ns = self.cx.store_cx.now.instant.ns;
         let mut index = 0;
         while let Some(out) = self.delegation.outstanding.get(index) {
             let late = now_ns.saturating_sub(out.sent_ns) >= TAKEN_BACK_NS;
@@ -319,7 +319,7 @@ impl Worker {
 
     /// Puts the answers of a delegated batch where they are awaited.
     pub(crate) fn deliver(&mut self, mut delegated: Box<DelegatedBatch>) {
-        if self.cx.slow_ns != slow_log::OFF {
+        if self.cx.turn.slow_ns != slow_log::OFF {
             let mut outstanding = self.delegation.outstanding.iter();
             let sent = outstanding.find(|out| out.number == delegated.number);
             if let Some(sent_ns) = sent.map(|out| out.sent_ns) {
@@ -356,7 +356,7 @@ impl Worker {
                 .output
                 .fill(&mut self.cx.pool, *owner, area, numbers, &mut pieces);
             let value_bytes = connection.output.value_bytes_max();
-            if value_bytes >= self.cx.large_from {
+            if value_bytes >= self.cx.turn.large_from {
                 connection.departs_with(&self.snapshot, value_bytes);
             }
             self.slots.queue(slot);
@@ -423,7 +423,7 @@ impl WorkerContext {
         if let (Some(writers), false) = (writers, matches!(operation, Operation::Get(_))) {
             prefetch_to_write(writers.address(partition_of(entry.hash)));
         }
-        entry.hint = self.store.prefetch_item(entry.hash);
+        entry.hint = self.store_cx.store.prefetch_item(entry.hash);
     }
 
     /// Gives a claim back.

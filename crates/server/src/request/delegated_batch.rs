@@ -193,12 +193,12 @@ impl WorkerContext {
             bytes,
             ..
         } = delegated;
-        items.iter().for_each(|item| self.store.prefetch(item.hash));
+        items
+            .iter()
+            .for_each(|item| self.store_cx.store.prefetch(item.hash));
         for item in items.iter_mut() {
-            item.hint = self.store.prefetch_item(item.hash);
+            item.hint = self.store_cx.store.prefetch_item(item.hash);
         }
-        self.is_delegated = true;
-        let large_here = self.large_here.take();
         let mut first = 0;
         while first < items.len() {
             let run = DelegatedRun::starting_at(first, items, bytes, self);
@@ -218,9 +218,6 @@ impl WorkerContext {
             }
             first = next;
         }
-        self.is_delegated = false;
-        // Whoever comes next has waited for it, whichever connection it has.
-        self.large_here = large_here.or(self.large_here.map(|_| usize::MAX));
     }
 
     /// Carries out one request of a delegated batch by itself.
@@ -255,7 +252,7 @@ impl<'r> DelegatedRun<'r> {
     ) -> Self {
         let rest = items.get(first..).unwrap_or_default();
         let length = match cx.shared.config.compaction {
-            true => run_length(rest, bytes, cx.now),
+            true => run_length(rest, bytes, cx.store_cx.now),
             false => 1,
         };
         Self {

@@ -26,7 +26,7 @@ use crate::{
         reply_buffer::Replies,
     },
     size_aware::control_loop::{SAMPLED_EVERY, serve_ns},
-    worker::{context::WorkerContext, event_loop::Worker},
+    worker::{context::WorkerContext, event_loop::Worker, store_context::StoreContext},
 };
 
 /// Room that the reply to one request may need in the turn's memory.
@@ -45,6 +45,27 @@ pub(crate) struct Item<'b, 'a> {
     pub(crate) hash: KeyHash,
     pub(crate) form: &'b Form<'a>,
     pub(crate) hint: Hint,
+}
+
+/// Where a request came from: it decides what may be done about a large value.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Origin {
+    /// A connection of this worker, which may be handed to a large worker.
+    Client,
+    /// Another worker, or a datagram: there is no connection here to be handed on.
+    Elsewhere,
+}
+
+/// What became of a request about one item.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[must_use = "a refused request is not answered yet"]
+pub(crate) enum Executed {
+    /// It was executed and answered.
+    Done,
+    /// It was not executed: it joins bytes to a value of so many, which a large worker has to do.
+    NeedsLargeWorker(usize),
+    /// It is to be answered with an error.
+    Refused(Refusal),
 }
 
 /// How a read ended.
@@ -103,9 +124,11 @@ impl Worker {
                 if self.cx.event_log.on {
                     self.log_here(entry);
                 }
-                self.cx.run_item(&mut self.replies, &item, operation, value);
-                if self.cx.joins_large > 0 {
-                    self.hand_on(entry);
+                let (cx, replies) = (&mut self.cx, &mut self.replies);
+                match cx.run_item(replies, &item, operation, value, Origin::Client) {
+                    Executed::Done => {}
+                    Executed::NeedsLargeWorker(bytes) => self.hand_on(entry, bytes),
+                    Executed::Refused(refusal) => self.replies.refuse(slot, form, refusal),
                 }
                 if let Some(ticket) = held {
                     self.cx.release(ticket);
@@ -233,8 +256,7 @@ impl Worker {
 
     /// Leaves a request that joins bytes to a large value to a large worker, which decodes it anew.
     #[cold]
-    fn hand_on(&mut self, entry: &Entry<'_>) {
-        let bytes = std::mem::take(&mut self.cx.joins_large);
+    fn hand_on(&mut self, entry: &Entry<'_>, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.depart_to_receive(entry.slot, entry.hash, bytes);
         self.put_off(entry);
@@ -281,7 +303,7 @@ impl Worker {
             true => &shared.limits.accepted_logins,
             false => &shared.limits.refused_logins,
         };
-        let Some(suppressed) = limit.pass(self.cx.now.unix_seconds().into()) else {
+        let Some(suppressed) = limit.pass(self.cx.store_cx.now.unix_seconds().into()) else {
             return;
         };
         let connection = self.slots.get_mut(slot);
@@ -300,7 +322,8 @@ impl Worker {
 }
 
 impl WorkerContext {
-    /// Carries out a request about one item that another worker received.
+    /// Executes a request about one item that did not come from a connection of this worker; if
+    /// it is answered with an error, which one.
     #[inline(never)]
     pub(crate) fn run_item_apart(
         &mut self,
@@ -308,8 +331,14 @@ impl WorkerContext {
         item: &Item<'_, '_>,
         operation: &Operation,
         value: &[u8],
-    ) {
-        self.run_item(replies, item, operation, value);
+    ) -> Option<Refusal> {
+        match self.run_item(replies, item, operation, value, Origin::Elsewhere) {
+            Executed::Refused(refusal) => {
+                replies.write(item.slot, |sink| encode::refuse(sink, item.form, refusal));
+                Some(refusal)
+            }
+            Executed::Done | Executed::NeedsLargeWorker(_) => None,
+        }
     }
 
     #[inline(always)] // as `carry_out`
@@ -319,27 +348,27 @@ impl WorkerContext {
         item: &Item<'_, '_>,
         operation: &Operation,
         value: &[u8],
-    ) {
+        origin: Origin,
+    ) -> Executed {
         self.count_meta(item);
         match operation {
-            Operation::Get(get) => self.get(replies, item, get),
-            Operation::Set(set) => self.set(replies, item, set, value),
+            Operation::Get(get) => {
+                if self.get_plain(replies, item, get) {
+                    return Executed::Done;
+                }
+                return self.get_any(replies, item, get, origin);
+            }
+            Operation::Set(set) => return self.set(replies, item, set, value, origin),
             Operation::Delete(delete) => self.delete(replies, item, delete),
             Operation::Arithmetic(arithmetic) => self.arithmetic(replies, item, arithmetic),
         }
+        Executed::Done
     }
 
     #[inline(always)]
     pub(crate) fn count_meta(&mut self, item: &Item<'_, '_>) {
         if matches!(item.form, Form::Meta(_) | Form::Debug) {
             self.counts.add(Count::CmdMeta, 1);
-        }
-    }
-
-    #[inline(always)] // as `carry_out`
-    fn get(&mut self, replies: &mut Replies, item: &Item<'_, '_>, get: &Get) {
-        if !self.get_plain(replies, item, get) {
-            self.get_any(replies, item, get);
         }
     }
 
@@ -354,7 +383,7 @@ impl WorkerContext {
             let head = |room: &mut [u8], value_bytes: usize| {
                 encode::plain_head(room, item.key, item.form, value_bytes)
             };
-            let (store, now) = (&self.store, self.now);
+            let (store, now) = (&self.store_cx.store, self.store_cx.now);
             let (written, value_bytes) =
                 store.get_plain(now, key, item.hash, item.hint, room, head)?;
             let end = encode::plain_end(room.get_mut(written..)?, item.form)?;
@@ -364,7 +393,7 @@ impl WorkerContext {
             return false;
         };
         self.count_get(item, get, true);
-        if self.samples {
+        if self.turn.samples {
             self.note_size(bytes);
         }
         true
@@ -372,7 +401,13 @@ impl WorkerContext {
 
     /// A read of any kind.
     #[inline(never)]
-    fn get_any(&mut self, replies: &mut Replies, item: &Item<'_, '_>, get: &Get) {
+    fn get_any(
+        &mut self,
+        replies: &mut Replies,
+        item: &Item<'_, '_>,
+        get: &Get,
+        origin: Origin,
+    ) -> Executed {
         let key = item.key.resolve(&mut self.scratch);
         // Beside the result: a lease is large, and few reads take one.
         let mut lease = None;
@@ -390,12 +425,12 @@ impl WorkerContext {
                 }
                 shown = bytes;
                 if bytes > COPY_BYTES_MAX {
-                    if self.large_full && bytes >= self.large_from {
+                    if self.turn.large_full && bytes >= self.turn.large_from {
                         return Found::Busy;
                     }
-                    if bytes >= self.large_counts_from {
-                        self.larges += 1;
-                        self.larges_left += u64::from(bytes >= self.large_from);
+                    if bytes >= self.turn.large_counts_from {
+                        self.measured.larges += 1;
+                        self.measured.larges_left += u64::from(bytes >= self.turn.large_from);
                     }
                     lease = view.lease_value();
                     return lease.as_ref().map_or(Found::Refused, |_| Found::Leased);
@@ -406,15 +441,8 @@ impl WorkerContext {
                 encode::value_end(sink, item.form);
                 Found::Whole
             };
-            let found = self.store.get_hinted(
-                &mut self.writer,
-                self.now,
-                key,
-                item.hash,
-                item.hint,
-                get,
-                view,
-            );
+            let StoreContext { store, writer, now } = &mut self.store_cx;
+            let found = store.get_hinted(writer, *now, key, item.hash, item.hint, get, view);
             if !matches!(found, Some(Found::Whole | Found::Leased)) {
                 sink.truncate(0);
             }
@@ -424,8 +452,8 @@ impl WorkerContext {
             found
         });
         self.count_get(item, get, found.is_some());
-        if self.samples || bytes > COPY_BYTES_MAX {
-            if shown > COPY_BYTES_MAX {
+        if self.turn.samples || bytes > COPY_BYTES_MAX {
+            if shown > COPY_BYTES_MAX && origin == Origin::Client {
                 self.note_answered_bytes(item.slot, shown);
             }
             self.note_size(bytes);
@@ -436,93 +464,77 @@ impl WorkerContext {
                 replies.write(item.slot, |sink| encode::value_end(sink, item.form));
             }
             (Some(Found::Refused), _) => {
-                self.lease_refused = true;
-                self.end_refused(replies, item, Count::ReplyNoMemory, Refusal::OutOfMemoryGet);
+                self.measured.lease_refused = true;
+                return self.refused(Count::ReplyNoMemory, Refusal::OutOfMemoryGet);
             }
-            (Some(Found::Busy), _) => {
-                self.end_refused(replies, item, Count::LargeRefused, Refusal::Busy);
-            }
+            (Some(Found::Busy), _) => return self.refused(Count::LargeRefused, Refusal::Busy),
             _ => {}
         }
+        Executed::Done
     }
 
-    /// Answers a read of a value that cannot be sent now.
     #[cold]
-    fn end_refused(
-        &mut self,
-        replies: &mut Replies,
-        item: &Item<'_, '_>,
-        count: Count,
-        refusal: Refusal,
-    ) {
+    fn refused(&mut self, count: Count, refusal: Refusal) -> Executed {
         self.counts.add(count, 1);
-        self.refuse_read(replies, item, refusal);
-    }
-
-    /// A read that found its item and cannot show it. What came in a delegated batch is told to
-    /// whoever sent that, who knows what it is a part of.
-    #[cold]
-    fn refuse_read(&self, replies: &mut Replies, item: &Item<'_, '_>, refusal: Refusal) {
-        match self.is_delegated {
-            true => replies.write(item.slot, |sink| encode::refuse(sink, item.form, refusal)),
-            false => replies.refuse(item.slot, item.form, refusal),
-        }
+        Executed::Refused(refusal)
     }
 
     #[inline]
     pub(crate) fn count_get(&mut self, item: &Item<'_, '_>, get: &Get, hit: bool) {
         // `touch` is a read that shows nothing; the other reads that touch count as both.
-        let touches = get.touch.is_some();
-        if !matches!(item.form, Form::Line { .. }) {
-            self.counts.add(Count::CmdGet, 1);
-        }
-        let count = match (touches, hit) {
-            (false, true) => Count::GetHits,
-            (false, false) => Count::GetMisses,
-            (true, true) => Count::TouchHits,
-            (true, false) => Count::TouchMisses,
-        };
-        self.counts.add(count, 1);
-        self.counts.add(Count::CmdTouch, u64::from(touches));
+        let shows = !matches!(item.form, Form::Line { .. });
+        self.counts.add_get(shows, get.touch.is_some(), hit);
         self.note_key(item, KeyEvent::Get { hit });
     }
 
-    fn set(&mut self, replies: &mut Replies, item: &Item<'_, '_>, set: &Set, value: &[u8]) {
+    fn set(
+        &mut self,
+        replies: &mut Replies,
+        item: &Item<'_, '_>,
+        set: &Set,
+        value: &[u8],
+        origin: Origin,
+    ) -> Executed {
         if matches!(set.mode, SetMode::Append | SetMode::Prepend)
-            && !self.may_join_here(replies, item, set)
+            && let Some(elsewhere) = self.joins_elsewhere(item, set, origin)
         {
-            return;
+            return elsewhere;
         }
         self.note_key(item, KeyEvent::Set);
         let key = item.key.resolve(&mut self.scratch);
-        let outcome = self
-            .store
-            .set(&mut self.writer, self.now, key, item.hash, set, value);
-        if self.samples {
+        let outcome = self.store_cx.set(key, item.hash, set, value);
+        if self.turn.samples {
             self.note_size(value.len());
         }
         self.answer_set(replies, item, set.compare.is_some(), outcome);
+        Executed::Done
     }
 
-    /// Whether bytes are joined to a value here. If that is large it is copied, so it is a large
-    /// worker's to do.
+    /// What becomes of a request that joins bytes to a large value: to do so copies it, so it is a
+    /// large worker's to do. `None` if it is to be executed here.
     #[cold]
-    fn may_join_here(&mut self, replies: &mut Replies, item: &Item<'_, '_>, set: &Set) -> bool {
+    fn joins_elsewhere(
+        &mut self,
+        item: &Item<'_, '_>,
+        set: &Set,
+        origin: Origin,
+    ) -> Option<Executed> {
         let joined = self.joined_bytes(item, set) as usize;
-        if !self.is_large(joined) || self.is_delegated {
-            self.note_large_here(item.slot, joined);
-            return true;
+        if !self.is_large(joined) || origin != Origin::Client {
+            let slot = match origin {
+                Origin::Client => item.slot,
+                Origin::Elsewhere => usize::MAX,
+            };
+            self.note_large_here(slot, joined);
+            return None;
         }
-        if self.large_full {
-            self.counts.add(Count::LargeRefused, 1);
-            replies.refuse(item.slot, item.form, Refusal::Busy);
-            return false;
+        if self.turn.large_full {
+            return Some(self.refused(Count::LargeRefused, Refusal::Busy));
         }
         if matches!(item.form, Form::Meta(_)) {
             self.counts.take_back(Count::CmdMeta);
         }
-        self.joins_large = joined;
-        false
+        Some(Executed::NeedsLargeWorker(joined))
     }
 
     /// Whether a request joins bytes to a large value: then its connection is handed on, which only
@@ -565,9 +577,9 @@ impl WorkerContext {
             keep_token: true,
             ..Get::default()
         };
-        let (writer, now) = (&mut self.writer, self.now);
-        let bytes = |view: &ItemView<'_>| view.value_bytes();
-        let bytes = self.store.get(writer, now, key, hash, &look, bytes)?;
+        let bytes = self
+            .store_cx
+            .get(key, hash, &look, |view| view.value_bytes())?;
         Some(u32::try_from(bytes).unwrap_or(u32::MAX))
     }
 
@@ -581,7 +593,7 @@ impl WorkerContext {
     ) {
         self.count_meta(item);
         self.note_key(item, KeyEvent::Set);
-        if self.samples {
+        if self.turn.samples {
             self.note_size(bytes);
         }
         self.answer_set(replies, item, false, outcome);
@@ -591,7 +603,7 @@ impl WorkerContext {
     /// some that stand for the others. The cost is in time, by its price.
     #[cold]
     fn note_size(&mut self, bytes: usize) {
-        if !self.learns {
+        if !self.turn.learns {
             return;
         }
         let stands_for = match bytes > COPY_BYTES_MAX {
@@ -600,7 +612,7 @@ impl WorkerContext {
         };
         let cost_ns = serve_ns(bytes) * stands_for;
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.sizes.record_many(bytes, cost_ns, stands_for);
+        self.recorders.sizes.record_many(bytes, cost_ns, stands_for);
     }
 
     pub(crate) fn reserve(
@@ -615,9 +627,8 @@ impl WorkerContext {
         self.note_key(item, KeyEvent::Set);
         self.note_size(value_bytes as usize);
         let key = item.key.resolve(&mut self.scratch);
-        let (writer, bytes) = (&mut self.writer, value_bytes as usize);
-        self.store
-            .reserve(writer, self.now, key, item.hash, set, bytes)
+        let bytes = value_bytes as usize;
+        self.store_cx.reserve(key, item.hash, set, bytes)
     }
 
     pub(crate) fn answer_set(
@@ -627,7 +638,7 @@ impl WorkerContext {
         compares: bool,
         outcome: SetOutcome,
     ) {
-        count_set(&mut self.counts, compares, outcome);
+        self.counts.add_set(compares, outcome);
         if self.event_log.on {
             self.log_outcome(outcome);
         }
@@ -641,9 +652,7 @@ impl WorkerContext {
         // A node has it removed where it is.
         if set.removes_if_too_large() && self.shared.cluster.is_none() {
             let key = item.key.resolve(&mut self.scratch);
-            let delete = Delete::default();
-            self.store
-                .delete(&mut self.writer, self.now, key, item.hash, &delete);
+            self.store_cx.delete(key, item.hash, &Delete::default());
         }
         self.counts.add(Count::StoreTooLarge, 1);
         let outcome = SetOutcome::TooLarge;
@@ -657,9 +666,7 @@ impl WorkerContext {
 
     fn delete(&mut self, replies: &mut Replies, item: &Item<'_, '_>, delete: &Delete) {
         let key = item.key.resolve(&mut self.scratch);
-        let outcome = self
-            .store
-            .delete(&mut self.writer, self.now, key, item.hash, delete);
+        let outcome = self.store_cx.delete(key, item.hash, delete);
         self.answer_delete(replies, item, outcome);
     }
 
@@ -669,11 +676,7 @@ impl WorkerContext {
         item: &Item<'_, '_>,
         outcome: DeleteOutcome,
     ) {
-        match outcome {
-            DeleteOutcome::Deleted => self.counts.add(Count::DeleteHits, 1),
-            DeleteOutcome::NotFound => self.counts.add(Count::DeleteMisses, 1),
-            DeleteOutcome::Exists | DeleteOutcome::OutOfMemory => {}
-        }
+        self.counts.add_delete(outcome);
         self.note_key(item, KeyEvent::Delete);
         replies.write(item.slot, |sink| {
             encode::delete(sink, item.key, item.form, outcome)
@@ -682,9 +685,7 @@ impl WorkerContext {
 
     fn arithmetic(&mut self, replies: &mut Replies, item: &Item<'_, '_>, arithmetic: &Arithmetic) {
         let key = item.key.resolve(&mut self.scratch);
-        let mut outcome =
-            self.store
-                .arithmetic(&mut self.writer, self.now, key, item.hash, arithmetic);
+        let mut outcome = self.store_cx.arithmetic(key, item.hash, arithmetic);
         if let ArithmeticOutcome::Counted { status, .. } = &mut outcome
             && !self.shared.config.cas
         {
@@ -701,15 +702,7 @@ impl WorkerContext {
         direction: Direction,
         outcome: &ArithmeticOutcome,
     ) {
-        let (hits, misses) = match direction {
-            Direction::Increment => (Count::IncrHits, Count::IncrMisses),
-            Direction::Decrement => (Count::DecrHits, Count::DecrMisses),
-        };
-        match outcome {
-            ArithmeticOutcome::Counted { .. } => self.counts.add(hits, 1),
-            ArithmeticOutcome::NotFound => self.counts.add(misses, 1),
-            _ => {}
-        }
+        self.counts.add_arithmetic(direction, outcome);
         replies.write(item.slot, |sink| {
             encode::arithmetic(sink, item.key, item.form, outcome);
         });
@@ -717,7 +710,7 @@ impl WorkerContext {
 
     #[inline(always)]
     fn note_key(&mut self, item: &Item<'_, '_>, event: KeyEvent) {
-        if self.detail {
+        if self.turn.detail {
             self.note_key_in_detail(item, event);
         }
     }
@@ -727,21 +720,4 @@ impl WorkerContext {
         let key = item.key.resolve(&mut self.scratch);
         self.shared.prefixes.count(key.bytes(), event);
     }
-}
-
-pub(crate) fn count_set(
-    counts: &mut crate::metrics::counters::Counts,
-    compares: bool,
-    outcome: SetOutcome,
-) {
-    counts.add(Count::CmdSet, 1);
-    let count = match (outcome, compares) {
-        (SetOutcome::TooLarge, _) => Count::StoreTooLarge,
-        (SetOutcome::OutOfMemory, _) => Count::StoreNoMemory,
-        (SetOutcome::Stored(_), true) => Count::CasHits,
-        (SetOutcome::Exists, true) => Count::CasBadval,
-        (SetOutcome::NotFound, true) => Count::CasMisses,
-        _ => return,
-    };
-    counts.add(count, 1);
 }

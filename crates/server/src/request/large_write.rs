@@ -8,13 +8,13 @@ use curtail_codec::memcached::{
 use curtail_store::Hint;
 use curtail_types::{Set, SetOutcome};
 
-use crate::request::execute::{Item, count_set};
+use crate::request::execute::Item;
 use crate::{
     connection::Body,
     metrics::counters::Count,
     request::batch::Entry,
     test_faults::Fault,
-    worker::{context::WorkerContext, event_loop::Worker},
+    worker::{context::WorkerContext, event_loop::Worker, store_context::StoreContext},
 };
 
 impl Worker {
@@ -51,7 +51,7 @@ impl Worker {
         let joined = cx.joined_bytes(&item, set);
         let bytes = value_bytes.saturating_add(joined);
         let is_large = cx.is_large(bytes as usize) && !passes;
-        if is_large && !cx.large_full {
+        if is_large && !cx.turn.large_full {
             // Not decoded here after all: a large worker starts over with the command.
             self.depart_to_receive(slot, hash, bytes);
             self.put_off(entry);
@@ -116,9 +116,7 @@ impl Worker {
             cx.end_pending(connection);
         }
         let WorkerContext {
-            store,
-            writer,
-            now,
+            store_cx: StoreContext { store, writer, now },
             pool,
             counts,
             ..
@@ -128,7 +126,7 @@ impl Worker {
         body.finish(pool, |reservation, key, form, compares| {
             if right {
                 let outcome = store.commit(writer, *now, reservation);
-                count_set(counts, compares, outcome);
+                counts.add_set(compares, outcome);
                 stored = Some(outcome);
                 if !ahead {
                     replies.write(slot, |sink| encode::set(sink, &key, &form, outcome));

@@ -78,9 +78,9 @@ impl Worker {
     pub(crate) fn collect<'a>(&mut self, mut area: &'a mut [u8], batch: &mut Batch<'a>) {
         let ready = self.slots.ready_count();
         let most = self.cx.shared.config.requests_per_turn_max;
-        self.cx.share = share_of(ready).min(most);
-        (self.cx.larges, self.cx.larges_left) = (0, 0);
-        self.cx.large_answers.clear();
+        self.cx.turn.share = share_of(ready).min(most);
+        (self.cx.measured.larges, self.cx.measured.larges_left) = (0, 0);
+        self.cx.measured.large_answers.clear();
         let carried_out = self.slots.carried_out();
         for _ in 0..ready {
             if batch.room() == 0 || area.len() < NEEDED_BYTES {
@@ -99,7 +99,7 @@ impl Worker {
                 Turn::Close => self.close(slot),
             }
             if batch.entries().len() as u64 > first {
-                self.cx.stages.record(StageName::Line, ahead);
+                self.cx.recorders.stages.record(StageName::Line, ahead);
             }
         }
     }
@@ -189,7 +189,7 @@ fn drop_refused(connection: &mut Connection, input: &[u8], cx: &mut WorkerContex
     // Nothing is complete in it.
     let _ = connection.decoder.decode(dropped, &cx.limits);
     connection.hold(&mut cx.pool, rest, true);
-    connection.visible.touch(cx.now.unix_seconds());
+    connection.visible.touch(cx.store_cx.now.unix_seconds());
 }
 
 /// Notes that a part of a refused value was received where small requests wait.
@@ -220,7 +220,7 @@ fn receive_body(connection: &mut Connection, slot: usize, cx: &mut WorkerContext
             cx.note_moved(value_bytes, bytes);
             cx.counts.add(Count::BytesRead, bytes as u64);
             connection.readable = bytes == room || connection.ending;
-            connection.visible.touch(cx.now.unix_seconds());
+            connection.visible.touch(cx.store_cx.now.unix_seconds());
         }
         Received::Nothing => connection.readable = false,
         Received::End => connection.closing = true,
@@ -315,7 +315,7 @@ fn decode<'a>(
     cx: &mut WorkerContext,
 ) {
     let share = match connection.loan {
-        None => cx.share,
+        None => cx.turn.share,
         Some(_) => 1,
     };
     let share = share.clamp(1, batch.room().max(1));
@@ -382,7 +382,7 @@ fn note_commands(connection: &mut Connection, decoded: usize, cx: &mut WorkerCon
     if decoded > 0 {
         connection.requests += decoded as u64;
         cx.counts.add(Count::Requests, decoded as u64);
-        connection.visible.touch(cx.now.unix_seconds());
+        connection.visible.touch(cx.store_cx.now.unix_seconds());
     }
 }
 

@@ -31,7 +31,7 @@ impl Worker {
                 continue;
             };
             let (value_bytes, awaits) = survey(run);
-            if value_bytes >= self.cx.large_from {
+            if value_bytes >= self.cx.turn.large_from {
                 connection.departs_with(&self.snapshot, value_bytes);
             }
             let goes = connection.departs.is_none() && !awaits;
@@ -93,7 +93,7 @@ impl Worker {
     /// Leases and buffers are capped, so one client that does not read could keep all others from
     /// large values, or from being served at all: the one that holds most has to go.
     fn relieve(&mut self) {
-        if std::mem::take(&mut self.cx.lease_refused) {
+        if std::mem::take(&mut self.cx.measured.lease_refused) {
             let closed = self.close_heaviest(Count::SlowReadersClosed, |connection| {
                 connection.output.leased_bytes()
             });
@@ -145,10 +145,12 @@ impl Sent {
     fn note(&mut self, cx: &mut WorkerContext, taken: usize, value_bytes: usize) {
         cx.counts.add(Count::Sends, 1);
         cx.counts.add(Count::BytesWritten, taken as u64);
-        cx.stages.record(StageName::Reply, self.bytes >> 10);
+        cx.recorders
+            .stages
+            .record(StageName::Reply, self.bytes >> 10);
         self.bytes += taken as u64;
         cx.note_moved(value_bytes, taken);
-        let is_large = value_bytes >= cx.large_counts_from;
+        let is_large = value_bytes >= cx.turn.large_counts_from;
         if self.large && !is_large {
             cx.counts.add(Count::SmallBehindLarge, 1);
         }

@@ -67,8 +67,8 @@ impl Worker {
             } else {
                 WatchedBy::Nobody
             },
-            begun_ns: self.cx.now.instant.ns,
-            since_ns: self.cx.now.instant.ns,
+            begun_ns: self.cx.store_cx.now.instant.ns,
+            since_ns: self.cx.store_cx.now.instant.ns,
         });
         self.cx.pool.export(connection.buffers());
         self.lent.lend(slot);
@@ -77,7 +77,7 @@ impl Worker {
             return false;
         };
         let ahead = handle.loans.fetch_add(1, Relaxed);
-        let stages = &mut self.cx.stages;
+        let stages = &mut self.cx.recorders.stages;
         stages.record(StageName::LargeQueue, ahead as u64);
         handle.mail.send(Arrival::Borrowed(connection));
         if self.cx.shared.config.large_nice == Niceness::Idle {
@@ -252,7 +252,7 @@ impl Worker {
         if let Some(loan) = &mut connection.loan {
             let us = now_ns.saturating_sub(loan.since_ns) / 1000;
             loan.since_ns = now_ns;
-            self.cx.stages.record(stage(loan), us);
+            self.cx.recorders.stages.record(stage(loan), us);
         }
     }
 
@@ -276,7 +276,7 @@ impl Worker {
         let shared = &self.cx.shared;
         let mut larges = shared.workers.iter().skip(shared.config.workers);
         let full = |loans: usize| loans >= shared.config.large_connections_max;
-        self.cx.large_full = larges.all(|handle| full(handle.loans.load(Relaxed)));
+        self.cx.turn.large_full = larges.all(|handle| full(handle.loans.load(Relaxed)));
     }
 }
 
@@ -284,6 +284,6 @@ impl WorkerContext {
     /// Whether a value of `bytes` is another's to serve.
     #[inline]
     pub(crate) fn is_large(&self, bytes: usize) -> bool {
-        bytes >= self.large_from
+        bytes >= self.turn.large_from
     }
 }

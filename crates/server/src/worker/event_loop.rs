@@ -325,14 +325,16 @@ impl Worker {
     fn begin_turn(&mut self) {
         self.turn_clock.begin();
         let cx = &mut self.cx;
-        cx.now = cx.shared.now();
-        cx.detail = cx.shared.prefixes.is_on();
-        cx.slow_ns = cx.shared.slow.threshold_ns();
-        cx.dump_buckets = BUCKETS_A_TURN;
+        cx.store_cx.now = cx.shared.now();
+        cx.turn.detail = cx.shared.prefixes.is_on();
+        cx.turn.slow_ns = cx.shared.slow.threshold_ns();
+        cx.turn.dump_buckets = BUCKETS_A_TURN;
         let verbosity = cx.shared.verbosity.load(Relaxed);
         cx.event_log
             .begin_turn(cx.shared.watchers.interests(), verbosity);
-        cx.writer.note_evicted(cx.event_log.watches_evictions());
+        cx.store_cx
+            .writer
+            .note_evicted(cx.event_log.watches_evictions());
         self.turns += 1;
         if cx.shared.snapshots.generation() != self.snapshot.generation {
             self.snapshot = cx.shared.snapshots.current();
@@ -354,17 +356,17 @@ impl Worker {
         self.claims = self.decides && policy == Policy::DynamicCrew;
         self.reads_here = policy != Policy::Erew;
         let is_apart = self.snapshot.name.is_size_aware() && !is_large;
-        self.cx.large_from = match is_apart {
+        self.cx.turn.large_from = match is_apart {
             true => self.snapshot.plan.threshold as usize,
             false => usize::MAX,
         };
-        self.cx.large_counts_from = match is_large {
+        self.cx.turn.large_counts_from = match is_large {
             true => usize::MAX,
             false => self.cx.shared.config.threshold_first() as usize,
         };
         let learns = self.snapshot.name.sizes == Sizes::Learned;
-        self.cx.learns = learns;
-        self.cx.samples = learns && self.turns.is_multiple_of(SAMPLED_EVERY);
+        self.cx.turn.learns = learns;
+        self.cx.turn.samples = learns && self.turns.is_multiple_of(SAMPLED_EVERY);
         if is_apart {
             self.look_at_large_queues();
         }
@@ -376,26 +378,29 @@ impl Worker {
         self.epoch = self.cx.shared.control.epoch.load(Relaxed);
         self.show_hot_keys();
         self.give_connections();
-        if self.cx.sizes.count() == 0 {
+        if self.cx.recorders.sizes.count() == 0 {
             return;
         }
         if let Some(handle) = self.cx.shared.workers.get(self.index) {
             let mut measured = lock(&handle.measured);
             match &mut *measured {
-                Some(before) => before.add(&self.cx.sizes),
-                none => *none = Some(self.cx.sizes.clone()),
+                Some(before) => before.add(&self.cx.recorders.sizes),
+                none => *none = Some(self.cx.recorders.sizes.clone()),
             }
         }
-        self.cx.sizes.clear();
+        self.cx.recorders.sizes.clear();
     }
 
     fn show_hot_keys(&mut self) {
-        let now = self.cx.now.instant;
-        if !self.cx.hot_keys.is_due(now) {
+        let now = self.cx.store_cx.now.instant;
+        if !self.cx.recorders.hot_keys.is_due(now) {
             return;
         }
         if let Some(handle) = self.cx.shared.workers.get(self.index) {
-            self.cx.hot_keys.show(now, &mut lock(&handle.hottest));
+            self.cx
+                .recorders
+                .hot_keys
+                .show(now, &mut lock(&handle.hottest));
         }
     }
 
@@ -424,7 +429,7 @@ impl Worker {
                 }
                 Arrival::Wake(slice) => self.wake(slice),
                 Arrival::Completed(completed) => self.take_completed(*completed),
-                Arrival::Relieve => self.cx.lease_refused = true,
+                Arrival::Relieve => self.cx.measured.lease_refused = true,
             }
         }
         self.arrivals = arrivals;
@@ -442,18 +447,19 @@ impl Worker {
             self.leave();
             return;
         }
-        let seconds = self.cx.now.unix_seconds();
+        let seconds = self.cx.store_cx.now.unix_seconds();
         let visible = Visible::connection(stream.number(), peer, listener, seconds);
         let visible = Arc::new(visible);
         self.cx.shared.registry.add(&visible);
         let cx = &mut self.cx;
         if cx.event_log.on {
-            cx.event_log.opened(&cx.shared.watchers, cx.now, &visible);
+            cx.event_log
+                .opened(&cx.shared.watchers, cx.store_cx.now, &visible);
         }
         let authenticate = self.cx.shared.logins().is_some();
         let serial = self.next_serial();
         let connection = Connection::new(stream, authenticate, visible, serial);
-        self.cx.store.account(CONNECTION_BYTES);
+        self.cx.store_cx.store.account(CONNECTION_BYTES);
         self.slots.insert(Box::new(connection));
         self.slots.queue(slot);
     }
@@ -471,7 +477,7 @@ impl Worker {
             self.cx.shared.registry.remove(&connection.visible);
             let loan = connection.loan;
             connection.dissolve(&mut self.cx.pool);
-            self.cx.store.account(-CONNECTION_BYTES);
+            self.cx.store_cx.store.account(-CONNECTION_BYTES);
             match loan {
                 None => self.leave(),
                 Some(loan) => {
@@ -494,7 +500,7 @@ impl Worker {
         if cx.event_log.on {
             let (watchers, reason) = (&cx.shared.watchers, connection.close_reason);
             cx.event_log
-                .closed(watchers, cx.now, &connection.visible, reason);
+                .closed(watchers, cx.store_cx.now, &connection.visible, reason);
         }
     }
 
@@ -506,7 +512,7 @@ impl Worker {
             if let Some(suppressed) = shared
                 .limits
                 .malformed
-                .pass(self.cx.now.unix_seconds().into())
+                .pass(self.cx.store_cx.now.unix_seconds().into())
             {
                 let peer = connection.visible.address.as_str();
                 info!(
@@ -537,8 +543,9 @@ impl Worker {
     /// The store's background work: in every turn while there is some or room is short.
     #[inline]
     fn maintain(&mut self) {
-        let now = self.cx.now.instant.ns;
-        if self.maintaining || now >= self.maintain_at || self.cx.store.is_short_of_room() {
+        let now = self.cx.store_cx.now.instant.ns;
+        if self.maintaining || now >= self.maintain_at || self.cx.store_cx.store.is_short_of_room()
+        {
             self.maintain_at = now + MAINTAIN_REST_NS;
             self.maintain_now();
         }
@@ -546,18 +553,20 @@ impl Worker {
 
     fn maintain_now(&mut self) {
         let cx = &mut self.cx;
-        let items = cx
-            .store
-            .maintain(&mut cx.writer, cx.now, MAINTAIN_ITEMS_MAX);
+        let items = cx.store_cx.store.maintain(
+            &mut cx.store_cx.writer,
+            cx.store_cx.now,
+            MAINTAIN_ITEMS_MAX,
+        );
         cx.counts.add(Count::MaintainedItems, items as u64);
         self.maintaining = items > 0;
     }
 
     fn end_turn(&mut self) {
         self.cx.counts.add(Count::Turns, 1);
-        if self.cx.store.wants_pages() {
+        if self.cx.store_cx.store.wants_pages() {
             self.cx.shared.pages.wake();
-            if self.cx.store.lacks_pages() {
+            if self.cx.store_cx.store.lacks_pages() {
                 self.cx.shared.pages.hurry();
             }
         }
@@ -571,15 +580,15 @@ impl Worker {
 
     fn show_stages(&mut self) {
         if let Some(handle) = self.cx.shared.workers.get(self.index) {
-            handle.stages.publish(&self.cx.stages);
-            handle.latencies.publish(&mut self.cx.latencies);
+            handle.stages.publish(&self.cx.recorders.stages);
+            handle.latencies.publish(&mut self.cx.recorders.latencies);
         }
     }
 
     /// Looks at a few connections for one that has been idle for too long.
     fn sweep_idle(&mut self) {
         let limit = self.cx.shared.config.idle_timeout_seconds;
-        let seconds = self.cx.now.unix_seconds();
+        let seconds = self.cx.store_cx.now.unix_seconds();
         if limit == 0 || (self.sweep.next_slot == 0 && self.sweep.begun_seconds == seconds) {
             return;
         }
@@ -607,7 +616,7 @@ impl Worker {
 
     /// While stopping: whether nothing is in flight any more, or it has taken too long.
     fn may_stop(&mut self, happened: bool) -> bool {
-        let now = self.cx.now.instant;
+        let now = self.cx.store_cx.now.instant;
         let Some(stop_at) = self.stop_at else {
             self.stop_at = Some(Instant {
                 ns: now.ns + STOP_NS_MAX,

@@ -69,7 +69,7 @@ impl Pulling {
     pub(crate) fn turn(
         &mut self,
         receiver: &mut Receiver<'_>,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         shared: &Shared,
     ) -> usize {
         let native = receiver.native;
@@ -98,7 +98,7 @@ impl Pulling {
     fn collect(
         &mut self,
         receiver: &mut Receiver<'_>,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         shared: &Shared,
     ) {
         let native = receiver.native;
@@ -121,7 +121,7 @@ impl Pulling {
     fn run(
         &mut self,
         receiver: &mut Receiver<'_>,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         from: Source,
     ) -> bool {
         let native = receiver.native;
@@ -145,7 +145,7 @@ impl Pulling {
     fn steal(
         &mut self,
         receiver: &mut Receiver<'_>,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         worker: usize,
     ) -> bool {
         let native = receiver.native;
@@ -178,7 +178,7 @@ impl Receiver<'_> {
     /// Runs one datagram to its end, as far as nobody else holds its queue, and sends its answer.
     pub(crate) fn run(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         bytes: &[u8],
         from: Sender,
     ) {
@@ -195,7 +195,7 @@ impl Receiver<'_> {
             touched &= touched - 1;
             receiver_cx
                 .executor
-                .drain(native, &mut receiver_cx.store_cx, number, TURN_MAX);
+                .drain(native, receiver_cx.store_cx, number, TURN_MAX);
         }
         let state = receiver_cx.executor.state();
         state.post.send(native, &mut state.counts);
@@ -204,7 +204,7 @@ impl Receiver<'_> {
     /// Leaves a request to the workers, or says that too many wait.
     pub(crate) fn hand_off(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         request: &Request<'_>,
         bytes: &[u8],
         from: Sender,

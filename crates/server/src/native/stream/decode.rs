@@ -20,11 +20,12 @@ use curtail_types::{Key, KeyHash, Operation};
 use crate::native::{
     Native,
     counters::NativeCount,
-    executor::{Executor, StoreContext, at_arrival, set_done},
+    executor::{Executor, at_arrival, set_done},
     reply_cache::Done,
     reply_sender::{queue_peer, session_name},
 };
 use crate::worker::context::INLINE_VALUE_BYTES_MAX;
+use crate::worker::store_context::StoreContext;
 
 /// One stream.
 pub(super) struct Line {
@@ -158,7 +159,7 @@ impl Line {
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
         now_ns: u64,
     ) -> Option<bool> {
         for _ in 0..STEPS {
@@ -215,7 +216,7 @@ impl Line {
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
     ) -> bool {
         if let Progress::Skipping(left, refusal) = &mut self.state {
             let skipped = (*left).min((self.end - self.start) as u64);
@@ -267,7 +268,7 @@ impl Line {
     fn begin_value(
         &mut self,
         native: &Native,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
         head: Head,
         frame: std::ops::Range<usize>,
     ) {
@@ -312,9 +313,7 @@ impl Line {
         };
         set.exptime = at_arrival(set.exptime, store_cx.now.unix_ns);
         let bytes = head.value_bytes as usize;
-        let room = store_cx
-            .store
-            .reserve(store_cx.writer, store_cx.now, key, hash, &set, bytes);
+        let room = store_cx.reserve(key, hash, &set, bytes);
         let mut checksum = head.start_checksum();
         checksum.update(key.bytes());
         match room {
@@ -412,7 +411,7 @@ impl Line {
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
         head: Head,
         frame: std::ops::Range<usize>,
     ) {

@@ -10,10 +10,11 @@ use crate::native::stream::decode::{Behind, Line, Progress, Whole, error, push};
 use crate::native::{
     Native,
     counters::NativeCount,
-    executor::{Executor, StoreContext, at_arrival, execute, reply_to, set_done},
+    executor::{Executor, at_arrival, execute, reply_to, set_done},
     reply_cache::Done,
     reply_sender::{place, session_name},
 };
+use crate::worker::store_context::StoreContext;
 
 /// Turns with a queue before others have theirs.
 const HELP_TURNS: usize = 4;
@@ -59,7 +60,7 @@ impl Line {
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
     ) -> bool {
         let Progress::Waiting(whole) = &self.state else {
             return true;
@@ -90,7 +91,7 @@ impl Line {
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
         whole: &mut Whole,
     ) {
         let head = whole.head;
@@ -130,11 +131,7 @@ impl Line {
                 return;
             }
             _ => match whole.reservation.take() {
-                Some(reservation) => set_done(store_cx.store.commit(
-                    store_cx.writer,
-                    store_cx.now,
-                    reservation,
-                )),
+                Some(reservation) => set_done(store_cx.commit(reservation)),
                 None => {
                     let request = Request {
                         head,
@@ -162,19 +159,18 @@ impl Line {
     fn read(
         &mut self,
         native: &Native,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
         head: &Head,
         (key, hash): (Key<'_>, KeyHash),
         get: &Get,
     ) -> Done {
         let mut small = [0; COPY_BYTES_MAX];
         let mut lease = None;
-        let store = store_cx.store;
         let get = Get {
             keep_token: true,
             ..*get
         };
-        let found = store.get(store_cx.writer, store_cx.now, key, hash, &get, |view| {
+        let found = store_cx.get(key, hash, &get, |view| {
             let bytes = view.value_bytes();
             lease = None;
             let mut status = Status::Value;

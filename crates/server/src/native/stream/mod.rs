@@ -26,10 +26,8 @@ use curtail_runtime::{
 use curtail_store::Writer;
 
 use crate::native::stream::decode::Line;
-use crate::native::{
-    Native,
-    executor::{Executor, StoreContext},
-};
+use crate::native::{Native, executor::Executor};
+use crate::worker::store_context::StoreContext;
 use crate::{sync::Relaxed, worker::shared::Shared};
 
 /// The listeners, with their poller, until the thread begins.
@@ -93,7 +91,7 @@ impl Streams {
             poller: self.poller,
             listeners: self.listeners,
             lines: (0..STREAMS_MAX).map(|_| None).collect(),
-            writer,
+            store_cx: StoreContext::new(shared, writer),
             thread,
             executor: Executor::new(thread, native.addresses.len(), 0),
             events: Events::with_capacity(EVENTS_MAX),
@@ -114,7 +112,7 @@ struct StreamThread<'a> {
     poller: Poller,
     listeners: Vec<Listener>,
     lines: Vec<Option<Box<Line>>>,
-    writer: Writer,
+    store_cx: StoreContext,
     thread: usize,
     executor: Executor,
     events: Events,
@@ -129,16 +127,13 @@ impl StreamThread<'_> {
         }
         let now_ns = monotonic_ns();
         let mut is_busy = false;
-        let mut store_cx = StoreContext {
-            store: &self.shared.store,
-            writer: &mut self.writer,
-            now: self.shared.now(),
-        };
+        self.store_cx.now = self.shared.now();
+        let store_cx = &mut self.store_cx;
         for place in &mut self.lines {
             let Some(line) = place else {
                 continue;
             };
-            let went_on = line.go_on(self.native, &mut self.executor, &mut store_cx, now_ns);
+            let went_on = line.go_on(self.native, &mut self.executor, store_cx, now_ns);
             let limit_ns = if line.is_between() {
                 IDLE_NS
             } else {

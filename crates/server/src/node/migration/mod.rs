@@ -250,7 +250,7 @@ impl NodeWorker {
             Phase::Sweeping { .. } => SWEEP_PARTS,
             _ => self.in_force.as_ref().map_or(1, |now| now.senders()),
         };
-        let left = cx.store.counters().items_now / self.cluster.workers.max(1) as u64;
+        let left = cx.store_cx.store.counters().items_now / self.cluster.workers.max(1) as u64;
         // It is taken out for as long as steps need the rest.
         let mut pace = self.mover.pace;
         let share = pace.share(self.now_ns, self.mover.asked_ns, senders, left);

@@ -79,7 +79,7 @@ impl NodeWorker {
         let in_force = self.in_force.clone()?;
         let (me, workers, index) = (self.cluster.me, self.cluster.workers, self.index);
         let queue = &mut self.mover.found;
-        cx.store.keys(next, BUCKETS_A_STEP, |key| {
+        cx.store_cx.store.keys(next, BUCKETS_A_STEP, |key| {
             let route = route_of(key.bytes());
             let leaves = in_force.targets(route, me);
             if slice_of(route) % workers == index && !leaves.is_empty() {
@@ -170,7 +170,7 @@ impl NodeWorker {
         let (Ok(key), Some(in_force)) = (Key::new(bytes), &self.in_force) else {
             return Departure::Stays;
         };
-        let hash = cx.store.hash(bytes);
+        let hash = cx.store_cx.store.hash(bytes);
         let taken = self.execute_cx.take_image(cx, key, hash);
         let is_there = taken.is_some();
         if !self.cluster.keys.is_as(route, seen) {
@@ -271,7 +271,7 @@ impl NodeWorker {
         let in_force = self.in_force.clone()?;
         let (me, workers, index) = (self.cluster.me, self.cluster.workers, self.index);
         let queue = &mut self.mover.found;
-        let after = cx.store.keys(next, BUCKETS_A_STEP, |key| {
+        let after = cx.store_cx.store.keys(next, BUCKETS_A_STEP, |key| {
             let route = route_of(key.bytes());
             let belongs = in_force.place_in_the_end(route).holders.contains(me);
             if slice_of(route) % workers == index && !belongs {
@@ -284,7 +284,7 @@ impl NodeWorker {
             if !is_ordinary {
                 shared.push((route, bytes));
             } else if let Ok(key) = Key::new(&bytes) {
-                let hash = cx.store.hash(&bytes);
+                let hash = cx.store_cx.store.hash(&bytes);
                 cx.remove(key, hash);
             }
         }

@@ -239,7 +239,7 @@ impl Held {
         // A version from before a delete must not come again.
         let floor = match self.knows(key) || self.stored(slice_cx, key).is_some() {
             true => Cas(0),
-            false => self.clock.next(slice_cx.cx.now),
+            false => self.clock.next(slice_cx.cx.store_cx.now),
         };
         let ticket = self.keep(Waiting {
             origin,
@@ -264,7 +264,7 @@ impl Held {
     /// key that is deleted and forgotten is not given again. What a client made up may be anywhere,
     /// and must not drag the clock along.
     fn see_version(&mut self, slice_cx: &SliceContext<'_>, ts: Cas) {
-        let next = self.clock.next(slice_cx.cx.now);
+        let next = self.clock.next(slice_cx.cx.store_cx.now);
         if ts >= next && ts.0 - next.0 < LEAD_MAX {
             self.clock = HybridClock::new(self.config.writer, ts);
         }
@@ -308,14 +308,20 @@ impl Held {
         let (Some(image), Ok(key)) = (&moved.image, Key::new(moved.key())) else {
             return;
         };
-        let hash = slice_cx.cx.store.hash(moved.key());
+        let hash = slice_cx.cx.store_cx.store.hash(moved.key());
         let here = slice_cx.cx.version_of(key, hash);
         let removed = self.removed.get(&moved.route).copied();
         match InForce::arrived(moved.ts, here, removed, self.knows(moved.route)) {
             Arrived::IsNew => {
                 let cx = &mut *slice_cx.cx;
-                cx.store
-                    .put_image(&mut cx.writer, cx.now, key, hash, image, moved.value());
+                cx.store_cx.store.put_image(
+                    &mut cx.store_cx.writer,
+                    cx.store_cx.now,
+                    key,
+                    hash,
+                    image,
+                    moved.value(),
+                );
             }
             Arrived::Waits if self.late.len() < LATE_MAX => self.late.push(moved),
             Arrived::Waits | Arrived::IsOld => {}
@@ -369,7 +375,7 @@ impl Held {
     /// A key that did not belong here before keys moved again.
     fn sweep(&mut self, slice_cx: &mut SliceContext<'_>, key: RouteHash, bytes: &[u8]) {
         if let (false, Ok(bytes)) = (self.knows(key), Key::new(bytes)) {
-            let hash = slice_cx.cx.store.hash(bytes.bytes());
+            let hash = slice_cx.cx.store_cx.store.hash(bytes.bytes());
             slice_cx.cx.remove(bytes, hash);
         }
     }
@@ -395,7 +401,7 @@ impl Held {
 
     /// Begins anew with nothing.
     fn forget_all(&mut self, slice_cx: &mut SliceContext<'_>) {
-        let last = self.clock.next(slice_cx.cx.now);
+        let last = self.clock.next(slice_cx.cx.store_cx.now);
         self.config.writer = machines(self.config.me, self.config.writer.0.wrapping_add(1));
         self.clock = HybridClock::new(self.config.writer, last);
         self.machine = Symmetric::new(self.config);

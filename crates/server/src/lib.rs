@@ -16,6 +16,7 @@
 //! for a write, the word that says who writes its partition.
 #![forbid(unsafe_code)]
 
+mod completion;
 mod config;
 mod connection;
 pub mod log;

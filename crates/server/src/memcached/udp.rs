@@ -22,10 +22,11 @@ use curtail_store::{Hint, Writer};
 use curtail_types::Operation;
 
 use crate::{
+    completion::Awaited,
     native::Executor,
     request::{
         execute::{Item, ROOM_BYTES},
-        reply_buffer::{Awaited, Content, Replies},
+        reply_buffer::{Content, Replies},
     },
     sync::Relaxed,
     worker::{context::WorkerContext, shared::Shared},
@@ -61,9 +62,6 @@ const PAUSE: Duration = Duration::from_micros(100);
 
 /// The longest answer to arithmetic: a number and a line's end.
 const NUMBER_BYTES: usize = 22;
-
-/// The answer to what has to go over TCP, where there is room for it.
-const USE_TCP: &[u8] = b"SERVER_ERROR use TCP\r\n";
 
 impl MemcachedDatagrams {
     /// Ready to begin.
@@ -150,7 +148,7 @@ impl DatagramContext {
             };
             let Some(bytes) = bytes else {
                 // The rest is not looked at: its answers would stand in the wrong place.
-                written += put(body.get_mut(written..)?, USE_TCP).unwrap_or(0);
+                written += put(body.get_mut(written..)?, Refusal::UseTcp.reply()).unwrap_or(0);
                 break;
             };
             written += bytes;

@@ -17,18 +17,15 @@ use crate::node::{
     worker::NodeWorker,
 };
 use crate::{
+    completion::{Answer, Awaited, Token},
     connection::output::Progress,
     metrics::counters::Count,
     request::{
         batch::{Batch, Entry, Work},
         execute::{OUTPUT_BYTES_MAX, ROOM_BYTES},
-        reply_buffer::Awaited,
     },
     worker::{context::WorkerContext, event_loop::Worker},
 };
-
-/// Places that wait for other nodes or for a slice have this bit; those for workers have not.
-const TOKEN: u16 = 1 << 15;
 
 impl Worker {
     /// The batch of a node: each request runs where its key is.
@@ -95,23 +92,23 @@ impl Worker {
 
     /// Puts a reply where a connection waits for it.
     fn fill(&mut self, completed: &Completed) {
-        let Asker::Client {
-            slot,
-            serial,
-            token,
-        } = completed.origin.asker
-        else {
+        let Asker::Client(token) = completed.origin.asker else {
             return;
         };
+        let slot = token.slot;
         let Some(connection) = self.slots.get_mut(slot) else {
             return;
         };
-        if connection.serial != serial {
+        if connection.serial != token.serial {
             return;
         }
         self.cx.note_value_sent(connection, completed.reply.len());
         let output = &mut connection.output;
-        output.fill_one(&mut self.cx.pool, token, &completed.reply);
+        output.complete(
+            &mut self.cx.pool,
+            token.place,
+            Answer::Spelt(&completed.reply),
+        );
         self.send_filled(slot);
     }
 
@@ -243,16 +240,14 @@ impl NodeWorker {
         what: Awaited,
     ) -> Option<Origin> {
         let serial = worker.slots.get_mut(slot)?.serial;
-        let token = TOKEN | self.next_token;
-        self.next_token = (self.next_token + 1) % TOKEN;
-        worker.replies.await_from(slot, token, what);
+        let place = worker.replies.await_answer(slot, what, None);
         Some(Origin {
             worker: worker.index,
-            asker: Asker::Client {
+            asker: Asker::Client(Token {
                 slot,
                 serial,
-                token,
-            },
+                place,
+            }),
         })
     }
 

@@ -7,6 +7,7 @@ use curtail_types::{Cas, Delete, Exptime, Operation, RouteHash};
 
 use crate::node::client_requests::run_here;
 use crate::{
+    completion::Awaited,
     node::{
         NodeWorker,
         placement::{Way, access_of, route_of},
@@ -16,7 +17,6 @@ use crate::{
         batch::{Entry, Work},
         delegate::Decision,
         execute::OUTPUT_BYTES_MAX,
-        reply_buffer::Awaited,
     },
     worker::event_loop::Worker,
 };

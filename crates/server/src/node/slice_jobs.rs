@@ -7,6 +7,7 @@ use curtail_consistency::symmetric::Access;
 use curtail_store::Image;
 use curtail_types::{Cas, Message, NodeId, RouteHash, ViewNumber};
 
+use crate::completion::Token;
 use crate::node::{InForce, links::Endpoint};
 
 /// Something for a slice.
@@ -84,11 +85,7 @@ pub(super) struct Origin {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asker {
     /// A client: the place in its replies that waits.
-    Client {
-        slot: usize,
-        serial: u64,
-        token: u16,
-    },
+    Client(Token),
     /// Another node: which of its requests.
     Peer {
         at: Endpoint,

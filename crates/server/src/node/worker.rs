@@ -66,7 +66,6 @@ pub(crate) struct NodeWorker {
     beat: u64,
     pub(super) called: (u32, Instant),
     pub(super) delegated: u64,
-    pub(super) next_token: u16,
     /// When the turn began, and when what is out was last looked through.
     pub(super) now_ns: u64,
     pub(super) looked_ns: u64,
@@ -107,7 +106,6 @@ impl NodeWorker {
             called: (0, Instant::default()),
             mark_done: 0,
             delegated: 0,
-            next_token: 0,
             now_ns: 0,
             looked_ns: 0,
             accounted: 0,

@@ -19,12 +19,12 @@ use curtail_memory::prefetch::prefetch_to_write;
 use curtail_types::{KeyHash, Operation};
 
 use crate::{
+    completion::{Awaited, Token},
     metrics::{counters::Count, slow_log},
     request::{
         batch::{Entry, Work},
         delegated_batch::{DelegatedBatch, Sealed},
         execute::OUTPUT_BYTES_MAX,
-        reply_buffer::Awaited,
     },
     test_faults::Fault,
     worker::{context::WorkerContext, event_loop::Worker, mailbox::Arrival},
@@ -219,8 +219,13 @@ impl Worker {
         let full = self.delegation.outstanding.len() >= OUTSTANDING_MAX
             || self.cx.joins_something_large(entry);
         let connection = self.slots.get(entry.slot);
-        let from = connection.map(|found| (entry.slot, found.serial, found.visible.number));
-        let (Work::Request(request), Some(from), false) = (&entry.work, from, full) else {
+        let from = connection.map(|found| (found.serial, found.visible.number));
+        let (
+            Work::Request(request @ Request::Item { form, .. }),
+            Some((serial, connection)),
+            false,
+        ) = (&entry.work, from, full)
+        else {
             self.cx.counts.add(Count::DelegationsRefused, 1);
             self.carry_out_apart(entry);
             if let Some(ticket) = ticket {
@@ -233,12 +238,16 @@ impl Worker {
             self.show(entry);
         }
         self.cx.counts.add(Count::Delegations, 1);
-        if let Request::Item { form, .. } = request {
-            let what = Awaited::of(form);
-            self.replies.await_from(entry.slot, owner.0, what);
-        }
+        let place = self
+            .replies
+            .await_answer(entry.slot, Awaited::of(form), None);
+        let token = Token {
+            slot: entry.slot,
+            serial,
+            place,
+        };
         let delegated = self.delegation.delegated_for(self.index, owner);
-        delegated.push(from, entry.hash, request, ticket);
+        delegated.push(token, connection, entry.hash, request, ticket);
         self.claims = false;
         self.delegation.note(entry.slot, entry.hash, owner);
         if self.cx.turn.slow_ns != slow_log::OFF {
@@ -328,12 +337,7 @@ impl Worker {
         }
         let outstanding = &mut self.delegation.outstanding;
         outstanding.retain(|out| out.number != delegated.number);
-        let DelegatedBatch {
-            items,
-            replies,
-            owner,
-            ..
-        } = &mut *delegated;
+        let DelegatedBatch { items, replies, .. } = &mut *delegated;
         let (area, pieces) = replies.take();
         let mut pieces = pieces.drain(..).peekable();
         let mut number = 0;
@@ -352,9 +356,10 @@ impl Worker {
                 {}
                 continue;
             };
+            let places = group.iter().map(|item| (item.place, item.refused));
             connection
                 .output
-                .fill(&mut self.cx.pool, *owner, area, numbers, &mut pieces);
+                .fill(&mut self.cx.pool, area, numbers.start, places, &mut pieces);
             let value_bytes = connection.output.value_bytes_max();
             if value_bytes >= self.cx.turn.large_from {
                 connection.departs_with(&self.snapshot, value_bytes);

@@ -1,10 +1,9 @@
 //! Requests on their way to another worker, and their answers on the way back.
 //!
 //! ```text
-//!  origin, one turn                    owner, its next turn              origin
-//!  decide: not here -> gather  ----->  carry out, in order  ----->  put the answers where they
-//! (one delegated batch per owner and turn)     answers into the delegated batch      are awaited,
-//! send
+//!  origin, one turn            owner, its next turn             origin
+//!  route: not here -> gather   execute, in order; answers into  fill the places that
+//!  (one batch per owner) --->  the same batch ----------------> wait for them, send
 //! ```
 //!
 //! A delegated batch has its requests' bytes in memory of its own, because what was received is
@@ -15,16 +14,17 @@
 //! Invariant: a connection has requests in the delegated batches of one turn at most, and all its
 //! requests to one key are in one delegated batch, in order.
 
-use curtail_codec::memcached::{Form, Request, WireKey};
+use curtail_codec::memcached::{Form, Request, WireKey, encode::Refusal};
 use curtail_dispatch::Ticket;
 use curtail_store::Hint;
 use curtail_types::{KeyHash, Now, Operation};
 
 use crate::{
+    completion::Token,
     request::{
         compaction::{Kind, Run, is_same, room_for},
         execute::{Item, ROOM_BYTES},
-        owned_form::{KeptForm, restore_key},
+        owned_form::OwnedForm,
         reply_buffer::Replies,
     },
     sync::{Mutex, lock},
@@ -57,11 +57,12 @@ pub(crate) struct DelegatedRequest {
     pub(crate) connection: i32,
     hash: KeyHash,
     hint: Hint,
+    /// Where its answer belongs, and the error that it is, if it is one.
+    pub(crate) place: u32,
+    pub(crate) refused: Option<Refusal>,
     operation: Operation,
-    form: KeptForm,
-    base64: bool,
+    form: OwnedForm,
     key: Span,
-    opaque: Span,
     value: Span,
     /// The claim to its partition, given back when it is done.
     ticket: Option<Ticket>,
@@ -108,7 +109,12 @@ impl DelegatedBatch {
     /// Adds a request; only those about one item can be added.
     pub(crate) fn push(
         &mut self,
-        (slot, serial, connection): (usize, u64, i32),
+        Token {
+            slot,
+            serial,
+            place,
+        }: Token,
+        connection: i32,
         hash: KeyHash,
         request: &Request<'_>,
         ticket: Option<Ticket>,
@@ -122,18 +128,17 @@ impl DelegatedBatch {
         else {
             return;
         };
-        let (form, opaque) = KeptForm::of(form);
         let item = DelegatedRequest {
             slot,
             serial,
             connection,
             hash,
             hint: Hint::default(),
+            place,
+            refused: None,
             operation: *operation,
-            form,
-            base64: key.is_base64(),
+            form: OwnedForm::new(key, form),
             key: self.keep(key.text()),
-            opaque: self.keep(opaque),
             value: self.keep(value),
             ticket,
         };
@@ -158,10 +163,13 @@ impl DelegatedBatch {
 }
 
 impl DelegatedRequest {
-    fn restore<'a>(&self, bytes: &'a [u8]) -> Option<(WireKey<'a>, &'a [u8], Form<'a>)> {
+    fn restore<'a>(&'a self, bytes: &'a [u8]) -> Option<(WireKey<'a>, &'a [u8], Form<'a>)> {
         let of = |span: Span| bytes.get(span.start..span.end);
-        let key = restore_key(of(self.key)?, self.base64)?;
-        Some((key, of(self.value)?, self.form.restore(of(self.opaque)?)))
+        Some((
+            self.form.key(of(self.key)?)?,
+            of(self.value)?,
+            self.form.form(),
+        ))
     }
 }
 
@@ -205,12 +213,16 @@ impl WorkerContext {
             while replies.remaining() < room_for(run.length()) {
                 replies.grow();
             }
-            let next = first + run.length();
-            let folded = run.length() > 1 && self.fold(replies, &run);
-            if !folded {
-                (0..run.length())
-                    .for_each(|number| self.run_delegated_alone(replies, &run, number));
+            let length = run.length();
+            if length == 1 || !self.fold(replies, &run) {
+                for number in first..first + length {
+                    let refused = self.run_delegated_alone(replies, items, bytes, number);
+                    if let (Some(_), Some(item)) = (refused, items.get_mut(number)) {
+                        item.refused = refused;
+                    }
+                }
             }
+            let next = first + length;
             for item in items.get_mut(first..next).unwrap_or_default() {
                 if let Some(ticket) = item.ticket.take() {
                     self.release(ticket);
@@ -224,22 +236,30 @@ impl WorkerContext {
     fn run_delegated_alone(
         &mut self,
         replies: &mut Replies,
-        run: &DelegatedRun<'_>,
+        items: &[DelegatedRequest],
+        bytes: &[u8],
         number: usize,
-    ) {
+    ) -> Option<Refusal> {
         if replies.remaining() < ROOM_BYTES {
             replies.grow();
         }
-        run.at(number, |item, operation, value| {
-            if self.event_log.on {
-                let connection = run.connection(number);
-                self.log_request(connection, item.key, operation, value.len());
-                if self.shared.cluster.is_none() {
-                    self.log_fetch(item.key, item.hash);
-                }
+        let request = items.get(number)?;
+        let (key, value, form) = request.restore(bytes)?;
+        let operation = &request.operation;
+        if self.event_log.on {
+            self.log_request(request.connection, &key, operation, value.len());
+            if self.shared.cluster.is_none() {
+                self.log_fetch(&key, request.hash);
             }
-            self.run_item_apart(replies, item, operation, value);
-        });
+        }
+        let item = Item {
+            slot: number,
+            key: &key,
+            hash: request.hash,
+            form: &form,
+            hint: request.hint,
+        };
+        self.run_item_apart(replies, &item, operation, value)
     }
 }
 
@@ -296,23 +316,29 @@ impl Run for DelegatedRun<'_> {
 
 /// How many requests of a delegated batch make a run, from the first on, and at least that one.
 fn run_length(items: &[DelegatedRequest], bytes: &[u8], now: Now) -> usize {
-    let member = |item: &DelegatedRequest| {
-        let (key, value, form) = item.restore(bytes)?;
-        let kind = Kind::of(&item.operation, &form, value.len(), now)?;
-        Some((key, kind))
-    };
     let [first, second, ..] = items else {
         return 1;
     };
     if first.hash != second.hash {
         return 1;
     }
-    let Some((key, kind)) = member(first) else {
+    let Some((key, kind)) = member(first, bytes, now) else {
         return 1;
     };
     let belongs = |item: &&DelegatedRequest| {
-        let found = member(item);
+        let found = member(item, bytes, now);
         found.is_some_and(|(other, other_kind)| other_kind == kind && is_same(&key, &other))
     };
     items.iter().take_while(belongs).count()
+}
+
+/// The key of a request that may be one of a run, and how.
+fn member<'a>(
+    item: &'a DelegatedRequest,
+    bytes: &'a [u8],
+    now: Now,
+) -> Option<(WireKey<'a>, Kind)> {
+    let (key, value, form) = item.restore(bytes)?;
+    let kind = Kind::of(&item.operation, &form, value.len(), now)?;
+    Some((key, kind))
 }

@@ -1,14 +1,23 @@
 //! How a request wants its answer spelt, kept longer than the input it came in.
 //!
 //! A decoded request borrows from what was received in this turn. What is answered in a later turn,
-//! or by another worker, keeps its form like this, with the opaque token as bytes of its own.
+//! or executed by another worker, keeps its form like this, and the text of its key beside it.
 
-use curtail_codec::memcached::{Form, Meta, Returns, WireKey};
+use curtail_codec::memcached::{Form, Meta, OPAQUE_BYTES_MAX, Returns, WireKey};
 use curtail_types::Key;
 
-/// A form without its opaque token.
+/// A form that borrows nothing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum KeptForm {
+pub(crate) struct OwnedForm {
+    shape: Shape,
+    /// The key's text is a base64 form.
+    base64: bool,
+    opaque_bytes: u8,
+    opaque: [u8; OPAQUE_BYTES_MAX],
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Shape {
     Value {
         with_cas: bool,
         last: bool,
@@ -24,46 +33,68 @@ pub(crate) enum KeptForm {
     Debug,
 }
 
-impl KeptForm {
-    /// The form, and the token that is to be kept beside it.
-    pub(crate) fn of<'a>(form: &Form<'a>) -> (Self, &'a [u8]) {
-        match *form {
-            Form::Value { with_cas, last } => (Self::Value { with_cas, last }, b""),
-            Form::Line { noreply } => (Self::Line { noreply }, b""),
-            Form::Debug => (Self::Debug, b""),
+impl OwnedForm {
+    /// The form of a request whose key stands as `key` on the wire.
+    pub(crate) fn new(key: &WireKey<'_>, form: &Form<'_>) -> Self {
+        let mut opaque = [0; OPAQUE_BYTES_MAX];
+        let mut opaque_bytes = 0;
+        let shape = match *form {
+            Form::Value { with_cas, last } => Shape::Value { with_cas, last },
+            Form::Line { noreply } => Shape::Line { noreply },
+            Form::Debug => Shape::Debug,
             Form::Meta(meta) => {
-                let kept = Self::Meta {
+                if let Some(room) = opaque.get_mut(..meta.opaque.len()) {
+                    room.copy_from_slice(meta.opaque);
+                    opaque_bytes = meta.opaque.len() as u8;
+                }
+                Shape::Meta {
                     returns: meta.returns,
                     value: meta.value,
                     quiet: meta.quiet,
-                };
-                (kept, meta.opaque)
+                }
             }
+        };
+        Self {
+            shape,
+            base64: key.is_base64(),
+            opaque_bytes,
+            opaque,
         }
     }
 
     /// The form again.
-    pub(crate) fn restore(self, opaque: &[u8]) -> Form<'_> {
-        match self {
-            Self::Value { with_cas, last } => Form::Value { with_cas, last },
-            Self::Line { noreply } => Form::Line { noreply },
-            Self::Debug => Form::Debug,
-            Self::Meta {
+    pub(crate) fn form(&self) -> Form<'_> {
+        match self.shape {
+            Shape::Value { with_cas, last } => Form::Value { with_cas, last },
+            Shape::Line { noreply } => Form::Line { noreply },
+            Shape::Debug => Form::Debug,
+            Shape::Meta {
                 returns,
                 value,
                 quiet,
-            } => Form::Meta(Meta {
-                returns,
-                opaque,
-                value,
-                quiet,
-            }),
+            } => {
+                let opaque = self.opaque.get(..usize::from(self.opaque_bytes));
+                Form::Meta(Meta {
+                    returns,
+                    opaque: opaque.unwrap_or_default(),
+                    value,
+                    quiet,
+                })
+            }
         }
     }
-}
 
-/// The key that was spelt as `text`.
-pub(crate) fn restore_key(text: &[u8], base64: bool) -> Option<WireKey<'_>> {
-    let key = WireKey::plain(Key::new(text).ok()?);
-    if base64 { key.as_base64() } else { Some(key) }
+    /// The key whose text on the wire was `text`.
+    pub(crate) fn key<'a>(&self, text: &'a [u8]) -> Option<WireKey<'a>> {
+        let key = WireKey::plain(Key::new(text).ok()?);
+        match self.base64 {
+            true => key.as_base64(),
+            false => Some(key),
+        }
+    }
+
+    /// Whether the key's text is a base64 form of it.
+    pub(crate) const fn is_base64(&self) -> bool {
+        self.base64
+    }
 }

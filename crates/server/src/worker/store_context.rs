@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use curtail_store::{ItemView, Reservation, Store, Writer};
+use curtail_store::{COPY_BYTES_MAX, ItemView, Reservation, Store, Writer};
 use curtail_types::{
     Arithmetic, ArithmeticOutcome, Delete, DeleteOutcome, Get, Key, KeyHash, Now, Operation,
     Outcome, Set, SetOutcome,
@@ -57,6 +57,43 @@ impl StoreContext {
                 Outcome::Arithmetic(self.arithmetic(key, hash, arithmetic))
             }
         }
+    }
+
+    /// Executes `operation` where nobody waits with a form of its own: for another node, or one
+    /// that was kept for later. The value that a read finds is appended to `into`, if that is
+    /// given. `None` if the value is too long to be copied and nothing more may be leased.
+    pub(crate) fn execute_into(
+        &mut self,
+        key: Key<'_>,
+        hash: KeyHash,
+        operation: &Operation,
+        value: &[u8],
+        mut into: Option<&mut Vec<u8>>,
+    ) -> Option<Outcome> {
+        let begin = into.as_ref().map_or(0, |into| into.len());
+        let mut lease = Some(None);
+        let outcome = self.execute(key, hash, operation, value, |item| {
+            lease = Some(None);
+            let Some(into) = &mut into else {
+                return;
+            };
+            into.truncate(begin);
+            let bytes = item.value_bytes();
+            if bytes > COPY_BYTES_MAX {
+                lease = item.lease_value().map(Some);
+                return;
+            }
+            into.resize(begin + bytes, 0);
+            item.copy_value(0, into.get_mut(begin..).unwrap_or_default());
+        });
+        if let (Some(lease), Some(into)) = (lease?, into) {
+            let mut from = 0;
+            while let part @ [_, ..] = lease.part(from) {
+                into.extend_from_slice(part);
+                from += part.len();
+            }
+        }
+        Some(outcome)
     }
 
     #[inline(always)]

@@ -26,6 +26,7 @@ mod native;
 mod node;
 mod pipeline;
 mod request;
+mod route;
 mod size_aware;
 mod start;
 mod sync;

@@ -21,8 +21,9 @@ use crate::{
     metrics::{counters::Count, slow_log, stage_histograms::StageName},
     request::{
         batch::{Batch, Entry},
-        delegate::{Decision, is_write},
+        execute::OUTPUT_BYTES_MAX,
     },
+    route::{Route, is_write},
     worker::event_loop::Worker,
 };
 
@@ -44,6 +45,7 @@ impl Worker {
         self.collect(area, &mut batch);
         let collected = self.time();
         self.execute(&mut batch);
+        self.commit();
         let executed = self.time();
         self.reply();
         if self.cx.turn.slow_ns != slow_log::OFF {
@@ -62,22 +64,101 @@ impl Worker {
     fn execute(&mut self, batch: &mut Batch<'_>) {
         self.replies.begin_turn();
         let has_runs = self.prefetch(batch);
-        if self.node.is_some() {
-            self.execute_in_cluster(batch);
-        } else if self.native.is_some() && self.is_behind(batch) {
-            self.execute_behind(batch);
-        } else if has_runs {
-            self.execute_in_runs(batch);
-        } else if self.is_measured() {
-            self.execute_measured(batch);
+        if has_runs || self.is_measured() || !self.routes_by_policy_alone() {
+            self.execute_in_runs(batch, has_runs);
         } else {
             for (number, entry) in batch.entries().iter().enumerate() {
                 self.look_ahead(batch, number);
-                self.run_where_decided(entry);
+                match self.routing.asks() {
+                    true => self.route_and_run(std::slice::from_ref(entry)),
+                    // Nothing was handed on in this turn: only writes have to ask, and the way to
+                    // the store is compiled into this loop.
+                    false => self.carry_out(entry, self.routing.claims()),
+                }
             }
         }
-        self.cx.measured.large_moved = 0;
         self.send_delegated();
+        self.note_executed(batch);
+    }
+
+    /// Executes neighbours with one key together, and measures what is ahead of each request.
+    #[inline(never)]
+    fn execute_in_runs(&mut self, batch: &Batch<'_>, has_runs: bool) {
+        let mut ahead = self.is_measured().then(|| self.measure_ahead());
+        let mut number = 0;
+        while let Some(rest @ [_, ..]) = batch.entries().get(number..) {
+            let length = match has_runs && !self.is_full_for(rest) {
+                true => self.run_length(rest),
+                false => 1,
+            };
+            (number..number + length).for_each(|number| self.look_ahead(batch, number));
+            let run = rest.get(..length).unwrap_or_default();
+            let before = self.answered_for(run);
+            if !(has_runs && length == 1 && self.skips_across(rest)) {
+                self.route_and_run(run);
+            }
+            if let Some(ahead) = &mut ahead {
+                self.note_ahead(ahead, run, before);
+            }
+            number += length;
+        }
+    }
+
+    /// Whether the first request of these finds its connection put off: those of others that follow
+    /// it do not share its route.
+    fn is_full_for(&self, rest: &[Entry<'_>]) -> bool {
+        let first = rest.first();
+        first.is_some_and(|first| self.replies.bytes_for(first.slot) > OUTPUT_BYTES_MAX)
+    }
+
+    /// Nothing leaves before it may: what was read on a node of a cluster may be older than the
+    /// node's lease, if that has ended meanwhile; then its clients are told nothing. A mode that
+    /// promises durability would hold replies here until what they tell is safe.
+    pub(crate) fn commit(&mut self) {
+        if self.routing.under_lease && !self.still_holds_lease() {
+            self.withhold();
+        }
+    }
+
+    /// Sends what was answered so far: the memory for replies is used up.
+    pub(crate) fn reply_early(&mut self) {
+        self.commit();
+        self.reply();
+    }
+
+    #[inline(never)]
+    fn route_and_run(&mut self, run: &[Entry<'_>]) {
+        if let Some(first) = run.first() {
+            let route = self.route(first);
+            self.execute_run(run, route);
+        }
+    }
+
+    /// Has the requests of a run, which have one key, executed where `route` says.
+    pub(crate) fn execute_run(&mut self, run: &[Entry<'_>], route: Route) {
+        match route {
+            Route::Here => self.execute_here(run),
+            Route::Claimed(ticket) => {
+                self.execute_here(run);
+                self.cx.release(ticket);
+            }
+            Route::Worker(owner, ticket) => self.delegate_run(run, owner, ticket),
+            Route::Node => self.run_on_node(run),
+            Route::Behind(behind) => run
+                .iter()
+                .for_each(|entry| self.put_off_behind(entry, behind)),
+            Route::Later => run.iter().for_each(|entry| self.put_off(entry)),
+        }
+    }
+
+    fn execute_here(&mut self, run: &[Entry<'_>]) {
+        if run.len() == 1 || !self.run_folded(run) {
+            run.iter().for_each(|entry| self.carry_out_apart(entry));
+        }
+    }
+
+    fn note_executed(&mut self, batch: &Batch<'_>) {
+        self.cx.measured.large_moved = 0;
         let requests = batch.entries().len() as u64;
         self.slots.count(requests);
         let stages = &mut self.cx.recorders.stages;
@@ -92,7 +173,7 @@ impl Worker {
     /// Asks the memory for all items of the batch; tells whether so many writes have the key of the
     /// request before them that looking for runs pays.
     fn prefetch(&mut self, batch: &mut Batch<'_>) -> bool {
-        let writers = self.claims.then_some(&self.cx.shared.writers);
+        let writers = self.routing.claims().then_some(&self.cx.shared.writers);
         let (mut following, mut before) = (0, None);
         for entry in batch.entries_mut() {
             self.cx.prefetch(entry, writers);
@@ -110,21 +191,6 @@ impl Worker {
     pub(crate) fn look_ahead(&mut self, batch: &Batch<'_>, number: usize) {
         if let Some(ahead) = batch.entries().get(number + VALUES_AHEAD) {
             self.cx.store_cx.store.prefetch_value(ahead.hint);
-        }
-    }
-
-    /// Has a request run where it was decided.
-    #[inline(never)]
-    pub(crate) fn follow(&mut self, entry: &Entry<'_>, decision: Decision) {
-        let ticket = match decision {
-            Decision::Here => None,
-            Decision::Held(ticket) => Some(ticket),
-            Decision::At(owner, ticket) => return self.delegate(entry, owner, ticket),
-            Decision::Later => return self.put_off(entry),
-        };
-        self.carry_out_apart(entry);
-        if let Some(ticket) = ticket {
-            self.cx.release(ticket);
         }
     }
 
@@ -147,7 +213,7 @@ impl Worker {
     }
 
     #[inline]
-    fn is_measured(&self) -> bool {
+    pub(crate) fn is_measured(&self) -> bool {
         self.turns.is_multiple_of(MEASURED_EVERY)
     }
 

@@ -36,7 +36,7 @@ use crate::{
     metrics::{counters::Counts, http, slow_log::SlowLog},
     native::{self, NativeMode, Opened, Opening, Streams},
     node::{self, Membership},
-    request::delegate::{Writers, bytes_of_writers},
+    route::{Writers, bytes_of_writers},
     size_aware::{
         control_loop::{self, ControlHandle},
         plan_snapshot::PlanSnapshots,
@@ -151,7 +151,7 @@ impl Server {
         let finished = opening.map(|opening| opening.finish(&config, &store, native_threads));
         let (native, native_note) = finished.transpose()?.map(Opened::split).unzip();
         let shared = Arc::new(Shared {
-            native,
+            native: native.map(Arc::from),
             store: Arc::new(store),
             clock,
             started,

@@ -17,20 +17,44 @@ use curtail_codec::memcached::Request;
 
 use crate::{
     metrics::stage_histograms::StageName,
-    request::batch::{Batch, Entry, Work},
+    request::batch::{Entry, Work},
     worker::{context::WorkerContext, event_loop::Worker},
 };
 
+/// What was done ahead of the next request of a turn that is measured.
+pub(crate) struct Ahead {
+    requests: u64,
+    bytes: u64,
+}
+
 impl Worker {
-    /// Carries out a batch like any other, and notes what is ahead of each request.
+    /// Begins to measure a turn.
+    pub(crate) fn measure_ahead(&self) -> Ahead {
+        Ahead {
+            requests: 0,
+            bytes: self.cx.measured.large_moved,
+        }
+    }
+
+    /// What the first connection of a run was answered in this turn, and the room that is left.
+    #[inline]
+    pub(crate) fn answered_for(&self, run: &[Entry<'_>]) -> (usize, usize) {
+        let slot = run.first().map_or(usize::MAX, |entry| entry.slot);
+        (self.replies.bytes_for(slot), self.replies.remaining())
+    }
+
+    /// Notes what is ahead of each request of a run, which was executed when [`Self::answered_for`]
+    /// told `before`.
     #[cold]
-    pub(crate) fn execute_measured(&mut self, batch: &Batch<'_>) {
-        let mut bytes = self.cx.measured.large_moved;
-        for (number, entry) in batch.entries().iter().enumerate() {
-            self.look_ahead(batch, number);
-            let (before, room) = (self.replies.bytes_for(entry.slot), self.replies.remaining());
-            let decision = self.decide(entry);
-            self.follow(entry, decision);
+    pub(crate) fn note_ahead(
+        &mut self,
+        ahead: &mut Ahead,
+        run: &[Entry<'_>],
+        (before, room): (usize, usize),
+    ) {
+        for entry in run {
+            let number = ahead.requests;
+            ahead.requests += 1;
             if self.replies.is_closed_off(entry.slot) {
                 // Not here, or not now.
                 continue;
@@ -40,12 +64,12 @@ impl Worker {
             let is_large = came.max(answered) >= self.cx.turn.large_counts_from;
             let [requests, kilobytes] = if is_large { LARGE } else { SMALL };
             let stages = &mut self.cx.recorders.stages;
-            stages.record(requests, number as u64);
-            stages.record(kilobytes, bytes >> 10);
-            // What is sent from where it lies is moved when the turn's replies are.
-            let copied = room.saturating_sub(self.replies.remaining());
-            bytes += (came + copied) as u64;
+            stages.record(requests, number);
+            stages.record(kilobytes, ahead.bytes >> 10);
+            ahead.bytes += came as u64;
         }
+        // What is sent from where it lies is moved when the turn's replies are.
+        ahead.bytes += room.saturating_sub(self.replies.remaining()) as u64;
     }
 }
 

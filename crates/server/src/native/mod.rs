@@ -54,7 +54,7 @@ pub use crate::native::config::{NativeChoice, NativeConfig, NativeMode, NativePl
 pub(crate) use crate::native::counters::{NativeCount, NativeCounts};
 pub(crate) use crate::native::executor::Executor;
 pub(crate) use crate::native::io_thread::run as run_io_thread;
-pub(crate) use crate::native::read_barrier::Behind;
+pub(crate) use crate::native::read_barrier::{Behind, ReadBarrier};
 pub(crate) use crate::native::start::{Opened, Opening};
 pub(crate) use crate::native::stats::{NativeQueues, statistics};
 pub(crate) use crate::native::stream::Streams;

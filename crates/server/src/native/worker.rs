@@ -34,14 +34,14 @@ pub(crate) struct NativeTurns<'a> {
 
 impl Native {
     /// The executor of a worker.
-    pub(crate) fn executor_of(&self, worker: usize, workers: usize) -> Box<Executor> {
+    pub(crate) fn executor_of(&self, worker: usize, workers: usize) -> Executor {
         let receives = self.config.workers_receive(self.mode) && worker < workers;
         let first_socket = if receives {
             worker * self.addresses.len()
         } else {
             0
         };
-        Box::new(Executor::new(worker, self.addresses.len(), first_socket))
+        Executor::new(worker, self.addresses.len(), first_socket)
     }
 }
 
@@ -74,9 +74,10 @@ impl<'a> NativeTurns<'a> {
     pub(crate) fn turn(&mut self, worker: &mut Worker) -> bool {
         let native = self.native;
         let index = worker.index;
-        let Some(executor) = worker.native.as_deref_mut() else {
+        let Some(barrier) = worker.native.as_deref_mut() else {
             return false;
         };
+        let executor = &mut barrier.executor;
         let cx = &mut worker.cx;
         let now_ns = match self.receiver {
             Some(_) => monotonic_ns(),
@@ -134,9 +135,10 @@ impl<'a> NativeTurns<'a> {
             native.set_state(QueueState::Closed);
             self.turn(worker);
         }
-        let Some(executor) = worker.native.as_deref_mut() else {
+        let Some(barrier) = worker.native.as_deref_mut() else {
             return;
         };
+        let executor = &mut barrier.executor;
         let cx = &mut worker.cx;
         let store_cx = &mut cx.store_cx;
         if self.receiver.is_some() {

@@ -21,34 +21,26 @@ use crate::{
     connection::output::Progress,
     metrics::counters::Count,
     request::{
-        batch::{Batch, Entry, Work},
+        batch::{Entry, Work},
         execute::{OUTPUT_BYTES_MAX, ROOM_BYTES},
     },
     worker::{context::WorkerContext, event_loop::Worker},
 };
 
 impl Worker {
-    /// The batch of a node: each request runs where its key is.
+    /// Has a run of requests executed where the placement among the nodes says.
     #[inline(never)]
-    pub(crate) fn execute_in_cluster(&mut self, batch: &Batch<'_>) {
+    pub(crate) fn run_on_node(&mut self, run: &[Entry<'_>]) {
         let Some(mut node) = self.node.take() else {
             return;
         };
-        self.under_lease = node.serves;
-        for (number, entry) in batch.entries().iter().enumerate() {
-            self.look_ahead(batch, number);
+        for entry in run {
             if self.cx.event_log.on {
                 self.event_log(entry);
             }
             node.run(self, entry);
         }
         self.node = Some(node);
-        if std::mem::take(&mut self.under_lease) && !self.still_holds_lease() {
-            self.withhold();
-            for entry in batch.entries() {
-                self.close(entry.slot);
-            }
-        }
     }
 
     /// Whether what was read until now may be shown.
@@ -200,7 +192,7 @@ impl NodeWorker {
         home: NodeId,
     ) -> Looked {
         if worker.replies.remaining() < ROOM_BYTES {
-            worker.reply();
+            worker.reply_early();
         }
         let mark = worker.replies.mark();
         let misses = worker.cx.counts.get(Count::GetMisses);
@@ -321,6 +313,6 @@ enum Looked {
 
 /// Runs a request as on a server that is alone.
 pub(crate) fn run_here(worker: &mut Worker, entry: &Entry<'_>) {
-    let decision = worker.decide(entry);
-    worker.follow(entry, decision);
+    let route = worker.route_among_workers(entry);
+    worker.execute_run(std::slice::from_ref(entry), route);
 }

@@ -15,9 +15,9 @@ use crate::{
     },
     request::{
         batch::{Entry, Work},
-        delegate::Decision,
         execute::OUTPUT_BYTES_MAX,
     },
+    route::Route,
     worker::event_loop::Worker,
 };
 
@@ -61,7 +61,7 @@ impl NodeWorker {
     pub(crate) fn run_other(&mut self, worker: &mut Worker, entry: &Entry<'_>) {
         // What is asked of other nodes must not be asked twice.
         let is_off = worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX;
-        if is_off || matches!(worker.decide(entry), Decision::Later) {
+        if is_off || matches!(worker.route_among_workers(entry), Route::Later) {
             return worker.put_off(entry);
         }
         if let Work::Request(Request::Admin(Admin::FlushAll { delay, noreply })) = &entry.work

@@ -43,6 +43,7 @@ impl Worker {
         self.pass_mark(cluster);
         if let Some(node) = &mut self.node {
             node.begin_turn(&mut self.cx);
+            self.routing.under_lease = node.serves;
         }
     }
 

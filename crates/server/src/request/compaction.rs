@@ -26,7 +26,6 @@ use curtail_codec::memcached::{
     Form, Request, Return, WireKey,
     encode::{self, REPLY_BYTES_MAX},
 };
-use curtail_dispatch::{Ticket, Worker as Id};
 use curtail_store::COPY_BYTES_MAX;
 use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Exptime, ItemStatus, Now, Operation,
@@ -37,9 +36,8 @@ use crate::{
     connection::slab::ConnectionSlab,
     metrics::counters::Count,
     request::{
-        batch::{Batch, Entry, Work},
-        delegate::Decision,
-        execute::{Item, OUTPUT_BYTES_MAX, ROOM_BYTES},
+        batch::{Entry, Work},
+        execute::{Item, ROOM_BYTES},
         reply_buffer::Replies,
     },
     test_faults::Fault,
@@ -178,31 +176,9 @@ impl Run for BatchRun<'_, '_> {
 }
 
 impl Worker {
-    /// Carries out a batch in which some request has the same key as the one before it.
-    #[inline(never)]
-    pub(crate) fn execute_in_runs(&mut self, batch: &Batch<'_>) {
-        let mut number = 0;
-        while let Some(rest @ [entry, ..]) = batch.entries().get(number..) {
-            let length = self.run_length(rest);
-            let run = rest.get(..length).unwrap_or_default();
-            (number..number + length).for_each(|ahead| self.look_ahead(batch, ahead));
-            number += length;
-            if length == 1 {
-                if !self.skips_across(rest) {
-                    self.run_where_decided(entry);
-                }
-            } else if !self.run_folded(run) {
-                for entry in run {
-                    let decision = self.decide(entry);
-                    self.follow(entry, decision);
-                }
-            }
-        }
-    }
-
     /// How many of `entries` make a run, from the first on.
     #[inline]
-    fn run_length(&self, entries: &[Entry<'_>]) -> usize {
+    pub(crate) fn run_length(&self, entries: &[Entry<'_>]) -> usize {
         let [first, second, ..] = entries else {
             return 1;
         };
@@ -224,59 +200,24 @@ impl Worker {
         entries.iter().take_while(belongs).count()
     }
 
-    /// Carries out a run as one, where that is to be done; false if each request has to be carried
-    /// out by itself.
-    fn run_folded(&mut self, run: &[Entry<'_>]) -> bool {
-        let Some(first) = run.first() else {
-            return true;
-        };
-        if self.replies.bytes_for(first.slot) > OUTPUT_BYTES_MAX {
-            return false;
-        }
+    /// Executes a run as one; false if each request has to be executed by itself.
+    pub(crate) fn run_folded(&mut self, run: &[Entry<'_>]) -> bool {
         if self.replies.remaining() < room_for(run.len()) {
-            self.reply();
+            self.reply_early();
         }
-        let ticket = match self.decide(first) {
-            Decision::Here => None,
-            Decision::Held(ticket) => Some(ticket),
-            Decision::At(owner, mut ticket) => {
-                for (left, entry) in (0..run.len()).rev().zip(run) {
-                    // The claim is given back behind the last one.
-                    let ticket = if left == 0 { ticket.take() } else { None };
-                    self.delegate_one_of_run(entry, owner, ticket);
-                }
-                return true;
-            }
-            Decision::Later => return false,
-        };
         let (entries, slots) = (run, &self.slots);
         let run = BatchRun { entries, slots };
         let folded = self.cx.fold(&mut self.replies, &run);
-        if folded && self.cx.event_log.on {
+        if folded && self.cx.event_log.on && self.cx.shared.cluster.is_none() {
             entries.iter().for_each(|entry| self.show(entry));
         }
-        if let Some(ticket) = ticket {
-            self.cx.release(ticket);
-        }
         folded
-    }
-
-    /// Hands a request of a run on, unless its connection was put off by one before it and has no
-    /// further part in this turn.
-    fn delegate_one_of_run(&mut self, entry: &Entry<'_>, owner: Id, ticket: Option<Ticket>) {
-        if self.replies.bytes_for(entry.slot) <= OUTPUT_BYTES_MAX {
-            return self.delegate(entry, owner, ticket);
-        }
-        self.put_off(entry);
-        if let Some(ticket) = ticket {
-            self.cx.release(ticket);
-        }
     }
 
     /// For tests: whether a write was answered and not carried out because another one follows,
     /// though a read lies between.
     #[inline(always)]
-    fn skips_across(&mut self, entries: &[Entry<'_>]) -> bool {
+    pub(crate) fn skips_across(&mut self, entries: &[Entry<'_>]) -> bool {
         self.cx.has(Fault::FoldsAcross) && self.skip_across(entries)
     }
 

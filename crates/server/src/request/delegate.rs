@@ -13,8 +13,8 @@
 
 use std::sync::Arc;
 
-use curtail_codec::memcached::{Admin, Request};
-use curtail_dispatch::{Access, Claim, Partition, Placement, SharedWriters, Ticket, Worker as Id};
+use curtail_codec::memcached::Request;
+use curtail_dispatch::{Ticket, Worker as Id};
 use curtail_memory::prefetch::prefetch_to_write;
 use curtail_types::{KeyHash, Operation};
 
@@ -26,22 +26,9 @@ use crate::{
         delegated_batch::{DelegatedBatch, Sealed},
         execute::OUTPUT_BYTES_MAX,
     },
-    test_faults::Fault,
+    route::{Writers, partition_of},
     worker::{context::WorkerContext, event_loop::Worker, mailbox::Arrival},
 };
-
-/// Where one request runs.
-#[derive(Debug)]
-pub(crate) enum Decision {
-    /// Where it arrived.
-    Here,
-    /// Where it arrived, and the partition is held meanwhile.
-    Held(Ticket),
-    /// At another worker.
-    At(Id, Option<Ticket>),
-    /// In a later turn, when what went before it on its connection is answered.
-    Later,
-}
 
 /// What a worker has handed on.
 #[derive(Debug, Default)]
@@ -70,10 +57,6 @@ struct Outstanding {
     sent_ns: u64,
 }
 
-/// Partitions that are held one by one: slices of the key hash. A claim lasts as long as a write is
-/// carried out or on its way, so even a worker's whole batch holds few of them.
-pub(crate) const PARTITION_BITS: u32 = 16;
-
 /// Delegated batches that a worker may have out; beyond, requests run where they arrived.
 const OUTSTANDING_MAX: usize = 64;
 
@@ -83,133 +66,21 @@ const SPARE_MAX: usize = 16;
 /// After this long a delegated batch that its owner has not opened is taken back.
 const TAKEN_BACK_NS: u64 = 1_000_000;
 
-/// The table of claims.
-pub(crate) type Writers = SharedWriters<{ 1 << PARTITION_BITS }>;
-
-/// Bytes of memory that it takes: a worker that is alone never claims, and touches none of it.
-pub(crate) const fn bytes_of_writers(workers: usize) -> usize {
-    match workers {
-        0 | 1 => 0,
-        _ => Writers::BYTES,
-    }
-}
-
 impl Worker {
-    /// Where `entry` runs.
-    #[inline]
-    pub(crate) fn decide(&mut self, entry: &Entry<'_>) -> Decision {
-        if !self.claims {
-            return match self.decides {
-                false => Decision::Here,
-                true => self.decide_among_workers(entry),
-            };
-        }
-        match is_write(entry) {
-            true => self.claim(entry),
-            false => Decision::Here,
-        }
-    }
-
-    /// Carries a request out where [`Worker::decide`] says, which for nearly all is here: on this
-    /// way there is no decision to be written down and read again.
-    #[inline(always)] // so that carrying out is compiled into the loop over the batch
-    pub(crate) fn run_where_decided(&mut self, entry: &Entry<'_>) {
-        if self.decides && !self.claims {
-            let decision = self.decide_among_workers(entry);
-            return self.follow(entry, decision);
-        }
-        // d-CREW, and nothing was handed on in this turn: only writes have to ask.
-        self.carry_out(entry, self.claims);
-    }
-
-    #[inline(never)]
-    fn decide_among_workers(&mut self, entry: &Entry<'_>) -> Decision {
-        // A connection that was put off has no further part in this turn.
-        if self.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {
-            return Decision::Here;
-        }
-        let Work::Request(Request::Item { operation, .. }) = &entry.work else {
-            return self.decide_other(entry);
-        };
-        let access = access_of(operation);
-        if access == Access::Read && self.reads_here && self.delegation.key_bits == 0 {
-            return Decision::Here;
-        }
-        if let Some(owner) = self.delegation.follows(entry.hash)
-            && !(access == Access::Read && self.cx.has(Fault::Overtakes))
-        {
-            return Decision::At(owner, None);
-        }
-        let partition = partition_of(entry.hash);
-        let workers = self.cx.shared.config.workers as u16;
-        match self
-            .snapshot
-            .name
-            .policy
-            .placement(partition, access, workers)
-        {
-            Placement::Here => Decision::Here,
-            Placement::Owner(owner) if owner.index() == self.index => Decision::Here,
-            Placement::Owner(owner) => Decision::At(owner, None),
-            Placement::Claim => self.claim(entry),
-        }
-    }
-
-    /// A write to a partition that others were at a moment ago.
-    #[cold]
-    pub(crate) fn run_contended(&mut self, entry: &Entry<'_>) {
-        let decision = self.claim(entry);
-        self.follow(entry, decision);
-    }
-
-    /// The claim of a write, if nobody holds its partition.
-    #[inline]
-    pub(crate) fn claim_free(&self, hash: KeyHash) -> Option<Ticket> {
-        let me = Id(self.index as u16);
-        let writers = &self.cx.shared.writers;
-        let ticket = writers.claim_free(partition_of(hash), me)?;
-        self.cx.linger_if_contended();
-        Some(ticket)
-    }
-
-    /// The write is ours if nobody holds its partition; else it follows whoever does.
-    fn claim(&self, entry: &Entry<'_>) -> Decision {
-        let me = Id(self.index as u16);
-        let partition = partition_of(entry.hash);
-        match self.cx.shared.writers.claim(partition, me) {
-            Claim::Granted(owner, ticket) if owner == me => {
-                self.cx.linger_if_contended();
-                Decision::Held(ticket)
+    /// Hands the requests of a run on; a claim is given back behind the last of them.
+    pub(crate) fn delegate_run(&mut self, run: &[Entry<'_>], owner: Id, ticket: Option<Ticket>) {
+        let mut ticket = ticket;
+        for (left, entry) in (0..run.len()).rev().zip(run) {
+            let ticket = if left == 0 { ticket.take() } else { None };
+            // One before it may have had its connection put off.
+            if self.replies.bytes_for(entry.slot) <= OUTPUT_BYTES_MAX {
+                self.delegate(entry, owner, ticket);
+                continue;
             }
-            Claim::Granted(owner, ticket) => self.follow_holder(entry, owner, ticket),
-            // More than can be counted wait for it: the store is right without an owner, too.
-            Claim::Full(_) => Decision::Here,
-        }
-    }
-
-    /// The write goes to whoever holds its partition, unless its connection was put off and has no
-    /// further part in this turn.
-    #[cold]
-    fn follow_holder(&self, entry: &Entry<'_>, owner: Id, ticket: Ticket) -> Decision {
-        if self.replies.bytes_for(entry.slot) <= OUTPUT_BYTES_MAX {
-            return Decision::At(owner, Some(ticket));
-        }
-        // Put off where it is, with the claim until then, for it is given back in any case.
-        Decision::Held(ticket)
-    }
-
-    /// What is not about one item must not overtake what was handed on before it.
-    fn decide_other(&self, entry: &Entry<'_>) -> Decision {
-        if self.delegation.slot != Some(entry.slot) {
-            return Decision::Here;
-        }
-        match &entry.work {
-            Work::Request(
-                Request::EndOfKeys { .. } | Request::Noop | Request::Admin(Admin::Version),
-            )
-            | Work::Malformed { .. }
-            | Work::Login { .. } => Decision::Here,
-            _ => Decision::Later,
+            self.put_off(entry);
+            if let Some(ticket) = ticket {
+                self.cx.release(ticket);
+            }
         }
     }
 
@@ -248,7 +119,7 @@ impl Worker {
         };
         let delegated = self.delegation.delegated_for(self.index, owner);
         delegated.push(token, connection, entry.hash, request, ticket);
-        self.claims = false;
+        self.routing.note_handed_on();
         self.delegation.note(entry.slot, entry.hash, owner);
         if self.cx.turn.slow_ns != slow_log::OFF {
             self.delegation.handed_on.push((entry.slot, entry.hash));
@@ -362,7 +233,7 @@ impl Worker {
                 .fill(&mut self.cx.pool, area, numbers.start, places, &mut pieces);
             let value_bytes = connection.output.value_bytes_max();
             if value_bytes >= self.cx.turn.large_from {
-                connection.departs_with(&self.snapshot, value_bytes);
+                connection.departs_with(&self.routing.snapshot, value_bytes);
             }
             self.slots.queue(slot);
         }
@@ -382,9 +253,20 @@ impl Delegation {
         }
     }
 
+    /// Whether nothing was handed on in this turn.
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.key_bits == 0
+    }
+
+    /// Whether the last request that was handed on in this turn is of the connection in `slot`.
+    pub(crate) fn has_handed_on(&self, slot: usize) -> bool {
+        self.slot == Some(slot)
+    }
+
     /// Who has a request to the same key in this turn.
     #[inline]
-    fn follows(&self, hash: KeyHash) -> Option<Id> {
+    pub(crate) fn follows(&self, hash: KeyHash) -> Option<Id> {
         if self.key_bits & bit_of(hash) == 0 {
             return None;
         }
@@ -438,29 +320,6 @@ impl WorkerContext {
             self.counts.add(Count::LateReleases, 1);
         }
     }
-}
-
-/// Whether a request is about one item and may change it.
-#[inline]
-pub(crate) fn is_write(entry: &Entry<'_>) -> bool {
-    let Work::Request(Request::Item { operation, .. }) = &entry.work else {
-        return false;
-    };
-    access_of(operation) == Access::Write
-}
-
-/// Whether an operation may change its item: everything that is not a plain read.
-#[inline]
-pub(crate) fn access_of(operation: &Operation) -> Access {
-    match operation {
-        Operation::Get(get) if !get.changes() => Access::Read,
-        _ => Access::Write,
-    }
-}
-
-#[inline]
-pub(crate) fn partition_of(hash: KeyHash) -> Partition {
-    Partition((hash.0 >> (u64::BITS - PARTITION_BITS)) as u32)
 }
 
 #[inline]

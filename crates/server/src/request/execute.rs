@@ -20,11 +20,12 @@ use crate::{
     log::component,
     memcached::prefix_stats::KeyEvent,
     metrics::counters::Count,
+    native::Behind,
     request::{
         batch::{Entry, Work},
-        delegate::access_of,
         reply_buffer::Replies,
     },
+    route::access_of,
     size_aware::control_loop::{SAMPLED_EVERY, serve_ns},
     worker::{context::WorkerContext, event_loop::Worker, store_context::StoreContext},
 };
@@ -98,7 +99,7 @@ impl Worker {
             return;
         }
         if self.replies.remaining() < ROOM_BYTES {
-            self.reply();
+            self.reply_early();
         }
         match work {
             Work::Request(Request::Item {
@@ -163,6 +164,13 @@ impl Worker {
         }
     }
 
+    /// A write to a partition that others were at a moment ago.
+    #[cold]
+    fn run_contended(&mut self, entry: &Entry<'_>) {
+        let route = self.claim(entry.hash);
+        self.execute_run(std::slice::from_ref(entry), route);
+    }
+
     /// The same, for the rare ways to it.
     #[inline(never)]
     pub(crate) fn carry_out_apart(&mut self, entry: &Entry<'_>) {
@@ -187,6 +195,16 @@ impl Worker {
         }
         connection.hold(&mut self.cx.pool, entry.origin.input, true);
         self.cx.counts.add(Count::ConnYields, 1);
+    }
+
+    /// The same for a request that waits for an accepted write.
+    pub(crate) fn put_off_behind(&mut self, entry: &Entry<'_>, behind: Behind) {
+        if let Some(connection) = self.slots.get_mut(entry.slot)
+            && !connection.put_off
+        {
+            connection.behind = Some(behind);
+        }
+        self.put_off(entry);
     }
 
     fn run_other(&mut self, slot: usize, hash: KeyHash, request: &Request<'_>) {
@@ -265,7 +283,12 @@ impl Worker {
     /// Has the connection in `slot` handed to the large worker for values of so many bytes, which
     /// goes on receiving.
     pub(crate) fn depart_to_receive(&mut self, slot: usize, hash: KeyHash, bytes: u32) {
-        let number = self.snapshot.plan.large_number(bytes, hash.0).unwrap_or(0);
+        let number = self
+            .routing
+            .snapshot
+            .plan
+            .large_number(bytes, hash.0)
+            .unwrap_or(0);
         if let Some(connection) = self.slots.get_mut(slot) {
             connection.departs = Some(Departure {
                 number,

@@ -103,7 +103,7 @@ impl Worker {
         let ahead = right && self.cx.has(Fault::AnswersAhead);
         if ahead {
             self.replies.write(slot, |sink| sink.push(b"STORED\r\n"));
-            self.reply();
+            self.reply_early();
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         let (cx, Some(connection)) = (&mut self.cx, self.slots.get_mut(slot)) else {

@@ -18,9 +18,6 @@ impl Worker {
         // Whoever sees a reply must find it counted.
         self.publish_counts();
         self.note_failed();
-        if self.under_lease && !self.still_holds_lease() {
-            self.withhold();
-        }
         let (area, pieces) = self.replies.take();
         let mut sent = Sent::default();
         for run in pieces.chunk_by_mut(|a, b| a.slot == b.slot) {
@@ -32,7 +29,7 @@ impl Worker {
             };
             let (value_bytes, awaits) = survey(run);
             if value_bytes >= self.cx.turn.large_from {
-                connection.departs_with(&self.snapshot, value_bytes);
+                connection.departs_with(&self.routing.snapshot, value_bytes);
             }
             let goes = connection.departs.is_none() && !awaits;
             let mut taken = 0;

@@ -10,7 +10,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use curtail_dispatch::{Doorbell, Policy};
+use curtail_dispatch::Doorbell;
 use curtail_runtime::{Events, Poller, Readiness, Token};
 use curtail_store::Writer;
 use curtail_types::Instant;
@@ -21,12 +21,12 @@ use crate::{
     log::component,
     memcached::{event_log::CloseReason, metadump::BUCKETS_A_TURN},
     metrics::{counters::Count, turn_cpu_time::TurnClock},
-    native::{Executor, NativeTurns},
+    native::{NativeTurns, ReadBarrier},
     node::{self, Completed, Links, NodeWorker},
     request::{batch::Batch, delegate::Delegation, receive::AREA_BYTES, reply_buffer::Replies},
+    route::Routing,
     size_aware::{
-        control_loop::SAMPLED_EVERY, lent_connections::LentConnections,
-        plan_snapshot::PlanSnapshot, policy_name::Sizes,
+        control_loop::SAMPLED_EVERY, lent_connections::LentConnections, policy_name::Sizes,
     },
     sync::{Relaxed, lock},
     test_faults::Fault,
@@ -50,23 +50,14 @@ pub(crate) struct Worker {
     pub(crate) served: Vec<usize>,
     /// Slots whose sockets broke while replying.
     pub(crate) broken: Vec<usize>,
-    /// What it decides by.
-    pub(crate) snapshot: Arc<PlanSnapshot>,
-    /// Whether requests may have to run elsewhere in this turn.
-    pub(crate) decides: bool,
-    /// Whether nothing but a write has to ask where it runs, and it asks for its partition; until
-    /// something is handed on in this turn.
-    pub(crate) claims: bool,
-    /// Whether reads run where they arrive.
-    pub(crate) reads_here: bool,
+    /// What routes follow from.
+    pub(crate) routing: Routing,
     pub(crate) delegation: Delegation,
     /// What executes accepted writes, if the native path is on.
-    pub(crate) native: Option<Box<Executor>>,
+    pub(crate) native: Option<Box<ReadBarrier>>,
     /// What it is in a cluster, if the server is a node of one.
     pub(crate) node: Option<Box<NodeWorker>>,
     pub(crate) filled: Vec<Completed>,
-    /// What is answered in this batch may be shown only as long as the node's lease holds.
-    pub(crate) under_lease: bool,
     /// The last mark that it saw, and the delegated batch that it must have back to have passed it.
     pub(crate) mark_seen: (u64, Option<u64>),
     /// Connections that large workers have.
@@ -134,8 +125,10 @@ impl Worker {
         let busy_poll = BusyPoll::new(shared.spins && is_small);
         let snapshot = shared.snapshots.current();
         let workers = shared.config.workers;
-        let native = shared.native.as_deref();
-        let executor = native.map(|native| native.executor_of(index, workers));
+        let native = shared.native.as_ref().map(|native| {
+            let executor = native.executor_of(index, workers);
+            Box::new(ReadBarrier::new(Arc::clone(native), executor))
+        });
         let node = node::node_worker(&shared, index);
         Self {
             index,
@@ -145,15 +138,11 @@ impl Worker {
             replies: Replies::new(),
             served: Vec::new(),
             broken: Vec::new(),
-            snapshot,
-            decides: false,
-            claims: false,
-            reads_here: true,
+            routing: Routing::new(snapshot),
             delegation: Delegation::new(workers),
-            native: executor,
+            native,
             node,
             filled: Vec::new(),
-            under_lease: false,
             mark_seen: (0, None),
             lent: LentConnections::default(),
             marked: false,
@@ -336,8 +325,8 @@ impl Worker {
             .writer
             .note_evicted(cx.event_log.watches_evictions());
         self.turns += 1;
-        if cx.shared.snapshots.generation() != self.snapshot.generation {
-            self.snapshot = cx.shared.snapshots.current();
+        if cx.shared.snapshots.generation() != self.routing.snapshot.generation {
+            self.routing.snapshot = cx.shared.snapshots.current();
         }
         if cx.shared.control.epoch.load(Relaxed) != self.epoch {
             self.end_epoch();
@@ -350,21 +339,19 @@ impl Worker {
 
     /// What follows from the plan snapshot for this turn.
     fn settle_snapshot(&mut self) {
-        let (policy, workers) = (self.snapshot.name.policy, self.cx.shared.config.workers);
+        let workers = self.cx.shared.config.workers;
         let is_large = self.is_large_worker();
-        self.decides = workers > 1 && policy != Policy::Crcw && !is_large;
-        self.claims = self.decides && policy == Policy::DynamicCrew;
-        self.reads_here = policy != Policy::Erew;
-        let is_apart = self.snapshot.name.is_size_aware() && !is_large;
+        self.routing.settle(workers, is_large);
+        let is_apart = self.routing.snapshot.name.is_size_aware() && !is_large;
         self.cx.turn.large_from = match is_apart {
-            true => self.snapshot.plan.threshold as usize,
+            true => self.routing.snapshot.plan.threshold as usize,
             false => usize::MAX,
         };
         self.cx.turn.large_counts_from = match is_large {
             true => usize::MAX,
             false => self.cx.shared.config.threshold_first() as usize,
         };
-        let learns = self.snapshot.name.sizes == Sizes::Learned;
+        let learns = self.routing.snapshot.name.sizes == Sizes::Learned;
         self.cx.turn.learns = learns;
         self.cx.turn.samples = learns && self.turns.is_multiple_of(SAMPLED_EVERY);
         if is_apart {

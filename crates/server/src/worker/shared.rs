@@ -29,7 +29,7 @@ use crate::{
     },
     native::Native,
     node::Cluster,
-    request::delegate::Writers,
+    route::Writers,
     size_aware::{
         control_loop::ControlHandle, plan_snapshot::PlanSnapshots, policy_name::PolicyName,
     },
@@ -63,7 +63,7 @@ pub(crate) struct Shared {
     /// Bounds for log lines that peers can cause.
     pub(crate) limits: Limits,
     /// The native datagram path, if it is on.
-    pub(crate) native: Option<Box<Native>>,
+    pub(crate) native: Option<Arc<Native>>,
     /// The cluster, if the server is a node of one.
     pub(crate) cluster: Option<Arc<Cluster>>,
     /// Whether workers may look again before they sleep.

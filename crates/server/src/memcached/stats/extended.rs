@@ -11,7 +11,7 @@ use crate::{
         turn_cpu_time::BOUNDS_US,
     },
     native,
-    request::delegate::bytes_of_writers,
+    route::bytes_of_writers,
     sync::Relaxed,
     worker::shared::{Shared, WorkerHandle},
 };

@@ -20,7 +20,7 @@ use crate::{
         },
         turn_cpu_time::BOUNDS_US,
     },
-    request::delegate::bytes_of_writers,
+    route::bytes_of_writers,
     size_aware::plan_snapshot::PlanSnapshot,
     sync::{AtomicU64, Relaxed},
     worker::shared::{BufferGauges, Shared, WorkerHandle},

@@ -1,12 +1,13 @@
 //! The one direction in which data flows; start reading here.
 //!
 //! ```text
-//!  wire -> collect ---> decide ------> execute ---> reply --------> wire
-//!          receive,     where a        prefetch,    one send
-//!          decode,      request runs   then run     per connection
-//!          prefetch       |    ^       in order       |       ^
-//!                         v    |                      v       |
-//!                        other workers (delegated batches)     large workers
+//!  wire -> collect ---> route -------> execute --> commit --> reply ----> wire
+//!          receive,     where a run    in order    may what   one send
+//!          decode,      of requests                was read   per connection
+//!          prefetch     goes                       leave?
+//!                         |    ^
+//!                         v    | completion
+//!                  other workers, other nodes, a later turn
 //! ```
 //!
 //! A worker is one thread with one event loop, and this is its turn. Working on a batch instead of
@@ -18,7 +19,6 @@
 //! this path allocates, waits, or reads a clock.
 
 use crate::{
-    metrics::{counters::Count, slow_log, stage_histograms::StageName},
     request::{
         batch::{Batch, Entry},
         execute::OUTPUT_BYTES_MAX,
@@ -41,23 +41,14 @@ impl Worker {
     /// receive into; the batch borrows from it.
     pub(crate) fn turn(&mut self, area: &mut [u8]) {
         let mut batch = std::mem::take(&mut self.batch).recycle();
-        let begun = self.time();
+        let mut times = self.stage_times();
         self.collect(area, &mut batch);
-        let collected = self.time();
+        times.end_stage();
         self.execute(&mut batch);
         self.commit();
-        let executed = self.time();
+        times.end_stage();
         self.reply();
-        if self.cx.turn.slow_ns != slow_log::OFF {
-            self.note_slow(&batch);
-        }
-        if let (Some(begun), Some(collected), Some(executed)) = (begun, collected, executed) {
-            self.note_times(&batch, [begun, collected, executed]);
-        }
-        self.finish_turn();
-        if self.node.is_some() {
-            self.work_in_cluster();
-        }
+        self.note_turn(&batch, &times);
         self.batch = batch.recycle();
     }
 
@@ -157,19 +148,6 @@ impl Worker {
         }
     }
 
-    fn note_executed(&mut self, batch: &Batch<'_>) {
-        self.cx.measured.large_moved = 0;
-        let requests = batch.entries().len() as u64;
-        self.slots.count(requests);
-        let stages = &mut self.cx.recorders.stages;
-        stages.record_line(StageName::Queue, requests);
-        let cx = &mut self.cx;
-        cx.recorders.hot_keys.look(batch, &mut cx.scratch);
-        if let Some(slot) = self.cx.measured.large_here.take() {
-            self.count_behind(batch, slot);
-        }
-    }
-
     /// Asks the memory for all items of the batch; tells whether so many writes have the key of the
     /// request before them that looking for runs pays.
     fn prefetch(&mut self, batch: &mut Batch<'_>) -> bool {
@@ -193,69 +171,4 @@ impl Worker {
             self.cx.store_cx.store.prefetch_value(ahead.hint);
         }
     }
-
-    /// Counts the small requests of this turn that waited for something large of connection `slot`,
-    /// and the connections that found no room in it.
-    #[cold]
-    fn count_behind(&mut self, batch: &Batch<'_>, slot: usize) {
-        let entries = batch.entries().iter();
-        let large = self.cx.turn.large_counts_from;
-        let is_behind = |entry: &&Entry<'_>| entry.slot != slot && !entry.work.writes(large);
-        let behind = entries.filter(is_behind).count() + self.slots.ready_count();
-        self.cx.counts.add(Count::SmallBehindLarge, behind as u64);
-    }
-
-    /// The time in nanoseconds, in a turn that is measured.
-    #[inline]
-    fn time(&self) -> Option<u64> {
-        let clock = self.cx.shared.clock;
-        self.is_measured().then(|| clock.now().instant.ns)
-    }
-
-    #[inline]
-    pub(crate) fn is_measured(&self) -> bool {
-        self.turns.is_multiple_of(MEASURED_EVERY)
-    }
-
-    /// Notes how long the stages of this turn took for its requests: what was large among them took
-    /// as long here if it was served here, and is a large worker's to note if not.
-    #[cold]
-    fn note_times(&mut self, batch: &Batch<'_>, ends_ns: [u64; 3]) {
-        if self.is_large_worker() {
-            return;
-        }
-        let now_ns = self.cx.shared.clock.now().instant.ns;
-        let [begun, collected, executed] = ends_ns;
-        self.note_latencies(batch, begun, now_ns);
-        let us = |from: u64, to: u64| to.saturating_sub(from) / 1000;
-        let writes = |bytes| {
-            let entries = batch.entries().iter();
-            entries.filter(|entry| entry.work.writes(bytes)).count() as u64
-        };
-        let large = self.cx.measured.larges + writes(self.cx.turn.large_counts_from);
-        let left = self.cx.measured.larges_left + writes(self.cx.turn.large_from);
-        let small = (batch.entries().len() as u64).saturating_sub(large);
-        let stages = &mut self.cx.recorders.stages;
-        for (sizes, requests) in [(SMALL, small), (LARGE, large.saturating_sub(left))] {
-            let [queue, execute, reply] = sizes;
-            stages.record_many(queue, us(begun, collected), requests);
-            stages.record_many(execute, us(collected, executed), requests);
-            stages.record_many(reply, us(executed, now_ns), requests);
-        }
-    }
 }
-
-const SMALL: [StageName; 3] = [
-    StageName::QueueSmall,
-    StageName::ExecuteSmall,
-    StageName::ReplySmall,
-];
-
-const LARGE: [StageName; 3] = [
-    StageName::QueueLarge,
-    StageName::ExecuteLarge,
-    StageName::ReplyLarge,
-];
-
-/// The stages of one turn in so many are timed.
-const MEASURED_EVERY: u64 = 64;

@@ -93,12 +93,12 @@ impl Worker {
     pub(crate) fn give_connections(&mut self) {
         let handle = self.cx.shared.workers.get(self.index);
         let Some((to, requests)) = handle.and_then(|handle| handle.order.take()) else {
-            self.marked = false;
+            self.slots.marks.is_set = false;
             return;
         };
-        if self.marked {
+        if self.slots.marks.is_set {
             self.give(to, requests);
-            self.marked = false;
+            self.slots.marks.is_set = false;
         } else {
             self.mark();
         }
@@ -106,14 +106,14 @@ impl Worker {
 
     /// Notes what connections have done so far.
     fn mark(&mut self) {
-        self.marked = true;
+        self.slots.marks.is_set = true;
         let end = self.slots.end();
-        let first = if self.mark_from >= end {
+        let first = if self.slots.marks.from >= end {
             0
         } else {
-            self.mark_from
+            self.slots.marks.from
         };
-        self.mark_from = first;
+        self.slots.marks.from = first;
         for slot in first..end.min(first + LOOKED_AT_MAX) {
             if let Some(connection) = self.slots.get_mut(slot) {
                 connection.requests_marked = connection.requests;
@@ -123,9 +123,9 @@ impl Worker {
 
     /// Gives connections that did up to `requests` since they were marked.
     fn give(&mut self, to: usize, mut requests: u64) {
-        let first = self.mark_from;
+        let first = self.slots.marks.from;
         let end = self.slots.end().min(first + LOOKED_AT_MAX);
-        self.mark_from = end;
+        self.slots.marks.from = end;
         let done = |connection: &Connection| connection.requests - connection.requests_marked;
         let mut candidates: Vec<(u64, usize)> = (first..end)
             .filter_map(|slot| {

@@ -293,7 +293,7 @@ impl Worker {
         };
         if let Some(connection) = self.slots.get_mut(slot) {
             connection.long_running = Some(Box::new(LongRunning::Watch(watcher)));
-            self.watching.push(slot);
+            self.slots.watching.push(slot);
         }
         self.ok(slot, false);
     }

@@ -292,7 +292,7 @@ impl WorkerContext {
     /// Notes what a write is about, for its line when its outcome is known.
     fn log_write(&mut self, key: &WireKey<'_>, set: &Set, value_bytes: usize) {
         let write = &mut self.event_log.write;
-        let key = key.resolve(&mut self.scratch);
+        let key = key.resolve(&mut self.decoding.scratch);
         write.key.clear();
         write.key.extend_from_slice(key.bytes());
         write.command = command(set);
@@ -330,7 +330,7 @@ impl WorkerContext {
 
     /// The same where the length of its value is known, if there is one.
     pub(crate) fn log_found(&mut self, key: &WireKey<'_>, found: Option<u32>) {
-        let key = key.resolve(&mut self.scratch);
+        let key = key.resolve(&mut self.decoding.scratch);
         let number = self.event_log.write.number;
         let (watchers, now) = (&self.shared.watchers, self.store_cx.now);
         self.event_log

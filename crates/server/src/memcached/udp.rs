@@ -137,7 +137,7 @@ impl DatagramContext {
                 break;
             }
             let left = body.get_mut(written..).unwrap_or_default();
-            let (consumed, bytes) = match decoder.decode(input, &self.cx.limits) {
+            let (consumed, bytes) = match decoder.decode(input, &self.cx.decoding.limits) {
                 Decoded::Complete { request, consumed } => {
                     (consumed, self.carry_out(&request, left))
                 }

@@ -8,5 +8,6 @@ pub(crate) mod latency;
 pub(crate) mod prometheus;
 pub(crate) mod slow_log;
 pub(crate) mod stage_histograms;
+pub(crate) mod stage_times;
 pub(crate) mod turn_cpu_time;
 pub(crate) mod work_ahead;

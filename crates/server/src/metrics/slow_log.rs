@@ -291,7 +291,7 @@ impl Worker {
             requests += 1;
             if requests <= TURN_MAX {
                 let number = connection.visible.number;
-                let label = Label::of_entry(entry, &mut self.cx.scratch);
+                let label = Label::of_entry(entry, &mut self.cx.decoding.scratch);
                 self.cx.keep_slow(self.index, number, ns, label);
             }
         }
@@ -318,7 +318,10 @@ impl Worker {
             _ => false,
         };
         if is_for {
-            connection.slow = Some(Box::new(Label::of_entry(entry, &mut self.cx.scratch)));
+            connection.slow = Some(Box::new(Label::of_entry(
+                entry,
+                &mut self.cx.decoding.scratch,
+            )));
         }
     }
 
@@ -336,7 +339,11 @@ impl Worker {
             let Some((key, operation, value_bytes)) = delegated.about(item) else {
                 continue;
             };
-            let label = Label::of_item((&key, operation), value_bytes, &mut self.cx.scratch);
+            let label = Label::of_item(
+                (&key, operation),
+                value_bytes,
+                &mut self.cx.decoding.scratch,
+            );
             self.cx.keep_slow(self.index, number, ns, label);
         }
         self.publish_events();

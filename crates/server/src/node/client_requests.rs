@@ -56,9 +56,11 @@ impl Worker {
     #[cold]
     pub(crate) fn withhold(&mut self) {
         let (_, pieces) = self.replies.take();
-        self.broken.extend(pieces.iter().map(|piece| piece.slot));
+        self.slots
+            .broken
+            .extend(pieces.iter().map(|piece| piece.slot));
         self.replies.clear();
-        while let Some(slot) = self.broken.pop() {
+        while let Some(slot) = self.slots.broken.pop() {
             self.close(slot);
         }
     }
@@ -68,7 +70,7 @@ impl Worker {
         let Some(mut node) = self.node.take() else {
             return;
         };
-        let mut filled = std::mem::take(&mut self.filled);
+        let mut filled = std::mem::take(&mut node.completed);
         node.work(&mut self.cx, &mut filled);
         if !filled.is_empty() {
             // Whoever sees a reply must find it counted.
@@ -78,7 +80,7 @@ impl Worker {
             self.fill(&completed);
             node.give_back(completed.into_reply());
         }
-        self.filled = filled;
+        node.completed = filled;
         self.node = Some(node);
     }
 
@@ -154,7 +156,7 @@ impl NodeWorker {
                 return replies.refuse(entry.slot, form, Refusal::OutOfService);
             }
         };
-        let key_bytes = key.resolve(&mut worker.cx.scratch).bytes();
+        let key_bytes = key.resolve(&mut worker.cx.decoding.scratch).bytes();
         let (route, access) = (route_of(key_bytes), access_of(operation));
         self.mover.asked_ns = self.now_ns;
         let carried = Carried {

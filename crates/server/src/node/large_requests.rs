@@ -43,7 +43,7 @@ impl Worker {
         let (Some(cluster), Some((key, set, _))) = (&shared.cluster, write) else {
             return false;
         };
-        let route = route_of(key.resolve(&mut self.cx.scratch).bytes());
+        let route = route_of(key.resolve(&mut self.cx.decoding.scratch).bytes());
         let access = access_of(&Operation::Set(set));
         let is_here = cluster.holds_lease(self.cx.store_cx.now.instant)
             && cluster.views.current().is_some_and(|in_force| {
@@ -87,7 +87,7 @@ impl NodeWorker {
             && let Request::SetHeader { key, set, .. } = request
         {
             let operation = Operation::Set(*set);
-            let route = route_of(key.resolve(&mut worker.cx.scratch).bytes());
+            let route = route_of(key.resolve(&mut worker.cx.decoding.scratch).bytes());
             let way = self.way(route, &operation);
             if !matches!(way, Some(Way::Here)) {
                 let ended = worker.begin_large_set(entry, request, rest, true);
@@ -112,7 +112,7 @@ impl NodeWorker {
             value: &[],
             form: Form::Line { noreply: true },
         };
-        let bytes = key.resolve(&mut worker.cx.scratch).bytes();
+        let bytes = key.resolve(&mut worker.cx.decoding.scratch).bytes();
         let route = route_of(bytes);
         let hash = worker.cx.store_cx.store.hash(bytes);
         match self.way(route, &operation) {
@@ -162,7 +162,7 @@ impl NodeWorker {
             return false;
         };
         let operation = Operation::Set(set);
-        let route = route_of(key.resolve(&mut worker.cx.scratch).bytes());
+        let route = route_of(key.resolve(&mut worker.cx.decoding.scratch).bytes());
         let way = self.way(route, &operation);
         if matches!(way, Some(Way::Here)) {
             return false;

@@ -50,17 +50,20 @@ impl Worker {
     /// Notes that nothing from before the last mark is on its way any more.
     fn pass_mark(&mut self, cluster: &Cluster) {
         let last = cluster.marks.last();
-        if last != self.mark_seen.0 {
-            self.mark_seen = (last, Some(self.next_delegated()));
+        let next = self.next_delegated();
+        let oldest = self.oldest_delegated();
+        let Some(node) = &mut self.node else {
+            return;
+        };
+        if last != node.mark_seen.0 {
+            node.mark_seen = (last, Some(next));
         }
-        if let (seen, Some(delegated)) = self.mark_seen
-            && self
-                .oldest_delegated()
-                .is_none_or(|oldest| oldest >= delegated)
+        if let (seen, Some(delegated)) = node.mark_seen
+            && oldest.is_none_or(|oldest| oldest >= delegated)
         {
             cluster.marks.pass(self.index, seen);
             // Once is enough.
-            self.mark_seen.1 = None;
+            node.mark_seen.1 = None;
         }
     }
 

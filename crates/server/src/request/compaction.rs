@@ -346,7 +346,7 @@ impl WorkerContext {
         mut found: Option<u32>,
     ) -> Option<()> {
         let mut outcome = run.at(0, |item, _, _| {
-            let key = item.key.resolve(&mut self.scratch);
+            let key = item.key.resolve(&mut self.decoding.scratch);
             self.store_cx.delete(key, item.hash, &Delete::default())
         })?;
         for number in 0..run.length() {
@@ -371,7 +371,7 @@ impl WorkerContext {
             let Operation::Get(get) = operation else {
                 return None;
             };
-            let key = item.key.resolve(&mut self.scratch);
+            let key = item.key.resolve(&mut self.decoding.scratch);
             let touched = self.store_cx.get(key, item.hash, get, |_| ());
             Some(touched.is_some())
         })??;
@@ -403,7 +403,7 @@ impl WorkerContext {
         };
         let numbers = 0..run.length();
         let (mut number, mut status) = run.at(0, |item, _, _| {
-            let key = item.key.resolve(&mut self.scratch);
+            let key = item.key.resolve(&mut self.decoding.scratch);
             let (writer, now) = (&mut self.store_cx.writer, self.store_cx.now);
             let steps = numbers.clone().filter_map(step_at);
             self.store_cx
@@ -447,7 +447,7 @@ impl WorkerContext {
         let Operation::Set(set) = operation else {
             return None;
         };
-        let key = item.key.resolve(&mut self.scratch);
+        let key = item.key.resolve(&mut self.decoding.scratch);
         Some(self.store_cx.set(key, item.hash, set, value))
     }
 

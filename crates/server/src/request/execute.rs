@@ -401,7 +401,7 @@ impl WorkerContext {
         if get.changes() || get.quiet_access {
             return false;
         }
-        let key = item.key.resolve(&mut self.scratch);
+        let key = item.key.resolve(&mut self.decoding.scratch);
         let bytes = replies.fill(item.slot, |room| {
             let head = |room: &mut [u8], value_bytes: usize| {
                 encode::plain_head(room, item.key, item.form, value_bytes)
@@ -431,7 +431,7 @@ impl WorkerContext {
         get: &Get,
         origin: Origin,
     ) -> Executed {
-        let key = item.key.resolve(&mut self.scratch);
+        let key = item.key.resolve(&mut self.decoding.scratch);
         // Beside the result: a lease is large, and few reads take one.
         let mut lease = None;
         let (mut bytes, mut shown) = (0, 0);
@@ -524,7 +524,7 @@ impl WorkerContext {
             return elsewhere;
         }
         self.note_key(item, KeyEvent::Set);
-        let key = item.key.resolve(&mut self.scratch);
+        let key = item.key.resolve(&mut self.decoding.scratch);
         let outcome = self.store_cx.set(key, item.hash, set, value);
         if self.turn.samples {
             self.note_size(value.len());
@@ -594,7 +594,7 @@ impl WorkerContext {
     /// Bytes of the value of `key`, if there is one. It counts as no read, and takes nobody's right
     /// to recache.
     pub(crate) fn value_bytes_of(&mut self, key: &WireKey<'_>, hash: KeyHash) -> Option<u32> {
-        let key = key.resolve(&mut self.scratch);
+        let key = key.resolve(&mut self.decoding.scratch);
         let look = Get {
             quiet_access: true,
             keep_token: true,
@@ -649,7 +649,7 @@ impl WorkerContext {
         }
         self.note_key(item, KeyEvent::Set);
         self.note_size(value_bytes as usize);
-        let key = item.key.resolve(&mut self.scratch);
+        let key = item.key.resolve(&mut self.decoding.scratch);
         let bytes = value_bytes as usize;
         self.store_cx.reserve(key, item.hash, set, bytes)
     }
@@ -674,7 +674,7 @@ impl WorkerContext {
     fn refuse_too_large(&mut self, replies: &mut Replies, item: &Item<'_, '_>, set: &Set) {
         // A node has it removed where it is.
         if set.removes_if_too_large() && self.shared.cluster.is_none() {
-            let key = item.key.resolve(&mut self.scratch);
+            let key = item.key.resolve(&mut self.decoding.scratch);
             self.store_cx.delete(key, item.hash, &Delete::default());
         }
         self.counts.add(Count::StoreTooLarge, 1);
@@ -688,7 +688,7 @@ impl WorkerContext {
     }
 
     fn delete(&mut self, replies: &mut Replies, item: &Item<'_, '_>, delete: &Delete) {
-        let key = item.key.resolve(&mut self.scratch);
+        let key = item.key.resolve(&mut self.decoding.scratch);
         let outcome = self.store_cx.delete(key, item.hash, delete);
         self.answer_delete(replies, item, outcome);
     }
@@ -707,7 +707,7 @@ impl WorkerContext {
     }
 
     fn arithmetic(&mut self, replies: &mut Replies, item: &Item<'_, '_>, arithmetic: &Arithmetic) {
-        let key = item.key.resolve(&mut self.scratch);
+        let key = item.key.resolve(&mut self.decoding.scratch);
         let mut outcome = self.store_cx.arithmetic(key, item.hash, arithmetic);
         if let ArithmeticOutcome::Counted { status, .. } = &mut outcome
             && !self.shared.config.cas
@@ -740,7 +740,7 @@ impl WorkerContext {
 
     #[cold]
     fn note_key_in_detail(&mut self, item: &Item<'_, '_>, event: KeyEvent) {
-        let key = item.key.resolve(&mut self.scratch);
+        let key = item.key.resolve(&mut self.decoding.scratch);
         self.shared.prefixes.count(key.bytes(), event);
     }
 }

@@ -95,7 +95,7 @@ impl Worker {
             let first = batch.entries().len() as u64;
             let ahead = carried_out - connection.queued_at + first;
             match collect_one(connection, slot, &mut area, batch, &mut self.cx) {
-                Turn::Done => self.served.push(slot),
+                Turn::Done => self.slots.served.push(slot),
                 Turn::Close => self.close(slot),
             }
             if batch.entries().len() as u64 > first {
@@ -187,7 +187,7 @@ fn drop_refused(connection: &mut Connection, input: &[u8], cx: &mut WorkerContex
     let dropped = usize::try_from(connection.decoder.swallowing()).unwrap_or(usize::MAX);
     let (dropped, rest) = input.split_at(dropped.min(input.len()));
     // Nothing is complete in it.
-    let _ = connection.decoder.decode(dropped, &cx.limits);
+    let _ = connection.decoder.decode(dropped, &cx.decoding.limits);
     connection.hold(&mut cx.pool, rest, true);
     connection.visible.touch(cx.store_cx.now.unix_seconds());
 }
@@ -325,7 +325,7 @@ fn decode<'a>(
             decoder: connection.decoder,
             input,
         };
-        let decoded_one = connection.decoder.decode(input, &cx.limits);
+        let decoded_one = connection.decoder.decode(input, &cx.decoding.limits);
         let (after, consumed) = match &decoded_one {
             Decoded::Complete { request, consumed } => {
                 let rest = input.get(*consumed..).unwrap_or_default();

@@ -42,7 +42,7 @@ impl Worker {
                     Progress::More => {}
                     Progress::Full => connection.writable = false,
                     Progress::Broken => {
-                        self.broken.push(slot);
+                        self.slots.broken.push(slot);
                         continue;
                     }
                 }
@@ -51,7 +51,7 @@ impl Worker {
             connection.output.keep(&mut self.cx.pool, area, rest, taken);
         }
         self.replies.clear();
-        while let Some(slot) = self.broken.pop() {
+        while let Some(slot) = self.slots.broken.pop() {
             self.close(slot);
         }
     }
@@ -59,7 +59,7 @@ impl Worker {
     /// Lines up the connections that had their turn and want another one, and closes those that
     /// are done with.
     pub(crate) fn finish_turn(&mut self) {
-        while let Some(slot) = self.served.pop() {
+        while let Some(slot) = self.slots.served.pop() {
             let Some(connection) = self.slots.get_mut(slot) else {
                 continue;
             };

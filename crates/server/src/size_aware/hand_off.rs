@@ -197,7 +197,7 @@ impl Worker {
     /// A connection that was lent is closed.
     pub(crate) fn receive_lost(&mut self, slot: usize) {
         self.lent.take(slot);
-        self.watching.retain(|&watching| watching != slot);
+        self.slots.watching.retain(|&watching| watching != slot);
         self.slots.free(slot);
         self.leave();
     }

@@ -22,12 +22,9 @@ use crate::{
 pub(crate) struct WorkerContext {
     pub(crate) shared: Arc<Shared>,
     pub(crate) store_cx: StoreContext,
-    /// The bounds that the decoder holds requests to.
-    pub(crate) limits: Limits,
+    pub(crate) decoding: Decoding,
     pub(crate) pool: BufferPool,
     pub(crate) counts: Counts,
-    /// Where the key of a request is decoded to.
-    pub(crate) scratch: KeyScratch,
     /// What a run of appends adds: written by `request::compaction`.
     pub(crate) appended: Vec<u8>,
     /// What holds for one turn: written when it begins.
@@ -37,6 +34,14 @@ pub(crate) struct WorkerContext {
     pub(crate) recorders: Recorders,
     /// Lines for watchers, and for the log at `-vv`.
     pub(crate) event_log: EventLog,
+}
+
+/// What decoding needs beside a connection's own decoder.
+pub(crate) struct Decoding {
+    /// The bounds that requests are held to.
+    pub(crate) limits: Limits,
+    /// Where the key of a request is decoded to.
+    pub(crate) scratch: KeyScratch,
 }
 
 /// What holds for one turn.
@@ -112,10 +117,12 @@ impl WorkerContext {
                 writer,
                 now,
             },
-            limits,
+            decoding: Decoding {
+                limits,
+                scratch: KeyScratch::default(),
+            },
             pool: BufferPool::new(store),
             counts: Counts::new(),
-            scratch: KeyScratch::default(),
             appended: Vec::new(),
             turn: TurnSettings {
                 detail: false,
@@ -154,7 +161,7 @@ impl WorkerContext {
         let hash = self
             .store_cx
             .store
-            .hash(key.resolve(&mut self.scratch).bytes());
+            .hash(key.resolve(&mut self.decoding.scratch).bytes());
         self.store_cx.store.prefetch(hash);
         hash
     }

@@ -22,7 +22,7 @@ use crate::{
     memcached::{event_log::CloseReason, metadump::BUCKETS_A_TURN},
     metrics::{counters::Count, turn_cpu_time::TurnClock},
     native::{NativeTurns, ReadBarrier},
-    node::{self, Completed, Links, NodeWorker},
+    node::{self, Links, NodeWorker},
     request::{batch::Batch, delegate::Delegation, receive::AREA_BYTES, reply_buffer::Replies},
     route::Routing,
     size_aware::{
@@ -38,48 +38,59 @@ use crate::{
     },
 };
 
-/// One worker; see the head of this file.
+/// One worker; see the head of this file. The comment of a field names the part of the server that
+/// it belongs to, if that is not the event loop.
 pub(crate) struct Worker {
     /// Which one.
     pub(crate) index: usize,
     pub(crate) cx: WorkerContext,
+    /// Its connections: `connection`.
     pub(crate) slots: ConnectionSlab,
-    pub(crate) batch: Batch<'static>,
-    pub(crate) replies: Replies,
-    /// Slots that had their turn.
-    pub(crate) served: Vec<usize>,
-    /// Slots whose sockets broke while replying.
-    pub(crate) broken: Vec<usize>,
-    /// What routes follow from.
-    pub(crate) routing: Routing,
-    pub(crate) delegation: Delegation,
-    /// What executes accepted writes, if the native path is on.
-    pub(crate) native: Option<Box<ReadBarrier>>,
-    /// What it is in a cluster, if the server is a node of one.
-    pub(crate) node: Option<Box<NodeWorker>>,
-    pub(crate) filled: Vec<Completed>,
-    /// The last mark that it saw, and the delegated batch that it must have back to have passed it.
-    pub(crate) mark_seen: (u64, Option<u64>),
-    /// Connections that large workers have.
+    /// Connections that large workers have: `size_aware`.
     pub(crate) lent: LentConnections,
-    /// Whether it has noted what its connections did, and from which slot on.
-    pub(crate) marked: bool,
-    pub(crate) mark_from: usize,
-    arrivals: Vec<Arrival>,
-    next_serial: u64,
-    epoch: u64,
-    pub(crate) turns: u64,
-    /// Slots of connections that watch.
-    pub(crate) watching: Vec<usize>,
+    /// The requests of a turn: `request::receive`.
+    pub(crate) batch: Batch<'static>,
+    /// Their replies: `request::execute`.
+    pub(crate) replies: Replies,
+    /// What routes follow from: `route`.
+    pub(crate) routing: Routing,
+    /// What other workers execute: `request::delegate`.
+    pub(crate) delegation: Delegation,
+    /// What keeps requests behind accepted writes, if the native path is on: `native`.
+    pub(crate) native: Option<Box<ReadBarrier>>,
+    /// What it is in a cluster, if the server is a node of one: `node`.
+    pub(crate) node: Option<Box<NodeWorker>>,
+    pub(crate) clock: TurnCount,
     pub(crate) poller: Poller,
-    events: Events,
-    turn_clock: TurnClock,
-    maintaining: bool,
-    /// When the store's background work is looked for again (monotonic, ns).
-    maintain_at: u64,
-    busy_poll: BusyPoll,
-    sweep: Sweep,
+    wait: WaitState,
+    maintenance: Maintenance,
     stop_at: Option<Instant>,
+}
+
+/// How many turns there were, and what they took.
+#[derive(Debug, Default)]
+pub(crate) struct TurnCount {
+    pub(crate) turns: u64,
+    /// The last epoch of the control that it ended.
+    epoch: u64,
+    cpu: TurnClock,
+}
+
+/// How a worker waits, and for what.
+#[derive(Debug)]
+struct WaitState {
+    events: Events,
+    arrivals: Vec<Arrival>,
+    busy_poll: BusyPoll,
+}
+
+/// Background work that a worker does between turns.
+#[derive(Debug, Default)]
+struct Maintenance {
+    is_under_way: bool,
+    /// When the store's background work is looked for again (monotonic, ns).
+    due_ns: u64,
+    sweep: Sweep,
 }
 
 /// The search for idle connections: a few slots a turn, beginning once a second.
@@ -134,31 +145,21 @@ impl Worker {
             index,
             cx: WorkerContext::new(index, shared, writer),
             slots: ConnectionSlab::default(),
+            lent: LentConnections::default(),
             batch: Batch::default(),
             replies: Replies::new(),
-            served: Vec::new(),
-            broken: Vec::new(),
             routing: Routing::new(snapshot),
             delegation: Delegation::new(workers),
             native,
             node,
-            filled: Vec::new(),
-            mark_seen: (0, None),
-            lent: LentConnections::default(),
-            marked: false,
-            mark_from: 0,
-            arrivals: Vec::new(),
-            next_serial: 0,
-            epoch: 0,
-            turns: 0,
-            watching: Vec::new(),
+            clock: TurnCount::default(),
             poller,
-            events: Events::with_capacity(EVENTS_MAX),
-            turn_clock: TurnClock::default(),
-            maintaining: false,
-            maintain_at: 0,
-            busy_poll,
-            sweep: Sweep::default(),
+            wait: WaitState {
+                events: Events::with_capacity(EVENTS_MAX),
+                arrivals: Vec::new(),
+                busy_poll,
+            },
+            maintenance: Maintenance::default(),
             stop_at: None,
         }
     }
@@ -171,6 +172,10 @@ impl Worker {
         loop {
             let happened = self.wait();
             self.turn(&mut area);
+            self.finish_turn();
+            if self.node.is_some() {
+                self.work_in_cluster();
+            }
             self.maintain();
             self.sweep_idle();
             if self.cx.event_log.on {
@@ -178,7 +183,7 @@ impl Worker {
             }
             self.end_turn();
             if let Some(native) = &mut native {
-                self.maintaining |= native.turn(&mut self);
+                self.maintenance.is_under_way |= native.turn(&mut self);
             }
             if self.cx.shared.stopping.load(Relaxed) {
                 let is_busy = native.as_ref().is_some_and(NativeTurns::is_busy);
@@ -202,7 +207,7 @@ impl Worker {
     /// Returns whether anything happened.
     fn wait(&mut self) -> bool {
         let in_cluster = self.node.as_ref().is_some_and(|node| node.wants_turn());
-        let busy = self.slots.any_ready() || self.maintaining || in_cluster;
+        let busy = self.slots.any_ready() || self.maintenance.is_under_way || in_cluster;
         let timeout = match (busy, self.stop_at) {
             (true, _) => Duration::ZERO,
             (false, _) if self.awaits_delegated() => LOOK,
@@ -218,7 +223,7 @@ impl Worker {
         }
         let (mut woken, mut happened) = (false, false);
         let (slots, node, away) = (&mut self.slots, &mut self.node, &mut self.lent);
-        self.events.for_each(|token, readiness| {
+        self.wait.events.for_each(|token, readiness| {
             happened = true;
             if token == WAKER {
                 woken = true;
@@ -239,9 +244,7 @@ impl Worker {
             self.take_back_delegated();
         }
         if woken {
-            for &slot in &self.watching {
-                self.slots.queue(slot);
-            }
+            self.slots.queue_watching();
         }
         happened
     }
@@ -249,28 +252,29 @@ impl Worker {
     /// Waits for events; before it sleeps it may look again for a while.
     fn sleep(&mut self, timeout: Duration) -> io::Result<()> {
         if timeout.is_zero() {
-            return self.poller.wait(&mut self.events, Some(timeout));
+            return self.poller.wait(&mut self.wait.events, Some(timeout));
         }
-        if !self.busy_poll.is_allowed() {
+        if !self.wait.busy_poll.is_allowed() {
             return self.doze(timeout);
         }
         let clock = self.cx.shared.clock;
         let since_ns = clock.now().instant.ns;
         let waited_ns = || clock.now().instant.ns.saturating_sub(since_ns);
-        if self.busy_poll.pays() {
+        if self.wait.busy_poll.pays() {
             while waited_ns() < SPIN_NS_MAX {
-                self.poller.wait(&mut self.events, Some(Duration::ZERO))?;
-                if !self.events.is_empty() || self.bell().is_some_and(Doorbell::is_rung) {
+                self.poller
+                    .wait(&mut self.wait.events, Some(Duration::ZERO))?;
+                if !self.wait.events.is_empty() || self.bell().is_some_and(Doorbell::is_rung) {
                     self.cx.counts.add(Count::SpinsFound, 1);
-                    self.busy_poll.spun(true);
+                    self.wait.busy_poll.spun(true);
                     return Ok(());
                 }
             }
             self.cx.counts.add(Count::SpinsInVain, 1);
-            self.busy_poll.spun(false);
+            self.wait.busy_poll.spun(false);
         }
         self.doze(timeout)?;
-        self.busy_poll.slept(waited_ns());
+        self.wait.busy_poll.slept(waited_ns());
         Ok(())
     }
 
@@ -289,7 +293,7 @@ impl Worker {
         } else {
             Duration::ZERO
         };
-        let waited = self.poller.wait(&mut self.events, Some(timeout));
+        let waited = self.poller.wait(&mut self.wait.events, Some(timeout));
         bell.wake();
         waited
     }
@@ -312,7 +316,7 @@ impl Worker {
 
     /// Looks once at everything that may differ from turn to turn.
     fn begin_turn(&mut self) {
-        self.turn_clock.begin();
+        self.clock.cpu.begin();
         let cx = &mut self.cx;
         cx.store_cx.now = cx.shared.now();
         cx.turn.detail = cx.shared.prefixes.is_on();
@@ -324,11 +328,11 @@ impl Worker {
         cx.store_cx
             .writer
             .note_evicted(cx.event_log.watches_evictions());
-        self.turns += 1;
+        self.clock.turns += 1;
         if cx.shared.snapshots.generation() != self.routing.snapshot.generation {
             self.routing.snapshot = cx.shared.snapshots.current();
         }
-        if cx.shared.control.epoch.load(Relaxed) != self.epoch {
+        if cx.shared.control.epoch.load(Relaxed) != self.clock.epoch {
             self.end_epoch();
         }
         self.settle_snapshot();
@@ -353,7 +357,7 @@ impl Worker {
         };
         let learns = self.routing.snapshot.name.sizes == Sizes::Learned;
         self.cx.turn.learns = learns;
-        self.cx.turn.samples = learns && self.turns.is_multiple_of(SAMPLED_EVERY);
+        self.cx.turn.samples = learns && self.clock.turns.is_multiple_of(SAMPLED_EVERY);
         if is_apart {
             self.look_at_large_queues();
         }
@@ -362,7 +366,7 @@ impl Worker {
     /// Leaves what was measured to the control.
     #[cold]
     fn end_epoch(&mut self) {
-        self.epoch = self.cx.shared.control.epoch.load(Relaxed);
+        self.clock.epoch = self.cx.shared.control.epoch.load(Relaxed);
         self.show_hot_keys();
         self.give_connections();
         if self.cx.recorders.sizes.count() == 0 {
@@ -392,7 +396,7 @@ impl Worker {
     }
 
     pub(crate) fn take_arrivals(&mut self) {
-        let mut arrivals = std::mem::take(&mut self.arrivals);
+        let mut arrivals = std::mem::take(&mut self.wait.arrivals);
         if let Some(handle) = self.cx.shared.workers.get(self.index) {
             handle.mail.take(&mut arrivals);
         }
@@ -419,7 +423,7 @@ impl Worker {
                 Arrival::Relieve => self.cx.measured.lease_refused = true,
             }
         }
-        self.arrivals = arrivals;
+        self.wait.arrivals = arrivals;
     }
 
     fn welcome(&mut self, newcomer: Newcomer) {
@@ -452,8 +456,8 @@ impl Worker {
     }
 
     pub(crate) fn next_serial(&mut self) -> u64 {
-        self.next_serial += 1;
-        self.next_serial
+        self.slots.next_serial += 1;
+        self.slots.next_serial
     }
 
     /// Closes the connection in `slot`, if there is one.
@@ -482,7 +486,7 @@ impl Worker {
         let cx = &mut self.cx;
         if let Some(LongRunning::Watch(watcher)) = connection.long_running.as_deref() {
             cx.shared.watchers.remove(watcher);
-            self.watching.retain(|&watching| watching != slot);
+            self.slots.watching.retain(|&watching| watching != slot);
         }
         if cx.event_log.on {
             let (watchers, reason) = (&cx.shared.watchers, connection.close_reason);
@@ -531,9 +535,11 @@ impl Worker {
     #[inline]
     fn maintain(&mut self) {
         let now = self.cx.store_cx.now.instant.ns;
-        if self.maintaining || now >= self.maintain_at || self.cx.store_cx.store.is_short_of_room()
+        if self.maintenance.is_under_way
+            || now >= self.maintenance.due_ns
+            || self.cx.store_cx.store.is_short_of_room()
         {
-            self.maintain_at = now + MAINTAIN_REST_NS;
+            self.maintenance.due_ns = now + MAINTAIN_REST_NS;
             self.maintain_now();
         }
     }
@@ -546,7 +552,7 @@ impl Worker {
             MAINTAIN_ITEMS_MAX,
         );
         cx.counts.add(Count::MaintainedItems, items as u64);
-        self.maintaining = items > 0;
+        self.maintenance.is_under_way = items > 0;
     }
 
     fn end_turn(&mut self) {
@@ -557,11 +563,13 @@ impl Worker {
                 self.cx.shared.pages.hurry();
             }
         }
-        if self.turns.is_multiple_of(SHOWN_EVERY) {
+        if self.clock.turns.is_multiple_of(SHOWN_EVERY) {
             self.show_stages();
         }
         if let Some(handle) = self.cx.shared.workers.get(self.index) {
-            self.turn_clock.end(&handle.turns, self.maintaining);
+            self.clock
+                .cpu
+                .end(&handle.turns, self.maintenance.is_under_way);
         }
     }
 
@@ -576,15 +584,18 @@ impl Worker {
     fn sweep_idle(&mut self) {
         let limit = self.cx.shared.config.idle_timeout_seconds;
         let seconds = self.cx.store_cx.now.unix_seconds();
-        if limit == 0 || (self.sweep.next_slot == 0 && self.sweep.begun_seconds == seconds) {
+        if limit == 0
+            || (self.maintenance.sweep.next_slot == 0
+                && self.maintenance.sweep.begun_seconds == seconds)
+        {
             return;
         }
-        if self.sweep.next_slot == 0 {
-            self.sweep.begun_seconds = seconds;
+        if self.maintenance.sweep.next_slot == 0 {
+            self.maintenance.sweep.begun_seconds = seconds;
         }
-        let from = self.sweep.next_slot;
+        let from = self.maintenance.sweep.next_slot;
         let end = self.slots.end().min(from + SWEEP_SLOTS_MAX);
-        self.sweep.next_slot = if end == self.slots.end() { 0 } else { end };
+        self.maintenance.sweep.next_slot = if end == self.slots.end() { 0 } else { end };
         for slot in from..end {
             let idle = self.slots.get_mut(slot).filter(|connection| {
                 // A watcher is not expected to say anything.

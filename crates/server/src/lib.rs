@@ -16,9 +16,13 @@
 //! for a write, the word that says who writes its partition.
 #![forbid(unsafe_code)]
 
+pub(crate) mod store_context;
+
+mod admin;
 mod completion;
 mod config;
 mod connection;
+mod exporter;
 pub mod log;
 mod memcached;
 mod metrics;
@@ -31,14 +35,15 @@ mod size_aware;
 mod start;
 mod sync;
 mod test_faults;
+mod turn;
 mod worker;
 
 pub use curtail_store::MEMORY_BYTES_LIMIT;
 
-pub use config::{Config, Echoed, Listen, Niceness, UnixSocket};
-pub use connection::auth::{LoginsError, count_logins};
-pub use native::{NativeChoice, NativeConfig, NativeMode, NativePlacement};
-pub use size_aware::policy_name::{PolicyName, Sizes, UnknownPolicy};
-pub use start::{NativeAtStart, Restored, Server, StartError, Stopped};
+pub use crate::config::policy_name::{PolicyName, Sizes, UnknownPolicy};
+pub use crate::connection::auth::{LoginsError, count_logins};
+pub use crate::start::{NativeAtStart, Restored, Server, StartError, Stopped};
 #[doc(hidden)]
-pub use test_faults::Fault;
+pub use crate::test_faults::Fault;
+pub use config::{Config, Echoed, Listen, Niceness, UnixSocket};
+pub use native::{NativeChoice, NativeConfig, NativeMode, NativePlacement};

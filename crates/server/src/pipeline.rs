@@ -19,11 +19,9 @@
 //! this path allocates, waits, or reads a clock.
 
 use crate::{
-    request::{
-        batch::{Batch, Entry},
-        execute::OUTPUT_BYTES_MAX,
-    },
+    request::batch::{Batch, Entry},
     route::{Route, is_write},
+    turn::execute::OUTPUT_BYTES_MAX,
     worker::event_loop::Worker,
 };
 

@@ -22,12 +22,10 @@ use curtail_types::{KeyHash, Operation};
 
 use crate::{
     native::Behind,
-    request::{
-        batch::{Entry, Work},
-        execute::OUTPUT_BYTES_MAX,
-    },
+    request::batch::{Entry, Work},
     size_aware::plan_snapshot::PlanSnapshot,
     test_faults::Fault,
+    turn::execute::OUTPUT_BYTES_MAX,
     worker::event_loop::Worker,
 };
 

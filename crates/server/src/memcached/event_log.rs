@@ -5,7 +5,7 @@
 //! being carried out, with a second look at its item: what it costs is paid while watching. Where
 //! and how a request runs does not depend on it: whoever carries a request out tells of it, in the
 //! order in which requests are carried out there, and of each of those that are carried out as one
-//! ([`crate::request::compaction`]) what would be told of it alone. Only what is shown at `-vv` is
+//! ([`crate::turn::compaction`]) what would be told of it alone. Only what is shown at `-vv` is
 //! shown where it arrived.
 
 use std::io::Write;

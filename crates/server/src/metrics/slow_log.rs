@@ -20,8 +20,9 @@ use curtail_codec::memcached::{KeyScratch, Request, WireKey};
 use curtail_types::{Direction, KeyHash, Now, Operation, SetMode};
 
 use crate::{
+    admin::stats::Report,
     connection::Connection,
-    memcached::{key_encoding::push_percent, stats::Report, watch::Interests},
+    memcached::{key_encoding::push_percent, watch::Interests},
     metrics::counters::Tally,
     request::{
         batch::{Batch, Entry, Work},

@@ -32,7 +32,7 @@ use crate::native::{
     reply_cache::Done,
     reply_sender::{Post, Sender, address_of, place, session_name, value_bytes_max},
 };
-use crate::{test_faults::Fault, worker::store_context::StoreContext};
+use crate::{store_context::StoreContext, test_faults::Fault};
 
 /// The memory of a thread that executes.
 pub(crate) struct Executor {

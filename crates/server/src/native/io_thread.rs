@@ -21,7 +21,7 @@ use crate::native::{
     executor::Executor,
     receiver::{Receiver, ReceiverContext},
 };
-use crate::worker::store_context::StoreContext;
+use crate::store_context::StoreContext;
 use crate::{
     sync::Relaxed,
     worker::{busy_poll::BusyPoll, shared::Shared},

@@ -21,7 +21,6 @@
 //! stranger sends is answered with no more bytes than it has.
 
 mod baselines;
-mod config;
 mod counters;
 mod executor;
 mod handshake;
@@ -50,7 +49,7 @@ use curtail_runtime::DatagramSocket;
 use curtail_types::{HashSeed, Now};
 use tracing::error;
 
-pub use crate::native::config::{NativeChoice, NativeConfig, NativeMode, NativePlacement};
+pub use crate::config::native::{NativeChoice, NativeConfig, NativeMode, NativePlacement};
 pub(crate) use crate::native::counters::{NativeCount, NativeCounts};
 pub(crate) use crate::native::executor::Executor;
 pub(crate) use crate::native::io_thread::run as run_io_thread;
@@ -61,8 +60,8 @@ pub(crate) use crate::native::stream::Streams;
 pub(crate) use crate::native::worker::NativeTurns;
 
 use crate::{
+    admin::commands::log_flush,
     log::{Limit, component},
-    memcached::admin::log_flush,
     sync::{AtomicU64, Mutex, Relaxed},
     test_faults::Fault,
 };

@@ -47,8 +47,8 @@ use crate::native::{
     reply_cache::Done,
     reply_sender::{OPCODE_AT, Sender, place, queue_peer, session_name},
 };
+use crate::store_context::StoreContext;
 use crate::test_faults::Fault;
-use crate::worker::store_context::StoreContext;
 
 /// One thread's way in.
 pub(crate) struct Receiver<'a> {

@@ -13,7 +13,7 @@ use crate::native::{
     queue_scan::Rounds,
     receiver::{Receiver, ReceiverContext},
 };
-use crate::worker::store_context::StoreContext;
+use crate::store_context::StoreContext;
 use crate::{
     sync::Relaxed,
     worker::{event_loop::Worker, shared::Shared},

@@ -20,10 +20,8 @@ use crate::{
     completion::{Answer, Awaited, Token},
     connection::output::Progress,
     metrics::counters::Count,
-    request::{
-        batch::{Entry, Work},
-        execute::{OUTPUT_BYTES_MAX, ROOM_BYTES},
-    },
+    request::batch::{Entry, Work},
+    turn::execute::{OUTPUT_BYTES_MAX, ROOM_BYTES},
     worker::{context::WorkerContext, event_loop::Worker},
 };
 

@@ -9,11 +9,10 @@ use curtail_store::{Hint, Image};
 use curtail_types::{Cas, Key, KeyHash, Operation};
 
 use crate::{
-    request::{
-        execute::{Item, ROOM_BYTES},
-        reply_buffer::{Content, Replies},
-    },
-    worker::{context::WorkerContext, store_context::StoreContext},
+    request::reply_buffer::{Content, Replies},
+    store_context::StoreContext,
+    turn::execute::{Item, ROOM_BYTES},
+    worker::context::WorkerContext,
 };
 
 /// What one request needs to be carried out apart from the batch.

@@ -13,11 +13,9 @@ use crate::{
         placement::{Way, access_of, route_of},
         slices::{Relayed, RelayedKind},
     },
-    request::{
-        batch::{Entry, Work},
-        execute::OUTPUT_BYTES_MAX,
-    },
+    request::batch::{Entry, Work},
     route::Route,
+    turn::execute::OUTPUT_BYTES_MAX,
     worker::event_loop::Worker,
 };
 

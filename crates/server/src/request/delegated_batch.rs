@@ -21,13 +21,12 @@ use curtail_types::{KeyHash, Now, Operation};
 
 use crate::{
     completion::Token,
-    request::{
+    request::{owned_form::OwnedForm, reply_buffer::Replies},
+    sync::{Mutex, lock},
+    turn::{
         compaction::{Kind, Run, is_same, room_for},
         execute::{Item, ROOM_BYTES},
-        owned_form::OwnedForm,
-        reply_buffer::Replies,
     },
-    sync::{Mutex, lock},
     worker::context::WorkerContext,
 };
 

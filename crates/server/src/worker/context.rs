@@ -15,7 +15,8 @@ use crate::{
         counters::Counts, hot_keys::HotKeys, latency::Latencies, slow_log, stage_histograms::Stages,
     },
     request::batch::REQUESTS_MAX,
-    worker::{shared::Shared, store_context::StoreContext},
+    store_context::StoreContext,
+    worker::shared::Shared,
 };
 
 /// What a worker works with. `Worker` is the writer of a field unless its comment names another.

@@ -17,19 +17,20 @@ use curtail_types::Instant;
 use tracing::info;
 
 use crate::{
+    config::policy_name::Sizes,
     connection::{Connection, long_running::LongRunning, registry::Visible, slab::ConnectionSlab},
     log::component,
     memcached::{event_log::CloseReason, metadump::BUCKETS_A_TURN},
     metrics::{counters::Count, turn_cpu_time::TurnClock},
     native::{NativeTurns, ReadBarrier},
     node::{self, Links, NodeWorker},
-    request::{batch::Batch, delegate::Delegation, receive::AREA_BYTES, reply_buffer::Replies},
+    request::{batch::Batch, reply_buffer::Replies},
     route::Routing,
-    size_aware::{
-        control_loop::SAMPLED_EVERY, lent_connections::LentConnections, policy_name::Sizes,
-    },
+    size_aware::lent_connections::LentConnections,
+    start::control_loop::SAMPLED_EVERY,
     sync::{Relaxed, lock},
     test_faults::Fault,
+    turn::{delegate::Delegation, receive::AREA_BYTES},
     worker::{
         busy_poll::{BusyPoll, SPIN_NS_MAX},
         context::WorkerContext,

@@ -6,4 +6,3 @@ pub(crate) mod event_loop;
 pub(crate) mod mailbox;
 pub(crate) mod prefault;
 pub(crate) mod shared;
-pub(crate) mod store_context;

@@ -24,8 +24,8 @@ use crate::native::{
     reply_cache::Done,
     reply_sender::{queue_peer, session_name},
 };
+use crate::store_context::StoreContext;
 use crate::worker::context::INLINE_VALUE_BYTES_MAX;
-use crate::worker::store_context::StoreContext;
 
 /// One stream.
 pub(super) struct Line {

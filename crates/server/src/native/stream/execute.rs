@@ -14,7 +14,7 @@ use crate::native::{
     reply_cache::Done,
     reply_sender::{place, session_name},
 };
-use crate::worker::store_context::StoreContext;
+use crate::store_context::StoreContext;
 
 /// Turns with a queue before others have theirs.
 const HELP_TURNS: usize = 4;

@@ -27,7 +27,7 @@ use curtail_store::Writer;
 
 use crate::native::stream::decode::Line;
 use crate::native::{Native, executor::Executor};
-use crate::worker::store_context::StoreContext;
+use crate::store_context::StoreContext;
 use crate::{sync::Relaxed, worker::shared::Shared};
 
 /// The listeners, with their poller, until the thread begins.

@@ -5,11 +5,11 @@
 use curtail_codec::memcached::{Words, encode::Refusal};
 
 use crate::{
-    admin::commands::number,
+    admin::commands::{self, number},
     connection::long_running::LongRunning,
     memcached::metadump::{Dump, DumpForm},
     sync::{AtomicBool, AtomicU32, Relaxed},
-    worker::event_loop::Worker,
+    worker::Worker,
 };
 
 /// The switches of the crawler, as `stats settings` shows them.
@@ -41,65 +41,63 @@ impl Crawler {
     }
 }
 
-impl Worker {
-    pub(crate) fn lru_crawler(&mut self, slot: usize, mut words: Words<'_>) {
-        let (name, argument, rest) = (words.next(), words.next(), words.next());
-        let (Some(name), None) = (name, rest) else {
-            return self.refuse(slot, Refusal::Error);
-        };
-        match (name, argument) {
-            (b"enable", None) => self.switch(slot, true),
-            (b"disable", None) => self.switch(slot, false),
-            (b"tocrawl", Some(word)) => match number(word).map(u32::try_from) {
-                Some(Ok(items)) => {
-                    let crawler = &self.cx.shared.crawler;
-                    crawler.crawl_items_max.store(items, Relaxed);
-                    self.ok(slot, false);
-                }
-                _ => self.refuse(slot, Refusal::BadFormat),
-            },
-            (b"sleep", Some(word)) => match number(word).map(u32::try_from) {
-                Some(Ok(us)) if us <= SLEEP_US_MAX => {
-                    self.cx.shared.crawler.sleep_us.store(us, Relaxed);
-                    self.ok(slot, false);
-                }
-                Some(Ok(_)) => self.say(slot, SLEEP_TOO_LONG),
-                _ => self.refuse(slot, Refusal::BadFormat),
-            },
-            (b"crawl", Some(word)) => match has_items(word) {
-                _ if !self.cx.shared.crawler.enabled.load(Relaxed) => self.say(slot, DISABLED),
-                Some(_) if word != b"hash" => self.ok(slot, false),
-                _ => self.say(slot, BAD_CLASS),
-            },
-            (b"metadump", Some(word)) => self.dump(slot, DumpForm::Fields, word),
-            (b"mgdump", Some(word)) => self.dump(slot, DumpForm::Request, word),
-            _ => self.refuse(slot, Refusal::Error),
-        }
+pub(crate) fn lru_crawler(worker: &mut Worker, slot: usize, mut words: Words<'_>) {
+    let (name, argument, rest) = (words.next(), words.next(), words.next());
+    let (Some(name), None) = (name, rest) else {
+        return commands::refuse(worker, slot, Refusal::Error);
+    };
+    match (name, argument) {
+        (b"enable", None) => switch(worker, slot, true),
+        (b"disable", None) => switch(worker, slot, false),
+        (b"tocrawl", Some(word)) => match number(word).map(u32::try_from) {
+            Some(Ok(items)) => {
+                let crawler = &worker.cx.shared.crawler;
+                crawler.crawl_items_max.store(items, Relaxed);
+                commands::ok(worker, slot, false);
+            }
+            _ => commands::refuse(worker, slot, Refusal::BadFormat),
+        },
+        (b"sleep", Some(word)) => match number(word).map(u32::try_from) {
+            Some(Ok(us)) if us <= SLEEP_US_MAX => {
+                worker.cx.shared.crawler.sleep_us.store(us, Relaxed);
+                commands::ok(worker, slot, false);
+            }
+            Some(Ok(_)) => say(worker, slot, SLEEP_TOO_LONG),
+            _ => commands::refuse(worker, slot, Refusal::BadFormat),
+        },
+        (b"crawl", Some(word)) => match has_items(word) {
+            _ if !worker.cx.shared.crawler.enabled.load(Relaxed) => say(worker, slot, DISABLED),
+            Some(_) if word != b"hash" => commands::ok(worker, slot, false),
+            _ => say(worker, slot, BAD_CLASS),
+        },
+        (b"metadump", Some(word)) => dump(worker, slot, DumpForm::Fields, word),
+        (b"mgdump", Some(word)) => dump(worker, slot, DumpForm::Request, word),
+        _ => commands::refuse(worker, slot, Refusal::Error),
     }
+}
 
-    fn switch(&mut self, slot: usize, on: bool) {
-        self.cx.shared.crawler.enabled.store(on, Relaxed);
-        self.ok(slot, false);
+fn switch(worker: &mut Worker, slot: usize, on: bool) {
+    worker.cx.shared.crawler.enabled.store(on, Relaxed);
+    commands::ok(worker, slot, false);
+}
+
+fn say(worker: &mut Worker, slot: usize, text: &[u8]) {
+    worker.replies.write(slot, |sink| sink.push(text));
+}
+
+fn dump(worker: &mut Worker, slot: usize, form: DumpForm, classes: &[u8]) {
+    if !worker.cx.shared.crawler.enabled.load(Relaxed) {
+        return say(worker, slot, DISABLED);
     }
-
-    fn say(&mut self, slot: usize, text: &[u8]) {
-        self.replies.write(slot, |sink| sink.push(text));
+    if !worker.cx.shared.config.dump_allowed {
+        return say(worker, slot, NOT_ALLOWED);
     }
-
-    fn dump(&mut self, slot: usize, form: DumpForm, classes: &[u8]) {
-        if !self.cx.shared.crawler.enabled.load(Relaxed) {
-            return self.say(slot, DISABLED);
-        }
-        if !self.cx.shared.config.dump_allowed {
-            return self.say(slot, NOT_ALLOWED);
-        }
-        let Some(wanted) = has_items(classes) else {
-            return self.say(slot, BAD_CLASS);
-        };
-        if let Some(connection) = self.slots.get_mut(slot) {
-            let dump = Dump::new(form, wanted);
-            connection.long_running = Some(Box::new(LongRunning::Dump(dump)));
-        }
+    let Some(wanted) = has_items(classes) else {
+        return say(worker, slot, BAD_CLASS);
+    };
+    if let Some(connection) = worker.slots.get_mut(slot) {
+        let dump = Dump::new(form, wanted);
+        connection.long_running = Some(Box::new(LongRunning::Dump(dump)));
     }
 }
 

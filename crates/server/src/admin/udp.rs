@@ -26,7 +26,7 @@ use crate::{
     native::Executor,
     request::reply_buffer::{Content, Replies},
     sync::Relaxed,
-    turn::execute::{Item, ROOM_BYTES},
+    turn::execute::{self, Item, ROOM_BYTES},
     worker::{context::WorkerContext, shared::Shared},
 };
 
@@ -183,9 +183,8 @@ impl DatagramContext {
             form,
             hint: Hint::default(),
         };
-        let refused = self
-            .cx
-            .run_item_apart(&mut self.replies, &item, operation, value);
+        let refused =
+            execute::run_item_apart(&mut self.cx, &mut self.replies, &item, operation, value);
         let (area, pieces) = self.replies.take();
         let mut written = Some(0);
         for piece in pieces.iter() {

@@ -5,8 +5,11 @@
 
 use tracing::{info, warn};
 
-use crate::log::{Limit, Limits, component};
-use crate::{metrics::counters::Count, worker::shared::Shared};
+use crate::{
+    log::{Limit, Limits, component},
+    metrics::counters::Count,
+    worker::shared::Shared,
+};
 
 /// What was counted at the last look.
 #[derive(Debug)]

@@ -33,6 +33,7 @@ use crate::{
         auth::{Logins, LoginsError},
         registry::Registry,
     },
+    event_loop,
     exporter::http,
     log::Limits,
     memcached::watch::Watchers,
@@ -47,8 +48,7 @@ use crate::{
     },
     sync::{AtomicBool, AtomicI64, AtomicU8, Relaxed, lock},
     worker::{
-        busy_poll,
-        event_loop::{self, Worker},
+        WAKER, Worker, busy_poll,
         prefault::{self, PagesThread},
         shared::{AcceptorHandle, Shared, WorkerHandle},
     },
@@ -261,7 +261,7 @@ impl Server {
                     // Running elsewhere is only slower.
                     let _ = curtail_runtime::pin_current_thread(cpu);
                 }
-                worker.run();
+                event_loop::run(worker);
             })?;
         }
         self.spawn_native(native)?;
@@ -483,7 +483,7 @@ impl Stopped {
 /// What is seen of each worker, with what wakes it.
 fn handles_of(pollers: &[Poller]) -> io::Result<Vec<WorkerHandle>> {
     let handle = |poller: &Poller| {
-        let waker = poller.waker(event_loop::WAKER)?;
+        let waker = poller.waker(WAKER)?;
         Ok(WorkerHandle::new(waker, poller.registrar()?))
     };
     pollers.iter().map(handle).collect()

@@ -34,14 +34,16 @@ use curtail_types::{
 
 use crate::{
     connection::slab::ConnectionSlab,
+    memcached::event_log,
     metrics::counters::Count,
+    pipeline,
     request::{
         batch::{Entry, Work},
         reply_buffer::Replies,
     },
     test_faults::Fault,
-    turn::execute::{Item, ROOM_BYTES},
-    worker::{context::WorkerContext, event_loop::Worker},
+    turn::execute::{self, Item, ROOM_BYTES},
+    worker::{Worker, context::WorkerContext},
 };
 
 /// A run of requests, wherever they are kept.
@@ -175,301 +177,301 @@ impl Run for BatchRun<'_, '_> {
     }
 }
 
-impl Worker {
-    /// How many of `entries` make a run, from the first on.
-    #[inline]
-    pub(crate) fn run_length(&self, entries: &[Entry<'_>]) -> usize {
-        let [first, second, ..] = entries else {
-            return 1;
-        };
-        match first.hash == second.hash {
-            true => self.run_length_of_key(entries),
-            false => 1,
-        }
-    }
-
-    fn run_length_of_key(&self, entries: &[Entry<'_>]) -> usize {
-        let now = self.cx.store_cx.now;
-        let Some((first, kind)) = entries.first().and_then(|first| member(first, now)) else {
-            return 1;
-        };
-        let belongs = |entry: &&Entry<'_>| {
-            let found = member(entry, now);
-            found.is_some_and(|(key, other)| other == kind && is_same(first, key))
-        };
-        entries.iter().take_while(belongs).count()
-    }
-
-    /// Executes a run as one; false if each request has to be executed by itself.
-    pub(crate) fn run_folded(&mut self, run: &[Entry<'_>]) -> bool {
-        if self.replies.remaining() < room_for(run.len()) {
-            self.reply_early();
-        }
-        let (entries, slots) = (run, &self.slots);
-        let run = BatchRun { entries, slots };
-        let folded = self.cx.fold(&mut self.replies, &run);
-        if folded && self.cx.event_log.on && self.cx.shared.cluster.is_none() {
-            entries.iter().for_each(|entry| self.show(entry));
-        }
-        folded
-    }
-
-    /// For tests: whether a write was answered and not carried out because another one follows,
-    /// though a read lies between.
-    #[inline(always)]
-    pub(crate) fn skips_across(&mut self, entries: &[Entry<'_>]) -> bool {
-        self.cx.has(Fault::FoldsAcross) && self.skip_across(entries)
-    }
-
-    #[cold]
-    fn skip_across(&mut self, entries: &[Entry<'_>]) -> bool {
-        let [write, between, next, ..] = entries else {
-            return false;
-        };
-        let now = self.cx.store_cx.now;
-        let is_set = |entry| matches!(member(entry, now), Some((_, Kind::Set)));
-        let skips = is_set(write) && is_set(next);
-        if !skips || between.hash != write.hash || next.hash != write.hash {
-            return false;
-        }
-        let slots = &self.slots;
-        let run = BatchRun { entries, slots };
-        let (cx, replies) = (&mut self.cx, &mut self.replies);
-        let stored = SetOutcome::Stored(Cas(0));
-        run.at(0, |item, _, value| {
-            cx.answer_write(replies, item, value.len(), stored)
-        });
-        true
+/// How many of `entries` make a run, from the first on.
+#[inline]
+pub(crate) fn run_length(worker: &Worker, entries: &[Entry<'_>]) -> usize {
+    let [first, second, ..] = entries else {
+        return 1;
+    };
+    match first.hash == second.hash {
+        true => run_length_of_key(worker, entries),
+        false => 1,
     }
 }
 
-impl WorkerContext {
-    /// Carries out a run as one. False if that was not possible; then nothing is answered, and of
-    /// what was there nothing is changed that carrying out each by itself would not change.
-    pub(crate) fn fold(&mut self, replies: &mut Replies, run: &impl Run) -> bool {
-        let kind = run.at(0, |item, operation, value| {
-            Kind::of(operation, item.form, value.len(), self.store_cx.now)
-        });
-        let found = self.event_log.on.then(|| self.found_for_event_log(run));
-        let found = found.flatten();
-        let folded = match kind.flatten() {
-            Some(Kind::Set) => self.fold_sets(replies, run, found),
-            Some(Kind::Append) => self.fold_appends(replies, run, found),
-            Some(Kind::Delete) => self.fold_deletes(replies, run, found),
-            Some(Kind::Touch) => self.fold_touches(replies, run, found),
-            Some(Kind::Count) => self.fold_counts(replies, run, found),
-            None => None,
-        };
-        if folded.is_some() {
-            let others = run.length().saturating_sub(1);
-            self.counts.add(Count::Compacted, others as u64);
-        }
-        folded.is_some()
-    }
+fn run_length_of_key(worker: &Worker, entries: &[Entry<'_>]) -> usize {
+    let now = worker.cx.store_cx.now;
+    let Some((first, kind)) = entries.first().and_then(|first| member(first, now)) else {
+        return 1;
+    };
+    let belongs = |entry: &&Entry<'_>| {
+        let found = member(entry, now);
+        found.is_some_and(|(key, other)| other == kind && is_same(first, key))
+    };
+    entries.iter().take_while(belongs).count()
+}
 
-    /// The length of the value that a run finds, for those who look on.
-    #[cold]
-    fn found_for_event_log(&mut self, run: &impl Run) -> Option<u32> {
-        run.at(0, |item, _, _| self.value_bytes_of(item.key, item.hash))?
+/// Executes a run as one; false if each request has to be executed by itself.
+pub(crate) fn run_folded(worker: &mut Worker, run: &[Entry<'_>]) -> bool {
+    if worker.replies.remaining() < room_for(run.len()) {
+        pipeline::reply_early(worker);
     }
-
-    fn fold_sets(
-        &mut self,
-        replies: &mut Replies,
-        run: &impl Run,
-        mut found: Option<u32>,
-    ) -> Option<()> {
-        let last = run.length().checked_sub(1)?;
-        let outcome = run.at(last, |item, operation, value| {
-            self.store_set(item, operation, value)
-        })??;
-        if !matches!(outcome, SetOutcome::Stored(_)) {
-            return None;
-        }
-        self.store_cx.writer.count_stored(last as u64);
-        for number in 0..=last {
-            run.at(number, |item, operation, value| {
-                self.log_folded(run, number, item, operation, value, found);
-                found = u32::try_from(value.len()).ok();
-                self.answer_write(replies, item, value.len(), outcome);
-            })?;
-        }
-        Some(())
+    let (entries, slots) = (run, &worker.slots);
+    let run = BatchRun { entries, slots };
+    let folded = fold(&mut worker.cx, &mut worker.replies, &run);
+    if folded && worker.cx.event_log.on && worker.cx.shared.cluster.is_none() {
+        entries
+            .iter()
+            .for_each(|entry| event_log::show(worker, entry));
     }
+    folded
+}
 
-    fn fold_appends(
-        &mut self,
-        replies: &mut Replies,
-        run: &impl Run,
-        mut found: Option<u32>,
-    ) -> Option<()> {
-        let mut appended = std::mem::take(&mut self.appended);
-        appended.clear();
-        let fits = (0..run.length()).all(|number| {
-            let added = run.at(number, |_, _, value| {
-                let fits = appended.len() + value.len() <= APPENDED_BYTES_MAX;
-                fits.then(|| appended.extend_from_slice(value))
-            });
-            added.flatten().is_some()
-        });
-        let outcome = run.at(0, |item, operation, _| {
-            let (Operation::Set(set), true) = (operation, fits) else {
-                return None;
-            };
-            // What is large is for others, and what is too large is told one by one.
-            let joined = self.joined_bytes(item, set) as usize + appended.len();
-            let fits = joined < self.turn.large_counts_from.min(self.turn.large_from)
-                && joined <= self.shared.config.item_bytes_max;
-            fits.then(|| self.store_set(item, operation, &appended))?
-        });
-        self.appended = appended;
-        let outcome = outcome??;
-        match outcome {
-            SetOutcome::Stored(_) => self.store_cx.writer.count_stored(run.length() as u64 - 1),
-            SetOutcome::NotStored => {}
-            _ => return None,
-        }
-        for number in 0..run.length() {
-            run.at(number, |item, operation, value| {
-                self.log_folded(run, number, item, operation, value, found);
-                found = found.map(|bytes| bytes.saturating_add(value.len() as u32));
-                self.answer_write(replies, item, value.len(), outcome);
-            })?;
-        }
-        Some(())
+/// For tests: whether a write was answered and not carried out because another one follows,
+/// though a read lies between.
+#[inline(always)]
+pub(crate) fn skips_across(worker: &mut Worker, entries: &[Entry<'_>]) -> bool {
+    worker.cx.has(Fault::FoldsAcross) && skip_across(worker, entries)
+}
+
+#[cold]
+fn skip_across(worker: &mut Worker, entries: &[Entry<'_>]) -> bool {
+    let [write, between, next, ..] = entries else {
+        return false;
+    };
+    let now = worker.cx.store_cx.now;
+    let is_set = |entry| matches!(member(entry, now), Some((_, Kind::Set)));
+    let skips = is_set(write) && is_set(next);
+    if !skips || between.hash != write.hash || next.hash != write.hash {
+        return false;
     }
+    let slots = &worker.slots;
+    let run = BatchRun { entries, slots };
+    let (cx, replies) = (&mut worker.cx, &mut worker.replies);
+    let stored = SetOutcome::Stored(Cas(0));
+    run.at(0, |item, _, value| {
+        execute::answer_write(cx, replies, item, value.len(), stored)
+    });
+    true
+}
 
-    fn fold_deletes(
-        &mut self,
-        replies: &mut Replies,
-        run: &impl Run,
-        mut found: Option<u32>,
-    ) -> Option<()> {
-        let mut outcome = run.at(0, |item, _, _| {
-            let key = item.key.resolve(&mut self.decoding.scratch);
-            self.store_cx.delete(key, item.hash, &Delete::default())
+/// Carries out a run as one. False if that was not possible; then nothing is answered, and of
+/// what was there nothing is changed that carrying out each by itself would not change.
+pub(crate) fn fold(cx: &mut WorkerContext, replies: &mut Replies, run: &impl Run) -> bool {
+    let kind = run.at(0, |item, operation, value| {
+        Kind::of(operation, item.form, value.len(), cx.store_cx.now)
+    });
+    let found = cx.event_log.on.then(|| found_for_event_log(cx, run));
+    let found = found.flatten();
+    let folded = match kind.flatten() {
+        Some(Kind::Set) => fold_sets(cx, replies, run, found),
+        Some(Kind::Append) => fold_appends(cx, replies, run, found),
+        Some(Kind::Delete) => fold_deletes(cx, replies, run, found),
+        Some(Kind::Touch) => fold_touches(cx, replies, run, found),
+        Some(Kind::Count) => fold_counts(cx, replies, run, found),
+        None => None,
+    };
+    if folded.is_some() {
+        let others = run.length().saturating_sub(1);
+        cx.counts.add(Count::Compacted, others as u64);
+    }
+    folded.is_some()
+}
+
+/// The length of the value that a run finds, for those who look on.
+#[cold]
+fn found_for_event_log(cx: &mut WorkerContext, run: &impl Run) -> Option<u32> {
+    run.at(0, |item, _, _| {
+        execute::value_bytes_of(cx, item.key, item.hash)
+    })?
+}
+
+fn fold_sets(
+    cx: &mut WorkerContext,
+    replies: &mut Replies,
+    run: &impl Run,
+    mut found: Option<u32>,
+) -> Option<()> {
+    let last = run.length().checked_sub(1)?;
+    let outcome = run.at(last, |item, operation, value| {
+        store_set(cx, item, operation, value)
+    })??;
+    if !matches!(outcome, SetOutcome::Stored(_)) {
+        return None;
+    }
+    cx.store_cx.writer.count_stored(last as u64);
+    for number in 0..=last {
+        run.at(number, |item, operation, value| {
+            log_folded(cx, run, number, item, operation, value, found);
+            found = u32::try_from(value.len()).ok();
+            execute::answer_write(cx, replies, item, value.len(), outcome);
         })?;
-        for number in 0..run.length() {
-            run.at(number, |item, operation, value| {
-                self.log_folded(run, number, item, operation, value, found.take());
-                self.count_meta(item);
-                self.answer_delete(replies, item, outcome);
-            })?;
-            outcome = DeleteOutcome::NotFound;
-        }
-        Some(())
     }
+    Some(())
+}
 
-    fn fold_touches(
-        &mut self,
-        replies: &mut Replies,
-        run: &impl Run,
-        found: Option<u32>,
-    ) -> Option<()> {
-        let last = run.length().checked_sub(1)?;
-        let is_there = run.at(last, |item, operation, _| {
-            let Operation::Get(get) = operation else {
-                return None;
-            };
-            let key = item.key.resolve(&mut self.decoding.scratch);
-            let touched = self.store_cx.get(key, item.hash, get, |_| ());
-            Some(touched.is_some())
-        })??;
-        for number in 0..=last {
-            run.at(number, |item, operation, value| {
-                self.log_folded(run, number, item, operation, value, found);
-                let Operation::Get(get) = operation else {
-                    return;
-                };
-                self.count_get(item, get, is_there);
-                replies.write(item.slot, |sink| match is_there {
-                    true => _ = encode::hit(sink, item.key, item.form, &ItemStatus::default()),
-                    false => encode::miss(sink, item.key, item.form),
-                });
-            })?;
-        }
-        Some(())
-    }
-
-    fn fold_counts(
-        &mut self,
-        replies: &mut Replies,
-        run: &impl Run,
-        mut found: Option<u32>,
-    ) -> Option<()> {
-        let step_at = |number| match run.operation(number) {
-            Some(Operation::Arithmetic(arithmetic)) => Some(arithmetic),
-            _ => None,
-        };
-        let numbers = 0..run.length();
-        let (mut number, mut status) = run.at(0, |item, _, _| {
-            let key = item.key.resolve(&mut self.decoding.scratch);
-            let (writer, now) = (&mut self.store_cx.writer, self.store_cx.now);
-            let steps = numbers.clone().filter_map(step_at);
-            self.store_cx
-                .store
-                .arithmetic_run(writer, now, key, item.hash, steps)
-        })??;
-        if !self.shared.config.cas {
-            status.cas = Cas(0);
-        }
-        let answers_last = self.has(Fault::AnswersLast);
-        let end = |number| -> u64 {
-            let steps = numbers.clone().filter_map(step_at);
-            steps.fold(number, |number, step: &Arithmetic| step.next(number))
-        };
-        let last = answers_last.then(|| end(number));
-        for position in numbers.clone() {
-            let step = step_at(position)?;
-            number = step.next(number);
-            run.at(position, |item, operation, value| {
-                self.log_folded(run, position, item, operation, value, found);
-                found = found.map(|bytes| bytes.max(number.checked_ilog10().unwrap_or(0) + 1));
-                self.count_meta(item);
-                let outcome = ArithmeticOutcome::Counted {
-                    number: last.unwrap_or(number),
-                    status,
-                    created: false,
-                };
-                self.answer_arithmetic(replies, item, step.direction, &outcome);
-            })?;
-        }
-        Some(())
-    }
-
-    /// A write of one of the two kinds that folds as far as the store is concerned.
-    fn store_set(
-        &mut self,
-        item: &Item<'_, '_>,
-        operation: &Operation,
-        value: &[u8],
-    ) -> Option<SetOutcome> {
-        let Operation::Set(set) = operation else {
+fn fold_appends(
+    cx: &mut WorkerContext,
+    replies: &mut Replies,
+    run: &impl Run,
+    mut found: Option<u32>,
+) -> Option<()> {
+    let mut appended = std::mem::take(&mut cx.appended);
+    appended.clear();
+    let fits = (0..run.length()).all(|number| {
+        let added = run.at(number, |_, _, value| {
+            let fits = appended.len() + value.len() <= APPENDED_BYTES_MAX;
+            fits.then(|| appended.extend_from_slice(value))
+        });
+        added.flatten().is_some()
+    });
+    let outcome = run.at(0, |item, operation, _| {
+        let (Operation::Set(set), true) = (operation, fits) else {
             return None;
         };
-        let key = item.key.resolve(&mut self.decoding.scratch);
-        Some(self.store_cx.set(key, item.hash, set, value))
+        // What is large is for others, and what is too large is told one by one.
+        let joined = execute::joined_bytes(cx, item, set) as usize + appended.len();
+        let fits = joined < cx.turn.large_counts_from.min(cx.turn.large_from)
+            && joined <= cx.shared.config.item_bytes_max;
+        fits.then(|| store_set(cx, item, operation, &appended))?
+    });
+    cx.appended = appended;
+    let outcome = outcome??;
+    match outcome {
+        SetOutcome::Stored(_) => cx.store_cx.writer.count_stored(run.length() as u64 - 1),
+        SetOutcome::NotStored => {}
+        _ => return None,
     }
+    for number in 0..run.length() {
+        run.at(number, |item, operation, value| {
+            log_folded(cx, run, number, item, operation, value, found);
+            found = found.map(|bytes| bytes.saturating_add(value.len() as u32));
+            execute::answer_write(cx, replies, item, value.len(), outcome);
+        })?;
+    }
+    Some(())
+}
 
-    /// Tells of a request of a run what would be told of it alone; `found` is the length of the
-    /// value that it would find.
-    #[inline]
-    fn log_folded(
-        &mut self,
-        run: &impl Run,
-        number: usize,
-        item: &Item<'_, '_>,
-        operation: &Operation,
-        value: &[u8],
-        found: Option<u32>,
-    ) {
-        if self.event_log.on {
-            let connection = run.connection(number);
-            self.log_request(connection, item.key, operation, value.len());
-            // A node of a cluster has told of what there was where the request arrived.
-            if self.shared.cluster.is_none() {
-                self.log_found(item.key, found);
-            }
+fn fold_deletes(
+    cx: &mut WorkerContext,
+    replies: &mut Replies,
+    run: &impl Run,
+    mut found: Option<u32>,
+) -> Option<()> {
+    let mut outcome = run.at(0, |item, _, _| {
+        let key = item.key.resolve(&mut cx.decoding.scratch);
+        cx.store_cx.delete(key, item.hash, &Delete::default())
+    })?;
+    for number in 0..run.length() {
+        run.at(number, |item, operation, value| {
+            log_folded(cx, run, number, item, operation, value, found.take());
+            execute::count_meta(cx, item);
+            execute::answer_delete(cx, replies, item, outcome);
+        })?;
+        outcome = DeleteOutcome::NotFound;
+    }
+    Some(())
+}
+
+fn fold_touches(
+    cx: &mut WorkerContext,
+    replies: &mut Replies,
+    run: &impl Run,
+    found: Option<u32>,
+) -> Option<()> {
+    let last = run.length().checked_sub(1)?;
+    let is_there = run.at(last, |item, operation, _| {
+        let Operation::Get(get) = operation else {
+            return None;
+        };
+        let key = item.key.resolve(&mut cx.decoding.scratch);
+        let touched = cx.store_cx.get(key, item.hash, get, |_| ());
+        Some(touched.is_some())
+    })??;
+    for number in 0..=last {
+        run.at(number, |item, operation, value| {
+            log_folded(cx, run, number, item, operation, value, found);
+            let Operation::Get(get) = operation else {
+                return;
+            };
+            execute::count_get(cx, item, get, is_there);
+            replies.write(item.slot, |sink| match is_there {
+                true => _ = encode::hit(sink, item.key, item.form, &ItemStatus::default()),
+                false => encode::miss(sink, item.key, item.form),
+            });
+        })?;
+    }
+    Some(())
+}
+
+fn fold_counts(
+    cx: &mut WorkerContext,
+    replies: &mut Replies,
+    run: &impl Run,
+    mut found: Option<u32>,
+) -> Option<()> {
+    let step_at = |number| match run.operation(number) {
+        Some(Operation::Arithmetic(arithmetic)) => Some(arithmetic),
+        _ => None,
+    };
+    let numbers = 0..run.length();
+    let (mut number, mut status) = run.at(0, |item, _, _| {
+        let key = item.key.resolve(&mut cx.decoding.scratch);
+        let (writer, now) = (&mut cx.store_cx.writer, cx.store_cx.now);
+        let steps = numbers.clone().filter_map(step_at);
+        cx.store_cx
+            .store
+            .arithmetic_run(writer, now, key, item.hash, steps)
+    })??;
+    if !cx.shared.config.cas {
+        status.cas = Cas(0);
+    }
+    let answers_last = cx.has(Fault::AnswersLast);
+    let end = |number| -> u64 {
+        let steps = numbers.clone().filter_map(step_at);
+        steps.fold(number, |number, step: &Arithmetic| step.next(number))
+    };
+    let last = answers_last.then(|| end(number));
+    for position in numbers.clone() {
+        let step = step_at(position)?;
+        number = step.next(number);
+        run.at(position, |item, operation, value| {
+            log_folded(cx, run, position, item, operation, value, found);
+            found = found.map(|bytes| bytes.max(number.checked_ilog10().unwrap_or(0) + 1));
+            execute::count_meta(cx, item);
+            let outcome = ArithmeticOutcome::Counted {
+                number: last.unwrap_or(number),
+                status,
+                created: false,
+            };
+            execute::answer_arithmetic(cx, replies, item, step.direction, &outcome);
+        })?;
+    }
+    Some(())
+}
+
+/// A write of one of the two kinds that folds as far as the store is concerned.
+fn store_set(
+    cx: &mut WorkerContext,
+    item: &Item<'_, '_>,
+    operation: &Operation,
+    value: &[u8],
+) -> Option<SetOutcome> {
+    let Operation::Set(set) = operation else {
+        return None;
+    };
+    let key = item.key.resolve(&mut cx.decoding.scratch);
+    Some(cx.store_cx.set(key, item.hash, set, value))
+}
+
+/// Tells of a request of a run what would be told of it alone; `found` is the length of the
+/// value that it would find.
+#[inline]
+fn log_folded(
+    cx: &mut WorkerContext,
+    run: &impl Run,
+    number: usize,
+    item: &Item<'_, '_>,
+    operation: &Operation,
+    value: &[u8],
+    found: Option<u32>,
+) {
+    if cx.event_log.on {
+        let connection = run.connection(number);
+        event_log::log_request(cx, connection, item.key, operation, value.len());
+        // A node of a cluster has told of what there was where the request arrived.
+        if cx.shared.cluster.is_none() {
+            event_log::log_found(cx, item.key, found);
         }
     }
 }

@@ -1,11 +1,12 @@
-//! The stages of a worker's turn: receive and decode, delegate, execute, compact, hand on, send; and
-//! what is measured on the way.
+//! The stages of a worker's turn: receive and decode, delegate, execute, compact, hand on, send;
+//! and what is measured on the way.
 
 pub(crate) mod compaction;
 pub(crate) mod delegate;
 pub(crate) mod execute;
 pub(crate) mod hand_off;
 pub(crate) mod large_write;
+pub(crate) mod lifecycle;
 pub(crate) mod rebalance;
 pub(crate) mod receive;
 pub(crate) mod send;

@@ -17,7 +17,8 @@ use crate::{
     connection::Connection,
     metrics::counters::Count,
     sync::{AtomicU64, Relaxed},
-    worker::{event_loop::Worker, mailbox::Arrival},
+    turn::hand_off,
+    worker::{Worker, mailbox::Arrival},
 };
 
 /// What the control asks a worker to give: the receiver in the upper 16 bits, requests of an epoch
@@ -88,96 +89,94 @@ pub(crate) fn shift(loads: &[Load], epoch_ms: u64) -> Option<Shift> {
     })
 }
 
-impl Worker {
-    /// Does what the control asked for in the last epoch, if it asked before that, too.
-    pub(crate) fn give_connections(&mut self) {
-        let handle = self.cx.shared.workers.get(self.index);
-        let Some((to, requests)) = handle.and_then(|handle| handle.order.take()) else {
-            self.slots.marks.is_set = false;
-            return;
-        };
-        if self.slots.marks.is_set {
-            self.give(to, requests);
-            self.slots.marks.is_set = false;
-        } else {
-            self.mark();
+/// Does what the control asked for in the last epoch, if it asked before that, too.
+pub(crate) fn give_connections(worker: &mut Worker) {
+    let handle = worker.cx.shared.workers.get(worker.index);
+    let Some((to, requests)) = handle.and_then(|handle| handle.order.take()) else {
+        worker.slots.marks.is_set = false;
+        return;
+    };
+    if worker.slots.marks.is_set {
+        give(worker, to, requests);
+        worker.slots.marks.is_set = false;
+    } else {
+        mark(worker);
+    }
+}
+
+/// Notes what connections have done so far.
+fn mark(worker: &mut Worker) {
+    worker.slots.marks.is_set = true;
+    let end = worker.slots.end();
+    let first = if worker.slots.marks.from >= end {
+        0
+    } else {
+        worker.slots.marks.from
+    };
+    worker.slots.marks.from = first;
+    for slot in first..end.min(first + LOOKED_AT_MAX) {
+        if let Some(connection) = worker.slots.get_mut(slot) {
+            connection.requests_marked = connection.requests;
         }
     }
+}
 
-    /// Notes what connections have done so far.
-    fn mark(&mut self) {
-        self.slots.marks.is_set = true;
-        let end = self.slots.end();
-        let first = if self.slots.marks.from >= end {
-            0
-        } else {
-            self.slots.marks.from
-        };
-        self.slots.marks.from = first;
-        for slot in first..end.min(first + LOOKED_AT_MAX) {
-            if let Some(connection) = self.slots.get_mut(slot) {
-                connection.requests_marked = connection.requests;
-            }
+/// Gives connections that did up to `requests` since they were marked.
+fn give(worker: &mut Worker, to: usize, mut requests: u64) {
+    let first = worker.slots.marks.from;
+    let end = worker.slots.end().min(first + LOOKED_AT_MAX);
+    worker.slots.marks.from = end;
+    let done = |connection: &Connection| connection.requests - connection.requests_marked;
+    let mut candidates: Vec<(u64, usize)> = (first..end)
+        .filter_map(|slot| {
+            let connection = worker.slots.get_mut(slot)?;
+            Some((done(connection), slot))
+        })
+        .filter(|(done, _)| (1..=requests).contains(done))
+        .collect();
+    candidates.sort_unstable_by(|one, other| other.cmp(one));
+    let mut moved = 0;
+    for (done, slot) in candidates {
+        if moved < MOVED_MAX && done <= requests && move_away(worker, slot, to) {
+            requests -= done;
+            moved += 1;
         }
     }
+}
 
-    /// Gives connections that did up to `requests` since they were marked.
-    fn give(&mut self, to: usize, mut requests: u64) {
-        let first = self.slots.marks.from;
-        let end = self.slots.end().min(first + LOOKED_AT_MAX);
-        self.slots.marks.from = end;
-        let done = |connection: &Connection| connection.requests - connection.requests_marked;
-        let mut candidates: Vec<(u64, usize)> = (first..end)
-            .filter_map(|slot| {
-                let connection = self.slots.get_mut(slot)?;
-                Some((done(connection), slot))
-            })
-            .filter(|(done, _)| (1..=requests).contains(done))
-            .collect();
-        candidates.sort_unstable_by(|one, other| other.cmp(one));
-        let mut moved = 0;
-        for (done, slot) in candidates {
-            if moved < MOVED_MAX && done <= requests && self.move_away(slot, to) {
-                requests -= done;
-                moved += 1;
-            }
-        }
+/// Moves the connection in `slot`, if it rests.
+fn move_away(worker: &mut Worker, slot: usize, to: usize) -> bool {
+    let rests = worker
+        .slots
+        .get_mut(slot)
+        .is_some_and(|connection| connection.rests());
+    let (Some(own), Some(other)) = (
+        worker.cx.shared.workers.get(worker.index),
+        worker.cx.shared.workers.get(to),
+    ) else {
+        return false;
+    };
+    if !rests || to == worker.index || to >= worker.cx.shared.config.workers {
+        return false;
     }
+    let Some(mut connection) = worker.slots.remove(slot) else {
+        return false;
+    };
+    connection.stream.unwatch(&worker.poller);
+    own.connections.fetch_sub(1, Relaxed);
+    other.connections.fetch_add(1, Relaxed);
+    other.mail.send(Arrival::Moved(connection));
+    worker.cx.counts.add(Count::ConnectionsMoved, 1);
+    true
+}
 
-    /// Moves the connection in `slot`, if it rests.
-    fn move_away(&mut self, slot: usize, to: usize) -> bool {
-        let rests = self
-            .slots
-            .get_mut(slot)
-            .is_some_and(|connection| connection.rests());
-        let (Some(own), Some(other)) = (
-            self.cx.shared.workers.get(self.index),
-            self.cx.shared.workers.get(to),
-        ) else {
-            return false;
-        };
-        if !rests || to == self.index || to >= self.cx.shared.config.workers {
-            return false;
-        }
-        let Some(mut connection) = self.slots.remove(slot) else {
-            return false;
-        };
-        connection.stream.unwatch(&self.poller);
-        own.connections.fetch_sub(1, Relaxed);
-        other.connections.fetch_add(1, Relaxed);
-        other.mail.send(Arrival::Moved(connection));
-        self.cx.counts.add(Count::ConnectionsMoved, 1);
-        true
-    }
-
-    /// A connection belongs here from now on.
-    pub(crate) fn receive_moved(&mut self, mut connection: Box<Connection>) {
-        let slot = self.slots.reserve();
-        connection.serial = self.next_serial();
-        connection.requests_marked = connection.requests;
-        self.seat(slot, connection);
-        self.slots.queue(slot);
-    }
+/// A connection belongs here from now on.
+pub(crate) fn receive_moved(worker: &mut Worker, mut connection: Box<Connection>) {
+    let slot = worker.slots.reserve();
+    connection.serial = worker.next_serial();
+    connection.requests_marked = connection.requests;
+    hand_off::seat(worker, slot, connection);
+    worker.slots.queue(slot);
 }
 
 #[cfg(test)]

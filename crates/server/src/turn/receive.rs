@@ -13,11 +13,12 @@ use curtail_types::KeyHash;
 
 use crate::{
     connection::{Connection, output::Progress},
-    metrics::{counters::Count, stage_histograms::StageName},
+    metrics::{counters::Count, latency, stage_histograms::StageName},
     request::batch::{Batch, Entry, Origin, REQUESTS_MAX, Work},
+    turn::{lifecycle, work_ahead},
     worker::{
+        Worker,
         context::{INLINE_VALUE_BYTES_MAX, WorkerContext},
-        event_loop::Worker,
     },
 };
 
@@ -72,35 +73,33 @@ enum After {
     Drop,
 }
 
-impl Worker {
-    /// Fills `batch` from the connections that are ready, in their order, until it or `area` is
-    /// full; the others stay in line.
-    pub(crate) fn collect<'a>(&mut self, mut area: &'a mut [u8], batch: &mut Batch<'a>) {
-        let ready = self.slots.ready_count();
-        let most = self.cx.shared.config.requests_per_turn_max;
-        self.cx.turn.share = share_of(ready).min(most);
-        (self.cx.measured.larges, self.cx.measured.larges_left) = (0, 0);
-        self.cx.measured.large_answers.clear();
-        let carried_out = self.slots.carried_out();
-        for _ in 0..ready {
-            if batch.room() == 0 || area.len() < NEEDED_BYTES {
-                return;
-            }
-            let Some(slot) = self.slots.next_ready() else {
-                return;
-            };
-            let Some(connection) = self.slots.get_mut(slot) else {
-                continue;
-            };
-            let first = batch.entries().len() as u64;
-            let ahead = carried_out - connection.queued_at + first;
-            match collect_one(connection, slot, &mut area, batch, &mut self.cx) {
-                Turn::Done => self.slots.served.push(slot),
-                Turn::Close => self.close(slot),
-            }
-            if batch.entries().len() as u64 > first {
-                self.cx.recorders.stages.record(StageName::Line, ahead);
-            }
+/// Fills `batch` from the connections that are ready, in their order, until it or `area` is
+/// full; the others stay in line.
+pub(crate) fn collect<'a>(worker: &mut Worker, mut area: &'a mut [u8], batch: &mut Batch<'a>) {
+    let ready = worker.slots.ready_count();
+    let most = worker.cx.shared.config.requests_per_turn_max;
+    worker.cx.turn.share = share_of(ready).min(most);
+    (worker.cx.measured.larges, worker.cx.measured.larges_left) = (0, 0);
+    worker.cx.measured.large_answers.clear();
+    let carried_out = worker.slots.carried_out();
+    for _ in 0..ready {
+        if batch.room() == 0 || area.len() < NEEDED_BYTES {
+            return;
+        }
+        let Some(slot) = worker.slots.next_ready() else {
+            return;
+        };
+        let Some(connection) = worker.slots.get_mut(slot) else {
+            continue;
+        };
+        let first = batch.entries().len() as u64;
+        let ahead = carried_out - connection.queued_at + first;
+        match collect_one(connection, slot, &mut area, batch, &mut worker.cx) {
+            Turn::Done => worker.slots.served.push(slot),
+            Turn::Close => lifecycle::close(worker, slot),
+        }
+        if batch.entries().len() as u64 > first {
+            worker.cx.recorders.stages.record(StageName::Line, ahead);
         }
     }
 }
@@ -123,10 +122,10 @@ fn collect_one<'a>(
     if !connection.output.is_empty() {
         let value_bytes = connection.output.value_bytes_max();
         cx.note_large_here(slot, value_bytes);
-        cx.note_value_sent(connection, value_bytes);
+        latency::note_value_sent(cx, connection, value_bytes);
         let (bytes, progress) = connection.output.send(&mut cx.pool, &mut connection.stream);
         cx.counts.add(Count::BytesWritten, bytes as u64);
-        cx.note_moved(value_bytes, bytes);
+        work_ahead::note_moved(cx, value_bytes, bytes);
         match progress {
             Progress::Broken => return Turn::Close,
             Progress::Full => connection.writable = false,
@@ -135,7 +134,7 @@ fn collect_one<'a>(
         if !connection.output.is_empty() {
             return Turn::Done;
         }
-        cx.note_sent(connection);
+        latency::note_sent(cx, connection);
     }
     if connection.closing {
         return Turn::Close;
@@ -217,7 +216,7 @@ fn receive_body(connection: &mut Connection, slot: usize, cx: &mut WorkerContext
     match connection.stream.receive(spare) {
         Received::Bytes(bytes) => {
             body.reservation.advance(bytes);
-            cx.note_moved(value_bytes, bytes);
+            work_ahead::note_moved(cx, value_bytes, bytes);
             cx.counts.add(Count::BytesRead, bytes as u64);
             connection.readable = bytes == room || connection.ending;
             connection.visible.touch(cx.store_cx.now.unix_seconds());

@@ -8,126 +8,131 @@ use crate::{
     metrics::{counters::Count, stage_histograms::StageName},
     request::reply_buffer::{Content, Piece},
     sync::Relaxed,
-    worker::{context::WorkerContext, event_loop::Worker},
+    turn::{execute, hand_off, lifecycle, work_ahead},
+    worker::{Worker, context::WorkerContext},
 };
 
-impl Worker {
-    /// Sends everything that was answered so far. Usually called once, at the end of the turn; in
-    /// between when the memory for replies is used up.
-    pub(crate) fn reply(&mut self) {
-        // Whoever sees a reply must find it counted.
-        self.publish_counts();
-        self.note_failed();
-        let (area, pieces) = self.replies.take();
-        let mut sent = Sent::default();
-        for run in pieces.chunk_by_mut(|a, b| a.slot == b.slot) {
-            let Some(slot) = run.first().map(|piece| piece.slot) else {
-                continue;
-            };
-            let Some(connection) = self.slots.get_mut(slot) else {
-                continue;
-            };
-            let (value_bytes, awaits) = survey(run);
-            if value_bytes >= self.cx.turn.large_from {
-                connection.departs_with(&self.routing.snapshot, value_bytes);
-            }
-            let goes = connection.departs.is_none() && !awaits;
-            let mut taken = 0;
-            if goes && connection.output.is_empty() && connection.writable {
-                let progress;
-                (taken, progress) = send_pieces(&mut connection.stream, area, run);
-                sent.note(&mut self.cx, taken, value_bytes);
-                match progress {
-                    Progress::All => continue,
-                    Progress::More => {}
-                    Progress::Full => connection.writable = false,
-                    Progress::Broken => {
-                        self.slots.broken.push(slot);
-                        continue;
-                    }
+/// Sends everything that was answered so far. Usually called once, at the end of the turn; in
+/// between when the memory for replies is used up.
+pub(crate) fn reply(worker: &mut Worker) {
+    // Whoever sees a reply must find it counted.
+    publish_counts(worker);
+    execute::note_failed(worker);
+    let (area, pieces) = worker.replies.take();
+    let mut sent = Sent::default();
+    for run in pieces.chunk_by_mut(|a, b| a.slot == b.slot) {
+        let Some(slot) = run.first().map(|piece| piece.slot) else {
+            continue;
+        };
+        let Some(connection) = worker.slots.get_mut(slot) else {
+            continue;
+        };
+        let (value_bytes, awaits) = survey(run);
+        if value_bytes >= worker.cx.turn.large_from {
+            connection.departs_with(&worker.routing.snapshot, value_bytes);
+        }
+        let goes = connection.departs.is_none() && !awaits;
+        let mut taken = 0;
+        if goes && connection.output.is_empty() && connection.writable {
+            let progress;
+            (taken, progress) = send_pieces(&mut connection.stream, area, run);
+            sent.note(&mut worker.cx, taken, value_bytes);
+            match progress {
+                Progress::All => continue,
+                Progress::More => {}
+                Progress::Full => connection.writable = false,
+                Progress::Broken => {
+                    worker.slots.broken.push(slot);
+                    continue;
                 }
             }
-            let rest = run.iter_mut().map(take_piece);
-            connection.output.keep(&mut self.cx.pool, area, rest, taken);
         }
-        self.replies.clear();
-        while let Some(slot) = self.slots.broken.pop() {
-            self.close(slot);
-        }
+        let rest = run.iter_mut().map(take_piece);
+        connection
+            .output
+            .keep(&mut worker.cx.pool, area, rest, taken);
     }
-
-    /// Lines up the connections that had their turn and want another one, and closes those that
-    /// are done with.
-    pub(crate) fn finish_turn(&mut self) {
-        while let Some(slot) = self.slots.served.pop() {
-            let Some(connection) = self.slots.get_mut(slot) else {
-                continue;
-            };
-            if connection.closing && connection.output.is_empty() {
-                self.close(slot);
-                continue;
-            }
-            connection.put_off = false;
-            connection.show_waiting();
-            let is_borrowed = connection.loan.is_some();
-            if Self::is_done(connection) {
-                self.give_back(slot);
-                continue;
-            }
-            if let Some(departure) = connection.departure()
-                && self.depart(slot, departure)
-            {
-                continue;
-            }
-            if is_borrowed {
-                self.host(slot);
-            }
-            self.slots.queue(slot);
-        }
-        self.relieve();
+    worker.replies.clear();
+    while let Some(slot) = worker.slots.broken.pop() {
+        lifecycle::close(worker, slot);
     }
+}
 
-    /// Leases and buffers are capped, so one client that does not read could keep all others from
-    /// large values, or from being served at all: the one that holds most has to go.
-    fn relieve(&mut self) {
-        if std::mem::take(&mut self.cx.measured.lease_refused) {
-            let closed = self.close_heaviest(Count::SlowReadersClosed, |connection| {
-                connection.output.leased_bytes()
-            });
-            if !closed && !self.is_large_worker() {
-                self.ask_for_relief();
-            }
-        }
-        let (_, bytes) = self.cx.pool.bytes();
-        if bytes > self.cx.shared.buffer_bytes_max() {
-            self.close_heaviest(Count::ReadNoMemory, Connection::held_bytes);
-        }
-    }
-
-    #[cold]
-    fn close_heaviest(&mut self, count: Count, weight: impl Fn(&Connection) -> usize) -> bool {
-        let weighed = |(slot, connection)| (weight(connection), slot);
-        let Some((1.., slot)) = self.slots.used().map(weighed).max() else {
-            return false;
+/// Lines up the connections that had their turn and want another one, and closes those that
+/// are done with.
+pub(crate) fn finish_turn(worker: &mut Worker) {
+    while let Some(slot) = worker.slots.served.pop() {
+        let Some(connection) = worker.slots.get_mut(slot) else {
+            continue;
         };
-        self.cx.counts.add(count, 1);
-        self.close(slot);
-        true
+        if connection.closing && connection.output.is_empty() {
+            lifecycle::close(worker, slot);
+            continue;
+        }
+        connection.put_off = false;
+        connection.show_waiting();
+        let is_borrowed = connection.loan.is_some();
+        if hand_off::is_done(connection) {
+            hand_off::give_back(worker, slot);
+            continue;
+        }
+        if let Some(departure) = connection.departure()
+            && hand_off::depart(worker, slot, departure)
+        {
+            continue;
+        }
+        if is_borrowed {
+            hand_off::host(worker, slot);
+        }
+        worker.slots.queue(slot);
     }
+    relieve(worker);
+}
 
-    pub(crate) fn publish_counts(&self) {
-        let Some(handle) = self.cx.shared.workers.get(self.index) else {
-            return;
-        };
-        handle.counts.publish(&self.cx.counts);
-        handle.in_line.store(self.slots.ready_count(), Relaxed);
-        let (bytes, bytes_used) = self.cx.pool.bytes();
-        let count = self.cx.pool.buffers_out() as u64;
-        handle.buffers.count.store(count, Relaxed);
-        handle.buffers.bytes.store(bytes as u64, Relaxed);
-        let unused = bytes - bytes_used;
-        handle.buffers.bytes_unused.store(unused as u64, Relaxed);
+/// Leases and buffers are capped, so one client that does not read could keep all others from
+/// large values, or from being served at all: the one that holds most has to go.
+fn relieve(worker: &mut Worker) {
+    if std::mem::take(&mut worker.cx.measured.lease_refused) {
+        let closed = close_heaviest(worker, Count::SlowReadersClosed, |connection| {
+            connection.output.leased_bytes()
+        });
+        if !closed && !worker.is_large_worker() {
+            hand_off::ask_for_relief(worker);
+        }
     }
+    let (_, bytes) = worker.cx.pool.bytes();
+    if bytes > worker.cx.shared.buffer_bytes_max() {
+        close_heaviest(worker, Count::ReadNoMemory, Connection::held_bytes);
+    }
+}
+
+#[cold]
+fn close_heaviest(
+    worker: &mut Worker,
+    count: Count,
+    weight: impl Fn(&Connection) -> usize,
+) -> bool {
+    let weighed = |(slot, connection)| (weight(connection), slot);
+    let Some((1.., slot)) = worker.slots.used().map(weighed).max() else {
+        return false;
+    };
+    worker.cx.counts.add(count, 1);
+    lifecycle::close(worker, slot);
+    true
+}
+
+pub(crate) fn publish_counts(worker: &Worker) {
+    let Some(handle) = worker.cx.shared.workers.get(worker.index) else {
+        return;
+    };
+    handle.counts.publish(&worker.cx.counts);
+    handle.in_line.store(worker.slots.ready_count(), Relaxed);
+    let (bytes, bytes_used) = worker.cx.pool.bytes();
+    let count = worker.cx.pool.buffers_out() as u64;
+    handle.buffers.count.store(count, Relaxed);
+    handle.buffers.bytes.store(bytes as u64, Relaxed);
+    let unused = bytes - bytes_used;
+    handle.buffers.bytes_unused.store(unused as u64, Relaxed);
 }
 
 /// What went out so far while the replies of a turn are sent.
@@ -146,7 +151,7 @@ impl Sent {
             .stages
             .record(StageName::Reply, self.bytes >> 10);
         self.bytes += taken as u64;
-        cx.note_moved(value_bytes, taken);
+        work_ahead::note_moved(cx, value_bytes, taken);
         let is_large = value_bytes >= cx.turn.large_counts_from;
         if self.large && !is_large {
             cx.counts.add(Count::SmallBehindLarge, 1);

@@ -18,7 +18,7 @@ use curtail_codec::memcached::Request;
 use crate::{
     metrics::stage_histograms::StageName,
     request::batch::{Entry, Work},
-    worker::{context::WorkerContext, event_loop::Worker},
+    worker::{Worker, context::WorkerContext},
 };
 
 /// What was done ahead of the next request of a turn that is measured.
@@ -27,50 +27,48 @@ pub(crate) struct Ahead {
     bytes: u64,
 }
 
-impl Worker {
-    /// Begins to measure a turn.
-    pub(crate) fn measure_ahead(&self) -> Ahead {
-        Ahead {
-            requests: 0,
-            bytes: self.cx.measured.large_moved,
-        }
+/// Begins to measure a turn.
+pub(crate) fn measure_ahead(worker: &Worker) -> Ahead {
+    Ahead {
+        requests: 0,
+        bytes: worker.cx.measured.large_moved,
     }
+}
 
-    /// What the first connection of a run was answered in this turn, and the room that is left.
-    #[inline]
-    pub(crate) fn answered_for(&self, run: &[Entry<'_>]) -> (usize, usize) {
-        let slot = run.first().map_or(usize::MAX, |entry| entry.slot);
-        (self.replies.bytes_for(slot), self.replies.remaining())
-    }
+/// What the first connection of a run was answered in this turn, and the room that is left.
+#[inline]
+pub(crate) fn answered_for(worker: &Worker, run: &[Entry<'_>]) -> (usize, usize) {
+    let slot = run.first().map_or(usize::MAX, |entry| entry.slot);
+    (worker.replies.bytes_for(slot), worker.replies.remaining())
+}
 
-    /// Notes what is ahead of each request of a run, which was executed when [`Self::answered_for`]
-    /// told `before`.
-    #[cold]
-    pub(crate) fn note_ahead(
-        &mut self,
-        ahead: &mut Ahead,
-        run: &[Entry<'_>],
-        (before, room): (usize, usize),
-    ) {
-        for entry in run {
-            let number = ahead.requests;
-            ahead.requests += 1;
-            if self.replies.is_closed_off(entry.slot) {
-                // Not here, or not now.
-                continue;
-            }
-            let came = value_bytes(entry);
-            let answered = self.replies.bytes_for(entry.slot).saturating_sub(before);
-            let is_large = came.max(answered) >= self.cx.turn.large_counts_from;
-            let [requests, kilobytes] = if is_large { LARGE } else { SMALL };
-            let stages = &mut self.cx.recorders.stages;
-            stages.record(requests, number);
-            stages.record(kilobytes, ahead.bytes >> 10);
-            ahead.bytes += came as u64;
+/// Notes what is ahead of each request of a run, which was executed when [`Self::answered_for`]
+/// told `before`.
+#[cold]
+pub(crate) fn note_ahead(
+    worker: &mut Worker,
+    ahead: &mut Ahead,
+    run: &[Entry<'_>],
+    (before, room): (usize, usize),
+) {
+    for entry in run {
+        let number = ahead.requests;
+        ahead.requests += 1;
+        if worker.replies.is_closed_off(entry.slot) {
+            // Not here, or not now.
+            continue;
         }
-        // What is sent from where it lies is moved when the turn's replies are.
-        ahead.bytes += room.saturating_sub(self.replies.remaining()) as u64;
+        let came = value_bytes(entry);
+        let answered = worker.replies.bytes_for(entry.slot).saturating_sub(before);
+        let is_large = came.max(answered) >= worker.cx.turn.large_counts_from;
+        let [requests, kilobytes] = if is_large { LARGE } else { SMALL };
+        let stages = &mut worker.cx.recorders.stages;
+        stages.record(requests, number);
+        stages.record(kilobytes, ahead.bytes >> 10);
+        ahead.bytes += came as u64;
     }
+    // What is sent from where it lies is moved when the turn's replies are.
+    ahead.bytes += room.saturating_sub(worker.replies.remaining()) as u64;
 }
 
 const SMALL: [StageName; 2] = [StageName::AheadSmall, StageName::KilobytesSmall];
@@ -85,12 +83,10 @@ fn value_bytes(entry: &Entry<'_>) -> usize {
     }
 }
 
-impl WorkerContext {
-    /// Notes that so many bytes of a value of `value_bytes` were moved.
-    #[inline]
-    pub(crate) fn note_moved(&mut self, value_bytes: usize, bytes: usize) {
-        if value_bytes >= self.turn.large_counts_from {
-            self.measured.large_moved += bytes as u64;
-        }
+/// Notes that so many bytes of a value of `value_bytes` were moved.
+#[inline]
+pub(crate) fn note_moved(cx: &mut WorkerContext, value_bytes: usize, bytes: usize) {
+    if value_bytes >= cx.turn.large_counts_from {
+        cx.measured.large_moved += bytes as u64;
     }
 }

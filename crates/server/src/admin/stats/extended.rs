@@ -1,7 +1,7 @@
 //! `stats memory` and `stats curtail`: what memcached has no name for.
 
-use crate::admin::stats::Report;
 use crate::{
+    admin::stats::Report,
     log,
     memcached::key_encoding::push_percent,
     metrics::{

@@ -5,8 +5,8 @@ use curtail_runtime::ProcessUsage;
 use curtail_store::{MemoryReport, StoreCounters};
 use curtail_types::Now;
 
-use crate::admin::stats::{Report, VERSION};
 use crate::{
+    admin::stats::{Report, VERSION},
     metrics::counters::{Count, Counts},
     sync::{AtomicU64, Relaxed},
     worker::shared::Shared,

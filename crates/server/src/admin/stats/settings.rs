@@ -1,7 +1,11 @@
 //! `stats settings`: memcached's names for what the server was started with.
 
-use crate::admin::stats::Report;
-use crate::{admin::commands::shown_path, config::Config, sync::Relaxed, worker::shared::Shared};
+use crate::{
+    admin::{commands::shown_path, stats::Report},
+    config::Config,
+    sync::Relaxed,
+    worker::shared::Shared,
+};
 
 /// `stats settings`.
 pub(crate) fn settings(shared: &Shared) -> Vec<u8> {

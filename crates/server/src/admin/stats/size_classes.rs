@@ -6,8 +6,7 @@
 //! here of all items. There is one queue as far as clients can see, so all items are cold; its
 //! chunks have no size but the items' own, so the average is shown.
 
-use crate::admin::stats::Report;
-use crate::{metrics::counters::Count, worker::shared::Shared};
+use crate::{admin::stats::Report, metrics::counters::Count, worker::shared::Shared};
 
 /// The one class.
 const CLASS: u32 = 1;

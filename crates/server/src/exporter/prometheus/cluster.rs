@@ -1,12 +1,12 @@
 //! What a node of a cluster knows of itself and of the others.
 
-use crate::exporter::prometheus::{
-    Family, Row, Samples, Source,
-    Unit::{Microseconds, Nanoseconds, Whole},
-    counter, found, gauge, label,
-    sources::Look,
-};
 use crate::{
+    exporter::prometheus::{
+        Family, Row, Samples, Source,
+        Unit::{Microseconds, Nanoseconds, Whole},
+        counter, found, gauge, label,
+        sources::Look,
+    },
     metrics::counters::Count::{self, *},
     node::Member,
     worker::shared::Shared,

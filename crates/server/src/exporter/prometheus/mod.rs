@@ -16,12 +16,11 @@ mod table;
 use std::fmt::Write;
 
 use crate::{
+    exporter::prometheus::{native::NativeLook, sources::Look},
     metrics::counters::Count,
     native::NativeCount,
     worker::shared::{Shared, WorkerHandle},
 };
-
-use crate::exporter::prometheus::{native::NativeLook, sources::Look};
 
 /// The whole page; `is_ready` is what `/readyz` would say.
 pub(crate) fn page(shared: &Shared, is_ready: bool) -> String {

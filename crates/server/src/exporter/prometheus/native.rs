@@ -1,12 +1,14 @@
 //! The native datagram path, if it is on.
 
-use crate::exporter::prometheus::{
-    Family, Row, Samples, Source, Unit::Whole, counter, found, gauge, label, sources::Look,
-};
-use crate::native::{
-    Native,
-    NativeCount::{self, *},
-    NativeCounts, NativeQueues,
+use crate::{
+    exporter::prometheus::{
+        Family, Row, Samples, Source, Unit::Whole, counter, found, gauge, label, sources::Look,
+    },
+    native::{
+        Native,
+        NativeCount::{self, *},
+        NativeCounts, NativeQueues,
+    },
 };
 
 /// Its numbers.

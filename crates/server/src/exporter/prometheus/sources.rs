@@ -5,11 +5,9 @@ use std::sync::Arc;
 use curtail_runtime::ProcessUsage;
 use curtail_store::{IndexCounters, MemoryReport, StoreCounters};
 
-use crate::exporter::prometheus::{
-    Histogram, Samples, cluster::ClusterLook, label, native::NativeLook,
-};
 use crate::{
     admin::stats::VERSION,
+    exporter::prometheus::{Histogram, Samples, cluster::ClusterLook, label, native::NativeLook},
     metrics::{
         counters::Counts,
         hot_keys::Hottest,

@@ -13,8 +13,10 @@ mod requests;
 mod store;
 mod workers;
 
-use crate::exporter::prometheus::{Family, Row, Source, cluster, native, sources::Look};
-use crate::metrics::counters::Count;
+use crate::{
+    exporter::prometheus::{Family, Row, Source, cluster, native, sources::Look},
+    metrics::counters::Count,
+};
 
 /// All families, in the order of the page.
 pub(super) fn families() -> impl Iterator<Item = &'static Family> {

@@ -1,13 +1,17 @@
 //! The process, its connections, what clients asked for, and how long that took.
 
-use crate::exporter::prometheus::{
-    Family,
-    Unit::{Bytes, Microseconds, Nanoseconds, Whole},
-    counter, found, gauge, histogram, sources,
-    table::{by, of},
-    workers,
+use crate::{
+    exporter::prometheus::{
+        Family,
+        Unit::{Bytes, Microseconds, Nanoseconds, Whole},
+        counter, found, gauge, histogram, sources,
+        table::{by, of},
+        workers,
+    },
+    log,
+    metrics::counters::Count::*,
+    sync::Relaxed,
 };
-use crate::{log, metrics::counters::Count::*, sync::Relaxed};
 
 pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     found(

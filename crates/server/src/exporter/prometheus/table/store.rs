@@ -1,12 +1,14 @@
 //! Items and memory.
 
-use crate::exporter::prometheus::{
-    Family,
-    Unit::{Bytes, Whole},
-    counter, gauge,
-    table::{by, of},
+use crate::{
+    exporter::prometheus::{
+        Family,
+        Unit::{Bytes, Whole},
+        counter, gauge,
+        table::{by, of},
+    },
+    metrics::counters::Count::*,
 };
-use crate::metrics::counters::Count::*;
 
 pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     gauge(

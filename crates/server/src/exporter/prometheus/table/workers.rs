@@ -1,13 +1,16 @@
 //! Workers, and what decides where they run requests.
 
-use crate::exporter::prometheus::{
-    Family,
-    Unit::{Bytes, Ratio, Whole},
-    counter, found, gauge, sources,
-    table::{by, of},
-    workers,
+use crate::{
+    exporter::prometheus::{
+        Family,
+        Unit::{Bytes, Ratio, Whole},
+        counter, found, gauge, sources,
+        table::{by, of},
+        workers,
+    },
+    metrics::counters::Count::*,
+    worker::shared::WorkerHandle,
 };
-use crate::{metrics::counters::Count::*, worker::shared::WorkerHandle};
 
 const fn each(
     name: &'static str,

@@ -15,21 +15,20 @@ use curtail_runtime::Readiness;
 use curtail_types::Instant;
 
 use crate::{
+    busy_poll::SPIN_NS_MAX,
     config::policy_name::Sizes,
-    connection::{long_running::LongRunning, slab::ConnectionSlab},
-    memcached::{
-        event_log::{self, CloseReason},
-        metadump::BUCKETS_A_TURN,
-    },
+    connection::{close_reason::CloseReason, long_running::LongRunning, slab::ConnectionSlab},
+    event_loop,
+    memcached::metadump::BUCKETS_A_TURN,
     metrics::counters::Count,
     native::NativeTurns,
     node::Links,
     pipeline,
-    start::control_loop::SAMPLED_EVERY,
+    size_aware::prices::SAMPLED_EVERY,
     sync::{Relaxed, lock},
     test_faults::Fault,
-    turn::{delegate, hand_off, lifecycle, rebalance, receive::AREA_BYTES, send},
-    worker::{WAKER, Worker, busy_poll::SPIN_NS_MAX, mailbox::Arrival},
+    turn::{delegate, hand_off, lifecycle, log_events, rebalance, receive::AREA_BYTES, send},
+    worker::{WAKER, Worker, mailbox::Arrival},
 };
 
 /// Items that maintenance handles in one turn.
@@ -61,7 +60,9 @@ pub(crate) fn run(mut worker: Worker) {
     let worker = &mut worker;
     let mut area = vec![0; AREA_BYTES];
     let shared = Arc::clone(&worker.cx.shared);
-    let mut native = NativeTurns::new(&shared, worker.index);
+    let index = worker.index;
+    let native = shared.native.as_deref();
+    let mut native = native.map(|native| NativeTurns::new(&*shared, native, index));
     loop {
         let happened = wait(worker);
         pipeline::turn(worker, &mut area);
@@ -72,11 +73,12 @@ pub(crate) fn run(mut worker: Worker) {
         maintain(worker);
         sweep_idle(worker);
         if worker.cx.event_log.on {
-            event_log::publish_events(worker);
+            log_events::publish_events(worker);
         }
         end_turn(worker);
-        if let Some(native) = &mut native {
-            worker.maintenance.is_under_way |= native.turn(worker);
+        if let (Some(native), Some(barrier)) = (&mut native, &mut worker.native) {
+            let is_left = native.turn(barrier, &mut worker.cx.store_cx);
+            worker.maintenance.is_under_way |= is_left;
         }
         if worker.cx.shared.stopping.load(Relaxed) {
             let is_busy = native.as_ref().is_some_and(NativeTurns::is_busy);
@@ -85,8 +87,8 @@ pub(crate) fn run(mut worker: Worker) {
             }
         }
     }
-    if let Some(native) = native {
-        native.finish(worker);
+    if let (Some(native), Some(barrier)) = (native, &mut worker.native) {
+        native.finish(barrier, &mut worker.cx.store_cx);
     }
     for slot in 0..worker.slots.end() {
         if let Some(connection) = worker.slots.get_mut(slot) {
@@ -131,7 +133,7 @@ fn wait(worker: &mut Worker) -> bool {
         take_arrivals(worker);
     }
     if worker.lent.is_wanted() && !worker.cx.has(Fault::ForgetsReturns) {
-        hand_off::expect_returns(worker);
+        expect_returns(worker);
     }
     if delegate::awaits_delegated(worker) {
         delegate::take_back_delegated(worker);
@@ -417,4 +419,20 @@ fn note_readiness(slots: &mut ConnectionSlab, slot: usize, readiness: Readiness)
     connection.note(readiness);
     slots.queue(slot);
     true
+}
+
+/// Connections that were asked for something while they were away are wanted back at once.
+#[cold]
+pub(crate) fn expect_returns(worker: &mut Worker) {
+    let shared = Arc::clone(&worker.cx.shared);
+    let Some(handle) = shared.workers.get(worker.index) else {
+        return;
+    };
+    while worker.lent.is_wanted() {
+        if handle.mail.expect() {
+            event_loop::take_arrivals(worker);
+        } else {
+            worker.lent.told();
+        }
+    }
 }

@@ -20,16 +20,19 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod busy_poll;
 mod completion;
 mod config;
 mod connection;
 mod event_loop;
 mod exporter;
+mod key_encoding;
 pub mod log;
 mod memcached;
 mod metrics;
 mod native;
 mod node;
+mod owned_form;
 mod pipeline;
 mod request;
 mod route;
@@ -43,10 +46,11 @@ mod worker;
 
 pub use curtail_store::MEMORY_BYTES_LIMIT;
 
+pub use config::auth::{LoginsError, count_logins};
+pub use config::native::{NativeChoice, NativeConfig, NativeMode, NativePlacement};
 pub use config::policy_name::{PolicyName, Sizes, UnknownPolicy};
+pub use config::start_error::StartError;
 pub use config::{Config, Echoed, Listen, Niceness, UnixSocket};
-pub use connection::auth::{LoginsError, count_logins};
-pub use native::{NativeChoice, NativeConfig, NativeMode, NativePlacement};
-pub use start::{NativeAtStart, Restored, Server, StartError, Stopped};
+pub use start::{NativeAtStart, Restored, Server, Stopped};
 #[doc(hidden)]
 pub use test_faults::Fault;

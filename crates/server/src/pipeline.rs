@@ -19,11 +19,14 @@
 //! this path allocates, waits, or reads a clock.
 
 use crate::{
-    request::batch::{Batch, Entry},
-    route::{self, Route, is_write},
+    request::{
+        batch::{Batch, Entry},
+        reply_buffer::OUTPUT_BYTES_MAX,
+    },
+    route::{self, is_write},
     turn::{
-        compaction, delegate,
-        execute::{self, OUTPUT_BYTES_MAX},
+        compaction, delegate, execute,
+        follow_route::{commit, execute_run},
         receive, send, stage_times, work_ahead,
     },
     worker::Worker,
@@ -103,50 +106,11 @@ fn is_full_for(worker: &Worker, rest: &[Entry<'_>]) -> bool {
     first.is_some_and(|first| worker.replies.bytes_for(first.slot) > OUTPUT_BYTES_MAX)
 }
 
-/// Nothing leaves before it may: what was read on a node of a cluster may be older than the
-/// node's lease, if that has ended meanwhile; then its clients are told nothing. A mode that
-/// promises durability would hold replies here until what they tell is safe.
-pub(crate) fn commit(worker: &mut Worker) {
-    if worker.routing.under_lease && !worker.still_holds_lease() {
-        worker.withhold();
-    }
-}
-
-/// Sends what was answered so far: the memory for replies is used up.
-pub(crate) fn reply_early(worker: &mut Worker) {
-    commit(worker);
-    send::reply(worker);
-}
-
 #[inline(never)]
 fn route_and_run(worker: &mut Worker, run: &[Entry<'_>]) {
     if let Some(first) = run.first() {
         let route = route::route(worker, first);
         execute_run(worker, run, route);
-    }
-}
-
-/// Has the requests of a run, which have one key, executed where `route` says.
-pub(crate) fn execute_run(worker: &mut Worker, run: &[Entry<'_>], route: Route) {
-    match route {
-        Route::Here => execute_here(worker, run),
-        Route::Claimed(ticket) => {
-            execute_here(worker, run);
-            delegate::release(&mut worker.cx, ticket);
-        }
-        Route::Worker(owner, ticket) => delegate::delegate_run(worker, run, owner, ticket),
-        Route::Node => worker.run_on_node(run),
-        Route::Behind(behind) => run
-            .iter()
-            .for_each(|entry| execute::put_off_behind(worker, entry, behind)),
-        Route::Later => run.iter().for_each(|entry| execute::put_off(worker, entry)),
-    }
-}
-
-fn execute_here(worker: &mut Worker, run: &[Entry<'_>]) {
-    if run.len() == 1 || !compaction::run_folded(worker, run) {
-        run.iter()
-            .for_each(|entry| execute::carry_out_apart(worker, entry));
     }
 }
 

@@ -12,21 +12,18 @@
 //!
 //! Speed alone depends on a route: the store is right under any assignment of requests to workers.
 
-use std::sync::Arc;
-
 use curtail_codec::memcached::{Admin, Request};
-use curtail_dispatch::{
-    Access, Claim, Partition, Placement, Policy, SharedWriters, Ticket, Worker as Id,
-};
+use curtail_dispatch::{Access, Claim, Placement, Ticket, Worker as Id};
 use curtail_types::{KeyHash, Operation};
 
 use crate::{
     native::Behind,
-    request::batch::{Entry, Work},
-    size_aware::plan_snapshot::PlanSnapshot,
+    request::{
+        batch::{Entry, Work},
+        reply_buffer::OUTPUT_BYTES_MAX,
+    },
     test_faults::Fault,
-    turn::execute::OUTPUT_BYTES_MAX,
-    worker::Worker,
+    worker::{Worker, routing::partition_of},
 };
 
 /// Where the requests of a run go. All of a run have one key, so they have one route.
@@ -44,74 +41,6 @@ pub(crate) enum Route {
     Behind(Behind),
     /// They run in a later turn, when what went before them on their connection is answered.
     Later,
-}
-
-/// What routes follow from in a turn: settled when it begins.
-#[derive(Debug)]
-pub(crate) struct Routing {
-    /// The policy and the plan in force.
-    pub(crate) snapshot: Arc<PlanSnapshot>,
-    /// Whether requests may have to run at other workers.
-    decides: bool,
-    /// Whether only writes have to ask where they run, and ask for their partition; until something
-    /// is handed on in this turn.
-    claims: bool,
-    /// Whether reads run where they arrive.
-    reads_here: bool,
-    /// What is read may be shown only as long as this node's lease holds.
-    pub(crate) under_lease: bool,
-}
-
-/// Partitions that are held one by one: slices of the key hash. A claim lasts as long as a write is
-/// executed or on its way, so even a worker's whole batch holds few of them.
-const PARTITION_BITS: u32 = 16;
-
-/// The table of claims.
-pub(crate) type Writers = SharedWriters<{ 1 << PARTITION_BITS }>;
-
-/// Bytes of memory that it takes: a worker that is alone never claims, and touches none of it.
-pub(crate) const fn bytes_of_writers(workers: usize) -> usize {
-    match workers {
-        0 | 1 => 0,
-        _ => Writers::BYTES,
-    }
-}
-
-impl Routing {
-    pub(crate) fn new(snapshot: Arc<PlanSnapshot>) -> Self {
-        Self {
-            snapshot,
-            decides: false,
-            claims: false,
-            reads_here: true,
-            under_lease: false,
-        }
-    }
-
-    /// Settles what holds for a turn, on one of so many workers; a large worker decides nothing.
-    pub(crate) fn settle(&mut self, workers: usize, is_large_worker: bool) {
-        let policy = self.snapshot.name.policy;
-        self.decides = workers > 1 && policy != Policy::Crcw && !is_large_worker;
-        self.claims = self.decides && policy == Policy::DynamicCrew;
-        self.reads_here = policy != Policy::Erew;
-    }
-
-    /// Whether writes claim their partition, and nothing else has to ask.
-    #[inline]
-    pub(crate) const fn claims(&self) -> bool {
-        self.claims
-    }
-
-    /// Whether each request has to ask where it runs.
-    #[inline]
-    pub(crate) const fn asks(&self) -> bool {
-        self.decides && !self.claims
-    }
-
-    /// Something was handed on in this turn: what follows it has to ask.
-    pub(crate) const fn note_handed_on(&mut self) {
-        self.claims = false;
-    }
 }
 
 /// Whether every request of this turn runs here, but for the policy.
@@ -251,9 +180,4 @@ pub(crate) fn access_of(operation: &Operation) -> Access {
         Operation::Get(get) if !get.changes() => Access::Read,
         _ => Access::Write,
     }
-}
-
-#[inline]
-pub(crate) fn partition_of(hash: KeyHash) -> Partition {
-    Partition((hash.0 >> (u64::BITS - PARTITION_BITS)) as u32)
 }

@@ -12,8 +12,6 @@ use curtail_types::{
     Outcome, Set, SetOutcome,
 };
 
-use crate::worker::shared::Shared;
-
 /// What executing an operation needs.
 pub(crate) struct StoreContext {
     pub(crate) store: Arc<Store>,
@@ -24,12 +22,8 @@ pub(crate) struct StoreContext {
 
 impl StoreContext {
     /// The context of a thread that writes as `writer`.
-    pub(crate) fn new(shared: &Shared, writer: Writer) -> Self {
-        Self {
-            store: Arc::clone(&shared.store),
-            writer,
-            now: shared.now(),
-        }
+    pub(crate) fn new(store: Arc<Store>, writer: Writer, now: Now) -> Self {
+        Self { store, writer, now }
     }
 
     /// Executes `operation`, a write of `value`. Has `view` look at the item that a read finds,

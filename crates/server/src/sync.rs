@@ -7,6 +7,7 @@ pub(crate) use std::sync::Mutex;
 pub(crate) use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
 };
+
 use std::sync::{MutexGuard, PoisonError};
 
 /// Locks `mutex`. A thread that panicked while it held the lock ends the process in release

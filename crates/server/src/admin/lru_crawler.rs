@@ -8,17 +8,9 @@ use crate::{
     admin::commands::{self, number},
     connection::long_running::LongRunning,
     memcached::metadump::{Dump, DumpForm},
-    sync::{AtomicBool, AtomicU32, Relaxed},
+    sync::Relaxed,
     worker::Worker,
 };
-
-/// The switches of the crawler, as `stats settings` shows them.
-#[derive(Debug)]
-pub(crate) struct Crawler {
-    pub(crate) enabled: AtomicBool,
-    pub(crate) sleep_us: AtomicU32,
-    pub(crate) crawl_items_max: AtomicU32,
-}
 
 /// Slab classes that memcached could have: 1 to here.
 pub(crate) const CLASSES_MAX: i64 = 63;
@@ -30,16 +22,6 @@ const DISABLED: &[u8] = b"CLIENT_ERROR lru crawler disabled\r\n";
 const BAD_CLASS: &[u8] = b"BADCLASS invalid class id\r\n";
 const SLEEP_TOO_LONG: &[u8] = b"CLIENT_ERROR sleep must be one second or less\r\n";
 const NOT_ALLOWED: &[u8] = b"ERROR metadump not allowed\r\n";
-
-impl Crawler {
-    pub(crate) const fn new(enabled: bool) -> Self {
-        Self {
-            enabled: AtomicBool::new(enabled),
-            sleep_us: AtomicU32::new(100),
-            crawl_items_max: AtomicU32::new(0),
-        }
-    }
-}
 
 pub(crate) fn lru_crawler(worker: &mut Worker, slot: usize, mut words: Words<'_>) {
     let (name, argument, rest) = (words.next(), words.next(), words.next());

@@ -24,9 +24,9 @@ use curtail_types::Operation;
 use crate::{
     completion::Awaited,
     native::Executor,
-    request::reply_buffer::{Content, Replies},
+    request::reply_buffer::{Content, ROOM_BYTES, Replies},
     sync::Relaxed,
-    turn::execute::{self, Item, ROOM_BYTES},
+    turn::execute::{self, Item},
     worker::{context::WorkerContext, shared::Shared},
 };
 
@@ -224,7 +224,7 @@ impl DatagramContext {
             }
             is_reached
         });
-        native.hand_back(&shared, executor);
+        native.hand_back(&*shared, executor);
         is_reached
     }
 }

@@ -3,8 +3,11 @@
 //! Fields that only `stats settings` repeats, because they tune parts of memcached that this server
 //! does not have, are together in [`Echoed`].
 
+pub(crate) mod auth;
 pub(crate) mod native;
 pub(crate) mod policy_name;
+pub(crate) mod seed;
+pub(crate) mod start_error;
 
 use std::{fmt, io, net::SocketAddr, path::PathBuf};
 
@@ -12,8 +15,8 @@ use curtail_cluster::NodeConfig;
 use curtail_runtime::ThreadId;
 
 use crate::{
-    config::policy_name::PolicyName, native::NativeConfig, test_faults::Fault,
-    worker::context::INLINE_VALUE_BYTES_MAX,
+    config::{native::NativeConfig, policy_name::PolicyName},
+    test_faults::Fault,
 };
 
 /// What a server is started with.
@@ -294,3 +297,8 @@ impl Default for Echoed {
         }
     }
 }
+
+/// The longest value that is received together with its command; a longer one goes straight into
+/// the store. Low, so that little is copied and little held; above the store's own bound for
+/// copying, so that no small write takes the longer way.
+pub(crate) const INLINE_VALUE_BYTES_MAX: u32 = 4096;

@@ -14,9 +14,10 @@
 //! back when the large request is done. While `output` is not empty, nothing is received
 //! or carried out for it. An idle connection holds no buffer.
 
-pub(crate) mod auth;
 pub(crate) mod buffer_pool;
+pub(crate) mod close_reason;
 pub(crate) mod long_running;
+pub(crate) mod move_order;
 pub(crate) mod output;
 pub(crate) mod registry;
 pub(crate) mod slab;
@@ -31,14 +32,14 @@ use curtail_types::Set;
 use crate::{
     connection::{
         buffer_pool::{Buffer, BufferPool},
+        close_reason::CloseReason,
         long_running::LongRunning,
         output::OutputQueue,
         registry::{ConnectionState, Visible},
     },
-    memcached::event_log::CloseReason,
     metrics::{latency::Pending, slow_log::Label},
     native::Behind,
-    request::owned_form::OwnedForm,
+    owned_form::OwnedForm,
     size_aware::plan_snapshot::PlanSnapshot,
 };
 

@@ -17,20 +17,13 @@
 use std::{collections::VecDeque, fmt, io::Write};
 
 use curtail_codec::memcached::{KeyScratch, Request, WireKey};
-use curtail_types::{Direction, KeyHash, Now, Operation, SetMode};
+use curtail_types::{Direction, Operation, SetMode};
 
 use crate::{
-    admin::stats::Report,
-    connection::Connection,
-    memcached::{event_log, key_encoding::push_percent, watch::Interests},
+    key_encoding::push_percent,
     metrics::counters::Tally,
-    request::{
-        batch::{Batch, Entry, Work},
-        delegated_batch::DelegatedBatch,
-    },
+    request::batch::{Entry, Work},
     sync::{AtomicU64, Mutex, Relaxed, lock},
-    turn::{execute, hand_off},
-    worker::{Worker, context::WorkerContext},
 };
 
 /// The slow requests of all workers.
@@ -39,7 +32,7 @@ pub(crate) struct SlowLog {
     /// [`OFF`] for none.
     threshold_ns: AtomicU64,
     /// How many there were, also those that the list has no more or never had.
-    count: Tally,
+    pub(crate) count: Tally,
     list: Mutex<VecDeque<Slow>>,
 }
 
@@ -68,9 +61,6 @@ pub(crate) const OFF: u64 = u64::MAX;
 
 /// Requests that are kept.
 const LIST_MAX: usize = 128;
-
-/// Requests of one turn, or of one delegated batch, that are kept: they all have the same time.
-const TURN_MAX: usize = 16;
 
 impl SlowLog {
     /// With a threshold in microseconds; 0 is off.
@@ -114,7 +104,7 @@ impl SlowLog {
         lock(&self.list).clear();
     }
 
-    fn keep(&self, slow: Slow) {
+    pub(crate) fn keep(&self, slow: Slow) {
         let mut list = lock(&self.list);
         if list.len() == LIST_MAX {
             list.pop_front();
@@ -122,20 +112,11 @@ impl SlowLog {
         list.push_back(slow);
     }
 
-    /// `stats slow`: the oldest first; without keys if those are not to be listed.
-    pub(crate) fn report(&self, shows_keys: bool) -> Vec<u8> {
-        let threshold_us = match self.threshold_ns() {
-            OFF => 0,
-            ns => ns / 1000,
-        };
-        let mut report = Report::default();
-        report.stat("threshold_us", threshold_us);
-        report.stat("slow_requests", self.count());
-        for (number, slow) in (1..).zip(lock(&self.list).iter()) {
-            let shown = Shown { slow, shows_keys };
-            report.stat(format_args!("slow:{number}"), shown);
-        }
-        report.end()
+    /// The slow requests that are kept, the oldest first; without keys if those are not to be
+    /// listed.
+    pub(crate) fn rows(&self, shows_keys: bool) -> Vec<String> {
+        let row = |slow: &Slow| Shown { slow, shows_keys }.to_string();
+        lock(&self.list).iter().map(row).collect()
     }
 }
 
@@ -157,7 +138,7 @@ impl fmt::Display for Shown<'_> {
 
 impl Slow {
     /// All but the time, as `stats slow` and `watch slow` show it.
-    fn push_rest(&self, text: &mut Vec<u8>, shows_keys: bool) {
+    pub(crate) fn push_rest(&self, text: &mut Vec<u8>, shows_keys: bool) {
         // Writing to a vector cannot fail.
         let _ = write!(text, "cmd={} key=", self.label.command);
         match shows_keys && !self.label.key.is_empty() {
@@ -173,7 +154,7 @@ impl Slow {
 }
 
 impl Label {
-    fn of_item(
+    pub(crate) fn of_item(
         (key, operation): (&WireKey<'_>, &Operation),
         value_bytes: usize,
         scratch: &mut KeyScratch,
@@ -186,7 +167,7 @@ impl Label {
     }
 
     /// What an entry of a batch is about.
-    fn of_entry(entry: &Entry<'_>, scratch: &mut KeyScratch) -> Self {
+    pub(crate) fn of_entry(entry: &Entry<'_>, scratch: &mut KeyScratch) -> Self {
         match &entry.work {
             Work::Request(Request::Item {
                 key,
@@ -256,138 +237,6 @@ const fn command(operation: &Operation) -> &'static str {
     }
 }
 
-/// After the replies of a turn have left, while the slow log is on: whether that took too long,
-/// and which requests go on at a large worker.
-#[cold]
-pub(crate) fn note_slow(worker: &mut Worker, batch: &Batch<'_>) {
-    batch
-        .entries()
-        .iter()
-        .for_each(|entry| label(worker, entry));
-    let handed_on = std::mem::take(&mut worker.delegation.handed_on);
-    note_slow_turn(worker, batch, &handed_on);
-    worker.delegation.handed_on = handed_on;
-    worker.delegation.handed_on.clear();
-}
-
-fn note_slow_turn(worker: &mut Worker, batch: &Batch<'_>, handed_on: &[(usize, KeyHash)]) {
-    if worker.is_large_worker() {
-        return;
-    }
-    let now_ns = worker.cx.shared.clock.now().instant.ns;
-    let ns = now_ns.saturating_sub(worker.cx.store_cx.now.instant.ns);
-    if ns < worker.cx.turn.slow_ns {
-        return;
-    }
-    let mut requests = 0;
-    for entry in batch.entries() {
-        let Some(connection) = worker.slots.get_mut(entry.slot) else {
-            continue;
-        };
-        // What was put off, or goes on at another worker, is timed there; the end of a `get` of
-        // many keys is no request.
-        let is_later = connection.put_off
-            || connection.departs.is_some()
-            || handed_on.contains(&(entry.slot, entry.hash));
-        if is_later || matches!(entry.work, Work::Request(Request::EndOfKeys { .. })) {
-            continue;
-        }
-        requests += 1;
-        if requests <= TURN_MAX {
-            let number = connection.visible.number;
-            let label = Label::of_entry(entry, &mut worker.cx.decoding.scratch);
-            keep_slow(&mut worker.cx, worker.index, number, ns, label);
-        }
-    }
-    worker.cx.shared.slow.count.add(requests as u64);
-    event_log::publish_events(worker);
-}
-
-/// Notes on a connection that a large worker gets for which request it does.
-fn label(worker: &mut Worker, entry: &Entry<'_>) {
-    let Some(connection) = worker.slots.get_mut(entry.slot) else {
-        return;
-    };
-    let Some(departure) = connection.departs.filter(|_| connection.slow.is_none()) else {
-        return;
-    };
-    let is_for = match &entry.work {
-        Work::LargeSet { .. } | Work::Request(Request::SetHeader { .. }) => departure.receives,
-        Work::Request(Request::Item { key, operation, .. }) => {
-            let is_read = matches!(operation, Operation::Get(_));
-            let found = execute::value_bytes_of(&mut worker.cx, key, entry.hash);
-            let is_large =
-                found.is_some_and(|bytes| hand_off::is_large(&worker.cx, bytes as usize));
-            is_read != departure.receives && is_large
-        }
-        _ => false,
-    };
-    if is_for {
-        connection.slow = Some(Box::new(Label::of_entry(
-            entry,
-            &mut worker.cx.decoding.scratch,
-        )));
-    }
-}
-
-/// A delegated batch is back: whether its requests, handed on at `sent_ns`, waited too long.
-#[cold]
-pub(crate) fn note_slow_delegated(worker: &mut Worker, delegated: &DelegatedBatch, sent_ns: u64) {
-    let ns = worker.cx.store_cx.now.instant.ns.saturating_sub(sent_ns);
-    if ns < worker.cx.turn.slow_ns {
-        return;
-    }
-    let requests = delegated.items.len() as u64;
-    worker.cx.shared.slow.count.add(requests);
-    for item in delegated.items.iter().take(TURN_MAX) {
-        let number = item.connection;
-        let Some((key, operation, value_bytes)) = delegated.about(item) else {
-            continue;
-        };
-        let label = Label::of_item(
-            (&key, operation),
-            value_bytes,
-            &mut worker.cx.decoding.scratch,
-        );
-        keep_slow(&mut worker.cx, worker.index, number, ns, label);
-    }
-    event_log::publish_events(worker);
-}
-
-/// A large worker is done with a connection that was handed on at `begun_ns`.
-#[cold]
-pub(crate) fn note_slow_loan(worker: &mut Worker, connection: &mut Connection, begun_ns: u64) {
-    let Some(label) = connection.slow.take() else {
-        return;
-    };
-    let now_ns = worker.cx.shared.clock.now().instant.ns;
-    let ns = now_ns.saturating_sub(begun_ns);
-    if ns >= worker.cx.turn.slow_ns {
-        worker.cx.shared.slow.count.add(1);
-        let number = connection.visible.number;
-        keep_slow(&mut worker.cx, worker.index, number, ns, *label);
-        event_log::publish_events(worker);
-    }
-}
-
-fn keep_slow(cx: &mut WorkerContext, worker: usize, connection: i32, ns: u64, label: Label) {
-    let slow = Slow {
-        unix_us: cx.store_cx.now.unix_ns / 1000,
-        label,
-        us: ns / 1000,
-        worker,
-        connection,
-    };
-    let shows_keys = cx.shared.config.dump_allowed;
-    let (watchers, now): (_, Now) = (&cx.shared.watchers, cx.store_cx.now);
-    cx.event_log.line(watchers, now, Interests::SLOW, |text| {
-        text.extend_from_slice(b"type=slow ");
-        slow.push_rest(text, shows_keys);
-        text.push(b'\n');
-    });
-    cx.shared.slow.keep(slow);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -414,7 +263,7 @@ mod tests {
         for us in 0..3 * LIST_MAX as u64 {
             log.keep(slow(b"a b\r\nSTAT", us));
         }
-        let text = String::from_utf8(log.report(true)).unwrap();
+        let text = String::from_utf8(crate::admin::stats::slow(&log, true)).unwrap();
         assert_eq!(text.lines().count(), LIST_MAX + 3, "{text}");
         assert!(text.starts_with("STAT threshold_us 5\r\n"), "{text}");
         let first = 2 * LIST_MAX;
@@ -423,7 +272,7 @@ mod tests {
              worker=3 cfd=27\r\n"
         );
         assert!(text.contains(&row), "{text}");
-        let hidden = String::from_utf8(log.report(false)).unwrap();
+        let hidden = String::from_utf8(crate::admin::stats::slow(&log, false)).unwrap();
         assert!(
             hidden.contains(" key=- ") && !hidden.contains("a%20b"),
             "{hidden}"

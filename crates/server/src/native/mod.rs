@@ -24,6 +24,7 @@ mod baselines;
 mod counters;
 mod executor;
 mod handshake;
+mod host;
 mod io_thread;
 mod local_addresses;
 mod queue_memory;
@@ -50,8 +51,7 @@ use curtail_types::{HashSeed, Now};
 use tracing::error;
 
 use crate::{
-    admin::commands::log_flush,
-    log::{Limit, component},
+    log::{Limit, component, log_flush},
     native::{
         baselines::software_queue::SoftwareQueue, counters::PublishedNativeCounts,
         handshake::Grants, local_addresses::Locals, queue_memory::QueueMemory,
@@ -61,9 +61,10 @@ use crate::{
     test_faults::Fault,
 };
 
-pub use crate::config::native::{NativeChoice, NativeConfig, NativeMode, NativePlacement};
+pub(crate) use crate::config::native::{NativeConfig, NativeMode, NativePlacement};
 pub(crate) use crate::native::counters::{NativeCount, NativeCounts};
 pub(crate) use crate::native::executor::Executor;
+pub(crate) use crate::native::host::Host;
 pub(crate) use crate::native::io_thread::run as run_io_thread;
 pub(crate) use crate::native::read_barrier::{Behind, ReadBarrier};
 pub(crate) use crate::native::start::{Opened, Opening};

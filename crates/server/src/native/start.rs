@@ -15,7 +15,7 @@ use curtail_store::Store;
 use curtail_types::HashSeed;
 
 use crate::{
-    config::Config,
+    config::{Config, seed::random_seed, start_error::StartError},
     log::Limit,
     native::{
         Native, NativeConfig, NativeMode, NativePlacement, Streams,
@@ -27,7 +27,6 @@ use crate::{
         reply_sender,
         xdp::NicMemory,
     },
-    start::{StartError, random_seed},
     sync::{AtomicU64, Mutex},
 };
 

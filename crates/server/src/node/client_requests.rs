@@ -12,8 +12,7 @@ use curtail_types::{Cas, NodeId, RouteHash};
 use crate::{
     completion::{Answer, Awaited, Token},
     connection::output::Progress,
-    memcached::event_log,
-    metrics::{counters::Count, latency},
+    metrics::counters::Count,
     node::{
         migration::Waiter,
         placement::{Way, access_of, route_of},
@@ -21,13 +20,12 @@ use crate::{
         slices::{Relayed, RelayedKind},
         worker::NodeWorker,
     },
-    pipeline,
-    request::batch::{Entry, Work},
-    route,
-    turn::{
-        execute::{self, OUTPUT_BYTES_MAX, ROOM_BYTES},
-        lifecycle, send,
+    request::{
+        batch::{Entry, Work},
+        reply_buffer::{OUTPUT_BYTES_MAX, ROOM_BYTES},
     },
+    route,
+    turn::{execute, follow_route, lifecycle, log_events, note_latency, send},
     worker::{Worker, context::WorkerContext},
 };
 
@@ -40,7 +38,7 @@ impl Worker {
         };
         for entry in run {
             if self.cx.event_log.on {
-                event_log::event_log(self, entry);
+                log_events::event_log(self, entry);
             }
             node.run(self, entry);
         }
@@ -100,7 +98,7 @@ impl Worker {
         if connection.serial != token.serial {
             return;
         }
-        latency::note_value_sent(&self.cx, connection, completed.reply.len());
+        note_latency::note_value_sent(&self.cx, connection, completed.reply.len());
         let output = &mut connection.output;
         output.complete(
             &mut self.cx.pool,
@@ -130,7 +128,7 @@ impl Worker {
             Progress::Full => connection.writable = false,
             Progress::All | Progress::More => {}
         }
-        latency::note_sent(&mut self.cx, connection);
+        note_latency::note_sent(&mut self.cx, connection);
         // There may be more to send, or the next requests may be here already.
         self.slots.queue(slot);
     }
@@ -198,7 +196,7 @@ impl NodeWorker {
         home: NodeId,
     ) -> Looked {
         if worker.replies.remaining() < ROOM_BYTES {
-            pipeline::reply_early(worker);
+            follow_route::reply_early(worker);
         }
         let mark = worker.replies.mark();
         let misses = worker.cx.counts.get(Count::GetMisses);
@@ -320,5 +318,5 @@ enum Looked {
 /// Runs a request as on a server that is alone.
 pub(crate) fn run_here(worker: &mut Worker, entry: &Entry<'_>) {
     let route = route::route_among_workers(worker, entry);
-    pipeline::execute_run(worker, std::slice::from_ref(entry), route);
+    follow_route::execute_run(worker, std::slice::from_ref(entry), route);
 }

@@ -9,9 +9,9 @@ use curtail_store::{Hint, Image};
 use curtail_types::{Cas, Key, KeyHash, Operation};
 
 use crate::{
-    request::reply_buffer::{Content, Replies},
+    request::reply_buffer::{Content, ROOM_BYTES, Replies},
     store_context::StoreContext,
-    turn::execute::{self, Item, ROOM_BYTES},
+    turn::execute::{self, Item},
     worker::context::WorkerContext,
 };
 

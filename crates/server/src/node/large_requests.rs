@@ -13,12 +13,12 @@ use crate::{
         placement::{Way, access_of, route_of},
         slices::{Relayed, RelayedKind},
     },
-    request::batch::{Entry, Work},
-    route::{self, Route},
-    turn::{
-        execute::{self, OUTPUT_BYTES_MAX},
-        large_write,
+    request::{
+        batch::{Entry, Work},
+        reply_buffer::OUTPUT_BYTES_MAX,
     },
+    route::{self, Route},
+    turn::{execute, large_write},
     worker::Worker,
 };
 

@@ -19,13 +19,12 @@ use curtail_types::{Exptime, NodeId, Now, View, ViewNumber};
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    config::Config,
+    config::{Config, start_error::StartError},
     log::component,
     node::{
         Cluster, InForce,
         links::{Linker, LinkerConfig, LinkerHandle, NewLink, Peer, Tls},
     },
-    start::StartError,
     sync::Relaxed,
     test_faults::Fault,
     worker::{mailbox::Arrival, shared::Shared},

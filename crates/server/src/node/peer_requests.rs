@@ -17,7 +17,7 @@ use curtail_codec::{
 use curtail_types::{Cas, Exptime, Key, NodeId};
 
 use crate::{
-    admin::commands,
+    log,
     metrics::counters::Count,
     node::{
         NodeWorker,
@@ -84,7 +84,7 @@ impl NodeWorker {
     ) -> Option<(End, Cas)> {
         if let (RelayedKind::Flush, Some(at)) = (asked.kind, asked.bytes.first_chunk()) {
             let at = Exptime(i64::from_le_bytes(*at));
-            commands::log_flush(
+            log::log_flush(
                 &cx.shared.limits.admin,
                 cx.store_cx.now,
                 &Node(asked.at.node),

@@ -8,11 +8,10 @@
 //!   other      the home                     write: protocol     protocol
 //! ```
 
+use curtail_consistency::{moves::Stand, symmetric::Access};
 use curtail_dispatch::{Seen, SharedState};
 use curtail_types::{NodeId, Operation, RouteHash};
 use twox_hash::XxHash3_64;
-
-use curtail_consistency::{moves::Stand, symmetric::Access};
 
 use crate::{
     node::{Cluster, InForce},

@@ -2,5 +2,5 @@
 
 pub(crate) mod batch;
 pub(crate) mod delegated_batch;
-pub(crate) mod owned_form;
+pub(crate) mod delegation;
 pub(crate) mod reply_buffer;

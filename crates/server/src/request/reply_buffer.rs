@@ -19,13 +19,13 @@ use std::borrow::Cow;
 
 use curtail_codec::memcached::{
     Form, Sink,
-    encode::{self, Refusal},
+    encode::{self, REPLY_BYTES_MAX, Refusal},
 };
-use curtail_store::ValueLease;
+use curtail_store::{COPY_BYTES_MAX, ValueLease};
 
 use crate::{
     completion::{Awaited, Place},
-    request::owned_form::OwnedForm,
+    owned_form::OwnedForm,
 };
 
 /// All replies of a turn, in order.
@@ -336,6 +336,18 @@ impl Replies {
         self.pieces.push(Piece { slot, content });
     }
 }
+
+/// Room for the answers of a run of so many requests.
+pub(crate) const fn room_for(requests: usize) -> usize {
+    ROOM_BYTES + requests * REPLY_BYTES_MAX
+}
+
+/// What one connection is answered in one turn before its other requests have to wait: so much (and
+/// one more reply) is the most that a client which does not read can make us hold.
+pub(crate) const OUTPUT_BYTES_MAX: usize = 256 << 10;
+
+/// Room that the reply to one request may need in the turn's memory.
+pub(crate) const ROOM_BYTES: usize = REPLY_BYTES_MAX + COPY_BYTES_MAX;
 
 #[cfg(test)]
 mod tests {

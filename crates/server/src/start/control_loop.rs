@@ -16,43 +16,23 @@
 //! it looks more often whether one of them starves ([`StarvationBoost`]). The machine that decides
 //! is `curtail_dispatch`'s, the same that the simulator runs.
 
-use std::{
-    sync::{Condvar, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use curtail_dispatch::size_aware::{
     ControlConfig, ControlInput, CostRule, SizeControl, ThresholdRule,
 };
-
 use tracing::debug;
 
 use crate::{
     config::Config,
+    connection::move_order::{self, Load},
     exporter::alarms::Alarms,
     log::component,
     metrics::counters::Count,
-    start::thread_priority::{self, StarvationBoost},
-    sync::{AtomicU64, Mutex, Relaxed, lock},
-    turn::rebalance::{self, Load},
+    start::thread_priority::StarvationBoost,
+    sync::{Relaxed, lock},
     worker::shared::{Shared, WorkerHandle},
 };
-
-/// How others reach the control.
-#[derive(Debug, Default)]
-pub(crate) struct ControlHandle {
-    /// Counts epochs; workers leave what they measured when it moves.
-    pub(crate) epoch: AtomicU64,
-    watch: Mutex<Watch>,
-    wakes: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Watch {
-    is_woken: bool,
-    /// Whether it looks after large workers now.
-    looks: bool,
-}
 
 /// An epoch with fewer requests changes nothing.
 const SAMPLES_MIN: u64 = 1000;
@@ -67,52 +47,6 @@ const HAND_OFF_NS: u32 = 20_000;
 /// What hand-offs may take of the time of all requests, in thousandths, before the threshold rises.
 /// A value that costs four hand-offs or more is therefore always large.
 const HAND_OFF_SHARE_MILLI: u32 = 250;
-
-/// What serving a request for a value of so many bytes costs a worker, in nanoseconds.
-pub(crate) const fn serve_ns(bytes: usize) -> u64 {
-    REQUEST_NS + bytes as u64 * KILOBYTE_NS / 1024
-}
-
-/// A request that is alone in its turn: the prices are processor time over loopback, on two virtual
-/// cores (Xeon, kernel 6.18). Plans depend on their ratios alone.
-const REQUEST_NS: u64 = 8_000;
-const KILOBYTE_NS: u64 = 250;
-
-/// What one looked-at request stands for when one turn in so many is looked at.
-pub(crate) const SAMPLED_EVERY: u64 = 16;
-
-impl ControlHandle {
-    /// Has the control look what there is to do.
-    pub(crate) fn wake(&self) {
-        lock(&self.watch).is_woken = true;
-        self.wakes.notify_all();
-    }
-
-    /// A large worker has got a connection: from now on it is looked after.
-    pub(crate) fn watch(&self) {
-        let mut watch = lock(&self.watch);
-        if !watch.looks {
-            (watch.looks, watch.is_woken) = (true, true);
-            self.wakes.notify_all();
-        }
-    }
-
-    /// Sleeps until the epoch has this much left, or to the next look.
-    fn sleep(&self, left: Duration) {
-        let watch = lock(&self.watch);
-        let at_most = if watch.looks {
-            left.min(thread_priority::LOOK)
-        } else {
-            left
-        };
-        let waited = self
-            .wakes
-            .wait_timeout_while(watch, at_most, |watch| !watch.is_woken);
-        let (mut watch, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        // What comes from here on is seen by the look that follows, or wakes.
-        *watch = Watch::default();
-    }
-}
 
 /// Controls until the server stops.
 pub(crate) fn run(shared: &Shared) {
@@ -195,7 +129,7 @@ fn note_loads(shared: &Shared, before: &mut [u64]) {
         connections: worker.connections.load(Relaxed),
     };
     let loads: Vec<Load> = small.iter().map(load).collect();
-    if let Some(shift) = rebalance::shift(&loads, u64::from(shared.config.epoch_ms.max(1)))
+    if let Some(shift) = move_order::shift(&loads, u64::from(shared.config.epoch_ms.max(1)))
         && let Some(worker) = small.get(shift.from)
     {
         worker.order.give(shift);
@@ -210,6 +144,7 @@ mod tests {
     use crate::{
         config::policy_name::PolicyName,
         size_aware::plan_snapshot::{PlanSnapshot, PlanSnapshots},
+        size_aware::prices::serve_ns,
     };
 
     /// The control of a server with eight workers, and what it publishes.

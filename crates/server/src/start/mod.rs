@@ -27,29 +27,30 @@ use curtail_store::{Store, StoreConfig, StoreError, Writer};
 use curtail_types::{HashSeed, Now, WriterId};
 
 use crate::{
-    admin::{lru_crawler::Crawler, udp::MemcachedDatagrams},
-    config::Config,
-    connection::{
+    admin::udp::MemcachedDatagrams,
+    busy_poll,
+    config::{
+        Config,
         auth::{Logins, LoginsError},
-        registry::Registry,
+        seed::random_seed,
+        start_error::StartError,
     },
+    connection::registry::Registry,
     event_loop,
     exporter::http,
     log::Limits,
-    memcached::watch::Watchers,
+    memcached::{crawler::Crawler, watch::Watchers},
     metrics::{counters::Counts, prefix_stats::Prefixes, slow_log::SlowLog},
     native::{self, NativeMode, Opened, Opening, Streams},
     node::{self, Membership},
-    route::{Writers, bytes_of_writers},
-    size_aware::plan_snapshot::PlanSnapshots,
-    start::{
-        acceptor::{Acceptor, name_of},
-        control_loop::ControlHandle,
-    },
+    size_aware::{control_handle::ControlHandle, plan_snapshot::PlanSnapshots},
+    start::acceptor::{Acceptor, name_of},
+    store_context::StoreContext,
     sync::{AtomicBool, AtomicI64, AtomicU8, Relaxed, lock},
     worker::{
-        WAKER, Worker, busy_poll,
+        WAKER, Worker,
         prefault::{self, PagesThread},
+        routing::{Writers, bytes_of_writers},
         shared::{AcceptorHandle, Shared, WorkerHandle},
     },
 };
@@ -89,26 +90,6 @@ pub struct NativeAtStart<'a> {
     pub promise: String,
     /// What is out of the ordinary.
     pub note: Option<&'a str>,
-}
-
-/// Why a server could not be started; each says what an operator can do.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum StartError {
-    /// It cannot listen at the address or path named.
-    Bind(String, BindError),
-    /// It was told to listen nowhere.
-    NoAddress,
-    /// The memory limits do not work out.
-    Store(StoreError),
-    /// The authentication file is of no use.
-    Logins(LoginsError),
-    /// The native datagram path cannot be had as it was asked for.
-    Native(String),
-    /// The server cannot be the node that it is to be.
-    Cluster(String),
-    /// The system refused threads, descriptors or randomness.
-    System(io::Error),
 }
 
 /// Room for a worker's stack: nothing on the path of a request recurses.
@@ -279,18 +260,22 @@ impl Server {
     ) -> io::Result<()> {
         let first = threads(&self.shared.config);
         if let Some(poller) = poller {
-            let (shared, writer) = self.native_writer(first);
+            let (shared, store_cx) = self.native_context(first);
             self.spawn_thread("native-io".to_owned(), move || {
                 // Where it shares a processor with a worker it acknowledges between two executions,
                 // and not when the worker's turn is over. Without that, all is only slower.
                 let _ = curtail_runtime::set_slice(SLICE_OF_IO);
-                native::run_io_thread(&shared, poller, writer, first);
+                if let Some(native) = shared.native.as_deref() {
+                    native::run_io_thread((&*shared, native), poller, store_cx, first);
+                }
             })?;
         }
         if let Some(streams) = streams {
-            let (shared, writer) = self.native_writer(first + 1);
+            let (shared, store_cx) = self.native_context(first + 1);
             self.spawn_thread("native-stream".to_owned(), move || {
-                streams.run(&shared, writer, first + 1);
+                if let Some(native) = shared.native.as_deref() {
+                    streams.run((&*shared, native), store_cx, first + 1);
+                }
             })?;
         }
         Ok(())
@@ -307,6 +292,13 @@ impl Server {
         self.spawn_thread("udp".to_owned(), move || {
             datagrams.run(&shared, writer, thread);
         })
+    }
+
+    /// What native thread `thread` executes with.
+    fn native_context(&self, thread: usize) -> (Arc<Shared>, StoreContext) {
+        let (shared, writer) = self.native_writer(thread);
+        let store_cx = StoreContext::new(Arc::clone(&shared.store), writer, shared.now());
+        (shared, store_cx)
     }
 
     fn native_writer(&self, thread: usize) -> (Arc<Shared>, Writer) {
@@ -639,18 +631,6 @@ fn open_store(
     }
 }
 
-/// A seed that nobody outside can guess.
-pub(crate) fn random_seed() -> io::Result<HashSeed> {
-    let mut bytes = [0; 16];
-    io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
-    let (low, high) = bytes.split_at(8);
-    let word = |half: &[u8]| {
-        half.iter()
-            .fold(0, |word, &byte| word << 8 | u64::from(byte))
-    };
-    Ok(HashSeed([word(low), word(high)]))
-}
-
 /// The processors that workers keep to, one each; none unless one is left for others: a worker that
 /// may not move waits where somebody else runs, beside a processor that is idle.
 fn cpus_to_pin(config: &Config) -> Vec<usize> {
@@ -661,19 +641,3 @@ fn cpus_to_pin(config: &Config) -> Vec<usize> {
         Vec::new()
     }
 }
-
-impl std::fmt::Display for StartError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Bind(address, error) => write!(f, "cannot listen on {address}: {error}"),
-            Self::NoAddress => write!(f, "none of the addresses can be listened on"),
-            Self::Store(error) => write!(f, "{error}"),
-            Self::Logins(error) => write!(f, "{error}"),
-            Self::Native(why) => write!(f, "--native: {why}"),
-            Self::Cluster(why) => write!(f, "--cluster: {why}"),
-            Self::System(error) => write!(f, "the system refused: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}

@@ -11,12 +11,12 @@
 //! the server itself wants more than there is, in every sixth window of a look at most.
 //! The price is up to 20 wake-ups a second of the control while large requests are under way.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::{config::Niceness, metrics::counters::Count, sync::Relaxed, worker::shared::Shared};
-
-/// Between two looks.
-pub(crate) const LOOK: Duration = Duration::from_millis(50);
+use crate::{
+    config::Niceness, metrics::counters::Count, size_aware::control_handle::LOOK, sync::Relaxed,
+    worker::shared::Shared,
+};
 
 /// After so many looks without a turn a worker starves.
 const LOOKS_STARVED: u32 = 5;

@@ -22,10 +22,7 @@
 //! concurrent with each other: their clients have not been answered. Whatever does not end well for
 //! all is undone by nobody, because it changed nothing: then each request is carried out by itself.
 
-use curtail_codec::memcached::{
-    Form, Request, Return, WireKey,
-    encode::{self, REPLY_BYTES_MAX},
-};
+use curtail_codec::memcached::{Form, Request, Return, WireKey, encode};
 use curtail_store::COPY_BYTES_MAX;
 use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Exptime, ItemStatus, Now, Operation,
@@ -34,15 +31,16 @@ use curtail_types::{
 
 use crate::{
     connection::slab::ConnectionSlab,
-    memcached::event_log,
     metrics::counters::Count,
-    pipeline,
     request::{
         batch::{Entry, Work},
-        reply_buffer::Replies,
+        reply_buffer::{Replies, room_for},
     },
     test_faults::Fault,
-    turn::execute::{self, Item, ROOM_BYTES},
+    turn::{
+        execute::{self, Item},
+        follow_route, log_events,
+    },
     worker::{Worker, context::WorkerContext},
 };
 
@@ -204,7 +202,7 @@ fn run_length_of_key(worker: &Worker, entries: &[Entry<'_>]) -> usize {
 /// Executes a run as one; false if each request has to be executed by itself.
 pub(crate) fn run_folded(worker: &mut Worker, run: &[Entry<'_>]) -> bool {
     if worker.replies.remaining() < room_for(run.len()) {
-        pipeline::reply_early(worker);
+        follow_route::reply_early(worker);
     }
     let (entries, slots) = (run, &worker.slots);
     let run = BatchRun { entries, slots };
@@ -212,7 +210,7 @@ pub(crate) fn run_folded(worker: &mut Worker, run: &[Entry<'_>]) -> bool {
     if folded && worker.cx.event_log.on && worker.cx.shared.cluster.is_none() {
         entries
             .iter()
-            .for_each(|entry| event_log::show(worker, entry));
+            .for_each(|entry| log_events::show(worker, entry));
     }
     folded
 }
@@ -468,17 +466,12 @@ fn log_folded(
 ) {
     if cx.event_log.on {
         let connection = run.connection(number);
-        event_log::log_request(cx, connection, item.key, operation, value.len());
+        log_events::log_request(cx, connection, item.key, operation, value.len());
         // A node of a cluster has told of what there was where the request arrived.
         if cx.shared.cluster.is_none() {
-            event_log::log_found(cx, item.key, found);
+            log_events::log_found(cx, item.key, found);
         }
     }
-}
-
-/// Room for the answers of a run of so many requests.
-pub(crate) const fn room_for(requests: usize) -> usize {
-    ROOM_BYTES + requests * REPLY_BYTES_MAX
 }
 
 /// The key of a request that may be one of a run, and how.

@@ -16,50 +16,25 @@ use std::sync::Arc;
 use curtail_codec::memcached::Request;
 use curtail_dispatch::{Ticket, Worker as Id};
 use curtail_memory::prefetch::prefetch_to_write;
-use curtail_types::{KeyHash, Operation};
+use curtail_types::Operation;
 
 use crate::{
     completion::{Awaited, Token},
-    memcached::event_log,
     metrics::{counters::Count, slow_log},
     request::{
         batch::{Entry, Work},
-        delegated_batch::{self, DelegatedBatch, Sealed},
+        delegated_batch::{DelegatedBatch, Sealed},
+        delegation::Outstanding,
+        reply_buffer::OUTPUT_BYTES_MAX,
     },
-    route::{Writers, partition_of},
-    turn::{
-        execute::{self, OUTPUT_BYTES_MAX},
-        send,
+    turn::{execute, log_events, note_slow, run_delegated, send},
+    worker::{
+        Worker,
+        context::WorkerContext,
+        mailbox::Arrival,
+        routing::{Writers, partition_of},
     },
-    worker::{Worker, context::WorkerContext, mailbox::Arrival},
 };
-
-/// What a worker has handed on.
-#[derive(Debug, Default)]
-pub(crate) struct Delegation {
-    /// A delegated batch for each owner that gets one in this turn.
-    gathering: Vec<Option<Box<DelegatedBatch>>>,
-    /// The keys in them, and whose they are.
-    keys: Vec<(KeyHash, Id)>,
-    /// Which connections' requests for which keys they are, for the slow log, while that is on.
-    pub(crate) handed_on: Vec<(usize, KeyHash)>,
-    /// A bit for each of `keys`: most keys are seen not to be among them at once.
-    key_bits: u64,
-    /// The last connection that had something handed on in this turn.
-    slot: Option<usize>,
-    /// Delegated batches that are not back.
-    outstanding: Vec<Outstanding>,
-    #[expect(clippy::vec_box, reason = "a parcel keeps its place from hand to hand")]
-    spare: Vec<Box<DelegatedBatch>>,
-    next_number: u64,
-}
-
-#[derive(Debug)]
-struct Outstanding {
-    number: u64,
-    sealed: Arc<Sealed>,
-    sent_ns: u64,
-}
 
 /// Delegated batches that a worker may have out; beyond, requests run where they arrived.
 const OUTSTANDING_MAX: usize = 64;
@@ -111,7 +86,7 @@ pub(crate) fn delegate(worker: &mut Worker, entry: &Entry<'_>, owner: Id, ticket
     };
     // A node of a cluster has shown it where it arrived.
     if worker.cx.event_log.on && worker.cx.shared.cluster.is_none() {
-        event_log::show(worker, entry);
+        log_events::show(worker, entry);
     }
     worker.cx.counts.add(Count::Delegations, 1);
     let place = worker
@@ -162,7 +137,7 @@ pub(crate) fn open_delegated(worker: &mut Worker, sealed: &Sealed) {
     let Some(mut delegated) = sealed.open() else {
         return;
     };
-    delegated_batch::run_delegated(&mut worker.cx, &mut delegated);
+    run_delegated::run_delegated(&mut worker.cx, &mut delegated);
     send::publish_counts(worker);
     if let Some(handle) = worker.cx.shared.workers.get(delegated.origin) {
         handle.mail.send(Arrival::Answer(delegated));
@@ -193,7 +168,7 @@ pub(crate) fn take_back_delegated(worker: &mut Worker) {
         match late.then(|| out.sealed.open()).flatten() {
             None => index += 1,
             Some(mut delegated) => {
-                delegated_batch::run_delegated(&mut worker.cx, &mut delegated);
+                run_delegated::run_delegated(&mut worker.cx, &mut delegated);
                 worker.cx.counts.add(Count::DelegatedBatchesTakenBack, 1);
                 send::publish_counts(worker);
                 deliver(worker, delegated);
@@ -208,7 +183,7 @@ pub(crate) fn deliver(worker: &mut Worker, mut delegated: Box<DelegatedBatch>) {
         let mut outstanding = worker.delegation.outstanding.iter();
         let sent = outstanding.find(|out| out.number == delegated.number);
         if let Some(sent_ns) = sent.map(|out| out.sent_ns) {
-            slow_log::note_slow_delegated(worker, &delegated, sent_ns);
+            note_slow::note_slow_delegated(worker, &delegated, sent_ns);
         }
     }
     let outstanding = &mut worker.delegation.outstanding;
@@ -253,58 +228,6 @@ pub(crate) fn deliver(worker: &mut Worker, mut delegated: Box<DelegatedBatch>) {
     }
 }
 
-impl Delegation {
-    pub(crate) fn new(workers: usize) -> Self {
-        Self {
-            gathering: (0..workers).map(|_| None).collect(),
-            ..Self::default()
-        }
-    }
-
-    /// Whether nothing was handed on in this turn.
-    #[inline]
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.key_bits == 0
-    }
-
-    /// Whether the last request that was handed on in this turn is of the connection in `slot`.
-    pub(crate) fn has_handed_on(&self, slot: usize) -> bool {
-        self.slot == Some(slot)
-    }
-
-    /// Who has a request to the same key in this turn.
-    #[inline]
-    pub(crate) fn follows(&self, hash: KeyHash) -> Option<Id> {
-        if self.key_bits & bit_of(hash) == 0 {
-            return None;
-        }
-        let mut keys = self.keys.iter();
-        keys.find(|(key, _)| *key == hash).map(|(_, owner)| *owner)
-    }
-
-    fn note(&mut self, slot: usize, hash: KeyHash, owner: Id) {
-        self.slot = Some(slot);
-        if self.follows(hash).is_none() {
-            self.key_bits |= bit_of(hash);
-            self.keys.push((hash, owner));
-        }
-    }
-
-    fn delegated_for(&mut self, origin: usize, owner: Id) -> &mut DelegatedBatch {
-        let (spare, next_number) = (&mut self.spare, &mut self.next_number);
-        if self.gathering.len() <= owner.index() {
-            self.gathering.resize_with(owner.index() + 1, || None);
-        }
-        self.gathering[owner.index()].get_or_insert_with(|| {
-            let mut delegated = spare.pop().unwrap_or_else(|| DelegatedBatch::new(origin));
-            delegated.owner = owner.0;
-            delegated.number = *next_number;
-            *next_number += 1;
-            delegated
-        })
-    }
-}
-
 /// Asks the memory for the item that a request is about, and notes where that is; with
 /// `writers` also for the word that a write will claim, which is another worker's as likely as
 /// not.
@@ -326,9 +249,4 @@ pub(crate) fn release(cx: &mut WorkerContext, ticket: Ticket) {
     if cx.shared.writers.release(ticket).is_err() {
         cx.counts.add(Count::LateReleases, 1);
     }
-}
-
-#[inline]
-fn bit_of(hash: KeyHash) -> u64 {
-    1 << (hash.0 & 63)
 }

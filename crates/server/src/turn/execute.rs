@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use curtail_codec::memcached::{
     Form, Request, WireKey,
-    encode::{self, REPLY_BYTES_MAX, Refusal},
+    encode::{self, Refusal},
 };
 use curtail_dispatch::Access;
 use curtail_store::{COPY_BYTES_MAX, Hint, ItemView};
@@ -12,34 +12,24 @@ use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Direction, Get, KeyHash, Operation,
     Set, SetMode, SetOutcome,
 };
-
 use tracing::{info, warn};
 
 use crate::{
     admin::commands,
     connection::Departure,
     log::component,
-    memcached::event_log,
-    metrics::{counters::Count, latency, prefix_stats::KeyEvent},
+    metrics::{counters::Count, prefix_stats::KeyEvent},
     native::Behind,
-    pipeline,
     request::{
         batch::{Entry, Work},
-        reply_buffer::Replies,
+        reply_buffer::{OUTPUT_BYTES_MAX, ROOM_BYTES, Replies},
     },
     route::{self, access_of},
-    start::control_loop::{SAMPLED_EVERY, serve_ns},
+    size_aware::prices::{SAMPLED_EVERY, serve_ns},
     store_context::StoreContext,
-    turn::{delegate, hand_off, large_write, lifecycle},
+    turn::{delegate, follow_route, hand_off, large_write, lifecycle, log_events, note_latency},
     worker::{Worker, context::WorkerContext},
 };
-
-/// Room that the reply to one request may need in the turn's memory.
-pub(crate) const ROOM_BYTES: usize = REPLY_BYTES_MAX + COPY_BYTES_MAX;
-
-/// What one connection is answered in one turn before its other requests have to wait: so much (and
-/// one more reply) is the most that a client which does not read can make us hold.
-pub(crate) const OUTPUT_BYTES_MAX: usize = 256 << 10;
 
 /// Whose item an operation is about and how to answer it: borrowed from the batch, because copying
 /// requests about would cost more than carrying them out.
@@ -102,7 +92,7 @@ pub(crate) fn carry_out(worker: &mut Worker, entry: &Entry<'_>, claims: bool) {
         return;
     }
     if worker.replies.remaining() < ROOM_BYTES {
-        pipeline::reply_early(worker);
+        follow_route::reply_early(worker);
     }
     match work {
         Work::Request(Request::Item {
@@ -126,7 +116,7 @@ pub(crate) fn carry_out(worker: &mut Worker, entry: &Entry<'_>, claims: bool) {
                 }
             }
             if worker.cx.event_log.on {
-                event_log::log_here(worker, entry);
+                log_events::log_here(worker, entry);
             }
             let (cx, replies) = (&mut worker.cx, &mut worker.replies);
             match run_item(cx, replies, &item, operation, value, Origin::Client) {
@@ -139,7 +129,7 @@ pub(crate) fn carry_out(worker: &mut Worker, entry: &Entry<'_>, claims: bool) {
             }
         }
         _ if worker.cx.event_log.on => {
-            event_log::log_here(worker, entry);
+            log_events::log_here(worker, entry);
             carry_out_other(worker, entry);
         }
         _ => carry_out_other(worker, entry),
@@ -171,7 +161,7 @@ fn carry_out_other(worker: &mut Worker, entry: &Entry<'_>) {
 #[cold]
 fn run_contended(worker: &mut Worker, entry: &Entry<'_>) {
     let route = route::claim(worker, entry.hash);
-    pipeline::execute_run(worker, std::slice::from_ref(entry), route);
+    follow_route::execute_run(worker, std::slice::from_ref(entry), route);
 }
 
 /// The same, for the rare ways to it.
@@ -483,7 +473,7 @@ fn get_any(
     count_get(cx, item, get, found.is_some());
     if cx.turn.samples || bytes > COPY_BYTES_MAX {
         if shown > COPY_BYTES_MAX && origin == Origin::Client {
-            latency::note_answered_bytes(cx, item.slot, shown);
+            note_latency::note_answered_bytes(cx, item.slot, shown);
         }
         note_size(cx, bytes);
     }
@@ -673,7 +663,7 @@ pub(crate) fn answer_set(
 ) {
     cx.counts.add_set(compares, outcome);
     if cx.event_log.on {
-        event_log::log_outcome(cx, outcome);
+        log_events::log_outcome(cx, outcome);
     }
     replies.write(item.slot, |sink| {
         encode::set(sink, item.key, item.form, outcome)
@@ -690,7 +680,7 @@ fn refuse_too_large(cx: &mut WorkerContext, replies: &mut Replies, item: &Item<'
     cx.counts.add(Count::StoreTooLarge, 1);
     let outcome = SetOutcome::TooLarge;
     if cx.event_log.on {
-        event_log::log_outcome(cx, outcome);
+        log_events::log_outcome(cx, outcome);
     }
     replies.write(item.slot, |sink| {
         encode::set(sink, item.key, item.form, outcome)

@@ -24,17 +24,14 @@
 //! Invariants: a connection that awaits other workers' answers is not handed on; its slot stays
 //! reserved while it is away.
 
-use std::sync::Arc;
-
 use curtail_runtime::Token;
 
 use crate::{
     config::Niceness,
     connection::{Connection, Departure, Loan, WatchedBy},
-    event_loop,
-    metrics::{counters::Count, latency, slow_log, stage_histograms::StageName},
+    metrics::{counters::Count, stage_histograms::StageName},
     sync::Relaxed,
-    turn::lifecycle,
+    turn::{lifecycle, note_latency, note_slow},
     worker::{Worker, context::WorkerContext, mailbox::Arrival},
 };
 
@@ -172,22 +169,6 @@ pub(crate) fn receive_returned(
     worker.slots.queue(slot);
 }
 
-/// Connections that were asked for something while they were away are wanted back at once.
-#[cold]
-pub(crate) fn expect_returns(worker: &mut Worker) {
-    let shared = Arc::clone(&worker.cx.shared);
-    let Some(handle) = shared.workers.get(worker.index) else {
-        return;
-    };
-    while worker.lent.is_wanted() {
-        if handle.mail.expect() {
-            event_loop::take_arrivals(worker);
-        } else {
-            worker.lent.told();
-        }
-    }
-}
-
 pub(crate) fn seat(worker: &mut Worker, slot: usize, mut connection: Box<Connection>) {
     // Whatever changed while nobody watched is found out by trying.
     connection.readable = true;
@@ -233,9 +214,9 @@ pub(crate) fn give_back(worker: &mut Worker, slot: usize) {
     let Some(loan) = connection.loan.take() else {
         return;
     };
-    latency::note_large_latency(&mut worker.cx, &loan, loan.since_ns);
+    note_latency::note_large_latency(&mut worker.cx, &loan, loan.since_ns);
     if connection.slow.is_some() {
-        slow_log::note_slow_loan(worker, &mut connection, loan.begun_ns);
+        note_slow::note_slow_loan(worker, &mut connection, loan.begun_ns);
     }
     if loan.watched_by == WatchedBy::Host {
         connection.stream.unwatch(&worker.poller);

@@ -10,15 +10,13 @@ use curtail_types::{Set, SetOutcome};
 
 use crate::{
     connection::Body,
-    memcached::event_log,
-    metrics::{counters::Count, latency},
-    pipeline,
+    metrics::counters::Count,
     request::batch::Entry,
     store_context::StoreContext,
     test_faults::Fault,
     turn::{
         execute::{self, Item},
-        hand_off,
+        follow_route, hand_off, log_events, note_latency,
     },
     worker::{Worker, context::WorkerContext},
 };
@@ -114,7 +112,7 @@ pub(crate) fn end_large_set(worker: &mut Worker, slot: usize, right: bool) {
     let ahead = right && worker.cx.has(Fault::AnswersAhead);
     if ahead {
         worker.replies.write(slot, |sink| sink.push(b"STORED\r\n"));
-        pipeline::reply_early(worker);
+        follow_route::reply_early(worker);
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let (cx, Some(connection)) = (&mut worker.cx, worker.slots.get_mut(slot)) else {
@@ -124,7 +122,7 @@ pub(crate) fn end_large_set(worker: &mut Worker, slot: usize, right: bool) {
         return;
     };
     if connection.pending.is_some() {
-        latency::end_pending(cx, connection);
+        note_latency::end_pending(cx, connection);
     }
     let WorkerContext {
         store_cx: StoreContext { store, writer, now },
@@ -148,6 +146,6 @@ pub(crate) fn end_large_set(worker: &mut Worker, slot: usize, right: bool) {
         }
     });
     if let Some(outcome) = stored.filter(|_| cx.event_log.on) {
-        event_log::log_outcome(cx, outcome);
+        log_events::log_outcome(cx, outcome);
     }
 }

@@ -6,9 +6,10 @@ use curtail_runtime::Token;
 use tracing::info;
 
 use crate::{
-    connection::{Connection, long_running::LongRunning, registry::Visible},
+    connection::{
+        Connection, close_reason::CloseReason, long_running::LongRunning, registry::Visible,
+    },
     log::component,
-    memcached::event_log::CloseReason,
     turn::hand_off,
     worker::{
         Worker,

@@ -12,14 +12,12 @@ use curtail_store::Hint;
 use curtail_types::KeyHash;
 
 use crate::{
+    config::INLINE_VALUE_BYTES_MAX,
     connection::{Connection, output::Progress},
-    metrics::{counters::Count, latency, stage_histograms::StageName},
+    metrics::{counters::Count, stage_histograms::StageName},
     request::batch::{Batch, Entry, Origin, REQUESTS_MAX, Work},
-    turn::{lifecycle, work_ahead},
-    worker::{
-        Worker,
-        context::{INLINE_VALUE_BYTES_MAX, WorkerContext},
-    },
+    turn::{lifecycle, long_running, note_latency, work_ahead},
+    worker::{Worker, context::WorkerContext},
 };
 
 /// Bytes received from one connection in one turn.
@@ -122,7 +120,7 @@ fn collect_one<'a>(
     if !connection.output.is_empty() {
         let value_bytes = connection.output.value_bytes_max();
         cx.note_large_here(slot, value_bytes);
-        latency::note_value_sent(cx, connection, value_bytes);
+        note_latency::note_value_sent(cx, connection, value_bytes);
         let (bytes, progress) = connection.output.send(&mut cx.pool, &mut connection.stream);
         cx.counts.add(Count::BytesWritten, bytes as u64);
         work_ahead::note_moved(cx, value_bytes, bytes);
@@ -134,7 +132,7 @@ fn collect_one<'a>(
         if !connection.output.is_empty() {
             return Turn::Done;
         }
-        latency::note_sent(cx, connection);
+        note_latency::note_sent(cx, connection);
     }
     if connection.closing {
         return Turn::Close;
@@ -148,7 +146,7 @@ fn collect_one<'a>(
         return Turn::Done;
     }
     if connection.long_running.is_some() {
-        return if connection.go_on(cx) {
+        return if long_running::go_on(connection, cx) {
             Turn::Done
         } else {
             Turn::Close

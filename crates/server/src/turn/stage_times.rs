@@ -4,8 +4,9 @@
 use curtail_runtime::Clock;
 
 use crate::{
-    metrics::{counters::Count, latency, slow_log, stage_histograms::StageName},
+    metrics::{counters::Count, slow_log, stage_histograms::StageName},
     request::batch::{Batch, Entry},
+    turn::{note_latency, note_slow},
     worker::Worker,
 };
 
@@ -72,7 +73,7 @@ pub(crate) fn note_executed(worker: &mut Worker, batch: &Batch<'_>) {
 /// Notes a turn whose replies were sent.
 pub(crate) fn note_turn(worker: &mut Worker, batch: &Batch<'_>, times: &StageTimes) {
     if worker.cx.turn.slow_ns != slow_log::OFF {
-        slow_log::note_slow(worker, batch);
+        note_slow::note_slow(worker, batch);
     }
     if times.is_on {
         note_times(worker, batch, times);
@@ -99,7 +100,7 @@ fn note_times(worker: &mut Worker, batch: &Batch<'_>, times: &StageTimes) {
     }
     let now_ns = times.clock.now().instant.ns;
     let [begun, collected, executed] = times.ends_ns;
-    latency::note_latencies(worker, batch, begun, now_ns);
+    note_latency::note_latencies(worker, batch, begun, now_ns);
     let us = |from: u64, to: u64| to.saturating_sub(from) / 1000;
     let writes = |bytes| {
         let entries = batch.entries().iter();

@@ -9,6 +9,7 @@ use curtail_store::Writer;
 use curtail_types::KeyHash;
 
 use crate::{
+    config::INLINE_VALUE_BYTES_MAX,
     connection::buffer_pool::BufferPool,
     memcached::event_log::EventLog,
     metrics::{
@@ -98,11 +99,6 @@ pub(crate) struct Recorders {
     pub(crate) large_class_from: usize,
     pub(crate) hot_keys: HotKeys,
 }
-
-/// The longest value that is received together with its command; a longer one goes straight into
-/// the store. Low, so that little is copied and little held; above the store's own bound for
-/// copying, so that no small write takes the longer way.
-pub(crate) const INLINE_VALUE_BYTES_MAX: u32 = 4096;
 
 impl WorkerContext {
     /// The worker context of a thread: of worker `index`, or of one behind the workers.

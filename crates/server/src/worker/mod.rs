@@ -1,9 +1,9 @@
 //! A worker: what one thread with one event loop owns, and how others reach it.
 
-pub(crate) mod busy_poll;
 pub(crate) mod context;
 pub(crate) mod mailbox;
 pub(crate) mod prefault;
+pub(crate) mod routing;
 pub(crate) mod shared;
 
 use std::sync::Arc;
@@ -14,16 +14,15 @@ use curtail_store::Writer;
 use curtail_types::Instant;
 
 use crate::{
+    busy_poll::BusyPoll,
     connection::slab::ConnectionSlab,
     metrics::turn_cpu_time::TurnClock,
     native::ReadBarrier,
     node::{self, NodeWorker},
-    request::{batch::Batch, reply_buffer::Replies},
-    route::Routing,
+    request::{batch::Batch, delegation::Delegation, reply_buffer::Replies},
     size_aware::lent_connections::LentConnections,
     sync::Relaxed,
-    turn::delegate::Delegation,
-    worker::{busy_poll::BusyPoll, context::WorkerContext, mailbox::Arrival, shared::Shared},
+    worker::{context::WorkerContext, mailbox::Arrival, routing::Routing, shared::Shared},
 };
 
 /// One worker; see the head of this file. The comment of a field names the part of the server that

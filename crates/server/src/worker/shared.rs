@@ -15,11 +15,10 @@ use curtail_types::{LoadReport, Now};
 use tracing::info;
 
 use crate::{
-    admin::lru_crawler::Crawler,
-    config::{Config, policy_name::PolicyName},
-    connection::{auth::Logins, registry::Registry},
+    config::{Config, auth::Logins, policy_name::PolicyName},
+    connection::{move_order::Order, registry::Registry},
     log::{Limits, component},
-    memcached::watch::Watchers,
+    memcached::{crawler::Crawler, watch::Watchers},
     metrics::{
         counters::{Count, Counts, PublishedCounts, Tally},
         hot_keys::Hottest,
@@ -29,14 +28,11 @@ use crate::{
         stage_histograms::{PublishedStages, Stages},
         turn_cpu_time::TurnTimes,
     },
-    native::Native,
+    native::{Host, Native},
     node::Cluster,
-    route::Writers,
-    size_aware::plan_snapshot::PlanSnapshots,
-    start::control_loop::ControlHandle,
+    size_aware::{control_handle::ControlHandle, plan_snapshot::PlanSnapshots},
     sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
-    turn::rebalance::Order,
-    worker::{mailbox::Mailbox, prefault::PagesThread},
+    worker::{mailbox::Mailbox, prefault::PagesThread, routing::Writers},
 };
 
 /// What all threads of a server share.
@@ -336,5 +332,33 @@ impl Shared {
     /// Who may log in, if a login is needed.
     pub(crate) fn logins(&self) -> Option<Arc<Logins>> {
         lock(&self.logins).clone()
+    }
+}
+
+impl Host for Shared {
+    fn now(&self) -> Now {
+        Self::now(self)
+    }
+
+    fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
+    }
+
+    fn polls(&self) -> bool {
+        self.spins
+    }
+
+    fn workers(&self) -> usize {
+        self.config.workers
+    }
+
+    fn wake_worker(&self, worker: usize) -> bool {
+        let handle = self.small_workers().get(worker);
+        let rung = handle.filter(|handle| handle.mail.bell.ring());
+        rung.inspect(|handle| handle.mail.wake()).is_some()
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::{
     admin::stats::Report,
+    key_encoding::push_percent,
     log,
-    memcached::key_encoding::push_percent,
     metrics::{
         counters::Count,
         hot_keys::Hottest,
@@ -11,9 +11,11 @@ use crate::{
         turn_cpu_time::BOUNDS_US,
     },
     native,
-    route::bytes_of_writers,
     sync::Relaxed,
-    worker::shared::{Shared, WorkerHandle},
+    worker::{
+        routing::bytes_of_writers,
+        shared::{Shared, WorkerHandle},
+    },
 };
 
 /// Counters of the policies, under the names of `stats curtail`.

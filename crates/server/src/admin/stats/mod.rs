@@ -13,12 +13,15 @@ use std::fmt::{Display, Write};
 
 use curtail_types::Now;
 
+use crate::{
+    metrics::slow_log::{self, SlowLog},
+    worker::shared::Shared,
+};
+
 pub(crate) use crate::admin::stats::extended::{curtail, memory};
 pub(crate) use crate::admin::stats::general::general;
 pub(crate) use crate::admin::stats::settings::settings;
 pub(crate) use crate::admin::stats::size_classes::{items, slabs};
-
-use crate::worker::shared::Shared;
 
 /// What `version` and `stats` report: the memcached release whose protocol is spoken, for clients
 /// that compare numbers, and who is speaking.
@@ -60,6 +63,21 @@ pub(crate) fn connections(shared: &Shared, now: Now) -> Vec<u8> {
         report.stat(format_args!("{number}:state"), entry.state_text());
         let idle = seconds.saturating_sub(entry.last_command_seconds());
         report.stat(format_args!("{number}:secs_since_last_cmd"), idle);
+    }
+    report.end()
+}
+
+/// `stats slow`: the oldest first; without keys if those are not to be listed.
+pub(crate) fn slow(log: &SlowLog, shows_keys: bool) -> Vec<u8> {
+    let threshold_us = match log.threshold_ns() {
+        slow_log::OFF => 0,
+        ns => ns / 1000,
+    };
+    let mut report = Report::default();
+    report.stat("threshold_us", threshold_us);
+    report.stat("slow_requests", log.count());
+    for (number, row) in (1..).zip(log.rows(shows_keys)) {
+        report.stat(format_args!("slow:{number}"), row);
     }
     report.end()
 }

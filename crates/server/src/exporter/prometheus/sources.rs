@@ -18,10 +18,12 @@ use crate::{
         },
         turn_cpu_time::BOUNDS_US,
     },
-    route::bytes_of_writers,
     size_aware::plan_snapshot::PlanSnapshot,
     sync::{AtomicU64, Relaxed},
-    worker::shared::{BufferGauges, Shared, WorkerHandle},
+    worker::{
+        routing::bytes_of_writers,
+        shared::{BufferGauges, Shared, WorkerHandle},
+    },
 };
 
 /// What a page is made of.

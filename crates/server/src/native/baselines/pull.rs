@@ -19,15 +19,12 @@ use curtail_dispatch::{
 };
 use curtail_runtime::Inbox;
 
-use crate::{
-    native::{
-        Native, NativePlacement,
-        baselines::software_queue::QueuedWrite,
-        counters::NativeCount,
-        receiver::{Receiver, ReceiverContext, place_of},
-        reply_sender::Sender,
-    },
-    worker::shared::Shared,
+use crate::native::{
+    Host, Native, NativePlacement,
+    baselines::software_queue::QueuedWrite,
+    counters::NativeCount,
+    receiver::{Receiver, ReceiverContext, place_of},
+    reply_sender::Sender,
 };
 
 /// A worker's part in it.
@@ -72,7 +69,7 @@ impl Pulling {
         &mut self,
         receiver: &mut Receiver<'_>,
         receiver_cx: &mut ReceiverContext<'_>,
-        shared: &Shared,
+        host: &dyn Host,
     ) -> usize {
         let native = receiver.native;
         let mut taken = 0;
@@ -86,7 +83,7 @@ impl Pulling {
             };
             match self.puller.next(depth) {
                 None => break,
-                Some(Pull::Move(_, _)) => self.collect(receiver, receiver_cx, shared),
+                Some(Pull::Move(_, _)) => self.collect(receiver, receiver_cx, host),
                 Some(Pull::Run(take)) => {
                     taken += usize::from(self.run(receiver, receiver_cx, take.from))
                 }
@@ -101,7 +98,7 @@ impl Pulling {
         &mut self,
         receiver: &mut Receiver<'_>,
         receiver_cx: &mut ReceiverContext<'_>,
-        shared: &Shared,
+        host: &dyn Host,
     ) {
         let native = receiver.native;
         let Some(queue) = native.software.get(self.me) else {
@@ -115,7 +112,7 @@ impl Pulling {
         if count == 0 {
             self.empty |= 1 << (self.me % 64);
         } else if queue.depth() > 1 {
-            native.wake(shared, self.me + 1, queue.depth() - 1);
+            native.wake(host, self.me + 1, queue.depth() - 1);
         }
     }
 
@@ -240,18 +237,14 @@ impl Native {
     }
 
     /// Wakes up to `count` workers that sleep, beginning with worker `first`.
-    pub(crate) fn wake(&self, shared: &Shared, first: usize, count: usize) {
-        let workers = shared.small_workers();
-        let mut left = count.min(workers.len());
-        for number in 0..workers.len() {
+    pub(crate) fn wake(&self, host: &dyn Host, first: usize, count: usize) {
+        let workers = host.workers();
+        let mut left = count.min(workers);
+        for number in 0..workers {
             if left == 0 {
                 return;
             }
-            let handle = workers.get((first + number) % workers.len());
-            if let Some(handle) = handle.filter(|handle| handle.mail.bell.ring()) {
-                handle.mail.wake();
-                left -= 1;
-            }
+            left -= usize::from(host.wake_worker((first + number) % workers));
         }
     }
 }

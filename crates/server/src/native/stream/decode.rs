@@ -18,6 +18,7 @@ use curtail_store::{Reservation, ValueLease};
 use curtail_types::{Key, KeyHash, Operation};
 
 use crate::{
+    config::INLINE_VALUE_BYTES_MAX,
     native::{
         Native,
         counters::NativeCount,
@@ -26,7 +27,6 @@ use crate::{
         reply_sender::{queue_peer, session_name},
     },
     store_context::StoreContext,
-    worker::context::INLINE_VALUE_BYTES_MAX,
 };
 
 /// One stream.

@@ -44,6 +44,7 @@ use crate::node::links::{
     outbox::Pushed,
     peers::{LinkName, Neighbour},
 };
+
 pub(crate) use crate::node::links::{
     connector::{Linker, LinkerConfig, LinkerHandle, NewLink},
     link::Vitals,

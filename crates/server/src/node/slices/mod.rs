@@ -17,11 +17,14 @@ mod keys;
 mod outputs;
 mod promotion;
 
-use std::{collections::HashMap, collections::VecDeque, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
 
-use curtail_consistency::moves::Arrived;
-use curtail_consistency::symmetric::{
-    Access, Config, Input, Mode, Output, Place, Symmetric, Ticket, Visibility,
+use curtail_consistency::{
+    moves::Arrived,
+    symmetric::{Access, Config, Input, Mode, Output, Place, Symmetric, Ticket, Visibility},
 };
 use curtail_types::{Cas, HotEpoch, HybridClock, Instant, Key, RouteHash};
 

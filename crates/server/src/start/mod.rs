@@ -121,8 +121,7 @@ impl Server {
         let mut opening = Opening::begin(&config)?;
         let seed = opening.as_ref().and_then(Opening::seed);
         let (store, restored) = open_store(&config, started, seed)?;
-        let logins = config.auth_file.as_deref().map(Logins::read);
-        let logins = logins.transpose().map_err(StartError::Logins)?;
+        let logins = read_logins(&config)?;
         let (acceptor_poller, worker_pollers) =
             open_pollers(threads(&config)).map_err(StartError::System)?;
         let io_poller = watch_datagrams(opening.as_mut(), &worker_pollers, &config);
@@ -173,14 +172,9 @@ impl Server {
             udp_addresses,
             membership: None,
         };
-        server
-            .spawn(
-                acceptor_poller,
-                worker_pollers,
-                (io_poller, streams),
-                listeners,
-            )
-            .map_err(StartError::System)?;
+        let pollers = (acceptor_poller, worker_pollers);
+        let spawned = server.spawn(pollers, (io_poller, streams), listeners);
+        spawned.map_err(StartError::System)?;
         server.spawn_admin(admin).map_err(StartError::System)?;
         server.spawn_udp(udp).map_err(StartError::System)?;
         server.join_cluster(node)?;
@@ -208,8 +202,7 @@ impl Server {
 
     fn spawn(
         &mut self,
-        acceptor_poller: Poller,
-        worker_pollers: Vec<Poller>,
+        (acceptor_poller, worker_pollers): (Poller, Vec<Poller>),
         native: (Option<Poller>, Option<Streams>),
         listeners: Vec<Listener>,
     ) -> io::Result<()> {
@@ -640,4 +633,10 @@ fn cpus_to_pin(config: &Config) -> Vec<usize> {
     } else {
         Vec::new()
     }
+}
+
+/// Who may log in, if a login is needed.
+fn read_logins(config: &Config) -> Result<Option<Logins>, StartError> {
+    let logins = config.auth_file.as_deref().map(Logins::read);
+    logins.transpose().map_err(StartError::Logins)
 }

@@ -33,6 +33,7 @@ mod node;
 mod pipeline;
 mod request;
 mod route;
+mod route_node;
 mod size_aware;
 mod start;
 mod store_context;

@@ -5,14 +5,14 @@
 //! LRU) are answered as memcached does where that promises nothing, and with an error where it
 //! would.
 
-use std::{fmt::Display, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use curtail_codec::memcached::{
     Admin, Words,
     encode::{self, Refusal},
 };
 use curtail_runtime::ControlEvent;
-use curtail_types::{Exptime, Now};
+use curtail_types::Exptime;
 use tracing::{info, warn};
 
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
         stats,
     },
     connection::{long_running::LongRunning, registry::ConnectionState},
-    log::{self, Limit, component},
+    log::{self, component, log_flush},
     memcached::{metadump::Dump, watch::Interests},
     metrics::counters::Count,
     sync::Relaxed,
@@ -397,13 +397,6 @@ fn stats(worker: &mut Worker, slot: usize, mut words: Words<'_>) {
         _ => return refuse(worker, slot, Refusal::Error),
     };
     worker.replies.owned(slot, report);
-}
-
-/// Writes to the log who has all items flushed.
-pub(crate) fn log_flush(limit: &Limit, now: Now, peer: &dyn Display) {
-    if let Some(suppressed) = limit.pass(now.unix_seconds().into()) {
-        info!(target: component::ADMIN, %peer, suppressed, "flush_all: every item is dropped");
-    }
 }
 
 pub(crate) fn number(word: &[u8]) -> Option<i64> {

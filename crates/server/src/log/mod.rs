@@ -33,7 +33,7 @@ use tracing::{
     subscriber::Interest,
 };
 
-pub(crate) use limit::{Limit, Limits};
+pub(crate) use limit::{Limit, Limits, log_flush};
 
 use crate::sync::{AtomicU8, AtomicU64, Relaxed};
 

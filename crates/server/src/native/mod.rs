@@ -50,8 +50,7 @@ use curtail_types::{HashSeed, Now};
 use tracing::error;
 
 use crate::{
-    admin::commands::log_flush,
-    log::{Limit, component},
+    log::{Limit, component, log_flush},
     native::{
         baselines::software_queue::SoftwareQueue, counters::PublishedNativeCounts,
         handshake::Grants, local_addresses::Locals, queue_memory::QueueMemory,

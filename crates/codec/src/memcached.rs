@@ -29,7 +29,6 @@ mod admin;
 mod authenticate;
 mod base64;
 mod body;
-mod carried;
 mod command;
 mod decode;
 mod flags;
@@ -44,7 +43,6 @@ mod text;
 
 pub use admin::{Admin, Words};
 pub use body::{BodyEnd, BodyEndState};
-pub use carried::Carried;
 pub use decode::Decoder;
 pub use request::{
     Decoded, Form, KeyScratch, LINE_BYTES_MAX, Limits, Meta, OPAQUE_BYTES_MAX, Request, Return,

@@ -21,12 +21,16 @@
 
 mod frame;
 mod handshake;
+mod item_answer;
+mod item_request;
 mod items;
 mod part;
 mod words;
 
 pub use frame::{Body, Class, Decoded, Frame, Header, Kind, Malformed};
 pub use handshake::{Greeting, HandshakeKind, Nonce, Proof, Refusal, RefusalReason, cluster_hash};
+pub use item_answer::{ItemAnswer, failure_from_number, failure_number};
+pub use item_request::{ItemRequest, Shows};
 pub use items::{
     AnswerStatus, BatchHead, Image, Item, Items, KeyMessage, KeyMove, KeyRequest, NodeAnswer,
     NodeRequest,
@@ -37,10 +41,10 @@ pub use part::{Control, Part, Shape};
 pub const MAGIC: u32 = u32::from_le_bytes(*b"CNOD");
 
 /// The oldest version that is spoken here.
-pub const VERSION_MIN: u8 = 1;
+pub const VERSION_MIN: u8 = 2;
 
 /// The newest version that is spoken here.
-pub const VERSION_MAX: u8 = 1;
+pub const VERSION_MAX: u8 = 2;
 
 /// Length of a frame's header in bytes.
 pub const HEADER_BYTES: usize = 24;

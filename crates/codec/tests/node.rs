@@ -13,14 +13,19 @@
 )]
 
 use std::fmt::Write as _;
-use std::{env, fs};
+use std::{env, fs, sync::OnceLock};
 
 use curtail_codec::node::{
     AnswerStatus, BatchHead, Class, Control, Decoded, Frame, Greeting, HandshakeKind, Image,
-    KeyMessage, KeyMove, KeyRequest, Malformed, NodeAnswer, NodeRequest, Part, Proof, Refusal,
-    RefusalReason, Shape, VERSION_MAX, VERSION_MIN, cluster_hash,
+    ItemAnswer, ItemRequest, KeyMessage, KeyMove, KeyRequest, Malformed, NodeAnswer, NodeRequest,
+    Part, Proof, Refusal, RefusalReason, Shape, Shows, VERSION_MAX, VERSION_MIN, cluster_hash,
+    failure_from_number, failure_number,
 };
-use curtail_types::{Cas, HotEpoch, Key, Message, MessageKind, NodeId, RouteHash, ViewNumber};
+use curtail_types::{
+    Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Direction, Exptime, Get, HotEpoch,
+    ItemStatus, Key, Message, MessageKind, NodeId, Operation, Outcome, RouteHash, Set, SetMode,
+    SetOutcome, ViewNumber,
+};
 
 mod invention;
 #[path = "properties/node.rs"]
@@ -67,8 +72,8 @@ fn moved(image: Option<Image<'static>>) -> Part<'static> {
 
 /// Frames of parts, by name.
 fn batches() -> Vec<(&'static str, Class, Vec<Part<'static>>)> {
-    let request = |number, bytes| {
-        let options = 2;
+    let request = |number, name: &str| {
+        let (options, bytes) = (4, item(name));
         let item = NodeRequest {
             number,
             options,
@@ -109,21 +114,21 @@ fn batches() -> Vec<(&'static str, Class, Vec<Part<'static>>)> {
         (
             "requests",
             Class::LargeDemand,
-            vec![request(0, b"get k\r\n"), request(1, b"mg k v\r\n")],
+            vec![request(0, "read"), request(1, "write")],
         ),
         (
             "answers",
             Class::LargeAnswer,
             vec![
-                answer(0, AnswerStatus::Done, b"END\r\n"),
+                answer(0, AnswerStatus::Done, item("missing")),
                 answer(1, AnswerStatus::Moved, b""),
-                answer(2, AnswerStatus::Refused, b"SERVER_ERROR busy\r\n"),
+                answer(2, AnswerStatus::Failed, &[1]),
             ],
         ),
         (
             "answer that shows a write",
             Class::Answer,
-            vec![answer(0, AnswerStatus::Shown, b"versionsEND\r\n")],
+            vec![answer(0, AnswerStatus::Shown, b"versions\x01")],
         ),
         (
             "moves",
@@ -139,6 +144,172 @@ fn batches() -> Vec<(&'static str, Class, Vec<Part<'static>>)> {
         ("report", Class::Answer, vec![Part::Report(b"anything")]),
         ("empty_report", Class::Answer, vec![Part::Report(b"")]),
     ]
+}
+
+/// Requests about items, by name.
+fn requests() -> Vec<(String, ItemRequest<'static>)> {
+    let time = |seconds| Some(Exptime(seconds));
+    let read = Operation::Get(Get::default());
+    let all_of_a_read = Operation::Get(Get {
+        touch: time(-1),
+        vivify: time(2),
+        recache: time(3),
+        quiet_access: true,
+        new_cas: Some(Cas(4)),
+        keep_token: true,
+    });
+    let write = |mode| {
+        Operation::Set(Set {
+            mode,
+            ..Set::default()
+        })
+    };
+    let all_of_a_write = Operation::Set(Set {
+        mode: SetMode::Append,
+        flags: u32::MAX,
+        exptime: Exptime(2_000_000_000),
+        compare: Some(Cas(u64::MAX)),
+        invalidate: true,
+        vivify: time(0),
+        new_cas: Some(Cas(0)),
+    });
+    let all_of_a_removal = Operation::Delete(Delete {
+        compare: Some(Cas(1)),
+        invalidate: true,
+        touch: time(2),
+        drop_value: true,
+        new_cas: Some(Cas(3)),
+    });
+    let all_of_counting = Operation::Arithmetic(Arithmetic {
+        direction: Direction::Decrement,
+        delta: 1,
+        vivify: time(2),
+        initial: 3,
+        touch: time(4),
+        compare: Some(Cas(5)),
+        new_cas: Some(Cas(6)),
+    });
+    let counting = Operation::Arithmetic(Arithmetic::default());
+    let removal = Operation::Delete(Delete::default());
+    let of = |name: &str, operation, shows, value| {
+        let key = Key::new(b"key").unwrap();
+        let request = ItemRequest {
+            key,
+            operation,
+            shows,
+            value,
+        };
+        (name.to_owned(), request)
+    };
+    let mut requests = vec![
+        of("read", read, Shows::Value, b""),
+        of("read of the status", read, Shows::Status, b""),
+        of("touch", all_of_a_read, Shows::Nothing, b""),
+        of("write", write(SetMode::Set), Shows::Nothing, &b"value"[..]),
+        of("all of a write", all_of_a_write, Shows::Nothing, b"v"),
+        of("removal", removal, Shows::Nothing, b""),
+        of("all of a removal", all_of_a_removal, Shows::Nothing, b""),
+        of("counting", counting, Shows::Nothing, b""),
+        of("all of counting", all_of_counting, Shows::Nothing, b""),
+    ];
+    for mode in [SetMode::Add, SetMode::Replace, SetMode::Prepend] {
+        let name = format!("{mode:?}").to_lowercase();
+        requests.push(of(&name, write(mode), Shows::Nothing, b""));
+    }
+    requests
+}
+
+/// Answers to them, by name.
+fn answers() -> Vec<(String, ItemAnswer<'static>)> {
+    let status = ItemStatus {
+        flags: 7,
+        cas: Cas(8),
+        value_bytes: 5,
+        ttl_seconds: Some(9),
+        idle_seconds: 10,
+        fetched: true,
+        won: false,
+        stale: true,
+        contended: false,
+    };
+    let forever = ItemStatus {
+        ttl_seconds: None,
+        won: true,
+        contended: true,
+        ..status
+    };
+    let counted = |created| ArithmeticOutcome::Counted {
+        number: u64::MAX,
+        status,
+        created,
+    };
+    let mut answers = vec![
+        ("found", Outcome::Found(status), &b"value"[..]),
+        ("found, its status", Outcome::Found(forever), b""),
+        ("missing", Outcome::Missing, b""),
+        ("counted", Outcome::Arithmetic(counted(false)), b""),
+        ("created", Outcome::Arithmetic(counted(true)), b""),
+    ];
+    answers.extend(
+        [
+            ("stored", SetOutcome::Stored(Cas(11))),
+            ("not stored", SetOutcome::NotStored),
+            ("not written: exists", SetOutcome::Exists),
+            ("not written: not found", SetOutcome::NotFound),
+            ("not written: too large", SetOutcome::TooLarge),
+            ("not written: out of memory", SetOutcome::OutOfMemory),
+        ]
+        .map(|(name, outcome)| (name, Outcome::Set(outcome), &b""[..])),
+    );
+    answers.extend(
+        [
+            ("deleted", DeleteOutcome::Deleted),
+            ("not deleted: not found", DeleteOutcome::NotFound),
+            ("not deleted: exists", DeleteOutcome::Exists),
+            ("not deleted: out of memory", DeleteOutcome::OutOfMemory),
+        ]
+        .map(|(name, outcome)| (name, Outcome::Delete(outcome), &b""[..])),
+    );
+    answers.extend(
+        [
+            ("not counted: not found", ArithmeticOutcome::NotFound),
+            ("not counted: exists", ArithmeticOutcome::Exists),
+            ("not counted: not a number", ArithmeticOutcome::NotANumber),
+            ("not counted: out of memory", ArithmeticOutcome::OutOfMemory),
+        ]
+        .map(|(name, outcome)| (name, Outcome::Arithmetic(outcome), &b""[..])),
+    );
+    let named = answers.into_iter().map(|(name, outcome, value)| {
+        let answer = ItemAnswer { outcome, value };
+        (name.to_owned(), answer)
+    });
+    named.collect()
+}
+
+/// The bytes of all of them.
+fn items() -> &'static [(String, Vec<u8>)] {
+    static ITEMS: OnceLock<Vec<(String, Vec<u8>)>> = OnceLock::new();
+    ITEMS.get_or_init(encoded_items)
+}
+
+fn encoded_items() -> Vec<(String, Vec<u8>)> {
+    let written = |encode: &dyn Fn(&mut [u8]) -> Option<usize>| {
+        let mut room = vec![0; 400];
+        let length = encode(&mut room).unwrap();
+        room.truncate(length);
+        room
+    };
+    let requests = requests().into_iter();
+    let requests = requests.map(|(name, item)| (name, written(&|room| item.encode(room))));
+    let answers = answers().into_iter();
+    requests
+        .chain(answers.map(|(name, item)| (name, written(&|room| item.encode(room)))))
+        .collect()
+}
+
+fn item(name: &str) -> &'static [u8] {
+    let (_, bytes) = items().iter().find(|(found, _)| found == name).unwrap();
+    bytes
 }
 
 fn controls() -> Vec<(&'static str, Control)> {
@@ -207,8 +378,8 @@ fn handshakes() -> Vec<(String, Vec<u8>)> {
     };
     let refusal = Refusal {
         reason: RefusalReason::Secret,
-        version_min: 1,
-        version_max: 1,
+        version_min: VERSION_MIN,
+        version_max: VERSION_MAX,
     };
     vec![
         (
@@ -348,6 +519,37 @@ fn frames_are_as_written() {
     }
 }
 
+/// Goal: requests and answers about items have the bytes that are written down, nothing of them is
+/// lost on the way, and half of one is none. Method: every field of every operation, every outcome
+/// and every failure.
+#[test]
+fn items_are_as_written() {
+    let items = items();
+    let title = "Requests about items and their answers; what each says is in tests/node.rs.";
+    golden("items.txt", &page(title, items));
+    let (requests, answers) = (requests(), answers());
+    let (of_requests, of_answers) = items.split_at(requests.len());
+    for ((name, request), (_, bytes)) in requests.iter().zip(of_requests) {
+        assert_eq!(ItemRequest::decode(bytes), Some(*request), "{name}");
+    }
+    for ((name, answer), (_, bytes)) in answers.iter().zip(of_answers) {
+        assert_eq!(ItemAnswer::decode(bytes), Some(*answer), "{name}");
+        assert_eq!(ItemAnswer::decode(&[&bytes[..], b"x"].concat()), None);
+    }
+    let whole = (&of_requests[4].1, &of_answers[4].1);
+    for length in 0..whole.0.len() - 1 {
+        assert_eq!(ItemRequest::decode(&whole.0[..length]), None);
+    }
+    for length in 0..whole.1.len() {
+        assert_eq!(ItemAnswer::decode(&whole.1[..length]), None);
+    }
+    let failures: Vec<_> = (0..=u8::MAX).filter_map(failure_from_number).collect();
+    assert_eq!(failures.len(), 9);
+    for (number, failure) in failures.into_iter().enumerate() {
+        assert_eq!(usize::from(failure_number(failure)), number);
+    }
+}
+
 #[test]
 fn handshakes_are_as_written() {
     let messages = handshakes();
@@ -440,15 +642,14 @@ fn canary() {
 /// A few of the files' packets, often damaged, behind a byte that chooses the limit; at times
 /// without it, and at times only noise.
 fn invented(random: &mut Random) -> Vec<u8> {
-    let (frames, handshakes) = (frames(), handshakes());
     let mut stream = Vec::new();
-    let handshake = random.below(3) == 0;
-    if !handshake {
-        stream.push(random.next() as u8);
-    }
-    for _ in 0..=random.below(3) {
-        let packets = if handshake { &handshakes } else { &frames };
-        stream.extend(&packets[random.below(packets.len())].1);
+    match random.below(4) {
+        0 => some_of(&handshakes(), 3, &mut stream, random),
+        1 => some_of(items(), 1, &mut stream, random),
+        _ => {
+            stream.push(random.next() as u8);
+            some_of(&frames(), 3, &mut stream, random);
+        }
     }
     if random.below(50) == 0 {
         stream
@@ -468,4 +669,10 @@ fn invented(random: &mut Random) -> Vec<u8> {
         }
     }
     stream
+}
+
+fn some_of(packets: &[(String, Vec<u8>)], most: usize, stream: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..=random.below(most) {
+        stream.extend(&packets[random.below(packets.len())].1);
+    }
 }

@@ -64,8 +64,6 @@ pub(crate) enum Answer<'a> {
     Nothing,
     /// It has no outcome.
     Failed(Failure),
-    /// It is spelt already.
-    Spelt(&'a [u8]),
 }
 
 /// An answer as a place's client is to see it.
@@ -79,7 +77,7 @@ pub(crate) struct Spelt<'a> {
 
 impl Place {
     /// The bytes of `answer` here; if it is the error of a part, the line that tells it.
-    pub(crate) fn spell<'a>(&self, answer: Answer<'a>) -> Result<Spelt<'a>, &'a [u8]> {
+    pub(crate) fn spell<'a>(&self, answer: Answer<'a>) -> Result<Spelt<'a>, &'static [u8]> {
         let mut spelt = Spelt {
             head: [0; REPLY_BYTES_MAX],
             head_bytes: 0,
@@ -88,12 +86,6 @@ impl Place {
         };
         match (self.what, answer) {
             (Awaited::Silent, _) | (_, Answer::Nothing) => {}
-            (Awaited::Part, Answer::Spelt(bytes))
-                if !bytes.starts_with(b"VALUE ") && !bytes.is_empty() =>
-            {
-                return Err(bytes);
-            }
-            (_, Answer::Spelt(bytes)) => spelt.value = bytes,
             (what, Answer::Failed(failure)) => {
                 let line = Refusal::from(failure).reply();
                 if what == Awaited::Part {

@@ -302,11 +302,9 @@ pub(crate) fn take_arrivals(worker: &mut Worker) {
             arrival @ (Arrival::Waiter(_)
             | Arrival::MovedKey(_)
             | Arrival::MoveAsked(_)
-            | Arrival::Proposal(_)) => {
-                worker.take_from_cluster(arrival);
-            }
-            Arrival::Wake(slice) => worker.wake(slice),
-            Arrival::Completed(completed) => worker.take_completed(*completed),
+            | Arrival::Proposal(_)
+            | Arrival::Wake(_)
+            | Arrival::Completed(_)) => worker.take_from_cluster(arrival),
             Arrival::Relieve => worker.cx.measured.lease_refused = true,
         }
     }

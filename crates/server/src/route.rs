@@ -14,7 +14,7 @@
 
 use curtail_codec::memcached::{Admin, Request};
 use curtail_dispatch::{Access, Claim, Placement, Ticket, Worker as Id};
-use curtail_types::{KeyHash, Operation};
+use curtail_types::KeyHash;
 
 use crate::{
     native::Behind,
@@ -81,7 +81,10 @@ fn route_by_policy(worker: &mut Worker, entry: &Entry<'_>) -> Route {
     let Work::Request(Request::Item { operation, .. }) = &entry.work else {
         return route_other(worker, entry);
     };
-    let access = access_of(operation);
+    let access = match operation.is_read() {
+        true => Access::Read,
+        false => Access::Write,
+    };
     if access == Access::Read && worker.routing.reads_here && worker.delegation.is_empty() {
         return Route::Here;
     }
@@ -170,14 +173,5 @@ pub(crate) fn is_write(entry: &Entry<'_>) -> bool {
     let Work::Request(Request::Item { operation, .. }) = &entry.work else {
         return false;
     };
-    access_of(operation) == Access::Write
-}
-
-/// Whether an operation may change its item: everything that is not a plain read.
-#[inline]
-pub(crate) fn access_of(operation: &Operation) -> Access {
-    match operation {
-        Operation::Get(get) if !get.changes() => Access::Read,
-        _ => Access::Write,
-    }
+    !operation.is_read()
 }

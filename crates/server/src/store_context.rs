@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use curtail_store::{COPY_BYTES_MAX, ItemView, Reservation, Store, Writer};
+use curtail_store::{COPY_BYTES_MAX, Image, ItemView, Reservation, Store, Writer};
 use curtail_types::{
-    Arithmetic, ArithmeticOutcome, Delete, DeleteOutcome, Get, Key, KeyHash, Now, Operation,
+    Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Get, Key, KeyHash, Now, Operation,
     Outcome, Set, SetOutcome,
 };
 
@@ -141,6 +141,34 @@ impl StoreContext {
     ) -> Result<Reservation, SetOutcome> {
         let (writer, now) = (&mut self.writer, self.now);
         self.store.reserve(writer, now, key, hash, set, value_bytes)
+    }
+
+    /// The version of the item of `key`, if there is one.
+    pub(crate) fn version_of(&mut self, key: Key<'_>, hash: KeyHash) -> Option<Cas> {
+        let (writer, now) = (&mut self.writer, self.now);
+        self.store.version_of(writer, now, key, hash)
+    }
+
+    /// Removes the item of `key`, if there is one.
+    pub(crate) fn remove(&mut self, key: Key<'_>, hash: KeyHash) {
+        self.delete(key, hash, &Delete::default());
+    }
+
+    /// The item of `key` as it is, its value in `value`.
+    pub(crate) fn take_image(
+        &mut self,
+        key: Key<'_>,
+        hash: KeyHash,
+        value: &mut Vec<u8>,
+    ) -> Option<Image> {
+        let (writer, now) = (&mut self.writer, self.now);
+        self.store.take_image(writer, now, key, hash, value)
+    }
+
+    /// Puts an item in as it is.
+    pub(crate) fn put_image(&mut self, key: Key<'_>, hash: KeyHash, image: &Image, value: &[u8]) {
+        let (writer, now) = (&mut self.writer, self.now);
+        self.store.put_image(writer, now, key, hash, image, value);
     }
 
     /// Publishes such a value.

@@ -18,6 +18,39 @@ pub enum Operation {
     Arithmetic(Arithmetic),
 }
 
+/// What an operation does to its item, as those tell operations apart who order them: workers, and
+/// nodes that have copies.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Access {
+    /// Looks at it; noting that it was read changes nothing that anybody else sees.
+    Read,
+    /// Stores a value whatever is there: a `set` without condition. Any node that has a copy may
+    /// order it.
+    Replace,
+    /// Everything else. What it does depends on what is there (`add`, `append`, `incr`, `cas`, a
+    /// read that touches), or leaves nothing that would carry its version (`delete`). Of copies,
+    /// that of the key's home alone may be asked.
+    Update,
+}
+
+impl Operation {
+    /// Whether it leaves its item as it is.
+    #[inline]
+    pub const fn is_read(&self) -> bool {
+        matches!(self, Self::Get(get) if !get.changes())
+    }
+
+    /// What it does to its item.
+    #[inline]
+    pub fn access(&self) -> Access {
+        match self {
+            _ if self.is_read() => Access::Read,
+            Self::Set(set) if set.mode == SetMode::Set && set.compare.is_none() => Access::Replace,
+            _ => Access::Update,
+        }
+    }
+}
+
 /// Reads an item.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Get {
@@ -232,6 +265,17 @@ pub enum Outcome {
     Arithmetic(ArithmeticOutcome),
 }
 
+impl Outcome {
+    /// Leaves the item's version out of what is told about it.
+    pub fn hide_version(&mut self) {
+        if let Self::Found(status) | Self::Arithmetic(ArithmeticOutcome::Counted { status, .. }) =
+            self
+        {
+            status.cas = Cas(0);
+        }
+    }
+}
+
 /// Why an operation has no outcome that could be told.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Failure {
@@ -253,4 +297,72 @@ pub enum Failure {
     NotArrived,
     /// The lease of the node that answered ended meanwhile; a write may have taken effect.
     LeaseEnded,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: nothing that depends on what is there, and no change at all, is taken for less. Method:
+    /// each kind of operation, plain and with what makes it depend on its item.
+    #[test]
+    fn access_is_what_an_operation_does_to_its_item() {
+        let get = |get| Operation::Get(get);
+        let set = |set| Operation::Set(set);
+        let plain = Set::default();
+        let touch = Some(Exptime(9));
+        let cases = [
+            (get(Get::default()), Access::Read),
+            (
+                get(Get {
+                    quiet_access: true,
+                    keep_token: true,
+                    ..Get::default()
+                }),
+                Access::Read,
+            ),
+            (
+                get(Get {
+                    touch,
+                    ..Get::default()
+                }),
+                Access::Update,
+            ),
+            (
+                get(Get {
+                    vivify: touch,
+                    ..Get::default()
+                }),
+                Access::Update,
+            ),
+            (
+                get(Get {
+                    recache: touch,
+                    ..Get::default()
+                }),
+                Access::Update,
+            ),
+            (set(plain), Access::Replace),
+            (
+                set(Set {
+                    compare: Some(Cas(1)),
+                    ..plain
+                }),
+                Access::Update,
+            ),
+            (Operation::Delete(Delete::default()), Access::Update),
+            (Operation::Arithmetic(Arithmetic::default()), Access::Update),
+        ];
+        let joins = [
+            SetMode::Add,
+            SetMode::Replace,
+            SetMode::Append,
+            SetMode::Prepend,
+        ];
+        let joins = joins.map(|mode| (set(Set { mode, ..plain }), Access::Update));
+        for (operation, access) in cases.into_iter().chain(joins) {
+            assert_eq!(operation.access(), access, "{operation:?}");
+            assert_eq!(operation.is_read(), access == Access::Read);
+        }
+    }
 }

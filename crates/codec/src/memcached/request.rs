@@ -218,19 +218,6 @@ impl Returns {
         self.0 = self.0 << 4 | what as u32;
     }
 
-    /// The list as a number, for [`Returns::from_bits`].
-    pub const fn to_bits(self) -> u32 {
-        self.0
-    }
-
-    /// The list that [`Returns::to_bits`] gave; `None` for what cannot be one.
-    pub fn from_bits(bits: u32) -> Option<Self> {
-        let mut rest = Self(bits);
-        let count = rest.by_ref().count() as u32;
-        let nibbles = (u32::BITS - bits.leading_zeros()).div_ceil(4);
-        (count == nibbles).then_some(Self(bits))
-    }
-
     /// Whether nothing is to be returned.
     #[inline]
     pub const fn is_empty(self) -> bool {

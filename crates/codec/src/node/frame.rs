@@ -133,9 +133,9 @@ pub enum Malformed {
     Magic,
     /// Shorter than a header, or longer than was agreed.
     Length,
-    /// A kind that version 1 does not have.
+    /// A kind that there is not.
     Kind,
-    /// A class that version 1 does not have, or that the kind cannot have.
+    /// A class that there is not, or that the kind cannot have.
     Class,
     /// Bytes that must be zero are not.
     Spare,

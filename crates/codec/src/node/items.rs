@@ -1,7 +1,7 @@
 //! What stands in the bodies of frames, item behind item.
 //!
 //! Every item is a head of fixed length, then perhaps a key, then perhaps a *payload* (a value, a
-//! request, a reply), which comes last so that it can be written in place by whoever has it in
+//! request, an answer), which comes last so that it can be written in place by whoever has it in
 //! pieces. Lengths stand in the heads; nothing is aligned.
 
 use core::marker::PhantomData;
@@ -38,14 +38,14 @@ pub struct KeyMessage<'a> {
     pub image: Option<Image<'a>>,
 }
 
-/// A client's request that another node shall carry out.
+/// A request that another node shall carry out.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct NodeRequest<'a> {
     /// Which one of its parcel.
     pub number: u32,
     /// How the bytes are to be decoded; the two servers' business.
     pub options: u8,
-    /// The request as the client sent it.
+    /// What is asked: an [`ItemRequest`](super::ItemRequest), or when to flush.
     pub bytes: &'a [u8],
 }
 
@@ -56,7 +56,7 @@ pub struct NodeAnswer<'a> {
     pub number: u32,
     /// How it ended.
     pub status: AnswerStatus,
-    /// The reply for the client.
+    /// An [`ItemAnswer`](super::ItemAnswer), or why there is none.
     pub bytes: &'a [u8],
 }
 
@@ -64,13 +64,13 @@ pub struct NodeAnswer<'a> {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum AnswerStatus {
-    /// It was carried out; the reply is here.
+    /// It was carried out; how it ended is here.
     Done = 0,
     /// The key is elsewhere in the answerer's view; it had no effect.
     Moved = 1,
-    /// It could not be carried out; the reply, if there is one, says why.
-    Refused = 2,
-    /// As `Done`; before the reply stands the version of the write that it shows, 8 bytes.
+    /// It has no outcome; one byte says why.
+    Failed = 2,
+    /// As `Done`; before it stands the version of the write that it shows, 8 bytes.
     Shown = 3,
 }
 
@@ -253,7 +253,7 @@ impl<'a> Item<'a> for NodeAnswer<'a> {
 
 impl AnswerStatus {
     /// All of them, in order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Done, Self::Moved, Self::Refused, Self::Shown];
+    pub const ALL: [Self; 4] = [Self::Done, Self::Moved, Self::Failed, Self::Shown];
 
     /// The status with this number.
     pub fn from_number(number: u8) -> Option<Self> {

@@ -154,7 +154,7 @@ impl<'a> Part<'a> {
         head_bytes + payload_bytes
     }
 
-    /// The bytes that come last: the value, the request or the reply.
+    /// The bytes that come last: the value, the request or the answer.
     #[inline]
     pub const fn payload(&self) -> &'a [u8] {
         match self {

@@ -2,17 +2,24 @@
 //! calls them with what it invents, `tests/node.rs` with a fixed seed.
 
 use curtail_codec::node::{
-    BATCH_HEAD_BYTES, Body, Control, Decoded, Frame, Greeting, HEADER_BYTES, HandshakeKind, Header,
-    Part, Proof, Refusal, Shape,
+    AnswerStatus, BATCH_HEAD_BYTES, Body, Control, Decoded, Frame, Greeting, HEADER_BYTES,
+    HandshakeKind, Header, ItemAnswer, ItemRequest, Part, Proof, Refusal, Shape,
+    failure_from_number, failure_number,
 };
-use curtail_types::Key;
+use curtail_types::{Key, Outcome};
 
 /// A name, and what must hold.
 pub(crate) type Property = (&'static str, fn(&[u8]));
 
 /// Every property.
-pub(crate) const REGISTRY: [Property; 3] =
-    [("frames", frames), ("cut", cut), ("handshake", handshake)];
+pub(crate) const REGISTRY: [Property; 6] = [
+    ("frames", frames),
+    ("cut", cut),
+    ("handshake", handshake),
+    ("requests", |data| _ = request(data)),
+    ("answers", |data| _ = answer(data)),
+    ("payloads", payloads),
+];
 
 /// Every frame of a stream keeps to the limit and encodes to the same bytes. The first byte chooses
 /// the limit.
@@ -72,6 +79,60 @@ pub(crate) fn handshake(data: &[u8]) {
     if let Some(refusal) = data.first_chunk().and_then(Refusal::decode) {
         assert_eq!(kind, HandshakeKind::Refusal);
         assert_eq!(data.first_chunk(), Some(&refusal.encode()));
+    }
+}
+
+/// A request that is decoded encodes to the same bytes, within its bound, and fits no smaller room.
+fn request(data: &[u8]) -> Option<ItemRequest<'_>> {
+    let request = ItemRequest::decode(data)?;
+    assert!((1..=Key::BYTES_MAX).contains(&request.key.bytes().len()));
+    assert!(data.len() <= ItemRequest::HEAD_BYTES_MAX + request.value.len());
+    is_written_as(data, |room| request.encode(room));
+    Some(request)
+}
+
+/// The same for an answer; and its value is there whole or not at all.
+fn answer(data: &[u8]) -> Option<ItemAnswer<'_>> {
+    let answer = ItemAnswer::decode(data)?;
+    assert!(data.len() <= ItemAnswer::HEAD_BYTES_MAX + answer.value.len());
+    match answer.outcome {
+        Outcome::Found(status) if !answer.value.is_empty() => {
+            assert_eq!(answer.value.len(), status.value_bytes as usize);
+        }
+        _ => assert_eq!(answer.value, b""),
+    }
+    is_written_as(data, |room| answer.encode(room));
+    Some(answer)
+}
+
+fn is_written_as(data: &[u8], encode: impl Fn(&mut [u8]) -> Option<usize>) {
+    let mut room = vec![0xee; data.len() + 3];
+    assert_eq!(encode(&mut room), Some(data.len()));
+    assert_eq!(room.get(..data.len()), Some(data), "canonical");
+    room.truncate(data.len() - 1);
+    assert_eq!(encode(&mut room), None);
+}
+
+/// What stands in requests and answers of frames keeps to the same. The first byte chooses the
+/// limit.
+fn payloads(data: &[u8]) {
+    let Some((&option, stream)) = data.split_first() else {
+        return;
+    };
+    let Decoded::Complete(frame) = Frame::decode(stream, limit(option)) else {
+        return;
+    };
+    for part in parts(&frame) {
+        match part {
+            Part::Request(_, item) => _ = request(item.bytes),
+            Part::Answer(_, item) if item.status == AnswerStatus::Failed => {
+                let number = item.bytes.first().copied().unwrap_or_default();
+                let failure = failure_from_number(number);
+                assert!(failure.is_none_or(|failure| failure_number(failure) == number));
+            }
+            Part::Answer(_, item) => _ = answer(item.bytes),
+            _ => {}
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a machine is told, and what it asks for.
 
-use curtail_types::{Cas, HotEpoch, Message, NodeId, NodeSet, RouteHash, View, WriterId};
+use curtail_types::{Access, Cas, HotEpoch, Message, NodeId, NodeSet, RouteHash, View, WriterId};
 
 /// How the copies of a hot key agree (ccKVS, section 5).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -41,18 +41,6 @@ pub struct Config {
 /// A request of this node's driver; it is given back in outputs and never looked into.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Ticket(pub u64);
-
-/// What a request does to its key.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Access {
-    /// Reads it.
-    Read,
-    /// Writes it whatever is there: a `set`, a `delete` without condition.
-    Replace,
-    /// Writes depending on what is there: `add`, `append`, `incr`, `cas`, a read that touches. Runs
-    /// at the key's home only.
-    Update,
-}
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

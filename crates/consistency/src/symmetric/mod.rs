@@ -31,8 +31,9 @@ mod tests;
 mod updates;
 mod views;
 
+pub use curtail_types::Access;
 pub use interface::{
-    Access, Config, Input, Mode, Model, NOBODY, Output, Place, Refusal, Ticket, Value, Visibility,
+    Config, Input, Mode, Model, NOBODY, Output, Place, Refusal, Ticket, Value, Visibility,
     is_nothing, nothing_since,
 };
 pub use machine::Symmetric;

@@ -1,6 +1,14 @@
 //! A bound for lines that a peer can cause: so many a second, and a count of the others.
 
-use crate::sync::{Mutex, lock};
+use std::fmt::Display;
+
+use curtail_types::Now;
+use tracing::info;
+
+use crate::{
+    log::component,
+    sync::{Mutex, lock},
+};
 
 /// Lines of one kind.
 #[derive(Debug, Default)]
@@ -54,6 +62,13 @@ impl Limit {
         let mut second = lock(&self.0);
         let due = second.suppressed > 0 && second.number != seconds;
         due.then(|| std::mem::take(&mut second.suppressed))
+    }
+}
+
+/// Writes that `peer` has all items flushed.
+pub(crate) fn log_flush(limit: &Limit, now: Now, peer: &dyn Display) {
+    if let Some(suppressed) = limit.pass(now.unix_seconds().into()) {
+        info!(target: component::ADMIN, %peer, suppressed, "flush_all: every item is dropped");
     }
 }
 

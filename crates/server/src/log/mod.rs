@@ -20,15 +20,14 @@ mod record;
 mod writer;
 
 use std::{
-    fmt::{self, Display},
+    fmt::{self},
     str::FromStr,
     sync::OnceLock,
     time::{Duration, SystemTime},
 };
 
-use curtail_types::Now;
 use tracing::{
-    Event, Level, Metadata, Subscriber, info,
+    Event, Level, Metadata, Subscriber,
     level_filters::LevelFilter,
     span::{Attributes, Id, Record},
     subscriber::Interest,
@@ -36,7 +35,7 @@ use tracing::{
 
 use crate::sync::{AtomicU8, AtomicU64, Relaxed};
 
-pub(crate) use limit::{Limit, Limits};
+pub(crate) use limit::{Limit, Limits, log_flush};
 
 /// The components that log, as targets of events. Events of other crates have other targets and are
 /// left out.
@@ -265,12 +264,5 @@ impl fmt::Display for LogLevel {
             Self::Info => "info",
             Self::Debug => "debug",
         })
-    }
-}
-
-/// Writes to the log who has all items flushed.
-pub(crate) fn log_flush(limit: &Limit, now: Now, peer: &dyn Display) {
-    if let Some(suppressed) = limit.pass(now.unix_seconds().into()) {
-        info!(target: component::ADMIN, %peer, suppressed, "flush_all: every item is dropped");
     }
 }

@@ -1,87 +1,49 @@
-//! Carrying out a request that was written down: of another node, or in its turn at last.
+//! Executing a request that was kept: of another node, or in its turn at last.
 //!
 //! A write of the protocol runs under a version that the protocol chose. Whether it has written is
 //! seen by what is there afterwards, whatever the operation was: so every command of the store goes
 //! through the protocol without knowing it.
 
-use curtail_codec::memcached::Carried;
-use curtail_store::{Hint, Image};
-use curtail_types::{Cas, Key, KeyHash, Operation};
+use curtail_codec::node::{ItemRequest, Shows};
+use curtail_store::Image;
+use curtail_types::{Cas, Failure, Key, KeyHash, Operation, Outcome};
 
-use crate::{
-    request::reply_buffer::{Content, ROOM_BYTES, Replies},
-    store_context::StoreContext,
-    turn::execute::{self, Item},
-    worker::context::WorkerContext,
-};
+use crate::{metrics::counters::Count, worker::context::WorkerContext};
 
-/// What one request needs to be carried out apart from the batch.
+/// What one request needs to be executed apart from the batch.
+#[derive(Default)]
 pub(super) struct ExecuteContext {
-    replies: Replies,
     /// The value of an item that is taken out whole.
     value: Vec<u8>,
 }
 
-/// Bytes of replies at a time: one, and there may be a value of the longest copied kind in it.
-const REPLY_BYTES: usize = 2 * ROOM_BYTES;
+/// Executes `request` as it is; what it shows of a value is appended to `value`.
+pub(super) fn execute(
+    cx: &mut WorkerContext,
+    request: &ItemRequest<'_>,
+    hash: KeyHash,
+    value: &mut Vec<u8>,
+) -> Result<Outcome, Failure> {
+    let ItemRequest { key, operation, .. } = request;
+    let shows = request.shows != Shows::Nothing;
+    let into = (request.shows == Shows::Value).then_some(value);
+    let store_cx = &mut cx.store_cx;
+    match store_cx.execute_into(*key, hash, operation, request.value, into) {
+        Some(outcome) => {
+            cx.counts.add_outcome(operation, shows, &outcome);
+            Ok(outcome)
+        }
+        None => {
+            let touches = matches!(operation, Operation::Get(get) if get.touch.is_some());
+            cx.counts.add_get(shows, touches, true);
+            cx.counts.add(Count::ReplyNoMemory, 1);
+            cx.measured.lease_refused = true;
+            Err(Failure::OutOfMemory)
+        }
+    }
+}
 
 impl ExecuteContext {
-    pub(super) fn new() -> Self {
-        Self {
-            replies: Replies::with_room(REPLY_BYTES, 8),
-            value: Vec::new(),
-        }
-    }
-
-    /// Carries `carried` out as it is, and appends the reply to `reply`.
-    pub(super) fn run(
-        &mut self,
-        cx: &mut WorkerContext,
-        carried: &Carried<'_>,
-        hash: KeyHash,
-        reply: &mut Vec<u8>,
-    ) {
-        let item = Item {
-            slot: 0,
-            key: &carried.key,
-            hash,
-            form: &carried.form,
-            hint: Hint::default(),
-        };
-        // Its connection is not at hand: nothing of it can be handed on, and it was shown to those
-        // who look on where it arrived.
-        let logged = std::mem::take(&mut cx.event_log.on);
-        let large_here = cx.measured.large_here.take();
-        execute::run_item_apart(
-            cx,
-            &mut self.replies,
-            &item,
-            &carried.operation,
-            carried.value,
-        );
-        cx.event_log.on = logged;
-        cx.measured.large_here = large_here;
-        let (area, pieces) = self.replies.take();
-        for piece in pieces.iter() {
-            match &piece.content {
-                Content::Area { start, end } => {
-                    reply.extend_from_slice(area.get(*start..*end).unwrap_or_default());
-                }
-                Content::Lease(lease) => {
-                    let mut from = 0;
-                    while let part @ [_, ..] = lease.part(from) {
-                        reply.extend_from_slice(part);
-                        from += part.len();
-                    }
-                }
-                Content::Owned(bytes) => reply.extend_from_slice(bytes),
-                Content::Awaited(..) | Content::Final { .. } => {}
-            }
-        }
-        self.replies.clear();
-        self.replies.begin_turn();
-    }
-
     /// The item of `key` as it is.
     pub(super) fn take_image(
         &mut self,
@@ -89,55 +51,38 @@ impl ExecuteContext {
         key: Key<'_>,
         hash: KeyHash,
     ) -> Option<(Image, &[u8])> {
-        let value = &mut self.value;
-        let image = cx.store_cx.store.take_image(
-            &mut cx.store_cx.writer,
-            cx.store_cx.now,
-            key,
-            hash,
-            value,
-        )?;
-        Some((image, value))
+        let image = cx.store_cx.take_image(key, hash, &mut self.value)?;
+        Some((image, &self.value))
     }
 
-    /// Carries a write out under version `ts`; whether it has written.
+    /// Executes a write under version `ts`; how it ended, and whether it has written.
     pub(super) fn write(
         &mut self,
         cx: &mut WorkerContext,
-        carried: &Carried<'_>,
-        (key, hash): (Key<'_>, KeyHash),
-        ts: Cas,
-        reply: &mut Vec<u8>,
-    ) -> bool {
-        let before = cx.version_of(key, hash);
-        let mut versioned = *carried;
+        request: &ItemRequest<'_>,
+        (hash, ts): (KeyHash, Cas),
+        value: &mut Vec<u8>,
+    ) -> (Result<Outcome, Failure>, bool) {
+        let key = request.key;
+        let before = cx.store_cx.version_of(key, hash);
+        let mut versioned = *request;
         set_version(&mut versioned.operation, ts);
-        self.run(cx, &versioned, hash, reply);
-        match (before, cx.version_of(key, hash)) {
+        let ended = execute(cx, &versioned, hash, value);
+        let wrote = match (before, cx.store_cx.version_of(key, hash)) {
             (_, Some(after)) if after == ts => true,
             (None, None) => false,
             (Some(_), None) => true,
             // What changes an item but not its version, as a touch does, is news to others, too.
-            (_, Some(_)) if changes_quietly(&carried.operation) => {
-                let StoreContext { store, writer, now } = &mut cx.store_cx;
-                let value = &mut self.value;
-                if let Some(mut image) = store.take_image(writer, *now, key, hash, value) {
+            (_, Some(_)) if changes_quietly(&request.operation) => {
+                if let Some((mut image, value)) = self.take_image(cx, key, hash) {
                     image.cas = ts;
-                    store.put_image(writer, *now, key, hash, &image, value);
+                    cx.store_cx.put_image(key, hash, &image, value);
                 }
                 true
             }
             (_, Some(_)) => false,
-        }
-    }
-}
-
-impl WorkerContext {
-    /// The version of the item of `key`, if there is one.
-    pub(super) fn version_of(&mut self, key: Key<'_>, hash: KeyHash) -> Option<Cas> {
-        self.store_cx
-            .store
-            .version_of(&mut self.store_cx.writer, self.store_cx.now, key, hash)
+        };
+        (ended, wrote)
     }
 }
 

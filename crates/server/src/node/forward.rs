@@ -7,19 +7,17 @@
 //!     +-- parked <-+ no room, or that node was not ready: again, where the key is then
 //! ```
 
-use curtail_codec::{
-    memcached::Carried,
-    node::{BatchHead, Class, NodeRequest, Part},
-};
+use curtail_codec::node::{BatchHead, Class, ItemRequest, NodeRequest, Part};
 use curtail_dispatch::SharedState;
-use curtail_types::{Cas, Instant, RouteHash};
+use curtail_types::{Cas, Failure, Instant, RouteHash};
 
 use crate::{
     node::{
         Cluster, NodeWorker,
         inbox::{AFTER, FLUSH, SHOW},
         migration::Waiter,
-        placement::{Way, access_of},
+        placement::Way,
+        slice_jobs::End,
         slices::{LARGE_BYTES, Relayed, RelayedKind},
         worker::AGAIN_NS,
     },
@@ -39,11 +37,6 @@ pub(super) struct Out {
 
 /// How long a request tries to reach a node that can carry it out.
 const PATIENCE_NS: u64 = 5_000_000_000;
-
-pub(super) const UNREACHABLE: &[u8] = b"SERVER_ERROR the node of this key cannot be reached\r\n";
-
-pub(super) const UNKNOWN: &[u8] =
-    b"SERVER_ERROR the node of this key was lost; a write may have happened\r\n";
 
 impl NodeWorker {
     /// Has another node carry a request out.
@@ -140,7 +133,7 @@ impl NodeWorker {
                 continue;
             }
             if now.ns.saturating_sub(out.begun_ns) > PATIENCE_NS {
-                self.end(number, UNREACHABLE.to_vec());
+                self.end(number, End::Failed(Failure::Unreachable));
             } else if now.ns < out.again_ns {
                 self.parked.push_back(number);
             } else {
@@ -161,16 +154,16 @@ impl NodeWorker {
             return match live.is_some_and(|live| live.contains(to)) {
                 true => self.send_out(now, number),
                 // What is not there need not be flushed.
-                false => self.end(number, Vec::new()),
+                false => self.end(number, End::Answered(None)),
             };
         }
-        let (Some(in_force), Some((carried, _))) =
-            (&self.in_force, Carried::read(&out.relayed.bytes))
+        let (Some(in_force), Some(request)) =
+            (&self.in_force, ItemRequest::decode(&out.relayed.bytes))
         else {
             self.parked.push_back(number);
             return;
         };
-        let (key, access) = (out.relayed.key, access_of(&carried.operation));
+        let (key, access) = (out.relayed.key, request.operation.access());
         match self.cluster.place(in_force, key, access) {
             Way::At(to) => {
                 out.relayed.to = to;

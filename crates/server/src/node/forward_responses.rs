@@ -1,20 +1,19 @@
 //! Answers of other nodes to what this one has had them carry out, and the end of waiting for them.
 
-use curtail_codec::{memcached::Carried, node::AnswerStatus};
+use curtail_codec::node::{ItemAnswer, ItemRequest};
 use curtail_consistency::placement::slice_of;
 use curtail_dispatch::SharedState;
-use curtail_types::{Cas, NodeId};
+use curtail_types::{Cas, Failure, NodeId};
 
 use crate::{
     metrics::counters::Count,
     node::{
         NodeWorker,
-        forward::{Out, UNKNOWN, UNREACHABLE},
+        forward::Out,
         inbox::Answered,
         links::LinkEvent,
-        placement::access_of,
         slice_jobs::{Completed, End, Job, Origin},
-        slices::RelayedKind,
+        slices::{Relayed, RelayedKind},
         worker::AGAIN_NS,
     },
     worker::context::WorkerContext,
@@ -39,21 +38,25 @@ impl NodeWorker {
     fn take_answer(&mut self, cx: &mut WorkerContext, answer: Answered) {
         let Answered {
             number,
+            mut end,
             shown,
-            bytes,
+            value,
             ..
         } = answer;
         let Some(out) = self.out_of(number, answer.delegated) else {
-            return self.spare.give(bytes);
+            return self.spare.give(value);
         };
-        if answer.status == AnswerStatus::Moved {
+        if end == End::Elsewhere {
             out.is_sent = false;
             out.again_ns = cx.store_cx.now.instant.ns + AGAIN_NS;
             self.parked.push_back(number);
-            return self.spare.give(bytes);
+            return self.spare.give(value);
+        }
+        if !answers(&out.relayed, &end, &value) {
+            end = End::Failed(Failure::NodeLost);
         }
         let key = out.relayed.key;
-        let Some(completed) = self.completed(number, bytes) else {
+        let Some(completed) = self.completed(number, end, value) else {
             return;
         };
         // This node's copy, if it has one, must not show an earlier write to the same session.
@@ -66,19 +69,19 @@ impl NodeWorker {
         }
     }
 
-    /// A request that was out has its reply.
-    pub(super) fn end(&mut self, number: u32, reply: Vec<u8>) {
-        let completed = self.completed(number, reply);
+    /// A request that was out has ended without showing a value.
+    pub(super) fn end(&mut self, number: u32, end: End) {
+        let completed = self.completed(number, end, Vec::new());
         self.done.extend(completed);
     }
 
-    fn completed(&mut self, number: u32, reply: Vec<u8>) -> Option<Completed> {
+    fn completed(&mut self, number: u32, end: End, value: Vec<u8>) -> Option<Completed> {
         let Out { relayed, .. } = self.take_out(number)?;
-        self.spare.give(relayed.bytes);
         Some(Completed {
             origin: relayed.origin,
-            end: End::Answered,
-            reply,
+            end,
+            request: relayed.bytes,
+            value,
             ts: Cas(0),
         })
     }
@@ -94,21 +97,9 @@ impl NodeWorker {
         Some(out)
     }
 
-    /// A request of a node that is no member any more.
-    pub(super) fn refuse(&mut self, origin: Origin, bytes: Vec<u8>) {
-        self.refuse_with(UNREACHABLE, origin, bytes);
-    }
-
-    /// The memory of a request, with what its asker is told.
-    pub(super) fn refuse_with(&mut self, text: &[u8], origin: Origin, mut bytes: Vec<u8>) {
-        bytes.clear();
-        bytes.extend_from_slice(text);
-        self.done.push(Completed {
-            origin,
-            end: End::Refused,
-            reply: bytes,
-            ts: Cas(0),
-        });
+    /// Ends a request without an outcome.
+    pub(super) fn fail(&mut self, failure: Failure, origin: Origin, bytes: Vec<u8>) {
+        self.done.push(Completed::failed(origin, bytes, failure));
     }
 
     /// What the links tell of.
@@ -135,7 +126,7 @@ impl NodeWorker {
                 out.again_ns = cx.store_cx.now.instant.ns + AGAIN_NS;
                 self.parked.push_back(number);
             } else {
-                self.end(number, UNKNOWN.to_vec());
+                self.end(number, End::Failed(Failure::NodeLost));
             }
         }
     }
@@ -154,13 +145,25 @@ impl NodeWorker {
             let is_late = |out: &Out| now_ns.saturating_sub(out.begun_ns) > ANSWER_NS;
             let late = self.out.get(number as usize).and_then(Option::as_ref);
             if late.is_some_and(is_late) {
-                self.end(number, UNKNOWN.to_vec());
+                self.end(number, End::Failed(Failure::NodeLost));
             }
         }
     }
 }
 
 fn is_read(bytes: &[u8]) -> bool {
-    use curtail_consistency::symmetric::Access;
-    Carried::read(bytes).is_some_and(|(carried, _)| access_of(&carried.operation) == Access::Read)
+    ItemRequest::decode(bytes).is_some_and(|request| request.operation.is_read())
+}
+
+/// Whether this can be the answer to what was asked: another would put the client out of step.
+fn answers(relayed: &Relayed, end: &End, value: &[u8]) -> bool {
+    match (relayed.kind, *end) {
+        (RelayedKind::Item, End::Answered(Some(outcome))) => {
+            let request = ItemRequest::decode(&relayed.bytes);
+            let answer = ItemAnswer { outcome, value };
+            request.is_some_and(|request| request.is_answered_by(&answer))
+        }
+        (kind, End::Answered(outcome)) => kind == RelayedKind::Flush && outcome.is_none(),
+        _ => true,
+    }
 }

@@ -3,16 +3,18 @@
 //! A frame borrows from its link, and answers go over links: so what arrives is taken out first,
 //! and dealt with after. Messages about keys go straight to their slices.
 
-use curtail_codec::node::{AnswerStatus, BatchHead, Body, NodeAnswer, NodeRequest};
+use curtail_codec::node::{
+    AnswerStatus, BatchHead, Body, ItemAnswer, NodeAnswer, NodeRequest, failure_from_number,
+};
 use curtail_consistency::placement::slice_of;
-use curtail_types::{Cas, NodeId, RouteHash, ViewNumber};
+use curtail_types::{Cas, Failure, NodeId, RouteHash, ViewNumber};
 
 use crate::node::{
     Cluster,
     control_messages::News,
     hot_set::coordinator::Proposal,
     links::Endpoint,
-    slice_jobs::{Job, Moved, Said, Spare},
+    slice_jobs::{End, Job, Moved, Said, Spare},
     slices::RelayedKind,
 };
 
@@ -52,10 +54,10 @@ pub(crate) struct MoveAsked {
 pub(super) struct Answered {
     pub(super) delegated: u64,
     pub(super) number: u32,
-    pub(super) status: AnswerStatus,
-    /// The write that the reply shows, if that was asked for; else 0.
+    pub(super) end: End,
+    /// The write that it shows, if that was asked for; else 0.
     pub(super) shown: Cas,
-    pub(super) bytes: Vec<u8>,
+    pub(super) value: Vec<u8>,
 }
 
 /// The option of a request that is a `flush_all`.
@@ -152,12 +154,30 @@ impl Answered {
             (AnswerStatus::Shown, Some((shown, bytes))) => (u64::from_le_bytes(*shown), bytes),
             _ => (0, answer.bytes),
         };
+        let mut value: &[u8] = &[];
+        let end = match answer.status {
+            AnswerStatus::Moved => End::Elsewhere,
+            AnswerStatus::Failed => {
+                let failure = bytes
+                    .first()
+                    .and_then(|number| failure_from_number(*number));
+                End::Failed(failure.unwrap_or(Failure::NodeLost))
+            }
+            AnswerStatus::Done | AnswerStatus::Shown if bytes.is_empty() => End::Answered(None),
+            AnswerStatus::Done | AnswerStatus::Shown => match ItemAnswer::decode(bytes) {
+                Some(answer) => {
+                    value = answer.value;
+                    End::Answered(Some(answer.outcome))
+                }
+                None => End::Failed(Failure::NodeLost),
+            },
+        };
         Self {
             delegated: head.number,
             number: answer.number,
-            status: answer.status,
+            end,
             shown: Cas(shown),
-            bytes: spare.copied(bytes),
+            value: spare.copied(value),
         }
     }
 }

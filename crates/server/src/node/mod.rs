@@ -26,7 +26,6 @@ mod forward;
 mod forward_responses;
 mod hot_set;
 mod inbox;
-mod large_requests;
 mod links;
 mod membership;
 mod migration;
@@ -34,7 +33,6 @@ mod peer_requests;
 mod placement;
 mod slice_jobs;
 mod slices;
-mod turn;
 mod worker;
 
 use std::{
@@ -50,7 +48,7 @@ use curtail_consistency::{
     symmetric::{self, Model},
 };
 use curtail_dispatch::SharedKeys;
-use curtail_types::{Instant, NodeId, Now, ViewNumber, WriterId};
+use curtail_types::{Access, Instant, NodeId, Now, RouteHash, ViewNumber, WriterId};
 use tracing::warn;
 
 use crate::{
@@ -76,9 +74,9 @@ pub(crate) use crate::node::{
     links::{LinkerHandle, Links, NewLink},
     membership::{Membership, Opening},
     migration::Waiter,
+    placement::{Way, route_of},
     slice_jobs::{Completed, Moved},
-    turn::node_worker,
-    worker::NodeWorker,
+    worker::{NodeWorker, node_worker},
 };
 
 /// What the threads of a node share.
@@ -207,6 +205,12 @@ impl Cluster {
         let member = self.member.get();
         let holds = member.is_some_and(|member| member.lease().holds(now));
         (holds && self.clock.is_set()) || self.has(Fault::ServesPastLease)
+    }
+
+    /// Whether a request for `key` runs here at `now` as on a server that is alone.
+    pub(crate) fn runs_here(&self, now: Instant, key: RouteHash, access: Access) -> bool {
+        let here = |in_force: Arc<InForce>| matches!(self.place(&in_force, key, access), Way::Here);
+        self.holds_lease(now) && self.views.current().is_some_and(here)
     }
 
     /// Whether it still may when replies are about to leave: `now` is read after all was run.

@@ -10,38 +10,29 @@
 //! An answer goes over the link that the request came by; those of one delegated batch share a
 //! frame.
 
-use curtail_codec::{
-    memcached::{Carried, KeyScratch},
-    node::{AnswerStatus, BatchHead, Class, NodeAnswer, Part},
+use curtail_codec::node::{
+    AnswerStatus, BatchHead, Class, ItemAnswer, ItemRequest, NodeAnswer, Part, failure_number,
 };
-use curtail_types::{Cas, Exptime, Key, NodeId};
+use curtail_types::{Cas, Exptime, Failure};
 
 use crate::{
-    log,
+    log::log_flush,
     metrics::counters::Count,
     node::{
         NodeWorker,
+        execute::execute,
         inbox::Asked,
         links::Endpoint,
         migration::Waiter,
-        placement::{Way, access_of, route_of},
+        placement::{Way, route_of},
         slice_jobs::{Asker, Completed, End, Origin},
         slices::{LARGE_BYTES, RelayedKind},
     },
     worker::context::WorkerContext,
 };
 
-/// Another node, as the log names it.
-struct Node(NodeId);
-
-impl std::fmt::Display for Node {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "node {}", self.0.0)
-    }
-}
-
 impl NodeWorker {
-    /// Carries out what other nodes ask for.
+    /// Executes what other nodes ask for.
     pub(super) fn answer_peers(&mut self, cx: &mut WorkerContext) {
         let mut asked = std::mem::take(&mut self.inbox.asked);
         for one in asked.drain(..) {
@@ -52,6 +43,7 @@ impl NodeWorker {
 
     fn answer_peer(&mut self, cx: &mut WorkerContext, asked: Asked) {
         self.mover.asked_ns = self.now_ns;
+        let (after, bytes) = (asked.after, asked.bytes);
         let origin = Origin {
             worker: self.index,
             asker: Asker::Peer {
@@ -60,106 +52,83 @@ impl NodeWorker {
                 number: asked.number,
             },
         };
-        let mut reply = self.spare.take();
-        let end = self.run_for_peer(cx, &asked, origin, &mut reply);
-        match end {
-            Some((end, ts)) => self.done.push(Completed {
-                origin,
-                end,
-                reply,
-                ts,
-            }),
-            None => self.spare.give(reply),
-        }
-        self.spare.give(asked.bytes);
-    }
-
-    /// How it ended, and which write it showed; `None` if a slice has it now.
-    fn run_for_peer(
-        &mut self,
-        cx: &mut WorkerContext,
-        asked: &Asked,
-        origin: Origin,
-        reply: &mut Vec<u8>,
-    ) -> Option<(End, Cas)> {
-        if let (RelayedKind::Flush, Some(at)) = (asked.kind, asked.bytes.first_chunk()) {
+        if let (RelayedKind::Flush, Some(at)) = (asked.kind, bytes.first_chunk()) {
             let at = Exptime(i64::from_le_bytes(*at));
-            log::log_flush(
-                &cx.shared.limits.admin,
-                cx.store_cx.now,
-                &Node(asked.at.node),
-            );
+            let node = format_args!("node {}", asked.at.node.0);
+            log_flush(&cx.shared.limits.admin, cx.store_cx.now, &node);
             cx.store_cx.store.flush_all(cx.store_cx.now, at);
-            return Some((End::Done, Cas(0)));
+            let done = Completed::without_value(origin, bytes, End::Done(None));
+            return self.done.push(done);
         }
-        let Some((carried, _)) = Carried::read(&asked.bytes) else {
-            return Some((End::Refused, Cas(0)));
+        let Some(request) = ItemRequest::decode(&bytes) else {
+            return self.fail(Failure::OutOfService, origin, bytes);
         };
         cx.counts.add(Count::ClusterAnswered, 1);
+        let (key, access) = (route_of(request.key.bytes()), request.operation.access());
         let in_force = self.in_force.as_ref().filter(|_| self.serves);
-        let Some(in_force) = in_force.filter(|now| now.view.number == asked.view) else {
-            return Some((End::Elsewhere, Cas(0)));
-        };
-        let mut scratch = KeyScratch::default();
-        let key_bytes = carried.resolve(&mut scratch).bytes();
-        let (key, access) = (route_of(key_bytes), access_of(&carried.operation));
-        match self.cluster.place(in_force, key, access) {
-            Way::Here => {
-                let hash = cx.store_cx.store.hash(key_bytes);
-                self.execute_cx.run(cx, &carried, hash, reply);
-                let shown = match (asked.shows, Key::new(key_bytes)) {
-                    (true, Ok(key)) => cx.version_of(key, hash),
-                    _ => None,
-                };
-                Some((End::Done, shown.unwrap_or_default()))
+        let way = in_force
+            .filter(|now| now.view.number == asked.view)
+            .map(|in_force| self.cluster.place(in_force, key, access));
+        match way {
+            Some(Way::Here) => {
+                let hash = cx.store_cx.store.hash(request.key.bytes());
+                let mut value = self.spare.take();
+                let end = End::of(execute(cx, &request, hash, &mut value));
+                let shown = asked
+                    .shows
+                    .then(|| cx.store_cx.version_of(request.key, hash));
+                self.done.push(Completed {
+                    origin,
+                    end,
+                    request: bytes,
+                    value,
+                    ts: shown.flatten().unwrap_or_default(),
+                });
             }
             // It is this node's; who asked may not know that it has moved.
-            Way::At(_) => Some((End::Elsewhere, Cas(0))),
-            Way::Looked(_) | Way::Protocol => {
-                let bytes = self.spare.copied(&asked.bytes);
-                self.give_request(origin, key, (access, asked.after), bytes);
-                None
+            Some(Way::At(_)) | None => {
+                let moved = Completed::without_value(origin, bytes, End::Elsewhere);
+                self.done.push(moved);
             }
-            Way::Arriving => {
-                let bytes = self.spare.copied(&asked.bytes);
+            Some(Way::Looked(_) | Way::Protocol) => {
+                self.give_request(origin, key, (access, after), bytes);
+            }
+            Some(Way::Arriving) => {
                 let waiter = Waiter {
                     origin,
                     key,
                     access,
-                    after: asked.after,
+                    after,
                     begun_ns: self.now_ns,
                     bytes,
                 };
                 self.give_waiter(cx, waiter);
-                None
             }
         }
     }
 
-    /// Sends a reply to the node that asked.
+    /// Tells the node that asked how it ended.
     pub(super) fn answer(
         &mut self,
         at: Endpoint,
         (delegated, number): (u64, u32),
         completed: &Completed,
     ) {
-        let Completed { end, reply, ts, .. } = completed;
-        let shown = ts.0.to_le_bytes();
-        let (status, shown, reply): (_, &[u8], &[u8]) = match end {
-            // Which write a reply shows is known here for nothing if the protocol has run it.
-            End::Done if self.cluster.keeps_sessions && *ts != Cas(0) => {
-                (AnswerStatus::Shown, &shown, reply)
-            }
-            End::Done | End::Answered => (AnswerStatus::Done, &[], reply),
-            End::Elsewhere => (AnswerStatus::Moved, &[], &[]),
-            End::Refused => (AnswerStatus::Refused, &[], reply),
+        let mut room = [0; SAID_BYTES_MAX];
+        let (status, length) = self
+            .say(completed, &mut room)
+            .unwrap_or((AnswerStatus::Moved, 0));
+        let said = room.get(..length).unwrap_or_default();
+        let value: &[u8] = match completed.end {
+            End::Done(_) | End::Answered(_) => &completed.value,
+            End::Elsewhere | End::Failed(_) => &[],
         };
         let view = self.in_force.as_ref().map(|now| now.view.number);
         let head = BatchHead {
             number: delegated,
             view: view.unwrap_or_default(),
         };
-        let bytes = shown.len() + reply.len();
+        let bytes = said.len() + value.len();
         let class = match bytes > LARGE_BYTES {
             true => Class::LargeAnswer,
             false => Class::Answer,
@@ -172,9 +141,43 @@ impl NodeWorker {
         let part = Part::Answer(head, answer);
         // Who gets none asks again, or says so to its client.
         let _ = self.links.send_filled(at, class, &part, bytes, |room| {
-            let (first, rest) = room.split_at_mut(shown.len());
-            first.copy_from_slice(shown);
-            rest.copy_from_slice(reply);
+            let (first, rest) = room.split_at_mut(said.len());
+            first.copy_from_slice(said);
+            rest.copy_from_slice(value);
         });
     }
+
+    /// Writes what stands in an answer before the value; how many bytes that is.
+    fn say(
+        &self,
+        completed: &Completed,
+        room: &mut [u8; SAID_BYTES_MAX],
+    ) -> Option<(AnswerStatus, usize)> {
+        let outcome = match completed.end {
+            End::Elsewhere => return Some((AnswerStatus::Moved, 0)),
+            End::Failed(failure) => {
+                *room.first_mut()? = failure_number(failure);
+                return Some((AnswerStatus::Failed, 1));
+            }
+            End::Done(outcome) | End::Answered(outcome) => outcome,
+        };
+        let Some(outcome) = outcome else {
+            return Some((AnswerStatus::Done, 0));
+        };
+        let answer = ItemAnswer {
+            outcome,
+            value: &[],
+        };
+        // Which write an answer shows is known here for nothing if the protocol has run it.
+        let is_of_here = matches!(completed.end, End::Done(_));
+        if is_of_here && self.cluster.keeps_sessions && completed.ts != Cas(0) {
+            let (shown, rest) = room.split_first_chunk_mut()?;
+            *shown = completed.ts.0.to_le_bytes();
+            return Some((AnswerStatus::Shown, shown.len() + answer.encode(rest)?));
+        }
+        Some((AnswerStatus::Done, answer.encode(room)?))
+    }
 }
+
+/// The most bytes of an answer beside its value: the write that it shows, and how it ended.
+const SAID_BYTES_MAX: usize = size_of::<Cas>() + ItemAnswer::HEAD_BYTES_MAX;

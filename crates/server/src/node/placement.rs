@@ -8,9 +8,9 @@
 //!   other      the home                     write: protocol     protocol
 //! ```
 
-use curtail_consistency::{moves::Stand, symmetric::Access};
+use curtail_consistency::moves::Stand;
 use curtail_dispatch::{Seen, SharedState};
-use curtail_types::{NodeId, Operation, RouteHash};
+use curtail_types::{Access, NodeId, RouteHash};
 use twox_hash::XxHash3_64;
 
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
 
 /// Where a request runs.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Way {
+pub(crate) enum Way {
     /// Here, as on a server that is alone.
     Here,
     /// Here, and what was read is shown only if the key still looks like this then.
@@ -35,29 +35,14 @@ pub(super) enum Way {
 
 /// The hash that places a key on nodes: xxh3-64, the same everywhere.
 #[inline]
-pub(super) fn route_of(key: &[u8]) -> RouteHash {
+pub(crate) fn route_of(key: &[u8]) -> RouteHash {
     RouteHash(XxHash3_64::oneshot(key))
-}
-
-/// What an operation does, as the protocol tells them apart.
-#[inline]
-pub(super) fn access_of(operation: &Operation) -> Access {
-    use curtail_types::SetMode;
-    match operation {
-        Operation::Get(get)
-            if get.touch.is_none() && get.vivify.is_none() && get.recache.is_none() =>
-        {
-            Access::Read
-        }
-        Operation::Set(set) if set.mode == SetMode::Set && set.compare.is_none() => Access::Replace,
-        _ => Access::Update,
-    }
 }
 
 impl Cluster {
     /// Where a request for `key` runs.
     #[inline]
-    pub(super) fn place(&self, in_force: &InForce, key: RouteHash, access: Access) -> Way {
+    pub(crate) fn place(&self, in_force: &InForce, key: RouteHash, access: Access) -> Way {
         let seen = self.keys.look(key);
         if seen.state == SharedState::Ordinary {
             match in_force.stand(key, self.me) {

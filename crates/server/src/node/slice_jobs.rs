@@ -2,10 +2,10 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use curtail_codec::node::{self, KeyMessage, KeyMove};
+use curtail_codec::node::{self, ItemRequest, KeyMessage, KeyMove};
 use curtail_consistency::symmetric::Access;
 use curtail_store::Image;
-use curtail_types::{Cas, Message, NodeId, RouteHash, ViewNumber};
+use curtail_types::{Cas, Failure, Message, NodeId, Outcome, RouteHash, ViewNumber};
 
 use crate::{
     completion::Token,
@@ -15,7 +15,7 @@ use crate::{
 /// Something for a slice.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// A request, carried in `bytes`.
+    /// A request, which is in `bytes`.
     Request {
         origin: Origin,
         key: RouteHash,
@@ -26,7 +26,7 @@ pub(super) enum Job {
     },
     /// What another node says.
     Message(Said),
-    /// A relayed reply shows this write of the key; it goes to its client after that is known.
+    /// A relayed answer shows this write of the key; it goes to its client after that is known.
     Seen(RouteHash, Cas, Box<Completed>),
     /// A key that has moved here, or that there is none.
     Install(Box<Moved>),
@@ -101,8 +101,10 @@ pub(super) enum Asker {
 pub(crate) struct Completed {
     pub(super) origin: Origin,
     pub(super) end: End,
-    /// The reply, ready to be sent.
-    pub(super) reply: Vec<u8>,
+    /// What was asked.
+    pub(super) request: Vec<u8>,
+    /// What it shows of a value.
+    pub(super) value: Vec<u8>,
     /// The write of the key that it shows; 0 for none.
     pub(super) ts: Cas,
 }
@@ -110,17 +112,17 @@ pub(crate) struct Completed {
 /// How a request ended here.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum End {
-    /// It was carried out here.
-    Done,
+    /// It was executed here. A `flush_all` has no outcome.
+    Done(Option<Outcome>),
     /// Another node has said how; its lease held.
-    Answered,
+    Answered(Option<Outcome>),
     /// It is for another node, or for another time; it had no effect.
     Elsewhere,
-    /// It was refused; the reply says so.
-    Refused,
+    /// It has no outcome, or none that may be told.
+    Failed(Failure),
 }
 
-/// Memory that requests and replies are kept in, used again.
+/// Memory that requests and values are kept in, used again.
 #[derive(Debug, Default)]
 pub(super) struct Spare(VecDeque<Vec<u8>>);
 
@@ -176,11 +178,52 @@ impl Moved {
     }
 }
 
-impl Completed {
-    pub(super) fn into_reply(self) -> Vec<u8> {
-        self.reply
+impl End {
+    /// How what was executed here ended.
+    pub(super) fn of(ended: Result<Outcome, Failure>) -> Self {
+        match ended {
+            Ok(outcome) => Self::Done(Some(outcome)),
+            Err(failure) => Self::Failed(failure),
+        }
     }
 }
+
+impl Completed {
+    /// A request that ended without an outcome, or that had no effect.
+    pub(super) fn without_value(origin: Origin, request: Vec<u8>, end: End) -> Self {
+        Self {
+            origin,
+            end,
+            request,
+            value: Vec::new(),
+            ts: Cas(0),
+        }
+    }
+
+    pub(super) fn failed(origin: Origin, request: Vec<u8>, failure: Failure) -> Self {
+        Self::without_value(origin, request, End::Failed(failure))
+    }
+
+    /// What the client is told that asked for it, with the request if that is about an item.
+    pub(crate) fn of_client(&self) -> Option<(Token, Option<ItemRequest<'_>>, Told<'_>)> {
+        let Asker::Client(token) = self.origin.asker else {
+            return None;
+        };
+        let request = ItemRequest::decode(&self.request);
+        let told = match self.end {
+            End::Done(outcome) | End::Answered(outcome) => {
+                Ok(outcome.map(|end| (end, &*self.value)))
+            }
+            End::Failed(failure) => Err(failure),
+            // A client's request that is for another node is sent there.
+            End::Elsewhere => Err(Failure::Unreachable),
+        };
+        Some((token, request, told))
+    }
+}
+
+/// What a client is told: the outcome, if there is one, and what it shows of a value.
+pub(crate) type Told<'a> = Result<Option<(Outcome, &'a [u8])>, Failure>;
 
 impl Said {
     pub(super) fn new(from: NodeId, said: &KeyMessage<'_>, mut bytes: Vec<u8>) -> Self {
@@ -234,7 +277,8 @@ impl Spare {
 
     /// Keeps a piece for the next one who needs it.
     pub(super) fn give(&mut self, mut bytes: Vec<u8>) {
-        if self.0.len() < SPARE_MAX && bytes.capacity() <= SPARE_BYTES_MAX {
+        let bytes_held = bytes.capacity();
+        if self.0.len() < SPARE_MAX && bytes_held != 0 && bytes_held <= SPARE_BYTES_MAX {
             bytes.clear();
             self.0.push_back(bytes);
         }

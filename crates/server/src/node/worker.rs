@@ -13,7 +13,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use curtail_codec::node::{Class, Part};
 use curtail_consistency::{membership::Heartbeat, placement::slice_of};
-use curtail_types::{Cas, Instant, NodeId, NodeSet, RouteHash};
+use curtail_types::{Cas, Failure, Instant, NodeId, NodeSet, RouteHash};
 
 use crate::{
     metrics::counters::Count,
@@ -23,23 +23,23 @@ use crate::{
         execute::ExecuteContext,
         forward::Out,
         inbox::Inbox,
-        links::{Links, Vitals},
+        links::{Links, LinksConfig, Vitals},
         migration::Mover,
         slice_jobs::{Asker, Completed, End, Job, Origin, Spare},
         slices::{Relayed, SliceContext},
     },
-    worker::{context::WorkerContext, mailbox::Arrival},
+    worker::{context::WorkerContext, mailbox::Arrival, shared::Shared},
 };
 
 /// A worker's part in the cluster.
 pub(crate) struct NodeWorker {
     pub(super) index: usize,
-    pub(super) cluster: Arc<Cluster>,
+    pub(crate) cluster: Arc<Cluster>,
     pub(crate) links: Links,
     generation: u64,
     pub(super) in_force: Option<Arc<InForce>>,
     /// This node may answer in this turn.
-    pub(super) serves: bool,
+    pub(crate) serves: bool,
     pub(super) execute_cx: ExecuteContext,
     pub(super) spare: Spare,
     pub(super) done: Vec<Completed>,
@@ -81,9 +81,6 @@ pub(crate) struct NodeWorker {
 /// After how long it is sent again when a node was not ready for it.
 pub(super) const AGAIN_NS: u64 = 500_000;
 
-const LEASE_ENDED: &[u8] =
-    b"SERVER_ERROR this node's lease ended meanwhile; a write may have taken effect\r\n";
-
 impl NodeWorker {
     pub(crate) fn new(index: usize, cluster: Arc<Cluster>, links: Links) -> Self {
         Self {
@@ -93,7 +90,7 @@ impl NodeWorker {
             generation: 0,
             in_force: None,
             serves: false,
-            execute_cx: ExecuteContext::new(),
+            execute_cx: ExecuteContext::default(),
             spare: Spare::default(),
             done: Vec::new(),
             completed: Vec::new(),
@@ -162,11 +159,6 @@ impl NodeWorker {
         if let Some(slice) = self.cluster.slices.get(slice) {
             slice.leave(job);
         }
-        self.woken |= 1 << slice;
-    }
-
-    /// Somebody has left something for a slice of this worker.
-    pub(crate) fn wake(&mut self, slice: usize) {
         self.woken |= 1 << slice;
     }
 
@@ -339,18 +331,17 @@ impl NodeWorker {
             match relayed.origin.asker {
                 Asker::Client { .. } => self.relay(cx.store_cx.now.instant, relayed),
                 // A request goes over one link at most: its node asks again.
-                Asker::Peer { .. } => self.done.push(Completed {
-                    origin: relayed.origin,
-                    end: End::Elsewhere,
-                    reply: relayed.bytes,
-                    ts: Cas(0),
-                }),
+                Asker::Peer { .. } => self.done.push(Completed::without_value(
+                    relayed.origin,
+                    relayed.bytes,
+                    End::Elsewhere,
+                )),
             }
         }
         self.elsewhere = elsewhere;
     }
 
-    // ---- replies ----
+    // ---- answers ----
 
     /// Gives what is done to whoever waits for it.
     fn distribute(&mut self, cx: &WorkerContext, filled: &mut Vec<Completed>) {
@@ -371,7 +362,7 @@ impl NodeWorker {
                     number,
                 } => {
                     self.answer(at, (delegated, number), &completed);
-                    self.spare.give(completed.reply);
+                    self.give_back(completed);
                 }
             }
         }
@@ -381,7 +372,7 @@ impl NodeWorker {
     /// What was run here may be older than the lease: if that has ended since, nobody is told what
     /// was read.
     fn check_lease(&self, cx: &WorkerContext, done: &mut [Completed]) {
-        let of_here = |completed: &&mut Completed| completed.end == End::Done;
+        let of_here = |completed: &&mut Completed| matches!(completed.end, End::Done(_));
         let mut of_here = done.iter_mut().filter(of_here).peekable();
         if of_here.peek().is_none()
             || self
@@ -391,20 +382,41 @@ impl NodeWorker {
             return;
         }
         for completed in of_here {
-            completed.end = End::Refused;
+            completed.end = End::Failed(Failure::LeaseEnded);
             completed.ts = Cas(0);
-            completed.reply.clear();
-            completed.reply.extend_from_slice(LEASE_ENDED);
+            completed.value.clear();
         }
     }
 
-    /// Takes in what another worker completed for this one.
-    pub(crate) fn take_completed(&mut self, completed: Completed) {
-        self.done.push(completed);
+    /// Takes in what another worker received or completed for this one.
+    pub(crate) fn take_arrival(&mut self, cx: &mut WorkerContext, arrival: Arrival) {
+        match arrival {
+            Arrival::Waiter(waiter) => self.await_arrival(cx, *waiter),
+            Arrival::Proposal(proposal) => self.propose(cx, &proposal),
+            Arrival::MovedKey(moved) => self.take_moved(cx, *moved),
+            Arrival::MoveAsked(asked) => self.take_move_request(cx, *asked),
+            Arrival::Wake(slice) => self.woken |= 1 << slice,
+            Arrival::Completed(completed) => self.done.push(*completed),
+            _ => {}
+        }
     }
 
-    /// Takes memory that a reply was kept in.
-    pub(crate) fn give_back(&mut self, bytes: Vec<u8>) {
-        self.spare.give(bytes);
+    /// Takes the memory of what has been told to whoever asked.
+    pub(crate) fn give_back(&mut self, completed: Completed) {
+        self.spare.give(completed.request);
+        self.spare.give(completed.value);
     }
+}
+
+/// What worker `index` is beside its clients: nothing on a server that is alone, nor if it is a
+/// large worker.
+pub(crate) fn node_worker(shared: &Shared, index: usize) -> Option<Box<NodeWorker>> {
+    let cluster = shared.cluster.as_ref()?;
+    if index >= shared.config.workers {
+        return None;
+    }
+    let bytes = shared.config.item_bytes_max;
+    let config = LinksConfig::for_items(u16::try_from(index).ok()?, bytes);
+    let links = Links::new(cluster.linker.clone(), config, shared.started.unix_ns);
+    Some(Box::new(NodeWorker::new(index, cluster.clone(), links)))
 }

@@ -6,7 +6,6 @@ use curtail_codec::memcached::{
     Form, Request, WireKey,
     encode::{self, Refusal},
 };
-use curtail_dispatch::Access;
 use curtail_store::{COPY_BYTES_MAX, Hint, ItemView};
 use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Direction, Get, KeyHash, Operation,
@@ -24,7 +23,7 @@ use crate::{
         batch::{Entry, Work},
         reply_buffer::{OUTPUT_BYTES_MAX, ROOM_BYTES, Replies},
     },
-    route::{self, access_of},
+    route,
     size_aware::prices::{SAMPLED_EVERY, serve_ns},
     store_context::StoreContext,
     turn::{delegate, follow_route, hand_off, large_write, lifecycle, log_events, note_latency},
@@ -109,7 +108,7 @@ pub(crate) fn carry_out(worker: &mut Worker, entry: &Entry<'_>, claims: bool) {
                 hint,
             };
             let mut held = None;
-            if claims && access_of(operation) == Access::Write {
+            if claims && !operation.is_read() {
                 held = route::claim_free(worker, hash);
                 if held.is_none() {
                     return run_contended(worker, entry);
@@ -625,7 +624,7 @@ pub(crate) fn answer_write(
 /// Counts a request for the control by the size of its item: a long one always, of short ones
 /// some that stand for the others. The cost is in time, by its price.
 #[cold]
-fn note_size(cx: &mut WorkerContext, bytes: usize) {
+pub(crate) fn note_size(cx: &mut WorkerContext, bytes: usize) {
     if !cx.turn.learns {
         return;
     }

@@ -35,7 +35,7 @@ use curtail_consistency::{
     symmetric::{Access, Visibility},
 };
 use curtail_dispatch::{Seen, SharedState};
-use curtail_types::{Cas, NodeId, NodeSet, RouteHash};
+use curtail_types::{Cas, Failure, NodeId, NodeSet, RouteHash};
 
 use crate::{
     metrics::counters::Count,
@@ -161,7 +161,7 @@ impl NodeWorker {
             self.links.hold_large(false);
             self.cluster.note_taken(mover.early.len());
             for waiter in mover.arrivals.into_values().flatten() {
-                self.refuse(waiter.origin, waiter.bytes);
+                self.fail(Failure::Unreachable, waiter.origin, waiter.bytes);
             }
             return;
         };

@@ -212,7 +212,7 @@ impl NodeWorker {
             cx.counts.add(Count::ClusterKeysUnfit, 1);
         }
         if matches!(away, Departure::Sent | Departure::Unfit) && in_force.forgets_sent() {
-            cx.remove(key, hash);
+            cx.store_cx.remove(key, hash);
         }
         away
     }
@@ -283,7 +283,7 @@ impl NodeWorker {
                 shared.push((route, bytes));
             } else if let Ok(key) = Key::new(&bytes) {
                 let hash = cx.store_cx.store.hash(&bytes);
-                cx.remove(key, hash);
+                cx.store_cx.remove(key, hash);
             }
         }
         after

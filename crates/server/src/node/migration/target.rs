@@ -1,12 +1,9 @@
 //! Where keys will be: requests wait for them, each for its own.
 
-use curtail_codec::{
-    memcached::{Carried, KeyScratch},
-    node::{BatchHead, Class, KeyRequest, Part},
-};
+use curtail_codec::node::{BatchHead, Class, ItemRequest, KeyRequest, Part};
 use curtail_consistency::{moves::Due, placement::slice_of};
 use curtail_dispatch::SharedState;
-use curtail_types::{Key, NodeId, NodeSet, RouteHash};
+use curtail_types::{Failure, Key, KeyName, NodeId, NodeSet, RouteHash};
 
 use crate::{
     node::{
@@ -20,8 +17,6 @@ use crate::{
 
 /// How long a request waits for its key. Who has it carried out by another node waits for longer.
 const ARRIVAL_NS: u64 = 5_000_000_000;
-
-const NOT_ARRIVED: &[u8] = b"SERVER_ERROR this key is still on its way to another node\r\n";
 
 impl NodeWorker {
     /// Leaves a request for a key that may not have arrived to the worker that sees to its slice.
@@ -66,18 +61,17 @@ impl NodeWorker {
     /// Runs a request for a key that may not have arrived, when it has.
     pub(in crate::node) fn await_arrival(&mut self, cx: &mut WorkerContext, waiter: Waiter) {
         let Some(in_force) = self.in_force.clone() else {
-            return self.refuse(waiter.origin, waiter.bytes);
+            return self.fail(Failure::Unreachable, waiter.origin, waiter.bytes);
         };
         let key = waiter.key;
         let waits = self.mover.arrivals.contains_key(&key);
-        let mut scratch = KeyScratch::default();
-        let bytes = Carried::read(&waiter.bytes)
-            .map(|(carried, _)| carried.resolve(&mut scratch).bytes().to_vec());
-        let Some(bytes) = bytes else {
+        let Some(name) = ItemRequest::decode(&waiter.bytes).map(|request| KeyName::of(request.key))
+        else {
             return self.run_waiter(waiter);
         };
-        let hash = cx.store_cx.store.hash(&bytes);
-        let is_here = Key::new(&bytes).is_ok_and(|key| cx.version_of(key, hash).is_some());
+        let bytes = name.bytes();
+        let hash = cx.store_cx.store.hash(bytes);
+        let is_here = Key::new(bytes).is_ok_and(|key| cx.store_cx.version_of(key, hash).is_some());
         let is_shared = self.cluster.keys.look(key).state != SharedState::Ordinary;
         let denied = NodeSet::NONE;
         let Some(source) = in_force.asks(key, denied, (is_here, is_shared)) else {
@@ -85,7 +79,7 @@ impl NodeWorker {
         };
         self.mover.arrivals.entry(key).or_default().push(waiter);
         if !waits {
-            self.ask_for(source, key, &bytes);
+            self.ask_for(source, key, bytes);
         }
     }
 
@@ -153,7 +147,7 @@ impl NodeWorker {
             !waiters.is_empty()
         });
         for waiter in late {
-            self.refuse_with(NOT_ARRIVED, waiter.origin, waiter.bytes);
+            self.fail(Failure::NotArrived, waiter.origin, waiter.bytes);
         }
     }
 

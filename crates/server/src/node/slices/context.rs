@@ -1,14 +1,14 @@
 //! What a step works with, and what comes out of it for others.
 
 use curtail_consistency::symmetric::Refusal;
-use curtail_types::{Cas, NodeId, RouteHash};
+use curtail_types::{Cas, Failure, NodeId, RouteHash};
 
 use crate::{
     node::{
         Cluster,
         execute::ExecuteContext,
         links::Links,
-        slice_jobs::{Completed, End, Job, Origin, Spare},
+        slice_jobs::{Completed, Job, Origin, Spare},
         slices::Waiting,
     },
     worker::context::WorkerContext,
@@ -29,7 +29,7 @@ pub(in crate::node) struct SliceContext<'a> {
     pub(in crate::node) jobs: &'a mut Vec<Job>,
 }
 
-/// A request that a machine wants another node to carry out.
+/// A request that another node is to execute.
 #[derive(Debug)]
 pub(in crate::node) struct Relayed {
     pub(in crate::node) origin: Origin,
@@ -43,7 +43,7 @@ pub(in crate::node) struct Relayed {
 /// What is in a relayed request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::node) enum RelayedKind {
-    /// A request about one item, carried.
+    /// About one item: an `ItemRequest`.
     Item,
     /// `flush_all`: when, as eight bytes.
     Flush,
@@ -52,41 +52,27 @@ pub(in crate::node) enum RelayedKind {
 /// A longer value travels on a connection of its own.
 pub(in crate::node) const LARGE_BYTES: usize = 4 << 10;
 
-/// The answer when too much waits, or for too long.
-pub(super) const BUSY: &[u8] = b"SERVER_ERROR busy\r\n";
-const LATE: &[u8] = b"SERVER_ERROR timed out; a write may still take effect\r\n";
-pub(super) const CHANGED: &[u8] =
-    b"SERVER_ERROR the cluster changed meanwhile; a write may have taken effect\r\n";
-
 impl SliceContext<'_> {
-    pub(super) fn complete(&mut self, waiting: Waiting, end: End) {
-        self.spare.give(waiting.bytes);
+    pub(super) fn complete(&mut self, waiting: Waiting) {
         self.done.push(Completed {
             origin: waiting.origin,
-            end,
-            reply: waiting.reply,
+            end: waiting.end,
+            request: waiting.bytes,
+            value: waiting.value,
             ts: waiting.ts,
         });
     }
 
-    pub(super) fn refuse(&mut self, origin: Origin, bytes: Vec<u8>, text: &'static [u8]) {
-        let mut reply = bytes;
-        reply.clear();
-        reply.extend_from_slice(text);
-        self.done.push(Completed {
-            origin,
-            end: End::Refused,
-            reply,
-            ts: Cas(0),
-        });
+    pub(super) fn refuse(&mut self, origin: Origin, bytes: Vec<u8>, failure: Failure) {
+        self.done.push(Completed::failed(origin, bytes, failure));
     }
 }
 
 /// What the asker is told.
-pub(super) fn text_of(reason: Refusal) -> &'static [u8] {
+pub(super) const fn failure_of(reason: Refusal) -> Failure {
     match reason {
-        Refusal::Late => LATE,
-        Refusal::View => CHANGED,
-        _ => BUSY,
+        Refusal::Late => Failure::Late,
+        Refusal::View => Failure::ViewChanged,
+        _ => Failure::Busy,
     }
 }

@@ -5,7 +5,7 @@ use std::{
     hash::{BuildHasherDefault, Hasher},
 };
 
-use curtail_codec::memcached::{Carried, KeyScratch};
+use curtail_codec::node::ItemRequest;
 use curtail_dispatch::{SharedKeys, SharedState};
 use curtail_store::Store;
 use curtail_types::{KeyHash, RouteHash};
@@ -55,12 +55,8 @@ impl Held {
         key: RouteHash,
         bytes: &[u8],
     ) -> bool {
-        let mut scratch = KeyScratch::default();
-        let carried = Carried::read(bytes);
-        carried.is_some_and(|(carried, _)| {
-            let resolved = carried.resolve(&mut scratch);
-            self.admit(slice_cx, key, resolved.bytes())
-        })
+        let request = ItemRequest::decode(bytes);
+        request.is_some_and(|request| self.admit(slice_cx, key, request.key.bytes()))
     }
 
     /// Keeps the bytes of a key; false if another key has its route hash.

@@ -26,18 +26,14 @@ use curtail_consistency::{
     moves::Arrived,
     symmetric::{Access, Config, Input, Mode, Output, Place, Symmetric, Ticket, Visibility},
 };
-use curtail_types::{Cas, HotEpoch, HybridClock, Instant, Key, RouteHash};
+use curtail_types::{Cas, Failure, HotEpoch, HybridClock, Instant, Key, RouteHash};
 
 use crate::{
     metrics::counters::Count,
     node::{
         InForce, machines,
-        slice_jobs::{Job, Moved, Origin, Said},
-        slices::{
-            context::{BUSY, CHANGED},
-            keys::Names,
-            outputs::Incoming,
-        },
+        slice_jobs::{End, Job, Moved, Origin, Said},
+        slices::{keys::Names, outputs::Incoming},
     },
     sync::{AtomicU64, Mutex, Relaxed, lock},
 };
@@ -89,8 +85,11 @@ struct Waiting {
     key: RouteHash,
     access: Access,
     bytes: Vec<u8>,
-    reply: Vec<u8>,
-    /// The write that the reply shows.
+    /// How it ended, as soon as it has run.
+    end: End,
+    /// What it shows of a value.
+    value: Vec<u8>,
+    /// The write that the answer shows.
     ts: Cas,
 }
 
@@ -237,7 +236,7 @@ impl Held {
         let may_run = access != Access::Update || self.may_remove(slice_cx, key);
         let named = may_run && self.name(slice_cx, key, &bytes);
         let Some(place) = self.place(key).filter(|_| named) else {
-            slice_cx.refuse(origin, bytes, BUSY);
+            slice_cx.refuse(origin, bytes, Failure::Busy);
             return;
         };
         // A version from before a delete must not come again.
@@ -250,7 +249,8 @@ impl Held {
             key,
             access,
             bytes,
-            reply: slice_cx.spare.take(),
+            end: End::Elsewhere,
+            value: slice_cx.spare.take(),
             ts: Cas(0),
         });
         let input = Input::Request {
@@ -313,19 +313,12 @@ impl Held {
             return;
         };
         let hash = slice_cx.cx.store_cx.store.hash(moved.key());
-        let here = slice_cx.cx.version_of(key, hash);
+        let here = slice_cx.cx.store_cx.version_of(key, hash);
         let removed = self.removed.get(&moved.route).copied();
         match InForce::arrived(moved.ts, here, removed, self.knows(moved.route)) {
             Arrived::IsNew => {
                 let cx = &mut *slice_cx.cx;
-                cx.store_cx.store.put_image(
-                    &mut cx.store_cx.writer,
-                    cx.store_cx.now,
-                    key,
-                    hash,
-                    image,
-                    moved.value(),
-                );
+                cx.store_cx.put_image(key, hash, image, moved.value());
             }
             Arrived::Waits if self.late.len() < LATE_MAX => self.late.push(moved),
             Arrived::Waits | Arrived::IsOld => {}
@@ -380,7 +373,7 @@ impl Held {
     fn sweep(&mut self, slice_cx: &mut SliceContext<'_>, key: RouteHash, bytes: &[u8]) {
         if let (false, Ok(bytes)) = (self.knows(key), Key::new(bytes)) {
             let hash = slice_cx.cx.store_cx.store.hash(bytes.bytes());
-            slice_cx.cx.remove(bytes, hash);
+            slice_cx.cx.store_cx.remove(bytes, hash);
         }
     }
 
@@ -421,13 +414,13 @@ impl Held {
                 && name.shared
             {
                 // Who only followed holds it no more than its machine does.
-                slice_cx.cx.remove(bytes, name.hash);
+                slice_cx.cx.store_cx.remove(bytes, name.hash);
             }
             name.unshare(slice_cx, key);
         }
         self.free.clear();
         for waiting in std::mem::take(&mut self.waiting).into_iter().flatten() {
-            slice_cx.refuse(waiting.origin, waiting.bytes, CHANGED);
+            slice_cx.refuse(waiting.origin, waiting.bytes, Failure::ViewChanged);
         }
         slice_cx.cluster.note_forgotten();
     }
@@ -446,7 +439,10 @@ impl Held {
     /// The version of the item of a key whose bytes are known, if there is one.
     fn stored(&self, slice_cx: &mut SliceContext<'_>, key: RouteHash) -> Option<Cas> {
         let name = self.names.get(&key)?;
-        slice_cx.cx.version_of(Key::new(&name.key).ok()?, name.hash)
+        slice_cx
+            .cx
+            .store_cx
+            .version_of(Key::new(&name.key).ok()?, name.hash)
     }
 
     fn keep(&mut self, waiting: Waiting) -> Ticket {

@@ -1,20 +1,15 @@
 //! A step of a slice's machine, and what it asks for carried out, in its order.
 
-use curtail_codec::{
-    memcached::Carried,
-    node::{self, Class, KeyMessage, Part},
-};
+use curtail_codec::node::{self, Class, ItemRequest, KeyMessage, Part};
 use curtail_consistency::symmetric::{Access, Input, Mode, Output, Ticket, Value, Visibility};
 use curtail_dispatch::SharedState;
 use curtail_store::Image;
-use curtail_types::{Cas, Delete, Key, KeyHash, Message, NodeSet, RouteHash};
+use curtail_types::{Cas, Key, Message, NodeSet, RouteHash};
 
-use crate::{
-    node::{
-        slice_jobs::End,
-        slices::{Held, LARGE_BYTES, Relayed, RelayedKind, SliceContext},
-    },
-    worker::context::WorkerContext,
+use crate::node::{
+    execute::execute,
+    slice_jobs::End,
+    slices::{Held, LARGE_BYTES, Relayed, RelayedKind, SliceContext, context::failure_of},
 };
 
 /// What a message brought.
@@ -66,12 +61,12 @@ impl Held {
             Output::Run { ticket, ts } => self.run(slice_cx, ticket, ts),
             Output::Done { ticket } => {
                 if let Some(waiting) = self.release(ticket) {
-                    slice_cx.complete(waiting, End::Done);
+                    slice_cx.complete(waiting);
                 }
             }
             Output::Forward { ticket, to, after } => {
                 if let Some(waiting) = self.release(ticket) {
-                    slice_cx.spare.give(waiting.reply);
+                    slice_cx.spare.give(waiting.value);
                     slice_cx.elsewhere.push(Relayed {
                         origin: waiting.origin,
                         to,
@@ -84,12 +79,8 @@ impl Held {
             }
             Output::Refuse { ticket, reason } => {
                 if let Some(waiting) = self.release(ticket) {
-                    slice_cx.spare.give(waiting.reply);
-                    slice_cx.refuse(
-                        waiting.origin,
-                        waiting.bytes,
-                        crate::node::slices::context::text_of(reason),
-                    );
+                    slice_cx.spare.give(waiting.value);
+                    slice_cx.refuse(waiting.origin, waiting.bytes, failure_of(reason));
                 }
             }
             Output::Publish {
@@ -115,7 +106,7 @@ impl Held {
         }
     }
 
-    /// Carries a request out, now that it is its turn.
+    /// Executes a request, now that it is its turn.
     fn run(&mut self, slice_cx: &mut SliceContext<'_>, ticket: Ticket, ts: Cas) {
         self.see_version(slice_cx, ts);
         let index = ticket.0 as usize;
@@ -123,20 +114,23 @@ impl Held {
             return;
         };
         let (key, access) = (waiting.key, waiting.access);
-        let (Some(name), Some((carried, _))) =
-            (self.names.get_mut(&key), Carried::read(&waiting.bytes))
-        else {
+        let (Some(name), Some(request)) = (
+            self.names.get_mut(&key),
+            ItemRequest::decode(&waiting.bytes),
+        ) else {
             return;
         };
         let (cx, execute_cx) = (&mut *slice_cx.cx, &mut *slice_cx.execute_cx);
-        waiting.reply.clear();
+        let hash = name.hash;
+        waiting.value.clear();
         if access == Access::Read {
-            execute_cx.run(cx, &carried, name.hash, &mut waiting.reply);
-            if let Ok(key) = Key::new(&name.key) {
-                waiting.ts = cx.version_of(key, name.hash).unwrap_or_default();
-            }
+            waiting.end = End::of(execute(cx, &request, hash, &mut waiting.value));
+            waiting.ts = cx
+                .store_cx
+                .version_of(request.key, hash)
+                .unwrap_or_default();
             if let Some(waiting) = self.release(ticket) {
-                slice_cx.complete(waiting, End::Done);
+                slice_cx.complete(waiting);
             }
             return;
         }
@@ -144,11 +138,8 @@ impl Held {
         let was_shared = name.shared;
         name.unsettle(&slice_cx.cluster.keys, &cx.store_cx.store, key);
         waiting.ts = ts;
-        let Ok(key_bytes) = Key::new(&name.key) else {
-            return;
-        };
-        let subject = (key_bytes, name.hash);
-        let wrote = execute_cx.write(cx, &carried, subject, ts, &mut waiting.reply);
+        let (ended, wrote) = execute_cx.write(cx, &request, (hash, ts), &mut waiting.value);
+        waiting.end = End::of(ended);
         if wrote {
             if self.keeps_removed(slice_cx, key) && self.stored(slice_cx, key).is_none() {
                 self.note_removed(slice_cx, key, ts);
@@ -163,7 +154,7 @@ impl Held {
             }
         }
         if let Some(waiting) = self.release(ticket) {
-            slice_cx.complete(waiting, End::Done);
+            slice_cx.complete(waiting);
         }
         self.tell(slice_cx, Input::Decline { ticket, key }, Some(key));
     }
@@ -196,17 +187,10 @@ impl Held {
                 value,
             }) if !gone => {
                 let image = Image { cas: ts, ..*image };
-                cx.store_cx.store.put_image(
-                    &mut cx.store_cx.writer,
-                    cx.store_cx.now,
-                    bytes,
-                    name.hash,
-                    &image,
-                    value,
-                );
+                cx.store_cx.put_image(bytes, name.hash, &image, value);
             }
-            Some(Incoming { image: None, .. }) => cx.remove(bytes, name.hash),
-            _ if gone => cx.remove(bytes, name.hash),
+            Some(Incoming { image: None, .. }) => cx.store_cx.remove(bytes, name.hash),
+            _ if gone => cx.store_cx.remove(bytes, name.hash),
             _ => {}
         }
         let removes = matches!(incoming, Some(Incoming { image: None, .. }));
@@ -266,19 +250,5 @@ impl Held {
                 let _ = slice_cx.links.send(to, class, &part);
             }
         }
-    }
-}
-
-impl WorkerContext {
-    /// Removes the item of `key`.
-    pub(in crate::node) fn remove(&mut self, key: Key<'_>, hash: KeyHash) {
-        let delete = Delete::default();
-        self.store_cx.store.delete(
-            &mut self.store_cx.writer,
-            self.store_cx.now,
-            key,
-            hash,
-            &delete,
-        );
     }
 }

@@ -1,0 +1,532 @@
+//! Requests on a node of a cluster: which of them run elsewhere, and how their answers come back.
+//!
+//! A request that runs elsewhere leaves a place in its connection's replies, and nothing more is
+//! read from that connection until all such places are filled: so replies keep their order, and a
+//! client that sends one request after the other finds what it wrote. Hits and misses are counted
+//! where an item is; what has to do with a client (`cmd_meta`, `stats detail`, the sizes that are
+//! learned) where the client is.
+
+use std::{sync::Arc, time::Duration};
+
+use curtail_codec::{
+    memcached::{Admin, Form, KeyScratch, Request, WireKey, encode::Refusal},
+    node::{ItemRequest, Shows},
+};
+use curtail_dispatch::{Seen, SharedState};
+use curtail_store::COPY_BYTES_MAX;
+use curtail_types::{Delete, Exptime, Instant, Operation, Outcome, RouteHash};
+
+use crate::{
+    completion::{Answer, Awaited, Token},
+    config::INLINE_VALUE_BYTES_MAX,
+    connection::output::Progress,
+    metrics::{counters::Count, prefix_stats::KeyEvent},
+    node::{Cluster, Completed, NewLink, NodeWorker, Way, route_of},
+    owned_form::OwnedForm,
+    request::{
+        batch::{Entry, Work},
+        reply_buffer::{OUTPUT_BYTES_MAX, ROOM_BYTES},
+    },
+    route::{self, Route},
+    test_faults::Fault,
+    turn::{
+        delegate, execute, follow_route, large_write, lifecycle, log_events, note_latency, send,
+    },
+    worker::{Worker, mailbox::Arrival},
+};
+
+/// What became of a read that looked past the protocol.
+enum Looked {
+    Shown,
+    Changed,
+    Missing,
+}
+
+/// For how long a worker is away before each turn if a test wants that.
+const DOZE: Duration = Duration::from_millis(500);
+
+// ---- the turn of a worker ----
+
+impl Worker {
+    /// Looks at what may differ from turn to turn.
+    pub(crate) fn begin_turn_in_cluster(&mut self) {
+        let shared = std::sync::Arc::clone(&self.cx.shared);
+        let Some(cluster) = shared.cluster.as_deref() else {
+            return;
+        };
+        if self.cx.has(Fault::Dozes) && self.index + 1 == cluster.workers {
+            std::thread::sleep(DOZE);
+        }
+        self.pass_mark(cluster);
+        if let Some(node) = &mut self.node {
+            node.begin_turn(&mut self.cx);
+            self.routing.under_lease = node.serves;
+        }
+    }
+
+    /// Notes that nothing from before the last mark is on its way any more.
+    fn pass_mark(&mut self, cluster: &Cluster) {
+        let last = cluster.marks.last();
+        let next = delegate::next_delegated(self);
+        let oldest = delegate::oldest_delegated(self);
+        let Some(node) = &mut self.node else {
+            return;
+        };
+        if last != node.mark_seen.0 {
+            node.mark_seen = (last, Some(next));
+        }
+        if let (seen, Some(delegated)) = node.mark_seen
+            && oldest.is_none_or(|oldest| oldest >= delegated)
+        {
+            cluster.marks.pass(self.index, seen);
+            // Once is enough.
+            node.mark_seen.1 = None;
+        }
+    }
+
+    /// How long a worker may sleep for the cluster's sake.
+    pub(crate) fn time_to_cluster(&self) -> Duration {
+        let due = self.node.as_ref().and_then(|node| node.due());
+        let Some(Instant { ns }) = due else {
+            return Duration::MAX;
+        };
+        let now_ns = self.cx.shared.clock.now().instant.ns;
+        Duration::from_nanos(ns.saturating_sub(now_ns))
+    }
+
+    pub(crate) fn adopt_link(&mut self, link: NewLink) {
+        if let Some(node) = &mut self.node {
+            node.links.adopt(&self.poller, link);
+        }
+    }
+
+    /// Takes in what another worker received or completed for this one.
+    pub(crate) fn take_from_cluster(&mut self, arrival: Arrival) {
+        if let Some(node) = &mut self.node {
+            node.take_arrival(&mut self.cx, arrival);
+        }
+    }
+
+    /// Whether what was read until now may be shown.
+    pub(crate) fn still_holds_lease(&self) -> bool {
+        let shared = &self.cx.shared;
+        let now = shared.clock.now().instant;
+        let cluster = shared.cluster.as_ref();
+        cluster.is_none_or(|cluster| cluster.still_holds_lease(now))
+    }
+
+    /// What was read may be older than the lease, which has ended meanwhile: whoever was to hear of
+    /// it hears nothing.
+    #[cold]
+    pub(crate) fn withhold(&mut self) {
+        let (_, pieces) = self.replies.take();
+        self.slots
+            .broken
+            .extend(pieces.iter().map(|piece| piece.slot));
+        self.replies.clear();
+        while let Some(slot) = self.slots.broken.pop() {
+            lifecycle::close(self, slot);
+        }
+    }
+
+    /// The part of a turn that is about other nodes.
+    pub(crate) fn work_in_cluster(&mut self) {
+        let Some(mut node) = self.node.take() else {
+            return;
+        };
+        let mut filled = std::mem::take(&mut node.completed);
+        node.work(&mut self.cx, &mut filled);
+        if !filled.is_empty() {
+            // Whoever sees a reply must find it counted.
+            send::publish_counts(self);
+        }
+        for completed in filled.drain(..) {
+            self.fill(&completed);
+            node.give_back(completed);
+        }
+        node.completed = filled;
+        self.node = Some(node);
+    }
+
+    /// Puts an answer where a connection waits for it.
+    fn fill(&mut self, completed: &Completed) {
+        let Some((token, request, told)) = completed.of_client() else {
+            return;
+        };
+        if let (Some(request), Ok(Some((outcome, value)))) = (&request, &told) {
+            self.note_executed_elsewhere(request, outcome, value.len());
+        }
+        let slot = token.slot;
+        let Some(connection) = self.slots.get_mut(slot) else {
+            return;
+        };
+        if connection.serial != token.serial {
+            return;
+        }
+        let mut shown;
+        let answer = match (told, &request) {
+            (Err(failure), _) => Answer::Failed(failure),
+            (Ok(Some((outcome, value))), Some(request)) => {
+                note_latency::note_value_sent(&self.cx, connection, value.len());
+                shown = outcome;
+                if !self.cx.shared.config.cas {
+                    shown.hide_version();
+                }
+                Answer::Outcome {
+                    outcome: &shown,
+                    key: request.key.bytes(),
+                    value,
+                }
+            }
+            (Ok(_), _) => Answer::Nothing,
+        };
+        let output = &mut connection.output;
+        output.complete(&mut self.cx.pool, token.place, answer);
+        self.send_filled(slot);
+    }
+
+    /// Counts what has to do with the client. A large write was counted when room was made for it.
+    fn note_executed_elsewhere(
+        &mut self,
+        request: &ItemRequest<'_>,
+        outcome: &Outcome,
+        shown_bytes: usize,
+    ) {
+        let is_large_write = request.value.len() > INLINE_VALUE_BYTES_MAX as usize;
+        let event = match outcome {
+            Outcome::Found(_) => KeyEvent::Get { hit: true },
+            Outcome::Missing => KeyEvent::Get { hit: false },
+            Outcome::Set(_) if is_large_write => return,
+            Outcome::Set(_) => KeyEvent::Set,
+            Outcome::Delete(_) => KeyEvent::Delete,
+            Outcome::Arithmetic(_) => return,
+        };
+        if self.cx.turn.detail {
+            self.cx.shared.prefixes.count(request.key.bytes(), event);
+        }
+        if (self.cx.turn.samples || shown_bytes > COPY_BYTES_MAX) && event != KeyEvent::Delete {
+            execute::note_size(&mut self.cx, shown_bytes.max(request.value.len()));
+        }
+    }
+
+    /// Sends the replies of a connection at once if none is awaited any more: another turn would
+    /// cost a look at the poller.
+    fn send_filled(&mut self, slot: usize) {
+        let Some(connection) = self.slots.get_mut(slot) else {
+            return;
+        };
+        let output = &mut connection.output;
+        let goes = connection.writable && connection.departs.is_none();
+        let is_large = output.value_bytes_max() >= self.cx.turn.large_from;
+        if !goes || output.is_awaiting() || output.is_empty() || is_large {
+            return self.slots.queue(slot);
+        }
+        let (bytes, progress) = output.send(&mut self.cx.pool, &mut connection.stream);
+        self.cx.counts.add(Count::Sends, 1);
+        self.cx.counts.add(Count::BytesWritten, bytes as u64);
+        match progress {
+            Progress::Broken => return lifecycle::close(self, slot),
+            Progress::Full => connection.writable = false,
+            Progress::All | Progress::More => {}
+        }
+        note_latency::note_sent(&mut self.cx, connection);
+        // There may be more to send, or the next requests may be here already.
+        self.slots.queue(slot);
+    }
+}
+
+// ---- where requests run ----
+
+impl Worker {
+    /// Has a run of requests executed where the placement among the nodes says.
+    #[inline(never)]
+    pub(crate) fn run_on_node(&mut self, run: &[Entry<'_>]) {
+        let Some(mut node) = self.node.take() else {
+            return;
+        };
+        for entry in run {
+            if self.cx.event_log.on {
+                log_events::event_log(self, entry);
+            }
+            self.run_where_placed(&mut node, entry);
+        }
+        self.node = Some(node);
+    }
+
+    fn run_where_placed(&mut self, node: &mut NodeWorker, entry: &Entry<'_>) {
+        let Work::Request(Request::Item {
+            key,
+            operation,
+            value,
+            form,
+        }) = &entry.work
+        else {
+            return self.run_other_on_node(node, entry);
+        };
+        if self.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {
+            return execute::put_off(self, entry);
+        }
+        let route = route_of(key.resolve(&mut self.cx.decoding.scratch).bytes());
+        let Some(mut way) = node.way_of_request(route, operation.access()) else {
+            return self.replies.refuse(entry.slot, form, Refusal::OutOfService);
+        };
+        let was_tried = matches!(way, Way::Looked(_));
+        if let (Way::Looked(seen), Some((home, elsewhere))) = (way, node.home(route)) {
+            match self.run_looked(node, entry, (route, elsewhere), seen) {
+                Looked::Shown => {
+                    let is_hot = seen.state == SharedState::Valid;
+                    self.cx.counts.add(Count::ClusterHot, u64::from(is_hot));
+                    return;
+                }
+                Looked::Changed => {}
+                Looked::Missing => way = Way::At(home),
+            }
+        }
+        if matches!(way, Way::Here) {
+            return run_here(self, entry);
+        }
+        // What was tried here was counted.
+        let is_meta = matches!(form, Form::Meta(_) | Form::Debug) && !was_tried;
+        self.cx.counts.add(Count::CmdMeta, u64::from(is_meta));
+        let mut scratch = KeyScratch::default();
+        let request = ItemRequest {
+            key: key.resolve(&mut scratch),
+            operation: *operation,
+            shows: shows(operation, form),
+            value,
+        };
+        let form = (Awaited::of(form), Some(OwnedForm::new(key, form)));
+        self.ask(node, entry.slot, (way, route), &request, form);
+    }
+
+    /// Shows what is read if nothing happened to the key meanwhile.
+    fn run_looked(
+        &mut self,
+        node: &NodeWorker,
+        entry: &Entry<'_>,
+        (route, elsewhere): (RouteHash, bool),
+        seen: Seen,
+    ) -> Looked {
+        if self.replies.remaining() < ROOM_BYTES {
+            follow_route::reply_early(self);
+        }
+        let mark = self.replies.mark();
+        let misses = self.cx.counts.get(Count::GetMisses);
+        execute::carry_out_apart(self, entry);
+        let missed = self.cx.counts.get(Count::GetMisses) != misses;
+        let looked = match node.cluster.keys.is_as(route, seen) {
+            false => Looked::Changed,
+            // What is not here may have been flushed here alone.
+            true if missed && elsewhere => Looked::Missing,
+            true => return Looked::Shown,
+        };
+        self.replies.roll_back(mark);
+        looked
+    }
+
+    /// Has a request executed elsewhere; its answer finds the place that it gets now.
+    fn ask(
+        &mut self,
+        node: &mut NodeWorker,
+        slot: usize,
+        (way, route): (Way, RouteHash),
+        request: &ItemRequest<'_>,
+        (what, form): (Awaited, Option<OwnedForm>),
+    ) {
+        if let Some(token) = self.await_answer(slot, what, form) {
+            let bytes = node.written(request);
+            let access = request.operation.access();
+            node.send_off(&mut self.cx, way, (token, route, access), bytes);
+        }
+    }
+
+    /// A place in the replies of a connection.
+    fn await_answer(
+        &mut self,
+        slot: usize,
+        what: Awaited,
+        form: Option<OwnedForm>,
+    ) -> Option<Token> {
+        let serial = self.slots.get_mut(slot)?.serial;
+        let place = self.replies.await_answer(slot, what, form);
+        Some(Token {
+            slot,
+            serial,
+            place,
+        })
+    }
+
+    /// What is not about one small item.
+    fn run_other_on_node(&mut self, node: &mut NodeWorker, entry: &Entry<'_>) {
+        let slot = entry.slot;
+        // What is asked of other nodes must not be asked twice.
+        let is_off = self.replies.bytes_for(slot) > OUTPUT_BYTES_MAX;
+        if is_off || matches!(route::route_among_workers(self, entry), Route::Later) {
+            return execute::put_off(self, entry);
+        }
+        match &entry.work {
+            Work::Request(Request::Admin(Admin::FlushAll { delay, noreply }))
+                if self.cx.shared.config.flush_allowed =>
+            {
+                let what = match noreply {
+                    true => Awaited::Silent,
+                    false => Awaited::Part,
+                };
+                self.flush_others(node, (slot, what), *delay);
+            }
+            Work::Request(Request::SetTooLarge { key, set, .. }) if set.removes_if_too_large() => {
+                self.remove(node, slot, *key);
+            }
+            Work::LargeSetEnd { right: true } if self.pass_large(node, slot) => return,
+            Work::LargeSet { request, rest } => {
+                if let Request::SetHeader { key, set, .. } = request {
+                    let route = route_of(key.resolve(&mut self.cx.decoding.scratch).bytes());
+                    let way = node.way(route, Operation::Set(*set).access());
+                    if !matches!(way, Some(Way::Here)) {
+                        return self.receive_large(node, entry, (request, rest));
+                    }
+                }
+            }
+            _ => {}
+        }
+        run_here(self, entry);
+    }
+
+    /// Begins a large write that is received here for another node, or for its machine.
+    fn receive_large(
+        &mut self,
+        node: &mut NodeWorker,
+        entry: &Entry<'_>,
+        (request, rest): (&Request<'_>, &[u8]),
+    ) {
+        let ended = large_write::begin_large_set(self, entry, request, rest, true);
+        if ended == Some(true) && self.pass_large(node, entry.slot) {
+            return;
+        }
+        if let Some(right) = ended {
+            large_write::end_large_set(self, entry.slot, right);
+        }
+    }
+
+    /// Removes an item, wherever it is, before anything that follows is answered; says nothing.
+    fn remove(&mut self, node: &mut NodeWorker, slot: usize, key: WireKey<'_>) {
+        let mut scratch = KeyScratch::default();
+        let request = ItemRequest {
+            key: key.resolve(&mut scratch),
+            operation: Operation::Delete(Delete::default()),
+            shows: Shows::Nothing,
+            value: &[],
+        };
+        let bytes = request.key.bytes();
+        let route = route_of(bytes);
+        match node.way(route, request.operation.access()) {
+            None => {}
+            Some(Way::Here) => {
+                let hash = self.cx.store_cx.store.hash(bytes);
+                self.cx.store_cx.remove(request.key, hash);
+            }
+            Some(way) => self.ask(node, slot, (way, route), &request, (Awaited::Silent, None)),
+        }
+    }
+
+    /// Has the other nodes flush, too; the reply to the client waits for them.
+    fn flush_others(&mut self, node: &mut NodeWorker, (slot, what): (usize, Awaited), at: Exptime) {
+        for to in node.others() {
+            if let Some(token) = self.await_answer(slot, what, None) {
+                node.flush_at(&self.cx, to, (token, at));
+            }
+        }
+    }
+
+    // ---- large writes ----
+
+    /// Has a large write that is complete executed where its key is, if that is not here.
+    /// A large worker has no part in the cluster: it leaves what has moved, or become hot, while it
+    /// was received to the worker that its connection belongs to.
+    pub(crate) fn end_large_elsewhere(&mut self, slot: usize) -> bool {
+        let Some(mut node) = self.node.take() else {
+            return self.leave_large_elsewhere(slot);
+        };
+        let passed = self.pass_large(&mut node, slot);
+        self.node = Some(node);
+        passed
+    }
+
+    fn leave_large_elsewhere(&mut self, slot: usize) -> bool {
+        let shared = Arc::clone(&self.cx.shared);
+        let Some(connection) = self.slots.get_mut(slot) else {
+            return false;
+        };
+        let write = connection.body.as_ref().and_then(|body| body.write());
+        let (Some(cluster), Some((key, set, _))) = (&shared.cluster, write) else {
+            return false;
+        };
+        let route = route_of(key.resolve(&mut self.cx.decoding.scratch).bytes());
+        let access = Operation::Set(set).access();
+        let is_here = cluster.runs_here(self.cx.store_cx.now.instant, route, access);
+        if let Some(body) = &mut connection.body {
+            body.is_whole = !is_here;
+        }
+        !is_here
+    }
+
+    /// Has a large write that was received here executed where its key is; false if that is here
+    /// after all.
+    fn pass_large(&mut self, node: &mut NodeWorker, slot: usize) -> bool {
+        let Some(connection) = self.slots.get_mut(slot) else {
+            return false;
+        };
+        let write = connection.body.as_ref().and_then(|body| body.write());
+        let Some((key, set, _)) = write else {
+            return false;
+        };
+        let operation = Operation::Set(set);
+        let route = route_of(key.resolve(&mut self.cx.decoding.scratch).bytes());
+        let way = node.way(route, operation.access());
+        if matches!(way, Some(Way::Here)) {
+            return false;
+        }
+        let Some(body) = connection.body.take() else {
+            return false;
+        };
+        let replies = &mut self.replies;
+        let kept = body.finish(&mut self.cx.pool, |reservation, key, form, _| {
+            if way.is_none() {
+                replies.refuse(slot, &form, Refusal::OutOfService);
+            }
+            let mut scratch = KeyScratch::default();
+            let mut bytes = node.written(&ItemRequest {
+                key: key.resolve(&mut scratch),
+                operation,
+                shows: Shows::Nothing,
+                value: &[],
+            });
+            // The value is what follows the rest.
+            reservation.read(&mut bytes);
+            (bytes, Awaited::of(&form), OwnedForm::new(&key, &form))
+        });
+        if let (Some(way), Some((bytes, what, form))) = (way, kept)
+            && let Some(token) = self.await_answer(slot, what, Some(form))
+        {
+            let access = operation.access();
+            node.send_off(&mut self.cx, way, (token, route, access), bytes);
+        }
+        true
+    }
+}
+
+/// What a read is answered with.
+fn shows(operation: &Operation, form: &Form<'_>) -> Shows {
+    match (operation, form) {
+        (Operation::Get(_), Form::Value { .. }) => Shows::Value,
+        (Operation::Get(_), Form::Meta(meta)) if meta.value => Shows::Value,
+        (Operation::Get(_), Form::Meta(_) | Form::Debug) => Shows::Status,
+        _ => Shows::Nothing,
+    }
+}
+
+/// Runs a request as on a server that is alone.
+fn run_here(worker: &mut Worker, entry: &Entry<'_>) {
+    let route = route::route_among_workers(worker, entry);
+    follow_route::execute_run(worker, std::slice::from_ref(entry), route);
+}

@@ -24,6 +24,7 @@ use crate::{
     native::NativeTurns,
     node::Links,
     pipeline,
+    route::on_node,
     size_aware::prices::SAMPLED_EVERY,
     sync::{Relaxed, lock},
     test_faults::Fault,
@@ -68,7 +69,7 @@ pub(crate) fn run(mut worker: Worker) {
         pipeline::turn(worker, &mut area);
         send::finish_turn(worker);
         if worker.node.is_some() {
-            worker.work_in_cluster();
+            on_node::work_in_cluster(worker);
         }
         maintain(worker);
         sweep_idle(worker);
@@ -110,7 +111,7 @@ fn wait(worker: &mut Worker) -> bool {
         (false, None) if sleeps_long(worker) => Duration::MAX,
         (false, None) => TICK,
     };
-    let timeout = timeout.min(worker.time_to_cluster());
+    let timeout = timeout.min(on_node::time_to_cluster(worker));
     let waited = sleep(worker, timeout);
     begin_turn(worker);
     if waited.is_err() {
@@ -223,7 +224,7 @@ fn begin_turn(worker: &mut Worker) {
     }
     settle_snapshot(worker);
     if worker.cx.shared.cluster.is_some() {
-        worker.begin_turn_in_cluster();
+        on_node::begin_turn_in_cluster(worker);
     }
 }
 
@@ -298,13 +299,13 @@ pub(crate) fn take_arrivals(worker: &mut Worker) {
             Arrival::Lost(slot) => hand_off::receive_lost(worker, slot),
             Arrival::DelegatedBatch(sealed) => delegate::open_delegated(worker, &sealed),
             Arrival::Answer(delegated) => delegate::deliver(worker, delegated),
-            Arrival::Link(link) => worker.adopt_link(*link),
+            Arrival::Link(link) => on_node::adopt_link(worker, *link),
             arrival @ (Arrival::Waiter(_)
             | Arrival::MovedKey(_)
             | Arrival::MoveAsked(_)
             | Arrival::Proposal(_)
             | Arrival::Wake(_)
-            | Arrival::Completed(_)) => worker.take_from_cluster(arrival),
+            | Arrival::Completed(_)) => on_node::take_from_cluster(worker, arrival),
             Arrival::Relieve => worker.cx.measured.lease_refused = true,
         }
     }

@@ -36,7 +36,6 @@ mod owned_form;
 mod pipeline;
 mod request;
 mod route;
-mod route_node;
 mod size_aware;
 mod start;
 mod store_context;

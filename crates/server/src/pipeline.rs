@@ -23,11 +23,11 @@ use crate::{
         batch::{Batch, Entry},
         reply_buffer::OUTPUT_BYTES_MAX,
     },
-    route::{self, is_write},
+    route::{self, entry, follow::execute_run, is_write},
     turn::{
-        compaction, delegate, execute,
-        follow_route::{commit, execute_run},
-        receive, send, stage_times, work_ahead,
+        compaction, delegate, receive,
+        send::{self, commit},
+        stage_times, work_ahead,
     },
     worker::Worker,
 };
@@ -68,7 +68,7 @@ fn execute(worker: &mut Worker, batch: &mut Batch<'_>) {
                 true => route_and_run(worker, std::slice::from_ref(entry)),
                 // Nothing was handed on in this turn: only writes have to ask, and the way to
                 // the store is compiled into this loop.
-                false => execute::carry_out(worker, entry, worker.routing.claims()),
+                false => entry::carry_out(worker, entry, worker.routing.claims()),
             }
         }
     }

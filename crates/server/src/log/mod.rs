@@ -20,7 +20,7 @@ mod record;
 mod writer;
 
 use std::{
-    fmt::{self},
+    fmt,
     str::FromStr,
     sync::OnceLock,
     time::{Duration, SystemTime},

@@ -15,7 +15,6 @@ use curtail_types::Now;
 use tracing::debug;
 
 use crate::{
-    connection::{close_reason::CloseReason, registry::Visible},
     key_encoding::push_percent,
     log::component,
     memcached::watch::{Interests, Journal, Watchers},
@@ -46,6 +45,9 @@ pub(crate) struct LoggedEvent {
 /// The level of `verbosity` from which connections and commands are shown.
 const VERBOSE: u8 = 2;
 
+/// The address, port and transport of a client, as lines show them.
+pub(crate) type Endpoint<'a> = (&'a str, &'a str, &'static str);
+
 impl EventLog {
     /// With room for `journal_bytes_max` bytes of lines in a turn.
     pub(crate) fn new(journal_bytes_max: usize) -> Self {
@@ -71,11 +73,15 @@ impl EventLog {
     }
 
     /// A connection was opened.
-    pub(crate) fn opened(&mut self, watchers: &Watchers, now: Now, visible: &Visible) {
-        let number = visible.number;
+    pub(crate) fn opened(
+        &mut self,
+        watchers: &Watchers,
+        now: Now,
+        (number, endpoint): (i32, Endpoint<'_>),
+    ) {
         self.say(format_args!("<{number} new ascii client connection."));
         self.line(watchers, now, Interests::CONNECTIONS, |text| {
-            let (address, port, transport) = visible.endpoint();
+            let (address, port, transport) = endpoint;
             let _ = writeln!(
                 text,
                 "type=conn_new rip={address} rport={port} transport={transport} cfd={number}"
@@ -88,18 +94,16 @@ impl EventLog {
         &mut self,
         watchers: &Watchers,
         now: Now,
-        visible: &Visible,
-        reason: CloseReason,
+        (number, endpoint): (i32, Endpoint<'_>),
+        reason: &str,
     ) {
-        let number = visible.number;
         self.say(format_args!("<{number} connection closed."));
         self.line(watchers, now, Interests::CONNECTIONS, |text| {
-            let (address, port, transport) = visible.endpoint();
+            let (address, port, transport) = endpoint;
             let _ = writeln!(
                 text,
-                "type=conn_close rip={address} rport={port} transport={transport} reason={} \
-                 cfd={number}",
-                reason.word()
+                "type=conn_close rip={address} rport={port} transport={transport} reason={reason} \
+                 cfd={number}"
             );
         });
     }

@@ -1,5 +1,5 @@
-//! What clients of this worker ask for, as far as it runs elsewhere: through the machine of its key,
-//! on another node, or when the key has arrived. How a client spelt it is not known here: its
+//! What clients of this worker ask for, as far as it runs elsewhere: through the machine of its
+//! key, on another node, or when the key has arrived. How a client spelt it is not known here: its
 //! answer belongs to a token.
 
 use curtail_codec::node::ItemRequest;

@@ -8,7 +8,7 @@
 //!
 //! Executing fills it in request order; the reply stage sends each connection its pieces with one
 //! call and the memory is used again in the next turn. What the kernel does not take is copied out
-//! to the connection ([`crate::connection::output`]), so nothing here outlives the turn.
+//! to the connection (its output queue), so nothing here outlives the turn.
 //!
 //! Invariants: the pieces of one connection stand in the order in which it must receive them. A
 //! request is answered once, also if it has several parts (the keys of a `get`, the nodes of a

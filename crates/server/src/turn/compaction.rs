@@ -39,7 +39,7 @@ use crate::{
     test_faults::Fault,
     turn::{
         execute::{self, Item},
-        follow_route, log_events,
+        log_events, send,
     },
     worker::{Worker, context::WorkerContext},
 };
@@ -202,7 +202,7 @@ fn run_length_of_key(worker: &Worker, entries: &[Entry<'_>]) -> usize {
 /// Executes a run as one; false if each request has to be executed by itself.
 pub(crate) fn run_folded(worker: &mut Worker, run: &[Entry<'_>]) -> bool {
     if worker.replies.remaining() < room_for(run.len()) {
-        follow_route::reply_early(worker);
+        send::reply_early(worker);
     }
     let (entries, slots) = (run, &worker.slots);
     let run = BatchRun { entries, slots };

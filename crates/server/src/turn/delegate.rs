@@ -25,7 +25,6 @@ use crate::{
         batch::{Entry, Work},
         delegated_batch::{DelegatedBatch, Sealed},
         delegation::Outstanding,
-        reply_buffer::OUTPUT_BYTES_MAX,
     },
     turn::{execute, log_events, note_slow, run_delegated, send},
     worker::{
@@ -45,31 +44,15 @@ const SPARE_MAX: usize = 16;
 /// After this long a delegated batch that its owner has not opened is taken back.
 const TAKEN_BACK_NS: u64 = 1_000_000;
 
-/// Hands the requests of a run on; a claim is given back behind the last of them.
-pub(crate) fn delegate_run(
+/// Hands a request on, with the claim that it has; gives the claim back if the request has to be
+/// executed here.
+#[inline(never)]
+pub(crate) fn delegate(
     worker: &mut Worker,
-    run: &[Entry<'_>],
+    entry: &Entry<'_>,
     owner: Id,
     ticket: Option<Ticket>,
-) {
-    let mut ticket = ticket;
-    for (left, entry) in (0..run.len()).rev().zip(run) {
-        let ticket = if left == 0 { ticket.take() } else { None };
-        // One before it may have had its connection put off.
-        if worker.replies.bytes_for(entry.slot) <= OUTPUT_BYTES_MAX {
-            delegate(worker, entry, owner, ticket);
-            continue;
-        }
-        execute::put_off(worker, entry);
-        if let Some(ticket) = ticket {
-            release(&mut worker.cx, ticket);
-        }
-    }
-}
-
-/// Hands a request on.
-#[inline(never)]
-pub(crate) fn delegate(worker: &mut Worker, entry: &Entry<'_>, owner: Id, ticket: Option<Ticket>) {
+) -> Result<(), Option<Ticket>> {
     let full = worker.delegation.outstanding.len() >= OUTSTANDING_MAX
         || execute::joins_something_large(&mut worker.cx, entry);
     let connection = worker.slots.get(entry.slot);
@@ -78,11 +61,7 @@ pub(crate) fn delegate(worker: &mut Worker, entry: &Entry<'_>, owner: Id, ticket
         (&entry.work, from, full)
     else {
         worker.cx.counts.add(Count::DelegationsRefused, 1);
-        execute::carry_out_apart(worker, entry);
-        if let Some(ticket) = ticket {
-            release(&mut worker.cx, ticket);
-        }
-        return;
+        return Err(ticket);
     };
     // A node of a cluster has shown it where it arrived.
     if worker.cx.event_log.on && worker.cx.shared.cluster.is_none() {
@@ -104,6 +83,7 @@ pub(crate) fn delegate(worker: &mut Worker, entry: &Entry<'_>, owner: Id, ticket
     if worker.cx.turn.slow_ns != slow_log::OFF {
         worker.delegation.handed_on.push((entry.slot, entry.hash));
     }
+    Ok(())
 }
 
 /// Sends what was gathered in this turn.

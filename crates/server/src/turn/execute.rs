@@ -11,22 +11,18 @@ use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Direction, Get, KeyHash, Operation,
     Set, SetMode, SetOutcome,
 };
-use tracing::{info, warn};
 
 use crate::{
-    admin::commands,
     connection::Departure,
-    log::component,
     metrics::{counters::Count, prefix_stats::KeyEvent},
     native::Behind,
     request::{
         batch::{Entry, Work},
-        reply_buffer::{OUTPUT_BYTES_MAX, ROOM_BYTES, Replies},
+        reply_buffer::Replies,
     },
-    route,
     size_aware::prices::{SAMPLED_EVERY, serve_ns},
     store_context::StoreContext,
-    turn::{delegate, follow_route, hand_off, large_write, lifecycle, log_events, note_latency},
+    turn::{hand_off, log_events, note_latency},
     worker::{Worker, context::WorkerContext},
 };
 
@@ -77,97 +73,6 @@ enum Found {
 
 /// Carries out one entry of the batch. With `claims`, a write claims its partition first.
 #[inline(always)] // once into the loop over the batch, where most requests pass
-pub(crate) fn carry_out(worker: &mut Worker, entry: &Entry<'_>, claims: bool) {
-    let Entry {
-        slot,
-        hash,
-        work,
-        hint,
-        ..
-    } = entry;
-    let (slot, hash, hint) = (*slot, *hash, *hint);
-    if worker.replies.bytes_for(slot) > OUTPUT_BYTES_MAX {
-        put_off(worker, entry);
-        return;
-    }
-    if worker.replies.remaining() < ROOM_BYTES {
-        follow_route::reply_early(worker);
-    }
-    match work {
-        Work::Request(Request::Item {
-            key,
-            operation,
-            value,
-            form,
-        }) => {
-            let item = Item {
-                slot,
-                key,
-                hash,
-                form,
-                hint,
-            };
-            let mut held = None;
-            if claims && !operation.is_read() {
-                held = route::claim_free(worker, hash);
-                if held.is_none() {
-                    return run_contended(worker, entry);
-                }
-            }
-            if worker.cx.event_log.on {
-                log_events::log_here(worker, entry);
-            }
-            let (cx, replies) = (&mut worker.cx, &mut worker.replies);
-            match run_item(cx, replies, &item, operation, value, Origin::Client) {
-                Executed::Done => {}
-                Executed::NeedsLargeWorker(bytes) => hand_on(worker, entry, bytes),
-                Executed::Refused(refusal) => worker.replies.refuse(slot, form, refusal),
-            }
-            if let Some(ticket) = held {
-                delegate::release(&mut worker.cx, ticket);
-            }
-        }
-        _ if worker.cx.event_log.on => {
-            log_events::log_here(worker, entry);
-            carry_out_other(worker, entry);
-        }
-        _ => carry_out_other(worker, entry),
-    }
-}
-
-/// Carries out what is not a complete request about one item.
-fn carry_out_other(worker: &mut Worker, entry: &Entry<'_>) {
-    let slot = entry.slot;
-    match &entry.work {
-        Work::Request(request) => run_other(worker, slot, entry.hash, request),
-        Work::LargeSet { request, rest } => {
-            if let Some(right) = large_write::begin_large_set(worker, entry, request, rest, false) {
-                large_write::end_large_set(worker, slot, right);
-            }
-        }
-        Work::LargeSetEnd { right } => large_write::end_large_set(worker, slot, *right),
-        Work::Login { accepted } => answer_login(worker, slot, *accepted),
-        Work::Malformed { reply, close } => {
-            worker.replies.write(slot, |sink| sink.push(reply));
-            if *close {
-                lifecycle::close_in_error(worker, slot);
-            }
-        }
-    }
-}
-
-/// A write to a partition that others were at a moment ago.
-#[cold]
-fn run_contended(worker: &mut Worker, entry: &Entry<'_>) {
-    let route = route::claim(worker, entry.hash);
-    follow_route::execute_run(worker, std::slice::from_ref(entry), route);
-}
-
-/// The same, for the rare ways to it.
-#[inline(never)]
-pub(crate) fn carry_out_apart(worker: &mut Worker, entry: &Entry<'_>) {
-    carry_out(worker, entry, false);
-}
 
 /// Leaves a request, and with it all that follow on its connection, to a later turn: this turn
 /// has answered enough there. Its input is kept as if it had not been decoded.
@@ -197,40 +102,6 @@ pub(crate) fn put_off_behind(worker: &mut Worker, entry: &Entry<'_>, behind: Beh
         connection.behind = Some(behind);
     }
     put_off(worker, entry);
-}
-
-fn run_other(worker: &mut Worker, slot: usize, hash: KeyHash, request: &Request<'_>) {
-    match request {
-        Request::SetTooLarge {
-            key,
-            set,
-            value_bytes,
-            form,
-        } => {
-            let item = Item {
-                slot,
-                key,
-                hash,
-                form,
-                hint: Hint::default(),
-            };
-            refuse_too_large(&mut worker.cx, &mut worker.replies, &item, set);
-            swallow_apart(worker, slot, hash, *value_bytes);
-        }
-        Request::EndOfKeys { refusal } => {
-            note_failed(worker);
-            if let (Some(refusal), Some(connection)) = (refusal, worker.slots.get_mut(slot)) {
-                connection.output.fail_ahead(refusal.reply());
-            }
-            end_parts(worker, slot, b"END\r\n");
-        }
-        Request::Noop => {
-            worker.cx.counts.add(Count::CmdMeta, 1);
-            worker.replies.write(slot, encode::noop);
-        }
-        Request::Admin(admin) => commands::administrate(worker, slot, admin),
-        Request::Item { .. } | Request::SetHeader { .. } | Request::Authenticate { .. } => {}
-    }
 }
 
 /// Ends a request that is answered in parts: with `line`, or with what the first part that
@@ -266,7 +137,7 @@ pub(crate) fn note_failed(worker: &mut Worker) {
 
 /// Leaves a request that joins bytes to a large value to a large worker, which decodes it anew.
 #[cold]
-fn hand_on(worker: &mut Worker, entry: &Entry<'_>, bytes: usize) {
+pub(crate) fn hand_on(worker: &mut Worker, entry: &Entry<'_>, bytes: usize) {
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     depart_to_receive(worker, entry.slot, entry.hash, bytes);
     put_off(worker, entry);
@@ -298,44 +169,6 @@ pub(crate) fn swallow_apart(worker: &mut Worker, slot: usize, hash: KeyHash, byt
     }
 }
 
-fn answer_login(worker: &mut Worker, slot: usize, accepted: bool) {
-    worker.cx.counts.add(Count::AuthCmds, 1);
-    log_login(worker, slot, accepted);
-    if accepted {
-        worker.replies.write(slot, encode::authenticated);
-    } else {
-        worker.cx.counts.add(Count::AuthErrors, 1);
-        worker
-            .replies
-            .write(slot, |sink| encode::error(sink, Refusal::LoginFailed));
-    }
-}
-
-/// Neither the name nor the password is logged: who mistypes one may have typed the other.
-#[cold]
-fn log_login(worker: &mut Worker, slot: usize, accepted: bool) {
-    let shared = &worker.cx.shared;
-    let limit = match accepted {
-        true => &shared.limits.accepted_logins,
-        false => &shared.limits.refused_logins,
-    };
-    let Some(suppressed) = limit.pass(worker.cx.store_cx.now.unix_seconds().into()) else {
-        return;
-    };
-    let connection = worker.slots.get_mut(slot);
-    let peer = connection.map_or("", |connection| &connection.visible.address);
-    if accepted {
-        info!(target: component::AUTH, peer, suppressed, "a client logged in");
-    } else {
-        warn!(
-            target: component::AUTH,
-            peer,
-            suppressed,
-            "a login was refused: its name and password are not in the authentication file"
-        );
-    }
-}
-
 /// Executes a request about one item that did not come from a connection of this worker; if
 /// it is answered with an error, which one.
 #[inline(never)]
@@ -356,7 +189,7 @@ pub(crate) fn run_item_apart(
 }
 
 #[inline(always)] // as `carry_out`
-fn run_item(
+pub(crate) fn run_item(
     cx: &mut WorkerContext,
     replies: &mut Replies,
     item: &Item<'_, '_>,
@@ -670,7 +503,12 @@ pub(crate) fn answer_set(
 }
 
 /// A write above the limit also removes what is there: the client wanted it gone.
-fn refuse_too_large(cx: &mut WorkerContext, replies: &mut Replies, item: &Item<'_, '_>, set: &Set) {
+pub(crate) fn refuse_too_large(
+    cx: &mut WorkerContext,
+    replies: &mut Replies,
+    item: &Item<'_, '_>,
+    set: &Set,
+) {
     // A node has it removed where it is.
     if set.removes_if_too_large() && cx.shared.cluster.is_none() {
         let key = item.key.resolve(&mut cx.decoding.scratch);

@@ -16,7 +16,7 @@ use crate::{
     test_faults::Fault,
     turn::{
         execute::{self, Item},
-        follow_route, hand_off, log_events, note_latency,
+        hand_off, log_events, note_latency, send,
     },
     worker::{Worker, context::WorkerContext},
 };
@@ -106,13 +106,10 @@ pub(crate) fn begin_large_set(
 
 /// Publishes a large value that is complete.
 pub(crate) fn end_large_set(worker: &mut Worker, slot: usize, right: bool) {
-    if right && worker.cx.shared.cluster.is_some() && worker.end_large_elsewhere(slot) {
-        return;
-    }
     let ahead = right && worker.cx.has(Fault::AnswersAhead);
     if ahead {
         worker.replies.write(slot, |sink| sink.push(b"STORED\r\n"));
-        follow_route::reply_early(worker);
+        send::reply_early(worker);
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let (cx, Some(connection)) = (&mut worker.cx, worker.slots.get_mut(slot)) else {

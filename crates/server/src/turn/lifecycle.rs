@@ -42,8 +42,11 @@ pub(crate) fn welcome(worker: &mut Worker, newcomer: Newcomer) {
     worker.cx.shared.registry.add(&visible);
     let cx = &mut worker.cx;
     if cx.event_log.on {
-        cx.event_log
-            .opened(&cx.shared.watchers, cx.store_cx.now, &visible);
+        cx.event_log.opened(
+            &cx.shared.watchers,
+            cx.store_cx.now,
+            (visible.number, visible.endpoint()),
+        );
     }
     let authenticate = worker.cx.shared.logins().is_some();
     let serial = worker.next_serial();
@@ -83,12 +86,16 @@ fn see_off(worker: &mut Worker, slot: usize, connection: &Connection) {
     }
     if cx.event_log.on {
         let (watchers, reason) = (&cx.shared.watchers, connection.close_reason);
-        cx.event_log
-            .closed(watchers, cx.store_cx.now, &connection.visible, reason);
+        cx.event_log.closed(
+            watchers,
+            cx.store_cx.now,
+            (connection.visible.number, connection.visible.endpoint()),
+            reason.word(),
+        );
     }
 }
 
-/// The same as [`Worker::close_after_replies`] for a client that does not speak the protocol.
+/// The same as [`close_after_replies`] for a client that does not speak the protocol.
 pub(crate) fn close_in_error(worker: &mut Worker, slot: usize) {
     if let Some(connection) = worker.slots.get_mut(slot) {
         connection.close_reason = CloseReason::Error;

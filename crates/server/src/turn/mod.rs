@@ -4,7 +4,6 @@
 pub(crate) mod compaction;
 pub(crate) mod delegate;
 pub(crate) mod execute;
-pub(crate) mod follow_route;
 pub(crate) mod hand_off;
 pub(crate) mod large_write;
 pub(crate) mod lifecycle;

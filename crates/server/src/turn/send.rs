@@ -8,7 +8,7 @@ use crate::{
     metrics::{counters::Count, stage_histograms::StageName},
     request::reply_buffer::{Content, Piece},
     sync::Relaxed,
-    turn::{execute, hand_off, lifecycle, work_ahead},
+    turn::{execute, hand_off, lifecycle, send, work_ahead},
     worker::{Worker, context::WorkerContext},
 };
 
@@ -180,5 +180,43 @@ fn take_piece(piece: &mut Piece) -> Piece {
     Piece {
         slot: piece.slot,
         content: std::mem::replace(&mut piece.content, nothing),
+    }
+}
+
+/// Nothing leaves before it may: what was read on a node of a cluster may be older than the
+/// node's lease, if that has ended meanwhile; then its clients are told nothing. A mode that
+/// promises durability would hold replies here until what they tell is safe.
+pub(crate) fn commit(worker: &mut Worker) {
+    if worker.routing.under_lease && !send::still_holds_lease(worker) {
+        send::withhold(worker);
+    }
+}
+
+/// Sends what was answered so far: the memory for replies is used up.
+pub(crate) fn reply_early(worker: &mut Worker) {
+    commit(worker);
+    send::reply(worker);
+}
+
+/// Whether what was read until now may be shown.
+pub(crate) fn still_holds_lease(worker: &Worker) -> bool {
+    let shared = &worker.cx.shared;
+    let now = shared.clock.now().instant;
+    let cluster = shared.cluster.as_ref();
+    cluster.is_none_or(|cluster| cluster.still_holds_lease(now))
+}
+
+/// What was read may be older than the lease, which has ended meanwhile: whoever was to hear of
+/// it hears nothing.
+#[cold]
+pub(crate) fn withhold(worker: &mut Worker) {
+    let (_, pieces) = worker.replies.take();
+    worker
+        .slots
+        .broken
+        .extend(pieces.iter().map(|piece| piece.slot));
+    worker.replies.clear();
+    while let Some(slot) = worker.slots.broken.pop() {
+        lifecycle::close(worker, slot);
     }
 }

@@ -12,6 +12,10 @@
 //!
 //! Speed alone depends on a route: the store is right under any assignment of requests to workers.
 
+pub(crate) mod entry;
+pub(crate) mod follow;
+pub(crate) mod on_node;
+
 use curtail_codec::memcached::{Admin, Request};
 use curtail_dispatch::{Access, Claim, Placement, Ticket, Worker as Id};
 use curtail_types::KeyHash;

@@ -1,0 +1,518 @@
+//! Requests on a node of a cluster: which of them run elsewhere, and how their answers come back.
+//!
+//! A request that runs elsewhere leaves a place in its connection's replies, and nothing more is
+//! read from that connection until all such places are filled: so replies keep their order, and a
+//! client that sends one request after the other finds what it wrote. Hits and misses are counted
+//! where an item is; what has to do with a client (`cmd_meta`, `stats detail`, the sizes that are
+//! learned) where the client is.
+
+use std::{sync::Arc, time::Duration};
+
+use curtail_codec::{
+    memcached::{Admin, Form, KeyScratch, Request, WireKey, encode::Refusal},
+    node::{ItemRequest, Shows},
+};
+use curtail_dispatch::{Seen, SharedState};
+use curtail_store::COPY_BYTES_MAX;
+use curtail_types::{Delete, Exptime, Instant, Operation, Outcome, RouteHash};
+
+use crate::{
+    completion::{Answer, Awaited, Token},
+    config::INLINE_VALUE_BYTES_MAX,
+    connection::output::Progress,
+    metrics::{counters::Count, prefix_stats::KeyEvent},
+    node::{Cluster, Completed, NewLink, NodeWorker, Way, route_of},
+    owned_form::OwnedForm,
+    request::{
+        batch::{Entry, Work},
+        reply_buffer::{OUTPUT_BYTES_MAX, ROOM_BYTES},
+    },
+    route::{self, Route, entry, follow},
+    test_faults::Fault,
+    turn::{delegate, execute, large_write, lifecycle, log_events, note_latency, send},
+    worker::{Worker, mailbox::Arrival},
+};
+
+/// What became of a read that looked past the protocol.
+enum Looked {
+    Shown,
+    Changed,
+    Missing,
+}
+
+/// For how long a worker is away before each turn if a test wants that.
+const DOZE: Duration = Duration::from_millis(500);
+
+// ---- the turn of a worker ----
+
+/// Looks at what may differ from turn to turn.
+pub(crate) fn begin_turn_in_cluster(worker: &mut Worker) {
+    let shared = std::sync::Arc::clone(&worker.cx.shared);
+    let Some(cluster) = shared.cluster.as_deref() else {
+        return;
+    };
+    if worker.cx.has(Fault::Dozes) && worker.index + 1 == cluster.workers {
+        std::thread::sleep(DOZE);
+    }
+    pass_mark(worker, cluster);
+    if let Some(node) = &mut worker.node {
+        node.begin_turn(&mut worker.cx);
+        worker.routing.under_lease = node.serves;
+    }
+}
+
+/// Notes that nothing from before the last mark is on its way any more.
+fn pass_mark(worker: &mut Worker, cluster: &Cluster) {
+    let last = cluster.marks.last();
+    let next = delegate::next_delegated(worker);
+    let oldest = delegate::oldest_delegated(worker);
+    let Some(node) = &mut worker.node else {
+        return;
+    };
+    if last != node.mark_seen.0 {
+        node.mark_seen = (last, Some(next));
+    }
+    if let (seen, Some(delegated)) = node.mark_seen
+        && oldest.is_none_or(|oldest| oldest >= delegated)
+    {
+        cluster.marks.pass(worker.index, seen);
+        // Once is enough.
+        node.mark_seen.1 = None;
+    }
+}
+
+/// How long a worker may sleep for the cluster's sake.
+pub(crate) fn time_to_cluster(worker: &Worker) -> Duration {
+    let due = worker.node.as_ref().and_then(|node| node.due());
+    let Some(Instant { ns }) = due else {
+        return Duration::MAX;
+    };
+    let now_ns = worker.cx.shared.clock.now().instant.ns;
+    Duration::from_nanos(ns.saturating_sub(now_ns))
+}
+
+pub(crate) fn adopt_link(worker: &mut Worker, link: NewLink) {
+    if let Some(node) = &mut worker.node {
+        node.links.adopt(&worker.poller, link);
+    }
+}
+
+/// Takes in what another worker received or completed for this one.
+pub(crate) fn take_from_cluster(worker: &mut Worker, arrival: Arrival) {
+    if let Some(node) = &mut worker.node {
+        node.take_arrival(&mut worker.cx, arrival);
+    }
+}
+
+/// The part of a turn that is about other nodes.
+pub(crate) fn work_in_cluster(worker: &mut Worker) {
+    let Some(mut node) = worker.node.take() else {
+        return;
+    };
+    let mut filled = std::mem::take(&mut node.completed);
+    node.work(&mut worker.cx, &mut filled);
+    if !filled.is_empty() {
+        // Whoever sees a reply must find it counted.
+        send::publish_counts(worker);
+    }
+    for completed in filled.drain(..) {
+        fill(worker, &completed);
+        node.give_back(completed);
+    }
+    node.completed = filled;
+    worker.node = Some(node);
+}
+
+/// Puts an answer where a connection waits for it.
+fn fill(worker: &mut Worker, completed: &Completed) {
+    let Some((token, request, told)) = completed.of_client() else {
+        return;
+    };
+    if let (Some(request), Ok(Some((outcome, value)))) = (&request, &told) {
+        note_executed_elsewhere(worker, request, outcome, value.len());
+    }
+    let slot = token.slot;
+    let Some(connection) = worker.slots.get_mut(slot) else {
+        return;
+    };
+    if connection.serial != token.serial {
+        return;
+    }
+    let mut shown;
+    let answer = match (told, &request) {
+        (Err(failure), _) => Answer::Failed(failure),
+        (Ok(Some((outcome, value))), Some(request)) => {
+            note_latency::note_value_sent(&worker.cx, connection, value.len());
+            shown = outcome;
+            if !worker.cx.shared.config.cas {
+                shown.hide_version();
+            }
+            Answer::Outcome {
+                outcome: &shown,
+                key: request.key.bytes(),
+                value,
+            }
+        }
+        (Ok(_), _) => Answer::Nothing,
+    };
+    let output = &mut connection.output;
+    output.complete(&mut worker.cx.pool, token.place, answer);
+    send_filled(worker, slot);
+}
+
+/// Counts what has to do with the client. A large write was counted when room was made for it.
+fn note_executed_elsewhere(
+    worker: &mut Worker,
+    request: &ItemRequest<'_>,
+    outcome: &Outcome,
+    shown_bytes: usize,
+) {
+    let is_large_write = request.value.len() > INLINE_VALUE_BYTES_MAX as usize;
+    let event = match outcome {
+        Outcome::Found(_) => KeyEvent::Get { hit: true },
+        Outcome::Missing => KeyEvent::Get { hit: false },
+        Outcome::Set(_) if is_large_write => return,
+        Outcome::Set(_) => KeyEvent::Set,
+        Outcome::Delete(_) => KeyEvent::Delete,
+        Outcome::Arithmetic(_) => return,
+    };
+    if worker.cx.turn.detail {
+        worker.cx.shared.prefixes.count(request.key.bytes(), event);
+    }
+    if (worker.cx.turn.samples || shown_bytes > COPY_BYTES_MAX) && event != KeyEvent::Delete {
+        execute::note_size(&mut worker.cx, shown_bytes.max(request.value.len()));
+    }
+}
+
+/// Sends the replies of a connection at once if none is awaited any more: another turn would
+/// cost a look at the poller.
+fn send_filled(worker: &mut Worker, slot: usize) {
+    let Some(connection) = worker.slots.get_mut(slot) else {
+        return;
+    };
+    let output = &mut connection.output;
+    let goes = connection.writable && connection.departs.is_none();
+    let is_large = output.value_bytes_max() >= worker.cx.turn.large_from;
+    if !goes || output.is_awaiting() || output.is_empty() || is_large {
+        return worker.slots.queue(slot);
+    }
+    let (bytes, progress) = output.send(&mut worker.cx.pool, &mut connection.stream);
+    worker.cx.counts.add(Count::Sends, 1);
+    worker.cx.counts.add(Count::BytesWritten, bytes as u64);
+    match progress {
+        Progress::Broken => return lifecycle::close(worker, slot),
+        Progress::Full => connection.writable = false,
+        Progress::All | Progress::More => {}
+    }
+    note_latency::note_sent(&mut worker.cx, connection);
+    // There may be more to send, or the next requests may be here already.
+    worker.slots.queue(slot);
+}
+
+// ---- where requests run ----
+
+/// Has a run of requests executed where the placement among the nodes says.
+#[inline(never)]
+pub(crate) fn run_on_node(worker: &mut Worker, run: &[Entry<'_>]) {
+    let Some(mut node) = worker.node.take() else {
+        return;
+    };
+    for entry in run {
+        if worker.cx.event_log.on {
+            log_events::event_log(worker, entry);
+        }
+        run_where_placed(worker, &mut node, entry);
+    }
+    worker.node = Some(node);
+}
+
+fn run_where_placed(worker: &mut Worker, node: &mut NodeWorker, entry: &Entry<'_>) {
+    let Work::Request(Request::Item {
+        key,
+        operation,
+        value,
+        form,
+    }) = &entry.work
+    else {
+        return run_other_on_node(worker, node, entry);
+    };
+    if worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {
+        return execute::put_off(worker, entry);
+    }
+    let route = route_of(key.resolve(&mut worker.cx.decoding.scratch).bytes());
+    let Some(mut way) = node.way_of_request(route, operation.access()) else {
+        return worker
+            .replies
+            .refuse(entry.slot, form, Refusal::OutOfService);
+    };
+    let was_tried = matches!(way, Way::Looked(_));
+    if let (Way::Looked(seen), Some((home, elsewhere))) = (way, node.home(route)) {
+        match run_looked(worker, node, entry, (route, elsewhere), seen) {
+            Looked::Shown => {
+                let is_hot = seen.state == SharedState::Valid;
+                worker.cx.counts.add(Count::ClusterHot, u64::from(is_hot));
+                return;
+            }
+            Looked::Changed => {}
+            Looked::Missing => way = Way::At(home),
+        }
+    }
+    if matches!(way, Way::Here) {
+        return run_here(worker, entry);
+    }
+    // What was tried here was counted.
+    let is_meta = matches!(form, Form::Meta(_) | Form::Debug) && !was_tried;
+    worker.cx.counts.add(Count::CmdMeta, u64::from(is_meta));
+    let mut scratch = KeyScratch::default();
+    let request = ItemRequest {
+        key: key.resolve(&mut scratch),
+        operation: *operation,
+        shows: shows(operation, form),
+        value,
+    };
+    let form = (Awaited::of(form), Some(OwnedForm::new(key, form)));
+    ask(worker, node, entry.slot, (way, route), &request, form);
+}
+
+/// Shows what is read if nothing happened to the key meanwhile.
+fn run_looked(
+    worker: &mut Worker,
+    node: &NodeWorker,
+    entry: &Entry<'_>,
+    (route, elsewhere): (RouteHash, bool),
+    seen: Seen,
+) -> Looked {
+    if worker.replies.remaining() < ROOM_BYTES {
+        send::reply_early(worker);
+    }
+    let mark = worker.replies.mark();
+    let misses = worker.cx.counts.get(Count::GetMisses);
+    entry::carry_out_apart(worker, entry);
+    let missed = worker.cx.counts.get(Count::GetMisses) != misses;
+    let looked = match node.cluster.keys.is_as(route, seen) {
+        false => Looked::Changed,
+        // What is not here may have been flushed here alone.
+        true if missed && elsewhere => Looked::Missing,
+        true => return Looked::Shown,
+    };
+    worker.replies.roll_back(mark);
+    looked
+}
+
+/// Has a request executed elsewhere; its answer finds the place that it gets now.
+fn ask(
+    worker: &mut Worker,
+    node: &mut NodeWorker,
+    slot: usize,
+    (way, route): (Way, RouteHash),
+    request: &ItemRequest<'_>,
+    (what, form): (Awaited, Option<OwnedForm>),
+) {
+    if let Some(token) = await_answer(worker, slot, what, form) {
+        let bytes = node.written(request);
+        let access = request.operation.access();
+        node.send_off(&mut worker.cx, way, (token, route, access), bytes);
+    }
+}
+
+/// A place in the replies of a connection.
+fn await_answer(
+    worker: &mut Worker,
+    slot: usize,
+    what: Awaited,
+    form: Option<OwnedForm>,
+) -> Option<Token> {
+    let serial = worker.slots.get_mut(slot)?.serial;
+    let place = worker.replies.await_answer(slot, what, form);
+    Some(Token {
+        slot,
+        serial,
+        place,
+    })
+}
+
+/// What is not about one small item.
+fn run_other_on_node(worker: &mut Worker, node: &mut NodeWorker, entry: &Entry<'_>) {
+    let slot = entry.slot;
+    // What is asked of other nodes must not be asked twice.
+    let is_off = worker.replies.bytes_for(slot) > OUTPUT_BYTES_MAX;
+    if is_off || matches!(route::route_among_workers(worker, entry), Route::Later) {
+        return execute::put_off(worker, entry);
+    }
+    match &entry.work {
+        Work::Request(Request::Admin(Admin::FlushAll { delay, noreply }))
+            if worker.cx.shared.config.flush_allowed =>
+        {
+            let what = match noreply {
+                true => Awaited::Silent,
+                false => Awaited::Part,
+            };
+            flush_others(worker, node, (slot, what), *delay);
+        }
+        Work::Request(Request::SetTooLarge { key, set, .. }) if set.removes_if_too_large() => {
+            remove(worker, node, slot, *key);
+        }
+        Work::LargeSetEnd { right: true } if pass_large(worker, node, slot) => return,
+        Work::LargeSet { request, rest } => {
+            if let Request::SetHeader { key, set, .. } = request {
+                let route = route_of(key.resolve(&mut worker.cx.decoding.scratch).bytes());
+                let way = node.way(route, Operation::Set(*set).access());
+                if !matches!(way, Some(Way::Here)) {
+                    return receive_large(worker, node, entry, (request, rest));
+                }
+            }
+        }
+        _ => {}
+    }
+    run_here(worker, entry);
+}
+
+/// Begins a large write that is received here for another node, or for its machine.
+fn receive_large(
+    worker: &mut Worker,
+    node: &mut NodeWorker,
+    entry: &Entry<'_>,
+    (request, rest): (&Request<'_>, &[u8]),
+) {
+    let ended = large_write::begin_large_set(worker, entry, request, rest, true);
+    if ended == Some(true) && pass_large(worker, node, entry.slot) {
+        return;
+    }
+    if let Some(right) = ended {
+        large_write::end_large_set(worker, entry.slot, right);
+    }
+}
+
+/// Removes an item, wherever it is, before anything that follows is answered; says nothing.
+fn remove(worker: &mut Worker, node: &mut NodeWorker, slot: usize, key: WireKey<'_>) {
+    let mut scratch = KeyScratch::default();
+    let request = ItemRequest {
+        key: key.resolve(&mut scratch),
+        operation: Operation::Delete(Delete::default()),
+        shows: Shows::Nothing,
+        value: &[],
+    };
+    let bytes = request.key.bytes();
+    let route = route_of(bytes);
+    match node.way(route, request.operation.access()) {
+        None => {}
+        Some(Way::Here) => {
+            let hash = worker.cx.store_cx.store.hash(bytes);
+            worker.cx.store_cx.remove(request.key, hash);
+        }
+        Some(way) => ask(
+            worker,
+            node,
+            slot,
+            (way, route),
+            &request,
+            (Awaited::Silent, None),
+        ),
+    }
+}
+
+/// Has the other nodes flush, too; the reply to the client waits for them.
+fn flush_others(
+    worker: &mut Worker,
+    node: &mut NodeWorker,
+    (slot, what): (usize, Awaited),
+    at: Exptime,
+) {
+    for to in node.others() {
+        if let Some(token) = await_answer(worker, slot, what, None) {
+            node.flush_at(&worker.cx, to, (token, at));
+        }
+    }
+}
+
+// ---- large writes ----
+
+/// Has a large write that is complete executed where its key is, if that is not here.
+/// A large worker has no part in the cluster: it leaves what has moved, or become hot, while it
+/// was received to the worker that its connection belongs to.
+pub(crate) fn end_large_elsewhere(worker: &mut Worker, slot: usize) -> bool {
+    let Some(mut node) = worker.node.take() else {
+        return leave_large_elsewhere(worker, slot);
+    };
+    let passed = pass_large(worker, &mut node, slot);
+    worker.node = Some(node);
+    passed
+}
+
+fn leave_large_elsewhere(worker: &mut Worker, slot: usize) -> bool {
+    let shared = Arc::clone(&worker.cx.shared);
+    let Some(connection) = worker.slots.get_mut(slot) else {
+        return false;
+    };
+    let write = connection.body.as_ref().and_then(|body| body.write());
+    let (Some(cluster), Some((key, set, _))) = (&shared.cluster, write) else {
+        return false;
+    };
+    let route = route_of(key.resolve(&mut worker.cx.decoding.scratch).bytes());
+    let access = Operation::Set(set).access();
+    let is_here = cluster.runs_here(worker.cx.store_cx.now.instant, route, access);
+    if let Some(body) = &mut connection.body {
+        body.is_whole = !is_here;
+    }
+    !is_here
+}
+
+/// Has a large write that was received here executed where its key is; false if that is here
+/// after all.
+fn pass_large(worker: &mut Worker, node: &mut NodeWorker, slot: usize) -> bool {
+    let Some(connection) = worker.slots.get_mut(slot) else {
+        return false;
+    };
+    let write = connection.body.as_ref().and_then(|body| body.write());
+    let Some((key, set, _)) = write else {
+        return false;
+    };
+    let operation = Operation::Set(set);
+    let route = route_of(key.resolve(&mut worker.cx.decoding.scratch).bytes());
+    let way = node.way(route, operation.access());
+    if matches!(way, Some(Way::Here)) {
+        return false;
+    }
+    let Some(body) = connection.body.take() else {
+        return false;
+    };
+    let replies = &mut worker.replies;
+    let kept = body.finish(&mut worker.cx.pool, |reservation, key, form, _| {
+        if way.is_none() {
+            replies.refuse(slot, &form, Refusal::OutOfService);
+        }
+        let mut scratch = KeyScratch::default();
+        let mut bytes = node.written(&ItemRequest {
+            key: key.resolve(&mut scratch),
+            operation,
+            shows: Shows::Nothing,
+            value: &[],
+        });
+        // The value is what follows the rest.
+        reservation.read(&mut bytes);
+        (bytes, Awaited::of(&form), OwnedForm::new(&key, &form))
+    });
+    if let (Some(way), Some((bytes, what, form))) = (way, kept)
+        && let Some(token) = await_answer(worker, slot, what, Some(form))
+    {
+        let access = operation.access();
+        node.send_off(&mut worker.cx, way, (token, route, access), bytes);
+    }
+    true
+}
+
+/// What a read is answered with.
+fn shows(operation: &Operation, form: &Form<'_>) -> Shows {
+    match (operation, form) {
+        (Operation::Get(_), Form::Value { .. }) => Shows::Value,
+        (Operation::Get(_), Form::Meta(meta)) if meta.value => Shows::Value,
+        (Operation::Get(_), Form::Meta(_) | Form::Debug) => Shows::Status,
+        _ => Shows::Nothing,
+    }
+}
+
+/// Runs a request as on a server that is alone.
+fn run_here(worker: &mut Worker, entry: &Entry<'_>) {
+    let route = route::route_among_workers(worker, entry);
+    follow::execute_run(worker, std::slice::from_ref(entry), route);
+}

@@ -25,6 +25,7 @@ use crate::{
     worker::Worker,
 };
 
+#[inline(always)] // once into the loop over the batch, where most requests pass
 pub(crate) fn carry_out(worker: &mut Worker, entry: &Entry<'_>, claims: bool) {
     let Entry {
         slot,

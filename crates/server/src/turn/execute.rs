@@ -72,8 +72,6 @@ enum Found {
 }
 
 /// Carries out one entry of the batch. With `claims`, a write claims its partition first.
-#[inline(always)] // once into the loop over the batch, where most requests pass
-
 /// Leaves a request, and with it all that follow on its connection, to a later turn: this turn
 /// has answered enough there. Its input is kept as if it had not been decoded.
 #[cold]

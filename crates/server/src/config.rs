@@ -5,7 +5,7 @@
 
 use std::{fmt, io, net::SocketAddr, path::PathBuf};
 
-use curtail_cluster::NodeConfig;
+use curtail_membership::NodeConfig;
 use curtail_runtime::ThreadId;
 
 use crate::{

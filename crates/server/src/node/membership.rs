@@ -13,8 +13,8 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use curtail_cluster::{Addresses, Event, Member, NodeConfig, Observer, Roster};
 use curtail_consistency::membership::{Heartbeat, Incarnation};
+use curtail_membership::{Addresses, Event, Member, NodeConfig, Observer, Roster};
 use curtail_types::{Exptime, NodeId, Now, View, ViewNumber};
 use tracing::{debug, error, info, warn};
 

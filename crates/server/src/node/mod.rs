@@ -42,7 +42,6 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use curtail_cluster::{MemberHandle, StoreAsked};
 use curtail_consistency::{
     clock::Reading,
     membership::Heartbeat,
@@ -50,6 +49,7 @@ use curtail_consistency::{
     symmetric::{self, Model},
 };
 use curtail_dispatch::SharedKeys;
+use curtail_membership::{MemberHandle, StoreAsked};
 use curtail_types::{Instant, NodeId, Now, ViewNumber, WriterId};
 use tracing::warn;
 

@@ -6,7 +6,7 @@
 
 use std::{fmt, net::IpAddr, path::Path, sync::Arc};
 
-use curtail_cluster::{Rollout, TlsFiles};
+use curtail_membership::{Rollout, TlsFiles};
 use curtail_runtime::Stream;
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, ClientConnection, Error, RootCertStore,

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use curtail_cluster::{Rollout, TlsFiles};
+use curtail_membership::{Rollout, TlsFiles};
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType,
     date_time_ymd,

@@ -18,13 +18,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail_cluster::{
-    Addresses, EtcdStore, Event, Member, Node, NodeConfig, Observer, Roster, Secret, Settings,
-    StoreError, Stored, ViewStore,
-};
 use curtail_consistency::{
     membership::{Change, Heartbeat, Incarnation},
     symmetric::Model,
+};
+use curtail_membership::{
+    Addresses, EtcdStore, Event, Member, Node, NodeConfig, Observer, Roster, Secret, Settings,
+    StoreError, Stored, ViewStore,
 };
 use curtail_types::{self as types, NodeId};
 

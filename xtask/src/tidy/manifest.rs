@@ -23,6 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store", &["table", "segments"]),
     ("runtime", &[]),
     ("membership", &["consistency"]),
+    ("links", &["runtime", "codec", "membership"]),
     ("checker", &["consistency"]),
     (
         "server",
@@ -34,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "hotkeys",
             "consistency",
             "membership",
+            "links",
             "memory",
         ],
     ),

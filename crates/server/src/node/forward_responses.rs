@@ -3,13 +3,13 @@
 use curtail_codec::{memcached::Carried, node::AnswerStatus};
 use curtail_consistency::placement::slice_of;
 use curtail_dispatch::SharedState;
+use curtail_links::LinkEvent;
 use curtail_types::{Cas, NodeId};
 
 use crate::node::{
     NodeWorker,
     forward::{Out, UNKNOWN, UNREACHABLE},
     inbox::Answered,
-    links::LinkEvent,
     placement::access_of,
     slice_jobs::{Completed, End, Job, Origin},
     slices::RelayedKind,

@@ -5,13 +5,13 @@
 
 use curtail_codec::node::{AnswerStatus, BatchHead, Body, NodeAnswer, NodeRequest};
 use curtail_consistency::placement::slice_of;
+use curtail_links::Endpoint;
 use curtail_types::{Cas, NodeId, RouteHash, ViewNumber};
 
 use crate::node::{
     Cluster,
     control_messages::News,
     hot_set::coordinator::Proposal,
-    links::Endpoint,
     slice_jobs::{Job, Moved, Said, Spare},
     slices::RelayedKind,
 };

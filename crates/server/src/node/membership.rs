@@ -14,14 +14,12 @@ use std::{
 };
 
 use curtail_consistency::membership::{Heartbeat, Incarnation};
+use curtail_links::{Linker, LinkerConfig, LinkerHandle, NewLink, Peer, Tls};
 use curtail_membership::{Addresses, Event, Member, NodeConfig, Observer, Roster};
 use curtail_types::{Exptime, NodeId, Now, View, ViewNumber};
 use tracing::{debug, error, info, warn};
 
-use crate::node::{
-    Cluster, InForce,
-    links::{Linker, LinkerConfig, LinkerHandle, NewLink, Peer, Tls},
-};
+use crate::node::{Cluster, InForce};
 use crate::{
     config::Config,
     log::component,

@@ -27,7 +27,6 @@ mod forward_responses;
 mod hot_set;
 mod inbox;
 mod large_requests;
-mod links;
 mod membership;
 mod migration;
 mod peer_requests;
@@ -49,6 +48,7 @@ use curtail_consistency::{
     symmetric::{self, Model},
 };
 use curtail_dispatch::SharedKeys;
+pub(crate) use curtail_links::{LinkerHandle, Links, NewLink};
 use curtail_membership::{MemberHandle, StoreAsked};
 use curtail_types::{Instant, NodeId, Now, ViewNumber, WriterId};
 use tracing::warn;
@@ -74,7 +74,6 @@ pub(crate) use crate::node::{
     event_history::Member,
     hot_set::coordinator::Proposal,
     inbox::MoveAsked,
-    links::{LinkerHandle, Links, NewLink},
     membership::{Membership, Opening},
     migration::Waiter,
     slice_jobs::{Completed, Moved},

@@ -14,12 +14,12 @@ use curtail_codec::{
     memcached::{Carried, KeyScratch},
     node::{AnswerStatus, BatchHead, Class, NodeAnswer, Part},
 };
+use curtail_links::Endpoint;
 use curtail_types::{Cas, Exptime, Key, NodeId};
 
 use crate::node::{
     NodeWorker,
     inbox::Asked,
-    links::Endpoint,
     migration::Waiter,
     placement::{Way, access_of, route_of},
     slice_jobs::{Asker, Completed, End, Origin},

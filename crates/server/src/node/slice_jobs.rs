@@ -4,10 +4,11 @@ use std::{collections::VecDeque, sync::Arc};
 
 use curtail_codec::node::{self, KeyMessage, KeyMove};
 use curtail_consistency::symmetric::Access;
+use curtail_links::Endpoint;
 use curtail_store::Image;
 use curtail_types::{Cas, Message, NodeId, RouteHash, ViewNumber};
 
-use crate::node::{InForce, links::Endpoint};
+use crate::node::InForce;
 
 /// Something for a slice.
 #[derive(Debug)]

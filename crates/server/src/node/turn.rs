@@ -2,13 +2,10 @@
 
 use std::time::Duration;
 
+use curtail_links::{Links, LinksConfig, NewLink};
 use curtail_types::Instant;
 
-use crate::node::{
-    Cluster, NodeWorker,
-    links::{Links, LinksConfig, NewLink},
-    slice_jobs::Completed,
-};
+use crate::node::{Cluster, NodeWorker, slice_jobs::Completed};
 use crate::{
     test_faults::Fault,
     worker::{event_loop::Worker, mailbox::Arrival, shared::Shared},

@@ -13,6 +13,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use curtail_codec::node::{Class, Part};
 use curtail_consistency::{membership::Heartbeat, placement::slice_of};
+use curtail_links::{Links, Vitals};
 use curtail_types::{Cas, Instant, NodeId, NodeSet, RouteHash};
 
 use crate::node::{
@@ -21,7 +22,6 @@ use crate::node::{
     execute::ExecuteContext,
     forward::Out,
     inbox::Inbox,
-    links::{Links, Vitals},
     migration::Mover,
     slice_jobs::{Asker, Completed, End, Job, Origin, Spare},
     slices::{Relayed, SliceContext},

@@ -101,6 +101,8 @@ struct Sweep {
 /// The token of the waker; slots have the numbers below.
 pub(crate) const WAKER: Token = Token(usize::MAX);
 
+const _: () = assert!(!Links::owns(WAKER));
+
 /// Events taken in one wait.
 const EVENTS_MAX: usize = 256;
 

@@ -6,6 +6,7 @@ use curtail_consistency::{
     placement::slice_of,
 };
 use curtail_dispatch::{Seen, SharedState};
+use curtail_links::{Links, SendError};
 use curtail_types::{Cas, Key, NodeId, RouteHash, ViewNumber};
 
 use crate::node::migration::{
@@ -13,11 +14,7 @@ use crate::node::migration::{
 };
 use crate::{
     metrics::counters::Count,
-    node::{
-        InForce, MoveAsked, NodeWorker,
-        links::{Links, SendError},
-        placement::route_of,
-    },
+    node::{InForce, MoveAsked, NodeWorker, placement::route_of},
     test_faults::Fault,
     worker::context::WorkerContext,
 };

@@ -1,6 +1,7 @@
 //! What a step works with, and what comes out of it for others.
 
 use curtail_consistency::symmetric::Refusal;
+use curtail_links::Links;
 use curtail_types::{Cas, NodeId, RouteHash};
 
 use crate::node::slices::Waiting;
@@ -8,7 +9,6 @@ use crate::{
     node::{
         Cluster,
         execute::ExecuteContext,
-        links::Links,
         slice_jobs::{Completed, End, Job, Origin, Spare},
     },
     worker::context::WorkerContext,

@@ -18,7 +18,7 @@ use rustls::Connection;
 
 /// See the head of this file.
 #[derive(Debug)]
-pub(super) enum Wire {
+pub(crate) enum Wire {
     Plain(Stream),
     Secured(Box<Secured>),
     /// `None` in the hands of [`Wire::find_out`] only.
@@ -27,7 +27,7 @@ pub(super) enum Wire {
 
 /// TLS over a socket.
 #[derive(Debug)]
-pub(super) struct Secured {
+pub(crate) struct Secured {
     stream: Stream,
     tls: Connection,
     /// Records that were received before it was known that they are some.
@@ -37,7 +37,7 @@ pub(super) struct Secured {
 
 /// Why TLS ended.
 #[derive(Clone, Debug)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// One of the two sides refused the other.
     Refused(rustls::Error),
     /// The other side closed before it said anything.
@@ -53,18 +53,18 @@ const HANDSHAKE: u8 = 22;
 
 impl Wire {
     /// The same over TLS.
-    pub(super) fn secured(stream: Stream, tls: Connection) -> Self {
+    pub(crate) fn secured(stream: Stream, tls: Connection) -> Self {
         Self::Secured(Secured::new(stream, tls))
     }
 
     /// Over TLS or not, as the other side likes, which speaks first.
-    pub(super) fn open(stream: Stream, tls: Connection) -> Self {
+    pub(crate) fn open(stream: Stream, tls: Connection) -> Self {
         Self::Open(Some(Secured::new(stream, tls)))
     }
 
     /// Receives into `area`, which is not empty.
     #[inline]
-    pub(super) fn receive(&mut self, area: &mut [u8]) -> Received {
+    pub(crate) fn receive(&mut self, area: &mut [u8]) -> Received {
         match self {
             Self::Plain(stream) => stream.receive(area),
             Self::Secured(secured) => secured.receive(area),
@@ -98,7 +98,7 @@ impl Wire {
 
     /// Sends from one piece of memory.
     #[inline]
-    pub(super) fn send(&mut self, bytes: &[u8]) -> Sent {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Sent {
         match self {
             Self::Plain(stream) => stream.send(bytes),
             Self::Secured(secured) => secured.send(&[IoSlice::new(bytes)]),
@@ -108,7 +108,7 @@ impl Wire {
 
     /// Sends from several.
     #[inline]
-    pub(super) fn send_many(&mut self, pieces: &[IoSlice<'_>]) -> Sent {
+    pub(crate) fn send_many(&mut self, pieces: &[IoSlice<'_>]) -> Sent {
         match self {
             Self::Plain(stream) => stream.send_many(pieces),
             Self::Secured(secured) => secured.send(pieces),
@@ -118,7 +118,7 @@ impl Wire {
 
     /// Sends what is held back, as far as the socket takes it; false if the connection broke.
     #[inline]
-    pub(super) fn push(&mut self) -> bool {
+    pub(crate) fn push(&mut self) -> bool {
         match self {
             Self::Plain(_) | Self::Open(_) => true,
             Self::Secured(secured) => secured.push(),
@@ -127,28 +127,28 @@ impl Wire {
 
     /// Whether the socket has yet to take something that was sent, or that TLS itself has to say.
     #[inline]
-    pub(super) fn holds_back(&self) -> bool {
+    pub(crate) fn holds_back(&self) -> bool {
         match self {
             Self::Plain(_) | Self::Open(_) => false,
             Self::Secured(secured) => secured.tls.wants_write(),
         }
     }
 
-    pub(super) fn watch(&mut self, poller: &Poller, token: Token) -> Result<(), WatchError> {
+    pub(crate) fn watch(&mut self, poller: &Poller, token: Token) -> Result<(), WatchError> {
         match self.stream_mut() {
             Some(stream) => stream.watch(poller, token),
             None => Ok(()),
         }
     }
 
-    pub(super) fn unwatch(&mut self, poller: &Poller) {
+    pub(crate) fn unwatch(&mut self, poller: &Poller) {
         if let Some(stream) = self.stream_mut() {
             stream.unwatch(poller);
         }
     }
 
     /// Why TLS ended, if it did.
-    pub(super) fn fault(&self) -> Option<&Fault> {
+    pub(crate) fn fault(&self) -> Option<&Fault> {
         match self {
             Self::Plain(_) | Self::Open(_) => None,
             Self::Secured(secured) => secured.fault.as_ref(),

@@ -18,6 +18,8 @@
 //! Nothing here waits. What a peer does not take makes sends be refused ([`SendError::Full`]),
 //! never memory grow: that is bounded by the windows, for each link and class.
 
+#![forbid(unsafe_code)]
+
 mod chunk_pool;
 mod connector;
 mod handshake;
@@ -38,22 +40,22 @@ use curtail_codec::node::{Class, Frame, HEADER_BYTES, Part, Shape};
 use curtail_runtime::{Readiness, Token};
 use curtail_types::{Instant, NodeId, NodeSet};
 
-use crate::node::links::{
+use crate::{
     chunk_pool::{CHUNK_BYTES, Chunks},
     link::{AREA_BYTES, Link, Progress},
     outbox::Pushed,
     peers::{LinkName, Neighbour},
 };
-pub(crate) use crate::node::links::{
-    connector::{Linker, LinkerConfig, LinkerHandle, NewLink},
+pub use crate::{
+    connector::{Linker, LinkerConfig, LinkerError, LinkerHandle, NewLink},
     link::Vitals,
     peer_list::Peer,
-    tls::Tls,
+    tls::{Tls, TlsError},
 };
 
 /// One worker's links; see the head of this file.
 #[derive(Debug)]
-pub(crate) struct Links {
+pub struct Links {
     config: LinksConfig,
     linker: LinkerHandle,
     /// Which list of peers it goes by.
@@ -84,31 +86,31 @@ pub(crate) struct Links {
 
 /// How one worker's links are made.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct LinksConfig {
+pub struct LinksConfig {
     /// The worker, below [`LinkerConfig::workers`].
-    pub(crate) worker: u16,
+    pub worker: u16,
     /// Bytes of unacknowledged demands for each link, and four times as many on the connection for
     /// large items; a single one may be longer.
-    pub(crate) demand_bytes_max: usize,
+    pub demand_bytes_max: usize,
     /// The same for answers.
-    pub(crate) answer_bytes_max: usize,
+    pub answer_bytes_max: usize,
     /// The longest part, in bytes; it is what one connection may make this node hold.
-    pub(crate) part_bytes_max: usize,
+    pub part_bytes_max: usize,
 }
 
 /// The far end of a link: one of the workers of a node. Answers go where the request came from.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct Endpoint {
+pub struct Endpoint {
     /// The node.
-    pub(crate) node: NodeId,
+    pub node: NodeId,
     /// Which of the links between the two nodes.
-    pub(crate) pair: u16,
+    pub pair: u16,
 }
 
 /// Why something was not sent. It has no effect then.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub(crate) enum SendError {
+pub enum SendError {
     /// Too much is unacknowledged already; try again when the peer has caught up.
     Full,
     /// The node is not in the list of peers, or has no such link.
@@ -119,7 +121,7 @@ pub(crate) enum SendError {
 
 /// What happened to the links with a node.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum LinkEvent {
+pub enum LinkEvent {
     /// Small items arrive and leave.
     Up(NodeId),
     /// They do not at the moment; what was sent is kept and goes on with the next connection.
@@ -131,21 +133,21 @@ pub(crate) enum LinkEvent {
 
 /// What links did, since the counts were taken last.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct LinkCounts {
+pub struct LinkCounts {
     /// Frames that were begun.
-    pub(crate) frames: u64,
+    pub frames: u64,
     /// What was put into them.
-    pub(crate) parts: u64,
+    pub parts: u64,
     /// Messages about keys among that.
-    pub(crate) messages: u64,
+    pub messages: u64,
     /// System calls that sent.
-    pub(crate) sends: u64,
+    pub sends: u64,
     /// System calls that received something.
-    pub(crate) receives: u64,
+    pub receives: u64,
 }
 
-/// The token of link 0; those of the others are below. The one above is the waker's.
-const TOKEN_MAX: usize = crate::worker::event_loop::WAKER.0 - 1;
+/// The token of link 0; those of the others are below. The one above is left to its worker.
+const TOKEN_MAX: usize = usize::MAX - 1;
 
 /// Links that a worker may have.
 const LINKS_MAX: usize = 1 << 16;
@@ -158,7 +160,7 @@ const RECEIVE_BYTES_MAX: usize = 512 << 10;
 
 impl LinksConfig {
     /// What suits values of `item_bytes_max`, for one worker.
-    pub(crate) fn for_items(worker: u16, item_bytes_max: usize) -> Self {
+    pub fn for_items(worker: u16, item_bytes_max: usize) -> Self {
         Self {
             worker,
             demand_bytes_max: 1 << 20,
@@ -178,7 +180,7 @@ impl LinksConfig {
 
 impl Links {
     /// The links of a worker; `started_ns` is the time in Unix nanoseconds.
-    pub(crate) fn new(linker: LinkerHandle, config: LinksConfig, started_ns: u64) -> Self {
+    pub fn new(linker: LinkerHandle, config: LinksConfig, started_ns: u64) -> Self {
         Self {
             config,
             linker,
@@ -209,13 +211,13 @@ impl Links {
 
     /// Whether a token is one of a link's.
     #[inline]
-    pub(crate) fn owns(token: Token) -> bool {
+    pub const fn owns(token: Token) -> bool {
         token.0 <= TOKEN_MAX && token.0 > TOKEN_MAX - LINKS_MAX
     }
 
     /// Notes what the poller says of a link.
     #[inline]
-    pub(crate) fn note_event(&mut self, token: Token, readiness: Readiness) {
+    pub fn note_event(&mut self, token: Token, readiness: Readiness) {
         let number = TOKEN_MAX.wrapping_sub(token.0);
         if let Some(Some(link)) = self.links.get_mut(number) {
             link.note_readiness(readiness);
@@ -224,12 +226,12 @@ impl Links {
     }
 
     /// What the next heartbeats say of this node.
-    pub(crate) fn set_vitals(&mut self, vitals: Vitals) {
+    pub fn set_vitals(&mut self, vitals: Vitals) {
         self.vitals = vitals;
     }
 
     /// Looks at what may differ from turn to turn: the list of peers, and who is silent.
-    pub(crate) fn begin_turn(&mut self, now: Instant) {
+    pub fn begin_turn(&mut self, now: Instant) {
         self.now = now;
         if self.generation != self.linker.office.roster.generation() {
             self.take_peers();
@@ -240,14 +242,14 @@ impl Links {
     }
 
     /// The link with a node that this worker begins with.
-    pub(crate) fn endpoint(&self, node: NodeId) -> Option<Endpoint> {
+    pub fn endpoint(&self, node: NodeId) -> Option<Endpoint> {
         self.neighbour(node)?;
         let pair = self.config.worker;
         Some(Endpoint { node, pair })
     }
 
     /// Bytes of a class on their way to `to`: sent or waiting, and not known to have arrived.
-    pub(crate) fn under_way(&self, to: Endpoint, class: Class) -> usize {
+    pub fn under_way(&self, to: Endpoint, class: Class) -> usize {
         let number = self.number_of(to, class.is_large());
         let link = number.and_then(|number| self.links.get(number)?.as_ref());
         link.map_or(0, |link| link.session.outbox.used_by(class))
@@ -255,7 +257,7 @@ impl Links {
 
     /// Whether small items arrive at `node` at the moment.
     #[cfg(test)]
-    pub(crate) fn is_up(&self, node: NodeId) -> bool {
+    pub fn is_up(&self, node: NodeId) -> bool {
         self.main_link(node)
             .is_some_and(|link| link.session.is_running())
     }
@@ -265,12 +267,7 @@ impl Links {
     ///
     /// # Errors
     /// When there is no such peer, too much on the way to it, or it is too large.
-    pub(crate) fn send(
-        &mut self,
-        to: Endpoint,
-        class: Class,
-        part: &Part<'_>,
-    ) -> Result<(), SendError> {
+    pub fn send(&mut self, to: Endpoint, class: Class, part: &Part<'_>) -> Result<(), SendError> {
         let payload = part.payload();
         self.send_filled(to, class, part, payload.len(), |room| {
             room.copy_from_slice(payload);
@@ -282,7 +279,7 @@ impl Links {
     ///
     /// # Errors
     /// As [`Links::send`].
-    pub(crate) fn send_filled(
+    pub fn send_filled(
         &mut self,
         to: Endpoint,
         class: Class,
@@ -328,7 +325,7 @@ impl Links {
     }
 
     /// Sends what was appended, with one call for each connection.
-    pub(crate) fn flush(&mut self) {
+    pub fn flush(&mut self) {
         let mut dirty = std::mem::take(&mut self.dirty);
         for number in dirty.drain(..) {
             let Some(Some(link)) = self.links.get_mut(number) else {
@@ -351,7 +348,7 @@ impl Links {
 
     /// Hands every frame that has arrived to `each`, in the order of its sender, once; of a bounded
     /// number of links, and of each a bounded number of bytes.
-    pub(crate) fn receive(&mut self, mut each: impl FnMut(Endpoint, &Frame<'_>)) {
+    pub fn receive(&mut self, mut each: impl FnMut(Endpoint, &Frame<'_>)) {
         let mut bytes_left = RECEIVE_BYTES_MAX;
         for _ in 0..self.ready.len() {
             if bytes_left == 0 {
@@ -383,34 +380,34 @@ impl Links {
     }
 
     /// What happened to links since the last call, the oldest first.
-    pub(crate) fn next_event(&mut self) -> Option<LinkEvent> {
+    pub fn next_event(&mut self) -> Option<LinkEvent> {
         self.events.pop_front()
     }
 
     /// Bytes of memory that hold what was not acknowledged and what is not complete.
-    pub(crate) fn held_bytes(&self) -> usize {
+    pub fn held_bytes(&self) -> usize {
         self.chunks.bytes()
     }
 
     /// Has what is large wait where it is, with its sender in the end, or come again.
-    pub(crate) fn hold_large(&mut self, hold: bool) {
+    pub fn hold_large(&mut self, hold: bool) {
         if std::mem::replace(&mut self.holds_large, hold) && !hold {
             (0..self.links.len()).for_each(|number| self.line_up(number));
         }
     }
 
     /// What was counted since the last call.
-    pub(crate) fn take_counts(&mut self) -> LinkCounts {
+    pub fn take_counts(&mut self) -> LinkCounts {
         std::mem::take(&mut self.counted)
     }
 
     /// Whether there is something to receive or to send without an event.
-    pub(crate) fn wants_turn(&self) -> bool {
+    pub fn wants_turn(&self) -> bool {
         !(self.ready.is_empty() && self.dirty.is_empty())
     }
 
     /// When the next turn should be at the latest; `None` if there is no link.
-    pub(crate) fn due(&self) -> Option<Instant> {
+    pub fn due(&self) -> Option<Instant> {
         let any = self.links.iter().flatten().any(|link| link.is_connected());
         any.then_some(self.look)
     }

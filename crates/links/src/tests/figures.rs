@@ -1,6 +1,6 @@
 //! How many messages a second one link carries over loopback, with and without coalescing.
 //!
-//! `cargo test --profile release-fast -p curtail-server --lib figures -- --ignored --nocapture`
+//! `cargo test --profile release-fast -p curtail-links --lib figures -- --ignored --nocapture`
 //!
 //! On two virtual processors, one for each side, in millions a second for values of 0, 40 and 1000
 //! bytes:
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use curtail_codec::node::{Image, KeyMessage};
 use curtail_types::{Cas, HotEpoch, Key, Message, MessageKind, RouteHash, ViewNumber};
 
-use crate::node::links::tests::*;
+use crate::tests::*;
 
 /// How long each line is measured.
 const MEASURED: Duration = Duration::from_secs(2);

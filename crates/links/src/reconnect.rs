@@ -13,11 +13,11 @@
 
 use curtail_types::NodeId;
 
-use crate::node::links::peer_list::Peer;
+use crate::peer_list::Peer;
 
 /// All connections to be made.
 #[derive(Debug, Default)]
-pub(super) struct Dials {
+pub(crate) struct Dials {
     dials: Vec<Dial>,
     /// Counts attempts, so that each has a number of its own.
     attempts: u64,
@@ -25,10 +25,10 @@ pub(super) struct Dials {
 
 /// One connection to be made.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Dial {
-    pub(super) peer: Peer,
-    pub(super) pair: u16,
-    pub(super) large: bool,
+pub(crate) struct Dial {
+    pub(crate) peer: Peer,
+    pub(crate) pair: u16,
+    pub(crate) large: bool,
     state: DialState,
     pause_ns: u64,
 }
@@ -48,7 +48,7 @@ const PAUSE_NS_MAX: u64 = 100_000_000;
 
 impl Dials {
     /// None; attempts are counted on from `before`.
-    pub(super) fn after(before: &Self) -> Self {
+    pub(crate) fn after(before: &Self) -> Self {
         Self {
             dials: Vec::new(),
             attempts: before.attempts,
@@ -57,7 +57,7 @@ impl Dials {
 
     /// Takes another list of peers; `me` has `workers`. What is unchanged goes on, and what failed
     /// is tried again at once.
-    pub(super) fn set_peers(&mut self, me: NodeId, workers: u16, peers: &[Peer]) {
+    pub(crate) fn set_peers(&mut self, me: NodeId, workers: u16, peers: &[Peer]) {
         let higher = || peers.iter().filter(|peer| me < peer.node);
         self.dials
             .retain(|dial| higher().any(|peer| *peer == dial.peer));
@@ -72,7 +72,7 @@ impl Dials {
     }
 
     /// Has every pair below `pairs` connected.
-    pub(super) fn add(&mut self, peer: Peer, pairs: u16) {
+    pub(crate) fn add(&mut self, peer: Peer, pairs: u16) {
         let known = self.dials.iter().filter(|dial| dial.peer == peer);
         let from = known.map(|dial| dial.pair + 1).max().unwrap_or(0);
         for pair in from..pairs {
@@ -89,7 +89,7 @@ impl Dials {
     }
 
     /// One that is due, and the number of the attempt that now begins.
-    pub(super) fn next_due(&mut self, now_ns: u64) -> Option<(Dial, u64)> {
+    pub(crate) fn next_due(&mut self, now_ns: u64) -> Option<(Dial, u64)> {
         let is_due = |dial: &&mut Dial| dial.due_ns().is_some_and(|due_ns| due_ns <= now_ns);
         let dial = self.dials.iter_mut().find(is_due)?;
         self.attempts += 1;
@@ -99,12 +99,12 @@ impl Dials {
     }
 
     /// When the next one is due.
-    pub(super) fn due_ns(&self) -> Option<u64> {
+    pub(crate) fn due_ns(&self) -> Option<u64> {
         self.dials.iter().filter_map(Dial::due_ns).min()
     }
 
     /// An attempt succeeded; whether it is still wanted.
-    pub(super) fn succeed(&mut self, attempt: u64) -> Option<Dial> {
+    pub(crate) fn succeed(&mut self, attempt: u64) -> Option<Dial> {
         let dial = self.find(DialState::Trying { attempt })?;
         dial.state = DialState::Up { attempt };
         dial.pause_ns = PAUSE_NS_MIN;
@@ -113,7 +113,7 @@ impl Dials {
 
     /// An attempt failed: it is made again after a pause that grows. `salt` spreads the pauses of
     /// several links, so that they do not all come back at once.
-    pub(super) fn fail(&mut self, attempt: u64, now_ns: u64, salt: u64) {
+    pub(crate) fn fail(&mut self, attempt: u64, now_ns: u64, salt: u64) {
         if let Some(dial) = self.find(DialState::Trying { attempt }) {
             let spread_ns = salt % (dial.pause_ns / 2).max(1);
             dial.retry(now_ns + dial.pause_ns + spread_ns);
@@ -122,14 +122,14 @@ impl Dials {
     }
 
     /// A link is not connected any more.
-    pub(super) fn lose(&mut self, attempt: u64, now_ns: u64) {
+    pub(crate) fn lose(&mut self, attempt: u64, now_ns: u64) {
         if let Some(dial) = self.find(DialState::Up { attempt }) {
             dial.retry(now_ns + PAUSE_NS_MIN);
         }
     }
 
     /// Whether an attempt is still wanted.
-    pub(super) fn is_wanted(&self, attempt: u64) -> bool {
+    pub(crate) fn is_wanted(&self, attempt: u64) -> bool {
         let trying = DialState::Trying { attempt };
         self.dials.iter().any(|dial| dial.state == trying)
     }

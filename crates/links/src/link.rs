@@ -9,7 +9,7 @@ use curtail_codec::node::{Body, Control, Decoded, Frame, Header};
 use curtail_runtime::{Readiness, Received, Sent};
 use curtail_types::{Instant, ViewNumber};
 
-use crate::node::links::{
+use crate::{
     Endpoint,
     chunk_pool::Chunks,
     session::{PeerResume, Resumed, Session, Taken},
@@ -18,13 +18,13 @@ use crate::node::links::{
 
 /// See the head of this file.
 #[derive(Debug)]
-pub(super) struct Link {
-    pub(super) endpoint: Endpoint,
+pub(crate) struct Link {
+    pub(crate) endpoint: Endpoint,
     /// Whether it carries the large items.
-    pub(super) large: bool,
-    pub(super) session: Session,
+    pub(crate) large: bool,
+    pub(crate) session: Session,
     /// Which connection of the link this is, as the linker counts.
-    pub(super) attempt: u64,
+    pub(crate) attempt: u64,
     stream: Option<Wire>,
     /// The longest frame that is taken here.
     frame_bytes_max: usize,
@@ -36,13 +36,13 @@ pub(super) struct Link {
     /// The peer will send no more: what follows is received until the end is seen.
     ending: bool,
     /// Whether it is in the list of those with something to receive, or to send.
-    pub(super) in_line: bool,
-    pub(super) is_dirty: bool,
+    pub(crate) in_line: bool,
+    pub(crate) is_dirty: bool,
     /// When something was received last, on any connection, and sent; 0 for never.
-    pub(super) heard: Instant,
+    pub(crate) heard: Instant,
     spoke: Instant,
     /// Calls to send.
-    pub(super) sends: u64,
+    pub(crate) sends: u64,
     /// From when on silence counts: the first look at this connection, which comes after its
     /// making.
     watched_since: Option<Instant>,
@@ -58,16 +58,16 @@ struct ControlBytes {
 
 /// What to say of this node in heartbeats.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Vitals {
+pub struct Vitals {
     /// The view that is in force.
-    pub(crate) view: ViewNumber,
+    pub view: ViewNumber,
     /// How busy it is, in a unit of the upper layers.
-    pub(crate) load: u32,
+    pub load: u32,
 }
 
 /// How far receiving or sending came.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Progress {
+pub(crate) enum Progress {
     /// The poller will tell when there is more to do.
     Waits,
     /// There is more to do in the next turn.
@@ -78,15 +78,15 @@ pub(super) enum Progress {
 
 /// What happened while receiving, beside the frames.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Happened {
+pub(crate) struct Happened {
     /// The session runs now.
-    pub(super) up: bool,
+    pub(crate) up: bool,
     /// What was outstanding is lost.
-    pub(super) reset: bool,
+    pub(crate) reset: bool,
     /// How much arrived.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     /// With how many calls.
-    pub(super) receives: u64,
+    pub(crate) receives: u64,
 }
 
 /// Why a connection is of no use.
@@ -96,7 +96,7 @@ struct Broken;
 const RECEIVES_MAX: usize = 4;
 
 /// Bytes of the memory to receive into.
-pub(super) const AREA_BYTES: usize = 64 << 10;
+pub(crate) const AREA_BYTES: usize = 64 << 10;
 
 /// Bytes sent in one call, so that a turn is bounded.
 const SEND_BYTES_MAX: usize = 256 << 10;
@@ -105,7 +105,7 @@ const SEND_BYTES_MAX: usize = 256 << 10;
 const SLICES_MAX: usize = 16;
 
 impl Link {
-    pub(super) fn new(endpoint: Endpoint, large: bool, session: Session, max: usize) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, large: bool, session: Session, max: usize) -> Self {
         Self {
             endpoint,
             large,
@@ -128,7 +128,7 @@ impl Link {
     }
 
     /// Goes on with another connection; the one before has been ended.
-    pub(super) fn connect(&mut self, stream: Wire, attempt: u64) {
+    pub(crate) fn connect(&mut self, stream: Wire, attempt: u64) {
         self.stream = Some(stream);
         self.attempt = attempt;
         let resume = self.session.resume(self.frame_bytes_max);
@@ -139,30 +139,30 @@ impl Link {
     }
 
     /// Ends the connection; whether there was one.
-    pub(super) fn disconnect(&mut self, chunks: &mut Chunks) -> bool {
+    pub(crate) fn disconnect(&mut self, chunks: &mut Chunks) -> bool {
         self.session.disconnect();
         self.control = ControlBytes::NONE;
         chunks.give(std::mem::take(&mut self.partial));
         self.stream.take().is_some()
     }
 
-    pub(super) fn is_connected(&self) -> bool {
+    pub(crate) fn is_connected(&self) -> bool {
         self.stream.is_some()
     }
 
-    pub(super) fn note_readiness(&mut self, readiness: Readiness) {
+    pub(crate) fn note_readiness(&mut self, readiness: Readiness) {
         self.readable |= readiness.read;
         self.writable |= readiness.write;
         self.ending |= readiness.closed;
     }
 
     /// Whether receiving may bring something.
-    pub(super) fn wants_to_receive(&self) -> bool {
+    pub(crate) fn wants_to_receive(&self) -> bool {
         self.readable && self.stream.is_some()
     }
 
     /// Whether sending may move something.
-    pub(super) fn wants_to_send(&self) -> bool {
+    pub(crate) fn wants_to_send(&self) -> bool {
         let has_news =
             self.session.is_running() && (self.session.outbox.has_news() || self.session.owes());
         let wants = |stream: &Wire| has_news || !self.control.is_empty() || stream.holds_back();
@@ -170,7 +170,7 @@ impl Link {
     }
 
     /// Receives a bounded number of bytes and hands every complete frame to `each`.
-    pub(super) fn receive(
+    pub(crate) fn receive(
         &mut self,
         (area, chunks): (&mut [u8], &mut Chunks),
         now: Instant,
@@ -318,7 +318,7 @@ impl Link {
 
     /// Sends what there is, with one call. While the kernel takes nothing the open frame goes on
     /// taking parts.
-    pub(super) fn send(&mut self, now: Instant) -> Progress {
+    pub(crate) fn send(&mut self, now: Instant) -> Progress {
         if !self.writable {
             return Progress::Waits;
         }
@@ -374,7 +374,7 @@ impl Link {
     }
 
     /// Whether nothing was heard on this connection for `limit_ns`, though this side has looked.
-    pub(super) fn is_silent(&mut self, now: Instant, limit_ns: u64) -> bool {
+    pub(crate) fn is_silent(&mut self, now: Instant, limit_ns: u64) -> bool {
         let since = *self.watched_since.get_or_insert(now);
         let since_ns = since.ns.max(self.heard.ns);
         // What has arrived and was not received yet is no silence.
@@ -382,13 +382,13 @@ impl Link {
     }
 
     /// When the next heartbeat is due if one goes after `pause_ns` without anything else.
-    pub(super) fn beat_due_ns(&self, pause_ns: u64) -> u64 {
+    pub(crate) fn beat_due_ns(&self, pause_ns: u64) -> u64 {
         let since = self.watched_since.map_or(0, |since| since.ns);
         since.max(self.spoke.ns) + pause_ns
     }
 
     /// Says that this node lives, unless something else is on its way.
-    pub(super) fn beat(&mut self, vitals: Vitals) {
+    pub(crate) fn beat(&mut self, vitals: Vitals) {
         if self.session.is_running() && !self.session.outbox.has_news() && self.control.is_empty() {
             let Vitals { view, load } = vitals;
             self.control(Control::Heartbeat { view, load });

@@ -3,21 +3,21 @@
 
 /// Empty pieces for the next frames.
 #[derive(Debug, Default)]
-pub(super) struct Chunks {
+pub(crate) struct Chunks {
     free: Vec<Vec<u8>>,
     /// Bytes of all pieces, those in use among them.
     bytes: usize,
 }
 
 /// Bytes of a piece: room for some hundred small messages.
-pub(super) const CHUNK_BYTES: usize = 32 << 10;
+pub(crate) const CHUNK_BYTES: usize = 32 << 10;
 
 /// Empty pieces that are kept: 2 MiB.
 const FREE_MAX: usize = 64;
 
 impl Chunks {
     /// An empty piece with room for `bytes` at least.
-    pub(super) fn take(&mut self, bytes: usize) -> Vec<u8> {
+    pub(crate) fn take(&mut self, bytes: usize) -> Vec<u8> {
         let free = self.free.pop_if(|_| bytes <= CHUNK_BYTES);
         free.unwrap_or_else(|| {
             let piece = Vec::with_capacity(bytes.max(CHUNK_BYTES));
@@ -27,19 +27,19 @@ impl Chunks {
     }
 
     /// Appends to a piece, which grows if it must.
-    pub(super) fn append(&mut self, chunk: &mut Vec<u8>, bytes: &[u8]) {
+    pub(crate) fn append(&mut self, chunk: &mut Vec<u8>, bytes: &[u8]) {
         let before = chunk.capacity();
         chunk.extend_from_slice(bytes);
         self.bytes += chunk.capacity() - before;
     }
 
     /// Bytes of memory that links hold.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Takes a piece back.
-    pub(super) fn give(&mut self, mut chunk: Vec<u8>) {
+    pub(crate) fn give(&mut self, mut chunk: Vec<u8>) {
         if chunk.capacity() == CHUNK_BYTES && self.free.len() < FREE_MAX {
             chunk.clear();
             self.free.push(chunk);

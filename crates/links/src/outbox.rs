@@ -18,11 +18,11 @@ use std::{collections::VecDeque, io::IoSlice};
 
 use curtail_codec::node::{Class, Part, Shape};
 
-use crate::node::links::chunk_pool::{CHUNK_BYTES, Chunks};
+use crate::chunk_pool::{CHUNK_BYTES, Chunks};
 
 /// See the head of this file.
 #[derive(Debug)]
-pub(super) struct Outbox {
+pub(crate) struct Outbox {
     chunks: VecDeque<Chunk>,
     /// The frames that are sealed and not acknowledged, in order.
     kept: VecDeque<Kept>,
@@ -37,21 +37,21 @@ pub(super) struct Outbox {
     used: [usize; 2],
     windows: Windows,
     /// Frames that were begun.
-    pub(super) frames_begun: u64,
+    pub(crate) frames_begun: u64,
 }
 
 /// Bytes that may be unacknowledged in each class of a connection. One frame always may.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Windows {
+pub(crate) struct Windows {
     /// Of demands.
-    pub(super) demand_bytes_max: usize,
+    pub(crate) demand_bytes_max: usize,
     /// Of answers.
-    pub(super) answer_bytes_max: usize,
+    pub(crate) answer_bytes_max: usize,
 }
 
 /// Whether a part was taken.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Pushed {
+pub(crate) enum Pushed {
     /// It goes with the next flush.
     Taken,
     /// The class has no credit left.
@@ -62,7 +62,7 @@ pub(super) enum Pushed {
 
 /// The peer acknowledges what it was not sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct NotSent;
+pub(crate) struct NotSent;
 
 #[derive(Debug)]
 struct Chunk {
@@ -86,7 +86,7 @@ struct Open {
 }
 
 impl Outbox {
-    pub(super) fn new(windows: Windows) -> Self {
+    pub(crate) fn new(windows: Windows) -> Self {
         Self {
             chunks: VecDeque::new(),
             kept: VecDeque::new(),
@@ -102,7 +102,7 @@ impl Outbox {
 
     /// Appends a part with a payload of `payload_bytes` that `fill` writes. `acknowledged` goes
     /// into the header of the frame before, should this part need another.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         chunks: &mut Chunks,
         (class, part): (Class, &Part<'_>),
@@ -137,7 +137,7 @@ impl Outbox {
     }
 
     /// Ends the open frame and gives it its number; whether there was one.
-    pub(super) fn seal(&mut self, acknowledged: u64) -> bool {
+    pub(crate) fn seal(&mut self, acknowledged: u64) -> bool {
         let number = self.next_number();
         let (Some(open), Some(chunk)) = (self.open.take(), self.chunks.back_mut()) else {
             return false;
@@ -157,18 +157,18 @@ impl Outbox {
     }
 
     /// Whether there is something sealed that was not sent.
-    pub(super) fn is_unsent(&self) -> bool {
+    pub(crate) fn is_unsent(&self) -> bool {
         self.sent < self.sealed
     }
 
     /// Whether there is anything to seal or to send.
-    pub(super) fn has_news(&self) -> bool {
+    pub(crate) fn has_news(&self) -> bool {
         self.open.is_some() || self.is_unsent()
     }
 
     /// The pieces to be sent next, `bytes_max` bytes and as many as `slices` has room for; how many
     /// pieces and bytes those are.
-    pub(super) fn gather<'a>(
+    pub(crate) fn gather<'a>(
         &'a self,
         slices: &mut [IoSlice<'a>],
         bytes_max: usize,
@@ -186,12 +186,12 @@ impl Outbox {
     }
 
     /// So many bytes of what was gathered have been sent.
-    pub(super) fn note_sent(&mut self, bytes: usize) {
+    pub(crate) fn note_sent(&mut self, bytes: usize) {
         self.sent = self.sealed.min(self.sent + bytes as u64);
     }
 
     /// The peer has every frame up to `number`: they need not be kept any more.
-    pub(super) fn acknowledge(&mut self, chunks: &mut Chunks, number: u64) -> Result<(), NotSent> {
+    pub(crate) fn acknowledge(&mut self, chunks: &mut Chunks, number: u64) -> Result<(), NotSent> {
         let mut freed = None;
         while self.first <= number {
             let kept = self.kept.front().filter(|kept| kept.end <= self.sent);
@@ -213,7 +213,7 @@ impl Outbox {
 
     /// Another connection begins, and the peer has every frame up to `number`: what follows is to
     /// be sent (again).
-    pub(super) fn rewind(&mut self, chunks: &mut Chunks, number: u64) -> Result<(), NotSent> {
+    pub(crate) fn rewind(&mut self, chunks: &mut Chunks, number: u64) -> Result<(), NotSent> {
         self.acknowledge(chunks, number)?;
         let first = self.kept.front();
         self.sent = first.map_or(self.sealed, |kept| kept.end - kept.bytes as u64);
@@ -221,7 +221,7 @@ impl Outbox {
     }
 
     /// Forgets everything; whether there was anything. Numbers go on.
-    pub(super) fn clear(&mut self, chunks: &mut Chunks) -> bool {
+    pub(crate) fn clear(&mut self, chunks: &mut Chunks) -> bool {
         let had_any = self.open.take().is_some() || !self.kept.is_empty();
         self.first = self.next_number();
         self.kept.clear();
@@ -235,30 +235,30 @@ impl Outbox {
     }
 
     /// Bytes of a class that are not acknowledged.
-    pub(super) fn used_by(&self, class: Class) -> usize {
+    pub(crate) fn used_by(&self, class: Class) -> usize {
         self.used.get(index(class)).copied().unwrap_or(0)
     }
 
     /// Bytes of memory that it holds.
     #[cfg(test)]
-    pub(super) fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.bytes.capacity()).sum()
     }
 
     /// Where sending has come to.
     #[cfg(test)]
-    pub(super) fn position(&self) -> u64 {
+    pub(crate) fn position(&self) -> u64 {
         self.sent
     }
 
     /// Has sending go on elsewhere, as a fault would.
     #[cfg(test)]
-    pub(super) fn set_position(&mut self, sent: u64) {
+    pub(crate) fn set_position(&mut self, sent: u64) {
         self.sent = sent;
     }
 
     /// The number of the first frame that is not acknowledged.
-    pub(super) fn first(&self) -> u64 {
+    pub(crate) fn first(&self) -> u64 {
         self.first
     }
 

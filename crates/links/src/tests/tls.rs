@@ -8,7 +8,7 @@ use rcgen::{
     date_time_ymd,
 };
 
-use crate::node::links::tests::*;
+use crate::tests::*;
 
 /// A folder with an authority and what it has signed.
 struct Office {
@@ -316,7 +316,7 @@ fn a_node_looks_at_its_own_certificate_first() {
 /// refusal of each kind becomes.
 #[test]
 fn an_expiry_says_what_to_do() {
-    use crate::node::links::transport::Fault;
+    use crate::transport::Fault;
     use rustls::{AlertDescription, CertificateError, Error};
     for (error, says) in [
         (

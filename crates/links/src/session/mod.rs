@@ -17,15 +17,15 @@
 
 use curtail_codec::node::{Class, Control, Part};
 
-use crate::node::links::{
+use crate::{
     chunk_pool::Chunks,
     outbox::{NotSent, Outbox, Pushed, Windows},
 };
 
 /// See the head of this file.
 #[derive(Debug)]
-pub(super) struct Session {
-    pub(super) outbox: Outbox,
+pub(crate) struct Session {
+    pub(crate) outbox: Outbox,
     /// The stream that is sent here.
     stream: u64,
     /// The first number that the peer in its present life was sent.
@@ -44,17 +44,17 @@ pub(super) struct Session {
 
 /// What a Resume says of the peer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct PeerResume {
+pub(crate) struct PeerResume {
     /// How far it has come with `received_stream`.
-    pub(super) acknowledged: u64,
-    pub(super) stream: u64,
-    pub(super) received_stream: u64,
-    pub(super) frame_bytes_max: usize,
+    pub(crate) acknowledged: u64,
+    pub(crate) stream: u64,
+    pub(crate) received_stream: u64,
+    pub(crate) frame_bytes_max: usize,
 }
 
 /// What came of the peer's Resume.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Resumed {
+pub(crate) enum Resumed {
     /// Nothing is lost.
     Continued,
     /// The peer has no memory of what was sent: it is lost, whether it was acknowledged or not.
@@ -63,7 +63,7 @@ pub(super) enum Resumed {
 
 /// What to do with a numbered frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Taken {
+pub(crate) enum Taken {
     /// Hand it on.
     New,
     /// It was handed on before.
@@ -80,7 +80,7 @@ const OWED_FRAMES_MAX: u32 = 32;
 
 impl Session {
     /// A session that sends `stream`, a number that no other life of it has.
-    pub(super) fn new(stream: u64, windows: Windows) -> Self {
+    pub(crate) fn new(stream: u64, windows: Windows) -> Self {
         Self {
             outbox: Outbox::new(windows),
             stream,
@@ -95,22 +95,22 @@ impl Session {
     }
 
     /// Whether both sides have resumed.
-    pub(super) fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.running
     }
 
     /// The longest frame that the peer takes, as far as that is known.
-    pub(super) fn frame_bytes_max(&self) -> usize {
+    pub(crate) fn frame_bytes_max(&self) -> usize {
         self.frame_bytes_max
     }
 
     /// The connection is gone.
-    pub(super) fn disconnect(&mut self) {
+    pub(crate) fn disconnect(&mut self) {
         self.running = false;
     }
 
     /// The first frame of a connection, but for [`Session::received`].
-    pub(super) fn resume(&mut self, frame_bytes_max: usize) -> Control {
+    pub(crate) fn resume(&mut self, frame_bytes_max: usize) -> Control {
         self.running = false;
         Control::Resume {
             stream: self.stream,
@@ -120,7 +120,7 @@ impl Session {
     }
 
     /// Takes the peer's Resume.
-    pub(super) fn resumed(
+    pub(crate) fn resumed(
         &mut self,
         chunks: &mut Chunks,
         peer: &PeerResume,
@@ -147,7 +147,7 @@ impl Session {
     }
 
     /// Appends a part; see [`Outbox::push`].
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         chunks: &mut Chunks,
         part: (Class, &Part<'_>),
@@ -160,7 +160,7 @@ impl Session {
     }
 
     /// Judges a numbered frame of so many bytes.
-    pub(super) fn take(&mut self, number: u64, bytes: usize) -> Taken {
+    pub(crate) fn take(&mut self, number: u64, bytes: usize) -> Taken {
         match self.received {
             Some(last) if number <= last => return Taken::Again,
             Some(last) if number != last + 1 => return Taken::Gap,
@@ -173,30 +173,30 @@ impl Session {
     }
 
     /// How far this side has come, as the next header shall say.
-    pub(super) fn received(&self) -> u64 {
+    pub(crate) fn received(&self) -> u64 {
         self.received.unwrap_or(0)
     }
 
     /// Takes back that frames behind `number` were taken, as a fault would.
     #[cfg(test)]
-    pub(super) fn forget(&mut self, number: u64) {
+    pub(crate) fn forget(&mut self, number: u64) {
         self.received = self.received.map(|_| number);
     }
 
     /// Ends the open frame: it tells the peer how far this side has come.
-    pub(super) fn seal(&mut self) {
+    pub(crate) fn seal(&mut self) {
         if self.outbox.seal(self.received.unwrap_or(0)) {
             self.note_told();
         }
     }
 
     /// The peer is told with what was written now.
-    pub(super) fn note_told(&mut self) {
+    pub(crate) fn note_told(&mut self) {
         (self.owed_bytes, self.owed_frames) = (0, 0);
     }
 
     /// Whether the peer should be told although there is nothing else to send.
-    pub(super) fn owes(&self) -> bool {
+    pub(crate) fn owes(&self) -> bool {
         self.owed_bytes >= OWED_BYTES_MAX || self.owed_frames >= OWED_FRAMES_MAX
     }
 }

@@ -15,7 +15,7 @@ use curtail_codec::node::{
 };
 use curtail_runtime::{Clock, Events, Poller};
 
-use crate::node::links::*;
+use crate::*;
 
 mod figures;
 mod tls;
@@ -770,17 +770,17 @@ fn heartbeats_are_sent_and_missed() {
 }
 
 /// Marsaglia's xorshift; any seed but 0.
-pub(super) struct Random(pub(super) u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 >> 11
     }
 
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end.max(1) as u64) as usize
     }
 }

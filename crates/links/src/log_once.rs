@@ -6,7 +6,7 @@ use curtail_codec::node::RefusalReason;
 
 /// What was said already.
 #[derive(Debug, Default)]
-pub(super) struct Complaints {
+pub(crate) struct Complaints {
     said: VecDeque<(IpAddr, RefusalReason)>,
     said_of_tls: VecDeque<(IpAddr, String)>,
 }
@@ -17,7 +17,7 @@ const SAID_MAX: usize = 64;
 impl Complaints {
     /// What to say of a failure with somebody at `address`; `None` if it was said. `here` is
     /// whether it was this side that refused.
-    pub(super) fn about(
+    pub(crate) fn about(
         &mut self,
         address: IpAddr,
         reason: RefusalReason,
@@ -43,7 +43,7 @@ impl Complaints {
     }
 
     /// The same of TLS.
-    pub(super) fn about_tls(&mut self, address: IpAddr, advice: String) -> Option<String> {
+    pub(crate) fn about_tls(&mut self, address: IpAddr, advice: String) -> Option<String> {
         let said = (address, advice);
         if self.said_of_tls.contains(&said) {
             return None;
@@ -57,7 +57,7 @@ impl Complaints {
     }
 
     /// Somebody at `address` was linked with: what goes wrong from now on is said again.
-    pub(super) fn forget(&mut self, address: IpAddr) {
+    pub(crate) fn forget(&mut self, address: IpAddr) {
         self.said.retain(|(said, _)| *said != address);
         self.said_of_tls.retain(|(said, _)| *said != address);
     }

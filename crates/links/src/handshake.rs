@@ -18,23 +18,23 @@ use curtail_types::NodeId;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::node::links::peer_list::{Peer, Roster};
+use crate::peer_list::{Peer, Roster};
 
 /// What a node knows of itself.
 #[derive(Clone)]
-pub(super) struct Identity {
-    pub(super) node: NodeId,
-    pub(super) incarnation: u64,
-    pub(super) workers: u16,
+pub(crate) struct Identity {
+    pub(crate) node: NodeId,
+    pub(crate) incarnation: u64,
+    pub(crate) workers: u16,
     /// `cluster_hash` of the cluster's name.
-    pub(super) cluster: u64,
-    pub(super) secret: Vec<u8>,
+    pub(crate) cluster: u64,
+    pub(crate) secret: Vec<u8>,
     /// The versions that it speaks.
-    pub(super) versions: (u8, u8),
+    pub(crate) versions: (u8, u8),
 }
 
 /// One handshake, of which one side is played here.
-pub(super) struct Handshake {
+pub(crate) struct Handshake {
     expected: Expected,
     hello: Option<Greeting>,
     challenge: Option<Greeting>,
@@ -51,7 +51,7 @@ enum Expected {
 
 /// What to do after a message.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Send this and wait for the next message.
     Send(Vec<u8>),
     /// Send this, then the connection is a link.
@@ -66,13 +66,13 @@ pub(super) enum Step {
 
 /// What a connection was found to be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Established {
-    pub(super) node: NodeId,
-    pub(super) incarnation: u64,
-    pub(super) pair: u16,
-    pub(super) large: bool,
+pub(crate) struct Established {
+    pub(crate) node: NodeId,
+    pub(crate) incarnation: u64,
+    pub(crate) pair: u16,
+    pub(crate) large: bool,
     /// Workers that the other node has.
-    pub(super) workers: u16,
+    pub(crate) workers: u16,
 }
 
 /// Why a proof is wanted: `Hmac` takes keys of any length, so making one cannot fail.
@@ -133,7 +133,7 @@ impl Identity {
 
 impl Handshake {
     /// The side of the connector, for one of the links with `peer`; and its first message.
-    pub(super) fn connect(
+    pub(crate) fn connect(
         me: &Identity,
         peer: Peer,
         (pair, large): (u16, bool),
@@ -150,7 +150,7 @@ impl Handshake {
     }
 
     /// The side of the acceptor.
-    pub(super) fn accept(nonce: Nonce) -> Self {
+    pub(crate) fn accept(nonce: Nonce) -> Self {
         Self {
             expected: Expected::Hello { nonce },
             hello: None,
@@ -159,7 +159,7 @@ impl Handshake {
     }
 
     /// Takes the next message, whole.
-    pub(super) fn take(&mut self, me: &Identity, roster: &Roster, message: &[u8]) -> Step {
+    pub(crate) fn take(&mut self, me: &Identity, roster: &Roster, message: &[u8]) -> Step {
         if let Some(refusal) = message.first_chunk().and_then(Refusal::decode) {
             return Step::Refused(refusal.reason);
         }
@@ -282,4 +282,4 @@ impl Established {
 }
 
 /// The versions that are spoken here.
-pub(super) const VERSIONS: (u8, u8) = (VERSION_MIN, VERSION_MAX);
+pub(crate) const VERSIONS: (u8, u8) = (VERSION_MIN, VERSION_MAX);

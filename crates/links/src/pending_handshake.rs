@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use curtail_codec::node::{Greeting, HandshakeKind, RefusalReason};
 use curtail_runtime::{Received, Sent};
 
-use crate::node::links::{
+use crate::{
     handshake::{Established, Handshake, Identity, Step},
     peer_list::Roster,
     tls::{SPEAKS_TLS, is_tls},
@@ -17,13 +17,13 @@ use crate::node::links::{
 };
 
 /// See the head of this file.
-pub(super) struct Pending {
-    pub(super) stream: Wire,
-    pub(super) address: SocketAddr,
+pub(crate) struct Pending {
+    pub(crate) stream: Wire,
+    pub(crate) address: SocketAddr,
     /// The attempt, on the side that connects.
-    pub(super) attempt: Option<u64>,
+    pub(crate) attempt: Option<u64>,
     /// When it must be done.
-    pub(super) until_ns: u64,
+    pub(crate) until_ns: u64,
     handshake: Handshake,
     incoming: [u8; Greeting::BYTES],
     received: usize,
@@ -35,7 +35,7 @@ pub(super) struct Pending {
 
 /// How a handshake ends when everything is sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// It is a link.
     Linked(Established),
     /// This side refuses.
@@ -51,7 +51,7 @@ const BEGINNING_BYTES: usize = 8;
 
 impl Pending {
     /// A connection that this side makes, and what it says first.
-    pub(super) fn connecting(
+    pub(crate) fn connecting(
         stream: Wire,
         (address, attempt): (SocketAddr, u64),
         (handshake, hello): (Handshake, Vec<u8>),
@@ -68,7 +68,7 @@ impl Pending {
     }
 
     /// A connection that the other side has made.
-    pub(super) fn accepted(
+    pub(crate) fn accepted(
         stream: Wire,
         address: SocketAddr,
         handshake: Handshake,
@@ -89,13 +89,13 @@ impl Pending {
         }
     }
 
-    pub(super) fn note_readiness(&mut self, read: bool, write: bool) {
+    pub(crate) fn note_readiness(&mut self, read: bool, write: bool) {
         self.readable |= read;
         self.writable |= write;
     }
 
     /// Goes on as far as it can; how it ended, if it has.
-    pub(super) fn step(&mut self, me: &Identity, roster: &Roster) -> Option<End> {
+    pub(crate) fn step(&mut self, me: &Identity, roster: &Roster) -> Option<End> {
         loop {
             if !self.send() || !self.push() {
                 return Some(End::Broken);
@@ -150,7 +150,7 @@ impl Pending {
     }
 
     /// Why it broke, if there is something that an operator can do about it.
-    pub(super) fn advice(&self) -> Option<String> {
+    pub(crate) fn advice(&self) -> Option<String> {
         let arrived = self.incoming.get(..self.received).unwrap_or_default();
         match self.stream.fault() {
             Some(fault) => Some(fault.advice()),

@@ -21,11 +21,11 @@ use rustls::{
     version::TLS13,
 };
 
-use crate::node::links::transport::{Fault, Wire};
+use crate::transport::{Fault, Wire};
 
 /// What connections are made and taken with.
 #[derive(Clone)]
-pub(crate) struct Tls {
+pub struct Tls {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
     rollout: Option<Rollout>,
@@ -33,7 +33,7 @@ pub(crate) struct Tls {
 
 /// Why there is none: a sentence for the operator.
 #[derive(Debug)]
-pub(crate) struct TlsError(String);
+pub struct TlsError(String);
 
 /// What is spoken inside, so that nothing else is.
 const PROTOCOL: &[u8] = b"curtail-nodes/1";
@@ -43,7 +43,7 @@ impl Tls {
     ///
     /// # Errors
     /// When they do not; it says which, and what would.
-    pub(crate) fn load(files: &TlsFiles) -> Result<Self, TlsError> {
+    pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
         let authorities = certificates(&files.ca)?;
         let chain = certificates(&files.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&files.key)
@@ -77,7 +77,7 @@ impl Tls {
     }
 
     /// The side that connects to a node at `address`; `None` only if there is no randomness.
-    pub(super) fn connect(&self, stream: Stream, address: IpAddr) -> Option<Wire> {
+    pub(crate) fn connect(&self, stream: Stream, address: IpAddr) -> Option<Wire> {
         if self.rollout == Some(Rollout::Accept) {
             return Some(Wire::Plain(stream));
         }
@@ -87,7 +87,7 @@ impl Tls {
     }
 
     /// The side that is connected to.
-    pub(super) fn accept(&self, stream: Stream) -> Option<Wire> {
+    pub(crate) fn accept(&self, stream: Stream) -> Option<Wire> {
         let tls = ServerConnection::new(Arc::clone(&self.server)).ok()?;
         Some(match self.rollout {
             None => Wire::secured(stream, tls.into()),
@@ -181,7 +181,7 @@ fn about_certificate(error: &CertificateError) -> String {
 
 impl Fault {
     /// What to say of a node with which this came.
-    pub(super) fn advice(&self) -> String {
+    pub(crate) fn advice(&self) -> String {
         let error = match self {
             Self::Refused(error) => error,
             Self::Silent => {
@@ -218,11 +218,11 @@ const SPEAKS_PLAINLY: &str =
     "it does not speak TLS: give all nodes the [tls] that this node's cluster file has";
 
 /// What to say of a node that speaks TLS to one that does not.
-pub(super) const SPEAKS_TLS: &str =
+pub(crate) const SPEAKS_TLS: &str =
     "it speaks TLS, and this node does not: give all nodes the same [tls] in their cluster file";
 
 /// Whether bytes begin as TLS does: a handshake or an alert, of any version.
-pub(super) fn is_tls(bytes: &[u8]) -> bool {
+pub(crate) fn is_tls(bytes: &[u8]) -> bool {
     matches!(bytes, [0x15 | 0x16, 0x03, ..])
 }
 

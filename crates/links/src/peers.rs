@@ -3,24 +3,24 @@
 use curtail_runtime::{Poller, Token};
 use curtail_types::{Instant, NodeId};
 
-use crate::node::links::{
+use crate::{
     Endpoint, LINKS_MAX, LinkEvent, Links, NewLink, Peer, TOKEN_MAX, link::Link, outbox::Windows,
     session::Session,
 };
 
 /// A peer, and the links with it.
 #[derive(Debug)]
-pub(super) struct Neighbour {
-    pub(super) peer: Peer,
-    pub(super) links: Vec<LinkName>,
+pub(crate) struct Neighbour {
+    pub(crate) peer: Peer,
+    pub(crate) links: Vec<LinkName>,
 }
 
 /// Which one of a node's links, and its number here.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LinkName {
-    pub(super) pair: u16,
-    pub(super) large: bool,
-    pub(super) number: usize,
+pub(crate) struct LinkName {
+    pub(crate) pair: u16,
+    pub(crate) large: bool,
+    pub(crate) number: usize,
 }
 
 /// After how long without anything sent a heartbeat goes, on connections for small and large items.
@@ -34,7 +34,7 @@ const LARGE_WINDOWS: usize = 4;
 
 impl Links {
     /// Takes a connection from the linker.
-    pub(crate) fn adopt(&mut self, poller: &Poller, new: NewLink) {
+    pub fn adopt(&mut self, poller: &Poller, new: NewLink) {
         if self.generation != self.linker.office.roster.generation() {
             self.take_peers();
         }
@@ -68,7 +68,7 @@ impl Links {
     }
 
     /// Takes the present list of peers.
-    pub(super) fn take_peers(&mut self) {
+    pub(crate) fn take_peers(&mut self) {
         let roster = &self.linker.office.roster;
         // The list may be a later one than its number says; then it is taken once more.
         self.generation = roster.generation();
@@ -156,7 +156,7 @@ impl Links {
     }
 
     /// Has heartbeats sent where nothing else was, and gives up connections that are silent.
-    pub(super) fn look_for_silence(&mut self) {
+    pub(crate) fn look_for_silence(&mut self) {
         let mut next_ns = self.now.ns + HEARTBEAT_NS[0];
         for number in 0..self.links.len() {
             let Some(Some(link)) = self.links.get_mut(number) else {
@@ -183,7 +183,7 @@ impl Links {
 
 impl Link {
     /// Whether it is the one by which a worker judges whether the node is there.
-    pub(super) fn is_main(&self, worker: u16) -> bool {
+    pub(crate) fn is_main(&self, worker: u16) -> bool {
         self.endpoint.pair == worker && !self.large
     }
 }

@@ -4,7 +4,7 @@ use std::io::IoSlice;
 
 use curtail_codec::node::{Body, Class, Decoded, Frame, Part};
 
-use crate::node::links::{session::*, tests::Random};
+use crate::{session::*, tests::Random};
 
 /// What a test plants, to see that it is noticed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -241,7 +241,7 @@ fn run(seed: u64, fault: Fault) -> Result<(), String> {
     }
     assert_eq!((first.resets, second.resets), (0, 0));
     // The window, and the chunks that it begins and ends in.
-    assert!(network.held_most <= WINDOWS.demand_bytes_max + 2 * super::super::CHUNK_BYTES);
+    assert!(network.held_most <= WINDOWS.demand_bytes_max + 2 * crate::chunk_pool::CHUNK_BYTES);
     Ok(())
 }
 

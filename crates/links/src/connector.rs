@@ -16,18 +16,18 @@ use std::{
     fs::File,
     io::{self, Read},
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use curtail_codec::node::{Nonce, cluster_hash};
 use curtail_runtime::{
     BindError, Clock, Events, Listener, PeerAddress, Poller, SocketOptions, Token, Waker, bind_tcp,
-    connect_tcp,
+    connect_tcp, lock,
 };
 use curtail_types::NodeId;
 
-use crate::node::links::{
+use crate::{
     Peer,
     handshake::{Established, Handshake, Identity, VERSIONS},
     log_once::Complaints,
@@ -37,10 +37,9 @@ use crate::node::links::{
     tls::Tls,
     transport::Wire,
 };
-use crate::sync::{Mutex, lock};
 
 /// See the head of this file.
-pub(crate) struct Linker {
+pub struct Linker {
     me: Identity,
     listener: Listener,
     address: SocketAddr,
@@ -53,38 +52,34 @@ pub(crate) struct Linker {
     pending: Vec<Option<Box<Pending>>>,
     complaints: Complaints,
     tls: Option<Tls>,
-    deliver: Box<Deliver>,
-    say: Box<Say>,
+    deliver: Box<dyn Fn(usize, NewLink) + Send>,
+    say: Box<dyn Fn(&str) + Send>,
 }
 
-/// Hands a connection to a worker, by its index.
-pub(crate) type Deliver = dyn Fn(usize, NewLink) + Send;
-
-/// Tells the operator.
-pub(crate) type Say = dyn Fn(&str) + Send;
-
 /// What a linker is started with.
-pub(crate) struct LinkerConfig {
+pub struct LinkerConfig {
     /// This node.
-    pub(crate) node: NodeId,
+    pub node: NodeId,
     /// The cluster's name.
-    pub(crate) cluster: String,
+    pub cluster: String,
     /// What every node of the cluster knows and nobody else.
-    pub(crate) secret: Vec<u8>,
+    pub secret: Vec<u8>,
     /// Where to listen for nodes; port 0 lets the kernel choose.
-    pub(crate) listen: SocketAddr,
+    pub listen: SocketAddr,
     /// Workers that have links.
-    pub(crate) workers: u16,
+    pub workers: u16,
     /// What connections are secured with, if they are to be.
-    pub(crate) tls: Option<Tls>,
-    pub(crate) deliver: Box<Deliver>,
-    pub(crate) say: Box<Say>,
+    pub tls: Option<Tls>,
+    /// Hands a connection to a worker, by its index.
+    pub deliver: Box<dyn Fn(usize, NewLink) + Send>,
+    /// Tells the operator.
+    pub say: Box<dyn Fn(&str) + Send>,
 }
 
 /// Why a linker could not be made.
 #[derive(Debug)]
 #[non_exhaustive]
-pub(crate) enum LinkerError {
+pub enum LinkerError {
     /// The node port could not be listened on.
     Bind(BindError),
     /// The system refused something else.
@@ -93,16 +88,16 @@ pub(crate) enum LinkerError {
 
 /// A connection that has proved itself, on its way to its worker.
 #[derive(Debug)]
-pub(crate) struct NewLink {
-    pub(super) stream: Wire,
-    pub(super) established: Established,
-    pub(super) attempt: u64,
+pub struct NewLink {
+    pub(crate) stream: Wire,
+    pub(crate) established: Established,
+    pub(crate) attempt: u64,
 }
 
 /// What others tell the linker.
 #[derive(Debug)]
-pub(super) struct Office {
-    pub(super) roster: Roster,
+pub(crate) struct Office {
+    pub(crate) roster: Roster,
     orders: Mutex<Vec<Order>>,
     waker: Waker,
 }
@@ -120,8 +115,8 @@ enum Order {
 
 /// Reaches the linker from other threads.
 #[derive(Clone, Debug)]
-pub(crate) struct LinkerHandle {
-    pub(super) office: Arc<Office>,
+pub struct LinkerHandle {
+    pub(crate) office: Arc<Office>,
     address: SocketAddr,
 }
 
@@ -151,7 +146,7 @@ impl Linker {
     ///
     /// # Errors
     /// When the port cannot be listened on, or the system refuses a poller or randomness.
-    pub(crate) fn bind(config: LinkerConfig) -> Result<Self, LinkerError> {
+    pub fn bind(config: LinkerConfig) -> Result<Self, LinkerError> {
         let options = SocketOptions {
             backlog: BACKLOG,
             listens: true,
@@ -193,7 +188,7 @@ impl Linker {
     }
 
     /// What reaches it from other threads.
-    pub(crate) fn handle(&self) -> LinkerHandle {
+    pub fn handle(&self) -> LinkerHandle {
         LinkerHandle {
             office: Arc::clone(&self.office),
             address: self.address,
@@ -201,7 +196,7 @@ impl Linker {
     }
 
     /// Makes and takes connections until it is stopped.
-    pub(crate) fn run(mut self) {
+    pub fn run(mut self) {
         let mut accepts = true;
         loop {
             let orders = std::mem::take(&mut *lock(&self.office.orders));
@@ -437,25 +432,25 @@ fn victim(theirs: &[(usize, IpAddr, u64)]) -> Option<usize> {
 
 impl LinkerHandle {
     /// Where nodes are listened for, with the port that the kernel chose.
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Takes another list of peers, for this life of this node: in another life it has no link in
     /// common with the one before. From the list this node may be absent or not. Links to nodes
     /// that are not in it, or in another life, end and are reset.
-    pub(crate) fn set_peers(&self, own: u64, peers: Vec<Peer>) {
+    pub fn set_peers(&self, own: u64, peers: Vec<Peer>) {
         self.office.roster.set(own, peers);
         self.order(Order::Peers);
     }
 
     /// Ends the linker; links that are connected stay so until their workers drop them.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.order(Order::Stop);
     }
 
     /// The connection of an attempt is gone; 0 for those that the other side makes.
-    pub(super) fn lost(&self, attempt: u64) {
+    pub(crate) fn lost(&self, attempt: u64) {
         if attempt != 0 {
             self.order(Order::Lost(attempt));
         }

@@ -428,14 +428,15 @@ pub(super) const PURE_CRATES: &[&str] = &[
     "history",
     "workload",
     "dispatch",
+    "ordered_queue",
     "hotkeys",
     "consistency",
 ];
 /// The pure crate whose mathematics needs std.
 const FLOATING_POINT: &str = "workload";
 const UNSAFE_CRATES: &[&str] = &["memory", "table", "segments", "runtime"];
-const ATOMIC_CRATES: &[&str] = &["memory", "table", "segments", "dispatch"];
-const ORDERED_CRATES: &[&str] = &["table", "segments", "dispatch"];
+const ATOMIC_CRATES: &[&str] = &["memory", "table", "segments", "dispatch", "ordered_queue"];
+const ORDERED_CRATES: &[&str] = &["table", "segments", "dispatch", "ordered_queue"];
 const TEST_FOLDERS: &[&str] = &["tests", "benches", "examples", "fuzz", "fuzz_targets"];
 const TEST_FILES: &[&str] = &["tests.rs", "loom.rs", "loom_tests.rs"];
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 use aya::Ebpf;
 use aya::programs::xdp::{XdpLinkId, XdpMode};
 use aya::programs::{TestRun as _, TestRunOptions, Xdp as Attachable};
-use curtail_dispatch::{
-    Worker,
-    ordered_queue::{Limits, Listener, OrderedQueue, Peer, QueueState, Sessions, Turn, layout},
+use curtail_dispatch::Worker;
+use curtail_ordered_queue::{
+    Limits, Listener, OrderedQueue, Peer, QueueState, Sessions, Turn, layout,
 };
 use curtail_runtime::{Attach, Nic, NicOptions, Xdp, XdpOptions, monotonic_ns, pin_current_thread};
 

@@ -23,11 +23,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use curtail_codec::native::{Ack, Flags, Head, Opcode, Reply, Request, Session};
-use curtail_dispatch::{
-    Worker,
-    ordered_queue::{
-        Entry, OrderedQueue, QueueState, Sessions, Stamps, Step, Turn, layout, recover,
-    },
+use curtail_dispatch::Worker;
+use curtail_ordered_queue::{
+    Entry, OrderedQueue, QueueState, Sessions, Stamps, Step, Turn, layout, recover,
 };
 use curtail_runtime::{
     Attach, Nic, NicOptions, Origin, SharedWords, Xdp, XdpError, XdpOptions, monotonic_ns,

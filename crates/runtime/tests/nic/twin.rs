@@ -3,7 +3,7 @@
 use curtail_codec::native::{
     Ack, Echo, Flags, Nack, NackReason, Opcode, Place, Promise, Reply, Request,
 };
-use curtail_dispatch::ordered_queue::{Arrival, Ingress, Kind, Limits, Peer, SessionName, Verdict};
+use curtail_ordered_queue::{Arrival, Ingress, Kind, Limits, Peer, SessionName, Verdict};
 use curtail_types::{HashSeed, Key};
 
 use super::frames::{Address, Ends, answer_frame};

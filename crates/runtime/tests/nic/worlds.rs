@@ -3,12 +3,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use curtail_dispatch::{
-    Worker,
-    ordered_queue::{
-        Ingress, Limits, OrderedQueue, Peek, Peer, QueueState, SessionName, Sessions, Stamps,
-        layout,
-    },
+use curtail_dispatch::Worker;
+use curtail_ordered_queue::{
+    Ingress, Limits, OrderedQueue, Peek, Peer, QueueState, SessionName, Sessions, Stamps, layout,
 };
 use curtail_runtime::{Fate, Nic, NicOptions, XdpError, monotonic_ns};
 use curtail_types::HashSeed;

@@ -15,12 +15,9 @@ use curtail_codec::native::{
     Ack, DATAGRAM_BYTES_MAX, ErrorCode, Flags, HEADER_BYTES, Head, Opcode, Place, Promise, Reply,
     ReplyError, Request, Status,
 };
-use curtail_dispatch::{
-    Worker as Id,
-    ordered_queue::{
-        Drained, Entry, Lease, OrderedQueue, Step, Stop, TURN_MAX, Turn, before_looking_again,
-        layout,
-    },
+use curtail_dispatch::Worker as Id;
+use curtail_ordered_queue::{
+    Drained, Entry, Lease, OrderedQueue, Step, Stop, TURN_MAX, Turn, before_looking_again, layout,
 };
 use curtail_store::{Store, Writer};
 use curtail_types::{

@@ -6,7 +6,7 @@
 //! small share of the thread that receives; what is above is dropped, and sent again by its client.
 
 use curtail_codec::native::{ErrorCode, Grant, Reply, ReplyError, Request, SLOTS, Session};
-use curtail_dispatch::ordered_queue::GrantError;
+use curtail_ordered_queue::GrantError;
 
 use crate::native::{
     Native,

@@ -43,9 +43,7 @@ mod xdp;
 use std::{net::SocketAddr, time::Duration};
 
 use curtail_codec::native::{Cookies, DATAGRAM_BYTES_MAX, Head};
-use curtail_dispatch::ordered_queue::{
-    Entry, Limits, OrderedQueue, QueueState, Sessions, Stamps, layout,
-};
+use curtail_ordered_queue::{Entry, Limits, OrderedQueue, QueueState, Sessions, Stamps, layout};
 use curtail_runtime::DatagramSocket;
 use curtail_types::{HashSeed, Now};
 use tracing::error;

@@ -11,7 +11,7 @@
 //! wakes the worker: the thread that received it or, where the network card's program did, the
 //! thread that looks after that.
 
-use curtail_dispatch::ordered_queue::{Listener, TURN_MAX, before_looking_again};
+use curtail_ordered_queue::{Listener, TURN_MAX, before_looking_again};
 
 use crate::native::{
     Native, NativePlacement,

@@ -12,10 +12,8 @@
 //! matches.
 
 use curtail_codec::native::{ErrorCode, Head, NackReason, Reply, Request, Status};
-use curtail_dispatch::{
-    RequestId,
-    ordered_queue::{Forward, Parked, TURN_MAX},
-};
+use curtail_dispatch::RequestId;
+use curtail_ordered_queue::{Forward, Parked, TURN_MAX};
 use curtail_types::{Exptime, Get, Key, KeyHash};
 
 use crate::native::{

@@ -32,7 +32,7 @@ use curtail_codec::native::{
     Ack, Class, Echo, ErrorCode, Flags, Head, Malformed, Nack, NackReason, Opcode, Place, Promise,
     Reply, ReplyError, Request, Status,
 };
-use curtail_dispatch::ordered_queue::{
+use curtail_ordered_queue::{
     Arrival, Claim, ClaimTicket, Ingress, Kind, OrderedQueue, Sessions, Stamps, Verdict, layout,
 };
 use curtail_runtime::Inbox;

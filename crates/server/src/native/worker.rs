@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use curtail_dispatch::ordered_queue::{QueueState, TURN_MAX};
+use curtail_ordered_queue::{QueueState, TURN_MAX};
 use curtail_runtime::monotonic_ns;
 
 use crate::native::{

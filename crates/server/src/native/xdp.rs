@@ -1,7 +1,7 @@
 //! The queues' memory as maps of the network card's program, which admits and acknowledges writes
 //! before this process has run, and goes on while it is away.
 
-use curtail_dispatch::ordered_queue::{OrderedQueue, layout};
+use curtail_ordered_queue::{OrderedQueue, layout};
 use curtail_runtime::{Attach, Nic, NicOptions, Origin, Xdp, XdpOptions};
 use curtail_types::HashSeed;
 use tracing::error;

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use curtail_dispatch::ordered_queue::{
+use curtail_ordered_queue::{
     Arrival, Entry, Ingress, Kind, Limits, OrderedQueue, Peer, QueueState, SessionName, Sessions,
     Stamps, layout,
 };

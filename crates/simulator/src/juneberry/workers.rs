@@ -16,10 +16,8 @@
 
 use std::collections::VecDeque;
 
-use curtail_dispatch::{
-    RequestId, Worker as WorkerId,
-    ordered_queue::{Entry, Forward, Kind, Lease, Parked, Peek, Step, Turn},
-};
+use curtail_dispatch::{RequestId, Worker as WorkerId};
+use curtail_ordered_queue::{Entry, Forward, Kind, Lease, Parked, Peek, Step, Turn};
 
 use crate::juneberry::{
     Datapath, Reads,

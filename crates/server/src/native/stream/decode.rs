@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use curtail_codec::native::{
     Checksum, Class, ErrorCode, HEADER_BYTES, Head, Malformed, Opcode, Reply, ReplyError, Request,
 };
-use curtail_dispatch::ordered_queue::{Claim, ClaimTicket, Peer, SessionName, State};
+use curtail_ordered_queue::{Claim, ClaimTicket, Peer, SessionName, State};
 use curtail_runtime::{Readiness, Received, Stream};
 use curtail_store::{Reservation, ValueLease};
 use curtail_types::{Key, KeyHash, Operation};

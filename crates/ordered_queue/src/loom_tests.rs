@@ -7,13 +7,11 @@
 
 use alloc::{boxed::Box, vec::Vec};
 
+use curtail_dispatch::Worker;
 use loom::{sync::Arc, thread};
 
 use super::*;
-use crate::{
-    request::Worker,
-    sync::{AtomicU64, Ordering},
-};
+use crate::sync::{AtomicU64, Ordering};
 
 struct Memory {
     queue: Box<[AtomicU64]>,

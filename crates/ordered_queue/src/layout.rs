@@ -35,7 +35,7 @@
 //! Under loom lines and slots are shorter; nothing but this file knows.
 
 /// Words of a cache line.
-pub(super) const LINE_WORDS: usize = if cfg!(loom) { 1 } else { 8 };
+pub(crate) const LINE_WORDS: usize = if cfg!(loom) { 1 } else { 8 };
 /// Words of the control page.
 pub const CONTROL_WORDS: usize = if cfg!(loom) { 16 } else { 3 * VALUE_WORDS };
 /// Words of a value of the array that queues lie in: the kernel's program looks these up.
@@ -51,7 +51,7 @@ pub const SLOT_HEADER_WORDS: usize = 8;
 /// Longest payload, in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = (SLOT_WORDS - SLOT_HEADER_WORDS) * 8;
 /// Bytes of a payload that lie in a slot's front.
-pub(super) const FRONT_PAYLOAD_BYTES: usize = (FRONT_WORDS - SLOT_HEADER_WORDS) * 8;
+pub(crate) const FRONT_PAYLOAD_BYTES: usize = (FRONT_WORDS - SLOT_HEADER_WORDS) * 8;
 /// Slots of a queue at most.
 pub const QUEUE_SLOTS_MAX: u64 = 1 << 20;
 /// Words of the stamp table.
@@ -68,7 +68,7 @@ pub const SESSION_WORDS: usize = SESSION_HEADER_WORDS + 2 * SESSION_SLOTS;
 pub const BYTES_UNLIMITED: u64 = 1 << 61;
 
 /// A producer goes by the head that was seen last while fewer entries than this seem to wait.
-pub(super) const fn seen_max(slots: u64) -> u64 {
+pub(crate) const fn seen_max(slots: u64) -> u64 {
     if cfg!(loom) { slots } else { slots / 8 }
 }
 
@@ -78,53 +78,53 @@ pub const fn queue_words(slots: u64) -> usize {
 }
 
 /// Where the rests begin in a queue of `slots`: behind as many values as its fronts fill.
-pub(super) const fn rests_at(slots: u64) -> usize {
+pub(crate) const fn rests_at(slots: u64) -> usize {
     CONTROL_WORDS + (slots as usize).div_ceil(VALUE_WORDS / FRONT_WORDS) * VALUE_WORDS
 }
 
 /// Words of the control page.
-pub(super) mod control {
+pub(crate) mod control {
     use super::LINE_WORDS;
 
-    pub(in super::super) const TAIL: usize = 0;
-    pub(in super::super) const HEAD_SEEN: usize = if cfg!(loom) { 13 } else { 1 };
-    pub(in super::super) const HEAD: usize = LINE_WORDS;
-    pub(in super::super) const DURABLE_POS: usize = 2 * LINE_WORDS;
-    pub(in super::super) const INCARNATION: usize = 3 * LINE_WORDS;
-    pub(in super::super) const SHAPE: usize = 4 * LINE_WORDS;
-    pub(in super::super) const STATE: usize = 5 * LINE_WORDS;
-    pub(in super::super) const HEARTBEAT: usize = 6 * LINE_WORDS;
-    pub(in super::super) const BACKLOG_MAX: usize = 7 * LINE_WORDS;
-    pub(in super::super) const CREDITS: usize = 8 * LINE_WORDS;
-    pub(in super::super) const LEASE: usize = 9 * LINE_WORDS;
-    pub(in super::super) const BELL: usize = 10 * LINE_WORDS;
-    pub(in super::super) const QUEUED: usize = 11 * LINE_WORDS;
-    pub(in super::super) const FULL: usize = 12 * LINE_WORDS;
+    pub(crate) const TAIL: usize = 0;
+    pub(crate) const HEAD_SEEN: usize = if cfg!(loom) { 13 } else { 1 };
+    pub(crate) const HEAD: usize = LINE_WORDS;
+    pub(crate) const DURABLE_POS: usize = 2 * LINE_WORDS;
+    pub(crate) const INCARNATION: usize = 3 * LINE_WORDS;
+    pub(crate) const SHAPE: usize = 4 * LINE_WORDS;
+    pub(crate) const STATE: usize = 5 * LINE_WORDS;
+    pub(crate) const HEARTBEAT: usize = 6 * LINE_WORDS;
+    pub(crate) const BACKLOG_MAX: usize = 7 * LINE_WORDS;
+    pub(crate) const CREDITS: usize = 8 * LINE_WORDS;
+    pub(crate) const LEASE: usize = 9 * LINE_WORDS;
+    pub(crate) const BELL: usize = 10 * LINE_WORDS;
+    pub(crate) const QUEUED: usize = 11 * LINE_WORDS;
+    pub(crate) const FULL: usize = 12 * LINE_WORDS;
 }
 
 /// Words of a slot.
-pub(super) mod slot {
-    pub(in super::super) const COMMIT: usize = 0;
-    pub(in super::super) const META: usize = 1;
-    pub(in super::super) const SESSION: usize = 2;
-    pub(in super::super) const SEQUENCE: usize = 3;
-    pub(in super::super) const KEY_HASH: usize = 4;
-    pub(in super::super) const ARRIVED_NS: usize = 5;
-    pub(in super::super) const ADDRESS: usize = 6;
+pub(crate) mod slot {
+    pub(crate) const COMMIT: usize = 0;
+    pub(crate) const META: usize = 1;
+    pub(crate) const SESSION: usize = 2;
+    pub(crate) const SEQUENCE: usize = 3;
+    pub(crate) const KEY_HASH: usize = 4;
+    pub(crate) const ARRIVED_NS: usize = 5;
+    pub(crate) const ADDRESS: usize = 6;
 }
 
 /// Words of a session.
-pub(super) mod session {
-    pub(in super::super) const NAME: usize = 0;
-    pub(in super::super) const TOKEN: usize = 1;
-    pub(in super::super) const ADDRESS: usize = 2;
-    pub(in super::super) const PORT: usize = 4;
-    pub(in super::super) const USED_NS: usize = 5;
-    pub(in super::super) const NONCE: usize = 6;
+pub(crate) mod session {
+    pub(crate) const NAME: usize = 0;
+    pub(crate) const TOKEN: usize = 1;
+    pub(crate) const ADDRESS: usize = 2;
+    pub(crate) const PORT: usize = 4;
+    pub(crate) const USED_NS: usize = 5;
+    pub(crate) const NONCE: usize = 6;
 }
 
 /// What the shape word of a queue says beside its slots: "OQ" and the version of this layout.
-pub(super) const SHAPE_MARK: u64 = 0x4f51_0002 << 32;
+pub(crate) const SHAPE_MARK: u64 = 0x4f51_0002 << 32;
 
 const _: () = assert!(cfg!(loom) || SLOT_WORDS * 8 == 2048 && VALUE_WORDS == 7 * FRONT_WORDS);
 const _: () = assert!(cfg!(loom) || PAYLOAD_BYTES_MAX == 1984 && SESSION_WORDS == 136);

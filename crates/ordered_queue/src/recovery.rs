@@ -13,10 +13,9 @@
 //! raise              session word claimed             committed with the entry's position
 //! ```
 
-use crate::ordered_queue::{
-    entry::Kind, lease::Lease, queue::OrderedQueue, sessions::Sessions, stamps::Stamps,
-};
-use crate::request::Worker;
+use curtail_dispatch::Worker;
+
+use crate::{entry::Kind, lease::Lease, queue::OrderedQueue, sessions::Sessions, stamps::Stamps};
 
 /// What was found.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]

@@ -1,13 +1,11 @@
 //! One queue: its control page and its slots, and the steps of a producer that concern them.
 
 use crate::{
-    ordered_queue::{
-        admission::Arrival,
-        entry::{Entry, Kind},
-        layout::{
-            self, CONTROL_WORDS, FRONT_PAYLOAD_BYTES, FRONT_WORDS, REST_WORDS, SLOT_HEADER_WORDS,
-            control, slot,
-        },
+    admission::Arrival,
+    entry::{Entry, Kind},
+    layout::{
+        self, CONTROL_WORDS, FRONT_PAYLOAD_BYTES, FRONT_WORDS, REST_WORDS, SLOT_HEADER_WORDS,
+        control, slot,
     },
     sync::{AtomicU64, Ordering, fence},
 };
@@ -327,14 +325,14 @@ impl<'a> OrderedQueue<'a> {
     /// Whatever was published last in the slot of `pos`, of any lap: what nobody may execute, for
     /// the tests that show why.
     #[cfg(all(test, not(loom)))]
-    pub(super) fn entry_of_any_lap(&self, pos: u64) -> Option<Entry<'a>> {
+    pub(crate) fn entry_of_any_lap(&self, pos: u64) -> Option<Entry<'a>> {
         let (front, rest) = (self.front(pos), self.rest(pos));
         let was_published = front[slot::COMMIT].load(Ordering::Relaxed) != 0;
         was_published.then_some(Entry { front, rest, pos })
     }
 
     #[inline]
-    pub(super) fn head(&self) -> u64 {
+    pub(crate) fn head(&self) -> u64 {
         // Acquire pairs with the Release in `set_head`: who sees it moved sees what was executed,
         // and may write over what was read.
         self.control(control::HEAD).load(Ordering::Acquire)
@@ -361,24 +359,24 @@ impl<'a> OrderedQueue<'a> {
     }
 
     #[inline]
-    pub(super) fn set_head(&self, head: u64) {
+    pub(crate) fn set_head(&self, head: u64) {
         // Release pairs with the Acquire in `head`.
         self.control(control::HEAD).store(head, Ordering::Release);
     }
 
     #[inline]
-    pub(super) fn tail(&self) -> u64 {
+    pub(crate) fn tail(&self) -> u64 {
         // Acquire pairs with the Release in `reserve`.
         self.control(control::TAIL).load(Ordering::Acquire)
     }
 
     #[inline]
-    pub(super) fn lease_word(&self) -> &'a AtomicU64 {
+    pub(crate) fn lease_word(&self) -> &'a AtomicU64 {
         &self.words[control::LEASE]
     }
 
     /// Makes the hole at `pos` an entry that does nothing.
-    pub(super) fn fill_hole(&self, pos: u64) {
+    pub(crate) fn fill_hole(&self, pos: u64) {
         let words = self.front(pos);
         store(words, slot::META, Kind::Noop as u64);
         self.publish(&Reservation { pos, early: false });
@@ -393,7 +391,7 @@ impl<'a> OrderedQueue<'a> {
 
     /// Gives back what an early write took that will not be stored.
     #[inline]
-    pub(super) fn give_back(&self, reservation: &Reservation, bytes: usize) {
+    pub(crate) fn give_back(&self, reservation: &Reservation, bytes: usize) {
         if reservation.early {
             self.grant_bytes(bytes as u64);
         }
@@ -439,7 +437,7 @@ impl<'a> OrderedQueue<'a> {
     }
 
     #[inline]
-    pub(super) fn control(&self, word: usize) -> &'a AtomicU64 {
+    pub(crate) fn control(&self, word: usize) -> &'a AtomicU64 {
         &self.words[word]
     }
 

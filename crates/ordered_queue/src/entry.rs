@@ -1,19 +1,17 @@
 //! What a slot holds: read by the executor of the queue, and by reads that are answered from it.
 
 use crate::{
-    ordered_queue::{
-        layout::{self, FRONT_PAYLOAD_BYTES, SLOT_HEADER_WORDS, slot},
-        sessions::{Peer, SessionName},
-    },
+    layout::{self, FRONT_PAYLOAD_BYTES, SLOT_HEADER_WORDS, slot},
+    sessions::{Peer, SessionName},
     sync::{AtomicU64, Ordering},
 };
 
 /// A published entry. Its words stay as they are until head has passed it.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    pub(super) front: &'a [AtomicU64],
-    pub(super) rest: &'a [AtomicU64],
-    pub(super) pos: u64,
+    pub(crate) front: &'a [AtomicU64],
+    pub(crate) rest: &'a [AtomicU64],
+    pub(crate) pos: u64,
 }
 
 /// What an entry does to its key.
@@ -176,8 +174,8 @@ fn copy_words(words: &[AtomicU64], out: &mut [u8]) {
 }
 
 /// Where in the meta word the kind is.
-pub(super) const KIND_SHIFT: u32 = 48;
+pub(crate) const KIND_SHIFT: u32 = 48;
 /// The bit of the meta word that says that the entry is acknowledged by who admitted it.
-pub(super) const ACCEPTED_BIT: u64 = 0x80 << KIND_SHIFT;
+pub(crate) const ACCEPTED_BIT: u64 = 0x80 << KIND_SHIFT;
 /// The bits of a sequence number, where it lies at the bottom of a word.
-pub(super) const SEQUENCE_MASK: u64 = (1 << 46) - 1;
+pub(crate) const SEQUENCE_MASK: u64 = (1 << 46) - 1;

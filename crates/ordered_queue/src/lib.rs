@@ -27,6 +27,10 @@
 //! exclusive, and a refused one leaves the word *open* at its number. And a forwarded value is
 //! checked against tail after copying, since the commit word of a slot does not change while the
 //! next lap's entry is written into it.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
 
 mod admission;
 mod bell;
@@ -38,6 +42,7 @@ mod queue;
 mod recovery;
 mod sessions;
 mod stamps;
+mod sync;
 mod turn;
 
 pub use admission::{Arrival, Ingress, Verdict};

@@ -3,7 +3,7 @@
 
 use alloc::{format, string::String};
 
-use crate::ordered_queue::{
+use crate::{
     QueueState, State,
     entry::{ACCEPTED_BIT, KIND_SHIFT, Kind, SEQUENCE_MASK},
     layout::{self, control, session, slot},

@@ -18,10 +18,8 @@
 //! So position and word are written by one claimant, or by who settles for one that died.
 
 use crate::{
-    ordered_queue::{
-        entry::{Entry, SEQUENCE_MASK},
-        layout::{SESSION_HEADER_WORDS, SESSION_SLOTS, SESSION_WORDS, session},
-    },
+    entry::{Entry, SEQUENCE_MASK},
+    layout::{SESSION_HEADER_WORDS, SESSION_SLOTS, SESSION_WORDS, session},
     sync::{AtomicU64, Ordering},
 };
 
@@ -210,7 +208,7 @@ impl<'a> Sessions<'a> {
 
     /// Opens every claim that is left: those that got no place before their claimants died.
     /// Returns how many.
-    pub(super) fn reopen_all(&self) -> u64 {
+    pub(crate) fn reopen_all(&self) -> u64 {
         let mut count = 0;
         for session in self.words.chunks_exact(SESSION_WORDS) {
             for word in session[SESSION_HEADER_WORDS..].iter().step_by(2) {

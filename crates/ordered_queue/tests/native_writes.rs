@@ -12,12 +12,10 @@ use std::sync::atomic::AtomicU64;
 use curtail_codec::native::{
     self, Class, Cookies, DATAGRAM_BYTES_MAX, Flags, Head, Opcode, Request, Session,
 };
-use curtail_dispatch::{
-    Worker,
-    ordered_queue::{
-        Arrival, Ingress, Kind, Limits, OrderedQueue, Peer, QueueState, SessionName, Sessions,
-        Stamps, Step, TURN_MAX, Turn, Verdict, layout,
-    },
+use curtail_dispatch::Worker;
+use curtail_ordered_queue::{
+    Arrival, Ingress, Kind, Limits, OrderedQueue, Peer, QueueState, SessionName, Sessions, Stamps,
+    Step, TURN_MAX, Turn, Verdict, layout,
 };
 use curtail_types::{HashSeed, Key};
 

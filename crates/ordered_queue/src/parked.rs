@@ -7,7 +7,7 @@
 
 use alloc::vec::Vec;
 
-use crate::request::RequestId;
+use curtail_dispatch::RequestId;
 
 /// What a worker has put aside until later.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

@@ -1,6 +1,6 @@
 //! What the Ordered Queue costs a write: admission (claim, reserve, fill, publish, raise, commit)
 //! and execution (a turn of 64 entries that does nothing with them), in one thread. Run with
-//! `cargo bench -p curtail-dispatch --bench ordered_queue`.
+//! `cargo bench -p curtail-ordered-queue --bench ordered_queue`.
 //!
 //! Nothing here can allocate after construction: of the modules that are measured only the
 //! compactor's constructor knows an allocator.
@@ -11,12 +11,10 @@ use std::{
     time::{Duration, Instant as Clock},
 };
 
-use curtail_dispatch::{
-    Worker,
-    ordered_queue::{
-        Arrival, Ingress, Kind, Limits, OrderedQueue, Peer, QueueState, SessionName, Sessions,
-        Stamps, Turn, Verdict, layout,
-    },
+use curtail_dispatch::Worker;
+use curtail_ordered_queue::{
+    Arrival, Ingress, Kind, Limits, OrderedQueue, Peer, QueueState, SessionName, Sessions, Stamps,
+    Turn, Verdict, layout,
 };
 
 const SLOTS: u64 = 4096;

@@ -8,8 +8,10 @@
 
 use alloc::{boxed::Box, vec, vec::Vec};
 
+use curtail_dispatch::Worker;
+
 use super::*;
-use crate::{request::Worker, sync::AtomicU64};
+use crate::sync::AtomicU64;
 
 mod abi;
 mod world;

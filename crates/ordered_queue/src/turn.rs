@@ -7,16 +7,15 @@
 //! Head moves once, at the end, so that a read that waits for a covered write waits for the
 //! covering one as well.
 
+use curtail_dispatch::{
+    Answers, Closing, CompactionConfig, Compactor, Deadline, Decision, Effect, RequestId,
+};
 use curtail_types::Instant;
 
 use crate::{
-    compaction::{Answers, Closing, CompactionConfig, Compactor, Deadline, Decision, Effect},
-    ordered_queue::{
-        entry::{Entry, Kind},
-        lease::{Lease, Peek},
-        sessions::Sessions,
-    },
-    request::RequestId,
+    entry::{Entry, Kind},
+    lease::{Lease, Peek},
+    sessions::Sessions,
 };
 
 /// Entries that a turn executes at most.

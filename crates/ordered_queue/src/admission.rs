@@ -13,7 +13,7 @@
 //! then, and not before, the caller acknowledges
 //! ```
 
-use crate::ordered_queue::{
+use crate::{
     entry::{ACCEPTED_BIT, KIND_SHIFT, Kind, SEQUENCE_MASK},
     queue::{OrderedQueue, QueueState},
     sessions::{Claim, Peer, SessionName, Sessions},
@@ -150,7 +150,7 @@ impl<'a> Ingress<'a> {
 
     /// Step 1, as far as it is the queue's.
     #[inline]
-    pub(super) fn check(&self, queue: &OrderedQueue<'_>, now_ns: u64) -> Option<Verdict> {
+    pub(crate) fn check(&self, queue: &OrderedQueue<'_>, now_ns: u64) -> Option<Verdict> {
         if now_ns.saturating_sub(queue.heartbeat_ns()) > self.heartbeat_ns_max {
             return Some(Verdict::Absent);
         }
@@ -160,7 +160,7 @@ impl<'a> Ingress<'a> {
 
 impl Arrival<'_> {
     #[inline]
-    pub(super) fn meta(&self, accepted: bool) -> u64 {
+    pub(crate) fn meta(&self, accepted: bool) -> u64 {
         let (opcode, flags) = self.opcode_and_flags;
         self.payload.len() as u64
             | u64::from(self.key_at) << 16
@@ -173,12 +173,12 @@ impl Arrival<'_> {
     }
 
     #[inline]
-    pub(super) fn session_word(&self) -> u64 {
+    pub(crate) fn session_word(&self) -> u64 {
         u64::from(self.session.index) | u64::from(self.slot) << 32 | u64::from(self.peer.port) << 48
     }
 
     #[inline]
-    pub(super) fn sequence_word(&self) -> u64 {
+    pub(crate) fn sequence_word(&self) -> u64 {
         self.sequence & SEQUENCE_MASK | u64::from(self.session.generation) << 48
     }
 }

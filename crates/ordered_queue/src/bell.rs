@@ -28,7 +28,8 @@
 //! ```
 
 use crate::{
-    ordered_queue::{layout::control, queue::OrderedQueue},
+    layout::control,
+    queue::OrderedQueue,
     sync::{Ordering, fence},
 };
 
@@ -109,7 +110,7 @@ impl OrderedQueue<'_> {
 
     /// After the entry at `pos` was published.
     #[inline]
-    pub(super) fn ring(&self, pos: u64) {
+    pub(crate) fn ring(&self, pos: u64) {
         // Release pairs with the Acquire in `has_news`. An exchange, with Acquire, so that who
         // hears this bell finds the entries of those who rang before, too.
         self.control(control::BELL).swap(pos + 1, Ordering::AcqRel);

@@ -12,11 +12,9 @@
 //! the same word. A process that died never gave its leases back; the next one *seizes* them, after
 //! it has made sure that nobody of the old one runs.
 
-use crate::{
-    ordered_queue::{entry::Entry, queue::OrderedQueue},
-    request::Worker,
-    sync::Ordering,
-};
+use curtail_dispatch::Worker;
+
+use crate::{entry::Entry, queue::OrderedQueue, sync::Ordering};
 
 /// The right to execute a queue; given back when dropped.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 
 /// Empty pieces for the next frames.
 #[derive(Debug, Default)]
-pub(crate) struct Chunks {
+pub(crate) struct ChunkPool {
     free: Vec<Vec<u8>>,
     /// Bytes of all pieces, those in use among them.
     bytes: usize,
@@ -15,7 +15,7 @@ pub(crate) const CHUNK_BYTES: usize = 32 << 10;
 /// Empty pieces that are kept: 2 MiB.
 const FREE_MAX: usize = 64;
 
-impl Chunks {
+impl ChunkPool {
     /// An empty piece with room for `bytes` at least.
     pub(crate) fn take(&mut self, bytes: usize) -> Vec<u8> {
         let free = self.free.pop_if(|_| bytes <= CHUNK_BYTES);

@@ -1,4 +1,4 @@
-//! The linker: one thread that makes connections to other nodes and takes theirs, has both sides
+//! The connector: one thread that makes connections to other nodes and takes theirs, has both sides
 //! prove that they belong to the cluster, and gives each connection to the worker it is for.
 //!
 //! ```text
@@ -28,18 +28,18 @@ use curtail_runtime::{
 use curtail_types::NodeId;
 
 use crate::{
-    Peer,
+    PeerNode,
     handshake::{Established, Handshake, Identity, VERSIONS},
     log_once::Complaints,
-    peer_list::Roster,
-    pending_handshake::{End, Pending},
+    peer_list::PeerList,
+    pending_handshake::{HandshakeEnd, PendingHandshake},
     reconnect::Dials,
     tls::Tls,
-    transport::Wire,
+    transport::Transport,
 };
 
 /// See the head of this file.
-pub struct Linker {
+pub struct Connector {
     me: Identity,
     listener: Listener,
     address: SocketAddr,
@@ -47,17 +47,17 @@ pub struct Linker {
     events: Events,
     random: File,
     clock: Clock,
-    office: Arc<Office>,
+    shared: Arc<ConnectorShared>,
     dials: Dials,
-    pending: Vec<Option<Box<Pending>>>,
+    pending: Vec<Option<Box<PendingHandshake>>>,
     complaints: Complaints,
     tls: Option<Tls>,
     deliver: Box<dyn Fn(usize, NewLink) + Send>,
     say: Box<dyn Fn(&str) + Send>,
 }
 
-/// What a linker is started with.
-pub struct LinkerConfig {
+/// What a connector is started with.
+pub struct ConnectorConfig {
     /// This node.
     pub node: NodeId,
     /// The cluster's name.
@@ -76,10 +76,10 @@ pub struct LinkerConfig {
     pub say: Box<dyn Fn(&str) + Send>,
 }
 
-/// Why a linker could not be made.
+/// Why a connector could not be made.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum LinkerError {
+pub enum ConnectorError {
     /// The node port could not be listened on.
     Bind(BindError),
     /// The system refused something else.
@@ -89,34 +89,34 @@ pub enum LinkerError {
 /// A connection that has proved itself, on its way to its worker.
 #[derive(Debug)]
 pub struct NewLink {
-    pub(crate) stream: Wire,
+    pub(crate) stream: Transport,
     pub(crate) established: Established,
     pub(crate) attempt: u64,
 }
 
-/// What others tell the linker.
+/// What others tell the connector.
 #[derive(Debug)]
-pub(crate) struct Office {
-    pub(crate) roster: Roster,
-    orders: Mutex<Vec<Order>>,
+pub(crate) struct ConnectorShared {
+    pub(crate) roster: PeerList,
+    orders: Mutex<Vec<ConnectorCommand>>,
     waker: Waker,
 }
 
-/// What the linker is told.
+/// What the connector is told.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Order {
+enum ConnectorCommand {
     /// There is another list of peers.
     Peers,
     /// The link of an attempt of ours is not connected any more.
     Lost(u64),
-    /// End.
+    /// HandshakeEnd.
     Stop,
 }
 
-/// Reaches the linker from other threads.
+/// Reaches the connector from other threads.
 #[derive(Clone, Debug)]
-pub struct LinkerHandle {
-    pub(crate) office: Arc<Office>,
+pub struct ConnectorHandle {
+    pub(crate) shared: Arc<ConnectorShared>,
     address: SocketAddr,
 }
 
@@ -141,21 +141,21 @@ const TICK: Duration = Duration::from_secs(1);
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: i32 = 256;
 
-impl Linker {
-    /// Listens on the node port; nothing happens before [`Linker::run`].
+impl Connector {
+    /// Listens on the node port; nothing happens before [`Connector::run`].
     ///
     /// # Errors
     /// When the port cannot be listened on, or the system refuses a poller or randomness.
-    pub fn bind(config: LinkerConfig) -> Result<Self, LinkerError> {
+    pub fn bind(config: ConnectorConfig) -> Result<Self, ConnectorError> {
         let options = SocketOptions {
             backlog: BACKLOG,
             listens: true,
         };
-        let mut listener = bind_tcp(config.listen, options).map_err(LinkerError::Bind)?;
-        let poller = Poller::new().map_err(LinkerError::System)?;
-        let waker = poller.waker(WAKER).map_err(LinkerError::System)?;
+        let mut listener = bind_tcp(config.listen, options).map_err(ConnectorError::Bind)?;
+        let poller = Poller::new().map_err(ConnectorError::System)?;
+        let waker = poller.waker(WAKER).map_err(ConnectorError::System)?;
         let watched = listener.watch(&poller, LISTENER);
-        watched.map_err(|error| LinkerError::System(error.0))?;
+        watched.map_err(|error| ConnectorError::System(error.0))?;
         let me = Identity {
             node: config.node,
             incarnation: 0,
@@ -164,8 +164,8 @@ impl Linker {
             secret: config.secret,
             versions: VERSIONS,
         };
-        let office = Office {
-            roster: Roster::default(),
+        let shared = ConnectorShared {
+            roster: PeerList::default(),
             orders: Mutex::default(),
             waker,
         };
@@ -175,9 +175,9 @@ impl Linker {
             listener,
             poller,
             events: Events::with_capacity(PENDING_MAX),
-            random: File::open("/dev/urandom").map_err(LinkerError::System)?,
+            random: File::open("/dev/urandom").map_err(ConnectorError::System)?,
             clock: Clock::start(),
-            office: Arc::new(office),
+            shared: Arc::new(shared),
             dials: Dials::default(),
             pending: Vec::new(),
             complaints: Complaints::default(),
@@ -188,9 +188,9 @@ impl Linker {
     }
 
     /// What reaches it from other threads.
-    pub fn handle(&self) -> LinkerHandle {
-        LinkerHandle {
-            office: Arc::clone(&self.office),
+    pub fn handle(&self) -> ConnectorHandle {
+        ConnectorHandle {
+            shared: Arc::clone(&self.shared),
             address: self.address,
         }
     }
@@ -199,8 +199,8 @@ impl Linker {
     pub fn run(mut self) {
         let mut accepts = true;
         loop {
-            let orders = std::mem::take(&mut *lock(&self.office.orders));
-            if orders.contains(&Order::Stop) {
+            let orders = std::mem::take(&mut *lock(&self.shared.orders));
+            if orders.contains(&ConnectorCommand::Stop) {
                 return;
             }
             orders.into_iter().for_each(|order| self.follow(order));
@@ -224,17 +224,17 @@ impl Linker {
         }
     }
 
-    fn follow(&mut self, order: Order) {
+    fn follow(&mut self, order: ConnectorCommand) {
         let now_ns = self.now_ns();
         match order {
-            Order::Peers => {
-                let (own, peers) = self.office.roster.get();
+            ConnectorCommand::Peers => {
+                let (own, peers) = self.shared.roster.get();
                 self.live(own);
-                let peers: &[Peer] = if own == 0 { &[] } else { &peers };
+                let peers: &[PeerNode] = if own == 0 { &[] } else { &peers };
                 self.dials.set_peers(self.me.node, self.me.workers, peers);
             }
-            Order::Lost(attempt) => self.dials.lose(attempt, now_ns),
-            Order::Stop => {}
+            ConnectorCommand::Lost(attempt) => self.dials.lose(attempt, now_ns),
+            ConnectorCommand::Stop => {}
         }
     }
 
@@ -275,11 +275,13 @@ impl Linker {
                 let until_ns = self.now_ns() + HANDSHAKE_NS_MAX;
                 let handshake = Handshake::accept(nonce);
                 let wire = match &self.tls {
-                    None => Some(Wire::Plain(stream)),
+                    None => Some(Transport::Plain(stream)),
                     Some(tls) => tls.accept(stream),
                 };
                 if let Some(wire) = wire {
-                    self.begin(Pending::accepted(wire, address, handshake, until_ns));
+                    self.begin(PendingHandshake::accepted(
+                        wire, address, handshake, until_ns,
+                    ));
                 }
             }
         }
@@ -293,7 +295,7 @@ impl Linker {
             let (peer, of_link) = (dial.peer, (dial.pair, dial.large));
             let stream = connect_tcp(peer.address).ok();
             let wire = stream.and_then(|stream| match &self.tls {
-                None => Some(Wire::Plain(stream)),
+                None => Some(Transport::Plain(stream)),
                 Some(tls) => tls.connect(stream, peer.address.ip()),
             });
             let Some((wire, nonce)) = wire.zip(self.nonce()) else {
@@ -303,7 +305,9 @@ impl Linker {
             let handshake = Handshake::connect(&self.me, peer, of_link, nonce);
             let until_ns = now_ns + HANDSHAKE_NS_MAX;
             let name = (peer.address, attempt);
-            self.begin(Pending::connecting(wire, name, handshake, until_ns));
+            self.begin(PendingHandshake::connecting(
+                wire, name, handshake, until_ns,
+            ));
         }
     }
 
@@ -313,7 +317,7 @@ impl Linker {
         Some(nonce)
     }
 
-    fn begin(&mut self, mut pending: Pending) {
+    fn begin(&mut self, mut pending: PendingHandshake) {
         let slot = self.free_slot(pending.attempt.is_none());
         let watched = pending.stream.watch(&self.poller, Token(slot));
         match (watched, pending.attempt) {
@@ -358,11 +362,11 @@ impl Linker {
                 continue;
             };
             let attempt = pending.attempt;
-            let end = match pending.step(&self.me, &self.office.roster) {
+            let end = match pending.step(&self.me, &self.shared.roster) {
                 _ if attempt.is_some_and(|attempt| !self.dials.is_wanted(attempt)) => {
-                    Some(End::Broken)
+                    Some(HandshakeEnd::Broken)
                 }
-                None if now_ns >= pending.until_ns => Some(End::Broken),
+                None if now_ns >= pending.until_ns => Some(HandshakeEnd::Broken),
                 end => end,
             };
             if let Some(end) = end
@@ -373,9 +377,9 @@ impl Linker {
         }
     }
 
-    fn finish(&mut self, pending: Pending, end: End) {
+    fn finish(&mut self, pending: PendingHandshake, end: HandshakeEnd) {
         let (address, attempt) = (pending.address.ip(), pending.attempt);
-        if let End::Linked(established) = end {
+        if let HandshakeEnd::Linked(established) = end {
             self.complaints.forget(address);
             self.link(pending, established);
             return;
@@ -384,10 +388,10 @@ impl Linker {
             self.dials.fail(attempt, self.now_ns(), attempt);
         }
         let complaint = match end {
-            End::Refuses(reason) => self.complaints.about(address, reason, true),
-            End::IsRefused(reason) => self.complaints.about(address, reason, false),
-            End::Linked(_) => None,
-            End::Broken => {
+            HandshakeEnd::Refuses(reason) => self.complaints.about(address, reason, true),
+            HandshakeEnd::IsRefused(reason) => self.complaints.about(address, reason, false),
+            HandshakeEnd::Linked(_) => None,
+            HandshakeEnd::Broken => {
                 let advice = pending.advice();
                 advice.and_then(|advice| self.complaints.about_tls(address, advice))
             }
@@ -397,8 +401,8 @@ impl Linker {
         }
     }
 
-    fn link(&mut self, pending: Pending, established: Established) {
-        let Pending {
+    fn link(&mut self, pending: PendingHandshake, established: Established) {
+        let PendingHandshake {
             mut stream,
             attempt,
             ..
@@ -430,7 +434,7 @@ fn victim(theirs: &[(usize, IpAddr, u64)]) -> Option<usize> {
     worst.map(|(slot, ..)| *slot)
 }
 
-impl LinkerHandle {
+impl ConnectorHandle {
     /// Where nodes are listened for, with the port that the kernel chose.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -439,30 +443,30 @@ impl LinkerHandle {
     /// Takes another list of peers, for this life of this node: in another life it has no link in
     /// common with the one before. From the list this node may be absent or not. Links to nodes
     /// that are not in it, or in another life, end and are reset.
-    pub fn set_peers(&self, own: u64, peers: Vec<Peer>) {
-        self.office.roster.set(own, peers);
-        self.order(Order::Peers);
+    pub fn set_peers(&self, own: u64, peers: Vec<PeerNode>) {
+        self.shared.roster.set(own, peers);
+        self.order(ConnectorCommand::Peers);
     }
 
-    /// Ends the linker; links that are connected stay so until their workers drop them.
+    /// Ends the connector; links that are connected stay so until their workers drop them.
     pub fn stop(&self) {
-        self.order(Order::Stop);
+        self.order(ConnectorCommand::Stop);
     }
 
     /// The connection of an attempt is gone; 0 for those that the other side makes.
     pub(crate) fn lost(&self, attempt: u64) {
         if attempt != 0 {
-            self.order(Order::Lost(attempt));
+            self.order(ConnectorCommand::Lost(attempt));
         }
     }
 
-    fn order(&self, order: Order) {
-        lock(&self.office.orders).push(order);
-        self.office.waker.wake();
+    fn order(&self, order: ConnectorCommand) {
+        lock(&self.shared.orders).push(order);
+        self.shared.waker.wake();
     }
 }
 
-impl std::fmt::Display for LinkerError {
+impl std::fmt::Display for ConnectorError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Bind(error) => write!(f, "cannot listen for nodes: {error}"),
@@ -471,7 +475,7 @@ impl std::fmt::Display for LinkerError {
     }
 }
 
-impl std::error::Error for LinkerError {}
+impl std::error::Error for ConnectorError {}
 
 #[cfg(test)]
 mod tests {

@@ -12,13 +12,14 @@
 //! A refusal says why only to those who speak the protocol; what is malformed is not answered.
 
 use curtail_codec::node::{
-    Greeting, HandshakeKind, Nonce, Proof, Refusal, RefusalReason, VERSION_MAX, VERSION_MIN,
+    Greeting, HandshakeKind, HandshakeProof, HandshakeRefusal, Nonce, RefusalReason, VERSION_MAX,
+    VERSION_MIN,
 };
 use curtail_types::NodeId;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::peer_list::{Peer, Roster};
+use crate::peer_list::{PeerList, PeerNode};
 
 /// What a node knows of itself.
 #[derive(Clone)]
@@ -44,14 +45,14 @@ pub(crate) struct Handshake {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Expected {
     Hello { nonce: Nonce },
-    Challenge { peer: Peer },
+    Challenge { peer: PeerNode },
     Proof,
     Welcome,
 }
 
 /// What to do after a message.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Step {
+pub(crate) enum HandshakeStep {
     /// Send this and wait for the next message.
     Send(Vec<u8>),
     /// Send this, then the connection is a link.
@@ -103,31 +104,36 @@ impl Identity {
         challenge: &Greeting,
     ) -> Option<HmacSha256> {
         let mut mac = HmacSha256::new_from_slice(&self.secret).ok()?;
-        mac.update(&Proof::label(kind));
+        mac.update(&HandshakeProof::label(kind));
         mac.update(&hello.encode());
         mac.update(&challenge.encode());
         Some(mac)
     }
 
-    fn prove(&self, kind: HandshakeKind, hello: &Greeting, challenge: &Greeting) -> Option<Proof> {
+    fn prove(
+        &self,
+        kind: HandshakeKind,
+        hello: &Greeting,
+        challenge: &Greeting,
+    ) -> Option<HandshakeProof> {
         let mac = self.mac(kind, hello, challenge)?;
         let mac = mac.finalize().into_bytes().into();
-        Some(Proof { kind, mac })
+        Some(HandshakeProof { kind, mac })
     }
 
     /// Whether a proof is right; the comparison takes as long wherever they differ.
-    fn believes(&self, proof: &Proof, hello: &Greeting, challenge: &Greeting) -> bool {
+    fn believes(&self, proof: &HandshakeProof, hello: &Greeting, challenge: &Greeting) -> bool {
         let mac = self.mac(proof.kind, hello, challenge);
         mac.is_some_and(|mac| mac.verify_slice(&proof.mac).is_ok())
     }
 
-    fn refuse(&self, reason: RefusalReason) -> Step {
-        let refusal = Refusal {
+    fn refuse(&self, reason: RefusalReason) -> HandshakeStep {
+        let refusal = HandshakeRefusal {
             reason,
             version_min: self.versions.0,
             version_max: self.versions.1,
         };
-        Step::Refuse(refusal.encode().to_vec(), reason)
+        HandshakeStep::Refuse(refusal.encode().to_vec(), reason)
     }
 }
 
@@ -135,7 +141,7 @@ impl Handshake {
     /// The side of the connector, for one of the links with `peer`; and its first message.
     pub(crate) fn connect(
         me: &Identity,
-        peer: Peer,
+        peer: PeerNode,
         (pair, large): (u16, bool),
         nonce: Nonce,
     ) -> (Self, Vec<u8>) {
@@ -159,12 +165,17 @@ impl Handshake {
     }
 
     /// Takes the next message, whole.
-    pub(crate) fn take(&mut self, me: &Identity, roster: &Roster, message: &[u8]) -> Step {
-        if let Some(refusal) = message.first_chunk().and_then(Refusal::decode) {
-            return Step::Refused(refusal.reason);
+    pub(crate) fn take(
+        &mut self,
+        me: &Identity,
+        roster: &PeerList,
+        message: &[u8],
+    ) -> HandshakeStep {
+        if let Some(refusal) = message.first_chunk().and_then(HandshakeRefusal::decode) {
+            return HandshakeStep::Refused(refusal.reason);
         }
         let greeting = || message.first_chunk().and_then(Greeting::decode);
-        let proof = || message.first_chunk().and_then(Proof::decode);
+        let proof = || message.first_chunk().and_then(HandshakeProof::decode);
         let step = match self.expected {
             Expected::Hello { nonce } => {
                 greeting().and_then(|hello| self.take_hello(me, roster, hello, nonce))
@@ -175,16 +186,16 @@ impl Handshake {
             Expected::Proof => proof().and_then(|proof| self.take_proof(me, roster, &proof)),
             Expected::Welcome => proof().and_then(|proof| self.take_welcome(me, &proof)),
         };
-        step.unwrap_or(Step::Close)
+        step.unwrap_or(HandshakeStep::Close)
     }
 
     fn take_hello(
         &mut self,
         me: &Identity,
-        roster: &Roster,
+        roster: &PeerList,
         hello: Greeting,
         nonce: Nonce,
-    ) -> Option<Step> {
+    ) -> Option<HandshakeStep> {
         if hello.kind != HandshakeKind::Hello {
             return None;
         }
@@ -212,10 +223,16 @@ impl Handshake {
         self.hello = Some(hello);
         self.challenge = Some(challenge);
         self.expected = Expected::Proof;
-        (hello.pair < me.workers.max(hello.workers)).then(|| Step::Send(challenge.encode().into()))
+        (hello.pair < me.workers.max(hello.workers))
+            .then(|| HandshakeStep::Send(challenge.encode().into()))
     }
 
-    fn take_challenge(&mut self, me: &Identity, peer: &Peer, challenge: Greeting) -> Option<Step> {
+    fn take_challenge(
+        &mut self,
+        me: &Identity,
+        peer: &PeerNode,
+        challenge: Greeting,
+    ) -> Option<HandshakeStep> {
         let hello = self.hello?;
         let agrees = challenge.kind == HandshakeKind::Challenge
             && challenge.to == me.node
@@ -237,10 +254,15 @@ impl Handshake {
         self.challenge = Some(challenge);
         self.expected = Expected::Welcome;
         let proof = me.prove(HandshakeKind::Proof, &hello, &challenge)?;
-        Some(Step::Send(proof.encode().into()))
+        Some(HandshakeStep::Send(proof.encode().into()))
     }
 
-    fn take_proof(&mut self, me: &Identity, roster: &Roster, proof: &Proof) -> Option<Step> {
+    fn take_proof(
+        &mut self,
+        me: &Identity,
+        roster: &PeerList,
+        proof: &HandshakeProof,
+    ) -> Option<HandshakeStep> {
         let (hello, challenge) = (self.hello?, self.challenge?);
         if proof.kind != HandshakeKind::Proof {
             return None;
@@ -253,10 +275,13 @@ impl Handshake {
             return Some(me.refuse(RefusalReason::Unknown));
         }
         let welcome = me.prove(HandshakeKind::Welcome, &hello, &challenge)?;
-        Some(Step::Done(welcome.encode().into(), Established::of(&hello)))
+        Some(HandshakeStep::Done(
+            welcome.encode().into(),
+            Established::of(&hello),
+        ))
     }
 
-    fn take_welcome(&mut self, me: &Identity, welcome: &Proof) -> Option<Step> {
+    fn take_welcome(&mut self, me: &Identity, welcome: &HandshakeProof) -> Option<HandshakeStep> {
         let (hello, challenge) = (self.hello?, self.challenge?);
         if welcome.kind != HandshakeKind::Welcome {
             return None;
@@ -264,7 +289,7 @@ impl Handshake {
         if !me.believes(welcome, &hello, &challenge) {
             return Some(me.refuse(RefusalReason::Secret));
         }
-        Some(Step::Done(Vec::new(), Established::of(&challenge)))
+        Some(HandshakeStep::Done(Vec::new(), Established::of(&challenge)))
     }
 }
 

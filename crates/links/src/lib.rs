@@ -1,7 +1,7 @@
 //! Links to the workers of other nodes: what one worker says to them and hears from them.
 //!
 //! ```text
-//!   linker (a thread)           worker: one turn
+//!   connector (a thread)           worker: one turn
 //!   connections that   mailbox  begin_turn   peers, silence, heartbeats
 //!   proved themselves --------> adopt        the poller watches its socket
 //!                               receive      frames that arrived, in order, each once
@@ -25,31 +25,31 @@ mod connector;
 mod handshake;
 mod link;
 mod log_once;
-mod outbox;
 mod peer_list;
 mod peers;
 mod pending_handshake;
 mod reconnect;
+mod send_queue;
 mod session;
 mod tls;
 mod transport;
 
 use std::collections::VecDeque;
 
-use curtail_codec::node::{Class, Frame, HEADER_BYTES, Part, Shape};
+use curtail_codec::node::{Class, Frame, FrameShape, HEADER_BYTES, Part};
 use curtail_runtime::{Readiness, Token};
 use curtail_types::{Instant, NodeId, NodeSet};
 
 use crate::{
-    chunk_pool::{CHUNK_BYTES, Chunks},
-    link::{AREA_BYTES, Link, Progress},
-    outbox::Pushed,
+    chunk_pool::{CHUNK_BYTES, ChunkPool},
+    link::{AREA_BYTES, IoProgress, PeerLink},
     peers::{LinkName, Neighbour},
+    send_queue::Pushed,
 };
 pub use crate::{
-    connector::{Linker, LinkerConfig, LinkerError, LinkerHandle, NewLink},
+    connector::{Connector, ConnectorConfig, ConnectorError, ConnectorHandle, NewLink},
     link::Vitals,
-    peer_list::Peer,
+    peer_list::PeerNode,
     tls::{Tls, TlsError},
 };
 
@@ -57,7 +57,7 @@ pub use crate::{
 #[derive(Debug)]
 pub struct Links {
     config: LinksConfig,
-    linker: LinkerHandle,
+    connector: ConnectorHandle,
     /// Which list of peers it goes by.
     generation: u64,
     /// Which life of this node they belong to.
@@ -65,12 +65,12 @@ pub struct Links {
     /// By the number of the node.
     neighbours: Vec<Option<Neighbour>>,
     /// By the number of the link, which its token is made of.
-    links: Vec<Option<Box<Link>>>,
+    links: Vec<Option<Box<PeerLink>>>,
     /// Links with something to receive, in the order of their turn.
     ready: VecDeque<usize>,
     /// Links with something to send.
     dirty: Vec<usize>,
-    chunks: Chunks,
+    chunks: ChunkPool,
     area: Vec<u8>,
     events: VecDeque<LinkEvent>,
     vitals: Vitals,
@@ -87,7 +87,7 @@ pub struct Links {
 /// How one worker's links are made.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LinksConfig {
-    /// The worker, below [`LinkerConfig::workers`].
+    /// The worker, below [`ConnectorConfig::workers`].
     pub worker: u16,
     /// Bytes of unacknowledged demands for each link, and four times as many on the connection for
     /// large items; a single one may be longer.
@@ -180,17 +180,17 @@ impl LinksConfig {
 
 impl Links {
     /// The links of a worker; `started_ns` is the time in Unix nanoseconds.
-    pub fn new(linker: LinkerHandle, config: LinksConfig, started_ns: u64) -> Self {
+    pub fn new(connector: ConnectorHandle, config: LinksConfig, started_ns: u64) -> Self {
         Self {
             config,
-            linker,
+            connector,
             generation: 0,
             own: 0,
             neighbours: (0..NodeSet::NODES_MAX).map(|_| None).collect(),
             links: Vec::new(),
             ready: VecDeque::new(),
             dirty: Vec::new(),
-            chunks: Chunks::default(),
+            chunks: ChunkPool::default(),
             area: vec![0; AREA_BYTES],
             events: VecDeque::new(),
             vitals: Vitals::default(),
@@ -233,7 +233,7 @@ impl Links {
     /// Looks at what may differ from turn to turn: the list of peers, and who is silent.
     pub fn begin_turn(&mut self, now: Instant) {
         self.now = now;
-        if self.generation != self.linker.office.roster.generation() {
+        if self.generation != self.connector.shared.roster.generation() {
             self.take_peers();
         }
         if now >= self.look {
@@ -252,7 +252,7 @@ impl Links {
     pub fn under_way(&self, to: Endpoint, class: Class) -> usize {
         let number = self.number_of(to, class.is_large());
         let link = number.and_then(|number| self.links.get(number)?.as_ref());
-        link.map_or(0, |link| link.session.outbox.used_by(class))
+        link.map_or(0, |link| link.session.send_queue.used_by(class))
     }
 
     /// Whether small items arrive at `node` at the moment.
@@ -299,13 +299,13 @@ impl Links {
         let Some(Some(link)) = self.links.get_mut(number) else {
             return Err(SendError::Unknown);
         };
-        let whole = Shape::of(class, part).bytes() + bytes;
+        let whole = FrameShape::of(class, part).bytes() + bytes;
         let max = self.config.frame_bytes_max(class.is_large());
         if whole > max.min(link.session.frame_bytes_max()) {
             return Err(SendError::TooLarge);
         }
         let chunks = &mut self.chunks;
-        let frames_before = link.session.outbox.frames_begun;
+        let frames_before = link.session.send_queue.frames_begun;
         match link
             .session
             .push(chunks, (class, part), payload_bytes, fill)
@@ -314,7 +314,7 @@ impl Links {
             Pushed::Full => return Err(SendError::Full),
             Pushed::Unfit => return Err(SendError::TooLarge),
         }
-        self.counted.frames += link.session.outbox.frames_begun - frames_before;
+        self.counted.frames += link.session.send_queue.frames_begun - frames_before;
         self.counted.parts += 1;
         self.counted.messages += u64::from(matches!(part, Part::Message(_)));
         if !link.is_dirty {
@@ -336,9 +336,9 @@ impl Links {
             let progress = link.send(self.now);
             self.counted.sends += link.sends - sends_before;
             match progress {
-                Progress::Waits => {}
-                Progress::More => self.line_up(number),
-                Progress::Broken => self.give_up(number),
+                IoProgress::Waits => {}
+                IoProgress::More => self.line_up(number),
+                IoProgress::Broken => self.give_up(number),
             }
         }
         // Those that have more came back into the other list; this one keeps its memory.
@@ -373,8 +373,8 @@ impl Links {
                 self.events.push_back(LinkEvent::Up(node));
             }
             match progress {
-                Progress::Broken => self.give_up(number),
-                Progress::Waits | Progress::More => self.line_up(number),
+                IoProgress::Broken => self.give_up(number),
+                IoProgress::Waits | IoProgress::More => self.line_up(number),
             }
         }
     }
@@ -439,7 +439,7 @@ impl Links {
     }
 
     #[cfg(test)]
-    fn main_link(&self, node: NodeId) -> Option<&Link> {
+    fn main_link(&self, node: NodeId) -> Option<&PeerLink> {
         let number = self.number_of(self.endpoint(node)?, false)?;
         self.links.get(number)?.as_deref()
     }
@@ -451,7 +451,7 @@ impl Links {
             _ => return,
         };
         self.disconnect(number);
-        self.linker.lost(attempt);
+        self.connector.lost(attempt);
     }
 
     fn disconnect(&mut self, number: usize) {

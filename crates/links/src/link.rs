@@ -5,27 +5,27 @@
 
 use std::io::IoSlice;
 
-use curtail_codec::node::{Body, Control, Decoded, Frame, Header};
+use curtail_codec::node::{Body, DecodedFrame, Frame, FrameHeader, LinkControl};
 use curtail_runtime::{Readiness, Received, Sent};
 use curtail_types::{Instant, ViewNumber};
 
 use crate::{
     Endpoint,
-    chunk_pool::Chunks,
-    session::{PeerResume, Resumed, Session, Taken},
-    transport::Wire,
+    chunk_pool::ChunkPool,
+    session::{FrameReceipt, LinkSession, PeerResume, Resumed},
+    transport::Transport,
 };
 
 /// See the head of this file.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct PeerLink {
     pub(crate) endpoint: Endpoint,
     /// Whether it carries the large items.
     pub(crate) large: bool,
-    pub(crate) session: Session,
-    /// Which connection of the link this is, as the linker counts.
+    pub(crate) session: LinkSession,
+    /// Which connection of the link this is, as the connector counts.
     pub(crate) attempt: u64,
-    stream: Option<Wire>,
+    stream: Option<Transport>,
     /// The longest frame that is taken here.
     frame_bytes_max: usize,
     /// The beginning of a frame.
@@ -51,7 +51,7 @@ pub(crate) struct Link {
 /// A frame about the connection itself, while it is being sent.
 #[derive(Debug)]
 struct ControlBytes {
-    bytes: [u8; Control::BYTES_MAX],
+    bytes: [u8; LinkControl::BYTES_MAX],
     from: usize,
     to: usize,
 }
@@ -67,7 +67,7 @@ pub struct Vitals {
 
 /// How far receiving or sending came.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Progress {
+pub(crate) enum IoProgress {
     /// The poller will tell when there is more to do.
     Waits,
     /// There is more to do in the next turn.
@@ -104,8 +104,8 @@ const SEND_BYTES_MAX: usize = 256 << 10;
 /// Pieces sent in one call.
 const SLICES_MAX: usize = 16;
 
-impl Link {
-    pub(crate) fn new(endpoint: Endpoint, large: bool, session: Session, max: usize) -> Self {
+impl PeerLink {
+    pub(crate) fn new(endpoint: Endpoint, large: bool, session: LinkSession, max: usize) -> Self {
         Self {
             endpoint,
             large,
@@ -128,7 +128,7 @@ impl Link {
     }
 
     /// Goes on with another connection; the one before has been ended.
-    pub(crate) fn connect(&mut self, stream: Wire, attempt: u64) {
+    pub(crate) fn connect(&mut self, stream: Transport, attempt: u64) {
         self.stream = Some(stream);
         self.attempt = attempt;
         let resume = self.session.resume(self.frame_bytes_max);
@@ -139,7 +139,7 @@ impl Link {
     }
 
     /// Ends the connection; whether there was one.
-    pub(crate) fn disconnect(&mut self, chunks: &mut Chunks) -> bool {
+    pub(crate) fn disconnect(&mut self, chunks: &mut ChunkPool) -> bool {
         self.session.disconnect();
         self.control = ControlBytes::NONE;
         chunks.give(std::mem::take(&mut self.partial));
@@ -163,19 +163,20 @@ impl Link {
 
     /// Whether sending may move something.
     pub(crate) fn wants_to_send(&self) -> bool {
-        let has_news =
-            self.session.is_running() && (self.session.outbox.has_news() || self.session.owes());
-        let wants = |stream: &Wire| has_news || !self.control.is_empty() || stream.holds_back();
+        let has_news = self.session.is_running()
+            && (self.session.send_queue.has_news() || self.session.owes());
+        let wants =
+            |stream: &Transport| has_news || !self.control.is_empty() || stream.holds_back();
         self.writable && self.stream.as_ref().is_some_and(wants)
     }
 
     /// Receives a bounded number of bytes and hands every complete frame to `each`.
     pub(crate) fn receive(
         &mut self,
-        (area, chunks): (&mut [u8], &mut Chunks),
+        (area, chunks): (&mut [u8], &mut ChunkPool),
         now: Instant,
         each: &mut impl FnMut(Endpoint, &Frame<'_>),
-    ) -> (Progress, Happened) {
+    ) -> (IoProgress, Happened) {
         let mut happened = Happened::default();
         for _ in 0..RECEIVES_MAX {
             let received = self.stream.as_mut().map(|stream| stream.receive(area));
@@ -183,30 +184,30 @@ impl Link {
                 Some(Received::Bytes(bytes)) => bytes,
                 Some(Received::Nothing) => {
                     self.readable = false;
-                    return (Progress::Waits, happened);
+                    return (IoProgress::Waits, happened);
                 }
-                Some(Received::End) | None => return (Progress::Broken, happened),
+                Some(Received::End) | None => return (IoProgress::Broken, happened),
             };
             self.heard = now;
             happened.bytes += bytes;
             happened.receives += 1;
             let arrived = area.get(..bytes).unwrap_or_default();
             if self.take_in(arrived, chunks, &mut happened, each).is_err() {
-                return (Progress::Broken, happened);
+                return (IoProgress::Broken, happened);
             }
             if bytes < area.len() && !self.ending {
                 self.readable = false;
-                return (Progress::Waits, happened);
+                return (IoProgress::Waits, happened);
             }
         }
-        (Progress::More, happened)
+        (IoProgress::More, happened)
     }
 
     /// Hands on what is complete and keeps the rest.
     fn take_in(
         &mut self,
         arrived: &[u8],
-        chunks: &mut Chunks,
+        chunks: &mut ChunkPool,
         happened: &mut Happened,
         each: &mut impl FnMut(Endpoint, &Frame<'_>),
     ) -> Result<(), Broken> {
@@ -235,7 +236,7 @@ impl Link {
     fn take_frames(
         &mut self,
         bytes: &[u8],
-        chunks: &mut Chunks,
+        chunks: &mut ChunkPool,
         happened: &mut Happened,
         each: &mut impl FnMut(Endpoint, &Frame<'_>),
     ) -> Result<usize, Broken> {
@@ -243,12 +244,12 @@ impl Link {
         loop {
             let rest = bytes.get(used..).unwrap_or_default();
             match Frame::decode(rest, self.frame_bytes_max) {
-                Decoded::Complete(frame) => {
+                DecodedFrame::Complete(frame) => {
                     self.take_frame(&frame, chunks, happened, each)?;
                     used += frame.header.bytes;
                 }
-                Decoded::Incomplete(_) => return Ok(used),
-                Decoded::Malformed(_) => return Err(Broken),
+                DecodedFrame::Incomplete(_) => return Ok(used),
+                DecodedFrame::Malformed(_) => return Err(Broken),
             }
         }
     }
@@ -256,11 +257,11 @@ impl Link {
     fn take_frame(
         &mut self,
         frame: &Frame<'_>,
-        chunks: &mut Chunks,
+        chunks: &mut ChunkPool,
         happened: &mut Happened,
         each: &mut impl FnMut(Endpoint, &Frame<'_>),
     ) -> Result<(), Broken> {
-        let Header {
+        let FrameHeader {
             bytes,
             sequence,
             acknowledged,
@@ -283,8 +284,8 @@ impl Link {
         if !self.session.is_running() {
             return Err(Broken);
         }
-        let outbox = &mut self.session.outbox;
-        outbox
+        let send_queue = &mut self.session.send_queue;
+        send_queue
             .acknowledge(chunks, acknowledged)
             .map_err(|_| Broken)?;
         if sequence == 0 {
@@ -294,9 +295,9 @@ impl Link {
             return Ok(());
         }
         match self.session.take(sequence, bytes) {
-            Taken::New => each(self.endpoint, frame),
-            Taken::Again => {}
-            Taken::Gap => return Err(Broken),
+            FrameReceipt::New => each(self.endpoint, frame),
+            FrameReceipt::Again => {}
+            FrameReceipt::Gap => return Err(Broken),
         }
         Ok(())
     }
@@ -304,7 +305,7 @@ impl Link {
     fn take_resume(
         &mut self,
         peer: &PeerResume,
-        chunks: &mut Chunks,
+        chunks: &mut ChunkPool,
         happened: &mut Happened,
     ) -> Result<(), Broken> {
         if self.session.is_running() {
@@ -318,23 +319,26 @@ impl Link {
 
     /// Sends what there is, with one call. While the kernel takes nothing the open frame goes on
     /// taking parts.
-    pub(crate) fn send(&mut self, now: Instant) -> Progress {
+    pub(crate) fn send(&mut self, now: Instant) -> IoProgress {
         if !self.writable {
-            return Progress::Waits;
+            return IoProgress::Waits;
         }
         if let Some(stream) = self.stream.as_mut() {
             if !stream.push() {
-                return Progress::Broken;
+                return IoProgress::Broken;
             }
             if stream.holds_back() {
                 self.writable = false;
-                return Progress::Waits;
+                return IoProgress::Waits;
             }
         }
         if self.session.is_running() {
             self.session.seal();
-            if self.session.owes() && !self.session.outbox.is_unsent() && self.control.is_empty() {
-                self.control(Control::Credit);
+            if self.session.owes()
+                && !self.session.send_queue.is_unsent()
+                && self.control.is_empty()
+            {
+                self.control(LinkControl::Credit);
             }
         }
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
@@ -346,12 +350,12 @@ impl Link {
         }
         if self.session.is_running() {
             let free = slices.get_mut(count..).unwrap_or_default();
-            let (pieces, bytes) = self.session.outbox.gather(free, SEND_BYTES_MAX);
+            let (pieces, bytes) = self.session.send_queue.gather(free, SEND_BYTES_MAX);
             count += pieces;
             offered += bytes;
         }
         if offered == 0 {
-            return Progress::Waits;
+            return IoProgress::Waits;
         }
         let pieces = slices.get(..count).unwrap_or_default();
         let sent = self.stream.as_mut().map(|stream| match pieces {
@@ -359,17 +363,17 @@ impl Link {
             many => stream.send_many(many),
         });
         let Some(Sent::Bytes(taken)) = sent else {
-            return Progress::Broken;
+            return IoProgress::Broken;
         };
         self.spoke = now;
         self.sends += 1;
         let of_control = self.control.consume(taken);
-        self.session.outbox.note_sent(taken - of_control);
-        let holds_back = self.stream.as_ref().is_some_and(Wire::holds_back);
+        self.session.send_queue.note_sent(taken - of_control);
+        let holds_back = self.stream.as_ref().is_some_and(Transport::holds_back);
         self.writable = taken == offered && !holds_back;
         match self.wants_to_send() {
-            true => Progress::More,
-            false => Progress::Waits,
+            true => IoProgress::More,
+            false => IoProgress::Waits,
         }
     }
 
@@ -389,15 +393,18 @@ impl Link {
 
     /// Says that this node lives, unless something else is on its way.
     pub(crate) fn beat(&mut self, vitals: Vitals) {
-        if self.session.is_running() && !self.session.outbox.has_news() && self.control.is_empty() {
+        if self.session.is_running()
+            && !self.session.send_queue.has_news()
+            && self.control.is_empty()
+        {
             let Vitals { view, load } = vitals;
-            self.control(Control::Heartbeat { view, load });
+            self.control(LinkControl::Heartbeat { view, load });
         }
     }
 
     /// Has a frame about the connection sent before the next numbered one. What it acknowledges is
     /// what was received until now.
-    fn control(&mut self, control: Control) {
+    fn control(&mut self, control: LinkControl) {
         let room = &mut self.control.bytes;
         if let Some(bytes) = control.encode(self.large, self.session.received(), room) {
             (self.control.from, self.control.to) = (0, bytes);
@@ -408,7 +415,7 @@ impl Link {
 
 impl ControlBytes {
     const NONE: Self = Self {
-        bytes: [0; Control::BYTES_MAX],
+        bytes: [0; LinkControl::BYTES_MAX],
         from: 0,
         to: 0,
     };
@@ -434,7 +441,7 @@ mod tests {
     use curtail_types::NodeId;
 
     use super::{
-        super::{chunk_pool::CHUNK_BYTES, outbox::Windows},
+        super::{chunk_pool::CHUNK_BYTES, send_queue::WindowLimits},
         *,
     };
 
@@ -446,12 +453,12 @@ mod tests {
             node: NodeId(1),
             pair: 0,
         };
-        let windows = Windows {
+        let windows = WindowLimits {
             demand_bytes_max: 1,
             answer_bytes_max: 1,
         };
-        let mut link = Link::new(endpoint, false, Session::new(1, windows), CHUNK_BYTES);
-        let (mut chunks, mut happened) = (Chunks::default(), Happened::default());
+        let mut link = PeerLink::new(endpoint, false, LinkSession::new(1, windows), CHUNK_BYTES);
+        let (mut chunks, mut happened) = (ChunkPool::default(), Happened::default());
         for _ in 0..3 {
             let mut take = |bytes: &[u8]| {
                 let each = &mut |_: Endpoint, _: &Frame<'_>| {};

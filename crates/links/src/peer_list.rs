@@ -1,4 +1,4 @@
-//! Who the peers are: what the linker and every worker's links go by.
+//! Who the peers are: what the connector and every worker's links go by.
 
 use std::{
     net::SocketAddr,
@@ -13,7 +13,7 @@ use curtail_types::{NodeId, NodeSet};
 
 /// Another node of the cluster.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Peer {
+pub struct PeerNode {
     /// Which one; below [`NodeSet::NODES_MAX`].
     pub node: NodeId,
     /// Where it listens for nodes.
@@ -24,16 +24,16 @@ pub struct Peer {
 
 /// The present list of peers, and the life of this node that has it.
 #[derive(Debug, Default)]
-pub(crate) struct Roster {
-    list: Mutex<(u64, Arc<[Peer]>)>,
+pub(crate) struct PeerList {
+    list: Mutex<(u64, Arc<[PeerNode]>)>,
     /// Counts the lists. A hint when to look: the list itself is behind the lock.
     generation: AtomicU64,
 }
 
-impl Roster {
+impl PeerList {
     /// Takes another list, for this life of this node; 0 for none, which has no links.
-    pub(crate) fn set(&self, own: u64, peers: Vec<Peer>) {
-        let fits = |peer: &Peer| usize::from(peer.node.0) < NodeSet::NODES_MAX;
+    pub(crate) fn set(&self, own: u64, peers: Vec<PeerNode>) {
+        let fits = |peer: &PeerNode| usize::from(peer.node.0) < NodeSet::NODES_MAX;
         let peers = peers.into_iter().filter(fits).collect();
         let mut list = lock(&self.list);
         *list = (own, peers);
@@ -41,11 +41,11 @@ impl Roster {
     }
 
     /// This life of this node, and the list.
-    pub(crate) fn get(&self) -> (u64, Arc<[Peer]>) {
+    pub(crate) fn get(&self) -> (u64, Arc<[PeerNode]>) {
         lock(&self.list).clone()
     }
 
-    pub(crate) fn find(&self, node: NodeId) -> Option<Peer> {
+    pub(crate) fn find(&self, node: NodeId) -> Option<PeerNode> {
         let list = lock(&self.list);
         list.1.iter().find(|peer| peer.node == node).copied()
     }

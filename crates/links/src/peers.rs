@@ -4,14 +4,14 @@ use curtail_runtime::{Poller, Token};
 use curtail_types::{Instant, NodeId};
 
 use crate::{
-    Endpoint, LINKS_MAX, LinkEvent, Links, NewLink, Peer, TOKEN_MAX, link::Link, outbox::Windows,
-    session::Session,
+    Endpoint, LINKS_MAX, LinkEvent, Links, NewLink, PeerNode, TOKEN_MAX, link::PeerLink,
+    send_queue::WindowLimits, session::LinkSession,
 };
 
 /// A peer, and the links with it.
 #[derive(Debug)]
 pub(crate) struct Neighbour {
-    pub(crate) peer: Peer,
+    pub(crate) peer: PeerNode,
     pub(crate) links: Vec<LinkName>,
 }
 
@@ -33,9 +33,9 @@ const HEARTBEATS_MISSED: u64 = 20;
 const LARGE_WINDOWS: usize = 4;
 
 impl Links {
-    /// Takes a connection from the linker.
+    /// Takes a connection from the connector.
     pub fn adopt(&mut self, poller: &Poller, new: NewLink) {
-        if self.generation != self.linker.office.roster.generation() {
+        if self.generation != self.connector.shared.roster.generation() {
             self.take_peers();
         }
         let NewLink {
@@ -51,13 +51,13 @@ impl Links {
         let is_peer = self.neighbour(endpoint.node).map(life) == Some(established.incarnation);
         let number = is_peer.then(|| self.open_link(endpoint, established.large));
         let Some(number) = number.flatten() else {
-            self.linker.lost(attempt);
+            self.connector.lost(attempt);
             return;
         };
         // What the one before was in the middle of is begun again on this one.
         self.disconnect(number);
         if stream.watch(poller, Token(TOKEN_MAX - number)).is_err() {
-            self.linker.lost(attempt);
+            self.connector.lost(attempt);
             return;
         }
         if let Some(Some(link)) = self.links.get_mut(number) {
@@ -69,7 +69,7 @@ impl Links {
 
     /// Takes the present list of peers.
     pub(crate) fn take_peers(&mut self) {
-        let roster = &self.linker.office.roster;
+        let roster = &self.connector.shared.roster;
         // The list may be a later one than its number says; then it is taken once more.
         self.generation = roster.generation();
         let (own, peers) = roster.get();
@@ -78,7 +78,7 @@ impl Links {
             let node = NodeId(place as u8);
             let peer = peers.iter().find(|peer| peer.node == node).copied();
             let known = self.neighbour(node).map(|neighbour| neighbour.peer);
-            let life = |peer: Peer| peer.incarnation;
+            let life = |peer: PeerNode| peer.incarnation;
             if known.is_some() && (is_another_life || known.map(life) != peer.map(life)) {
                 self.remove(node);
             }
@@ -88,7 +88,7 @@ impl Links {
         }
     }
 
-    fn welcome(&mut self, peer: Peer) {
+    fn welcome(&mut self, peer: PeerNode) {
         let place = self.neighbours.get_mut(usize::from(peer.node.0));
         match place {
             Some(Some(neighbour)) => neighbour.peer = peer,
@@ -115,7 +115,7 @@ impl Links {
             if let Some(place) = self.links.get_mut(name.number)
                 && let Some(mut link) = place.take()
             {
-                link.session.outbox.clear(&mut self.chunks);
+                link.session.send_queue.clear(&mut self.chunks);
             }
             self.ready.retain(|&number| number != name.number);
             self.dirty.retain(|&number| number != name.number);
@@ -135,13 +135,13 @@ impl Links {
         }
         self.next_stream += 1;
         let times = if large { LARGE_WINDOWS } else { 1 };
-        let windows = Windows {
+        let windows = WindowLimits {
             demand_bytes_max: self.config.demand_bytes_max.saturating_mul(times),
             answer_bytes_max: self.config.answer_bytes_max.saturating_mul(times),
         };
-        let session = Session::new(self.next_stream, windows);
+        let session = LinkSession::new(self.next_stream, windows);
         let max = self.config.frame_bytes_max(large);
-        let link = Some(Box::new(Link::new(endpoint, large, session, max)));
+        let link = Some(Box::new(PeerLink::new(endpoint, large, session, max)));
         match self.links.get_mut(number) {
             Some(place) => *place = link,
             None => self.links.push(link),
@@ -181,7 +181,7 @@ impl Links {
     }
 }
 
-impl Link {
+impl PeerLink {
     /// Whether it is the one by which a worker judges whether the node is there.
     pub(crate) fn is_main(&self, worker: u16) -> bool {
         self.endpoint.pair == worker && !self.large

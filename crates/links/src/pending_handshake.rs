@@ -10,15 +10,15 @@ use curtail_codec::node::{Greeting, HandshakeKind, RefusalReason};
 use curtail_runtime::{Received, Sent};
 
 use crate::{
-    handshake::{Established, Handshake, Identity, Step},
-    peer_list::Roster,
+    handshake::{Established, Handshake, HandshakeStep, Identity},
+    peer_list::PeerList,
     tls::{SPEAKS_TLS, is_tls},
-    transport::Wire,
+    transport::Transport,
 };
 
 /// See the head of this file.
-pub(crate) struct Pending {
-    pub(crate) stream: Wire,
+pub(crate) struct PendingHandshake {
+    pub(crate) stream: Transport,
     pub(crate) address: SocketAddr,
     /// The attempt, on the side that connects.
     pub(crate) attempt: Option<u64>,
@@ -28,14 +28,14 @@ pub(crate) struct Pending {
     incoming: [u8; Greeting::BYTES],
     received: usize,
     outgoing: Vec<u8>,
-    end: Option<End>,
+    end: Option<HandshakeEnd>,
     readable: bool,
     writable: bool,
 }
 
 /// How a handshake ends when everything is sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum End {
+pub(crate) enum HandshakeEnd {
     /// It is a link.
     Linked(Established),
     /// This side refuses.
@@ -49,10 +49,10 @@ pub(crate) enum End {
 /// Bytes from which the length of a message is known, and which every message has.
 const BEGINNING_BYTES: usize = 8;
 
-impl Pending {
+impl PendingHandshake {
     /// A connection that this side makes, and what it says first.
     pub(crate) fn connecting(
-        stream: Wire,
+        stream: Transport,
         (address, attempt): (SocketAddr, u64),
         (handshake, hello): (Handshake, Vec<u8>),
         until_ns: u64,
@@ -69,7 +69,7 @@ impl Pending {
 
     /// A connection that the other side has made.
     pub(crate) fn accepted(
-        stream: Wire,
+        stream: Transport,
         address: SocketAddr,
         handshake: Handshake,
         until_ns: u64,
@@ -95,10 +95,10 @@ impl Pending {
     }
 
     /// Goes on as far as it can; how it ended, if it has.
-    pub(crate) fn step(&mut self, me: &Identity, roster: &Roster) -> Option<End> {
+    pub(crate) fn step(&mut self, me: &Identity, roster: &PeerList) -> Option<HandshakeEnd> {
         loop {
             if !self.send() || !self.push() {
-                return Some(End::Broken);
+                return Some(HandshakeEnd::Broken);
             }
             if !self.outgoing.is_empty() {
                 return None;
@@ -119,13 +119,15 @@ impl Pending {
         }
     }
 
-    fn follow(&mut self, step: Step) {
+    fn follow(&mut self, step: HandshakeStep) {
         let (bytes, end) = match step {
-            Step::Send(bytes) => (bytes, None),
-            Step::Done(bytes, established) => (bytes, Some(End::Linked(established))),
-            Step::Refuse(bytes, reason) => (bytes, Some(End::Refuses(reason))),
-            Step::Refused(reason) => (Vec::new(), Some(End::IsRefused(reason))),
-            Step::Close => (Vec::new(), Some(End::Broken)),
+            HandshakeStep::Send(bytes) => (bytes, None),
+            HandshakeStep::Done(bytes, established) => {
+                (bytes, Some(HandshakeEnd::Linked(established)))
+            }
+            HandshakeStep::Refuse(bytes, reason) => (bytes, Some(HandshakeEnd::Refuses(reason))),
+            HandshakeStep::Refused(reason) => (Vec::new(), Some(HandshakeEnd::IsRefused(reason))),
+            HandshakeStep::Close => (Vec::new(), Some(HandshakeEnd::Broken)),
         };
         (self.outgoing, self.end) = (bytes, end);
     }
@@ -159,13 +161,13 @@ impl Pending {
     }
 
     /// Receives until the awaited message is complete; its length.
-    fn receive(&mut self) -> Result<Option<usize>, End> {
+    fn receive(&mut self) -> Result<Option<usize>, HandshakeEnd> {
         while self.readable {
             let arrived = self.incoming.get(..self.received).unwrap_or_default();
             let needed = match HandshakeKind::of(arrived) {
                 Ok(None) => BEGINNING_BYTES,
                 Ok(Some((_, bytes))) => bytes,
-                Err(_) => return Err(End::Broken),
+                Err(_) => return Err(HandshakeEnd::Broken),
             };
             if self.received == needed {
                 return Ok(Some(needed));
@@ -174,11 +176,11 @@ impl Pending {
             match self.stream.receive(room.unwrap_or_default()) {
                 Received::Bytes(bytes) => self.received += bytes,
                 Received::Nothing => self.readable = false,
-                Received::End => return Err(End::Broken),
+                Received::End => return Err(HandshakeEnd::Broken),
             }
         }
         Ok(None)
     }
 }
 
-const _: () = assert!(BEGINNING_BYTES <= curtail_codec::node::Refusal::BYTES);
+const _: () = assert!(BEGINNING_BYTES <= curtail_codec::node::HandshakeRefusal::BYTES);

@@ -13,7 +13,7 @@
 
 use curtail_types::NodeId;
 
-use crate::peer_list::Peer;
+use crate::peer_list::PeerNode;
 
 /// All connections to be made.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(crate) struct Dials {
 /// One connection to be made.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Dial {
-    pub(crate) peer: Peer,
+    pub(crate) peer: PeerNode,
     pub(crate) pair: u16,
     pub(crate) large: bool,
     state: DialState,
@@ -57,7 +57,7 @@ impl Dials {
 
     /// Takes another list of peers; `me` has `workers`. What is unchanged goes on, and what failed
     /// is tried again at once.
-    pub(crate) fn set_peers(&mut self, me: NodeId, workers: u16, peers: &[Peer]) {
+    pub(crate) fn set_peers(&mut self, me: NodeId, workers: u16, peers: &[PeerNode]) {
         let higher = || peers.iter().filter(|peer| me < peer.node);
         self.dials
             .retain(|dial| higher().any(|peer| *peer == dial.peer));
@@ -72,7 +72,7 @@ impl Dials {
     }
 
     /// Has every pair below `pairs` connected.
-    pub(crate) fn add(&mut self, peer: Peer, pairs: u16) {
+    pub(crate) fn add(&mut self, peer: PeerNode, pairs: u16) {
         let known = self.dials.iter().filter(|dial| dial.peer == peer);
         let from = known.map(|dial| dial.pair + 1).max().unwrap_or(0);
         for pair in from..pairs {

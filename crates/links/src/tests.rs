@@ -1,4 +1,4 @@
-//! Whole links over loopback: two nodes in one process, each with its linker and its workers'
+//! Whole links over loopback: two nodes in one process, each with its connector and its workers'
 //! links, and strangers at the node port.
 
 use std::{
@@ -11,7 +11,7 @@ use std::{
 };
 
 use curtail_codec::node::{
-    Body, Class, Greeting, HandshakeKind, Part, Refusal, RefusalReason, cluster_hash,
+    Body, Class, Greeting, HandshakeKind, HandshakeRefusal, Part, RefusalReason, cluster_hash,
 };
 use curtail_runtime::{Clock, Events, Poller};
 
@@ -20,14 +20,14 @@ use crate::*;
 mod figures;
 mod tls;
 
-/// A node: a linker on its thread, and workers that the test steps.
+/// A node: a connector on its thread, and workers that the test steps.
 struct Node {
-    handle: LinkerHandle,
+    handle: ConnectorHandle,
     thread: Option<JoinHandle<()>>,
     workers: Vec<Worker>,
     arrivals: Arc<Mutex<Vec<(usize, NewLink)>>>,
     said: Arc<Mutex<Vec<String>>>,
-    peer: Peer,
+    peer: PeerNode,
 }
 
 struct Worker {
@@ -70,7 +70,7 @@ impl Node {
         let arrivals = Arc::new(Mutex::new(Vec::new()));
         let said = Arc::new(Mutex::new(Vec::new()));
         let (box_of_arrivals, box_of_said) = (Arc::clone(&arrivals), Arc::clone(&said));
-        let linker = Linker::bind(LinkerConfig {
+        let connector = Connector::bind(ConnectorConfig {
             node: NodeId(kind.node),
             cluster: kind.cluster.to_owned(),
             secret: kind.secret.to_vec(),
@@ -83,17 +83,17 @@ impl Node {
             say: Box::new(move |text| box_of_said.lock().unwrap().push(text.to_owned())),
         })
         .unwrap();
-        let handle = linker.handle();
+        let handle = connector.handle();
         let clock = Clock::start();
         let workers = (0..kind.workers).map(|worker| Worker::new(&handle, worker, kind, clock));
-        let peer = Peer {
+        let peer = PeerNode {
             node: NodeId(kind.node),
             address: handle.address(),
             incarnation: kind.incarnation,
         };
         Self {
             workers: workers.collect(),
-            thread: Some(std::thread::spawn(move || linker.run())),
+            thread: Some(std::thread::spawn(move || connector.run())),
             handle,
             arrivals,
             said,
@@ -127,7 +127,7 @@ impl Drop for Node {
 }
 
 impl Worker {
-    fn new(handle: &LinkerHandle, worker: u16, kind: Kind, clock: Clock) -> Self {
+    fn new(handle: &ConnectorHandle, worker: u16, kind: Kind, clock: Clock) -> Self {
         let config = LinksConfig {
             demand_bytes_max: kind.demand_bytes_max,
             ..LinksConfig::for_items(worker, 8 << 20)
@@ -452,7 +452,7 @@ fn acceptor() -> (Node, SocketAddr) {
     let node = Node::start(other());
     let address = node.peer.address;
     let own = node.peer.incarnation;
-    let peers = vec![Peer {
+    let peers = vec![PeerNode {
         node: NodeId(1),
         address,
         incarnation: 11,
@@ -547,9 +547,9 @@ fn greetings_that_do_not_fit_are_refused() {
     ];
     for (greeting, reason) in wrong {
         let answer = answer(address, &greeting.encode());
-        let refusal = answer.first_chunk().and_then(Refusal::decode);
+        let refusal = answer.first_chunk().and_then(HandshakeRefusal::decode);
         assert_eq!(refusal.map(|refusal| refusal.reason), Some(reason));
-        assert_eq!(answer.len(), Refusal::BYTES);
+        assert_eq!(answer.len(), HandshakeRefusal::BYTES);
     }
     assert!(node.arrivals.lock().unwrap().is_empty());
 }
@@ -565,15 +565,15 @@ fn a_wrong_proof_is_refused() {
     stream.read_exact(&mut challenge).unwrap();
     let challenge = Greeting::decode(&challenge).unwrap();
     assert_eq!(challenge.kind, HandshakeKind::Challenge);
-    let mut proof = curtail_codec::node::Proof {
+    let mut proof = curtail_codec::node::HandshakeProof {
         kind: HandshakeKind::Proof,
         mac: [9; 32],
     };
     stream.write_all(&proof.encode()).unwrap();
-    let mut refusal = [0; Refusal::BYTES];
+    let mut refusal = [0; HandshakeRefusal::BYTES];
     stream.read_exact(&mut refusal).unwrap();
     assert_eq!(
-        Refusal::decode(&refusal).unwrap().reason,
+        HandshakeRefusal::decode(&refusal).unwrap().reason,
         RefusalReason::Secret
     );
     proof.kind = HandshakeKind::Welcome;
@@ -589,7 +589,7 @@ fn a_wrong_proof_is_refused() {
 fn a_challenge_of_another_version_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let node = Node::start(KIND);
-    let peers = vec![Peer {
+    let peers = vec![PeerNode {
         node: NodeId(2),
         address: listener.local_addr().unwrap(),
         incarnation: 22,
@@ -609,10 +609,10 @@ fn a_challenge_of_another_version_is_refused() {
         ..hello
     };
     stream.write_all(&challenge.encode()).unwrap();
-    let mut refusal = [0; Refusal::BYTES];
+    let mut refusal = [0; HandshakeRefusal::BYTES];
     stream.read_exact(&mut refusal).unwrap();
     assert_eq!(
-        Refusal::decode(&refusal).unwrap().reason,
+        HandshakeRefusal::decode(&refusal).unwrap().reason,
         RefusalReason::Version
     );
 }

@@ -21,7 +21,7 @@ use rustls::{
     version::TLS13,
 };
 
-use crate::transport::{Fault, Wire};
+use crate::transport::{TlsFailure, Transport};
 
 /// What connections are made and taken with.
 #[derive(Clone)]
@@ -77,21 +77,21 @@ impl Tls {
     }
 
     /// The side that connects to a node at `address`; `None` only if there is no randomness.
-    pub(crate) fn connect(&self, stream: Stream, address: IpAddr) -> Option<Wire> {
+    pub(crate) fn connect(&self, stream: Stream, address: IpAddr) -> Option<Transport> {
         if self.rollout == Some(Rollout::Accept) {
-            return Some(Wire::Plain(stream));
+            return Some(Transport::Plain(stream));
         }
         let name = ServerName::IpAddress(address.into());
         let tls = ClientConnection::new(Arc::clone(&self.client), name).ok()?;
-        Some(Wire::secured(stream, tls.into()))
+        Some(Transport::secured(stream, tls.into()))
     }
 
     /// The side that is connected to.
-    pub(crate) fn accept(&self, stream: Stream) -> Option<Wire> {
+    pub(crate) fn accept(&self, stream: Stream) -> Option<Transport> {
         let tls = ServerConnection::new(Arc::clone(&self.server)).ok()?;
         Some(match self.rollout {
-            None => Wire::secured(stream, tls.into()),
-            Some(_) => Wire::open(stream, tls.into()),
+            None => Transport::secured(stream, tls.into()),
+            Some(_) => Transport::open(stream, tls.into()),
         })
     }
 }
@@ -179,7 +179,7 @@ fn about_certificate(error: &CertificateError) -> String {
     }
 }
 
-impl Fault {
+impl TlsFailure {
     /// What to say of a node with which this came.
     pub(crate) fn advice(&self) -> String {
         let error = match self {

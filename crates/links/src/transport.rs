@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Without TLS this is the socket itself. With it, what the socket does not take at once is held
-//! back here ([`Wire::holds_back`]) and sent on when the socket can be written to again; more than
-//! [`HELD_BYTES_MAX`] never is. Received bytes are handed out as from a socket: fewer than there is
-//! room for means that there is no more now.
+//! back here ([`Transport::holds_back`]) and sent on when the socket can be written to again; more
+//! than [`HELD_BYTES_MAX`] never is. Received bytes are handed out as from a socket: fewer than
+//! there is room for means that there is no more now.
 
 use std::io::{self, IoSlice, Read, Write};
 
@@ -18,10 +18,10 @@ use rustls::Connection;
 
 /// See the head of this file.
 #[derive(Debug)]
-pub(crate) enum Wire {
+pub(crate) enum Transport {
     Plain(Stream),
     Secured(Box<Secured>),
-    /// `None` in the hands of [`Wire::find_out`] only.
+    /// `None` in the hands of [`Transport::find_out`] only.
     Open(Option<Box<Secured>>),
 }
 
@@ -32,12 +32,12 @@ pub(crate) struct Secured {
     tls: Connection,
     /// Records that were received before it was known that they are some.
     early: Vec<u8>,
-    fault: Option<Fault>,
+    fault: Option<TlsFailure>,
 }
 
 /// Why TLS ended.
 #[derive(Clone, Debug)]
-pub(crate) enum Fault {
+pub(crate) enum TlsFailure {
     /// One of the two sides refused the other.
     Refused(rustls::Error),
     /// The other side closed before it said anything.
@@ -51,7 +51,7 @@ const HELD_BYTES_MAX: usize = 64 << 10;
 /// begins with a C.
 const HANDSHAKE: u8 = 22;
 
-impl Wire {
+impl Transport {
     /// The same over TLS.
     pub(crate) fn secured(stream: Stream, tls: Connection) -> Self {
         Self::Secured(Secured::new(stream, tls))
@@ -148,7 +148,7 @@ impl Wire {
     }
 
     /// Why TLS ended, if it did.
-    pub(crate) fn fault(&self) -> Option<&Fault> {
+    pub(crate) fn fault(&self) -> Option<&TlsFailure> {
         match self {
             Self::Plain(_) | Self::Open(_) => None,
             Self::Secured(secured) => secured.fault.as_ref(),
@@ -219,14 +219,14 @@ impl Secured {
         match read {
             Ok(0) => {
                 if self.tls.is_handshaking() && self.fault.is_none() {
-                    self.fault = Some(Fault::Silent);
+                    self.fault = Some(TlsFailure::Silent);
                 }
                 Taken::Over
             }
             Ok(_) => match self.tls.process_new_packets() {
                 Ok(_) => Taken::Some,
                 Err(error) => {
-                    self.fault = Some(Fault::Refused(error));
+                    self.fault = Some(TlsFailure::Refused(error));
                     Taken::Over
                 }
             },

@@ -2,14 +2,14 @@
 
 use curtail_types::NodeId;
 
-use crate::{StoreError, ViewStore};
+use crate::{ViewStore, ViewStoreError};
 
 /// Notes in the store that `node` is to leave, as often as others come first. The node finds it
 /// there and leaves without loss. False if it is no member, or is leaving already.
 ///
 /// # Errors
 /// When the store cannot be used.
-pub fn drain(store: &mut dyn ViewStore, node: NodeId) -> Result<bool, StoreError> {
+pub fn drain(store: &mut dyn ViewStore, node: NodeId) -> Result<bool, ViewStoreError> {
     for _ in 0..TRIES_MAX {
         let Some(stored) = store.read()? else {
             return Ok(false);
@@ -21,7 +21,7 @@ pub fn drain(store: &mut dyn ViewStore, node: NodeId) -> Result<bool, StoreError
             return Ok(true);
         }
     }
-    Err(StoreError::Unreachable(format!(
+    Err(ViewStoreError::Unreachable(format!(
         "the view changed {TRIES_MAX} times meanwhile; try again"
     )))
 }

@@ -57,7 +57,7 @@ pub struct ClusterFile {
     /// After how long a silence a node is held for dead.
     pub suspicion: Duration,
     /// Where the view is kept.
-    pub store: StoreConfig,
+    pub store: ViewStoreConfig,
     /// The nodes that are known beforehand.
     pub nodes: Vec<NodeEntry>,
     /// What links between nodes are secured with, if they are.
@@ -67,7 +67,7 @@ pub struct ClusterFile {
 
 /// Where a cluster keeps its view.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum StoreConfig {
+pub enum ViewStoreConfig {
     /// In a file.
     File {
         /// Which.
@@ -216,8 +216,8 @@ impl ClusterFile {
     pub fn open_store(&self) -> Box<dyn ViewStore> {
         let patience = self.lease / STORE_WAITS_PER_LEASE;
         match &self.store {
-            StoreConfig::File { path } => Box::new(FileStore::new(path, patience)),
-            StoreConfig::Etcd { endpoints, key } => {
+            ViewStoreConfig::File { path } => Box::new(FileStore::new(path, patience)),
+            ViewStoreConfig::Etcd { endpoints, key } => {
                 Box::new(EtcdStore::new(endpoints, key, patience))
             }
         }
@@ -408,10 +408,10 @@ impl Written {
             heartbeat: Duration::from_millis(self.heartbeat_ms()),
             suspicion: Duration::from_millis(self.suspicion_ms()),
             store: match self.store {
-                WrittenStore::File { path } => StoreConfig::File {
+                WrittenStore::File { path } => ViewStoreConfig::File {
                     path: folder.join(path),
                 },
-                WrittenStore::Etcd { endpoints, key } => StoreConfig::Etcd {
+                WrittenStore::Etcd { endpoints, key } => ViewStoreConfig::Etcd {
                     endpoints,
                     key: key.unwrap_or_else(|| format!("/curtail/{}/view", self.name)),
                 },
@@ -490,7 +490,7 @@ mod tests {
         assert_eq!((file.model, file.replicas), (Model::Lin, 1));
         assert_eq!(file.lease, Duration::from_secs(1));
         let path = folder.0.join("view.json");
-        assert_eq!(file.store, StoreConfig::File { path });
+        assert_eq!(file.store, ViewStoreConfig::File { path });
         assert_eq!(file.nodes[0].name, "node0");
         assert_eq!(file.find("seven").unwrap().id, NodeId(7));
         assert_eq!(file.find("7").unwrap().id, NodeId(7));

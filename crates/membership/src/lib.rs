@@ -8,7 +8,7 @@
 //! ```text
 //!   ClusterFile ──> Member (thread) <── MemberHandle: heartbeats heard, keys moved, leave
 //!                   │     │      └────> Observer: adopt this roster, send heartbeats
-//!                   │     └───────────> Lease: serve until
+//!                   │     └───────────> ServingLease: serve until
 //!                   └──> store (thread) ──> ViewStore: FileStore or EtcdStore
 //! ```
 #![forbid(unsafe_code)]
@@ -24,8 +24,10 @@ mod store;
 pub use curtail_consistency::membership::Incarnation;
 pub use drain::drain;
 pub use error::ClusterError;
-pub use file::{ClusterFile, NodeConfig, NodeEntry, Rollout, StoreConfig, TlsFiles};
-pub use member::{Event, Lease, Member, MemberHandle, Observer, StoreAsked, StorePace};
+pub use file::{ClusterFile, NodeConfig, NodeEntry, Rollout, TlsFiles, ViewStoreConfig};
+pub use member::{
+    Member, MemberEvent, MemberHandle, Observer, ServingLease, StoreAsked, StorePace,
+};
 pub use roster::{Addresses, Node, Roster, RosterError, Settings};
 pub use secret::Secret;
-pub use store::{EtcdStore, FileStore, StoreError, Stored, ViewStore};
+pub use store::{EtcdStore, FileStore, StoredRoster, ViewStore, ViewStoreError};

@@ -21,13 +21,13 @@ use curtail_consistency::membership::{
 use curtail_types::{Instant, NodeId, ViewNumber};
 use rustix::process::{getpriority_process, setpriority_process};
 
-pub use event::Event;
-pub use lease::Lease;
-pub use pace::{Asked as StoreAsked, StorePace};
+pub use event::MemberEvent;
+pub use lease::ServingLease;
+pub use pace::{StoreAsked, StorePace};
 
 use crate::{
-    Addresses, ClusterError, Node, NodeConfig, Roster, Settings, StoreError, Stored, ViewStore,
-    secret,
+    Addresses, ClusterError, Node, NodeConfig, Roster, Settings, StoredRoster, ViewStore,
+    ViewStoreError, secret,
 };
 
 /// Hears what the membership says. Called by its thread: heartbeats wait until it returns.
@@ -42,8 +42,8 @@ pub trait Observer: Send + 'static {
     /// Tell each of these nodes what this one has to say to it; see [`MemberHandle::heard`].
     fn heartbeat(&mut self, heartbeats: &[(NodeId, Heartbeat)]);
 
-    /// For the log and reports; some of them ask for something, see [`Event`].
-    fn event(&mut self, event: &Event);
+    /// For the log and reports; some of them ask for something, see [`MemberEvent`].
+    fn event(&mut self, event: &MemberEvent);
 }
 
 /// The thread that is a member.
@@ -57,14 +57,14 @@ pub struct Member {
 #[derive(Clone, Debug)]
 pub struct MemberHandle {
     inbox: Sender<Told>,
-    lease: Lease,
+    lease: ServingLease,
     pace: StorePace,
     seen: Arc<RwLock<Option<Arc<Roster>>>>,
 }
 
 impl Member {
     /// Joins the cluster of `config` as a node that listens on `addresses`. `clock` is the
-    /// process's monotonic one; all instants here and in [`Lease`] are its.
+    /// process's monotonic one; all instants here and in [`ServingLease`] are its.
     ///
     /// # Errors
     /// When there is no randomness or no thread to be had.
@@ -80,7 +80,7 @@ impl Member {
         let clock: Clock = Arc::new(clock);
         let handle = MemberHandle {
             inbox: inbox.clone(),
-            lease: Lease::default(),
+            lease: ServingLease::default(),
             pace: StorePace::new(config.cluster.lease),
             seen: Arc::default(),
         };
@@ -161,18 +161,18 @@ impl MemberHandle {
         self.tell(Told::MovesDone(from, view));
     }
 
-    /// Leave without loss; ends with [`Event::Departed`].
+    /// Leave without loss; ends with [`MemberEvent::Departed`].
     pub fn leave(&self) {
         self.tell(Told::Leave);
     }
 
-    /// Join anew after [`Event::Removed`], once everything that this node held is thrown away.
+    /// Join anew after [`MemberEvent::Removed`], once everything this node held is thrown away.
     pub fn rejoin(&self) {
         self.tell(Told::Rejoin);
     }
 
     /// Until when this node may serve.
-    pub fn lease(&self) -> &Lease {
+    pub fn lease(&self) -> &ServingLease {
         &self.lease
     }
 
@@ -206,18 +206,18 @@ enum Told {
     Read {
         started: Instant,
         took: Duration,
-        result: Result<Option<Box<Stored>>, StoreError>,
+        result: Result<Option<Box<StoredRoster>>, ViewStoreError>,
     },
     Replaced {
         roster: Arc<Roster>,
         took: Duration,
-        result: Result<Option<u64>, StoreError>,
+        result: Result<Option<u64>, ViewStoreError>,
     },
     Stop,
 }
 
 /// What a store's thread is asked.
-enum Asked {
+enum StoreRequest {
     Read,
     Replace { expected: u64, roster: Arc<Roster> },
 }
@@ -252,14 +252,14 @@ fn draw_incarnation() -> Result<Incarnation, ClusterError> {
 fn serve_store(
     mut store: Box<dyn ViewStore>,
     clock: &Clock,
-    asked: &Receiver<Asked>,
+    asked: &Receiver<StoreRequest>,
     inbox: &Sender<Told>,
 ) {
     while let Ok(ask) = asked.recv() {
         let started = clock();
         let since = || Duration::from_nanos(clock().ns.saturating_sub(started.ns));
         let told = match ask {
-            Asked::Read => {
+            StoreRequest::Read => {
                 let result = store.read().map(|stored| stored.map(Box::new));
                 let took = since();
                 Told::Read {
@@ -268,7 +268,7 @@ fn serve_store(
                     result,
                 }
             }
-            Asked::Replace { expected, roster } => {
+            StoreRequest::Replace { expected, roster } => {
                 let result = store.replace(expected, &roster);
                 let took = since();
                 Told::Replaced {
@@ -293,15 +293,15 @@ struct Driver<O> {
     machine: Membership,
     /// The newest that was seen.
     roster: Option<Arc<Roster>>,
-    reads: Sender<Asked>,
-    changes: Sender<Asked>,
+    reads: Sender<StoreRequest>,
+    changes: Sender<StoreRequest>,
     /// What the store was asked last in vain, and has not done since.
     fails: Vec<StoreAsked>,
     mismatch: Option<String>,
     /// Whether the last reading found nothing, and what was told of views that are not believed
     /// since one was.
     is_empty: bool,
-    disbelieved: Option<Event>,
+    disbelieved: Option<MemberEvent>,
     handle: MemberHandle,
     clock: Clock,
     observer: O,
@@ -354,11 +354,17 @@ impl<O: Observer> Driver<O> {
                 self.own.incarnation = incarnation;
                 self.step(Input::Join(incarnation));
             }
-            Err(error) => self.observer.event(&Event::StoreFailed(error.to_string())),
+            Err(error) => self
+                .observer
+                .event(&MemberEvent::StoreFailed(error.to_string())),
         }
     }
 
-    fn read(&mut self, started: Instant, result: Result<Option<Box<Stored>>, StoreError>) {
+    fn read(
+        &mut self,
+        started: Instant,
+        result: Result<Option<Box<StoredRoster>>, ViewStoreError>,
+    ) {
         let stored = match result {
             Ok(stored) => stored,
             Err(error) => return self.store_failed(&error),
@@ -397,13 +403,13 @@ impl<O: Observer> Driver<O> {
             return false;
         };
         if self.mismatch.as_ref() != Some(&reason) {
-            self.observer.event(&Event::Mismatch(reason.clone()));
+            self.observer.event(&MemberEvent::Mismatch(reason.clone()));
             self.mismatch = Some(reason);
         }
         true
     }
 
-    fn replaced(&mut self, roster: Arc<Roster>, result: Result<Option<u64>, StoreError>) {
+    fn replaced(&mut self, roster: Arc<Roster>, result: Result<Option<u64>, ViewStoreError>) {
         match result {
             Ok(Some(revision)) => {
                 self.store_answered(StoreAsked::Change);
@@ -424,17 +430,17 @@ impl<O: Observer> Driver<O> {
     /// A store that is slow has dead nodes missed for longer than a lease: worth a line.
     fn note_pace(&mut self, asked: StoreAsked, took: Duration) {
         if self.handle.pace.note(asked, took) {
-            self.observer.event(&Event::StoreSlow { asked, took });
+            self.observer.event(&MemberEvent::StoreSlow { asked, took });
         }
     }
 
-    fn store_failed(&mut self, error: &StoreError) {
+    fn store_failed(&mut self, error: &ViewStoreError) {
         self.report_failure(StoreAsked::Reading, error);
         self.step(Input::ReadFailed);
     }
 
     /// A store may well be read and take no change: a full disk.
-    fn report_failure(&mut self, asked: StoreAsked, error: &StoreError) {
+    fn report_failure(&mut self, asked: StoreAsked, error: &ViewStoreError) {
         if !self.fails.contains(&asked) {
             self.fails.push(asked);
             let in_vain = match asked {
@@ -442,14 +448,14 @@ impl<O: Observer> Driver<O> {
                 StoreAsked::Change => "; without a change of the view no dead node is done without",
             };
             let text = format!("{error}{in_vain}");
-            self.observer.event(&Event::StoreFailed(text));
+            self.observer.event(&MemberEvent::StoreFailed(text));
         }
     }
 
     fn store_answered(&mut self, asked: StoreAsked) {
         if let Some(at) = self.fails.iter().position(|failed| *failed == asked) {
             self.fails.remove(at);
-            self.observer.event(&Event::StoreAnswers);
+            self.observer.event(&MemberEvent::StoreAnswers);
         }
     }
 
@@ -477,7 +483,7 @@ impl<O: Observer> Driver<O> {
     fn carry_out(&mut self, output: Output) {
         match output {
             // The store's threads end only after this one.
-            Output::Read => drop(self.reads.send(Asked::Read)),
+            Output::Read => drop(self.reads.send(StoreRequest::Read)),
             Output::Propose { expected, change } => self.propose(expected, change),
             Output::Heartbeat { to } => {
                 let told = |node| (node, self.machine.heartbeat_to(node));
@@ -491,7 +497,7 @@ impl<O: Observer> Driver<O> {
             }
             Output::Serve { until } => self.handle.lease.extend(until),
             Output::StopServing => self.handle.lease.end(),
-            Output::Event(membership::Event::StoreWentBack) => self.disbelieve(),
+            Output::Event(membership::MembershipEvent::StoreWentBack) => self.disbelieve(),
             Output::Event(event) => self.observer.event(&event.into()),
         }
     }
@@ -500,8 +506,8 @@ impl<O: Observer> Driver<O> {
     /// 0.
     fn disbelieve(&mut self) {
         let event = match self.is_empty {
-            true => Event::StoreEmpty,
-            false => Event::StoreWentBack,
+            true => MemberEvent::StoreEmpty,
+            false => MemberEvent::StoreWentBack,
         };
         if self.disbelieved.as_ref() != Some(&event) {
             self.observer.event(&event);
@@ -515,7 +521,10 @@ impl<O: Observer> Driver<O> {
             None => None,
         };
         match next.map(Arc::new) {
-            Some(roster) => drop(self.changes.send(Asked::Replace { expected, roster })),
+            Some(roster) => drop(
+                self.changes
+                    .send(StoreRequest::Replace { expected, roster }),
+            ),
             None => self.handle.tell(Told::Replaced {
                 roster: Arc::new(Roster::empty(&self.cluster, self.settings)),
                 took: Duration::ZERO,

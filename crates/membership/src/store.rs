@@ -19,19 +19,19 @@ pub trait ViewStore: Send {
     ///
     /// # Errors
     /// When the store does not answer in its time, or what it holds is not understood.
-    fn read(&mut self) -> Result<Option<Stored>, StoreError>;
+    fn read(&mut self) -> Result<Option<StoredRoster>, ViewStoreError>;
 
     /// Puts `roster` in place of the one with revision `expected` (0: of nothing), and says which
     /// revision it has now; nothing if another is there.
     ///
     /// # Errors
     /// When nobody knows whether it was written.
-    fn replace(&mut self, expected: u64, roster: &Roster) -> Result<Option<u64>, StoreError>;
+    fn replace(&mut self, expected: u64, roster: &Roster) -> Result<Option<u64>, ViewStoreError>;
 }
 
 /// A roster, and which state of the store it is.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Stored {
+pub struct StoredRoster {
     /// Grows with every replacement; never 0.
     pub revision: u64,
     /// What is there.
@@ -41,7 +41,7 @@ pub struct Stored {
 /// Why a store could not be used.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum StoreError {
+pub enum ViewStoreError {
     /// It did not answer, or not in time.
     Unreachable(String),
     /// It answered something that is not understood.
@@ -50,7 +50,7 @@ pub enum StoreError {
     Roster(RosterError),
 }
 
-impl fmt::Display for StoreError {
+impl fmt::Display for ViewStoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable(reason) => write!(f, "the store of the view: {reason}"),
@@ -62,9 +62,9 @@ impl fmt::Display for StoreError {
     }
 }
 
-impl std::error::Error for StoreError {}
+impl std::error::Error for ViewStoreError {}
 
-impl From<RosterError> for StoreError {
+impl From<RosterError> for ViewStoreError {
     fn from(error: RosterError) -> Self {
         Self::Roster(error)
     }

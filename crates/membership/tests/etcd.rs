@@ -23,8 +23,8 @@ use curtail_consistency::{
     symmetric::Model,
 };
 use curtail_membership::{
-    Addresses, EtcdStore, Event, Member, Node, NodeConfig, Observer, Roster, Secret, Settings,
-    StoreError, Stored, ViewStore,
+    Addresses, EtcdStore, Member, MemberEvent, Node, NodeConfig, Observer, Roster, Secret,
+    Settings, StoredRoster, ViewStore, ViewStoreError,
 };
 use curtail_types::{self as types, NodeId};
 
@@ -199,7 +199,7 @@ fn what_was_replaced_is_read_and_who_is_late_is_told() {
     let revision = one.replace(0, &roster).unwrap().unwrap();
     assert_eq!(two.replace(0, &joined(&empty(), 1, 6)).unwrap(), None);
     let stored = two.read().unwrap().unwrap();
-    assert_eq!(stored, Stored { revision, roster });
+    assert_eq!(stored, StoredRoster { revision, roster });
     let next = joined(&stored.roster, 1, 7);
     let later = two.replace(revision, &next).unwrap().unwrap();
     assert!(later > revision);
@@ -248,10 +248,13 @@ fn a_restart_of_etcd_loses_nothing_and_is_survived() {
     let roster = joined(&empty(), 0, 5);
     let revision = store.replace(0, &roster).unwrap().unwrap();
     etcd.restart();
-    assert_eq!(store.read().unwrap().unwrap(), Stored { revision, roster });
+    assert_eq!(
+        store.read().unwrap().unwrap(),
+        StoredRoster { revision, roster }
+    );
     etcd.kill();
     let start = Instant::now();
-    let unreachable = |error: StoreError| matches!(error, StoreError::Unreachable(_));
+    let unreachable = |error: ViewStoreError| matches!(error, ViewStoreError::Unreachable(_));
     assert!(store.read().is_err_and(unreachable));
     let next = joined(&empty(), 1, 6);
     assert!(store.replace(revision, &next).is_err_and(unreachable));
@@ -335,7 +338,7 @@ fn what_is_no_roster_is_said_to_be_none() {
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let error = etcd.store().read().unwrap_err();
-    assert!(matches!(error, StoreError::Roster(_)), "{error}");
+    assert!(matches!(error, ViewStoreError::Roster(_)), "{error}");
 }
 
 /// Counts nothing and answers nothing: the lease tells enough.
@@ -345,7 +348,7 @@ impl Observer for Deaf {
     fn seen(&mut self, _: &Arc<Roster>, _: Incarnation) {}
     fn adopt(&mut self, _: &Arc<Roster>) {}
     fn heartbeat(&mut self, _: &[(NodeId, Heartbeat)]) {}
-    fn event(&mut self, _: &Event) {}
+    fn event(&mut self, _: &MemberEvent) {}
 }
 
 fn now() -> types::Instant {

@@ -13,8 +13,8 @@ use std::{
 
 use curtail_dispatch::Worker;
 use curtail_ordered_queue::{
-    Arrival, Ingress, Kind, Limits, OrderedQueue, Peer, QueueState, SessionName, Sessions, Stamps,
-    Turn, Verdict, layout,
+    Arrival, EntryKind, Ingress, OrderedQueue, Peer, QueueState, SessionLimits, SessionName,
+    Sessions, Stamps, Turn, Verdict, layout,
 };
 
 const SLOTS: u64 = 4096;
@@ -87,7 +87,7 @@ fn bench(payload_bytes: usize, spread: bool) {
 }
 
 fn grant(sessions: Sessions<'_>, number: u64) -> SessionName {
-    let limits = Limits {
+    let limits = SessionLimits {
         now_ns: 0,
         lease_ns: 1 << 60,
         per_address: 1,
@@ -115,7 +115,7 @@ fn arrival<'a>(names: &[SessionName], number: u64, key: u64, payload: &'a [u8]) 
         slot: (number / 64 % 64) as u8,
         sequence: number / 4096 + 1,
         nilext: true,
-        kind: Kind::Set,
+        kind: EntryKind::Set,
         key_hash: key.wrapping_mul(0x9e37_79b9_7f4a_7c15),
         arrived_ns: number,
         payload,

@@ -14,7 +14,7 @@
 //! ```
 
 use crate::{
-    entry::{ACCEPTED_BIT, KIND_SHIFT, Kind, SEQUENCE_MASK},
+    entry::{ACCEPTED_BIT, EntryKind, KIND_SHIFT, SEQUENCE_MASK},
     queue::{OrderedQueue, QueueState},
     sessions::{Claim, Peer, SessionName, Sessions},
     stamps::Stamps,
@@ -34,7 +34,7 @@ pub struct Arrival<'a> {
     /// Whether it may be acknowledged before it is executed: asked for, and of a class that may.
     pub nilext: bool,
     /// What it does to its key.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// The keyed hash of its key.
     pub key_hash: u64,
     /// When it arrived, in nanoseconds of wall time.

@@ -35,7 +35,7 @@ use crate::{
 
 /// What one executor has heard of one queue.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Listener {
+pub struct BellListener {
     heard: u64,
     /// How often it goes by what the bell says before it looks.
     patience: u8,
@@ -46,7 +46,7 @@ pub struct Listener {
 /// How often in a row an executor believes a bell that says that everything is executed.
 const PATIENCE: u8 = if cfg!(loom) { 1 } else { 128 };
 
-impl Listener {
+impl BellListener {
     /// Has heard nothing: looks first.
     pub const fn new() -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Listener {
     }
 }
 
-impl Default for Listener {
+impl Default for BellListener {
     fn default() -> Self {
         Self::new()
     }
@@ -67,19 +67,19 @@ impl OrderedQueue<'_> {
     /// Whether the entry at head is there to be executed, as [`OrderedQueue::has_entry`], for who
     /// asks again and again.
     #[inline]
-    pub fn has_news(&self, listener: &mut Listener) -> bool {
+    pub fn has_news(&self, listener: &mut BellListener) -> bool {
         self.hear(listener, true)
     }
 
     /// The same for who sleeps if it is not: a bell that may have been rung late is not believed.
     /// Whoever publishes after this has to wake the sleeper.
     #[inline]
-    pub fn has_news_after_all(&self, listener: &mut Listener) -> bool {
+    pub fn has_news_after_all(&self, listener: &mut BellListener) -> bool {
         self.hear(listener, false)
     }
 
     #[inline]
-    fn hear(&self, listener: &mut Listener, is_patient: bool) -> bool {
+    fn hear(&self, listener: &mut BellListener, is_patient: bool) -> bool {
         // Acquire pairs with the Release in `ring`: who hears of an entry finds it.
         let rung = self.control(control::BELL).load(Ordering::Acquire);
         if rung != listener.heard {

@@ -8,7 +8,7 @@ use crate::{
 
 /// A published entry. Its words stay as they are until head has passed it.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub struct QueueEntry<'a> {
     pub(crate) front: &'a [AtomicU64],
     pub(crate) rest: &'a [AtomicU64],
     pub(crate) pos: u64,
@@ -17,7 +17,7 @@ pub struct Entry<'a> {
 /// What an entry does to its key.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum EntryKind {
     /// Nothing: a place whose request was lost.
     Noop = 0,
     /// Stores a value whatever is there; a later one of the same key makes it invisible.
@@ -26,7 +26,7 @@ pub enum Kind {
     Write = 2,
 }
 
-impl Entry<'_> {
+impl QueueEntry<'_> {
     /// Its position.
     #[inline]
     pub const fn pos(&self) -> u64 {
@@ -35,11 +35,11 @@ impl Entry<'_> {
 
     /// What it does.
     #[inline]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> EntryKind {
         match self.meta() >> KIND_SHIFT & 0x7f {
-            1 => Kind::Set,
-            2 => Kind::Write,
-            _ => Kind::Noop,
+            1 => EntryKind::Set,
+            2 => EntryKind::Write,
+            _ => EntryKind::Noop,
         }
     }
 

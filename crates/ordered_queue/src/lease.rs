@@ -14,11 +14,11 @@
 
 use curtail_dispatch::Worker;
 
-use crate::{entry::Entry, queue::OrderedQueue, sync::Ordering};
+use crate::{entry::QueueEntry, queue::OrderedQueue, sync::Ordering};
 
 /// The right to execute a queue; given back when dropped.
 #[derive(Debug)]
-pub struct Lease<'a> {
+pub struct QueueLease<'a> {
     queue: OrderedQueue<'a>,
     word: u64,
     head: u64,
@@ -28,7 +28,7 @@ pub struct Lease<'a> {
 #[derive(Clone, Copy, Debug)]
 pub enum Peek<'a> {
     /// This entry.
-    Entry(Entry<'a>),
+    Entry(QueueEntry<'a>),
     /// A place that was given out and is not published yet: to be waited for.
     Hole,
     /// Nothing; the place was not given out.
@@ -38,7 +38,7 @@ pub enum Peek<'a> {
 impl<'a> OrderedQueue<'a> {
     /// The lease, for `worker`, if nobody has it.
     #[inline]
-    pub fn take_lease(&self, worker: Worker) -> Option<Lease<'a>> {
+    pub fn take_lease(&self, worker: Worker) -> Option<QueueLease<'a>> {
         let seen = self.lease_word().load(Ordering::Relaxed);
         match seen & HOLDER_MASK {
             0 => self.take(seen, worker),
@@ -47,7 +47,7 @@ impl<'a> OrderedQueue<'a> {
     }
 
     /// The lease, whoever has it: for the process that comes after one that died.
-    pub fn seize_lease(&self, worker: Worker) -> Lease<'a> {
+    pub fn seize_lease(&self, worker: Worker) -> QueueLease<'a> {
         loop {
             let seen = self.lease_word().load(Ordering::Relaxed);
             if let Some(lease) = self.take(seen, worker) {
@@ -64,14 +64,14 @@ impl<'a> OrderedQueue<'a> {
     }
 
     #[inline]
-    fn take(&self, seen: u64, worker: Worker) -> Option<Lease<'a>> {
+    fn take(&self, seen: u64, worker: Worker) -> Option<QueueLease<'a>> {
         let generation = (seen | HOLDER_MASK).wrapping_add(1);
         let word = generation | (u64::from(worker.0) + 1);
         // Acquire pairs with the Release in `drop`: what the last holder did is seen.
         let taken =
             self.lease_word()
                 .compare_exchange(seen, word, Ordering::Acquire, Ordering::Relaxed);
-        taken.is_ok().then(|| Lease {
+        taken.is_ok().then(|| QueueLease {
             queue: *self,
             word,
             head: self.head(),
@@ -79,7 +79,7 @@ impl<'a> OrderedQueue<'a> {
     }
 }
 
-impl<'a> Lease<'a> {
+impl<'a> QueueLease<'a> {
     /// What is `ahead` places behind head.
     #[inline]
     pub fn peek(&self, ahead: u64) -> Peek<'a> {
@@ -93,7 +93,7 @@ impl<'a> Lease<'a> {
 
     /// The entry that is `ahead` places behind head, if it is published.
     #[inline]
-    pub fn entry(&self, ahead: u64) -> Option<Entry<'a>> {
+    pub fn entry(&self, ahead: u64) -> Option<QueueEntry<'a>> {
         self.queue.entry(self.head + ahead)
     }
 
@@ -125,7 +125,7 @@ impl<'a> Lease<'a> {
     }
 }
 
-impl Drop for Lease<'_> {
+impl Drop for QueueLease<'_> {
     fn drop(&mut self) {
         // Release pairs with the Acquire in `take`. Fails only if it was seized.
         let _ = self.queue.lease_word().compare_exchange(

@@ -7,7 +7,7 @@
 //! BPF array or a boxed slice), and what is to be answered is returned.
 //!
 //! ```text
-//!  Ingress::admit                                                      a worker with the Lease
+//!  Ingress::admit                                                      a worker with the lease
 //!   check -> claim -> reserve -> fill -> publish -> raise -> commit -> (acknowledge)
 //!            |        |                  |          |        |              Turn::run: in order,
 //!            session  tail < head + N    commit     stamp    session        stop at a hole,
@@ -46,17 +46,17 @@ mod sync;
 mod turn;
 
 pub use admission::{Arrival, Ingress, Verdict};
-pub use bell::{Listener, before_looking_again};
-pub use entry::{Entry, Kind};
-pub use lease::{Lease, Peek};
+pub use bell::{BellListener, before_looking_again};
+pub use entry::{EntryKind, QueueEntry};
+pub use lease::{Peek, QueueLease};
 pub use parked::Parked;
-pub use queue::{Backlog, Forward, OpenError, OrderedQueue, QueueState, Reservation};
+pub use queue::{Backlog, Forward, OpenError, OrderedQueue, QueueReservation, QueueState};
 pub use recovery::{Recovered, recover};
 pub use sessions::{
-    Claim, ClaimTicket, GrantError, Limits, Peer, SessionName, Sessions, State, WAYS,
+    Claim, ClaimTicket, GrantError, Peer, SessionLimits, SessionName, Sessions, SlotState, WAYS,
 };
 pub use stamps::Stamps;
-pub use turn::{Drained, Step, Stop, TURN_MAX, Turn};
+pub use turn::{Drained, TURN_MAX, Turn, TurnEnd, TurnStep};
 
 #[cfg(all(test, loom))]
 mod loom_tests;

@@ -35,7 +35,7 @@ impl Memory {
         queue.set_backlog_max(slots);
         queue.grant_bytes(1000);
         for number in 0..2 {
-            let limits = Limits {
+            let limits = SessionLimits {
                 now_ns: 0,
                 lease_ns: 1000,
                 per_address: 1,
@@ -81,7 +81,7 @@ impl Memory {
         };
         let payload = payload(client);
         let arrival = Arrival {
-            kind: Kind::Write,
+            kind: EntryKind::Write,
             ..arrival(client, &payload)
         };
         assert!(queue.fill(&reservation, &arrival));
@@ -101,7 +101,7 @@ impl Memory {
     }
 
     /// Executes what it hears of, asking so often; who was executed.
-    fn execute_heard(&self, listener: &mut Listener, times: usize) -> Vec<u64> {
+    fn execute_heard(&self, listener: &mut BellListener, times: usize) -> Vec<u64> {
         let queue = self.queue();
         let mut turn = Turn::new();
         let mut executed = Vec::new();
@@ -109,7 +109,7 @@ impl Memory {
             if queue.has_news(listener) {
                 let mut lease = queue.take_lease(Worker(0)).unwrap();
                 turn.run(&mut lease, TURN_MAX, None, |step| {
-                    if let Step::Apply(entry) = step {
+                    if let TurnStep::Apply(entry) = step {
                         executed.push(whole(entry));
                     }
                 });
@@ -126,7 +126,7 @@ impl Memory {
             return executed;
         };
         while let Peek::Entry(entry) = lease.peek(0) {
-            if entry.kind() != Kind::Noop {
+            if entry.kind() != EntryKind::Noop {
                 executed.push(whole(entry));
             }
             Sessions::new(&self.sessions).settle(&entry);
@@ -162,7 +162,7 @@ fn arrival(client: u64, payload: &[u8]) -> Arrival<'_> {
         slot: 0,
         sequence: 1,
         nilext: true,
-        kind: Kind::Set,
+        kind: EntryKind::Set,
         key_hash: 0,
         arrived_ns: 0,
         payload,
@@ -196,7 +196,7 @@ fn stopped_admission(ingress: &Ingress<'_>, arrival: &Arrival<'_>, steps: usize)
     }
 }
 
-fn whole(entry: Entry<'_>) -> u64 {
+fn whole(entry: QueueEntry<'_>) -> u64 {
     let mut out = [0; 16];
     assert_eq!(entry.copy_payload(&mut out), Some(16));
     number(&out)
@@ -248,7 +248,7 @@ fn loom_an_executor_that_listens_misses_nothing() {
                 thread::spawn(move || memory.publish(client))
             })
             .collect();
-        let mut listener = Listener::new();
+        let mut listener = BellListener::new();
         let mut executed = memory.execute_heard(&mut listener, 2);
         for producer in producers {
             producer.join().unwrap();
@@ -272,7 +272,7 @@ fn loom_an_executor_sleeps_over_nothing() {
                 thread::spawn(move || memory.publish(client))
             })
             .collect();
-        let mut listener = Listener::new();
+        let mut listener = BellListener::new();
         let mut executed = memory.execute_heard(&mut listener, 2);
         for producer in producers {
             producer.join().unwrap();
@@ -307,7 +307,7 @@ fn loom_an_entry_is_not_left_by_both() {
         };
         let mut executed = memory.execute();
         before_looking_again();
-        if memory.queue().has_news_after_all(&mut Listener::new()) {
+        if memory.queue().has_news_after_all(&mut BellListener::new()) {
             executed.extend(memory.execute());
         }
         executed.extend(executor.join().unwrap());
@@ -357,7 +357,7 @@ fn loom_a_session_that_changes_hands_is_not_written_by_its_former_holder() {
             })
         };
         let sessions = Sessions::new(&memory.sessions);
-        let limits = Limits {
+        let limits = SessionLimits {
             now_ns: 5000,
             lease_ns: 1000,
             per_address: 1,

@@ -2,7 +2,7 @@
 
 use crate::{
     admission::Arrival,
-    entry::{Entry, Kind},
+    entry::{EntryKind, QueueEntry},
     layout::{
         self, CONTROL_WORDS, FRONT_PAYLOAD_BYTES, FRONT_WORDS, REST_WORDS, SLOT_HEADER_WORDS,
         control, slot,
@@ -20,7 +20,7 @@ pub struct OrderedQueue<'a> {
 /// A place in the order that is taken and not yet published.
 #[derive(Debug, Eq, PartialEq)]
 #[must_use = "a place that is never published stops the queue"]
-pub struct Reservation {
+pub struct QueueReservation {
     /// The position.
     pub pos: u64,
     /// Whether it may be acknowledged as soon as it is committed.
@@ -216,7 +216,7 @@ impl<'a> OrderedQueue<'a> {
     /// Step 4: a place in the order for a payload of `bytes`, or `None` if there is no free slot.
     /// It is `early` if the write asks for that, the backlog allows it and memory was granted.
     #[inline]
-    pub fn reserve(&self, bytes: usize, nilext: bool) -> Option<Reservation> {
+    pub fn reserve(&self, bytes: usize, nilext: bool) -> Option<QueueReservation> {
         let tail = self.control(control::TAIL);
         loop {
             let head = self.head_for(tail);
@@ -236,7 +236,7 @@ impl<'a> OrderedQueue<'a> {
                 // finds tail moved.
                 fence(Ordering::Release);
                 let early = nilext && self.may_be_early(waiting, bytes);
-                return Some(Reservation { pos, early });
+                return Some(QueueReservation { pos, early });
             }
         }
     }
@@ -244,13 +244,13 @@ impl<'a> OrderedQueue<'a> {
     /// Step 5: the request's words go into the slot. Fails, and makes the entry a no-op, if the
     /// payload is longer than a slot.
     #[inline]
-    pub fn fill(&self, reservation: &Reservation, arrival: &Arrival<'_>) -> bool {
+    pub fn fill(&self, reservation: &QueueReservation, arrival: &Arrival<'_>) -> bool {
         let (words, rest) = (self.front(reservation.pos), self.rest(reservation.pos));
         let fits = arrival.payload.len() <= layout::PAYLOAD_BYTES_MAX;
         let meta = if fits {
             arrival.meta(reservation.early)
         } else {
-            Kind::Noop as u64
+            EntryKind::Noop as u64
         };
         store(words, slot::META, meta);
         store(words, slot::SESSION, arrival.session_word());
@@ -271,7 +271,7 @@ impl<'a> OrderedQueue<'a> {
 
     /// Step 6: the entry is there for its executor.
     #[inline]
-    pub fn publish(&self, reservation: &Reservation) {
+    pub fn publish(&self, reservation: &QueueReservation) {
         let commit = &self.front(reservation.pos)[slot::COMMIT];
         // Release pairs with the Acquire in `entry`: who finds the entry finds its words. An
         // exchange, because that is what the kernel's program has.
@@ -284,12 +284,12 @@ impl<'a> OrderedQueue<'a> {
 
     /// The entry at `pos`, if it is published and its slot not used again.
     #[inline]
-    pub fn entry(&self, pos: u64) -> Option<Entry<'a>> {
+    pub fn entry(&self, pos: u64) -> Option<QueueEntry<'a>> {
         let front = self.front(pos);
         // Acquire pairs with the Release in `publish`.
         let is_published = front[slot::COMMIT].load(Ordering::Acquire) == pos + 1;
         let rest = self.rest(pos);
-        is_published.then_some(Entry { front, rest, pos })
+        is_published.then_some(QueueEntry { front, rest, pos })
     }
 
     /// Answers a read of `key` from the entry that its bucket's `stamp` names (JB-42), so that it
@@ -302,7 +302,7 @@ impl<'a> OrderedQueue<'a> {
         let Some(entry) = self.entry(pos) else {
             return self.executed_or_wait(stamp);
         };
-        let is_value = entry.kind() == Kind::Set && entry.key_hash() == key_hash;
+        let is_value = entry.kind() == EntryKind::Set && entry.key_hash() == key_hash;
         let arrived_ns = entry.arrived_ns();
         let copied = match is_value && entry.has_key(key) {
             true => entry.copy_payload(out),
@@ -325,10 +325,10 @@ impl<'a> OrderedQueue<'a> {
     /// Whatever was published last in the slot of `pos`, of any lap: what nobody may execute, for
     /// the tests that show why.
     #[cfg(all(test, not(loom)))]
-    pub(crate) fn entry_of_any_lap(&self, pos: u64) -> Option<Entry<'a>> {
+    pub(crate) fn entry_of_any_lap(&self, pos: u64) -> Option<QueueEntry<'a>> {
         let (front, rest) = (self.front(pos), self.rest(pos));
         let was_published = front[slot::COMMIT].load(Ordering::Relaxed) != 0;
-        was_published.then_some(Entry { front, rest, pos })
+        was_published.then_some(QueueEntry { front, rest, pos })
     }
 
     #[inline]
@@ -378,8 +378,8 @@ impl<'a> OrderedQueue<'a> {
     /// Makes the hole at `pos` an entry that does nothing.
     pub(crate) fn fill_hole(&self, pos: u64) {
         let words = self.front(pos);
-        store(words, slot::META, Kind::Noop as u64);
-        self.publish(&Reservation { pos, early: false });
+        store(words, slot::META, EntryKind::Noop as u64);
+        self.publish(&QueueReservation { pos, early: false });
     }
 
     fn executed_or_wait(&self, stamp: u64) -> Forward {
@@ -391,7 +391,7 @@ impl<'a> OrderedQueue<'a> {
 
     /// Gives back what an early write took that will not be stored.
     #[inline]
-    pub(crate) fn give_back(&self, reservation: &Reservation, bytes: usize) {
+    pub(crate) fn give_back(&self, reservation: &QueueReservation, bytes: usize) {
         if reservation.early {
             self.grant_bytes(bytes as u64);
         }

@@ -15,7 +15,9 @@
 
 use curtail_dispatch::Worker;
 
-use crate::{entry::Kind, lease::Lease, queue::OrderedQueue, sessions::Sessions, stamps::Stamps};
+use crate::{
+    entry::EntryKind, lease::QueueLease, queue::OrderedQueue, sessions::Sessions, stamps::Stamps,
+};
 
 /// What was found.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -47,7 +49,7 @@ pub fn recover(
 }
 
 fn restore(
-    lease: &Lease<'_>,
+    lease: &QueueLease<'_>,
     stamps: Stamps<'_>,
     sessions: Sessions<'_>,
     recovered: &mut Recovered,
@@ -59,7 +61,7 @@ fn restore(
                 queue.fill_hole(pos);
                 recovered.holes += 1;
             }
-            Some(entry) if entry.kind() == Kind::Noop => {}
+            Some(entry) if entry.kind() == EntryKind::Noop => {}
             Some(entry) => {
                 stamps.raise(entry.key_hash(), pos);
                 sessions.settle(&entry);

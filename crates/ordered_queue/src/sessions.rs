@@ -18,7 +18,7 @@
 //! So position and word are written by one claimant, or by who settles for one that died.
 
 use crate::{
-    entry::{Entry, SEQUENCE_MASK},
+    entry::{QueueEntry, SEQUENCE_MASK},
     layout::{SESSION_HEADER_WORDS, SESSION_SLOTS, SESSION_WORDS, session},
     sync::{AtomicU64, Ordering},
 };
@@ -52,7 +52,7 @@ pub struct SessionName {
 /// How far a slot is.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u64)]
-pub enum State {
+pub enum SlotState {
     /// This sequence number and higher ones may come.
     Open = 0,
     /// This one is being given its place.
@@ -131,19 +131,19 @@ impl<'a> Sessions<'a> {
             return Claim::Unknown;
         }
         let (state, newest) = (state_of(seen), sequence_of(seen));
-        let is_new = sequence > newest || sequence == newest && state == State::Open;
-        if sequence == newest && matches!(state, State::Queued | State::Accepted) {
+        let is_new = sequence > newest || sequence == newest && state == SlotState::Open;
+        if sequence == newest && matches!(state, SlotState::Queued | SlotState::Accepted) {
             let pos = self.words[index + 1]
                 .load(Ordering::Relaxed)
                 .wrapping_sub(1);
-            let accepted = state == State::Accepted;
+            let accepted = state == SlotState::Accepted;
             return Claim::Repeated { pos, accepted };
         }
-        if !is_new || state == State::Claimed || sequence > SEQUENCE_MASK {
+        if !is_new || state == SlotState::Claimed || sequence > SEQUENCE_MASK {
             return Claim::Stale;
         }
         let before = self.words[index + 1].load(Ordering::Relaxed);
-        let claimed = pack(State::Claimed, sequence, name.generation);
+        let claimed = pack(SlotState::Claimed, sequence, name.generation);
         // Acquire pairs with the Release in `commit`, Release with the Acquire in `install`;
         // whoever loses is dropped and sent again.
         match word.compare_exchange(seen, claimed, Ordering::AcqRel, Ordering::Relaxed) {
@@ -176,7 +176,7 @@ impl<'a> Sessions<'a> {
     /// The request got no place; it may be sent again.
     #[inline]
     pub fn reopen(&self, ticket: ClaimTicket) {
-        let open = with_state(ticket.claimed, State::Open);
+        let open = with_state(ticket.claimed, SlotState::Open);
         let word = &self.words[ticket.index];
         // Release pairs with the Acquire in `claim`.
         let _ = word.compare_exchange(ticket.claimed, open, Ordering::Release, Ordering::Relaxed);
@@ -185,7 +185,7 @@ impl<'a> Sessions<'a> {
     /// Commits an entry's claim for a claimant that may have died: to be called before head passes
     /// the entry, wherever who admits can be stopped between publishing and committing.
     #[inline]
-    pub fn settle(&self, entry: &Entry<'_>) {
+    pub fn settle(&self, entry: &QueueEntry<'_>) {
         let name = entry.session();
         let slot = entry.session_slot();
         if name.index as usize >= self.places() || usize::from(slot) >= SESSION_SLOTS {
@@ -194,7 +194,7 @@ impl<'a> Sessions<'a> {
         let index = slot_index(name.index, slot);
         // Acquire pairs with the Release in `commit`, so that the word read next is no older.
         let before = self.words[index + 1].load(Ordering::Acquire);
-        let claimed = pack(State::Claimed, entry.sequence(), name.generation);
+        let claimed = pack(SlotState::Claimed, entry.sequence(), name.generation);
         // Acquire: the same pair.
         if self.words[index].load(Ordering::Acquire) == claimed {
             let ticket = ClaimTicket {
@@ -213,9 +213,9 @@ impl<'a> Sessions<'a> {
         for session in self.words.chunks_exact(SESSION_WORDS) {
             for word in session[SESSION_HEADER_WORDS..].iter().step_by(2) {
                 let seen = word.load(Ordering::Relaxed);
-                if state_of(seen) == State::Claimed {
+                if state_of(seen) == SlotState::Claimed {
                     // Release pairs with the Acquire in `claim`.
-                    word.store(with_state(seen, State::Open), Ordering::Release);
+                    word.store(with_state(seen, SlotState::Open), Ordering::Release);
                     count += 1;
                 }
             }
@@ -230,7 +230,7 @@ impl<'a> Sessions<'a> {
         &self,
         peer: Peer,
         nonce: u64,
-        limits: Limits,
+        limits: SessionLimits,
         place: u64,
         token: impl Fn(u32, u32) -> u64,
     ) -> Result<SessionName, GrantError> {
@@ -275,7 +275,7 @@ impl<'a> Sessions<'a> {
 
     /// The session was used; a word is written only when an eighth of the lease has passed.
     #[inline]
-    pub fn renew(&self, name: SessionName, limits: Limits) {
+    pub fn renew(&self, name: SessionName, limits: SessionLimits) {
         let used = &self.header(name.index as usize)[session::USED_NS];
         let since = limits.now_ns.saturating_sub(used.load(Ordering::Relaxed));
         if since > limits.lease_ns / 8 {
@@ -284,7 +284,7 @@ impl<'a> Sessions<'a> {
     }
 
     /// How far a slot is, and with which sequence number.
-    pub fn slot(&self, index: u32, slot: u8) -> (State, u64) {
+    pub fn slot(&self, index: u32, slot: u8) -> (SlotState, u64) {
         // Acquire pairs with the Release in `commit`.
         let seen = self.words[slot_index(index, slot)].load(Ordering::Acquire);
         (state_of(seen), sequence_of(seen))
@@ -316,7 +316,7 @@ impl<'a> Sessions<'a> {
             && address_of(header) == peer.address
     }
 
-    fn is_live(&self, header: &[AtomicU64], limits: Limits) -> bool {
+    fn is_live(&self, header: &[AtomicU64], limits: SessionLimits) -> bool {
         let is_granted = header[session::NAME].load(Ordering::Relaxed) & 1 == 1;
         let used_ns = header[session::USED_NS].load(Ordering::Relaxed);
         is_granted && limits.now_ns.saturating_sub(used_ns) < limits.lease_ns
@@ -326,7 +326,7 @@ impl<'a> Sessions<'a> {
     fn is_idle(&self, index: usize) -> bool {
         let slots = &self.session(index)[SESSION_HEADER_WORDS..];
         let mut words = slots.iter().step_by(2);
-        words.all(|word| state_of(word.load(Ordering::Relaxed)) != State::Claimed)
+        words.all(|word| state_of(word.load(Ordering::Relaxed)) != SlotState::Claimed)
     }
 
     fn install(
@@ -347,7 +347,7 @@ impl<'a> Sessions<'a> {
             // commit finds other words. Acquire pairs with the Release in `claim`: what a claimant
             // saw of the second word it saw before that is overwritten. Release pairs with the
             // Acquire in `claim`.
-            words[0].swap(pack(State::Open, 0, generation), Ordering::AcqRel);
+            words[0].swap(pack(SlotState::Open, 0, generation), Ordering::AcqRel);
             words[1].swap(NO_POSITION | u64::from(generation), Ordering::Relaxed);
         }
         let token = token(index as u32, generation);
@@ -389,7 +389,7 @@ impl<'a> Sessions<'a> {
 
 /// What a session is held to.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Limits {
+pub struct SessionLimits {
     /// The time, in nanoseconds.
     pub now_ns: u64,
     /// How long a session lasts unused, in nanoseconds.
@@ -412,30 +412,30 @@ const fn slot_index(index: u32, slot: u8) -> usize {
 }
 
 #[inline]
-const fn committed(accepted: bool) -> State {
+const fn committed(accepted: bool) -> SlotState {
     match accepted {
-        true => State::Accepted,
-        false => State::Queued,
+        true => SlotState::Accepted,
+        false => SlotState::Queued,
     }
 }
 
 #[inline]
-const fn pack(state: State, sequence: u64, generation: u32) -> u64 {
+const fn pack(state: SlotState, sequence: u64, generation: u32) -> u64 {
     state as u64 | (sequence & SEQUENCE_MASK) << 2 | (generation as u64) << 48
 }
 
 #[inline]
-const fn with_state(word: u64, state: State) -> u64 {
+const fn with_state(word: u64, state: SlotState) -> u64 {
     word & !3 | state as u64
 }
 
 #[inline]
-const fn state_of(word: u64) -> State {
+const fn state_of(word: u64) -> SlotState {
     match word & 3 {
-        0 => State::Open,
-        1 => State::Claimed,
-        2 => State::Queued,
-        _ => State::Accepted,
+        0 => SlotState::Open,
+        1 => SlotState::Claimed,
+        2 => SlotState::Queued,
+        _ => SlotState::Accepted,
     }
 }
 

@@ -56,7 +56,7 @@ impl Memory {
     }
 }
 
-const LIMITS: Limits = Limits {
+const LIMITS: SessionLimits = SessionLimits {
     now_ns: 1000,
     lease_ns: 500,
     per_address: 2,
@@ -85,7 +85,7 @@ fn set<'a>(session: SessionName, sequence: u64, key: u8, payload: &'a [u8]) -> A
         slot: 0,
         sequence,
         nilext: true,
-        kind: Kind::Set,
+        kind: EntryKind::Set,
         key_hash: u64::from(key) << 56,
         arrived_ns: 5,
         payload,
@@ -100,7 +100,7 @@ fn drain(queue: &OrderedQueue<'_>) -> (Vec<(u64, Vec<u8>)>, Drained) {
     let mut lease = queue.take_lease(Worker(1)).unwrap();
     let mut applied = Vec::new();
     let drained = Turn::new().run(&mut lease, TURN_MAX, None, |step| {
-        if let Step::Apply(entry) = step {
+        if let TurnStep::Apply(entry) = step {
             let mut payload = vec![0; layout::PAYLOAD_BYTES_MAX];
             let bytes = entry.copy_payload(&mut payload).unwrap();
             applied.push((entry.pos(), payload[..bytes].to_vec()));
@@ -142,7 +142,7 @@ fn a_read_after_two_accepted_sets_sees_the_second() {
     assert!(!queues[0].has_reached(stamp));
     let (applied, drained) = drain(&queues[0]);
     assert_eq!(applied, [(1, b"\x03two".to_vec())], "the first is covered");
-    assert_eq!((drained.entries, drained.stop), (2, Stop::Unpublished));
+    assert_eq!((drained.entries, drained.stop), (2, TurnEnd::Unpublished));
     assert_eq!(
         queues[0].forward(stamp, 3 << 56, b"\x03", &mut out),
         Forward::Executed
@@ -163,7 +163,7 @@ fn what_is_not_nilext_is_answered_after_it_is_executed_in_order() {
     );
     let asks = Arrival {
         nilext: false,
-        kind: Kind::Write,
+        kind: EntryKind::Write,
         ..set(session, 2, 3, b"\x03two")
     };
     assert_eq!(ingress.admit(&asks, 0), Verdict::Queued(1));
@@ -172,8 +172,8 @@ fn what_is_not_nilext_is_answered_after_it_is_executed_in_order() {
     let mut steps = Vec::new();
     Turn::new().run(&mut lease, TURN_MAX, None, |step| {
         steps.push(match step {
-            Step::Apply(entry) => ('a', entry.pos()),
-            Step::Answer(entry) => ('r', entry.pos()),
+            TurnStep::Apply(entry) => ('a', entry.pos()),
+            TurnStep::Answer(entry) => ('r', entry.pos()),
         });
     });
     assert_eq!(steps, [('a', 0), ('a', 1), ('r', 1)]);
@@ -192,7 +192,7 @@ fn a_hole_is_not_skipped() {
         Verdict::Accepted(1)
     );
     let (applied, drained) = drain(&queues[0]);
-    assert_eq!((applied.len(), drained.stop), (0, Stop::Hole));
+    assert_eq!((applied.len(), drained.stop), (0, TurnEnd::Hole));
     assert!(queues[0].fill(&late, &set(session, 2, 3, b"\x03one")));
     queues[0].publish(&late);
     let (applied, _) = drain(&queues[0]);
@@ -218,7 +218,7 @@ fn a_bell_that_was_rung_late_is_not_slept_over() {
     drop(lease);
     assert_eq!(drained.entries, 1);
     queue.ring(0);
-    let mut listener = Listener::new();
+    let mut listener = BellListener::new();
     assert!(!queue.has_news(&mut listener), "the bell is believed");
     assert!(queue.has_news_after_all(&mut listener));
     assert_eq!(drain(queue).0, [(1, b"\x04two".to_vec())]);
@@ -227,7 +227,7 @@ fn a_bell_that_was_rung_late_is_not_slept_over() {
         !queue.has_news_after_all(&mut listener),
         "nor when asked again"
     );
-    let mut asked = Listener::new();
+    let mut asked = BellListener::new();
     let place = queue.reserve(4, true).unwrap();
     assert!(queue.fill(&place, &set(session, 3, 3, b"\x03six")));
     queue.publish(&place);
@@ -411,16 +411,16 @@ fn sessions_are_granted_leased_closed_and_not_mixed_up() {
     sessions.commit(held, 4, true);
     assert_eq!(
         sessions.slot(again.index, 0),
-        (State::Open, 0),
+        (SlotState::Open, 0),
         "a late commit"
     );
     assert_eq!(sessions.claim(first, peer(1), 0, 8), Claim::Unknown);
-    let later = Limits {
+    let later = SessionLimits {
         now_ns: 1400,
         ..LIMITS
     };
     sessions.renew(again, later);
-    let much_later = Limits {
+    let much_later = SessionLimits {
         now_ns: 1600,
         ..LIMITS
     };
@@ -467,14 +467,14 @@ fn runs_of_sets_are_compacted() {
     queue[0].set_state(QueueState::Open);
     let ingress = memory.ingress(&queue);
     let session = grant(ingress.sessions, 1);
-    let entries: [(&[u8], Kind); 7] = [
-        (b"a1", Kind::Set),
-        (b"b1", Kind::Set),
-        (b"a2", Kind::Set),
-        (b"a3", Kind::Write),
-        (b"a4", Kind::Set),
-        (b"a5", Kind::Set),
-        (b"b2", Kind::Write),
+    let entries: [(&[u8], EntryKind); 7] = [
+        (b"a1", EntryKind::Set),
+        (b"b1", EntryKind::Set),
+        (b"a2", EntryKind::Set),
+        (b"a3", EntryKind::Write),
+        (b"a4", EntryKind::Set),
+        (b"a5", EntryKind::Set),
+        (b"b2", EntryKind::Write),
     ];
     for (sequence, (payload, kind)) in (1..).zip(entries) {
         let arrival = Arrival {
@@ -486,8 +486,8 @@ fn runs_of_sets_are_compacted() {
     let mut lease = queue[0].take_lease(Worker(0)).unwrap();
     let (mut applied, mut answered) = (Vec::new(), Vec::new());
     Turn::new().run(&mut lease, TURN_MAX, None, |step| match step {
-        Step::Apply(entry) => applied.push(entry.pos()),
-        Step::Answer(entry) => {
+        TurnStep::Apply(entry) => applied.push(entry.pos()),
+        TurnStep::Answer(entry) => {
             answered.push(entry.pos());
             let covering = applied.iter().any(|pos| *pos >= entry.pos());
             assert!(covering, "answered before it is visible");
@@ -542,7 +542,7 @@ fn settled_drain(queue: &OrderedQueue<'_>, sessions: Sessions<'_>) -> usize {
     let mut times = 0;
     let mut lease = queue.take_lease(Worker(1)).unwrap();
     Turn::new().run(&mut lease, TURN_MAX, Some(sessions), |step| {
-        times += usize::from(matches!(step, Step::Apply(_)));
+        times += usize::from(matches!(step, TurnStep::Apply(_)));
     });
     times
 }

@@ -13,8 +13,8 @@ use curtail_dispatch::{
 use curtail_types::Instant;
 
 use crate::{
-    entry::{Entry, Kind},
-    lease::{Lease, Peek},
+    entry::{EntryKind, QueueEntry},
+    lease::{Peek, QueueLease},
     sessions::Sessions,
 };
 
@@ -35,11 +35,11 @@ pub struct Turn {
 
 /// What the executor has to do, in this order.
 #[derive(Clone, Copy, Debug)]
-pub enum Step<'a> {
+pub enum TurnStep<'a> {
     /// Execute this entry on the store, unless the key's item has its position or a later one.
-    Apply(Entry<'a>),
+    Apply(QueueEntry<'a>),
     /// Answer this entry's client; for those that were not acknowledged when they were admitted.
-    Answer(Entry<'a>),
+    Answer(QueueEntry<'a>),
 }
 
 /// What a turn did.
@@ -48,12 +48,12 @@ pub struct Drained {
     /// Entries that are executed now.
     pub entries: u64,
     /// Why it ended.
-    pub stop: Stop,
+    pub stop: TurnEnd,
 }
 
 /// Why a turn ended.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Stop {
+pub enum TurnEnd {
     /// Nothing waits.
     Empty,
     /// Behind what was executed nothing is published; whether a place was given out there was not
@@ -94,10 +94,10 @@ impl Turn {
     /// stopped half-way.
     pub fn run<'a>(
         &mut self,
-        lease: &mut Lease<'a>,
+        lease: &mut QueueLease<'a>,
         entries_max: usize,
         sessions: Option<Sessions<'_>>,
-        mut carry_out: impl FnMut(Step<'a>),
+        mut carry_out: impl FnMut(TurnStep<'a>),
     ) -> Drained {
         let (count, stop) = self.look(lease, entries_max.min(TURN_MAX));
         for index in 0..count {
@@ -120,7 +120,7 @@ impl Turn {
     }
 
     /// Counts what can be executed, and finds which sets are covered by later ones.
-    fn look(&mut self, lease: &Lease<'_>, entries_max: usize) -> (usize, Stop) {
+    fn look(&mut self, lease: &QueueLease<'_>, entries_max: usize) -> (usize, TurnEnd) {
         for index in 0..entries_max {
             let Some(entry) = lease.entry(index as u64) else {
                 return (index, stop_at(lease, index));
@@ -130,42 +130,42 @@ impl Turn {
             self.first[index] = first as u8;
             if first != index {
                 let before = usize::from(self.newest[first]);
-                self.is_covered[before] = entry.kind() == Kind::Set;
+                self.is_covered[before] = entry.kind() == EntryKind::Set;
             }
             self.newest[first] = index as u8;
         }
-        (entries_max, Stop::Bound)
+        (entries_max, TurnEnd::Bound)
     }
 
-    fn first_of(&self, lease: &Lease<'_>, index: usize, entry: &Entry<'_>) -> usize {
+    fn first_of(&self, lease: &QueueLease<'_>, index: usize, entry: &QueueEntry<'_>) -> usize {
         let same = |other: &usize| {
             let is_first = usize::from(self.first[*other]) == *other;
             let Some(other) = lease.entry(*other as u64) else {
                 return false;
             };
-            is_first && other.kind() != Kind::Noop && other.same_key(entry)
+            is_first && other.kind() != EntryKind::Noop && other.same_key(entry)
         };
         match entry.kind() {
-            Kind::Noop => index,
+            EntryKind::Noop => index,
             _ => (0..index).find(same).unwrap_or(index),
         }
     }
 
     fn execute<'a>(
         &mut self,
-        lease: &Lease<'a>,
+        lease: &QueueLease<'a>,
         index: usize,
-        entry: Entry<'a>,
-        carry_out: &mut impl FnMut(Step<'a>),
+        entry: QueueEntry<'a>,
+        carry_out: &mut impl FnMut(TurnStep<'a>),
     ) {
         let key = u64::from(self.first[index]);
         let request = RequestId(index as u32);
         let now = Instant::default();
         let is_covered = self.is_covered[index];
         let decision = match entry.kind() {
-            Kind::Noop => return,
-            Kind::Set => self.compactor.write(now, key, request, now, || is_covered),
-            Kind::Write => {
+            EntryKind::Noop => return,
+            EntryKind::Set => self.compactor.write(now, key, request, now, || is_covered),
+            EntryKind::Write => {
                 self.compactor
                     .close_key(key, |effect| perform(lease, effect, carry_out));
                 Decision::Apply
@@ -185,24 +185,24 @@ impl Turn {
 
 /// Why there is no entry at `index`. Tail is looked at only by who has found nothing at all: to
 /// read it costs the next producer a fetch of its line.
-fn stop_at(lease: &Lease<'_>, index: usize) -> Stop {
+fn stop_at(lease: &QueueLease<'_>, index: usize) -> TurnEnd {
     if index > 0 {
-        return Stop::Unpublished;
+        return TurnEnd::Unpublished;
     }
     match lease.peek(0) {
-        Peek::Hole => Stop::Hole,
-        _ => Stop::Empty,
+        Peek::Hole => TurnEnd::Hole,
+        _ => TurnEnd::Empty,
     }
 }
 
-fn perform<'a>(lease: &Lease<'a>, effect: Effect, carry_out: &mut impl FnMut(Step<'a>)) {
+fn perform<'a>(lease: &QueueLease<'a>, effect: Effect, carry_out: &mut impl FnMut(TurnStep<'a>)) {
     let (Effect::Apply(RequestId(index)) | Effect::Answer(RequestId(index))) = effect;
     let Some(entry) = lease.entry(u64::from(index)) else {
         return;
     };
     match effect {
-        Effect::Apply(_) => carry_out(Step::Apply(entry)),
+        Effect::Apply(_) => carry_out(TurnStep::Apply(entry)),
         Effect::Answer(_) if entry.is_accepted() => {}
-        Effect::Answer(_) => carry_out(Step::Answer(entry)),
+        Effect::Answer(_) => carry_out(TurnStep::Answer(entry)),
     }
 }

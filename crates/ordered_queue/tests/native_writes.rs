@@ -14,8 +14,8 @@ use curtail_codec::native::{
 };
 use curtail_dispatch::Worker;
 use curtail_ordered_queue::{
-    Arrival, Ingress, Kind, Limits, OrderedQueue, Peer, QueueState, SessionName, Sessions, Stamps,
-    Step, TURN_MAX, Turn, Verdict, layout,
+    Arrival, EntryKind, Ingress, OrderedQueue, Peer, QueueState, SessionLimits, SessionName,
+    Sessions, Stamps, TURN_MAX, Turn, TurnStep, Verdict, layout,
 };
 use curtail_types::{HashSeed, Key};
 
@@ -46,7 +46,11 @@ fn arrival<'a>(
         slot: head.slot,
         sequence: head.sequence,
         nilext: head.class().is_nilext(),
-        kind: if is_plain_set { Kind::Set } else { Kind::Write },
+        kind: if is_plain_set {
+            EntryKind::Set
+        } else {
+            EntryKind::Write
+        },
         key_hash: seed.hash(key).0,
         arrived_ns: 1,
         payload: datagram,
@@ -60,7 +64,7 @@ fn arrival<'a>(
 /// A session as it is granted to who has returned a cookie.
 fn session(sessions: Sessions<'_>, peer: Peer) -> Session {
     let cookies = Cookies::new(HashSeed([3, 4]));
-    let limits = Limits {
+    let limits = SessionLimits {
         now_ns: 0,
         lease_ns: 1,
         per_address: 1,
@@ -132,7 +136,7 @@ fn datagrams_go_through_the_queue_unchanged() {
     let mut room = [0; DATAGRAM_BYTES_MAX];
     let mut executed = Vec::new();
     Turn::new().run(&mut lease, TURN_MAX, None, |step| {
-        if let Step::Apply(entry) = step {
+        if let TurnStep::Apply(entry) = step {
             let bytes = entry.copy_payload(&mut room).unwrap();
             assert!(Request::decode(&room[..bytes]).is_ok());
             executed.push(room[..bytes].to_vec());

@@ -47,5 +47,6 @@ pub use socket::{
 pub use steering::{SteerBy, Steering};
 pub use sync::lock;
 pub use xdp::{
-    Attach, Fate, Nic, NicCounts, NicOptions, Origin, Ran, SharedWords, Xdp, XdpError, XdpOptions,
+    Attach, MapsOrigin, Nic, NicCounts, NicOptions, PacketFate, Ran, SharedWords, Xdp, XdpError,
+    XdpOptions,
 };

@@ -15,17 +15,17 @@
 //!
 //! It holds no socket and no clock, so that a test can be its network.
 
-use curtail_codec::node::{Class, Control, Part};
+use curtail_codec::node::{Class, LinkControl, Part};
 
 use crate::{
-    chunk_pool::Chunks,
-    outbox::{NotSent, Outbox, Pushed, Windows},
+    chunk_pool::ChunkPool,
+    send_queue::{NotSent, Pushed, SendQueue, WindowLimits},
 };
 
 /// See the head of this file.
 #[derive(Debug)]
-pub(crate) struct Session {
-    pub(crate) outbox: Outbox,
+pub(crate) struct LinkSession {
+    pub(crate) send_queue: SendQueue,
     /// The stream that is sent here.
     stream: u64,
     /// The first number that the peer in its present life was sent.
@@ -63,7 +63,7 @@ pub(crate) enum Resumed {
 
 /// What to do with a numbered frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Taken {
+pub(crate) enum FrameReceipt {
     /// Hand it on.
     New,
     /// It was handed on before.
@@ -78,11 +78,11 @@ const OWED_BYTES_MAX: usize = 16 << 10;
 /// Frames after which it is.
 const OWED_FRAMES_MAX: u32 = 32;
 
-impl Session {
+impl LinkSession {
     /// A session that sends `stream`, a number that no other life of it has.
-    pub(crate) fn new(stream: u64, windows: Windows) -> Self {
+    pub(crate) fn new(stream: u64, windows: WindowLimits) -> Self {
         Self {
-            outbox: Outbox::new(windows),
+            send_queue: SendQueue::new(windows),
             stream,
             base: 1,
             peer_stream: 0,
@@ -109,10 +109,10 @@ impl Session {
         self.running = false;
     }
 
-    /// The first frame of a connection, but for [`Session::received`].
-    pub(crate) fn resume(&mut self, frame_bytes_max: usize) -> Control {
+    /// The first frame of a connection, but for [`LinkSession::received`].
+    pub(crate) fn resume(&mut self, frame_bytes_max: usize) -> LinkControl {
         self.running = false;
-        Control::Resume {
+        LinkControl::Resume {
             stream: self.stream,
             received_stream: self.peer_stream,
             frame_bytes_max: u32::try_from(frame_bytes_max).unwrap_or(u32::MAX),
@@ -122,7 +122,7 @@ impl Session {
     /// Takes the peer's Resume.
     pub(crate) fn resumed(
         &mut self,
-        chunks: &mut Chunks,
+        chunks: &mut ChunkPool,
         peer: &PeerResume,
     ) -> Result<Resumed, NotSent> {
         let is_another_life = self.peer_stream != 0 && self.peer_stream != peer.stream;
@@ -132,44 +132,44 @@ impl Session {
         self.peer_stream = peer.stream;
         self.frame_bytes_max = peer.frame_bytes_max;
         let knows = peer.received_stream == self.stream;
-        let is_new = !knows && self.outbox.first() == self.base;
+        let is_new = !knows && self.send_queue.first() == self.base;
         let resumed = if is_another_life || !(knows || is_new) {
-            self.outbox.clear(chunks);
-            self.base = self.outbox.first();
+            self.send_queue.clear(chunks);
+            self.base = self.send_queue.first();
             Resumed::Reset
         } else {
             let number = if knows { peer.acknowledged } else { 0 };
-            self.outbox.rewind(chunks, number)?;
+            self.send_queue.rewind(chunks, number)?;
             Resumed::Continued
         };
         self.running = true;
         Ok(resumed)
     }
 
-    /// Appends a part; see [`Outbox::push`].
+    /// Appends a part; see [`SendQueue::push`].
     pub(crate) fn push(
         &mut self,
-        chunks: &mut Chunks,
+        chunks: &mut ChunkPool,
         part: (Class, &Part<'_>),
         payload_bytes: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> Pushed {
         let received = self.received();
-        self.outbox
+        self.send_queue
             .push(chunks, part, payload_bytes, received, fill)
     }
 
     /// Judges a numbered frame of so many bytes.
-    pub(crate) fn take(&mut self, number: u64, bytes: usize) -> Taken {
+    pub(crate) fn take(&mut self, number: u64, bytes: usize) -> FrameReceipt {
         match self.received {
-            Some(last) if number <= last => return Taken::Again,
-            Some(last) if number != last + 1 => return Taken::Gap,
+            Some(last) if number <= last => return FrameReceipt::Again,
+            Some(last) if number != last + 1 => return FrameReceipt::Gap,
             _ => {}
         }
         self.received = Some(number);
         self.owed_bytes += bytes;
         self.owed_frames += 1;
-        Taken::New
+        FrameReceipt::New
     }
 
     /// How far this side has come, as the next header shall say.
@@ -185,7 +185,7 @@ impl Session {
 
     /// Ends the open frame: it tells the peer how far this side has come.
     pub(crate) fn seal(&mut self) {
-        if self.outbox.seal(self.received.unwrap_or(0)) {
+        if self.send_queue.seal(self.received.unwrap_or(0)) {
             self.note_told();
         }
     }

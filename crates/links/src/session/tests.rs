@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 
-use curtail_codec::node::{Body, Class, Decoded, Frame, Part};
+use curtail_codec::node::{Body, Class, DecodedFrame, Frame, Part};
 
 use crate::{session::*, tests::Random};
 
@@ -18,15 +18,15 @@ enum Fault {
     TakesAgain,
 }
 
-const WINDOWS: Windows = Windows {
+const WINDOWS: WindowLimits = WindowLimits {
     demand_bytes_max: 3000,
     answer_bytes_max: 3000,
 };
 
 /// One side: its session, what it has yet to receive, and what it was handed.
 struct Side {
-    session: Session,
-    chunks: Chunks,
+    session: LinkSession,
+    chunks: ChunkPool,
     incoming: Vec<u8>,
     /// The next number it sends and the numbers that it was handed.
     next: u32,
@@ -45,8 +45,8 @@ struct Network {
 impl Side {
     fn new(stream: u64) -> Self {
         Self {
-            session: Session::new(stream, WINDOWS),
-            chunks: Chunks::default(),
+            session: LinkSession::new(stream, WINDOWS),
+            chunks: ChunkPool::default(),
             incoming: Vec::new(),
             next: 0,
             handed: Vec::new(),
@@ -75,9 +75,9 @@ impl Side {
         let mut rest = incoming.as_slice();
         loop {
             let frame = match Frame::decode(rest, 1 << 20) {
-                Decoded::Complete(frame) => frame,
-                Decoded::Incomplete(_) => break,
-                Decoded::Malformed(why) => panic!("{why:?}"),
+                DecodedFrame::Complete(frame) => frame,
+                DecodedFrame::Incomplete(_) => break,
+                DecodedFrame::Malformed(why) => panic!("{why:?}"),
             };
             rest = &rest[frame.header.bytes..];
             self.take_frame(&frame, fault);
@@ -99,17 +99,17 @@ impl Side {
                 received_stream,
                 frame_bytes_max: frame_bytes_max as usize,
             };
-            let sent = self.session.outbox.position();
+            let sent = self.session.send_queue.position();
             let resumed = self.session.resumed(&mut self.chunks, &peer).unwrap();
             self.resets += u32::from(resumed == Resumed::Reset);
             if fault == Fault::SkipsRewind {
-                self.session.outbox.set_position(sent);
+                self.session.send_queue.set_position(sent);
             }
             return;
         }
         let acknowledged = self
             .session
-            .outbox
+            .send_queue
             .acknowledge(&mut self.chunks, header.acknowledged);
         acknowledged.unwrap();
         let taken = match header.sequence {
@@ -117,12 +117,12 @@ impl Side {
             number => self.session.take(number, header.bytes),
         };
         if let Body::Report(bytes) = frame.body
-            && taken == Taken::New
+            && taken == FrameReceipt::New
         {
             self.handed
                 .push(u32::from_le_bytes(*bytes.first_chunk().unwrap()));
         }
-        assert_ne!(taken, Taken::Gap);
+        assert_ne!(taken, FrameReceipt::Gap);
     }
 }
 
@@ -142,7 +142,7 @@ impl Network {
         for (side, bytes) in self.sides.iter_mut().zip(&mut resumes) {
             side.incoming.clear();
             let control = side.session.resume(1 << 20);
-            bytes.resize(Control::BYTES_MAX, 0);
+            bytes.resize(LinkControl::BYTES_MAX, 0);
             let mut received = side.session.received();
             if self.fault == Fault::TakesAgain {
                 received = received.saturating_sub(1);
@@ -164,17 +164,17 @@ impl Network {
         }
         side.session.seal();
         let mut slices = [IoSlice::new(&[]); 4];
-        let (count, bytes) = side.session.outbox.gather(&mut slices, bytes_max);
+        let (count, bytes) = side.session.send_queue.gather(&mut slices, bytes_max);
         let mut carried: Vec<u8> = slices[..count]
             .iter()
             .flat_map(|slice| slice.to_vec())
             .collect();
         assert_eq!(carried.len(), bytes);
-        side.session.outbox.note_sent(bytes);
+        side.session.send_queue.note_sent(bytes);
         if carried.is_empty() && side.session.owes() {
             carried.resize(24, 0);
             let received = side.session.received();
-            Control::Credit
+            LinkControl::Credit
                 .encode(false, received, &mut carried)
                 .unwrap();
             side.session.note_told();
@@ -183,7 +183,7 @@ impl Network {
             let number = side.session.received() + 1;
             side.session.take(number, 1);
         }
-        self.held_most = self.held_most.max(side.session.outbox.held_bytes());
+        self.held_most = self.held_most.max(side.session.send_queue.held_bytes());
         let other = &mut self.sides[1 - from];
         other.incoming.extend(&carried);
         other.take_in(fault);
@@ -328,9 +328,9 @@ fn credits_are_counted_by_class() {
 /// either; a stream may begin with any number. Method: numbers out of order.
 #[test]
 fn numbers_are_judged() {
-    let mut session = Session::new(1, WINDOWS);
+    let mut session = LinkSession::new(1, WINDOWS);
     let judged = [40, 41, 41, 40, 1, 43, 42, 43].map(|number| session.take(number, 24));
-    use Taken::{Again, Gap, New};
+    use FrameReceipt::{Again, Gap, New};
     assert_eq!(judged, [New, New, Again, Again, Again, Gap, New, New]);
     assert_eq!(session.received(), 43);
 }
@@ -339,7 +339,7 @@ fn numbers_are_judged() {
 /// nothing else to say. Method: many small frames, then few large ones.
 #[test]
 fn what_was_taken_is_owed() {
-    let mut session = Session::new(1, WINDOWS);
+    let mut session = LinkSession::new(1, WINDOWS);
     let frames = (1..).take_while(|&number| {
         session.take(number, 24);
         !session.owes()
@@ -356,11 +356,11 @@ fn what_was_taken_is_owed() {
 fn acknowledging_too_much_is_refused() {
     let mut side = Side::new(1);
     let (session, chunks) = (&mut side.session, &mut side.chunks);
-    assert_eq!(session.outbox.acknowledge(chunks, 1), Err(NotSent));
+    assert_eq!(session.send_queue.acknowledge(chunks, 1), Err(NotSent));
     assert!(side.push(0));
     side.session.seal();
     assert_eq!(
-        side.session.outbox.acknowledge(&mut side.chunks, 1),
+        side.session.send_queue.acknowledge(&mut side.chunks, 1),
         Err(NotSent)
     );
 }

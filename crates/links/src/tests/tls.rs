@@ -316,7 +316,7 @@ fn a_node_looks_at_its_own_certificate_first() {
 /// refusal of each kind becomes.
 #[test]
 fn an_expiry_says_what_to_do() {
-    use crate::transport::Fault;
+    use crate::transport::TlsFailure;
     use rustls::{AlertDescription, CertificateError, Error};
     for (error, says) in [
         (
@@ -332,7 +332,7 @@ fn an_expiry_says_what_to_do() {
             "compare the clocks",
         ),
     ] {
-        let advice = Fault::Refused(error).advice();
+        let advice = TlsFailure::Refused(error).advice();
         assert!(advice.contains(says), "{advice}");
     }
 }

@@ -10,7 +10,7 @@ use super::StoreAsked;
 /// Something that an operator should be able to find in the log.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Event {
+pub enum MemberEvent {
     /// A lease has ended; nothing is served until the store, or the other nodes, answer.
     Fenced,
     /// The lease holds again.
@@ -49,24 +49,24 @@ pub enum Event {
     Mismatch(String),
 }
 
-impl From<membership::Event> for Event {
-    fn from(event: membership::Event) -> Self {
+impl From<membership::MembershipEvent> for MemberEvent {
+    fn from(event: membership::MembershipEvent) -> Self {
         match event {
-            membership::Event::Fenced => Self::Fenced,
-            membership::Event::Resumed => Self::Resumed,
-            membership::Event::Removed => Self::Removed,
-            membership::Event::Replaced => Self::Replaced,
-            membership::Event::Departed => Self::Departed,
-            membership::Event::Suspected(node) => Self::Suspected(node),
-            membership::Event::Heard(node) => Self::Heard(node),
-            membership::Event::Proposed(change) => Self::Changed(change),
-            membership::Event::Beaten(change) => Self::Beaten(change),
-            membership::Event::StoreWentBack => Self::StoreWentBack,
+            membership::MembershipEvent::Fenced => Self::Fenced,
+            membership::MembershipEvent::Resumed => Self::Resumed,
+            membership::MembershipEvent::Removed => Self::Removed,
+            membership::MembershipEvent::Replaced => Self::Replaced,
+            membership::MembershipEvent::Departed => Self::Departed,
+            membership::MembershipEvent::Suspected(node) => Self::Suspected(node),
+            membership::MembershipEvent::Heard(node) => Self::Heard(node),
+            membership::MembershipEvent::Proposed(change) => Self::Changed(change),
+            membership::MembershipEvent::Beaten(change) => Self::Beaten(change),
+            membership::MembershipEvent::StoreWentBack => Self::StoreWentBack,
         }
     }
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for MemberEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fenced => {
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn an_event_is_a_sentence() {
         let nodes = NodeSet::from_bits(0b101);
-        let event = Event::Changed(Change::Remove(nodes));
+        let event = MemberEvent::Changed(Change::Remove(nodes));
         assert_eq!(
             event.to_string(),
             "changed the view: removed node 0, node 2"

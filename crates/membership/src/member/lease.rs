@@ -11,9 +11,9 @@ use curtail_types::Instant;
 /// after it has read an item and before it sends what it read; the others wait long enough for what
 /// comes in between (ccKVS requirement CC-62).
 #[derive(Clone, Debug, Default)]
-pub struct Lease(Arc<AtomicU64>);
+pub struct ServingLease(Arc<AtomicU64>);
 
-impl Lease {
+impl ServingLease {
     /// Whether the node may serve at `now`.
     #[inline]
     pub fn holds(&self, now: Instant) -> bool {

@@ -32,7 +32,7 @@ struct Slowest {
 
 /// What the store was asked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Asked {
+pub enum StoreAsked {
     /// To be read.
     Reading,
     /// To take a change.
@@ -53,7 +53,7 @@ impl StorePace {
     }
 
     /// How long the slowest answer took, in microseconds.
-    pub fn slowest_us(&self, asked: Asked) -> u64 {
+    pub fn slowest_us(&self, asked: StoreAsked) -> u64 {
         self.of(asked).us.load(Relaxed)
     }
 
@@ -63,7 +63,7 @@ impl StorePace {
     }
 
     /// An answer took so long; whether that is worth telling: the first slow one in a row is.
-    pub(super) fn note(&self, asked: Asked, took: Duration) -> bool {
+    pub(super) fn note(&self, asked: StoreAsked, took: Duration) -> bool {
         let slowest = self.of(asked);
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         slowest.us.fetch_max(us, Relaxed);
@@ -73,10 +73,10 @@ impl StorePace {
         is_slow && !was_told
     }
 
-    fn of(&self, asked: Asked) -> &Slowest {
+    fn of(&self, asked: StoreAsked) -> &Slowest {
         match asked {
-            Asked::Reading => &self.0.reading,
-            Asked::Change => &self.0.change,
+            StoreAsked::Reading => &self.0.reading,
+            StoreAsked::Change => &self.0.change,
         }
     }
 }
@@ -89,11 +89,11 @@ mod tests {
     fn the_first_slow_answer_in_a_row_is_told_and_all_are_counted() {
         let pace = StorePace::new(Duration::from_millis(600));
         let (good, slow) = (Duration::from_millis(100), Duration::from_millis(101));
-        let told = [good, slow, slow, good, slow].map(|took| pace.note(Asked::Reading, took));
+        let told = [good, slow, slow, good, slow].map(|took| pace.note(StoreAsked::Reading, took));
         assert_eq!(told, [false, true, false, false, true]);
-        assert!(pace.note(Asked::Change, 2 * slow));
+        assert!(pace.note(StoreAsked::Change, 2 * slow));
         assert_eq!(pace.slow(), 4);
-        assert_eq!(pace.slowest_us(Asked::Reading), 101_000);
-        assert_eq!(pace.slowest_us(Asked::Change), 202_000);
+        assert_eq!(pace.slowest_us(StoreAsked::Reading), 101_000);
+        assert_eq!(pace.slowest_us(StoreAsked::Change), 202_000);
     }
 }

@@ -15,14 +15,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Trial {
     folder: PathBuf,
     lines: Arc<Mutex<Vec<Option<MemberHandle>>>>,
-    heard: Arc<Mutex<Vec<(NodeId, Event)>>>,
+    heard: Arc<Mutex<Vec<(NodeId, MemberEvent)>>>,
     adopted: Arc<Mutex<Vec<Option<Arc<Roster>>>>>,
 }
 
 struct Ear {
     me: NodeId,
     lines: Arc<Mutex<Vec<Option<MemberHandle>>>>,
-    heard: Arc<Mutex<Vec<(NodeId, Event)>>>,
+    heard: Arc<Mutex<Vec<(NodeId, MemberEvent)>>>,
     adopted: Arc<Mutex<Vec<Option<Arc<Roster>>>>>,
     own: Arc<OnceLock<MemberHandle>>,
 }
@@ -52,7 +52,7 @@ impl Observer for Ear {
         }
     }
 
-    fn event(&mut self, event: &Event) {
+    fn event(&mut self, event: &MemberEvent) {
         self.heard.lock().unwrap().push((self.me, event.clone()));
     }
 }
@@ -179,7 +179,7 @@ fn a_node_leaves_without_being_waited_for() {
     let members: Vec<_> = (0..2).map(|id| trial.start(id)).collect();
     trial.wait_for_live(0b11, &[0, 1]);
     members[0].handle().leave();
-    let departed = (NodeId(0), Event::Departed);
+    let departed = (NodeId(0), MemberEvent::Departed);
     trial.wait_until("departure", || {
         trial.heard.lock().unwrap().contains(&departed)
     });
@@ -204,8 +204,8 @@ fn a_node_of_another_mind_takes_no_part() {
     let stranger = trial.start(1);
     trial.wait_until("a complaint", || {
         let heard = trial.heard.lock().unwrap();
-        let complaint = |(node, event): &(NodeId, Event)| {
-            *node == NodeId(1) && matches!(event, Event::Mismatch(_))
+        let complaint = |(node, event): &(NodeId, MemberEvent)| {
+            *node == NodeId(1) && matches!(event, MemberEvent::Mismatch(_))
         };
         heard.iter().any(complaint)
     });
@@ -249,7 +249,8 @@ fn each_fault_of_the_view_file_has_its_own_message() {
     std::fs::create_dir(&path).unwrap();
     trial.wait_until("unreadable", || {
         let heard = trial.heard.lock().unwrap();
-        let told = |(_, event): &(NodeId, Event)| event.to_string().contains("may read and write");
+        let told =
+            |(_, event): &(NodeId, MemberEvent)| event.to_string().contains("may read and write");
         heard.iter().any(told)
     });
     member.stop();

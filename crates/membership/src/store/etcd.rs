@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 use ureq::Agent;
 
-use super::{StoreError, Stored, ViewStore};
+use super::{StoredRoster, ViewStore, ViewStoreError};
 use crate::roster::Roster;
 
 /// A roster in etcd.
@@ -47,7 +47,7 @@ impl EtcdStore {
 
     /// Asks one endpoint after the other until one answers. A request that may change something is
     /// not repeated once it may have arrived.
-    fn ask(&mut self, path: &str, body: &str, repeatable: bool) -> Result<String, StoreError> {
+    fn ask(&mut self, path: &str, body: &str, repeatable: bool) -> Result<String, ViewStoreError> {
         let mut reasons = Vec::new();
         for _ in 0..self.endpoints.len().min(TRIES_MAX as usize) {
             let Some(endpoint) = self.endpoints.first() else {
@@ -55,7 +55,7 @@ impl EtcdStore {
             };
             match self.ask_one(&format!("{endpoint}{path}"), body) {
                 Ok(answer) => return Ok(answer),
-                Err(Failure::Refused(reason)) => return Err(StoreError::Strange(reason)),
+                Err(Failure::Refused(reason)) => return Err(ViewStoreError::Strange(reason)),
                 Err(Failure::Unsent(reason)) => reasons.push(reason),
                 Err(Failure::Unknown(reason)) => {
                     reasons.push(reason);
@@ -67,7 +67,7 @@ impl EtcdStore {
             }
             self.endpoints.rotate_left(1);
         }
-        Err(StoreError::Unreachable(reasons.join("; ")))
+        Err(ViewStoreError::Unreachable(reasons.join("; ")))
     }
 
     fn ask_one(&self, url: &str, body: &str) -> Result<String, Failure> {
@@ -91,21 +91,21 @@ impl EtcdStore {
 }
 
 impl ViewStore for EtcdStore {
-    fn read(&mut self) -> Result<Option<Stored>, StoreError> {
+    fn read(&mut self) -> Result<Option<StoredRoster>, ViewStoreError> {
         let body = json!({ "key": self.key }).to_string();
         let answer: Range = understand(&self.ask("/v3/kv/range", &body, true)?)?;
         let Some(found) = answer.kvs.first() else {
             return Ok(None);
         };
         let value = BASE64_STANDARD.decode(&found.value);
-        let value = value.map_err(|error| StoreError::Strange(error.to_string()))?;
-        Ok(Some(Stored {
+        let value = value.map_err(|error| ViewStoreError::Strange(error.to_string()))?;
+        Ok(Some(StoredRoster {
             revision: number(&found.mod_revision)?,
             roster: Roster::from_json(&String::from_utf8_lossy(&value))?,
         }))
     }
 
-    fn replace(&mut self, expected: u64, roster: &Roster) -> Result<Option<u64>, StoreError> {
+    fn replace(&mut self, expected: u64, roster: &Roster) -> Result<Option<u64>, ViewStoreError> {
         let body = json!({
             "compare": [{
                 "key": self.key,
@@ -175,15 +175,15 @@ impl Failure {
     }
 }
 
-fn understand<'a, T: Deserialize<'a>>(answer: &'a str) -> Result<T, StoreError> {
+fn understand<'a, T: Deserialize<'a>>(answer: &'a str) -> Result<T, ViewStoreError> {
     serde_json::from_str(answer)
-        .map_err(|error| StoreError::Strange(format!("{error} in the answer of etcd")))
+        .map_err(|error| ViewStoreError::Strange(format!("{error} in the answer of etcd")))
 }
 
 /// The gateway writes 64-bit numbers as text.
-fn number(text: &str) -> Result<u64, StoreError> {
+fn number(text: &str) -> Result<u64, ViewStoreError> {
     text.parse()
-        .map_err(|_| StoreError::Strange(format!("revision \"{text}\" in the answer of etcd")))
+        .map_err(|_| ViewStoreError::Strange(format!("revision \"{text}\" in the answer of etcd")))
 }
 
 #[derive(Deserialize)]

@@ -21,7 +21,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{StoreError, Stored, ViewStore};
+use super::{StoredRoster, ViewStore, ViewStoreError};
 use crate::roster::Roster;
 
 /// A roster in a file.
@@ -70,7 +70,7 @@ impl FileStore {
         }
     }
 
-    fn read_record(&self) -> Result<Option<Record>, StoreError> {
+    fn read_record(&self) -> Result<Option<Record>, ViewStoreError> {
         let text = match fs::read_to_string(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -91,33 +91,33 @@ impl FileStore {
         Ok(beside)
     }
 
-    fn strange(&self, error: &serde_json::Error) -> StoreError {
+    fn strange(&self, error: &serde_json::Error) -> ViewStoreError {
         let path = self.path.display();
         let remedy = "if the machine lost its power and no node runs, remove it";
-        StoreError::Strange(format!("{path}: {error}; {remedy}"))
+        ViewStoreError::Strange(format!("{path}: {error}; {remedy}"))
     }
 
-    fn unreachable(&self, error: &io::Error) -> StoreError {
+    fn unreachable(&self, error: &io::Error) -> ViewStoreError {
         let path = self.path.display();
         let remedy = "look whether it is there, and this user may read and write it and its folder";
-        StoreError::Unreachable(format!("{path}: {error}; {remedy}"))
+        ViewStoreError::Unreachable(format!("{path}: {error}; {remedy}"))
     }
 }
 
 impl ViewStore for FileStore {
-    fn read(&mut self) -> Result<Option<Stored>, StoreError> {
+    fn read(&mut self) -> Result<Option<StoredRoster>, ViewStoreError> {
         let Some(record) = self.read_record()? else {
             return Ok(None);
         };
-        Ok(Some(Stored {
+        Ok(Some(StoredRoster {
             revision: record.revision,
             roster: Roster::from_json(&record.roster.to_string())?,
         }))
     }
 
-    fn replace(&mut self, expected: u64, roster: &Roster) -> Result<Option<u64>, StoreError> {
+    fn replace(&mut self, expected: u64, roster: &Roster) -> Result<Option<u64>, ViewStoreError> {
         let roster = serde_json::from_str(&roster.to_json())
-            .map_err(|error| StoreError::Strange(error.to_string()))?;
+            .map_err(|error| ViewStoreError::Strange(error.to_string()))?;
         let revision = expected.saturating_add(1);
         let record = Record { revision, roster };
         let new = self
@@ -225,7 +225,7 @@ mod tests {
         let stored = two.read().unwrap().unwrap();
         assert_eq!(
             stored,
-            Stored {
+            StoredRoster {
                 revision: 1,
                 roster
             }

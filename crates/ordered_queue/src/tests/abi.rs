@@ -4,8 +4,8 @@
 use alloc::{format, string::String};
 
 use crate::{
-    QueueState, State,
-    entry::{ACCEPTED_BIT, KIND_SHIFT, Kind, SEQUENCE_MASK},
+    QueueState, SlotState,
+    entry::{ACCEPTED_BIT, EntryKind, KIND_SHIFT, SEQUENCE_MASK},
     layout::{self, control, session, slot},
 };
 
@@ -65,9 +65,9 @@ fn slots() -> [(&'static str, u64); 17] {
         ("SLOT_ADDRESS", slot::ADDRESS as u64),
         ("META_KIND_SHIFT", u64::from(KIND_SHIFT)),
         ("META_ACCEPTED_BIT", ACCEPTED_BIT),
-        ("KIND_NOOP", Kind::Noop as u64),
-        ("KIND_SET", Kind::Set as u64),
-        ("KIND_WRITE", Kind::Write as u64),
+        ("KIND_NOOP", EntryKind::Noop as u64),
+        ("KIND_SET", EntryKind::Set as u64),
+        ("KIND_WRITE", EntryKind::Write as u64),
         ("STAMP_WORDS", layout::STAMP_WORDS as u64),
     ]
 }
@@ -84,9 +84,9 @@ fn sessions() -> [(&'static str, u64); 14] {
         ("SESSION_USED_NS", session::USED_NS as u64),
         ("SESSION_NONCE", session::NONCE as u64),
         ("SESSION_SEQUENCE_MASK", SEQUENCE_MASK),
-        ("SESSION_STATE_OPEN", State::Open as u64),
-        ("SESSION_STATE_CLAIMED", State::Claimed as u64),
-        ("SESSION_STATE_QUEUED", State::Queued as u64),
-        ("SESSION_STATE_ACCEPTED", State::Accepted as u64),
+        ("SESSION_STATE_OPEN", SlotState::Open as u64),
+        ("SESSION_STATE_CLAIMED", SlotState::Claimed as u64),
+        ("SESSION_STATE_QUEUED", SlotState::Queued as u64),
+        ("SESSION_STATE_ACCEPTED", SlotState::Accepted as u64),
     ]
 }

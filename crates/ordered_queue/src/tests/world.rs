@@ -69,7 +69,7 @@ enum Message {
 struct Processor {
     request: Request,
     ticket: Option<ClaimTicket>,
-    reservation: Option<Reservation>,
+    reservation: Option<QueueReservation>,
     steps: u32,
 }
 
@@ -105,7 +105,7 @@ const CLIENTS: usize = 4;
 
 impl<'a> World<'a> {
     fn new(ingress: Ingress<'a>, fault: Fault, seed: u64) -> Self {
-        let limits = Limits {
+        let limits = SessionLimits {
             lease_ns: 1 << 60,
             ..LIMITS
         };
@@ -392,8 +392,8 @@ impl<'a> World<'a> {
         }
         let sessions = self.ingress.sessions;
         Turn::new().run(&mut lease, bound, Some(sessions), |step| match step {
-            Step::Apply(entry) => self.apply(&entry),
-            Step::Answer(entry) => {
+            TurnStep::Apply(entry) => self.apply(&entry),
+            TurnStep::Answer(entry) => {
                 let client = entry.session_slot_client();
                 let answer = Message::Answer(client, entry.sequence(), Outcome::Done);
                 self.network.push(answer);
@@ -401,7 +401,7 @@ impl<'a> World<'a> {
         });
     }
 
-    fn past_a_hole(&mut self, lease: &mut Lease<'a>) {
+    fn past_a_hole(&mut self, lease: &mut QueueLease<'a>) {
         match self.fault {
             Fault::SkipHole => lease.advance(1),
             Fault::ReusePosition => {
@@ -414,7 +414,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn apply(&mut self, entry: &Entry<'_>) {
+    fn apply(&mut self, entry: &QueueEntry<'_>) {
         let mut bytes = [0; layout::PAYLOAD_BYTES_MAX];
         let Some(9) = entry.copy_payload(&mut bytes) else {
             return;
@@ -489,7 +489,7 @@ impl<'a> World<'a> {
     }
 }
 
-impl Entry<'_> {
+impl QueueEntry<'_> {
     /// The client of this world, which has its number in its address.
     fn session_slot_client(&self) -> usize {
         self.peer().address[1] as usize
@@ -514,8 +514,8 @@ fn arrival<'p>(request: &Request, session: SessionName, payload: &'p [u8]) -> Ar
         sequence: request.sequence,
         nilext: request.ask != Ask::Set { nilext: false },
         kind: match request.ask {
-            Ask::Increment => Kind::Write,
-            _ => Kind::Set,
+            Ask::Increment => EntryKind::Write,
+            _ => EntryKind::Set,
         },
         ..set(session, request.sequence, request.key, payload)
     }

@@ -17,7 +17,8 @@ use curtail_codec::native::{
 };
 use curtail_dispatch::Worker as Id;
 use curtail_ordered_queue::{
-    Drained, Entry, Lease, OrderedQueue, Step, Stop, TURN_MAX, Turn, before_looking_again, layout,
+    Drained, OrderedQueue, QueueEntry, QueueLease, TURN_MAX, Turn, TurnEnd, TurnStep,
+    before_looking_again, layout,
 };
 use curtail_store::{Store, Writer};
 use curtail_types::{
@@ -113,11 +114,11 @@ impl Executor {
             entries_max,
             Some(native.sessions()),
             |step| match step {
-                Step::Apply(entry) => {
+                TurnStep::Apply(entry) => {
                     applied += 1;
                     state.apply(&mut queue_cx, entry);
                 }
-                Step::Answer(entry) => state.answer(&queue_cx, entry),
+                TurnStep::Answer(entry) => state.answer(&queue_cx, entry),
             },
         );
         drop(lease);
@@ -149,7 +150,7 @@ impl Executor {
             let Some(drained) = self.drain(native, store_cx, number, TURN_MAX) else {
                 break;
             };
-            if drained.stop == Stop::Hole {
+            if drained.stop == TurnEnd::Hole {
                 std::hint::spin_loop();
             }
             self.helped |= 1 << (number % 64);
@@ -161,7 +162,7 @@ impl Executor {
     /// The lease of a queue; if somebody else has it, that one looks at the queue once more after
     /// giving it back, and finds what was published before this was asked.
     #[inline]
-    fn lease<'q>(&self, queue: OrderedQueue<'q>) -> Option<Lease<'q>> {
+    fn lease<'q>(&self, queue: OrderedQueue<'q>) -> Option<QueueLease<'q>> {
         queue.take_lease(self.id).or_else(|| {
             before_looking_again();
             queue.take_lease(self.id)
@@ -186,7 +187,7 @@ struct QueueContext<'b, 'h> {
 
 impl ExecutorState {
     /// Carries out an entry.
-    fn apply(&mut self, queue_cx: &mut QueueContext<'_, '_>, entry: Entry<'_>) {
+    fn apply(&mut self, queue_cx: &mut QueueContext<'_, '_>, entry: QueueEntry<'_>) {
         let QueueContext {
             native, store_cx, ..
         } = queue_cx;
@@ -234,7 +235,7 @@ impl ExecutorState {
     }
 
     /// Answers an entry's client.
-    fn answer(&mut self, queue_cx: &QueueContext<'_, '_>, entry: Entry<'_>) {
+    fn answer(&mut self, queue_cx: &QueueContext<'_, '_>, entry: QueueEntry<'_>) {
         let QueueContext {
             native,
             queue,

@@ -33,7 +33,8 @@ use curtail_codec::native::{
     Reply, ReplyError, Request, Status,
 };
 use curtail_ordered_queue::{
-    Arrival, Claim, ClaimTicket, Ingress, Kind, OrderedQueue, Sessions, Stamps, Verdict, layout,
+    Arrival, Claim, ClaimTicket, EntryKind, Ingress, OrderedQueue, Sessions, Stamps, Verdict,
+    layout,
 };
 use curtail_runtime::Inbox;
 use curtail_types::{Exptime, KeyHash};
@@ -726,10 +727,10 @@ fn ack(echo: Echo, place: Place) -> Reply<'static> {
 }
 
 /// What a write does to its key.
-pub(super) fn kind_of(head: &Head) -> Kind {
+pub(super) fn kind_of(head: &Head) -> EntryKind {
     match head.opcode {
-        Opcode::Set if !head.flags.has(Flags::COMPARE) => Kind::Set,
-        _ => Kind::Write,
+        Opcode::Set if !head.flags.has(Flags::COMPARE) => EntryKind::Set,
+        _ => EntryKind::Write,
     }
 }
 

@@ -48,7 +48,7 @@ use curtail_consistency::{
     symmetric::{self, Model},
 };
 use curtail_dispatch::SharedKeys;
-pub(crate) use curtail_links::{LinkerHandle, Links, NewLink};
+pub(crate) use curtail_links::{ConnectorHandle, Links, NewLink};
 use curtail_membership::{MemberHandle, StoreAsked};
 use curtail_types::{Instant, NodeId, Now, ViewNumber, WriterId};
 use tracing::warn;
@@ -94,7 +94,7 @@ pub(crate) struct Cluster {
     /// A view that is to be in force as soon as the clock is set.
     unset: Mutex<Option<Arc<InForce>>>,
     pub(crate) marks: Marks,
-    pub(crate) linker: LinkerHandle,
+    pub(crate) connector: ConnectorHandle,
     member: OnceLock<MemberHandle>,
     /// The heartbeats to be sent, and how often there were new ones.
     beats: AtomicU64,
@@ -153,7 +153,7 @@ impl Cluster {
         (model, replicas): (Model, usize),
         (hot_keys_max, fault): (usize, Fault),
         (workers, threads): (usize, usize),
-        linker: LinkerHandle,
+        connector: ConnectorHandle,
     ) -> Self {
         // In milliseconds or so: no two starts share a time, but for a chance in many.
         let life = (now.unix_ns >> 20) as u16;
@@ -181,7 +181,7 @@ impl Cluster {
             clock: WallClock::new(me, now, fault),
             unset: Mutex::default(),
             marks: Marks::new(threads),
-            linker,
+            connector,
             member: OnceLock::new(),
             beats: AtomicU64::new(0),
             heartbeats: Mutex::default(),

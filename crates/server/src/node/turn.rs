@@ -23,7 +23,7 @@ pub(crate) fn node_worker(shared: &Shared, index: usize) -> Option<Box<NodeWorke
     }
     let bytes = shared.config.item_bytes_max;
     let config = LinksConfig::for_items(u16::try_from(index).ok()?, bytes);
-    let links = Links::new(cluster.linker.clone(), config, shared.started.unix_ns);
+    let links = Links::new(cluster.connector.clone(), config, shared.started.unix_ns);
     Some(Box::new(NodeWorker::new(index, cluster.clone(), links)))
 }
 

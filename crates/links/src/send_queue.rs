@@ -16,13 +16,13 @@
 
 use std::{collections::VecDeque, io::IoSlice};
 
-use curtail_codec::node::{Class, Part, Shape};
+use curtail_codec::node::{Class, FrameShape, Part};
 
-use crate::chunk_pool::{CHUNK_BYTES, Chunks};
+use crate::chunk_pool::{CHUNK_BYTES, ChunkPool};
 
 /// See the head of this file.
 #[derive(Debug)]
-pub(crate) struct Outbox {
+pub(crate) struct SendQueue {
     chunks: VecDeque<Chunk>,
     /// The frames that are sealed and not acknowledged, in order.
     kept: VecDeque<Kept>,
@@ -35,14 +35,14 @@ pub(crate) struct Outbox {
     sealed: u64,
     /// Bytes that are not acknowledged, by class.
     used: [usize; 2],
-    windows: Windows,
+    windows: WindowLimits,
     /// Frames that were begun.
     pub(crate) frames_begun: u64,
 }
 
 /// Bytes that may be unacknowledged in each class of a connection. One frame always may.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Windows {
+pub(crate) struct WindowLimits {
     /// Of demands.
     pub(crate) demand_bytes_max: usize,
     /// Of answers.
@@ -80,13 +80,13 @@ struct Kept {
 /// The frame at the end of the last chunk.
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    shape: Shape,
+    shape: FrameShape,
     /// Where in the chunk it begins.
     from: usize,
 }
 
-impl Outbox {
-    pub(crate) fn new(windows: Windows) -> Self {
+impl SendQueue {
+    pub(crate) fn new(windows: WindowLimits) -> Self {
         Self {
             chunks: VecDeque::new(),
             kept: VecDeque::new(),
@@ -104,13 +104,13 @@ impl Outbox {
     /// into the header of the frame before, should this part need another.
     pub(crate) fn push(
         &mut self,
-        chunks: &mut Chunks,
+        chunks: &mut ChunkPool,
         (class, part): (Class, &Part<'_>),
         payload_bytes: usize,
         acknowledged: u64,
         fill: impl FnOnce(&mut [u8]),
     ) -> Pushed {
-        let shape = Shape::of(class, part);
+        let shape = FrameShape::of(class, part);
         let bytes = part.bytes_with(payload_bytes);
         let used = self.used_by(class);
         if used > 0 && used.saturating_add(bytes) > self.window(class) {
@@ -191,7 +191,11 @@ impl Outbox {
     }
 
     /// The peer has every frame up to `number`: they need not be kept any more.
-    pub(crate) fn acknowledge(&mut self, chunks: &mut Chunks, number: u64) -> Result<(), NotSent> {
+    pub(crate) fn acknowledge(
+        &mut self,
+        chunks: &mut ChunkPool,
+        number: u64,
+    ) -> Result<(), NotSent> {
         let mut freed = None;
         while self.first <= number {
             let kept = self.kept.front().filter(|kept| kept.end <= self.sent);
@@ -213,7 +217,7 @@ impl Outbox {
 
     /// Another connection begins, and the peer has every frame up to `number`: what follows is to
     /// be sent (again).
-    pub(crate) fn rewind(&mut self, chunks: &mut Chunks, number: u64) -> Result<(), NotSent> {
+    pub(crate) fn rewind(&mut self, chunks: &mut ChunkPool, number: u64) -> Result<(), NotSent> {
         self.acknowledge(chunks, number)?;
         let first = self.kept.front();
         self.sent = first.map_or(self.sealed, |kept| kept.end - kept.bytes as u64);
@@ -221,7 +225,7 @@ impl Outbox {
     }
 
     /// Forgets everything; whether there was anything. Numbers go on.
-    pub(crate) fn clear(&mut self, chunks: &mut Chunks) -> bool {
+    pub(crate) fn clear(&mut self, chunks: &mut ChunkPool) -> bool {
         let had_any = self.open.take().is_some() || !self.kept.is_empty();
         self.first = self.next_number();
         self.kept.clear();
@@ -280,7 +284,7 @@ impl Outbox {
     }
 
     /// Whether a part of `bytes` can go into the open frame.
-    fn joins(&self, shape: &Shape, bytes: usize) -> bool {
+    fn joins(&self, shape: &FrameShape, bytes: usize) -> bool {
         let fits = |chunk: &Chunk| chunk.bytes.len() + bytes <= chunk.bytes.capacity();
         let open = self
             .open
@@ -289,7 +293,7 @@ impl Outbox {
     }
 
     /// Begins a frame in a chunk that has room for it and a part of `bytes`.
-    fn begin(&mut self, chunks: &mut Chunks, shape: Shape, bytes: usize) {
+    fn begin(&mut self, chunks: &mut ChunkPool, shape: FrameShape, bytes: usize) {
         let bytes_before = shape.bytes();
         let needed = bytes_before + bytes;
         let fits = |chunk: &Chunk| chunk.bytes.len() + needed <= chunk.bytes.capacity();
@@ -327,7 +331,7 @@ impl Outbox {
     }
 
     /// Gives chunks back of which nothing is needed behind `freed`.
-    fn free(&mut self, chunks: &mut Chunks, freed: u64) {
+    fn free(&mut self, chunks: &mut ChunkPool, freed: u64) {
         while let Some(chunk) = self.chunks.front() {
             let end = chunk.start + chunk.bytes.len() as u64;
             let is_open = self.open.is_some() && self.chunks.len() == 1;

@@ -8,10 +8,8 @@ use std::{fmt, io, net::SocketAddr, path::PathBuf};
 use curtail_membership::NodeConfig;
 use curtail_runtime::ThreadId;
 
-use crate::{
-    native::NativeConfig, size_aware::policy_name::PolicyName, test_faults::Fault,
-    worker::context::INLINE_VALUE_BYTES_MAX,
-};
+use crate::limits::INLINE_VALUE_BYTES_MAX;
+use crate::{native::NativeConfig, size_aware::policy_name::PolicyName, test_faults::Fault};
 
 /// What a server is started with.
 #[derive(Clone, Debug)]

@@ -10,6 +10,7 @@
 //! - `native`: the native datagram and stream protocol and its ordered queues
 //! - `node`: what makes a server a node of a cluster
 //! - `metrics`, `log`: what an operator reads
+//! - `limits`: what one turn does at most, and how much may wait or be kept
 //!
 //! Absent on purpose: decisions of a protocol (they are in `codec`), decisions about items (they
 //! are in `store`), and anything shared between workers on the path of a request but the store and,
@@ -18,6 +19,7 @@
 
 mod config;
 mod connection;
+mod limits;
 pub mod log;
 mod memcached;
 mod metrics;

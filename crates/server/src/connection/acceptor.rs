@@ -12,6 +12,7 @@ use std::{sync::Arc, time::Duration};
 use curtail_runtime::{ControlEvent, Events, Listener, PeerAddress, Poller, Stream, Token};
 use tracing::{error, warn};
 
+use crate::limits::ACCEPTS_MAX;
 use crate::{
     connection::registry::Visible,
     log::component,
@@ -44,9 +45,6 @@ struct ListeningSocket {
 
 /// The token of the waker; listeners have the numbers below.
 pub(crate) const WAKER: Token = Token(usize::MAX);
-
-/// Connections taken before the next look at whether to stop.
-const ACCEPTS_MAX: usize = 256;
 
 /// How long to wait when the process is out of descriptors.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(10);

@@ -13,6 +13,7 @@
 //! is, and the light ones leave it. A connection moves only while it rests: nothing received,
 //! nothing queued, nothing with others. So no reply and no order can be lost.
 
+use crate::limits::{REBALANCE_LOOKED_AT_MAX, REBALANCE_MOVED_MAX};
 use crate::{
     connection::Connection,
     metrics::counters::Count,
@@ -45,10 +46,6 @@ const UNEVEN_FROM: u64 = 4;
 
 /// Requests a second below which nobody needs help.
 const RATE_MIN: u64 = 1000;
-
-/// Connections looked at, and moved, at a time.
-const LOOKED_AT_MAX: usize = 128;
-const MOVED_MAX: usize = 16;
 
 const REQUESTS_BITS: u32 = 48;
 
@@ -114,7 +111,7 @@ impl Worker {
             self.mark_from
         };
         self.mark_from = first;
-        for slot in first..end.min(first + LOOKED_AT_MAX) {
+        for slot in first..end.min(first + REBALANCE_LOOKED_AT_MAX) {
             if let Some(connection) = self.slots.get_mut(slot) {
                 connection.requests_marked = connection.requests;
             }
@@ -124,7 +121,7 @@ impl Worker {
     /// Gives connections that did up to `requests` since they were marked.
     fn give(&mut self, to: usize, mut requests: u64) {
         let first = self.mark_from;
-        let end = self.slots.end().min(first + LOOKED_AT_MAX);
+        let end = self.slots.end().min(first + REBALANCE_LOOKED_AT_MAX);
         self.mark_from = end;
         let done = |connection: &Connection| connection.requests - connection.requests_marked;
         let mut candidates: Vec<(u64, usize)> = (first..end)
@@ -137,7 +134,7 @@ impl Worker {
         candidates.sort_unstable_by(|one, other| other.cmp(one));
         let mut moved = 0;
         for (done, slot) in candidates {
-            if moved < MOVED_MAX && done <= requests && self.move_away(slot, to) {
+            if moved < REBALANCE_MOVED_MAX && done <= requests && self.move_away(slot, to) {
                 requests -= done;
                 moved += 1;
             }

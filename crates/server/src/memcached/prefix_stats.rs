@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, fmt::Write, sync::Mutex};
 
+use crate::limits::PREFIXES_MAX;
 use crate::sync::{AtomicBool, Relaxed, lock};
 
 /// Counts per prefix.
@@ -36,9 +37,6 @@ pub(crate) enum KeyEvent {
     /// Removed, or not there to be removed.
     Delete,
 }
-
-/// Prefixes that are told apart; later ones are not counted.
-const PREFIXES_MAX: usize = 10_000;
 
 impl Prefixes {
     pub(crate) fn new(on: bool, delimiter: u8) -> Self {

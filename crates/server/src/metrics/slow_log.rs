@@ -19,6 +19,7 @@ use std::{collections::VecDeque, fmt, io::Write};
 use curtail_codec::memcached::{KeyScratch, Request, WireKey};
 use curtail_types::{Direction, KeyHash, Now, Operation, SetMode};
 
+use crate::limits::{SLOW_REQUESTS_MAX, SLOW_REQUESTS_PER_TURN_MAX};
 use crate::{
     connection::Connection,
     memcached::{key_encoding::push_percent, stats::Report, watch::Interests},
@@ -64,12 +65,6 @@ pub(crate) struct Label {
 /// The threshold when nothing is slow.
 pub(crate) const OFF: u64 = u64::MAX;
 
-/// Requests that are kept.
-const LIST_MAX: usize = 128;
-
-/// Requests of one turn, or of one delegated batch, that are kept: they all have the same time.
-const TURN_MAX: usize = 16;
-
 impl SlowLog {
     /// With a threshold in microseconds; 0 is off.
     pub(crate) fn new(threshold_us: u64) -> Self {
@@ -114,7 +109,7 @@ impl SlowLog {
 
     fn keep(&self, slow: Slow) {
         let mut list = lock(&self.list);
-        if list.len() == LIST_MAX {
+        if list.len() == SLOW_REQUESTS_MAX {
             list.pop_front();
         }
         list.push_back(slow);
@@ -289,7 +284,7 @@ impl Worker {
                 continue;
             }
             requests += 1;
-            if requests <= TURN_MAX {
+            if requests <= SLOW_REQUESTS_PER_TURN_MAX {
                 let number = connection.visible.number;
                 let label = Label::of_entry(entry, &mut self.cx.scratch);
                 self.cx.keep_slow(self.index, number, ns, label);
@@ -331,7 +326,7 @@ impl Worker {
         }
         let requests = delegated.items.len() as u64;
         self.cx.shared.slow.count.add(requests);
-        for item in delegated.items.iter().take(TURN_MAX) {
+        for item in delegated.items.iter().take(SLOW_REQUESTS_PER_TURN_MAX) {
             let number = item.connection;
             let Some((key, operation, value_bytes)) = delegated.about(item) else {
                 continue;
@@ -402,13 +397,13 @@ mod tests {
     #[test]
     fn the_newest_are_kept_and_keys_are_encoded() {
         let log = SlowLog::new(5);
-        for us in 0..3 * LIST_MAX as u64 {
+        for us in 0..3 * SLOW_REQUESTS_MAX as u64 {
             log.keep(slow(b"a b\r\nSTAT", us));
         }
         let text = String::from_utf8(log.report(true)).unwrap();
-        assert_eq!(text.lines().count(), LIST_MAX + 3, "{text}");
+        assert_eq!(text.lines().count(), SLOW_REQUESTS_MAX + 3, "{text}");
         assert!(text.starts_with("STAT threshold_us 5\r\n"), "{text}");
-        let first = 2 * LIST_MAX;
+        let first = 2 * SLOW_REQUESTS_MAX;
         let row = format!(
             "STAT slow:1 ts=1700000000.000042 cmd=get key=a%20b%0D%0ASTAT size=0 us={first} \
              worker=3 cfd=27\r\n"

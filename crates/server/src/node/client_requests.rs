@@ -9,6 +9,7 @@ use curtail_consistency::symmetric::Access;
 use curtail_dispatch::{Seen, SharedState};
 use curtail_types::{Cas, NodeId, RouteHash};
 
+use crate::limits::OUTPUT_BYTES_MAX;
 use crate::node::{
     migration::Waiter,
     placement::{Way, access_of, route_of},
@@ -21,7 +22,7 @@ use crate::{
     metrics::counters::Count,
     request::{
         batch::{Batch, Entry, Work},
-        execute::{OUTPUT_BYTES_MAX, ROOM_BYTES},
+        execute::ROOM_BYTES,
         reply_buffer::Awaited,
     },
     worker::{context::WorkerContext, event_loop::Worker},

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use curtail_codec::memcached::{Admin, Carried, Form, Request, WireKey, encode::Refusal};
 use curtail_types::{Cas, Delete, Exptime, Operation, RouteHash};
 
+use crate::limits::OUTPUT_BYTES_MAX;
 use crate::node::client_requests::run_here;
 use crate::{
     node::{
@@ -15,7 +16,6 @@ use crate::{
     request::{
         batch::{Entry, Work},
         delegate::Decision,
-        execute::OUTPUT_BYTES_MAX,
         reply_buffer::Awaited,
     },
     worker::event_loop::Worker,

@@ -53,6 +53,7 @@ use curtail_membership::{MemberHandle, StoreAsked};
 use curtail_types::{Instant, NodeId, Now, ViewNumber, WriterId};
 use tracing::warn;
 
+use crate::limits::{SHARED_KEYS_MAX, SLICE_WAITING_MAX};
 use crate::{
     config::Config,
     log::component,
@@ -125,13 +126,7 @@ pub(crate) struct Cluster {
     has_left: AtomicBool,
 }
 
-/// Keys that may be hot, or in transition, at a time on a node.
-const KEYS_MAX: usize = 32 << 10;
-
-const _: () = assert!(2 * Config::HOT_KEYS_MAX == KEYS_MAX);
-
-/// Requests that may wait for a slice's machine.
-const WAITING_MAX: usize = 4096;
+const _: () = assert!(2 * Config::HOT_KEYS_MAX == SHARED_KEYS_MAX);
 
 /// The writers of the machines: no worker has them, and one is nobody's. Each life of a node has
 /// another, because what one life wrote may be lost with it, and its versions must not come again.
@@ -161,8 +156,8 @@ impl Cluster {
             me,
             writer: machines(me, life),
             model,
-            keys_max: KEYS_MAX / SLICES,
-            waiting_max: WAITING_MAX,
+            keys_max: SHARED_KEYS_MAX / SLICES,
+            waiting_max: SLICE_WAITING_MAX,
             retransmit_ns: 20 * MS_NS,
             replay_ns: 50 * MS_NS,
             patience_ns: 3000 * MS_NS,
@@ -172,7 +167,7 @@ impl Cluster {
             me,
             replicas,
             workers,
-            keys: SharedKeys::new(KEYS_MAX),
+            keys: SharedKeys::new(SHARED_KEYS_MAX),
             slices: (0..SLICES)
                 .map(|number| Slice::new(number, config))
                 .collect(),

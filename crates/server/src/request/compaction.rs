@@ -33,13 +33,14 @@ use curtail_types::{
     Set, SetMode, SetOutcome,
 };
 
+use crate::limits::{APPENDED_BYTES_MAX, OUTPUT_BYTES_MAX};
 use crate::{
     connection::slab::ConnectionSlab,
     metrics::counters::Count,
     request::{
         batch::{Batch, Entry, Work},
         delegate::Decision,
-        execute::{Item, OUTPUT_BYTES_MAX, ROOM_BYTES},
+        execute::{Item, ROOM_BYTES},
         reply_buffer::Replies,
     },
     test_faults::Fault,
@@ -83,9 +84,6 @@ struct BatchRun<'r, 'a> {
     entries: &'r [Entry<'a>],
     slots: &'r ConnectionSlab,
 }
-
-/// Bytes that a run of appends may add at once.
-const APPENDED_BYTES_MAX: usize = 16 << 10;
 
 impl Kind {
     /// How a request takes part in runs, if it does: it must not ask for anything that differs when

@@ -18,12 +18,12 @@ use curtail_dispatch::{Access, Claim, Partition, Placement, SharedWriters, Ticke
 use curtail_memory::prefetch::prefetch_to_write;
 use curtail_types::{KeyHash, Operation};
 
+use crate::limits::{DELEGATED_BATCHES_MAX, OUTPUT_BYTES_MAX};
 use crate::{
     metrics::{counters::Count, slow_log},
     request::{
         batch::{Entry, Work},
         delegated_batch::{DelegatedBatch, Sealed},
-        execute::OUTPUT_BYTES_MAX,
         reply_buffer::Awaited,
     },
     test_faults::Fault,
@@ -73,9 +73,6 @@ struct Outstanding {
 /// Partitions that are held one by one: slices of the key hash. A claim lasts as long as a write is
 /// carried out or on its way, so even a worker's whole batch holds few of them.
 pub(crate) const PARTITION_BITS: u32 = 16;
-
-/// Delegated batches that a worker may have out; beyond, requests run where they arrived.
-const OUTSTANDING_MAX: usize = 64;
 
 /// Delegated batches that are kept for use again.
 const SPARE_MAX: usize = 16;
@@ -216,7 +213,7 @@ impl Worker {
     /// Hands a request on.
     #[inline(never)]
     pub(crate) fn delegate(&mut self, entry: &Entry<'_>, owner: Id, ticket: Option<Ticket>) {
-        let full = self.delegation.outstanding.len() >= OUTSTANDING_MAX
+        let full = self.delegation.outstanding.len() >= DELEGATED_BATCHES_MAX
             || self.cx.joins_something_large(entry);
         let connection = self.slots.get(entry.slot);
         let from = connection.map(|found| (entry.slot, found.serial, found.visible.number));

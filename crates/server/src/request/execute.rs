@@ -15,6 +15,7 @@ use curtail_types::{
 
 use tracing::{info, warn};
 
+use crate::limits::OUTPUT_BYTES_MAX;
 use crate::{
     connection::Departure,
     log::component,
@@ -31,10 +32,6 @@ use crate::{
 
 /// Room that the reply to one request may need in the turn's memory.
 pub(crate) const ROOM_BYTES: usize = REPLY_BYTES_MAX + COPY_BYTES_MAX;
-
-/// What one connection is answered in one turn before its other requests have to wait: so much (and
-/// one more reply) is the most that a client which does not read can make us hold.
-pub(crate) const OUTPUT_BYTES_MAX: usize = 256 << 10;
 
 /// Whose item an operation is about and how to answer it: borrowed from the batch, because copying
 /// requests about would cost more than carrying them out.

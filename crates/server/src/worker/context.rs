@@ -8,13 +8,13 @@ use curtail_dispatch::size_aware::{SizeClasses, SizeHistogram};
 use curtail_store::{Store, Writer};
 use curtail_types::{KeyHash, Now};
 
+use crate::limits::{INLINE_VALUE_BYTES_MAX, REQUESTS_PER_TURN_MAX};
 use crate::{
     connection::buffer_pool::BufferPool,
     memcached::event_log::EventLog,
     metrics::{
         counters::Counts, hot_keys::HotKeys, latency::Latencies, slow_log, stage_histograms::Stages,
     },
-    request::batch::REQUESTS_MAX,
     worker::shared::Shared,
 };
 
@@ -78,11 +78,6 @@ pub(crate) struct WorkerContext {
     pub(crate) hot_keys: HotKeys,
 }
 
-/// The longest value that is received together with its command; a longer one goes straight into
-/// the store. Low, so that little is copied and little held; above the store's own bound for
-/// copying, so that no small write takes the longer way.
-pub(crate) const INLINE_VALUE_BYTES_MAX: u32 = 4096;
-
 impl WorkerContext {
     /// The worker context of a thread: of worker `index`, or of one behind the workers.
     pub(crate) fn new(index: usize, shared: Arc<Shared>, writer: Writer) -> Self {
@@ -121,7 +116,7 @@ impl WorkerContext {
             stages: Stages::default(),
             latencies: Latencies::default(),
             large_class_from: shared.config.threshold_first() as usize,
-            large_answers: Vec::with_capacity(REQUESTS_MAX),
+            large_answers: Vec::with_capacity(REQUESTS_PER_TURN_MAX),
             hot_keys: HotKeys::new(index, now.instant),
             store,
             shared,

@@ -16,6 +16,9 @@ use curtail_store::Writer;
 use curtail_types::Instant;
 use tracing::info;
 
+use crate::limits::{
+    EVENTS_MAX, MAINTAIN_ITEMS_MAX, RECEIVE_AREA_BYTES, STOP_NS_MAX, SWEEP_SLOTS_MAX,
+};
 use crate::{
     connection::{Connection, long_running::LongRunning, registry::Visible, slab::ConnectionSlab},
     log::component,
@@ -23,7 +26,7 @@ use crate::{
     metrics::{counters::Count, turn_cpu_time::TurnClock},
     native::{Executor, NativeTurns},
     node::{self, Completed, Links, NodeWorker},
-    request::{batch::Batch, delegate::Delegation, receive::AREA_BYTES, reply_buffer::Replies},
+    request::{batch::Batch, delegate::Delegation, reply_buffer::Replies},
     size_aware::{
         control_loop::SAMPLED_EVERY, lent_connections::LentConnections,
         plan_snapshot::PlanSnapshot, policy_name::Sizes,
@@ -103,17 +106,8 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 
 const _: () = assert!(!Links::owns(WAKER));
 
-/// Events taken in one wait.
-const EVENTS_MAX: usize = 256;
-
-/// Items that maintenance handles in one turn.
-const MAINTAIN_ITEMS_MAX: usize = 64;
-
 /// How long maintenance is not looked for after a look that found nothing to do.
 const MAINTAIN_REST_NS: u64 = 1_000_000;
-
-/// Slots that the sweep looks at in one turn.
-const SWEEP_SLOTS_MAX: usize = 128;
 
 /// How long a worker sleeps at most: the store expires items without being asked.
 const TICK: Duration = Duration::from_secs(1);
@@ -123,9 +117,6 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// One turn in so many shows its stages to others.
 const SHOWN_EVERY: u64 = 64;
-
-/// How long stopping may take while clients still have requests on the way.
-const STOP_NS_MAX: u64 = 2_000_000_000;
 
 /// While stopping, how long nothing must happen.
 const QUIET: Duration = Duration::from_millis(10);
@@ -178,7 +169,7 @@ impl Worker {
 
     /// Runs until the server stops; then every connection is closed.
     pub(crate) fn run(mut self) {
-        let mut area = vec![0; AREA_BYTES];
+        let mut area = vec![0; RECEIVE_AREA_BYTES];
         let shared = Arc::clone(&self.cx.shared);
         let mut native = NativeTurns::new(&shared, self.index);
         loop {

@@ -17,6 +17,7 @@ use curtail_runtime::{Readiness, Received, Stream};
 use curtail_store::{Reservation, ValueLease};
 use curtail_types::{Key, KeyHash, Operation};
 
+use crate::limits::INLINE_VALUE_BYTES_MAX;
 use crate::native::{
     Native,
     counters::NativeCount,
@@ -24,7 +25,6 @@ use crate::native::{
     reply_cache::Done,
     reply_sender::{queue_peer, session_name},
 };
-use crate::worker::context::INLINE_VALUE_BYTES_MAX;
 
 /// One stream.
 pub(super) struct Line {

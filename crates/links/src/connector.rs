@@ -6,7 +6,7 @@
 //!   a link is lost --^                  +--> handshake ok? ----+--> worker 1
 //!   node port ---> accept --------------+        | no          +--> ...
 //!                                                v
-//!                                   a pause, and again; said once
+//!                                   retry after a pause; logged once
 //! ```
 //!
 //! Bounds: handshakes under way at a time, bytes of one, time for one. Strangers can cost no more.
@@ -94,7 +94,7 @@ pub struct NewLink {
     pub(crate) attempt: u64,
 }
 
-/// What others tell the connector.
+/// What the connector shares with the threads that use it.
 #[derive(Debug)]
 pub(crate) struct ConnectorShared {
     pub(crate) roster: PeerList,
@@ -102,7 +102,7 @@ pub(crate) struct ConnectorShared {
     waker: Waker,
 }
 
-/// What the connector is told.
+/// What other threads ask of the connector.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ConnectorCommand {
     /// There is another list of peers.
@@ -238,7 +238,8 @@ impl Connector {
         }
     }
 
-    /// Begins another life, if it is one: whatever was begun in the one before is given up.
+    /// Starts another incarnation of this node, if it is one: handshakes of the one before are
+    /// dropped.
     fn live(&mut self, own: u64) {
         if self.me.incarnation != own {
             self.me.incarnation = own;
@@ -425,7 +426,7 @@ impl Connector {
 }
 
 /// Which of others' handshakes (slot, address, end) is given up for another one: the oldest of
-/// whoever has most, so that nodes are linked however often a stranger connects.
+/// the address that has most, so that nodes get links however often a stranger connects.
 fn victim(theirs: &[(usize, IpAddr, u64)]) -> Option<usize> {
     let count = |address: IpAddr| theirs.iter().filter(|other| other.1 == address).count();
     let worst = theirs
@@ -440,9 +441,9 @@ impl ConnectorHandle {
         self.address
     }
 
-    /// Takes another list of peers, for this life of this node: in another life it has no link in
+    /// Takes another list of peers, for this incarnation of this node: another one has no link in
     /// common with the one before. From the list this node may be absent or not. Links to nodes
-    /// that are not in it, or in another life, end and are reset.
+    /// that are not in it, or have another incarnation, end and are reset.
     pub fn set_peers(&self, own: u64, peers: Vec<PeerNode>) {
         self.shared.roster.set(own, peers);
         self.order(ConnectorCommand::Peers);

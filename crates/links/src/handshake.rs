@@ -1,15 +1,16 @@
 //! Proving to each other that a connection is one between two nodes of the cluster.
 //!
-//! The messages are `codec::node`'s; here is who says what when, and what is believed. It is
-//! stepped with whole messages and holds no socket, so that tests can be either side, or somebody
-//! on the way.
+//! The messages are `codec::node`'s; here is which side sends what when, and what is verified. It
+//! is stepped with whole messages and holds no socket, so that tests can be either side, or
+//! somebody on the way.
 //!
 //! ```text
 //!  connector:  Hello sent -----> Challenge? send Proof -----> Welcome? done
 //!  acceptor:   nothing sent ---> Hello? send Challenge -----> Proof? send Welcome, done
 //! ```
 //!
-//! A refusal says why only to those who speak the protocol; what is malformed is not answered.
+//! A refusal gives its reason only to a peer that speaks the protocol; malformed bytes get no
+//! answer.
 
 use curtail_codec::node::{
     Greeting, HandshakeKind, HandshakeProof, HandshakeRefusal, Nonce, RefusalReason, VERSION_MAX,
@@ -294,7 +295,7 @@ impl Handshake {
 }
 
 impl Established {
-    /// What the other side's greeting says.
+    /// What the peer's greeting contains.
     fn of(greeting: &Greeting) -> Self {
         Self {
             node: greeting.node,

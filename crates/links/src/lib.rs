@@ -1,4 +1,4 @@
-//! Links to the workers of other nodes: what one worker says to them and hears from them.
+//! Links to the workers of other nodes: what one worker sends to them and receives from them.
 //!
 //! ```text
 //!   connector (a thread)           worker: one turn
@@ -12,8 +12,8 @@
 //! A worker is linked with one worker of each node, or with several of a node that has more
 //! (CC-31), and over two connections each: what is large has one of its own. A link outlives its
 //! connections: what was not received is sent again over the next one ([`session`]). It ends when
-//! its node leaves the list of peers or comes back in another life; then [`LinkEvent::Reset`] says
-//! that everything outstanding there is lost.
+//! its node leaves the list of peers or returns as another incarnation; then [`LinkEvent::Reset`]
+//! reports that everything outstanding there is lost.
 //!
 //! Nothing here waits. What a peer does not take makes sends be refused ([`SendError::Full`]),
 //! never memory grow: that is bounded by the windows, for each link and class.
@@ -60,7 +60,7 @@ pub struct Links {
     connector: ConnectorHandle,
     /// Which list of peers it goes by.
     generation: u64,
-    /// Which life of this node they belong to.
+    /// The incarnation of this node that they belong to.
     own: u64,
     /// By the number of the node.
     neighbours: Vec<Option<Neighbour>>,
@@ -80,7 +80,7 @@ pub struct Links {
     counted: LinkCounts,
     /// Nothing is received on connections for large items.
     holds_large: bool,
-    /// Names streams; begins with a time, so that no other life of this worker has the same.
+    /// Names streams; begins with a time, so that no other incarnation of this worker has the same.
     next_stream: u64,
 }
 
@@ -202,7 +202,7 @@ impl Links {
         }
     }
 
-    /// Which life of a node it is linked with.
+    /// The incarnation of a node that it is linked with.
     #[cfg(test)]
     fn incarnation(&self, node: NodeId) -> Option<u64> {
         self.neighbour(node)
@@ -215,7 +215,7 @@ impl Links {
         token.0 <= TOKEN_MAX && token.0 > TOKEN_MAX - LINKS_MAX
     }
 
-    /// Notes what the poller says of a link.
+    /// Notes what the poller reports about a link.
     #[inline]
     pub fn note_event(&mut self, token: Token, readiness: Readiness) {
         let number = TOKEN_MAX.wrapping_sub(token.0);
@@ -225,12 +225,12 @@ impl Links {
         }
     }
 
-    /// What the next heartbeats say of this node.
+    /// What the next heartbeats carry about this node.
     pub fn set_vitals(&mut self, vitals: Vitals) {
         self.vitals = vitals;
     }
 
-    /// Looks at what may differ from turn to turn: the list of peers, and who is silent.
+    /// Looks at what may differ from turn to turn: the list of peers, and silent links.
     pub fn begin_turn(&mut self, now: Instant) {
         self.now = now;
         if self.generation != self.connector.shared.roster.generation() {

@@ -35,7 +35,7 @@ pub(crate) struct PeerLink {
     writable: bool,
     /// The peer will send no more: what follows is received until the end is seen.
     ending: bool,
-    /// Whether it is in the list of those with something to receive, or to send.
+    /// Whether it is queued to receive, or to send.
     pub(crate) in_line: bool,
     pub(crate) is_dirty: bool,
     /// When something was received last, on any connection, and sent; 0 for never.
@@ -56,7 +56,7 @@ struct ControlBytes {
     to: usize,
 }
 
-/// What to say of this node in heartbeats.
+/// What heartbeats carry about this node.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Vitals {
     /// The view that is in force.
@@ -68,7 +68,7 @@ pub struct Vitals {
 /// How far receiving or sending came.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum IoProgress {
-    /// The poller will tell when there is more to do.
+    /// The poller reports when there is more to do.
     Waits,
     /// There is more to do in the next turn.
     More,
@@ -377,7 +377,7 @@ impl PeerLink {
         }
     }
 
-    /// Whether nothing was heard on this connection for `limit_ns`, though this side has looked.
+    /// Whether nothing was received on this connection for `limit_ns`, though this side has looked.
     pub(crate) fn is_silent(&mut self, now: Instant, limit_ns: u64) -> bool {
         let since = *self.watched_since.get_or_insert(now);
         let since_ns = since.ns.max(self.heard.ns);
@@ -391,7 +391,7 @@ impl PeerLink {
         since.max(self.spoke.ns) + pause_ns
     }
 
-    /// Says that this node lives, unless something else is on its way.
+    /// Sends a heartbeat, unless something else is on its way.
     pub(crate) fn beat(&mut self, vitals: Vitals) {
         if self.session.is_running()
             && !self.session.send_queue.has_news()

@@ -1,22 +1,22 @@
-//! Says once what keeps a node from being linked with, not at every attempt.
+//! Logs once why there is no link with a node, not at every attempt.
 
 use std::{collections::VecDeque, net::IpAddr};
 
 use curtail_codec::node::RefusalReason;
 
-/// What was said already.
+/// What was logged already.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints {
     said: VecDeque<(IpAddr, RefusalReason)>,
     said_of_tls: VecDeque<(IpAddr, String)>,
 }
 
-/// Complaints that are remembered; beyond, the oldest may be said again.
+/// Messages that are remembered; beyond, the oldest may be logged again.
 const SAID_MAX: usize = 64;
 
 impl Complaints {
-    /// What to say of a failure with somebody at `address`; `None` if it was said. `here` is
-    /// whether it was this side that refused.
+    /// What to log about a failure with `address`; `None` if it was logged. `here` says whether
+    /// this side refused.
     pub(crate) fn about(
         &mut self,
         address: IpAddr,
@@ -56,7 +56,7 @@ impl Complaints {
         Some(complaint)
     }
 
-    /// Somebody at `address` was linked with: what goes wrong from now on is said again.
+    /// There is a link with `address` now: the next failure is logged again.
     pub(crate) fn forget(&mut self, address: IpAddr) {
         self.said.retain(|(said, _)| *said != address);
         self.said_of_tls.retain(|(said, _)| *said != address);

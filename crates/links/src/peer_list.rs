@@ -18,11 +18,11 @@ pub struct PeerNode {
     pub node: NodeId,
     /// Where it listens for nodes.
     pub address: SocketAddr,
-    /// Which life of it.
+    /// Its incarnation.
     pub incarnation: u64,
 }
 
-/// The present list of peers, and the life of this node that has it.
+/// The present list of peers, and the incarnation of this node that has it.
 #[derive(Debug, Default)]
 pub(crate) struct PeerList {
     list: Mutex<(u64, Arc<[PeerNode]>)>,
@@ -31,7 +31,7 @@ pub(crate) struct PeerList {
 }
 
 impl PeerList {
-    /// Takes another list, for this life of this node; 0 for none, which has no links.
+    /// Takes another list, for this incarnation of this node; 0 for none, which has no links.
     pub(crate) fn set(&self, own: u64, peers: Vec<PeerNode>) {
         let fits = |peer: &PeerNode| usize::from(peer.node.0) < NodeSet::NODES_MAX;
         let peers = peers.into_iter().filter(fits).collect();
@@ -40,7 +40,7 @@ impl PeerList {
         self.generation.fetch_add(1, Relaxed);
     }
 
-    /// This life of this node, and the list.
+    /// This node's incarnation, and the list.
     pub(crate) fn get(&self) -> (u64, Arc<[PeerNode]>) {
         lock(&self.list).clone()
     }

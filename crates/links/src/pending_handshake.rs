@@ -50,7 +50,7 @@ pub(crate) enum HandshakeEnd {
 const BEGINNING_BYTES: usize = 8;
 
 impl PendingHandshake {
-    /// A connection that this side makes, and what it says first.
+    /// A connection that this side makes, and the first message on it.
     pub(crate) fn connecting(
         stream: Transport,
         (address, attempt): (SocketAddr, u64),
@@ -60,7 +60,7 @@ impl PendingHandshake {
         Self {
             attempt: Some(attempt),
             outgoing: hello,
-            // Before it is connected it can neither send nor receive; the poller tells.
+            // Before it is connected it can neither send nor receive; the poller reports when.
             readable: false,
             writable: false,
             ..Self::accepted(stream, address, handshake, until_ns)

@@ -1,4 +1,4 @@
-//! TLS for links: this node's certificate, whom it believes, and what to say when that fails.
+//! TLS for links: this node's certificate, the authorities it trusts, and advice on failures.
 //!
 //! Version 1.3 only. Both sides show a certificate that the cluster's authority has signed; the one
 //! that is connected to is also known by its address. The handshake of the secret
@@ -114,7 +114,7 @@ fn configure(
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain, key)?;
     server.alpn_protocols = vec![PROTOCOL.to_vec()];
-    // A link is made anew seldom, and then with all that a first one takes.
+    // A link reconnects rarely, and then with a full handshake.
     server.session_storage = Arc::new(NoServerSessionStorage {});
     server.send_tls13_tickets = 0;
     Ok((client, server))
@@ -180,7 +180,7 @@ fn about_certificate(error: &CertificateError) -> String {
 }
 
 impl TlsFailure {
-    /// What to say of a node with which this came.
+    /// What to log about the node with which this happened.
     pub(crate) fn advice(&self) -> String {
         let error = match self {
             Self::Refused(error) => error,
@@ -217,7 +217,7 @@ impl TlsFailure {
 const SPEAKS_PLAINLY: &str =
     "it does not speak TLS: give all nodes the [tls] that this node's cluster file has";
 
-/// What to say of a node that speaks TLS to one that does not.
+/// What to log about a node that speaks TLS to one that does not.
 pub(crate) const SPEAKS_TLS: &str =
     "it speaks TLS, and this node does not: give all nodes the same [tls] in their cluster file";
 

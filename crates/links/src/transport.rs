@@ -40,15 +40,15 @@ pub(crate) struct Secured {
 pub(crate) enum TlsFailure {
     /// One of the two sides refused the other.
     Refused(rustls::Error),
-    /// The other side closed before it said anything.
+    /// The peer closed before it sent anything.
     Silent,
 }
 
 /// Bytes that TLS may hold for a socket that takes none.
 const HELD_BYTES_MAX: usize = 64 << 10;
 
-/// With what TLS begins: a record of a handshake (RFC 8446, section 5.1). What nodes say without
-/// begins with a C.
+/// With what TLS begins: a record of a handshake (RFC 8446, section 5.1). Without TLS a node's
+/// first byte is a C.
 const HANDSHAKE: u8 = 22;
 
 impl Transport {
@@ -72,7 +72,7 @@ impl Transport {
         }
     }
 
-    /// Receives what says how it goes on.
+    /// Receives the first byte, which tells TLS from plaintext.
     #[cold]
     fn find_out(&mut self, area: &mut [u8]) -> Received {
         let Self::Open(open) = self else {

@@ -10,10 +10,10 @@ pub enum ClusterError {
     File {
         /// Which one.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The cluster file says something that cannot be.
+    /// The cluster file contains something impossible.
     Invalid {
         /// The file.
         path: PathBuf,
@@ -49,5 +49,5 @@ impl fmt::Display for ClusterError {
     }
 }
 
-// What the system said stands in the message already.
+// The system's error stands in the message already.
 impl std::error::Error for ClusterError {}

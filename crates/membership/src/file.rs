@@ -1,4 +1,4 @@
-//! The cluster file: what every node of a cluster is told before it knows any other.
+//! The cluster file: what every node of a cluster is configured with.
 //!
 //! ```toml
 //! name = "trial"
@@ -41,7 +41,7 @@ pub struct NodeConfig {
     pub cluster: Arc<ClusterFile>,
 }
 
-/// What a cluster is, as its file says.
+/// A cluster's configuration, read from its file.
 #[derive(Clone, Debug)]
 pub struct ClusterFile {
     /// What people call it; nodes of another name are refused.
@@ -142,7 +142,7 @@ impl NodeConfig {
         })
     }
 
-    /// What the file says of this node.
+    /// This node's part of the file.
     pub fn entry(&self) -> Option<&NodeEntry> {
         self.cluster.entry(self.me)
     }
@@ -199,7 +199,7 @@ impl ClusterFile {
         }
     }
 
-    /// What the file says of node `id`.
+    /// The file's entry of node `id`.
     pub fn entry(&self, id: NodeId) -> Option<&NodeEntry> {
         self.nodes.iter().find(|entry| entry.id == id)
     }

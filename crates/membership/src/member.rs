@@ -30,16 +30,16 @@ use crate::{
     ViewStoreError, secret,
 };
 
-/// Hears what the membership says. Called by its thread: heartbeats wait until it returns.
+/// Receives what the membership decides. Called by its thread: heartbeats wait until it returns.
 pub trait Observer: Send + 'static {
     /// This is in the store now, but not yet in force: reach its members, and let them reach you,
     /// who are this life of a node. If the roster has another one, that is another process.
     fn seen(&mut self, roster: &Arc<Roster>, life: Incarnation);
 
-    /// This is in force now: whoever is not in it serves nobody any more.
+    /// This is in force now: a node that is not in it serves nobody any more.
     fn adopt(&mut self, roster: &Arc<Roster>);
 
-    /// Tell each of these nodes what this one has to say to it; see [`MemberHandle::heard`].
+    /// Send each of these nodes its heartbeat; see [`MemberHandle::heard`].
     fn heartbeat(&mut self, heartbeats: &[(NodeId, Heartbeat)]);
 
     /// For the log and reports; some of them ask for something, see [`MemberEvent`].
@@ -53,7 +53,7 @@ pub struct Member {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What everybody else in the process tells the member, and asks it.
+/// How the other threads of the process reach the member.
 #[derive(Clone, Debug)]
 pub struct MemberHandle {
     inbox: Sender<Told>,
@@ -166,7 +166,7 @@ impl MemberHandle {
         self.tell(Told::Leave);
     }
 
-    /// Join anew after [`MemberEvent::Removed`], once everything this node held is thrown away.
+    /// Rejoin after [`MemberEvent::Removed`], once everything that this node held is thrown away.
     pub fn rejoin(&self) {
         self.tell(Told::Rejoin);
     }
@@ -196,7 +196,7 @@ impl MemberHandle {
 
 type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
-/// What the member's thread is told.
+/// A message to the member's thread.
 enum Told {
     Heard(NodeId, Heartbeat),
     Ready(ViewNumber),

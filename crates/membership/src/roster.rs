@@ -40,7 +40,7 @@ pub struct Node {
     pub name: String,
     /// Where it listens.
     pub addresses: Addresses,
-    /// Which life of it.
+    /// Its incarnation.
     pub incarnation: Incarnation,
 }
 
@@ -89,7 +89,7 @@ impl Roster {
         self.nodes.get(&id)
     }
 
-    /// How a node stands, in a word: `out`, `joining`, `live` or `leaving`.
+    /// A node's state: `out`, `joining`, `live` or `leaving`.
     pub fn standing(&self, id: NodeId) -> &'static str {
         let view = self.view();
         match () {
@@ -100,7 +100,7 @@ impl Roster {
         }
     }
 
-    /// Whether keys are placed on a node, in a word: `yes`, `no`, `coming` or `going`.
+    /// Whether keys are placed on a node: `yes`, `no`, `coming` or `going`.
     pub fn keys(&self, id: NodeId) -> &'static str {
         let view = self.view();
         match (view.placed_before.contains(id), view.placed.contains(id)) {

@@ -10,7 +10,7 @@ pub use file::FileStore;
 
 use crate::roster::{Roster, RosterError};
 
-/// Keeps one roster, and lets it be replaced only by whoever has seen it.
+/// Keeps one roster, and replaces it only for a caller that has read it (compare and swap).
 ///
 /// A reading returns what the last replacement before its start wrote, or something newer: leases
 /// count on that.

@@ -33,21 +33,21 @@ use crate::{
     sync::{Ordering, fence},
 };
 
-/// What one executor has heard of one queue.
+/// What one executor has seen of one queue's bell.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct BellListener {
     heard: u64,
-    /// How often it goes by what the bell says before it looks.
+    /// How often it trusts the bell before it looks itself.
     patience: u8,
-    /// Whether nothing was there when the bell said `heard`.
+    /// Whether the queue was empty when the bell had the value `heard`.
     is_idle: bool,
 }
 
-/// How often in a row an executor believes a bell that says that everything is executed.
+/// How often in a row an executor trusts a bell by which everything is executed.
 const PATIENCE: u8 = if cfg!(loom) { 1 } else { 128 };
 
 impl BellListener {
-    /// Has heard nothing: looks first.
+    /// Has seen no value yet: looks first.
     pub const fn new() -> Self {
         Self {
             heard: 0,
@@ -72,7 +72,7 @@ impl OrderedQueue<'_> {
     }
 
     /// The same for who sleeps if it is not: a bell that may have been rung late is not believed.
-    /// Whoever publishes after this has to wake the sleeper.
+    /// A producer that publishes after this has to wake the sleeper.
     #[inline]
     pub fn has_news_after_all(&self, listener: &mut BellListener) -> bool {
         self.hear(listener, false)

@@ -123,7 +123,7 @@ pub(crate) mod session {
     pub(crate) const NONCE: usize = 6;
 }
 
-/// What the shape word of a queue says beside its slots: "OQ" and the version of this layout.
+/// What the shape word of a queue holds beside its slots: "OQ" and the version of this layout.
 pub(crate) const SHAPE_MARK: u64 = 0x4f51_0002 << 32;
 
 const _: () = assert!(cfg!(loom) || SLOT_WORDS * 8 == 2048 && VALUE_WORDS == 7 * FRONT_WORDS);

@@ -46,7 +46,7 @@ impl<'a> OrderedQueue<'a> {
         }
     }
 
-    /// The lease, whoever has it: for the process that comes after one that died.
+    /// Takes the lease from any holder: for the process that follows one that died.
     pub fn seize_lease(&self, worker: Worker) -> QueueLease<'a> {
         loop {
             let seen = self.lease_word().load(Ordering::Relaxed);

@@ -2,8 +2,8 @@
 //! their worker goes on with something else (JB-42).
 //!
 //! A machine of one worker. It holds handles, in the order in which they came. Invariants: each is
-//! woken exactly once, as soon as head has reached its stamp and [`Parked::wake`] is told; no more
-//! than `parked_max` wait, the next one is the caller's to wait for or to refuse.
+//! woken exactly once, as soon as head has reached its stamp and [`Parked::wake`] is called; no
+//! more than `parked_max` wait, the next one is the caller's to wait for or to refuse.
 
 use alloc::vec::Vec;
 

@@ -74,7 +74,7 @@ pub enum Forward {
 pub enum OpenError {
     /// They were never formatted, or by another version: to be removed by an operator.
     Unknown,
-    /// Their number does not fit what they say of themselves.
+    /// Their number does not fit the shape that they record.
     Length,
 }
 
@@ -115,7 +115,7 @@ impl<'a> OrderedQueue<'a> {
             .ok_or(OpenError::Length)
     }
 
-    /// The life of the memory; positions of another one mean nothing.
+    /// The incarnation of the memory; positions of another one mean nothing.
     pub fn incarnation(&self) -> u64 {
         self.control(control::INCARNATION).load(Ordering::Relaxed)
     }
@@ -138,7 +138,7 @@ impl<'a> OrderedQueue<'a> {
             .store(state as u64, Ordering::Release);
     }
 
-    /// The server lives, at `now_ns`.
+    /// Records the server's heartbeat, at `now_ns`.
     pub fn beat(&self, now_ns: u64) {
         self.control(control::HEARTBEAT)
             .store(now_ns, Ordering::Relaxed);

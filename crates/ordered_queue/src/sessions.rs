@@ -145,7 +145,7 @@ impl<'a> Sessions<'a> {
         let before = self.words[index + 1].load(Ordering::Relaxed);
         let claimed = pack(SlotState::Claimed, sequence, name.generation);
         // Acquire pairs with the Release in `commit`, Release with the Acquire in `install`;
-        // whoever loses is dropped and sent again.
+        // the loser is dropped and sent again.
         match word.compare_exchange(seen, claimed, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => Claim::Granted(ClaimTicket {
                 index,

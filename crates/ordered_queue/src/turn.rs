@@ -183,7 +183,7 @@ impl Turn {
     }
 }
 
-/// Why there is no entry at `index`. Tail is looked at only by who has found nothing at all: to
+/// Why there is no entry at `index`. Tail is read only when nothing at all was found: to
 /// read it costs the next producer a fetch of its line.
 fn stop_at(lease: &QueueLease<'_>, index: usize) -> TurnEnd {
     if index > 0 {

@@ -1,4 +1,5 @@
-//! What outlives the connections of a link: exactly once, in order, between two lives of two nodes.
+//! What outlives the connections of a link: frames exactly once, in order, between two
+//! incarnations.
 //!
 //! ```text
 //!            connection                          connection lost
@@ -9,9 +10,9 @@
 //! ```
 //!
 //! Each direction is a stream with a name. A Resume names the stream that its sender sends and how
-//! far it has come with the other: what was not received is sent again, what was seen is dropped.
-//! A stream of another name comes from another life of the peer, and what was kept for the old one
-//! is dropped ([`Resumed::Reset`]).
+//! far it has come with the other: what was not received is sent again, what was seen is dropped. A
+//! stream of another name comes from another incarnation of the peer, and what was kept for the old
+//! one is dropped ([`Resumed::Reset`]).
 //!
 //! It holds no socket and no clock, so that a test can be its network.
 
@@ -28,13 +29,13 @@ pub(crate) struct LinkSession {
     pub(crate) send_queue: SendQueue,
     /// The stream that is sent here.
     stream: u64,
-    /// The first number that the peer in its present life was sent.
+    /// The first number sent to the peer's present incarnation.
     base: u64,
     /// The stream that is received; 0 before the first.
     peer_stream: u64,
     /// The last frame of it that was taken.
     received: Option<u64>,
-    /// What was taken since the peer was told how far.
+    /// What was received since the last acknowledgement.
     owed_bytes: usize,
     owed_frames: u32,
     /// The longest frame that the peer takes.
@@ -42,7 +43,7 @@ pub(crate) struct LinkSession {
     running: bool,
 }
 
-/// What a Resume says of the peer.
+/// The contents of the peer's Resume.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct PeerResume {
     /// How far it has come with `received_stream`.
@@ -72,14 +73,14 @@ pub(crate) enum FrameReceipt {
     Gap,
 }
 
-/// Bytes after which the peer is told how far this side has come.
+/// Received bytes after which an acknowledgement is sent.
 const OWED_BYTES_MAX: usize = 16 << 10;
 
-/// Frames after which it is.
+/// Received frames after which one is.
 const OWED_FRAMES_MAX: u32 = 32;
 
 impl LinkSession {
-    /// A session that sends `stream`, a number that no other life of it has.
+    /// A session that sends `stream`, a number that no other incarnation uses.
     pub(crate) fn new(stream: u64, windows: WindowLimits) -> Self {
         Self {
             send_queue: SendQueue::new(windows),
@@ -172,7 +173,7 @@ impl LinkSession {
         FrameReceipt::New
     }
 
-    /// How far this side has come, as the next header shall say.
+    /// The last frame received, which the next header acknowledges.
     pub(crate) fn received(&self) -> u64 {
         self.received.unwrap_or(0)
     }
@@ -183,19 +184,19 @@ impl LinkSession {
         self.received = self.received.map(|_| number);
     }
 
-    /// Ends the open frame: it tells the peer how far this side has come.
+    /// Ends the open frame: its header carries the acknowledgement.
     pub(crate) fn seal(&mut self) {
         if self.send_queue.seal(self.received.unwrap_or(0)) {
             self.note_told();
         }
     }
 
-    /// The peer is told with what was written now.
+    /// What was written now carries the acknowledgement.
     pub(crate) fn note_told(&mut self) {
         (self.owed_bytes, self.owed_frames) = (0, 0);
     }
 
-    /// Whether the peer should be told although there is nothing else to send.
+    /// Whether an acknowledgement is due although there is nothing else to send.
     pub(crate) fn owes(&self) -> bool {
         self.owed_bytes >= OWED_BYTES_MAX || self.owed_frames >= OWED_FRAMES_MAX
     }

@@ -1,4 +1,4 @@
-//! What a membership has to tell, in words an operator understands.
+//! What a membership reports to operators.
 
 use std::{fmt, time::Duration};
 
@@ -24,7 +24,7 @@ pub enum MemberEvent {
     Departed,
     /// A node has been silent for too long.
     Suspected(NodeId),
-    /// It has been heard again.
+    /// Its heartbeats arrive again.
     Heard(NodeId),
     /// This node changed the view.
     Changed(Change),
@@ -34,11 +34,11 @@ pub enum MemberEvent {
     StoreWentBack,
     /// The store holds no view any more, though there was one: it was removed or emptied.
     StoreEmpty,
-    /// The store does not answer; told once.
+    /// The store does not answer; reported once.
     StoreFailed(String),
     /// It answers again.
     StoreAnswers,
-    /// It took more than a sixth of a lease to answer; told of the first such answer in a row.
+    /// It took more than a sixth of a lease to answer; reported for the first of several in a row.
     StoreSlow {
         /// What it was asked.
         asked: StoreAsked,

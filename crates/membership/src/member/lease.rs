@@ -17,7 +17,8 @@ impl ServingLease {
     /// Whether the node may serve at `now`.
     #[inline]
     pub fn holds(&self, now: Instant) -> bool {
-        // Acquire pairs with the Release of `extend`: whoever may serve sees what was adopted.
+        // Acquire pairs with the Release of `extend`: a thread that may serve sees what was
+        // adopted.
         now.ns < self.0.load(Ordering::Acquire)
     }
 

@@ -26,7 +26,7 @@ struct Times {
 #[derive(Debug, Default)]
 struct Slowest {
     us: AtomicU64,
-    /// The last answer was slow, and that was told.
+    /// The last answer was slow, and that was reported.
     is_told: AtomicBool,
 }
 

@@ -147,7 +147,7 @@ enum Failure {
     Unsent(String),
     /// It may have carried it out.
     Unknown(String),
-    /// It understood, and will not; another would say the same.
+    /// It understood and refused; another endpoint would answer the same.
     Refused(String),
 }
 

@@ -11,7 +11,7 @@
  *           |     NACK Full
  *   re-ACK, DROP or PASS
  *
- * It is the twin of crates/dispatch/src/ordered_queue/admission.rs, on the same words, and a test
+ * It is the twin of crates/ordered_queue/src/admission.rs, on the same words, and a test
  * holds the two to each other. What it does not take it passes to the server's socket: handshakes,
  * reads, and everything that deserves an error. An acknowledgement is sent only after the entry is
  * published, stamped and committed; a write that is not acknowledged at once is answered by the

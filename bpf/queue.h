@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The steps of an admission, on the words that crates/dispatch/src/ordered_queue/layout.rs lays
+/* The steps of an admission, on the words that crates/ordered_queue/src/layout.rs lays
  * out; each has its twin of the same name there, in queue.rs, sessions.rs and stamps.rs.
  *
  * Order of memory: an atomic that returns something is a full barrier in the kernel, and between

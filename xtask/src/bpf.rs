@@ -120,7 +120,4 @@ const PROGRAMS: [&str; 2] = ["nic.bpf", "floor.bpf"];
 /// The major version of clang that made the object: Debian 12's.
 const KEPT_BY: &str = "14";
 /// Where the headers are that other crates print.
-const INCLUDES: [&str; 2] = [
-    "crates/dispatch/src/ordered_queue",
-    "crates/codec/tests/native",
-];
+const INCLUDES: [&str; 2] = ["crates/ordered_queue/src", "crates/codec/tests/native"];

@@ -62,7 +62,7 @@ fn dispatch(arguments: &[String]) -> Result<Outcome> {
     let workspace = Workspace::open()?;
     match command.as_str() {
         "test" => steps::command(&workspace, rest),
-        "tidy" => tidy::command(&workspace),
+        "tidy" => tidy::command(&workspace, rest),
         "licences" => licences::command(&workspace),
         "readme" => readme::check(&workspace, &Log::terminal()),
         "conformance" => conformance::command(&workspace, rest),
@@ -84,7 +84,8 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   test [--all] [STEP..]    all checks, or the steps named; --all adds the slow ones; --list lists
-  tidy                     the house rules that a machine can check (STYLE.md)
+  tidy [--rooms]           the house rules that a machine can check (STYLE.md); --rooms prints
+                           which room of the server uses which
   licences                 every dependency's licence against deny.toml
   readme                   runs the examples of README.md against a fresh server
   conformance SUITE [..]   memcached, pymemcache, memccapable, exporter; --binary PATH tests
@@ -97,7 +98,8 @@ cargo xtask COMMAND
   soak [SECONDS]           mixed load with verified values (600 s unless told)
   bpf                      compiles the network card's program into the object that is kept
   chart                    draws the documents' charts from the tables in docs/benchmarks
-  fix                      cargo fmt, cargo clippy --fix
+  fix                      cargo fmt, cargo clippy --fix; drops exceptions that tidy's lists no
+                           longer need
 
 Logs, fetched suites and virtual environments go to target/xtask.
 ";

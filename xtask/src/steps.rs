@@ -248,6 +248,7 @@ pub(crate) fn fix(workspace: &Workspace) -> Result<Outcome> {
             .args(["fmt", "--all"])
             .current_dir(&workspace.root),
     )?;
+    tidy::shrink_lists(workspace)?;
     Ok(Outcome::passed())
 }
 

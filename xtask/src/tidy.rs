@@ -1,17 +1,23 @@
 //! The house rules that a machine can check (STYLE.md names them): `cargo xtask tidy`.
 //!
-//! Three kinds of rules, a file each: `source` reads one Rust file at a time, `manifest` the
-//! dependencies, `tree` every text file and the documents. Rules read text, not syntax trees: they
-//! are meant to be obvious, and a rule that needs a parser belongs to clippy. Every rule has a test
-//! that plants a violation and sees it caught.
+//! A file for each kind of rules: `source` reads one Rust file at a time, `manifest` the
+//! dependencies, `rooms` who uses whom within the server, `homonyms` the types of all crates,
+//! `tree` every text file and the documents. Rules read text, not syntax trees: they are meant to
+//! be obvious, and a rule that needs a parser belongs to clippy. Every rule has a test that plants
+//! a violation and sees it caught.
 
+mod homonyms;
 mod manifest;
+mod paths;
+mod ratchet;
+mod rooms;
 mod source;
 mod tree;
 
 use std::fmt;
+use std::fs;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 
 use crate::process::Log;
 use crate::tally::{Outcome, Tally};
@@ -37,7 +43,13 @@ impl fmt::Display for Violation {
     }
 }
 
-pub(crate) fn command(workspace: &Workspace) -> Result<Outcome> {
+/// `cargo xtask tidy`; with `--rooms` it draws the arrows between the server's rooms first.
+pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Outcome> {
+    match arguments {
+        [] => {}
+        [flag] if flag == "--rooms" => print!("{}", rooms::drawing(&tree::read(workspace)?)?),
+        _ => bail!("tidy takes `--rooms` or nothing"),
+    }
     let outcome = step(workspace, &Log::terminal())?;
     println!("{}", outcome.tally);
     Ok(outcome)
@@ -47,6 +59,8 @@ pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     let files = tree::read(workspace)?;
     let mut violations = manifest::check(workspace, &files)?;
     violations.extend(tree::check(workspace, &files)?);
+    violations.extend(rooms::check(&files)?);
+    violations.extend(homonyms::check(&files)?);
     for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
         violations.extend(source::check(file));
     }
@@ -70,4 +84,17 @@ pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
         failure,
     )
     .remark("files"))
+}
+
+/// Takes exceptions that are no longer needed out of the lists.
+pub(crate) fn shrink_lists(workspace: &Workspace) -> Result<()> {
+    let files = tree::read(workspace)?;
+    let lists = [
+        (rooms::TABLE, rooms::shrunk(&files)?),
+        (homonyms::LIST, homonyms::shrunk(&files)?),
+    ];
+    for (path, text) in lists {
+        fs::write(workspace.root.join(path), text).with_context(|| format!("writing {path}"))?;
+    }
+    Ok(())
 }

@@ -19,7 +19,7 @@ use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use curtail_cluster::ClusterFile;
+use curtail_membership::ClusterFile;
 
 use control::Request;
 use trial::Folder;
@@ -193,7 +193,7 @@ fn remove(one: &OneNode, wait: &Wait) -> anyhow::Result<()> {
         .find(&one.node)
         .with_context(|| format!("the cluster file names no node {}", one.node))?;
     let mut store = cluster.open_store();
-    if !curtail_cluster::drain(store.as_mut(), entry.id)? {
+    if !curtail_membership::drain(store.as_mut(), entry.id)? {
         let stored = store.read()?;
         let leaving = stored.is_some_and(|stored| stored.roster.node(entry.id).is_some());
         anyhow::ensure!(leaving, "{} is no member", entry.name);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use curtail_cluster::NodeConfig;
+use curtail_membership::NodeConfig;
 use curtail_server::Config;
 use rustix::process::{self, Signal};
 

@@ -15,13 +15,13 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 
 /// Datagrams waiting to be sent, one behind another.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
+pub(crate) struct SendBatch {
     bytes: Vec<u8>,
     datagrams: Vec<Range<usize>>,
     sent: usize,
 }
 
-impl Batch {
+impl SendBatch {
     /// Adds a request; what is wrong with it otherwise.
     pub(crate) fn push(&mut self, request: &Request<'_>) -> Result<(), Malformed> {
         let start = self.bytes.len();

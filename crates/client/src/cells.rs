@@ -29,7 +29,7 @@ use std::{
 use crate::{
     command::Command,
     error::ClientError,
-    link::Frame,
+    link::KeptRequest,
     machine::Ask,
     outcome::{Accepted, Answer},
 };
@@ -37,7 +37,7 @@ use crate::{
 /// The cells of a session, and the ring of those that are published.
 #[derive(Debug)]
 pub(crate) struct Cells {
-    cells: Box<[Cell]>,
+    cells: Box<[RequestCell]>,
     /// One bit for each cell that is free.
     free: Box<[AtomicU64]>,
     /// Numbers of published cells plus one, at their place in the order; 0 where there is none.
@@ -53,24 +53,24 @@ pub(crate) struct Cells {
 /// A request and its answer, on cache lines of their own.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Cell {
+pub(crate) struct RequestCell {
     stage: AtomicU8,
-    body: Mutex<Body>,
+    body: Mutex<CellBody>,
 }
 
 /// What a cell holds.
 #[derive(Debug)]
-pub(crate) struct Body {
-    pub(crate) frame: Frame,
+pub(crate) struct CellBody {
+    pub(crate) frame: KeptRequest,
     pub(crate) ask: Option<Ask>,
-    end: Option<End>,
+    end: Option<CallEnd>,
     waker: Option<Waker>,
     has_handle: bool,
 }
 
 /// How a request ended.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum End {
+pub(crate) enum CallEnd {
     /// Accepted, and no more is to come.
     Accepted(Accepted),
     /// Answered.
@@ -85,7 +85,7 @@ const DONE: u8 = 2;
 
 /// What the owner saw in the ring.
 #[derive(Debug, Default)]
-pub(crate) struct Taken(u64);
+pub(crate) struct RingEntry(u64);
 
 impl Cells {
     /// `count` cells, a power of two, 64 at least.
@@ -94,10 +94,10 @@ impl Cells {
             count.is_power_of_two() && count >= 64,
             "whole words of bits"
         );
-        let cell = || Cell {
+        let cell = || RequestCell {
             stage: AtomicU8::new(RESERVED),
-            body: Mutex::new(Body {
-                frame: Frame {
+            body: Mutex::new(CellBody {
+                frame: KeptRequest {
                     head: Command::flush().head(),
                     key_bytes: 0,
                     body: Vec::new(),
@@ -161,7 +161,7 @@ impl Cells {
     /// Whether every cell is done and kept by a handle, so that waiting for one is in vain unless
     /// another thread drops its handles.
     pub(crate) fn all_are_kept(&self) -> bool {
-        let done = |cell: &Cell| cell.stage.load(Ordering::Relaxed) == DONE;
+        let done = |cell: &RequestCell| cell.stage.load(Ordering::Relaxed) == DONE;
         self.cells.iter().all(done)
     }
 
@@ -187,7 +187,7 @@ impl Cells {
     }
 
     /// The next published cell, for the owner.
-    pub(crate) fn take(&self, taken: &mut Taken) -> Option<u32> {
+    pub(crate) fn take(&self, taken: &mut RingEntry) -> Option<u32> {
         let entry = self.ring.get(taken.0 as usize & (self.ring.len() - 1))?;
         // SeqCst pairs with the store in `publish`.
         let seen = entry.load(Ordering::SeqCst);
@@ -200,19 +200,19 @@ impl Cells {
     }
 
     /// Whether nothing is published that was not taken.
-    pub(crate) fn is_empty(&self, taken: &Taken) -> bool {
+    pub(crate) fn is_empty(&self, taken: &RingEntry) -> bool {
         let entry = self.ring.get(taken.0 as usize & (self.ring.len() - 1));
         // SeqCst pairs with the store in `publish`.
         entry.is_none_or(|entry| entry.load(Ordering::SeqCst) == 0)
     }
 
     /// A pending cell's content, for the owner.
-    pub(crate) fn body(&self, index: u32) -> Option<MutexGuard<'_, Body>> {
+    pub(crate) fn body(&self, index: u32) -> Option<MutexGuard<'_, CellBody>> {
         self.open(index).map(|(_, body)| body)
     }
 
     /// Ends a request and wakes whoever waits for it.
-    pub(crate) fn settle(&self, index: u32, end: End) {
+    pub(crate) fn settle(&self, index: u32, end: CallEnd) {
         let Some((cell, mut body)) = self.open(index) else {
             return;
         };
@@ -240,9 +240,9 @@ impl Cells {
     }
 
     /// How a request ended; until then the waker is kept and called.
-    pub(crate) fn poll(&self, index: u32, context: &Context<'_>) -> Poll<End> {
+    pub(crate) fn poll(&self, index: u32, context: &Context<'_>) -> Poll<CallEnd> {
         let Some((_, mut body)) = self.open(index) else {
-            return Poll::Ready(End::Failed(ClientError::Closed));
+            return Poll::Ready(CallEnd::Failed(ClientError::Closed));
         };
         match body.end.take() {
             Some(end) => Poll::Ready(end),
@@ -291,7 +291,7 @@ impl Cells {
         }
     }
 
-    fn open(&self, index: u32) -> Option<(&Cell, MutexGuard<'_, Body>)> {
+    fn open(&self, index: u32) -> Option<(&RequestCell, MutexGuard<'_, CellBody>)> {
         let cell = self.cells.get(index as usize)?;
         let body = cell.body.lock().unwrap_or_else(PoisonError::into_inner);
         Some((cell, body))

@@ -19,10 +19,10 @@ use std::{
 };
 
 use crate::{
-    cells::End,
+    cells::CallEnd,
     error::ClientError,
     outcome::{Accepted, Answer},
-    session::{Session, Shared},
+    session::{Session, SessionShared},
 };
 
 /// A marked write that is under way; it ends when it is accepted.
@@ -37,12 +37,12 @@ pub struct Call(Ticket);
 
 /// A cell, while a handle has it.
 struct Ticket {
-    shared: Arc<Shared>,
+    shared: Arc<SessionShared>,
     index: u32,
 }
 
 impl Write {
-    pub(crate) fn new(shared: &Arc<Shared>, index: u32) -> Self {
+    pub(crate) fn new(shared: &Arc<SessionShared>, index: u32) -> Self {
         Self(Ticket::new(shared, index))
     }
 
@@ -72,7 +72,7 @@ impl Write {
 }
 
 impl Call {
-    pub(crate) fn new(shared: &Arc<Shared>, index: u32) -> Self {
+    pub(crate) fn new(shared: &Arc<SessionShared>, index: u32) -> Self {
         Self(Ticket::new(shared, index))
     }
 
@@ -106,26 +106,26 @@ impl Future for Call {
 }
 
 impl Ticket {
-    fn new(shared: &Arc<Shared>, index: u32) -> Self {
+    fn new(shared: &Arc<SessionShared>, index: u32) -> Self {
         let shared = Arc::clone(shared);
         Self { shared, index }
     }
 
-    fn attempt(&self) -> Option<End> {
+    fn attempt(&self) -> Option<CallEnd> {
         if !self.shared.cells.is_done(self.index) {
             return None;
         }
         match self.poll(&Context::from_waker(Waker::noop())) {
             Poll::Ready(end) => Some(end),
-            Poll::Pending => Some(End::Failed(ClientError::Closed)), // it was taken before
+            Poll::Pending => Some(CallEnd::Failed(ClientError::Closed)), // it was taken before
         }
     }
 
-    fn poll(&self, context: &Context<'_>) -> Poll<End> {
+    fn poll(&self, context: &Context<'_>) -> Poll<CallEnd> {
         self.shared.cells.poll(self.index, context)
     }
 
-    fn wait(&mut self) -> End {
+    fn wait(&mut self) -> CallEnd {
         let spin = self.shared.config.spin;
         let start = (!spin.is_zero()).then(Clock::now);
         while start.is_some_and(|start| start.elapsed() < spin) {
@@ -159,22 +159,22 @@ impl fmt::Debug for Ticket {
 }
 
 /// A marked write may be answered by a result; that it was executed says that it was accepted.
-fn accepted(end: End) -> Result<Accepted, ClientError> {
+fn accepted(end: CallEnd) -> Result<Accepted, ClientError> {
     match end {
-        End::Accepted(accepted) => Ok(accepted),
-        End::Answered(answer) => Ok(Accepted {
+        CallEnd::Accepted(accepted) => Ok(accepted),
+        CallEnd::Answered(answer) => Ok(Accepted {
             promise: curtail_codec::native::Promise::Accepted,
             place: answer.place,
         }),
-        End::Failed(error) => Err(error),
+        CallEnd::Failed(error) => Err(error),
     }
 }
 
-fn answered(end: End) -> Result<Answer, ClientError> {
+fn answered(end: CallEnd) -> Result<Answer, ClientError> {
     match end {
-        End::Answered(answer) => Ok(answer),
-        End::Failed(error) => Err(error),
-        End::Accepted(_) => Err(ClientError::Mark),
+        CallEnd::Answered(answer) => Ok(answer),
+        CallEnd::Failed(error) => Err(error),
+        CallEnd::Accepted(_) => Err(ClientError::Mark),
     }
 }
 

@@ -1,8 +1,8 @@
 //! A session with its sockets, driven by one thread: the poll interface.
 //!
 //! ```text
-//!   submit --> Machine --> Batch --> UDP socket          turn: flush, wait, receive, tick, flush
-//!                 |  \---> Stream --> TCP, if it is large
+//!   submit --> Machine --> SendBatch --> UDP socket    turn: flush, wait, receive, tick, flush
+//!                 |  \---> StreamConnection --> TCP, if it is large
 //!                 +------> events, each request's once
 //! ```
 //!
@@ -23,13 +23,13 @@ use curtail_types::{HashSeed, Instant, Key};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
-    batch::Batch,
+    batch::SendBatch,
     command::Command,
     config::Config,
     error::ClientError,
-    machine::{Ask, Counts, Input, Machine, Output, Transmission},
+    machine::{Ask, Counts, Machine, MachineInput, MachineOutput, Transmission},
     outcome::Event,
-    stream::Stream,
+    stream::StreamConnection,
 };
 
 /// A session that the calling thread drives.
@@ -60,9 +60,9 @@ pub struct Link {
     origin: Clock,
     /// Of the guesses where keys live; no secret of the server's.
     seed: HashSeed,
-    frames: Vec<Frame>,
-    batch: Batch,
-    stream: Option<Stream>,
+    frames: Vec<KeptRequest>,
+    batch: SendBatch,
+    stream: Option<StreamConnection>,
     /// What is to go over the stream once that is not being read.
     for_stream: Vec<Transmission>,
     buffer: Box<[u8]>,
@@ -70,7 +70,7 @@ pub struct Link {
 
 /// What a slot's request says, kept until it is answered.
 #[derive(Debug)]
-pub(crate) struct Frame {
+pub(crate) struct KeptRequest {
     pub(crate) head: Head,
     pub(crate) key_bytes: usize,
     /// The key, then the value.
@@ -127,7 +127,11 @@ impl Link {
 
     /// The same for a request that is written already; its body is exchanged for another's room.
     /// Submits nothing and leaves it as it is if there is no room.
-    pub(crate) fn submit_frame(&mut self, ask: &Ask, other: &mut Frame) -> Result<(), ClientError> {
+    pub(crate) fn submit_frame(
+        &mut self,
+        ask: &Ask,
+        other: &mut KeptRequest,
+    ) -> Result<(), ClientError> {
         let sent = self
             .machine
             .assign(self.now(), ask)
@@ -168,7 +172,7 @@ impl Link {
             .deadline()
             .is_some_and(|deadline| deadline <= now)
         {
-            self.step(now, Input::Tick, on);
+            self.step(now, MachineInput::Tick, on);
         }
         // Last, since all of the above may have something for the stream.
         self.serve_stream(on);
@@ -274,7 +278,7 @@ impl Link {
     /// Tells of everything outstanding that it will not be heard of any more.
     pub(crate) fn abandon(&mut self, on: &mut impl FnMut(Event<'_>)) {
         self.machine.abandon(&mut |output| {
-            if let Output::Tell(event) = output {
+            if let MachineOutput::Tell(event) = output {
                 on(event);
             }
         });
@@ -290,7 +294,7 @@ impl Link {
 
     fn with(server: SocketAddr, socket: UdpSocket, config: Config) -> Self {
         let random = RandomState::new();
-        let frame = || Frame {
+        let frame = || KeptRequest {
             head: Command::flush().head(),
             key_bytes: 0,
             body: Vec::new(),
@@ -304,7 +308,7 @@ impl Link {
             frames: std::iter::repeat_with(frame)
                 .take(usize::from(SLOTS))
                 .collect(),
-            batch: Batch::default(),
+            batch: SendBatch::default(),
             stream: None,
             for_stream: Vec::new(),
             buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
@@ -345,13 +349,13 @@ impl Link {
     fn feed(&mut self, sent: &Transmission) -> Result<(), Malformed> {
         let request = request(&self.frames, sent)?;
         if self.stream.is_none() {
-            self.stream = Stream::open(self.server).ok();
+            self.stream = StreamConnection::open(self.server).ok();
         }
         match &mut self.stream {
             Some(stream) => stream.push(&request),
             None => {
                 let now = self.now();
-                self.step(now, Input::StreamLost, &mut |_| {});
+                self.step(now, MachineInput::StreamLost, &mut |_| {});
                 Ok(())
             }
         }
@@ -374,7 +378,7 @@ impl Link {
                 Ok(bytes) => {
                     let datagram = buffer.get(..bytes).unwrap_or_default();
                     if let Ok(reply) = Reply::decode(datagram) {
-                        self.step(self.now(), Input::Reply(reply), on);
+                        self.step(self.now(), MachineInput::Reply(reply), on);
                     }
                 }
                 Err(error) => match error.kind() {
@@ -394,10 +398,10 @@ impl Link {
     fn serve_stream(&mut self, on: &mut impl FnMut(Event<'_>)) {
         if let Some(mut stream) = self.stream.take() {
             let now = self.now();
-            let read = stream.receive(|reply| self.step(now, Input::Reply(reply), on));
+            let read = stream.receive(|reply| self.step(now, MachineInput::Reply(reply), on));
             match read {
                 Ok(()) => self.stream = Some(stream),
-                Err(_) => self.step(now, Input::StreamLost, on),
+                Err(_) => self.step(now, MachineInput::StreamLost, on),
             }
         }
         let mut waiting = std::mem::take(&mut self.for_stream);
@@ -411,11 +415,11 @@ impl Link {
             .is_some_and(|stream| stream.flush().is_err())
         {
             self.stream = None;
-            self.step(self.now(), Input::StreamLost, on);
+            self.step(self.now(), MachineInput::StreamLost, on);
         }
     }
 
-    fn step(&mut self, now: Instant, input: Input<'_>, on: &mut impl FnMut(Event<'_>)) {
+    fn step(&mut self, now: Instant, input: MachineInput<'_>, on: &mut impl FnMut(Event<'_>)) {
         let Self {
             machine,
             frames,
@@ -424,16 +428,16 @@ impl Link {
             ..
         } = self;
         machine.step(now, input, &mut |output| match output {
-            Output::Send(head) => {
+            MachineOutput::Send(head) => {
                 let _ = batch.push(&bare(head)); // made by the machine, so it can be written
             }
-            Output::Transmit(sent) if sent.by_stream => for_stream.push(sent),
-            Output::Transmit(sent) => {
+            MachineOutput::Transmit(sent) if sent.by_stream => for_stream.push(sent),
+            MachineOutput::Transmit(sent) => {
                 // It was written before, so it can be written again.
                 let _ = request(frames, &sent).and_then(|request| batch.push(&request));
             }
-            Output::Tell(event) => on(event),
-            Output::Open => {}
+            MachineOutput::Tell(event) => on(event),
+            MachineOutput::Open => {}
         });
     }
 }
@@ -445,7 +449,7 @@ impl Drop for Link {
 }
 
 /// A slot's request as it is sent now.
-fn request<'a>(frames: &'a [Frame], sent: &Transmission) -> Result<Request<'a>, Malformed> {
+fn request<'a>(frames: &'a [KeptRequest], sent: &Transmission) -> Result<Request<'a>, Malformed> {
     let frame = frames
         .get(usize::from(sent.slot))
         .ok_or(Malformed::Sequence)?;

@@ -107,7 +107,7 @@ pub struct Transmission {
 
 /// What happens to a session.
 #[derive(Clone, Copy, Debug)]
-pub enum Input<'a> {
+pub enum MachineInput<'a> {
     /// A datagram, or a frame of the stream.
     Reply(Reply<'a>),
     /// Time has passed.
@@ -118,7 +118,7 @@ pub enum Input<'a> {
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Output<'a> {
+pub enum MachineOutput<'a> {
     /// Send this header alone, as a datagram.
     Send(Head),
     /// Send the slot's request, again.
@@ -239,11 +239,16 @@ impl Machine {
     }
 
     /// Takes in what happened and says what to do about it.
-    pub fn step(&mut self, now: Instant, input: Input<'_>, emit: &mut impl FnMut(Output<'_>)) {
+    pub fn step(
+        &mut self,
+        now: Instant,
+        input: MachineInput<'_>,
+        emit: &mut impl FnMut(MachineOutput<'_>),
+    ) {
         match input {
-            Input::Reply(reply) => self.reply(now.ns, reply, emit),
-            Input::Tick => {}
-            Input::StreamLost => self.stream_lost(now.ns),
+            MachineInput::Reply(reply) => self.reply(now.ns, reply, emit),
+            MachineInput::Tick => {}
+            MachineInput::StreamLost => self.stream_lost(now.ns),
         }
         if now.ns >= self.due_ns {
             self.tick(now.ns, emit);
@@ -295,7 +300,7 @@ impl Machine {
     }
 
     /// Ends every request: the client goes.
-    pub fn abandon(&mut self, emit: &mut impl FnMut(Output<'_>)) {
+    pub fn abandon(&mut self, emit: &mut impl FnMut(MachineOutput<'_>)) {
         for index in 0..self.slots.len() {
             let Some(slot) = self.slots.get(index) else {
                 continue;
@@ -322,14 +327,14 @@ impl Machine {
 
     // Time.
 
-    fn tick(&mut self, now_ns: u64, emit: &mut impl FnMut(Output<'_>)) {
+    fn tick(&mut self, now_ns: u64, emit: &mut impl FnMut(MachineOutput<'_>)) {
         if self.is_over(now_ns) {
             self.lose(now_ns, emit);
         }
         if self.grant.is_none() {
             self.stamp = self.stamp.wrapping_add(1);
             if let Some(head) = self.handshake.tick(now_ns, self.stamp, &mut self.random) {
-                emit(Output::Send(head));
+                emit(MachineOutput::Send(head));
             }
         }
         for index in 0..self.slots.len() {
@@ -346,7 +351,7 @@ impl Machine {
     }
 
     /// A slot whose time has come: it is given up, or sent again.
-    fn overdue(&mut self, index: usize, now_ns: u64, emit: &mut impl FnMut(Output<'_>)) {
+    fn overdue(&mut self, index: usize, now_ns: u64, emit: &mut impl FnMut(MachineOutput<'_>)) {
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
@@ -377,13 +382,13 @@ impl Machine {
         }
         let again = self.transmit(index, grant.session, now_ns, false);
         match self.slots.get(index).and_then(|slot| slot.ticket) {
-            Some(_) => emit(Output::Transmit(again)),
-            None => emit(Output::Send(ping(&again))),
+            Some(_) => emit(MachineOutput::Transmit(again)),
+            None => emit(MachineOutput::Send(ping(&again))),
         }
     }
 
     /// An idle session asks something before its lease ends.
-    fn keep_alive(&mut self, now_ns: u64, emit: &mut impl FnMut(Output<'_>)) {
+    fn keep_alive(&mut self, now_ns: u64, emit: &mut impl FnMut(MachineOutput<'_>)) {
         let Some(grant) = self.grant.filter(|_| self.config.keep_alive) else {
             return;
         };
@@ -405,7 +410,7 @@ impl Machine {
             is_read: true,
         };
         if let Some(sent) = self.assign(Instant { ns: now_ns }, &ask) {
-            emit(Output::Send(ping(&sent)));
+            emit(MachineOutput::Send(ping(&sent)));
         }
     }
 
@@ -444,7 +449,7 @@ impl Machine {
     // Slots.
 
     /// The session ended: writes are indeterminate, reads wait for the next.
-    fn lose(&mut self, now_ns: u64, emit: &mut impl FnMut(Output<'_>)) {
+    fn lose(&mut self, now_ns: u64, emit: &mut impl FnMut(MachineOutput<'_>)) {
         self.grant = None;
         self.handshake = Handshake::new(self.random.next());
         self.due_ns = now_ns;
@@ -528,10 +533,10 @@ impl Machine {
         sent
     }
 
-    fn fail(&mut self, index: usize, error: ClientError, emit: &mut impl FnMut(Output<'_>)) {
+    fn fail(&mut self, index: usize, error: ClientError, emit: &mut impl FnMut(MachineOutput<'_>)) {
         if let Some(ticket) = self.release(index) {
             self.counts.failed += 1;
-            emit(Output::Tell(Event::Failed { ticket, error }));
+            emit(MachineOutput::Tell(Event::Failed { ticket, error }));
         }
     }
 

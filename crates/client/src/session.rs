@@ -30,7 +30,7 @@ use curtail_types::HashSeed;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::{
-    cells::{Cells, End, Taken},
+    cells::{CallEnd, Cells, RingEntry},
     command::Command,
     config::Config,
     error::ClientError,
@@ -67,12 +67,12 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct Session {
-    shared: Arc<Shared>,
+    shared: Arc<SessionShared>,
     owner: Arc<Owner>,
 }
 
 /// What the threads and the owner share.
-pub(crate) struct Shared {
+pub(crate) struct SessionShared {
     pub(crate) cells: Cells,
     pub(crate) config: Config,
     seed: HashSeed,
@@ -88,15 +88,15 @@ pub(crate) struct Shared {
 
 /// Ends the owner's thread when the last session handle goes.
 struct Owner {
-    shared: Arc<Shared>,
+    shared: Arc<SessionShared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The owner's side.
 struct Delegate {
-    shared: Arc<Shared>,
+    shared: Arc<SessionShared>,
     link: Link,
-    taken: Taken,
+    taken: RingEntry,
     /// Published requests that have no slot yet, and when they were taken from the ring.
     backlog: VecDeque<(u32, u64)>,
 }
@@ -113,7 +113,7 @@ impl Session {
         let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
         let bell = eventfd(0, flags).map_err(|error| machine("making a bell", error))?;
         let count = config.handles_max.clamp(64, 1 << 16).next_power_of_two();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SessionShared {
             cells: Cells::new(count),
             config,
             seed: link.seed(),
@@ -127,7 +127,7 @@ impl Session {
         let delegate = Delegate {
             shared: Arc::clone(&shared),
             link,
-            taken: Taken::default(),
+            taken: RingEntry::default(),
             backlog: VecDeque::with_capacity(count),
         };
         let thread = thread::Builder::new()
@@ -260,7 +260,7 @@ impl Session {
     }
 }
 
-impl Shared {
+impl SessionShared {
     fn reserve(&self, waits: bool) -> Result<u32, ClientError> {
         if let Some(index) = self.cells.reserve() {
             return Ok(index);
@@ -362,7 +362,7 @@ impl Delegate {
                     passed += 1;
                     continue;
                 }
-                Err(error) => self.shared.cells.settle(index, End::Failed(error)),
+                Err(error) => self.shared.cells.settle(index, CallEnd::Failed(error)),
             }
             self.backlog.remove(passed);
         }
@@ -416,7 +416,7 @@ impl Delegate {
             self.backlog.pop_front();
             self.shared
                 .cells
-                .settle(index, End::Failed(ClientError::TimedOut));
+                .settle(index, CallEnd::Failed(ClientError::TimedOut));
         }
     }
 
@@ -437,19 +437,21 @@ impl Delegate {
         shared.has_ended.store(true, Ordering::SeqCst);
         self.collect();
         for (index, _) in self.backlog.drain(..) {
-            shared.cells.settle(index, End::Failed(ClientError::Closed));
+            shared
+                .cells
+                .settle(index, CallEnd::Failed(ClientError::Closed));
         }
     }
 }
 
-fn settle(shared: &Shared, event: Event<'_>) {
+fn settle(shared: &SessionShared, event: Event<'_>) {
     let Some(ticket) = event.ticket() else {
         return;
     };
     let end = match event {
-        Event::Accepted { accepted, .. } => End::Accepted(accepted),
-        Event::Answered { outcome, .. } => End::Answered(outcome.into_answer(Vec::new())),
-        Event::Failed { error, .. } => End::Failed(error),
+        Event::Accepted { accepted, .. } => CallEnd::Accepted(accepted),
+        Event::Answered { outcome, .. } => CallEnd::Answered(outcome.into_answer(Vec::new())),
+        Event::Failed { error, .. } => CallEnd::Failed(error),
         Event::Durable { .. } => return,
     };
     shared.cells.settle(ticket as u32, end);
@@ -467,7 +469,7 @@ impl fmt::Debug for Session {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SessionShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").finish_non_exhaustive()
     }

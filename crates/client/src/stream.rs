@@ -20,7 +20,7 @@ use crate::batch;
 
 /// One TCP connection to the server.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct StreamConnection {
     socket: TcpStream,
     is_connected: bool,
     output: Vec<u8>,
@@ -36,7 +36,7 @@ const LENGTH_AT: usize = 80;
 const KIND_AT: usize = 3;
 const KIND_RESULT: u8 = 134;
 
-impl Stream {
+impl StreamConnection {
     /// Begins to connect.
     pub(crate) fn open(server: SocketAddr) -> io::Result<Self> {
         let socket = Socket::new(

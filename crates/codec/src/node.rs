@@ -2,10 +2,10 @@
 //! afterwards; `docs/protocol-nodes.md` draws every byte.
 //!
 //! It is a stream protocol over TCP. A link proves itself first (a [`Greeting`] from either side,
-//! then a [`Proof`] from either side), and then carries frames: a header of 24 bytes, and a body.
-//! Frames are numbered and acknowledged, because a link that breaks is made again and goes on where
-//! it stopped. A frame holds many items, because what goes to one node in one turn goes in one
-//! piece (coalescing; ccKVS, Gavrielatos et al., EuroSys 2018, section 6.2; CC-41).
+//! then a [`HandshakeProof`] from either side), and then carries frames: a header of 24 bytes, and
+//! a body. Frames are numbered and acknowledged, because a link that breaks is made again and goes
+//! on where it stopped. A frame holds many items, because what goes to one node in one turn goes in
+//! one piece (coalescing; ccKVS, Gavrielatos et al., EuroSys 2018, section 6.2; CC-41).
 //!
 //! ```text
 //!  byte   0        1        2        3        4        5        6        7
@@ -27,15 +27,17 @@ mod items;
 mod part;
 mod words;
 
-pub use frame::{Body, Class, Decoded, Frame, Header, Kind, Malformed};
-pub use handshake::{Greeting, HandshakeKind, Nonce, Proof, Refusal, RefusalReason, cluster_hash};
+pub use frame::{Body, Class, DecodedFrame, Frame, FrameHeader, FrameKind, MalformedFrame};
+pub use handshake::{
+    Greeting, HandshakeKind, HandshakeProof, HandshakeRefusal, Nonce, RefusalReason, cluster_hash,
+};
 pub use item_answer::{ItemAnswer, failure_from_number, failure_number};
 pub use item_request::{ItemRequest, Shows};
 pub use items::{
-    AnswerStatus, BatchHead, Image, Item, Items, KeyMessage, KeyMove, KeyRequest, NodeAnswer,
-    NodeRequest,
+    AnswerStatus, BatchHead, BodyItem, BodyItems, Image, KeyMessage, KeyMove, KeyRequest,
+    NodeAnswer, NodeRequest,
 };
-pub use part::{Control, Part, Shape};
+pub use part::{FrameShape, LinkControl, Part};
 
 /// The first four bytes of every handshake message, "CNOD" when read in order.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"CNOD");

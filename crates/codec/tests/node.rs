@@ -16,10 +16,10 @@ use std::fmt::Write as _;
 use std::{env, fs, sync::OnceLock};
 
 use curtail_codec::node::{
-    AnswerStatus, BatchHead, Class, Control, Decoded, Frame, Greeting, HandshakeKind, Image,
-    ItemAnswer, ItemRequest, KeyMessage, KeyMove, KeyRequest, Malformed, NodeAnswer, NodeRequest,
-    Part, Proof, Refusal, RefusalReason, Shape, Shows, VERSION_MAX, VERSION_MIN, cluster_hash,
-    failure_from_number, failure_number,
+    AnswerStatus, BatchHead, Class, DecodedFrame, Frame, FrameShape, Greeting, HandshakeKind,
+    HandshakeProof, HandshakeRefusal, Image, ItemAnswer, ItemRequest, KeyMessage, KeyMove,
+    KeyRequest, LinkControl, MalformedFrame, NodeAnswer, NodeRequest, Part, RefusalReason, Shows,
+    VERSION_MAX, VERSION_MIN, cluster_hash, failure_from_number, failure_number,
 };
 use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Direction, Exptime, Get, HotEpoch,
@@ -312,11 +312,11 @@ fn item(name: &str) -> &'static [u8] {
     bytes
 }
 
-fn controls() -> Vec<(&'static str, Control)> {
+fn controls() -> Vec<(&'static str, LinkControl)> {
     vec![
         (
             "resume",
-            Control::Resume {
+            LinkControl::Resume {
                 stream: 0x1111,
                 received_stream: 0x2222,
                 frame_bytes_max: 1 << 20,
@@ -324,12 +324,12 @@ fn controls() -> Vec<(&'static str, Control)> {
         ),
         (
             "heartbeat",
-            Control::Heartbeat {
+            LinkControl::Heartbeat {
                 view: ViewNumber(9),
                 load: 77,
             },
         ),
-        ("credit", Control::Credit),
+        ("credit", LinkControl::Credit),
     ]
 }
 
@@ -337,7 +337,7 @@ fn controls() -> Vec<(&'static str, Control)> {
 fn frames() -> Vec<(String, Vec<u8>)> {
     let of_parts = batches().into_iter().map(|(name, class, parts)| {
         let mut room = vec![0; 1000];
-        let shape = Shape::of(class, &parts[0]);
+        let shape = FrameShape::of(class, &parts[0]);
         let mut length = shape.begin(&mut room).unwrap();
         for part in &parts {
             length += part.encode(&mut room[length..]).unwrap();
@@ -347,7 +347,7 @@ fn frames() -> Vec<(String, Vec<u8>)> {
         (name.to_owned(), room)
     });
     let about_links = controls().into_iter().map(|(name, control)| {
-        let mut room = vec![0; Control::BYTES_MAX];
+        let mut room = vec![0; LinkControl::BYTES_MAX];
         let length = control.encode(name == "credit", 0x0a0b, &mut room).unwrap();
         room.truncate(length);
         (name.to_owned(), room)
@@ -372,11 +372,11 @@ fn greeting(kind: HandshakeKind) -> Greeting {
 }
 
 fn handshakes() -> Vec<(String, Vec<u8>)> {
-    let proof = |kind| Proof {
+    let proof = |kind| HandshakeProof {
         kind,
         mac: [0xab; 32],
     };
-    let refusal = Refusal {
+    let refusal = HandshakeRefusal {
         reason: RefusalReason::Secret,
         version_min: VERSION_MIN,
         version_max: VERSION_MAX,
@@ -403,7 +403,7 @@ fn handshakes() -> Vec<(String, Vec<u8>)> {
 }
 
 /// Frames that are refused, and why.
-fn refused() -> Vec<(&'static str, Vec<u8>, Malformed)> {
+fn refused() -> Vec<(&'static str, Vec<u8>, MalformedFrame)> {
     let changed = |name: &str, changes: &[(usize, u8)]| {
         let all = frames();
         let (_, bytes) = all.iter().find(|(found, _)| found == name).unwrap();
@@ -423,51 +423,75 @@ fn refused() -> Vec<(&'static str, Vec<u8>, Malformed)> {
         (
             "shorter_than_a_header",
             changed("credit", &[(0, 23)]),
-            Malformed::Length,
+            MalformedFrame::Length,
         ),
         (
             "gigabytes",
             changed("messages", &[(3, 0x40)]),
-            Malformed::Length,
+            MalformedFrame::Length,
         ),
-        ("kind_0", changed("messages", &[(4, 0)]), Malformed::Kind),
-        ("kind_11", changed("messages", &[(4, 11)]), Malformed::Kind),
-        ("class_4", changed("messages", &[(5, 4)]), Malformed::Class),
+        (
+            "kind_0",
+            changed("messages", &[(4, 0)]),
+            MalformedFrame::Kind,
+        ),
+        (
+            "kind_11",
+            changed("messages", &[(4, 11)]),
+            MalformedFrame::Kind,
+        ),
+        (
+            "class_4",
+            changed("messages", &[(5, 4)]),
+            MalformedFrame::Class,
+        ),
         (
             "heartbeat_on_demand",
             changed("heartbeat", &[(5, 0)]),
-            Malformed::Class,
+            MalformedFrame::Class,
         ),
-        ("spare", changed("messages", &[(6, 1)]), Malformed::Spare),
+        (
+            "spare",
+            changed("messages", &[(6, 1)]),
+            MalformedFrame::Spare,
+        ),
         (
             "numbered_credit",
             changed("credit", &[(8, 1)]),
-            Malformed::Sequence,
+            MalformedFrame::Sequence,
         ),
         (
             "no_number",
             changed("messages", &[(8, 0), (9, 0)]),
-            Malformed::Sequence,
+            MalformedFrame::Sequence,
         ),
-        ("half_an_item", shorter("messages"), Malformed::Body),
-        ("half_a_request", shorter("requests"), Malformed::Body),
-        ("half_a_heartbeat", shorter("heartbeat"), Malformed::Body),
+        ("half_an_item", shorter("messages"), MalformedFrame::Body),
+        ("half_a_request", shorter("requests"), MalformedFrame::Body),
+        (
+            "half_a_heartbeat",
+            shorter("heartbeat"),
+            MalformedFrame::Body,
+        ),
         (
             "unknown_message",
             changed("ack", &[(52, 99)]),
-            Malformed::Body,
+            MalformedFrame::Body,
         ),
-        ("no_key", changed("ack", &[(53, 0)]), Malformed::Body),
-        ("stale_nothing", changed("ack", &[(54, 2)]), Malformed::Body),
+        ("no_key", changed("ack", &[(53, 0)]), MalformedFrame::Body),
+        (
+            "stale_nothing",
+            changed("ack", &[(54, 2)]),
+            MalformedFrame::Body,
+        ),
         (
             "unknown_status",
             changed("answers", &[(48, 4)]),
-            Malformed::Body,
+            MalformedFrame::Body,
         ),
         (
             "batch_spare",
             changed("moves_ack", &[(36, 1)]),
-            Malformed::Body,
+            MalformedFrame::Body,
         ),
     ]
 }
@@ -504,14 +528,14 @@ fn frames_are_as_written() {
         &page("Frames; what each says is in tests/node.rs.", &frames),
     );
     for (name, bytes) in &frames {
-        let Decoded::Complete(frame) = Frame::decode(bytes, 1000) else {
+        let DecodedFrame::Complete(frame) = Frame::decode(bytes, 1000) else {
             panic!("{name} is not decoded");
         };
         assert_eq!(frame.header.acknowledged, 0x0a0b, "{name}");
         assert_eq!(&properties::encoded(&frame), bytes, "{name}");
     }
     for ((name, bytes), (_, class, parts)) in frames.iter().zip(batches()) {
-        let Decoded::Complete(frame) = Frame::decode(bytes, bytes.len()) else {
+        let DecodedFrame::Complete(frame) = Frame::decode(bytes, bytes.len()) else {
             panic!("{name} is not decoded");
         };
         assert_eq!((frame.header.class, frame.header.sequence), (class, 1001));
@@ -578,7 +602,7 @@ fn refused_frames_are_as_written() {
     for (name, bytes, why) in refused() {
         assert_eq!(
             Frame::decode(&bytes, 1000),
-            Decoded::Malformed(why),
+            DecodedFrame::Malformed(why),
             "{name}"
         );
     }

@@ -14,11 +14,10 @@
 //!            +------------------------------+          +-----------------------------+
 //! ```
 //!
-//! Three papers are here. C-4 (Sutherland, Falsafi, Daglis, ASPLOS 2023): [`Dispatcher`] and
+//! Two papers are here. C-4 (Sutherland, Falsafi, Daglis, ASPLOS 2023): [`Dispatcher`] and
 //! [`Compactor`]. Minos (Didona, Zwaenepoel, NSDI 2019): [`size_aware`], and its baselines in
 //! [`pull`]. Correctness never depends on these: a store is safe under every assignment of
-//! requests to workers, and a policy decides speed alone. Juneberry (NSDI 2025): [`ordered_queue`],
-//! the one part that keeps a promise, since it orders writes that are already acknowledged.
+//! requests to workers, and a policy decides speed alone.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -30,7 +29,6 @@ mod dispatcher;
 mod doorbell;
 mod exclusive;
 mod jbsq;
-pub mod ordered_queue;
 mod placement;
 pub mod pull;
 mod request;

@@ -9,7 +9,7 @@ use alloc::{boxed::Box, vec, vec::Vec};
 
 use curtail_types::{Instant, KeyHash};
 
-use crate::{index::Index, parameters::Parameters};
+use crate::{index::HashIndex, parameters::Parameters};
 
 /// The circular log and its counts.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -17,7 +17,7 @@ pub struct Bursts {
     /// The latest requests; 0, a hash like any other, stands where none was yet.
     log: Box<[u64]>,
     /// How often each hash is in the log.
-    counts: Index,
+    counts: HashIndex,
     /// The oldest entry, which the next request overwrites.
     oldest: usize,
     /// Entries that were written: all, after one round.
@@ -42,7 +42,7 @@ impl Bursts {
         let entries = parameters.logged.min(Parameters::LOGGED_MAX);
         Self {
             log: vec![0; entries as usize].into_boxed_slice(),
-            counts: Index::new(entries),
+            counts: HashIndex::new(entries),
             oldest: 0,
             filled: 0,
             above: parameters.burst_above,

@@ -20,23 +20,23 @@ use alloc::{boxed::Box, vec, vec::Vec};
 
 use curtail_types::{Key, KeyHash, KeyName};
 
-use crate::{Access, index::Index, links::Links};
+use crate::{Access, index::HashIndex, links::ListLinks};
 
 /// The counter of one segment of a stream.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Counter {
     /// From a key's hash to its place, plus one.
-    index: Index,
+    index: HashIndex,
     places: Box<[Place]>,
     /// Of the places in use; what is not used takes no memory.
     names: Vec<KeyName>,
     /// The keys of each bucket, in a ring with the number `places + bucket`: oldest visit first.
-    keys: Links,
+    keys: ListLinks,
     /// Count of each bucket.
     counts: Box<[u64]>,
     /// The buckets in use, in a ring with the number `buckets`: least count first. The others are
     /// in a ring with the number after it.
-    buckets: Links,
+    buckets: ListLinks,
     seen: u64,
 }
 
@@ -53,7 +53,7 @@ struct Place {
 
 /// What is known of a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Counted<'a> {
+pub struct CountedKey<'a> {
     /// Its hash.
     pub hash: KeyHash,
     /// Its bytes.
@@ -71,12 +71,12 @@ impl Counter {
     pub fn new(keys_max: u32) -> Self {
         let keys_max = keys_max.clamp(1, crate::Parameters::COUNTED_MAX);
         let mut counter = Self {
-            index: Index::new(keys_max),
+            index: HashIndex::new(keys_max),
             places: vec![Place::default(); keys_max as usize].into_boxed_slice(),
             names: Vec::with_capacity(keys_max as usize),
-            keys: Links::new(2 * keys_max),
+            keys: ListLinks::new(2 * keys_max),
             counts: vec![0; keys_max as usize].into_boxed_slice(),
-            buckets: Links::new(keys_max + 2),
+            buckets: ListLinks::new(keys_max + 2),
             seen: 0,
         };
         counter.clear();
@@ -114,7 +114,7 @@ impl Counter {
     }
 
     /// The keys, most seen first, of equals the latest first (SW-50).
-    pub fn hottest(&self) -> impl Iterator<Item = Counted<'_>> {
+    pub fn hottest(&self) -> impl Iterator<Item = CountedKey<'_>> {
         let ends = self.keys_max();
         let mut bucket = self.buckets.before(ends);
         let mut at = self.keys.before(self.ring(bucket));
@@ -237,9 +237,9 @@ impl Counter {
         self.buckets.insert_before(first, bucket);
     }
 
-    fn counted(&self, at: u32, bucket: u32) -> Option<Counted<'_>> {
+    fn counted(&self, at: u32, bucket: u32) -> Option<CountedKey<'_>> {
         let place = self.places.get(at as usize)?;
-        Some(Counted {
+        Some(CountedKey {
             hash: KeyHash(place.hash),
             name: self.names.get(at as usize)?,
             count: self.count_of(bucket),

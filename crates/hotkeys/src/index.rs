@@ -7,7 +7,7 @@ use alloc::{boxed::Box, vec};
 
 /// Numbers by hash, for a fixed number of hashes.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct Index {
+pub(crate) struct HashIndex {
     slots: Box<[Slot]>,
     shift: u32,
 }
@@ -19,7 +19,7 @@ struct Slot {
     number: u32,
 }
 
-impl Index {
+impl HashIndex {
     /// For at most `entries_max` hashes at a time.
     pub(crate) fn new(entries_max: u32) -> Self {
         let slots = (2 * entries_max.max(1) as usize).next_power_of_two();
@@ -121,7 +121,7 @@ mod tests {
     /// Method: 100,000 random steps on few hashes, beside a map.
     #[test]
     fn it_answers_as_a_map_does() {
-        let (mut index, mut map) = (Index::new(16), BTreeMap::new());
+        let (mut index, mut map) = (HashIndex::new(16), BTreeMap::new());
         let mut random = 1_u64;
         for step in 1..100_000_u32 {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);

@@ -50,7 +50,7 @@ mod sampler;
 mod tracker;
 
 pub use bursts::Bursts;
-pub use counter::{Counted, Counter};
+pub use counter::{CountedKey, Counter};
 pub use parameters::{CheckedParameters, Parameters, ParametersError};
 pub use sampler::Sampler;
 pub use tracker::Tracker;

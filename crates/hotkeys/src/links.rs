@@ -7,7 +7,7 @@ use alloc::{boxed::Box, vec::Vec};
 
 /// The neighbours of every number below a bound.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct Links {
+pub(crate) struct ListLinks {
     links: Box<[Link]>,
 }
 
@@ -17,7 +17,7 @@ struct Link {
     after: u32,
 }
 
-impl Links {
+impl ListLinks {
     /// `count` numbers, each alone.
     pub(crate) fn new(count: u32) -> Self {
         let alone = |at| Link {
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn a_ring_keeps_its_order() {
-        let mut links = Links::new(5);
-        let ring = |links: &Links| {
+        let mut links = ListLinks::new(5);
+        let ring = |links: &ListLinks| {
             let mut at = 4;
             let members = core::iter::from_fn(|| {
                 at = links.after(at);

@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 use curtail_types::{KeyHash, KeyLoad, Load, LoadReport, LoadScale};
 
 use crate::{
-    counter::{Counted, Counter},
-    index::Index,
+    counter::{CountedKey, Counter},
+    index::HashIndex,
 };
 
 /// The load list.
@@ -23,7 +23,7 @@ pub(crate) struct Loads {
     /// The list before, whose memory the next one takes.
     before: Vec<Listed>,
     /// From a hash to its place in `before`, plus one.
-    index: Index,
+    index: HashIndex,
     total: Load,
     absent_max: Load,
 }
@@ -53,7 +53,7 @@ impl Loads {
             listed_max: listed_max as usize,
             listed: Vec::with_capacity(listed_max as usize),
             before: Vec::with_capacity(listed_max as usize),
-            index: Index::new(listed_max),
+            index: HashIndex::new(listed_max),
             total: Load(0),
             absent_max: Load(0),
         }
@@ -82,7 +82,7 @@ impl Loads {
     }
 
     /// Takes a key of the segment's top into the list.
-    fn list(&mut self, counted: &Counted<'_>, segment: Segment) {
+    fn list(&mut self, counted: &CountedKey<'_>, segment: Segment) {
         let number = self.index.get(counted.hash.0);
         let at = (number as usize).wrapping_sub(1);
         let (before, before_max) = match self.before.get_mut(at) {

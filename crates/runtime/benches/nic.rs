@@ -130,7 +130,7 @@ fn program_times() {
             let frame = frame_of(number, value_bytes);
             samples[0].push(floor.run(&frame));
             let ran = nic.run(&frame, 1).unwrap();
-            assert_eq!(ran.fate, curtail_runtime::Fate::Answered, "{number}");
+            assert_eq!(ran.fate, curtail_runtime::PacketFate::Answered, "{number}");
             samples[1].push(ran.ns);
             servers::skip(&nic);
         }

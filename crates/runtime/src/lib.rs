@@ -45,6 +45,8 @@ pub use socket::{
     connect_tcp, wait_for_bytes,
 };
 pub use steering::{SteerBy, Steering};
+pub use sync::lock;
 pub use xdp::{
-    Attach, Fate, Nic, NicCounts, NicOptions, Origin, Ran, SharedWords, Xdp, XdpError, XdpOptions,
+    Attach, MapsOrigin, Nic, NicCounts, NicOptions, PacketFate, Ran, SharedWords, Xdp, XdpError,
+    XdpOptions,
 };

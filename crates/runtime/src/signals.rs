@@ -8,9 +8,11 @@
 use std::{
     io,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
+
+use crate::lock;
 
 /// What an operator or a thread asks of the process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -90,11 +92,7 @@ impl Controls {
 
     fn take(&mut self) -> Option<ControlEvent> {
         let asked = {
-            let mut asked = self
-                .handle
-                .asked
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut asked = lock(&self.handle.asked);
             (!asked.is_empty()).then(|| asked.remove(0))
         };
         asked.or_else(|| self.take_signal())
@@ -130,7 +128,7 @@ impl Controls {
 impl ControlsHandle {
     /// Asks for `event`; forgotten when more than a handful are already waiting.
     pub fn ask(&self, event: ControlEvent) {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = lock(&self.asked);
         if asked.len() < ASKED_MAX {
             asked.push(event);
         }

@@ -11,6 +11,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use curtail_dispatch::Doorbell;
+use curtail_links::Links;
 use curtail_runtime::Readiness;
 use curtail_types::Instant;
 
@@ -19,27 +20,21 @@ use crate::{
     config::policy_name::Sizes,
     connection::{close_reason::CloseReason, long_running::LongRunning, slab::ConnectionSlab},
     event_loop,
+    limits::{MAINTAIN_ITEMS_MAX, RECEIVE_AREA_BYTES, STOP_NS_MAX, SWEEP_SLOTS_MAX},
     memcached::metadump::BUCKETS_A_TURN,
     metrics::counters::Count,
     native::NativeTurns,
-    node::Links,
     pipeline,
     route::on_node,
     size_aware::prices::SAMPLED_EVERY,
     sync::{Relaxed, lock},
     test_faults::Fault,
-    turn::{delegate, hand_off, lifecycle, log_events, rebalance, receive::AREA_BYTES, send},
+    turn::{delegate, hand_off, lifecycle, log_events, rebalance, send},
     worker::{WAKER, Worker, mailbox::Arrival},
 };
 
-/// Items that maintenance handles in one turn.
-const MAINTAIN_ITEMS_MAX: usize = 64;
-
 /// How long maintenance is not looked for after a look that found nothing to do.
 const MAINTAIN_REST_NS: u64 = 1_000_000;
-
-/// Slots that the sweep looks at in one turn.
-const SWEEP_SLOTS_MAX: usize = 128;
 
 /// How long a worker sleeps at most: the store expires items without being asked.
 const TICK: Duration = Duration::from_secs(1);
@@ -50,16 +45,13 @@ const LOOK: Duration = Duration::from_millis(1);
 /// One turn in so many shows its stages to others.
 const SHOWN_EVERY: u64 = 64;
 
-/// How long stopping may take while clients still have requests on the way.
-const STOP_NS_MAX: u64 = 2_000_000_000;
-
 /// While stopping, how long nothing must happen.
 const QUIET: Duration = Duration::from_millis(10);
 
 /// Runs until the server stops; then every connection is closed.
 pub(crate) fn run(mut worker: Worker) {
     let worker = &mut worker;
-    let mut area = vec![0; AREA_BYTES];
+    let mut area = vec![0; RECEIVE_AREA_BYTES];
     let shared = Arc::clone(&worker.cx.shared);
     let index = worker.index;
     let native = shared.native.as_deref();

@@ -27,6 +27,7 @@ mod connection;
 mod event_loop;
 mod exporter;
 mod key_encoding;
+mod limits;
 pub mod log;
 mod memcached;
 mod metrics;

@@ -19,10 +19,8 @@
 //! this path allocates, waits, or reads a clock.
 
 use crate::{
-    request::{
-        batch::{Batch, Entry},
-        reply_buffer::OUTPUT_BYTES_MAX,
-    },
+    limits::OUTPUT_BYTES_MAX,
+    request::batch::{Batch, Entry},
     route::{self, entry, follow::execute_run, is_write},
     turn::{
         compaction, delegate, receive,

@@ -15,6 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("history", &[]),
     ("workload", &[]),
     ("dispatch", &[]),
+    ("ordered_queue", &["dispatch"]),
     ("hotkeys", &[]),
     ("consistency", &[]),
     ("memory", &[]),
@@ -22,7 +23,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("segments", &["memory"]),
     ("store", &["table", "segments"]),
     ("runtime", &[]),
-    ("cluster", &["consistency"]),
+    ("membership", &["consistency"]),
+    ("links", &["runtime", "codec", "membership"]),
     ("checker", &["consistency"]),
     (
         "server",
@@ -31,9 +33,11 @@ const ARROWS: &[(&str, &[&str])] = &[
             "codec",
             "store",
             "dispatch",
+            "ordered_queue",
             "hotkeys",
             "consistency",
-            "cluster",
+            "membership",
+            "links",
             "memory",
         ],
     ),
@@ -44,7 +48,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "simulator",
-        &["dispatch", "workload", "hotkeys", "consistency", "history"],
+        &[
+            "dispatch",
+            "ordered_queue",
+            "workload",
+            "hotkeys",
+            "consistency",
+            "history",
+        ],
     ),
     (
         "cli",
@@ -53,7 +64,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "loadgen",
             "simulator",
             "checker",
-            "cluster",
+            "membership",
             "runtime",
         ],
     ),
@@ -98,6 +109,8 @@ fn arrows(member: &Member) -> Vec<Violation> {
     let mut violations = Vec::new();
     for line in &member.dependencies {
         if let Some(ours) = line.name.strip_prefix("curtail-") {
+            let ours = ours.replace('-', "_");
+            let ours = ours.as_str();
             let forbidden = match line.kind.as_str() {
                 "dev" => TOPS.contains(&ours),
                 _ => ours != "types" && !allowed.contains(&ours),

@@ -4,15 +4,15 @@ use super::Violation;
 use super::tree::TextFile;
 
 /// A Rust file, with what the rules ask of it worked out once.
-struct Source<'a> {
-    path: &'a str,
+pub(super) struct Source<'a> {
+    pub(super) path: &'a str,
     /// The crate's folder name: `table`, `xtask`.
     home: &'a str,
     lines: Vec<&'a str>,
     /// First line (from zero) of the file's test module; the number of lines if it has none.
     tests_from: usize,
     /// The whole file is a test, a bench or an example.
-    all_tests: bool,
+    pub(super) all_tests: bool,
 }
 
 pub(super) fn check(file: &TextFile) -> Vec<Violation> {
@@ -166,7 +166,7 @@ fn pure_crates(source: &Source<'_>, report: &mut Report<'_>) {
     if is_root && !source.has_line("#![no_std]") {
         report(1, "pure", "a pure crate is `#![no_std]`".into());
     }
-    for (number, line) in source.code().filter(|(number, _)| !source.is_test(*number)) {
+    for (number, line) in source.production() {
         if line.contains("extern crate std") {
             report(
                 number + 1,
@@ -203,7 +203,7 @@ fn atomics_from_sync(source: &Source<'_>, report: &mut Report<'_>) {
     if !watched || source.path.ends_with("/sync.rs") {
         return;
     }
-    for (number, line) in source.code().filter(|(number, _)| !source.is_test(*number)) {
+    for (number, line) in source.production() {
         let direct = ["std::sync::atomic", "core::sync::atomic", "loom::sync"];
         if direct.iter().any(|path| line.contains(path)) {
             report(
@@ -220,7 +220,7 @@ fn orderings_name_partners(source: &Source<'_>, report: &mut Report<'_>) {
     if !ORDERED_CRATES.contains(&source.home) || !source.path.contains("/src/") {
         return;
     }
-    for (number, line) in source.code().filter(|(number, _)| !source.is_test(*number)) {
+    for (number, line) in source.production() {
         let ordered = ["Acquire", "Release", "AcqRel", "SeqCst"];
         if import(line.trim()).is_some() || !ordered.iter().any(|word| has_word(line, word)) {
             continue;
@@ -241,7 +241,7 @@ fn orderings_name_partners(source: &Source<'_>, report: &mut Report<'_>) {
 
 /// An error that users match on must be able to gain a variant.
 fn errors_may_grow(source: &Source<'_>, report: &mut Report<'_>) {
-    for (number, line) in source.code().filter(|(number, _)| !source.is_test(*number)) {
+    for (number, line) in source.production() {
         let name = line.trim().strip_prefix("pub enum ").unwrap_or_default();
         let name = name.split([' ', '<', '{']).next().unwrap_or_default();
         let attributes = &source.lines[number.saturating_sub(4)..number];
@@ -282,7 +282,7 @@ fn leftovers(source: &Source<'_>, report: &mut Report<'_>) {
 }
 
 impl<'a> Source<'a> {
-    fn new(file: &'a TextFile) -> Self {
+    pub(super) fn new(file: &'a TextFile) -> Self {
         let lines: Vec<&str> = file.text.lines().collect();
         let path = file.path.as_str();
         let parts: Vec<&str> = path.split('/').collect();
@@ -315,10 +315,61 @@ impl<'a> Source<'a> {
         self.lines.contains(&wanted)
     }
 
+    /// The types and traits that production code declares, each with its line; all of them, or only
+    /// those that are `pub` or `pub(crate)`.
+    pub(super) fn types(&self, shared: bool) -> impl Iterator<Item = (usize, &'a str)> {
+        self.production().filter_map(move |(number, line)| {
+            let line = line.trim_start();
+            let public = line
+                .strip_prefix("pub(crate) ")
+                .or(line.strip_prefix("pub "));
+            let item = match shared {
+                true => public?,
+                false => public.or(line.strip_prefix("pub(super) ")).unwrap_or(line),
+            };
+            let kinds = ["struct ", "enum ", "union ", "trait ", "type "];
+            let name = kinds.iter().find_map(|kind| item.strip_prefix(kind))?;
+            Some((number + 1, first_name(name)))
+        })
+    }
+
+    /// The types whose inherent `impl` blocks production code holds, each with its line.
+    pub(super) fn inherent_impls(&self) -> impl Iterator<Item = (usize, &'a str)> {
+        self.production().filter_map(|(number, line)| {
+            let rest = line.strip_prefix("impl")?;
+            let name = match rest.strip_prefix('<') {
+                Some(generics) => after_generics(generics)?,
+                None => rest.strip_prefix(' ')?,
+            };
+            (!line.contains(" for ")).then(|| (number + 1, first_name(name)))
+        })
+    }
+
+    /// Every line of production code, without its comment.
+    pub(super) fn production(&self) -> impl Iterator<Item = (usize, &'a str)> {
+        self.code().filter(|(number, _)| !self.is_test(*number))
+    }
+
     /// Every line without its comment.
     fn code(&self) -> impl Iterator<Item = (usize, &'a str)> {
         self.lines.iter().map(|line| code(line)).enumerate()
     }
+}
+
+fn first_name(text: &str) -> &str {
+    let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_'));
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// What follows the generics of an `impl`, whose first `<` is already read.
+fn after_generics(text: &str) -> Option<&str> {
+    let mut depth = 1;
+    let end = text.char_indices().find(|&(at, c)| {
+        let arrow = text[..at].ends_with('-');
+        depth += i32::from(c == '<') - i32::from(c == '>' && !arrow);
+        depth == 0
+    });
+    Some(text[end?.0 + 1..].trim_start())
 }
 
 fn is_test_module(attribute: &str, item: &str) -> bool {
@@ -342,7 +393,7 @@ fn code(line: &str) -> &str {
 }
 
 /// The line without what stands between quotes.
-fn unquoted(line: &str) -> String {
+pub(super) fn unquoted(line: &str) -> String {
     line.replace("\\\"", "").split('"').step_by(2).collect()
 }
 
@@ -377,14 +428,15 @@ pub(super) const PURE_CRATES: &[&str] = &[
     "history",
     "workload",
     "dispatch",
+    "ordered_queue",
     "hotkeys",
     "consistency",
 ];
 /// The pure crate whose mathematics needs std.
 const FLOATING_POINT: &str = "workload";
 const UNSAFE_CRATES: &[&str] = &["memory", "table", "segments", "runtime"];
-const ATOMIC_CRATES: &[&str] = &["memory", "table", "segments", "dispatch"];
-const ORDERED_CRATES: &[&str] = &["table", "segments", "dispatch"];
+const ATOMIC_CRATES: &[&str] = &["memory", "table", "segments", "dispatch", "ordered_queue"];
+const ORDERED_CRATES: &[&str] = &["table", "segments", "dispatch", "ordered_queue"];
 const TEST_FOLDERS: &[&str] = &["tests", "benches", "examples", "fuzz", "fuzz_targets"];
 const TEST_FILES: &[&str] = &["tests.rs", "loom.rs", "loom_tests.rs"];
 

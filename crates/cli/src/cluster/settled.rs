@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{bail, ensure};
-use curtail_cluster::{ClusterFile, Incarnation, Roster};
+use curtail_membership::{ClusterFile, Incarnation, Roster};
 use curtail_types::NodeId;
 
 /// Waits until keys are placed on every node that stays and none is on its way; says what is
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_said() {
-        let settings = curtail_cluster::Settings {
+        let settings = curtail_membership::Settings {
             model: Default::default(),
             replicas: 1,
             lease_ms: 1000,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use curtail_cluster::Secret;
+use curtail_membership::Secret;
 
 /// Where nodes answer clients unless told otherwise: this and the ports after it.
 pub(super) const PORT: u16 = 11300;
@@ -165,7 +165,7 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use curtail_cluster::ClusterFile;
+    use curtail_membership::ClusterFile;
 
     use super::*;
 

@@ -18,7 +18,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use curtail_cluster::{ClusterFile, ViewStore};
+use curtail_membership::{ClusterFile, ViewStore};
 use curtail_runtime::{ControlEvent, Controls};
 
 use super::{

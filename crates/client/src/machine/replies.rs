@@ -8,7 +8,7 @@ use curtail_codec::native::{
     Echo, ErrorCode, Grant, Nack, NackReason, Place, Promise, Reply, ReplyError, SLOTS, Status,
 };
 
-use super::{Machine, Output, PAUSE_DOUBLINGS, QUEUES_MAX, ns, slot::State, window::Window};
+use super::{Machine, MachineOutput, PAUSE_DOUBLINGS, QUEUES_MAX, ns, slot::State, window::Window};
 use crate::{
     config::WhenFull,
     error::ClientError,
@@ -20,7 +20,7 @@ impl Machine {
         &mut self,
         now_ns: u64,
         reply: Reply<'_>,
-        emit: &mut impl FnMut(Output<'_>),
+        emit: &mut impl FnMut(MachineOutput<'_>),
     ) {
         match reply {
             Reply::Cookie { nonce, cookie, .. } => {
@@ -65,7 +65,7 @@ impl Machine {
         }
     }
 
-    fn granted(&mut self, now_ns: u64, grant: Grant, emit: &mut impl FnMut(Output<'_>)) {
+    fn granted(&mut self, now_ns: u64, grant: Grant, emit: &mut impl FnMut(MachineOutput<'_>)) {
         if self.grant.is_some() || !self.handshake.grants(&grant) {
             self.counts.strays += 1;
             return;
@@ -93,7 +93,7 @@ impl Machine {
         for index in 0..self.slots.len() {
             self.unpark(index, now_ns, grant, emit);
         }
-        emit(Output::Open);
+        emit(MachineOutput::Open);
     }
 
     /// A read that lost its session is asked in the new one.
@@ -102,7 +102,7 @@ impl Machine {
         index: usize,
         now_ns: u64,
         grant: Grant,
-        emit: &mut impl FnMut(Output<'_>),
+        emit: &mut impl FnMut(MachineOutput<'_>),
     ) {
         let Some(slot) = self.slots.get_mut(index) else {
             return;
@@ -116,7 +116,7 @@ impl Machine {
         slot.state = State::Outstanding;
         slot.sequence += 1;
         let again = self.transmit(index, grant.session, now_ns, true);
-        emit(Output::Transmit(again));
+        emit(MachineOutput::Transmit(again));
     }
 
     fn acknowledged(
@@ -125,7 +125,7 @@ impl Machine {
         echo: Echo,
         place: Place,
         promise: Promise,
-        emit: &mut impl FnMut(Output<'_>),
+        emit: &mut impl FnMut(MachineOutput<'_>),
     ) {
         let Some(index) = self.outstanding_slot(&echo) else {
             return;
@@ -137,7 +137,7 @@ impl Machine {
         self.counts.accepted += 1;
         let accepted = Accepted { promise, place };
         if let Some(ticket) = self.release(index) {
-            emit(Output::Tell(Event::Accepted { ticket, accepted }));
+            emit(MachineOutput::Tell(Event::Accepted { ticket, accepted }));
         }
     }
 
@@ -146,7 +146,7 @@ impl Machine {
         now_ns: u64,
         echo: Echo,
         outcome: Outcome<'_>,
-        emit: &mut impl FnMut(Output<'_>),
+        emit: &mut impl FnMut(MachineOutput<'_>),
     ) {
         let Some(index) = self.outstanding_slot(&echo) else {
             return;
@@ -154,11 +154,16 @@ impl Machine {
         self.note(index, now_ns, &echo, &outcome.place, emit);
         if let Some(ticket) = self.release(index) {
             self.counts.answered += 1;
-            emit(Output::Tell(Event::Answered { ticket, outcome }));
+            emit(MachineOutput::Tell(Event::Answered { ticket, outcome }));
         }
     }
 
-    fn refused_for_now(&mut self, now_ns: u64, nack: Nack, emit: &mut impl FnMut(Output<'_>)) {
+    fn refused_for_now(
+        &mut self,
+        now_ns: u64,
+        nack: Nack,
+        emit: &mut impl FnMut(MachineOutput<'_>),
+    ) {
         let Nack {
             echo,
             place,
@@ -208,7 +213,12 @@ impl Machine {
         }
     }
 
-    fn refused(&mut self, now_ns: u64, error: ReplyError, emit: &mut impl FnMut(Output<'_>)) {
+    fn refused(
+        &mut self,
+        now_ns: u64,
+        error: ReplyError,
+        emit: &mut impl FnMut(MachineOutput<'_>),
+    ) {
         let ReplyError { echo, code, .. } = error;
         if self.grant.is_none() {
             if self.handshake.refused(now_ns, echo, code, &mut self.random) {
@@ -232,7 +242,7 @@ impl Machine {
             ErrorCode::TooLarge if self.divert(index) => {
                 if let Some(grant) = self.grant {
                     let again = self.transmit(index, grant.session, now_ns, true);
-                    emit(Output::Transmit(again));
+                    emit(MachineOutput::Transmit(again));
                 }
             }
             // Another copy of the datagram that was too large, and not the frame of the stream.
@@ -287,7 +297,7 @@ impl Machine {
         now_ns: u64,
         echo: &Echo,
         place: &Place,
-        emit: &mut impl FnMut(Output<'_>),
+        emit: &mut impl FnMut(MachineOutput<'_>),
     ) {
         self.heard_ns = now_ns;
         self.tell_durable(place, emit);
@@ -311,11 +321,11 @@ impl Machine {
         }
     }
 
-    fn tell_durable(&mut self, place: &Place, emit: &mut impl FnMut(Output<'_>)) {
+    fn tell_durable(&mut self, place: &Place, emit: &mut impl FnMut(MachineOutput<'_>)) {
         let known = self.durable.get_mut(usize::from(place.queue));
         if let Some(known) = known.filter(|known| **known < place.durable_pos) {
             *known = place.durable_pos;
-            emit(Output::Tell(Event::Durable { place: *place }));
+            emit(MachineOutput::Tell(Event::Durable { place: *place }));
         }
     }
 }

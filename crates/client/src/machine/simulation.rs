@@ -21,7 +21,7 @@ use curtail_codec::native::{
 };
 use curtail_types::Instant;
 
-use super::{Ask, Input, Machine, Output, Transmission, random::Random};
+use super::{Ask, Machine, MachineInput, MachineOutput, Transmission, random::Random};
 use crate::{ClientError, Command, Config, Event};
 
 const US: u64 = 1000;
@@ -143,22 +143,22 @@ impl World {
     }
 
     /// Hands something to a client's machine and carries out what it says.
-    fn step(&mut self, client: usize, input: Input<'_>) {
+    fn step(&mut self, client: usize, input: MachineInput<'_>) {
         let mut outputs = Vec::new();
         let now = Instant { ns: self.now_ns };
         self.machines[client].step(now, input, &mut |output| {
             outputs.push(match output {
-                Output::Send(head) => Ok(Sent::Alone(head)),
-                Output::Transmit(sent) => {
+                MachineOutput::Send(head) => Ok(Sent::Alone(head)),
+                MachineOutput::Transmit(sent) => {
                     let ticket = u64::MAX; // looked up below
                     let is_marked = false;
                     Ok(Sent::Write(sent, Write { ticket, is_marked }))
                 }
-                Output::Tell(Event::Accepted { ticket, .. } | Event::Answered { ticket, .. }) => {
-                    Err((ticket, Ok(())))
-                }
-                Output::Tell(Event::Failed { ticket, error }) => Err((ticket, Err(error))),
-                Output::Tell(Event::Durable { .. }) | Output::Open => return,
+                MachineOutput::Tell(
+                    Event::Accepted { ticket, .. } | Event::Answered { ticket, .. },
+                ) => Err((ticket, Ok(()))),
+                MachineOutput::Tell(Event::Failed { ticket, error }) => Err((ticket, Err(error))),
+                MachineOutput::Tell(Event::Durable { .. }) | MachineOutput::Open => return,
             });
         });
         for output in outputs {
@@ -261,11 +261,11 @@ impl World {
                 let (client, datagram) = self.datagrams.remove(&number).unwrap();
                 match datagram {
                     Datagram::ToServer(sent) => self.serve(client, sent),
-                    Datagram::ToClient(reply) => self.step(client, Input::Reply(reply)),
+                    Datagram::ToClient(reply) => self.step(client, MachineInput::Reply(reply)),
                 }
             }
             for client in 0..CLIENTS {
-                self.step(client, Input::Tick);
+                self.step(client, MachineInput::Tick);
                 self.ask(client);
             }
         }

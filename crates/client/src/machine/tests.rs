@@ -10,7 +10,7 @@ use curtail_codec::native::{
 };
 use curtail_types::Instant;
 
-use super::{Ask, Input, Machine, Output, Transmission};
+use super::{Ask, Machine, MachineInput, MachineOutput, Transmission};
 use crate::{ClientError, Command, Config, Event, Reason, WhenFull};
 
 const MS: u64 = 1_000_000;
@@ -93,16 +93,18 @@ impl Bench {
         panic!("no {opcode:?}");
     }
 
-    fn step(&mut self, input: Input<'_>) {
+    fn step(&mut self, input: MachineInput<'_>) {
         let Self { said, sent, .. } = self;
         self.machine
             .step(self.now, input, &mut |output| match output {
-                Output::Send(head) => said.push(format!("{:?} {}", head.opcode, head.argument)),
-                Output::Transmit(again) => {
+                MachineOutput::Send(head) => {
+                    said.push(format!("{:?} {}", head.opcode, head.argument))
+                }
+                MachineOutput::Transmit(again) => {
                     said.push(format!("again {} {}", again.slot, again.sequence));
                     sent.push(again);
                 }
-                Output::Tell(event) => said.push(match event {
+                MachineOutput::Tell(event) => said.push(match event {
                     Event::Accepted { ticket, accepted } => {
                         format!("accepted {ticket} at {}", accepted.place.pos)
                     }
@@ -112,18 +114,18 @@ impl Bench {
                     Event::Failed { ticket, error } => format!("failed {ticket} {error:?}"),
                     Event::Durable { place } => format!("durable {}", place.durable_pos),
                 }),
-                Output::Open => said.push("open".into()),
+                MachineOutput::Open => said.push("open".into()),
             });
     }
 
     /// Steps at the deadline.
     fn wait(&mut self) {
         self.now = self.machine.deadline().unwrap().max(self.now);
-        self.step(Input::Tick);
+        self.step(MachineInput::Tick);
     }
 
     fn reply(&mut self, reply: Reply<'_>) {
-        self.step(Input::Reply(reply));
+        self.step(MachineInput::Reply(reply));
     }
 
     fn assign(&mut self, command: Command<'_>, ticket: u64) -> Option<Transmission> {
@@ -432,7 +434,7 @@ fn what_is_too_large_goes_over_the_stream() {
         1,
         "another copy of the datagram"
     );
-    bench.step(Input::StreamLost);
+    bench.step(MachineInput::StreamLost);
     bench.wait();
     let second = *bench.sent.last().unwrap();
     assert!(second.by_stream && second.stamp != first.stamp);

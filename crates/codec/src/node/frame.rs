@@ -8,14 +8,16 @@ use curtail_types::ViewNumber;
 
 use super::{
     HEADER_BYTES,
-    items::{BatchHead, Item, Items, KeyMessage, KeyMove, KeyRequest, NodeAnswer, NodeRequest},
+    items::{
+        BatchHead, BodyItem, BodyItems, KeyMessage, KeyMove, KeyRequest, NodeAnswer, NodeRequest,
+    },
     words::{Reader, Writer},
 };
 
 /// What a frame carries. The number is what travels.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum FrameKind {
     /// The first frame of a connection: how far its sender has come with the streams.
     Resume = 1,
     /// Its sender lives.
@@ -56,11 +58,11 @@ pub enum Class {
 
 /// The fixed part of a frame.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Header {
+pub struct FrameHeader {
     /// Length of the whole frame in bytes.
     pub bytes: usize,
     /// What it carries.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// On whose credit it travels.
     pub class: Class,
     /// Counts the sender's frames from 1 on; 0 for the kinds that are not numbered.
@@ -73,7 +75,7 @@ pub struct Header {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frame<'a> {
     /// The fixed part.
-    pub header: Header,
+    pub header: FrameHeader,
     /// What it carries.
     pub body: Body<'a>,
 }
@@ -81,7 +83,7 @@ pub struct Frame<'a> {
 /// What a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Body<'a> {
-    /// See [`Kind::Resume`]. Streams are named by numbers that no other life of them has.
+    /// See [`FrameKind::Resume`]. Streams are named by numbers that no other life of them has.
     Resume {
         /// The stream that this side sends.
         stream: u64,
@@ -90,45 +92,45 @@ pub enum Body<'a> {
         /// The longest frame that it takes on this connection, in bytes.
         frame_bytes_max: u32,
     },
-    /// See [`Kind::Heartbeat`].
+    /// See [`FrameKind::Heartbeat`].
     Heartbeat {
         /// The view of the sender.
         view: ViewNumber,
         /// How busy it is, in a unit of the upper layers.
         load: u32,
     },
-    /// See [`Kind::Credit`].
+    /// See [`FrameKind::Credit`].
     Credit,
-    /// See [`Kind::Messages`].
-    Messages(Items<'a, KeyMessage<'a>>),
-    /// See [`Kind::Requests`]; the number is the parcel's.
-    Requests(BatchHead, Items<'a, NodeRequest<'a>>),
-    /// See [`Kind::Answers`]; the number is that of the parcel.
-    Answers(BatchHead, Items<'a, NodeAnswer<'a>>),
-    /// See [`Kind::Moves`].
-    Moves(BatchHead, Items<'a, KeyMove<'a>>),
-    /// See [`Kind::MoveRequests`].
-    MoveRequests(BatchHead, Items<'a, KeyRequest<'a>>),
-    /// See [`Kind::MovesAck`]; the number is that of the moves.
+    /// See [`FrameKind::Messages`].
+    Messages(BodyItems<'a, KeyMessage<'a>>),
+    /// See [`FrameKind::Requests`]; the number is the parcel's.
+    Requests(BatchHead, BodyItems<'a, NodeRequest<'a>>),
+    /// See [`FrameKind::Answers`]; the number is that of the parcel.
+    Answers(BatchHead, BodyItems<'a, NodeAnswer<'a>>),
+    /// See [`FrameKind::Moves`].
+    Moves(BatchHead, BodyItems<'a, KeyMove<'a>>),
+    /// See [`FrameKind::MoveRequests`].
+    MoveRequests(BatchHead, BodyItems<'a, KeyRequest<'a>>),
+    /// See [`FrameKind::MovesAck`]; the number is that of the moves.
     MovesAck(BatchHead),
-    /// See [`Kind::Report`].
+    /// See [`FrameKind::Report`].
     Report(&'a [u8]),
 }
 
 /// What the front of a stream is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Decoded<'a> {
+pub enum DecodedFrame<'a> {
     /// A frame; its header says how many bytes it took.
     Complete(Frame<'a>),
     /// The beginning of one, of so many bytes in all: of the header, while that is not there.
     Incomplete(usize),
     /// None, and never will be.
-    Malformed(Malformed),
+    Malformed(MalformedFrame),
 }
 
 /// Why bytes are not a frame, or not of a handshake; always the sender's fault, or the network's.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Malformed {
+pub enum MalformedFrame {
     /// Not this protocol.
     Magic,
     /// Shorter than a header, or longer than was agreed.
@@ -145,7 +147,7 @@ pub enum Malformed {
     Body,
 }
 
-impl Kind {
+impl FrameKind {
     /// All of them, in order of their numbers.
     pub const ALL: [Self; 10] = [
         Self::Resume,
@@ -196,10 +198,10 @@ impl Class {
     }
 }
 
-impl Header {
+impl FrameHeader {
     /// The header that `bytes` begin with; `Ok(None)` if it has not all arrived.
     #[inline]
-    pub fn decode(bytes: &[u8], frame_bytes_max: usize) -> Result<Option<Self>, Malformed> {
+    pub fn decode(bytes: &[u8], frame_bytes_max: usize) -> Result<Option<Self>, MalformedFrame> {
         let Some(head) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
         };
@@ -209,23 +211,23 @@ impl Header {
     }
 
     #[inline]
-    fn take(reader: &mut Reader<'_>, frame_bytes_max: usize) -> Result<Self, Malformed> {
-        let bytes = reader.length().ok_or(Malformed::Length)?;
+    fn take(reader: &mut Reader<'_>, frame_bytes_max: usize) -> Result<Self, MalformedFrame> {
+        let bytes = reader.length().ok_or(MalformedFrame::Length)?;
         if !(HEADER_BYTES..=frame_bytes_max.max(HEADER_BYTES)).contains(&bytes) {
-            return Err(Malformed::Length);
+            return Err(MalformedFrame::Length);
         }
-        let kind = reader.byte().and_then(Kind::from_number);
-        let kind = kind.ok_or(Malformed::Kind)?;
+        let kind = reader.byte().and_then(FrameKind::from_number);
+        let kind = kind.ok_or(MalformedFrame::Kind)?;
         let class = reader.byte().and_then(Class::from_number);
-        let class = class.ok_or(Malformed::Class)?;
+        let class = class.ok_or(MalformedFrame::Class)?;
         if !kind.is_numbered() && !class.is_answer() {
-            return Err(Malformed::Class);
+            return Err(MalformedFrame::Class);
         }
-        reader.zero::<2>().ok_or(Malformed::Spare)?;
-        let sequence = reader.u64().ok_or(Malformed::Length)?;
-        let acknowledged = reader.u64().ok_or(Malformed::Length)?;
+        reader.zero::<2>().ok_or(MalformedFrame::Spare)?;
+        let sequence = reader.u64().ok_or(MalformedFrame::Length)?;
+        let acknowledged = reader.u64().ok_or(MalformedFrame::Length)?;
         if kind.is_numbered() != (sequence != 0) {
-            return Err(Malformed::Sequence);
+            return Err(MalformedFrame::Sequence);
         }
         Ok(Self {
             bytes,
@@ -249,43 +251,45 @@ impl Header {
 impl<'a> Frame<'a> {
     /// The frame that `bytes` begin with, if it has at most `frame_bytes_max` bytes.
     #[inline]
-    pub fn decode(bytes: &'a [u8], frame_bytes_max: usize) -> Decoded<'a> {
-        let header = match Header::decode(bytes, frame_bytes_max) {
+    pub fn decode(bytes: &'a [u8], frame_bytes_max: usize) -> DecodedFrame<'a> {
+        let header = match FrameHeader::decode(bytes, frame_bytes_max) {
             Ok(Some(header)) => header,
-            Ok(None) => return Decoded::Incomplete(HEADER_BYTES),
-            Err(why) => return Decoded::Malformed(why),
+            Ok(None) => return DecodedFrame::Incomplete(HEADER_BYTES),
+            Err(why) => return DecodedFrame::Malformed(why),
         };
         let Some(body) = bytes.get(HEADER_BYTES..header.bytes) else {
-            return Decoded::Incomplete(header.bytes);
+            return DecodedFrame::Incomplete(header.bytes);
         };
         match Body::decode(header.kind, body) {
-            Some(body) => Decoded::Complete(Self { header, body }),
-            None => Decoded::Malformed(Malformed::Body),
+            Some(body) => DecodedFrame::Complete(Self { header, body }),
+            None => DecodedFrame::Malformed(MalformedFrame::Body),
         }
     }
 }
 
 impl<'a> Body<'a> {
-    fn decode(kind: Kind, bytes: &'a [u8]) -> Option<Self> {
+    fn decode(kind: FrameKind, bytes: &'a [u8]) -> Option<Self> {
         let mut reader = Reader::new(bytes);
         let body = match kind {
-            Kind::Resume => Self::resume(&mut reader)?,
-            Kind::Heartbeat => Self::Heartbeat {
+            FrameKind::Resume => Self::resume(&mut reader)?,
+            FrameKind::Heartbeat => Self::Heartbeat {
                 view: ViewNumber(reader.u32()?),
                 load: reader.u32()?,
             },
-            Kind::Credit => Self::Credit,
-            Kind::Messages => return Items::new(bytes).map(Self::Messages),
-            Kind::Requests => {
+            FrameKind::Credit => Self::Credit,
+            FrameKind::Messages => return BodyItems::new(bytes).map(Self::Messages),
+            FrameKind::Requests => {
                 return batch(reader).map(|(head, items)| Self::Requests(head, items));
             }
-            Kind::Answers => return batch(reader).map(|(head, items)| Self::Answers(head, items)),
-            Kind::Moves => return batch(reader).map(|(head, items)| Self::Moves(head, items)),
-            Kind::MoveRequests => {
+            FrameKind::Answers => {
+                return batch(reader).map(|(head, items)| Self::Answers(head, items));
+            }
+            FrameKind::Moves => return batch(reader).map(|(head, items)| Self::Moves(head, items)),
+            FrameKind::MoveRequests => {
                 return batch(reader).map(|(head, items)| Self::MoveRequests(head, items));
             }
-            Kind::MovesAck => Self::MovesAck(BatchHead::take(&mut reader)?),
-            Kind::Report => return Some(Self::Report(bytes)),
+            FrameKind::MovesAck => Self::MovesAck(BatchHead::take(&mut reader)?),
+            FrameKind::Report => return Some(Self::Report(bytes)),
         };
         reader.rest().is_empty().then_some(body)
     }
@@ -302,7 +306,7 @@ impl<'a> Body<'a> {
     }
 }
 
-fn batch<'a, T: Item<'a>>(mut reader: Reader<'a>) -> Option<(BatchHead, Items<'a, T>)> {
+fn batch<'a, T: BodyItem<'a>>(mut reader: Reader<'a>) -> Option<(BatchHead, BodyItems<'a, T>)> {
     let head = BatchHead::take(&mut reader)?;
-    Some((head, Items::new(reader.rest())?))
+    Some((head, BodyItems::new(reader.rest())?))
 }

@@ -9,11 +9,11 @@
 //!    frames                            <-->   frames
 //! ```
 //!
-//! A proof is HMAC-SHA256 under the cluster's secret, over [`Proof::label`] and both greetings byte
-//! for byte ([`Greeting::BYTES`] each, the connector's first): so it holds for these two nodes,
-//! these incarnations, this version and these nonces alone, and neither side can be answered with
-//! its own proof. The connector proves itself first, since anybody can connect and ask. Instead of
-//! its next message either side may send a [`Refusal`] and close.
+//! A proof is HMAC-SHA256 under the cluster's secret, over [`HandshakeProof::label`] and both
+//! greetings byte for byte ([`Greeting::BYTES`] each, the connector's first): so it holds for these
+//! two nodes, these incarnations, this version and these nonces alone, and neither side can be
+//! answered with its own proof. The connector proves itself first, since anybody can connect and
+//! ask. Instead of its next message either side may send a [`HandshakeRefusal`] and close.
 //!
 //! Codec carries the 32 bytes; who has the secret computes and compares them.
 
@@ -58,7 +58,7 @@ pub struct Greeting {
 
 /// That its sender has the cluster's secret.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Proof {
+pub struct HandshakeProof {
     /// [`HandshakeKind::Proof`] or [`HandshakeKind::Welcome`].
     pub kind: HandshakeKind,
     /// HMAC-SHA256.
@@ -67,7 +67,7 @@ pub struct Proof {
 
 /// That there will be no link.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Refusal {
+pub struct HandshakeRefusal {
     /// Why.
     pub reason: RefusalReason,
     /// The oldest version that its sender speaks.
@@ -119,18 +119,18 @@ impl HandshakeKind {
 
     /// The kind of the message that `bytes` begin with, and its length in bytes. `Ok(None)` if the
     /// first eight bytes have not all arrived; an error if they are of no handshake.
-    pub fn of(bytes: &[u8]) -> Result<Option<(Self, usize)>, super::Malformed> {
+    pub fn of(bytes: &[u8]) -> Result<Option<(Self, usize)>, super::MalformedFrame> {
         let mut reader = Reader::new(bytes);
         match reader.u32() {
             Some(MAGIC) => {}
-            Some(_) => return Err(super::Malformed::Magic),
+            Some(_) => return Err(super::MalformedFrame::Magic),
             None => return Ok(None),
         }
         let Some(number) = reader.byte() else {
             return Ok(None);
         };
         let kind = Self::ALL.into_iter().find(|kind| *kind as u8 == number);
-        let kind = kind.ok_or(super::Malformed::Kind)?;
+        let kind = kind.ok_or(super::MalformedFrame::Kind)?;
         Ok(Some((kind, kind.bytes())))
     }
 
@@ -138,8 +138,8 @@ impl HandshakeKind {
     pub const fn bytes(self) -> usize {
         match self {
             Self::Hello | Self::Challenge => Greeting::BYTES,
-            Self::Proof | Self::Welcome => Proof::BYTES,
-            Self::Refusal => Refusal::BYTES,
+            Self::Proof | Self::Welcome => HandshakeProof::BYTES,
+            Self::Refusal => HandshakeRefusal::BYTES,
         }
     }
 }
@@ -208,7 +208,7 @@ impl Greeting {
     }
 }
 
-impl Proof {
+impl HandshakeProof {
     /// Length in bytes.
     pub const BYTES: usize = 40;
 
@@ -241,7 +241,7 @@ impl Proof {
     }
 }
 
-impl Refusal {
+impl HandshakeRefusal {
     /// Length in bytes.
     pub const BYTES: usize = 8;
 

@@ -106,19 +106,19 @@ pub struct BatchHead {
 }
 
 /// Something that stands in bodies, many in one.
-pub trait Item<'a>: Sized {
+pub trait BodyItem<'a>: Sized {
     /// Takes one item off the front; what follows it. `None` if the bytes begin with none.
     fn take(bytes: &'a [u8]) -> Option<(Self, &'a [u8])>;
 }
 
 /// The items of a body. They were all looked at before, so walking them cannot fail.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Items<'a, T> {
+pub struct BodyItems<'a, T> {
     bytes: &'a [u8],
     item: PhantomData<T>,
 }
 
-impl<'a, T: Item<'a>> Items<'a, T> {
+impl<'a, T: BodyItem<'a>> BodyItems<'a, T> {
     /// The items that `bytes` are; `None` if they are not whole items, or none.
     pub(super) fn new(bytes: &'a [u8]) -> Option<Self> {
         let (_, mut rest) = T::take(bytes)?;
@@ -130,7 +130,7 @@ impl<'a, T: Item<'a>> Items<'a, T> {
     }
 }
 
-impl<'a, T: Item<'a>> Iterator for Items<'a, T> {
+impl<'a, T: BodyItem<'a>> Iterator for BodyItems<'a, T> {
     type Item = T;
 
     #[inline]
@@ -141,7 +141,7 @@ impl<'a, T: Item<'a>> Iterator for Items<'a, T> {
     }
 }
 
-impl<'a> Item<'a> for KeyMessage<'a> {
+impl<'a> BodyItem<'a> for KeyMessage<'a> {
     #[inline]
     fn take(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let mut reader = Reader::new(bytes);
@@ -178,7 +178,7 @@ impl KeyMessage<'_> {
     }
 }
 
-impl<'a> Item<'a> for KeyMove<'a> {
+impl<'a> BodyItem<'a> for KeyMove<'a> {
     #[inline]
     fn take(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let mut reader = Reader::new(bytes);
@@ -204,7 +204,7 @@ impl KeyMove<'_> {
     }
 }
 
-impl<'a> Item<'a> for KeyRequest<'a> {
+impl<'a> BodyItem<'a> for KeyRequest<'a> {
     #[inline]
     fn take(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let mut reader = Reader::new(bytes);
@@ -224,7 +224,7 @@ impl KeyRequest<'_> {
     }
 }
 
-impl<'a> Item<'a> for NodeRequest<'a> {
+impl<'a> BodyItem<'a> for NodeRequest<'a> {
     #[inline]
     fn take(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (number, options, bytes, rest) = take_numbered(bytes)?;
@@ -237,7 +237,7 @@ impl<'a> Item<'a> for NodeRequest<'a> {
     }
 }
 
-impl<'a> Item<'a> for NodeAnswer<'a> {
+impl<'a> BodyItem<'a> for NodeAnswer<'a> {
     #[inline]
     fn take(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (number, status, bytes, rest) = take_numbered(bytes)?;

@@ -1,7 +1,7 @@
 //! What is put into frames, part by part, and how a frame is begun and sealed.
 //!
 //! ```text
-//!  Shape::of(class, part)        two parts with equal shapes may share a frame
+//!  FrameShape::of(class, part)        two parts with equal shapes may share a frame
 //!  shape.begin(room)             room for the header, and the batch's head
 //!  part.encode(room behind)      as often as parts of this shape come
 //!  shape.seal(frame, ..)         the header, when length and number are known
@@ -11,7 +11,7 @@ use curtail_types::ViewNumber;
 
 use super::{
     BATCH_HEAD_BYTES, HEADER_BYTES,
-    frame::{Class, Header, Kind},
+    frame::{Class, FrameHeader, FrameKind},
     items::{
         BatchHead, IMAGE_HEAD_BYTES, Image, KeyMessage, KeyMove, KeyRequest, NUMBERED_HEAD_BYTES,
         NodeAnswer, NodeRequest, write_numbered,
@@ -22,34 +22,34 @@ use super::{
 /// One thing to tell another node.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Part<'a> {
-    /// Of [`Kind::Messages`].
+    /// Of [`FrameKind::Messages`].
     Message(KeyMessage<'a>),
-    /// Of [`Kind::Requests`].
+    /// Of [`FrameKind::Requests`].
     Request(BatchHead, NodeRequest<'a>),
-    /// Of [`Kind::Answers`].
+    /// Of [`FrameKind::Answers`].
     Answer(BatchHead, NodeAnswer<'a>),
-    /// Of [`Kind::Moves`].
+    /// Of [`FrameKind::Moves`].
     Move(BatchHead, KeyMove<'a>),
-    /// Of [`Kind::MoveRequests`].
+    /// Of [`FrameKind::MoveRequests`].
     MoveRequest(BatchHead, KeyRequest<'a>),
-    /// A [`Kind::MovesAck`].
+    /// A [`FrameKind::MovesAck`].
     MovesAck(BatchHead),
-    /// A [`Kind::Report`].
+    /// A [`FrameKind::Report`].
     Report(&'a [u8]),
 }
 
 /// What the parts of one frame have in common.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Shape {
-    kind: Kind,
+pub struct FrameShape {
+    kind: FrameKind,
     class: Class,
     head: Option<BatchHead>,
 }
 
 /// A whole frame about the link itself.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Control {
-    /// See [`Kind::Resume`].
+pub enum LinkControl {
+    /// See [`FrameKind::Resume`].
     Resume {
         /// The stream that this side sends.
         stream: u64,
@@ -58,29 +58,29 @@ pub enum Control {
         /// The longest frame that it takes on this connection, in bytes.
         frame_bytes_max: u32,
     },
-    /// See [`Kind::Heartbeat`].
+    /// See [`FrameKind::Heartbeat`].
     Heartbeat {
         /// The view of the sender.
         view: ViewNumber,
         /// How busy it is.
         load: u32,
     },
-    /// See [`Kind::Credit`].
+    /// See [`FrameKind::Credit`].
     Credit,
 }
 
-impl Shape {
+impl FrameShape {
     /// That of a frame with `part`.
     #[inline]
     pub const fn of(class: Class, part: &Part<'_>) -> Self {
         let (kind, head) = match part {
-            Part::Message(_) => (Kind::Messages, None),
-            Part::Request(head, _) => (Kind::Requests, Some(*head)),
-            Part::Answer(head, _) => (Kind::Answers, Some(*head)),
-            Part::Move(head, _) => (Kind::Moves, Some(*head)),
-            Part::MoveRequest(head, _) => (Kind::MoveRequests, Some(*head)),
-            Part::MovesAck(head) => (Kind::MovesAck, Some(*head)),
-            Part::Report(_) => (Kind::Report, None),
+            Part::Message(_) => (FrameKind::Messages, None),
+            Part::Request(head, _) => (FrameKind::Requests, Some(*head)),
+            Part::Answer(head, _) => (FrameKind::Answers, Some(*head)),
+            Part::Move(head, _) => (FrameKind::Moves, Some(*head)),
+            Part::MoveRequest(head, _) => (FrameKind::MoveRequests, Some(*head)),
+            Part::MovesAck(head) => (FrameKind::MovesAck, Some(*head)),
+            Part::Report(_) => (FrameKind::Report, None),
         };
         Self { kind, class, head }
     }
@@ -88,7 +88,7 @@ impl Shape {
     /// Whether a frame of this shape can take another part.
     #[inline]
     pub const fn takes_more(&self) -> bool {
-        !matches!(self.kind, Kind::MovesAck | Kind::Report)
+        !matches!(self.kind, FrameKind::MovesAck | FrameKind::Report)
     }
 
     /// On whose credit it travels.
@@ -119,7 +119,7 @@ impl Shape {
     /// Writes the header of `frame`, which is the whole frame and nothing behind it. `None` if it
     /// is too short to be one, or longer than a length of 32 bits can say.
     pub fn seal(&self, frame: &mut [u8], sequence: u64, acknowledged: u64) -> Option<()> {
-        let header = Header {
+        let header = FrameHeader {
             bytes: frame.len(),
             kind: self.kind,
             class: self.class,
@@ -214,7 +214,7 @@ impl<'a> Part<'a> {
     }
 }
 
-impl Control {
+impl LinkControl {
     /// The longest of them, in bytes.
     pub const BYTES_MAX: usize = HEADER_BYTES + 24;
 
@@ -222,16 +222,16 @@ impl Control {
     /// not fit. `large` says on which connection it travels.
     pub fn encode(&self, large: bool, acknowledged: u64, room: &mut [u8]) -> Option<usize> {
         let (kind, bytes) = match self {
-            Self::Resume { .. } => (Kind::Resume, HEADER_BYTES + 24),
-            Self::Heartbeat { .. } => (Kind::Heartbeat, HEADER_BYTES + 8),
-            Self::Credit => (Kind::Credit, HEADER_BYTES),
+            Self::Resume { .. } => (FrameKind::Resume, HEADER_BYTES + 24),
+            Self::Heartbeat { .. } => (FrameKind::Heartbeat, HEADER_BYTES + 8),
+            Self::Credit => (FrameKind::Credit, HEADER_BYTES),
         };
         let class = if large {
             Class::LargeAnswer
         } else {
             Class::Answer
         };
-        let header = Header {
+        let header = FrameHeader {
             bytes,
             kind,
             class,

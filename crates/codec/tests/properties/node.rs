@@ -2,9 +2,9 @@
 //! calls them with what it invents, `tests/node.rs` with a fixed seed.
 
 use curtail_codec::node::{
-    AnswerStatus, BATCH_HEAD_BYTES, Body, Control, Decoded, Frame, Greeting, HEADER_BYTES,
-    HandshakeKind, Header, ItemAnswer, ItemRequest, Part, Proof, Refusal, Shape,
-    failure_from_number, failure_number,
+    AnswerStatus, BATCH_HEAD_BYTES, Body, DecodedFrame, Frame, FrameHeader, FrameShape, Greeting,
+    HEADER_BYTES, HandshakeKind, HandshakeProof, HandshakeRefusal, ItemAnswer, ItemRequest,
+    LinkControl, Part, failure_from_number, failure_number,
 };
 use curtail_types::{Key, Outcome};
 
@@ -28,7 +28,7 @@ pub(crate) fn frames(data: &[u8]) {
         return;
     };
     let frame_bytes_max = limit(option);
-    while let Decoded::Complete(frame) = Frame::decode(stream, frame_bytes_max) {
+    while let DecodedFrame::Complete(frame) = Frame::decode(stream, frame_bytes_max) {
         let bytes = frame.header.bytes;
         assert!((HEADER_BYTES..=frame_bytes_max).contains(&bytes));
         let (front, rest) = stream.split_at(bytes);
@@ -46,15 +46,16 @@ pub(crate) fn cut(data: &[u8]) {
     };
     let frame_bytes_max = limit(option);
     let whole = Frame::decode(stream, frame_bytes_max);
-    let Decoded::Complete(frame) = whole else {
+    let DecodedFrame::Complete(frame) = whole else {
         return;
     };
     for length in 0..frame.header.bytes {
-        let Decoded::Incomplete(needed) = Frame::decode(&stream[..length], frame_bytes_max) else {
+        let DecodedFrame::Incomplete(needed) = Frame::decode(&stream[..length], frame_bytes_max)
+        else {
             panic!("{length} bytes of {} decide", frame.header.bytes);
         };
         assert!(needed > length && needed <= frame.header.bytes);
-        let is_known = Header::decode(&stream[..length], frame_bytes_max) != Ok(None);
+        let is_known = FrameHeader::decode(&stream[..length], frame_bytes_max) != Ok(None);
         assert_eq!(is_known, length >= HEADER_BYTES);
     }
 }
@@ -72,11 +73,11 @@ pub(crate) fn handshake(data: &[u8]) {
         let version = greeting.version_with(1, 3);
         assert!(version.is_none_or(|version| (1..=3).contains(&version)));
     }
-    if let Some(proof) = data.first_chunk().and_then(Proof::decode) {
+    if let Some(proof) = data.first_chunk().and_then(HandshakeProof::decode) {
         assert_eq!(proof.kind, kind);
         assert_eq!(data.first_chunk(), Some(&proof.encode()));
     }
-    if let Some(refusal) = data.first_chunk().and_then(Refusal::decode) {
+    if let Some(refusal) = data.first_chunk().and_then(HandshakeRefusal::decode) {
         assert_eq!(kind, HandshakeKind::Refusal);
         assert_eq!(data.first_chunk(), Some(&refusal.encode()));
     }
@@ -119,7 +120,7 @@ fn payloads(data: &[u8]) {
     let Some((&option, stream)) = data.split_first() else {
         return;
     };
-    let Decoded::Complete(frame) = Frame::decode(stream, limit(option)) else {
+    let DecodedFrame::Complete(frame) = Frame::decode(stream, limit(option)) else {
         return;
     };
     for part in parts(&frame) {
@@ -138,7 +139,7 @@ fn payloads(data: &[u8]) {
 
 /// A property that is false, though only for frames with two items.
 pub(crate) fn canary(data: &[u8]) {
-    if let Decoded::Complete(frame) = Frame::decode(data.get(1..).unwrap_or_default(), 1000) {
+    if let DecodedFrame::Complete(frame) = Frame::decode(data.get(1..).unwrap_or_default(), 1000) {
         assert!(parts(&frame).len() < 2, "found, as it should be");
     }
 }
@@ -156,13 +157,13 @@ pub(crate) fn encoded(frame: &Frame<'_>) -> Vec<u8> {
             stream,
             received_stream,
             frame_bytes_max,
-        } => Control::Resume {
+        } => LinkControl::Resume {
             stream,
             received_stream,
             frame_bytes_max,
         },
-        Body::Heartbeat { view, load } => Control::Heartbeat { view, load },
-        Body::Credit => Control::Credit,
+        Body::Heartbeat { view, load } => LinkControl::Heartbeat { view, load },
+        Body::Credit => LinkControl::Credit,
         _ => return batch(&header, &parts(frame), room),
     };
     let large = header.class.is_large();
@@ -171,12 +172,16 @@ pub(crate) fn encoded(frame: &Frame<'_>) -> Vec<u8> {
     room
 }
 
-fn batch(header: &Header, parts: &[Part<'_>], mut room: Vec<u8>) -> Vec<u8> {
-    let shape = Shape::of(header.class, &parts[0]);
+fn batch(header: &FrameHeader, parts: &[Part<'_>], mut room: Vec<u8>) -> Vec<u8> {
+    let shape = FrameShape::of(header.class, &parts[0]);
     let mut length = shape.begin(&mut room).expect("a frame has room for itself");
     assert!(length <= HEADER_BYTES + BATCH_HEAD_BYTES);
     for part in parts {
-        assert_eq!(Shape::of(header.class, part), shape, "one frame, one shape");
+        assert_eq!(
+            FrameShape::of(header.class, part),
+            shape,
+            "one frame, one shape"
+        );
         let bytes = part.encode(&mut room[length..]);
         assert_eq!(bytes, Some(part.bytes()));
         length += part.bytes();

@@ -140,12 +140,12 @@ pub enum Output {
     /// Serve nobody any more until told to.
     StopServing,
     /// For reports.
-    Event(Event),
+    Event(MembershipEvent),
 }
 
 /// What a report tells of a node's membership.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Event {
+pub enum MembershipEvent {
     /// The lease ended before the store could be read again, or another node answered.
     Fenced,
     /// It holds again.

@@ -31,7 +31,7 @@ use curtail_types::{Instant, NodeId, NodeSet, View, ViewNumber};
 
 use pairs::Pairs;
 
-pub use interface::{Config, Event, Heartbeat, Input, Output};
+pub use interface::{Config, Heartbeat, Input, MembershipEvent, Output};
 pub use members::{Change, Incarnation, Members};
 
 /// The membership of one node: what it knows, what is in force, and until when it may serve.
@@ -222,7 +222,7 @@ impl Membership {
         if self.serving && now >= self.serve_end() {
             self.stop(emit);
             self.fenced = true;
-            emit(Output::Event(Event::Fenced));
+            emit(Output::Event(MembershipEvent::Fenced));
         }
     }
 
@@ -285,7 +285,7 @@ impl Membership {
         if members.view.number < self.known.view.number || revision < self.revision {
             match overtaken {
                 true => self.read_at = now,
-                false => emit(Output::Event(Event::StoreWentBack)),
+                false => emit(Output::Event(MembershipEvent::StoreWentBack)),
             }
             return;
         }
@@ -380,9 +380,9 @@ impl Membership {
         };
         let replaced = self.known.view.followers().contains(self.config.me);
         let event = match self.aim {
-            _ if replaced => Event::Replaced,
-            Aim::Departing => Event::Departed,
-            _ => Event::Removed,
+            _ if replaced => MembershipEvent::Replaced,
+            Aim::Departing => MembershipEvent::Departed,
+            _ => MembershipEvent::Removed,
         };
         self.aim = Aim::Outside;
         emit(Output::Event(event));
@@ -392,7 +392,7 @@ impl Membership {
         let Some(change) = self.proposed.take() else {
             return;
         };
-        emit(Output::Event(Event::Proposed(change)));
+        emit(Output::Event(MembershipEvent::Proposed(change)));
         if revision <= self.revision {
             // A reading has shown it already, or what came after it.
             return;
@@ -410,7 +410,7 @@ impl Membership {
 
     fn lost(&mut self, now: Instant, emit: &mut impl FnMut(Output)) {
         if let Some(change) = self.proposed.take() {
-            emit(Output::Event(Event::Beaten(change)));
+            emit(Output::Event(MembershipEvent::Beaten(change)));
             self.read_at = now;
         }
     }
@@ -438,7 +438,7 @@ impl Membership {
         }
         self.pairs.take_in(now, from, heartbeat, self.incarnation);
         if self.suspected.contains(from) {
-            emit(Output::Event(Event::Heard(from)));
+            emit(Output::Event(MembershipEvent::Heard(from)));
         }
     }
 
@@ -499,7 +499,7 @@ impl Membership {
         }
         if self.fenced {
             self.fenced = false;
-            emit(Output::Event(Event::Resumed));
+            emit(Output::Event(MembershipEvent::Resumed));
         }
         if !self.serving || self.told_until != until {
             self.serving = true;
@@ -512,7 +512,7 @@ impl Membership {
     fn suspect(&mut self, emit: &mut impl FnMut(Output)) {
         let silent = self.silent_for(self.config.suspicion_ns);
         for node in silent.difference(self.suspected) {
-            emit(Output::Event(Event::Suspected(node)));
+            emit(Output::Event(MembershipEvent::Suspected(node)));
         }
         self.suspected = silent;
     }
@@ -524,7 +524,7 @@ impl Membership {
         }
         if self.aim == Aim::Leaving && !self.known.has(self.config.me, self.incarnation) {
             self.aim = Aim::Outside;
-            emit(Output::Event(Event::Departed));
+            emit(Output::Event(MembershipEvent::Departed));
         }
         let Some(change) = self.wanted() else {
             return;

@@ -207,11 +207,11 @@ fn a_lease_counts_from_the_start_of_a_reading_and_ends_by_itself() {
     desk.now = until.ns;
     let outputs = desk.step(Input::Tick);
     assert!(outputs.contains(&Output::StopServing));
-    assert!(outputs.contains(&Output::Event(Event::Fenced)));
+    assert!(outputs.contains(&Output::Event(MembershipEvent::Fenced)));
     assert_eq!(desk.take_asked(), Some(Output::Read));
     desk.step(Input::ReadFailed);
     let outputs = desk.run_among(&[1, 2], &[], LEASE / 2);
-    assert!(outputs.contains(&Output::Event(Event::Resumed)));
+    assert!(outputs.contains(&Output::Event(MembershipEvent::Resumed)));
     assert!(desk.machine.serves());
 }
 
@@ -229,7 +229,7 @@ fn a_change_that_takes_long_keeps_nobody_from_serving() {
         desk.now += 10 * MS;
         let mut outputs = desk.hear(1);
         outputs.append(&mut desk.step(Input::Tick));
-        assert!(!outputs.contains(&Output::Event(Event::StoreWentBack)));
+        assert!(!outputs.contains(&Output::Event(MembershipEvent::StoreWentBack)));
         assert!(desk.machine.serves(), "{} ns", desk.now - begun);
         if proposed.is_some_and(|at| desk.now > at + 200 * MS) {
             (desk.members, desk.revision) = (written, revision);
@@ -248,7 +248,7 @@ fn a_change_that_takes_long_keeps_nobody_from_serving() {
     assert!(proposed.is_some() && desk.machine.serves());
     assert!(!desk.machine.adopted().live.contains(NodeId(2)));
     let outputs = desk.step(Input::Won { revision });
-    assert!(outputs.contains(&Output::Event(Event::Proposed(removal))));
+    assert!(outputs.contains(&Output::Event(MembershipEvent::Proposed(removal))));
     assert_eq!(*desk.machine.known(), written);
     assert!(desk.machine.serves());
 }
@@ -285,7 +285,7 @@ fn a_reading_that_was_overtaken_is_made_again() {
         revision: before.1,
         members: &before.0,
     });
-    assert!(!outputs.contains(&Output::Event(Event::StoreWentBack)));
+    assert!(!outputs.contains(&Output::Event(MembershipEvent::StoreWentBack)));
     assert_eq!(desk.take_asked(), Some(Output::Read), "again, at once");
     assert_eq!(*desk.machine.known(), desk.members);
     let outputs = desk.step(Input::Read {
@@ -293,7 +293,7 @@ fn a_reading_that_was_overtaken_is_made_again() {
         revision: before.1,
         members: &before.0,
     });
-    assert!(outputs.contains(&Output::Event(Event::StoreWentBack)));
+    assert!(outputs.contains(&Output::Event(MembershipEvent::StoreWentBack)));
 }
 
 #[test]
@@ -386,7 +386,9 @@ fn who_is_not_answered_stops() {
         desk.hear_that(deaf, Heartbeat { to_life, ..now });
         assert!(!desk.machine.serves(), "too old, or another's");
         let outputs = desk.hear(deaf);
-        assert!(outputs.contains(&Output::Event(Event::Resumed)) && desk.machine.serves());
+        assert!(
+            outputs.contains(&Output::Event(MembershipEvent::Resumed)) && desk.machine.serves()
+        );
     }
 }
 
@@ -483,7 +485,7 @@ fn the_lowest_who_is_heard_removes_the_silent() {
 fn whoever_hears_nobody_waits_longer() {
     let mut desk = three(0);
     let outputs = desk.run(3 * desk.machine.config.suspicion_ns);
-    let suspects = outputs.contains(&Output::Event(Event::Suspected(NodeId(2))));
+    let suspects = outputs.contains(&Output::Event(MembershipEvent::Suspected(NodeId(2))));
     let proposes = |outputs: &[Output]| {
         let removal = |output: &Output| {
             let Output::Propose { change, .. } = output else {
@@ -600,7 +602,8 @@ fn who_is_cut_off_comes_back_less_and_less_often() {
 
 /// Whether somebody is suspected in `outputs`.
 fn suspects(outputs: &[Output]) -> bool {
-    let suspicion = |output: &Output| matches!(output, Output::Event(Event::Suspected(_)));
+    let suspicion =
+        |output: &Output| matches!(output, Output::Event(MembershipEvent::Suspected(_)));
     outputs.iter().any(suspicion)
 }
 
@@ -611,7 +614,7 @@ fn a_node_that_was_asleep_suspects_nobody() {
     assert!(!suspects(&desk.run(100 * MS)), "a nap within the lease");
     desk.now += 10 * LEASE;
     let outputs = desk.run(100 * MS);
-    assert!(outputs.contains(&Output::Event(Event::Fenced)));
+    assert!(outputs.contains(&Output::Event(MembershipEvent::Fenced)));
     assert!(!suspects(&outputs), "a long sleep");
 }
 
@@ -657,7 +660,7 @@ fn a_node_that_was_removed_stops_at_once_and_may_join_anew() {
     desk.hear(0);
     let outputs = desk.run(MS);
     assert!(outputs.contains(&Output::StopServing));
-    assert!(outputs.contains(&Output::Event(Event::Removed)));
+    assert!(outputs.contains(&Output::Event(MembershipEvent::Removed)));
     desk.step(Input::Join(Incarnation(51)));
     desk.run(MS);
     desk.run_hearing(0, LEASE + 50 * MS);
@@ -680,7 +683,7 @@ fn a_second_process_of_a_node_ends_the_first() {
     desk.others(Change::Join(Incarnation(99)), 1);
     desk.hear(0);
     let outputs = desk.run(MS);
-    assert!(outputs.contains(&Output::Event(Event::Replaced)));
+    assert!(outputs.contains(&Output::Event(MembershipEvent::Replaced)));
     assert!(!desk.machine.serves());
 }
 
@@ -713,7 +716,7 @@ fn a_node_leaves_when_its_keys_are_elsewhere() {
         matches!(output, Output::Propose { change: asked, .. } if *asked == change)
     });
     assert!(stops.is_some() && stops < departs);
-    assert!(outputs.contains(&Output::Event(Event::Departed)));
+    assert!(outputs.contains(&Output::Event(MembershipEvent::Departed)));
     assert!(!desk.members.view.live.contains(NodeId(0)));
 }
 
@@ -722,6 +725,6 @@ fn an_older_store_is_not_believed() {
     let mut desk = three(0);
     desk.members = Members::NOBODY;
     let outputs = desk.run(2 * LEASE);
-    assert!(outputs.contains(&Output::Event(Event::StoreWentBack)));
+    assert!(outputs.contains(&Output::Event(MembershipEvent::StoreWentBack)));
     assert!(!desk.machine.serves());
 }

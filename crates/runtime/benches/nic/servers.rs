@@ -10,9 +10,9 @@ use std::time::Duration;
 use aya::Ebpf;
 use aya::programs::xdp::{XdpLinkId, XdpMode};
 use aya::programs::{TestRun as _, TestRunOptions, Xdp as Attachable};
-use curtail_dispatch::{
-    Worker,
-    ordered_queue::{Limits, Listener, OrderedQueue, Peer, QueueState, Sessions, Turn, layout},
+use curtail_dispatch::Worker;
+use curtail_ordered_queue::{
+    BellListener, OrderedQueue, Peer, QueueState, SessionLimits, Sessions, Turn, layout,
 };
 use curtail_runtime::{Attach, Nic, NicOptions, Xdp, XdpOptions, monotonic_ns, pin_current_thread};
 
@@ -252,7 +252,7 @@ pub(crate) fn open(nic: &Nic) {
     queue.set_backlog_max(4096);
     queue.grant_bytes(2 * layout::BYTES_UNLIMITED);
     queue.beat(monotonic_ns());
-    let limits = Limits {
+    let limits = SessionLimits {
         now_ns: monotonic_ns(),
         lease_ns: 1,
         per_address: 1,
@@ -352,7 +352,7 @@ fn execute(
         let _ = pin_current_thread(0);
         let queue = OrderedQueue::open(xdp.nic().queues()).unwrap();
         let mut turn = Turn::new();
-        let mut listener = Listener::new();
+        let mut listener = BellListener::new();
         let mut beaten_ns = 0;
         while !stop.load(Ordering::Relaxed) {
             let now_ns = monotonic_ns();

@@ -56,7 +56,7 @@ pub struct NicOptions {
 
 /// Whether the maps were made or found.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Origin {
+pub enum MapsOrigin {
     /// Made now, all words 0.
     Fresh,
     /// An earlier process made them; what was acknowledged and not executed is in them.
@@ -65,7 +65,7 @@ pub enum Origin {
 
 /// What the program did with a frame.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Fate {
+pub enum PacketFate {
     /// Nothing was sent, and the frame is gone.
     Dropped,
     /// The kernel goes on with it, and the server's socket receives it.
@@ -80,7 +80,7 @@ pub enum Fate {
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// What became of it.
-    pub fate: Fate,
+    pub fate: PacketFate,
     /// Its bytes.
     pub frame: Vec<u8>,
     /// How long the program took, in nanoseconds, on average of the repetitions.
@@ -121,7 +121,7 @@ pub struct Nic {
     queues: SharedWords,
     stamps: SharedWords,
     sessions: SharedWords,
-    origin: Origin,
+    origin: MapsOrigin,
 }
 
 /// The maps that are pinned, by their names.
@@ -175,7 +175,7 @@ impl Nic {
             queues,
             stamps,
             sessions,
-            origin: Origin::Fresh,
+            origin: MapsOrigin::Fresh,
         };
         nic.settle(options, pins)?;
         nic.program()?
@@ -208,7 +208,7 @@ impl Nic {
     }
 
     /// Whether the maps were found.
-    pub const fn origin(&self) -> Origin {
+    pub const fn origin(&self) -> MapsOrigin {
         self.origin
     }
 
@@ -300,10 +300,10 @@ impl Nic {
         let (fate, bytes) = (answer.return_value, answer.data_size_out as usize);
         out.truncate(bytes);
         let fate = match fate {
-            1 => Fate::Dropped,
-            2 => Fate::Passed,
-            3 | 4 => Fate::Answered,
-            _ => Fate::Aborted,
+            1 => PacketFate::Dropped,
+            2 => PacketFate::Passed,
+            3 | 4 => PacketFate::Answered,
+            _ => PacketFate::Aborted,
         };
         Ok(Ran {
             fate,
@@ -363,7 +363,7 @@ impl Nic {
             ("slots per queue", settings::SLOTS, u64::from(options.slots)),
         ];
         if self.setting(settings::MARK) == settings::MARK_VALUE {
-            self.origin = Origin::Found;
+            self.origin = MapsOrigin::Found;
             for (what, word, wanted) in shape {
                 fits(what, self.setting(word), wanted, pins)?;
             }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use aya_obj::Object;
 use aya_obj::generated::bpf_insn;
 use curtail_codec::native::{Flags, Head, Opcode, Request, Session};
-use curtail_dispatch::ordered_queue::{OrderedQueue, QueueState, Sessions, layout};
+use curtail_ordered_queue::{OrderedQueue, QueueState, Sessions, layout};
 use curtail_types::Key;
 
 use super::frames::{Address, Ends, frame};

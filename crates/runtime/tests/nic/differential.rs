@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use curtail_codec::native::{Flags, Head, Opcode, Request, Session};
-use curtail_dispatch::ordered_queue::{QueueState, layout};
+use curtail_ordered_queue::{QueueState, layout};
 use curtail_runtime::{Nic, monotonic_ns};
 use curtail_types::Key;
 

@@ -23,14 +23,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use curtail_codec::native::{Ack, Flags, Head, Opcode, Reply, Request, Session};
-use curtail_dispatch::{
-    Worker,
-    ordered_queue::{
-        Entry, OrderedQueue, QueueState, Sessions, Stamps, Step, Turn, layout, recover,
-    },
+use curtail_dispatch::Worker;
+use curtail_ordered_queue::{
+    OrderedQueue, QueueEntry, QueueState, Sessions, Stamps, Turn, TurnStep, layout, recover,
 };
 use curtail_runtime::{
-    Attach, Nic, NicOptions, Origin, SharedWords, Xdp, XdpError, XdpOptions, monotonic_ns,
+    Attach, MapsOrigin, Nic, NicOptions, SharedWords, Xdp, XdpError, XdpOptions, monotonic_ns,
 };
 use curtail_types::Key;
 
@@ -139,7 +137,7 @@ fn server_process() {
         for queue in &queues {
             let mut lease = queue.take_lease(Worker(0)).unwrap();
             turn.run(&mut lease, 32, None, |step| {
-                if let Step::Apply(entry) = step {
+                if let TurnStep::Apply(entry) = step {
                     execute(store.words(), entry, settings.forgets_positions);
                 }
             });
@@ -153,7 +151,7 @@ fn open_queues(nic: &Nic, client_port: u16) -> Vec<OrderedQueue<'_>> {
     let words = layout::queue_words(u64::from(SLOTS));
     let parts = nic.queues().chunks(words);
     let sessions = Sessions::new(nic.sessions());
-    if nic.origin() == Origin::Fresh {
+    if nic.origin() == MapsOrigin::Fresh {
         let client = peer(loopback(client_port));
         let queues: Vec<_> = parts
             .map(|words| OrderedQueue::format(words, u64::from(SLOTS), 1))
@@ -184,7 +182,7 @@ fn beat(nic: &Nic, queues: &[OrderedQueue<'_>]) {
 }
 
 /// An item is one word: the position of its last write + 1, and its value.
-fn execute(store: &[AtomicU64], entry: Entry<'_>, forgets_positions: bool) {
+fn execute(store: &[AtomicU64], entry: QueueEntry<'_>, forgets_positions: bool) {
     let mut payload = [0; layout::PAYLOAD_BYTES_MAX];
     let bytes = entry.copy_payload(&mut payload).unwrap();
     let request = Request::decode(&payload[..bytes]).unwrap();
@@ -475,7 +473,7 @@ fn attaching_succeeds_or_says_why_not() {
     let options = xdp_options(&namespace.pins, "lo", 1);
     let first = Xdp::start(&options).unwrap();
     assert_eq!(first.attached(), Attach::Generic, "lo has no driver for it");
-    assert_eq!(first.nic().origin(), Origin::Fresh);
+    assert_eq!(first.nic().origin(), MapsOrigin::Fresh);
     let second = Xdp::start(&options);
     assert!(matches!(second, Err(XdpError::InUse { .. })), "{second:?}");
     // Another program, of a server that keeps its pins elsewhere.
@@ -496,14 +494,14 @@ fn attaching_succeeds_or_says_why_not() {
         "{refused:?}"
     );
     let found = Xdp::start(&options).unwrap();
-    assert_eq!(found.nic().origin(), Origin::Found);
+    assert_eq!(found.nic().origin(), MapsOrigin::Found);
     assert_eq!(found.attached(), Attach::Generic);
     // A planned stop leaves nothing.
     found.unpin();
     drop(found);
     assert!(!namespace.pins.join("curtail/lo").exists());
     let fresh = Xdp::start(&options).unwrap();
-    assert_eq!(fresh.nic().origin(), Origin::Fresh);
+    assert_eq!(fresh.nic().origin(), MapsOrigin::Fresh);
     let missing = Xdp::start(&xdp_options(&namespace.pins, "lo0", 1));
     assert!(matches!(missing, Err(XdpError::NoInterface { .. })));
     let nowhere = Xdp::start(&xdp_options(Path::new("/tmp"), "lo", 1));

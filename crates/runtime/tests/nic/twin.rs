@@ -3,7 +3,9 @@
 use curtail_codec::native::{
     Ack, Echo, Flags, Nack, NackReason, Opcode, Place, Promise, Reply, Request,
 };
-use curtail_dispatch::ordered_queue::{Arrival, Ingress, Kind, Limits, Peer, SessionName, Verdict};
+use curtail_ordered_queue::{
+    Arrival, EntryKind, Ingress, Peer, SessionLimits, SessionName, Verdict,
+};
 use curtail_types::{HashSeed, Key};
 
 use super::frames::{Address, Ends, answer_frame};
@@ -70,7 +72,7 @@ impl Twin<'_> {
             Verdict::NoSession | Verdict::Absent | Verdict::NotReady
         );
         if is_admitted {
-            let limits = Limits {
+            let limits = SessionLimits {
                 now_ns: moment.monotonic_ns,
                 lease_ns: self.lease_ns,
                 per_address: 1,
@@ -118,7 +120,11 @@ impl Twin<'_> {
             slot: head.slot,
             sequence: head.sequence,
             nilext: head.class().is_nilext(),
-            kind: if is_plain_set { Kind::Set } else { Kind::Write },
+            kind: if is_plain_set {
+                EntryKind::Set
+            } else {
+                EntryKind::Write
+            },
             key_hash: self.seed.hash(key).0,
             arrived_ns: moment.unix_ns,
             payload: datagram,

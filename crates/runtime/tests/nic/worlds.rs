@@ -3,14 +3,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use curtail_dispatch::{
-    Worker,
-    ordered_queue::{
-        Ingress, Limits, OrderedQueue, Peek, Peer, QueueState, SessionName, Sessions, Stamps,
-        layout,
-    },
+use curtail_dispatch::Worker;
+use curtail_ordered_queue::{
+    Ingress, OrderedQueue, Peek, Peer, QueueState, SessionLimits, SessionName, Sessions, Stamps,
+    layout,
 };
-use curtail_runtime::{Fate, Nic, NicOptions, XdpError, monotonic_ns};
+use curtail_runtime::{Nic, NicOptions, PacketFate, XdpError, monotonic_ns};
 use curtail_types::HashSeed;
 
 use super::twin::{Expected, Moment, Twin};
@@ -202,7 +200,7 @@ impl<'a> Words<'a> {
 }
 
 pub(crate) fn grant(sessions: Sessions<'_>, peer: Peer, place: u64, now_ns: u64) -> SessionName {
-    let limits = Limits {
+    let limits = SessionLimits {
         now_ns,
         lease_ns: 1, // whoever was there before is gone
         per_address: 1,
@@ -227,10 +225,10 @@ pub(crate) fn compare(nic: &mut Nic, memory: &Memory, frame: &[u8]) -> Result<Ex
     let ran = nic.run(frame, 1).map_err(|error| error.to_string())?;
     let after_ns = monotonic_ns();
     let found = match ran.fate {
-        Fate::Passed => Expected::Passed,
-        Fate::Dropped => Expected::Dropped,
-        Fate::Answered => Expected::Answered(ran.frame.clone()),
-        Fate::Aborted => return Err("the program gave up".into()),
+        PacketFate::Passed => Expected::Passed,
+        PacketFate::Dropped => Expected::Dropped,
+        PacketFate::Answered => Expected::Answered(ran.frame.clone()),
+        PacketFate::Aborted => return Err("the program gave up".into()),
     };
     if found == Expected::Passed && ran.frame != frame {
         return Err("a frame that is passed on was changed".into());

@@ -23,6 +23,7 @@ use curtail_types::Operation;
 
 use crate::{
     completion::Awaited,
+    limits::REQUESTS_PER_DATAGRAM_MAX,
     native::Executor,
     request::reply_buffer::{Content, ROOM_BYTES, Replies},
     sync::Relaxed,
@@ -41,9 +42,6 @@ const FRAME_BYTES: usize = 8;
 
 /// Datagrams of one receive.
 const BATCH: usize = 64;
-
-/// Requests in one datagram at most.
-const REQUESTS_MAX: usize = 64;
 
 /// How long it sleeps at most: it looks then whether the server stops.
 const SLEEP: Duration = Duration::from_millis(50);
@@ -80,7 +78,7 @@ impl MemcachedDatagrams {
         let mut events = Events::with_capacity(BATCH);
         let mut datagram_cx = DatagramContext {
             cx: WorkerContext::new(thread, Arc::clone(shared), writer),
-            replies: Replies::with_room(2 * ROOM_BYTES, REQUESTS_MAX),
+            replies: Replies::with_room(2 * ROOM_BYTES, REQUESTS_PER_DATAGRAM_MAX),
             executor: shared.native.as_deref().map(|native| {
                 // What it helps to execute may have to be answered.
                 Executor::new(thread, native.addresses().len(), 0)
@@ -130,7 +128,7 @@ impl DatagramContext {
         *head = [first, second, 0, 0, 0, 1, 0, 0];
         let mut written = 0;
         let mut decoder = Decoder::new(false);
-        for _ in 0..REQUESTS_MAX {
+        for _ in 0..REQUESTS_PER_DATAGRAM_MAX {
             if input.is_empty() {
                 break;
             }

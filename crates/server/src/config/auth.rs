@@ -5,6 +5,8 @@
 
 use std::{fs, io, path::Path};
 
+use crate::limits::AUTH_FILE_BYTES_MAX;
+
 /// Who may log in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Logins {
@@ -25,8 +27,6 @@ pub enum LoginsError {
     Empty,
 }
 
-const FILE_BYTES_MAX: usize = 64 << 10;
-
 impl Logins {
     /// Reads the file at `path`.
     pub(crate) fn read(path: &Path) -> Result<Self, LoginsError> {
@@ -35,7 +35,7 @@ impl Logins {
     }
 
     fn parse(text: &[u8]) -> Result<Self, LoginsError> {
-        if text.len() > FILE_BYTES_MAX {
+        if text.len() > AUTH_FILE_BYTES_MAX {
             return Err(LoginsError::TooLong);
         }
         let mut entries = Vec::new();

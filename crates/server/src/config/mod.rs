@@ -11,11 +11,12 @@ pub(crate) mod start_error;
 
 use std::{fmt, io, net::SocketAddr, path::PathBuf};
 
-use curtail_cluster::NodeConfig;
+use curtail_membership::NodeConfig;
 use curtail_runtime::ThreadId;
 
 use crate::{
     config::{native::NativeConfig, policy_name::PolicyName},
+    limits::INLINE_VALUE_BYTES_MAX,
     test_faults::Fault,
 };
 
@@ -297,8 +298,3 @@ impl Default for Echoed {
         }
     }
 }
-
-/// The longest value that is received together with its command; a longer one goes straight into
-/// the store. Low, so that little is copied and little held; above the store's own bound for
-/// copying, so that no small write takes the longer way.
-pub(crate) const INLINE_VALUE_BYTES_MAX: u32 = 4096;

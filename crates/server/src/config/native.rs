@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use curtail_codec::native::{DATAGRAM_BYTES_MAX, HEADER_BYTES};
-use curtail_dispatch::ordered_queue::layout;
+use curtail_ordered_queue::layout;
 use curtail_runtime::{Attach, SteerBy};
 use curtail_types::Key;
 

@@ -13,11 +13,10 @@ use std::sync::Arc;
 
 use curtail_store::Store;
 
+use crate::limits::BUFFERS_KEPT_BYTES_MAX;
+
 /// The sizes of buffers in bytes; longer content takes a buffer of its own length.
 const CLASSES: [usize; 6] = [256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
-
-/// How many unused bytes of one class a worker keeps.
-const KEPT_BYTES_MAX: usize = 256 << 10;
 
 /// Hands out buffers to the connections of one worker.
 #[derive(Debug)]
@@ -126,7 +125,7 @@ impl BufferPool {
     fn keep(&mut self, bytes: Box<[u8]>) {
         let class = CLASSES.iter().position(|&length| length == bytes.len());
         if let Some(kept) = class.and_then(|class| self.kept.get_mut(class))
-            && (kept.len() + 1) * bytes.len() <= KEPT_BYTES_MAX
+            && (kept.len() + 1) * bytes.len() <= BUFFERS_KEPT_BYTES_MAX
         {
             kept.push(bytes);
             return;

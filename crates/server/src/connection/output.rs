@@ -12,6 +12,7 @@ use curtail_store::ValueLease;
 use crate::{
     completion::{Answer, Awaited, Place},
     connection::buffer_pool::{Buffer, BufferPool},
+    limits::SEND_BYTES_MAX,
     request::reply_buffer::{Content, Line, Piece},
 };
 
@@ -58,11 +59,6 @@ pub(crate) enum Progress {
 
 /// Pieces of memory in one call.
 const SLICES_MAX: usize = 64;
-
-/// Bytes in one call, so that one large reply does not hold up a turn, nor a processor on which a
-/// small request wakes another worker: the kernel copies some 5 bytes a nanosecond, and on loopback
-/// the receiver's side of it runs here too, and many kernels let nobody in between.
-const SEND_BYTES_MAX: usize = 64 << 10;
 
 /// The slices of one call.
 struct Gather<'a> {

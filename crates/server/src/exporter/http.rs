@@ -33,18 +33,13 @@ use crate::{
         health::{self, Pulse},
         prometheus,
     },
+    limits::{HTTP_CONNECTION_TIME_MAX, HTTP_CONNECTIONS_MAX},
     sync::Relaxed,
     worker::shared::Shared,
 };
 
-/// The longest that one connection may stay.
-const CONNECTION_TIME_MAX: Duration = Duration::from_secs(30);
-
 /// How often to look whether the server stops.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// Connections at once; more wait in the kernel's queue.
-const CONNECTIONS_MAX: usize = 32;
 
 /// What connections are answered from.
 struct Port {
@@ -69,7 +64,7 @@ async fn accept(listener: TcpListener, port: Rc<Port>) -> io::Result<()> {
     while !port.shared.stopping.load(Relaxed) {
         let now = Instant::now();
         port.pulse.borrow_mut().look(&port.shared, now);
-        if Arc::strong_count(&open) > CONNECTIONS_MAX {
+        if Arc::strong_count(&open) > HTTP_CONNECTIONS_MAX {
             tokio::time::sleep(LOOK_EVERY).await;
             continue;
         }
@@ -79,7 +74,7 @@ async fn accept(listener: TcpListener, port: Rc<Port>) -> io::Result<()> {
             Ok(Ok((stream, _))) => {
                 let (port, place) = (Rc::clone(&port), Arc::clone(&open));
                 tokio::task::spawn_local(async move {
-                    let _ = timeout(CONNECTION_TIME_MAX, serve(stream, port)).await;
+                    let _ = timeout(HTTP_CONNECTION_TIME_MAX, serve(stream, port)).await;
                     drop(place);
                 });
             }

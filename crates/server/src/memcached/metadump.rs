@@ -17,13 +17,10 @@ use std::io::Write;
 
 use curtail_types::{ItemStatus, Key};
 
-use crate::{key_encoding, store_context::StoreContext};
+use crate::{key_encoding, limits::CACHEDUMP_BYTES_MAX, store_context::StoreContext};
 
 /// Buckets that all dumps of a worker look at in one turn: 8 items each, some 100 us.
 pub(crate) const BUCKETS_A_TURN: usize = 64;
-
-/// Bytes of a `stats cachedump`, which is to give an impression; memcached's.
-const SOME_BYTES_MAX: usize = 2 << 20;
 
 /// How an item is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -61,7 +58,7 @@ impl Dump {
     pub(crate) fn some(items: usize, wanted: bool) -> Self {
         let items_max = if items == 0 { usize::MAX } else { items };
         Self {
-            left: (items_max, SOME_BYTES_MAX),
+            left: (items_max, CACHEDUMP_BYTES_MAX),
             ..Self::new(DumpForm::Listed, wanted)
         }
     }

@@ -12,6 +12,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::{
+    limits::WATCHERS_MAX,
     metrics::counters::Tally,
     sync::{AtomicBool, AtomicU8, AtomicU64, Relaxed, lock},
 };
@@ -69,9 +70,6 @@ pub(crate) struct Journal {
     bytes_max: usize,
     dropped: u64,
 }
-
-/// Watchers at most; memcached's.
-const WATCHERS_MAX: usize = 20;
 
 impl Interests {
     pub(crate) const FETCHERS: Self = Self(1);

@@ -5,7 +5,10 @@
 
 use std::{collections::BTreeMap, fmt::Write, sync::Mutex};
 
-use crate::sync::{AtomicBool, Relaxed, lock};
+use crate::{
+    limits::PREFIXES_MAX,
+    sync::{AtomicBool, Relaxed, lock},
+};
 
 /// Counts per prefix.
 #[derive(Debug)]
@@ -36,9 +39,6 @@ pub(crate) enum KeyEvent {
     /// Removed, or not there to be removed.
     Delete,
 }
-
-/// Prefixes that are told apart; later ones are not counted.
-const PREFIXES_MAX: usize = 10_000;
 
 impl Prefixes {
     pub(crate) fn new(on: bool, delimiter: u8) -> Self {

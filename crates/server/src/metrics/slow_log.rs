@@ -21,6 +21,7 @@ use curtail_types::{Direction, Operation, SetMode};
 
 use crate::{
     key_encoding::push_percent,
+    limits::SLOW_REQUESTS_MAX,
     metrics::counters::Tally,
     request::batch::{Entry, Work},
     sync::{AtomicU64, Mutex, Relaxed, lock},
@@ -58,9 +59,6 @@ pub(crate) struct Label {
 
 /// The threshold when nothing is slow.
 pub(crate) const OFF: u64 = u64::MAX;
-
-/// Requests that are kept.
-const LIST_MAX: usize = 128;
 
 impl SlowLog {
     /// With a threshold in microseconds; 0 is off.
@@ -106,7 +104,7 @@ impl SlowLog {
 
     pub(crate) fn keep(&self, slow: Slow) {
         let mut list = lock(&self.list);
-        if list.len() == LIST_MAX {
+        if list.len() == SLOW_REQUESTS_MAX {
             list.pop_front();
         }
         list.push_back(slow);
@@ -260,13 +258,13 @@ mod tests {
     #[test]
     fn the_newest_are_kept_and_keys_are_encoded() {
         let log = SlowLog::new(5);
-        for us in 0..3 * LIST_MAX as u64 {
+        for us in 0..3 * SLOW_REQUESTS_MAX as u64 {
             log.keep(slow(b"a b\r\nSTAT", us));
         }
         let text = String::from_utf8(crate::admin::stats::slow(&log, true)).unwrap();
-        assert_eq!(text.lines().count(), LIST_MAX + 3, "{text}");
+        assert_eq!(text.lines().count(), SLOW_REQUESTS_MAX + 3, "{text}");
         assert!(text.starts_with("STAT threshold_us 5\r\n"), "{text}");
-        let first = 2 * LIST_MAX;
+        let first = 2 * SLOW_REQUESTS_MAX;
         let row = format!(
             "STAT slow:1 ts=1700000000.000042 cmd=get key=a%20b%0D%0ASTAT size=0 us={first} \
              worker=3 cfd=27\r\n"

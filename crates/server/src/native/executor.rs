@@ -15,12 +15,10 @@ use curtail_codec::native::{
     Ack, DATAGRAM_BYTES_MAX, ErrorCode, Flags, HEADER_BYTES, Head, Opcode, Place, Promise, Reply,
     ReplyError, Request, Status,
 };
-use curtail_dispatch::{
-    Worker as Id,
-    ordered_queue::{
-        Drained, Entry, Lease, OrderedQueue, Step, Stop, TURN_MAX, Turn, before_looking_again,
-        layout,
-    },
+use curtail_dispatch::Worker as Id;
+use curtail_ordered_queue::{
+    Drained, OrderedQueue, QueueEntry, QueueLease, TURN_MAX, Turn, TurnEnd, TurnStep,
+    before_looking_again, layout,
 };
 use curtail_types::{
     ArithmeticOutcome, DeleteOutcome, Exptime, Get, Key, KeyHash, Operation, Outcome, SetOutcome,
@@ -111,11 +109,11 @@ impl Executor {
             entries_max,
             Some(native.sessions()),
             |step| match step {
-                Step::Apply(entry) => {
+                TurnStep::Apply(entry) => {
                     applied += 1;
                     state.apply(&mut queue_cx, entry);
                 }
-                Step::Answer(entry) => state.answer(&queue_cx, entry),
+                TurnStep::Answer(entry) => state.answer(&queue_cx, entry),
             },
         );
         drop(lease);
@@ -147,7 +145,7 @@ impl Executor {
             let Some(drained) = self.drain(native, store_cx, number, TURN_MAX) else {
                 break;
             };
-            if drained.stop == Stop::Hole {
+            if drained.stop == TurnEnd::Hole {
                 std::hint::spin_loop();
             }
             self.helped |= 1 << (number % 64);
@@ -159,7 +157,7 @@ impl Executor {
     /// The lease of a queue; if somebody else has it, that one looks at the queue once more after
     /// giving it back, and finds what was published before this was asked.
     #[inline]
-    fn lease<'q>(&self, queue: OrderedQueue<'q>) -> Option<Lease<'q>> {
+    fn lease<'q>(&self, queue: OrderedQueue<'q>) -> Option<QueueLease<'q>> {
         queue.take_lease(self.id).or_else(|| {
             before_looking_again();
             queue.take_lease(self.id)
@@ -184,7 +182,7 @@ struct QueueContext<'b> {
 
 impl ExecutorState {
     /// Carries out an entry.
-    fn apply(&mut self, queue_cx: &mut QueueContext<'_>, entry: Entry<'_>) {
+    fn apply(&mut self, queue_cx: &mut QueueContext<'_>, entry: QueueEntry<'_>) {
         let QueueContext {
             native, store_cx, ..
         } = queue_cx;
@@ -232,7 +230,7 @@ impl ExecutorState {
     }
 
     /// Answers an entry's client.
-    fn answer(&mut self, queue_cx: &QueueContext<'_>, entry: Entry<'_>) {
+    fn answer(&mut self, queue_cx: &QueueContext<'_>, entry: QueueEntry<'_>) {
         let QueueContext {
             native,
             queue,

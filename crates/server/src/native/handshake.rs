@@ -6,9 +6,10 @@
 //! small share of the thread that receives; what is above is dropped, and sent again by its client.
 
 use curtail_codec::native::{ErrorCode, Grant, Reply, ReplyError, Request, SLOTS, Session};
-use curtail_dispatch::ordered_queue::GrantError;
+use curtail_ordered_queue::GrantError;
 
 use crate::{
+    limits::{CONFIRMS_PER_SECOND, HELLOS_PER_SECOND},
     native::{
         Native,
         reply_cache::Answers,
@@ -29,12 +30,6 @@ pub(crate) struct Budget {
     confirms: u32,
 }
 
-/// Cookies given in a second, at most.
-const HELLOS_A_SECOND: u32 = 20_000;
-
-/// Confirmations looked at in a second, at most.
-const CONFIRMS_A_SECOND: u32 = 5_000;
-
 impl Budget {
     fn turn(&mut self, unix_seconds: u32) {
         if self.second != unix_seconds {
@@ -49,14 +44,14 @@ impl Budget {
     pub(crate) fn takes_hello(&mut self, unix_seconds: u32) -> bool {
         self.turn(unix_seconds);
         self.hellos += 1;
-        self.hellos <= HELLOS_A_SECOND
+        self.hellos <= HELLOS_PER_SECOND
     }
 
     /// Whether one more CONFIRM may be looked at.
     pub(crate) fn takes_confirm(&mut self, unix_seconds: u32) -> bool {
         self.turn(unix_seconds);
         self.confirms += 1;
-        self.confirms <= CONFIRMS_A_SECOND
+        self.confirms <= CONFIRMS_PER_SECOND
     }
 }
 
@@ -153,11 +148,11 @@ mod tests {
     #[test]
     fn handshakes_are_bounded_each_second() {
         let mut budget = Budget::default();
-        let taken = (0..HELLOS_A_SECOND + 9).filter(|_| budget.takes_hello(5));
-        assert_eq!(taken.count(), HELLOS_A_SECOND as usize);
+        let taken = (0..HELLOS_PER_SECOND + 9).filter(|_| budget.takes_hello(5));
+        assert_eq!(taken.count(), HELLOS_PER_SECOND as usize);
         assert!(budget.takes_confirm(5), "counted apart");
         assert!(budget.takes_hello(6), "the next second");
-        let taken = (0..CONFIRMS_A_SECOND + 9).filter(|_| budget.takes_confirm(6));
-        assert_eq!(taken.count(), CONFIRMS_A_SECOND as usize);
+        let taken = (0..CONFIRMS_PER_SECOND + 9).filter(|_| budget.takes_confirm(6));
+        assert_eq!(taken.count(), CONFIRMS_PER_SECOND as usize);
     }
 }

@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use curtail_dispatch::ordered_queue::{QueueState, TURN_MAX, before_looking_again};
+use curtail_ordered_queue::{QueueState, TURN_MAX, before_looking_again};
 use curtail_runtime::{Events, Poller, monotonic_ns};
 
 use crate::{

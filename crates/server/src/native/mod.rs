@@ -43,8 +43,8 @@ mod xdp;
 use std::{net::SocketAddr, time::Duration};
 
 use curtail_codec::native::{Cookies, DATAGRAM_BYTES_MAX, Head};
-use curtail_dispatch::ordered_queue::{
-    Entry, Limits, OrderedQueue, QueueState, Sessions, Stamps, layout,
+use curtail_ordered_queue::{
+    OrderedQueue, QueueEntry, QueueState, SessionLimits, Sessions, Stamps, layout,
 };
 use curtail_runtime::DatagramSocket;
 use curtail_types::{HashSeed, Now};
@@ -240,8 +240,8 @@ impl Native {
     }
 
     /// What sessions are held to; whoever admits a request renews its session.
-    fn limits(&self, now_ns: u64) -> Limits {
-        Limits {
+    fn limits(&self, now_ns: u64) -> SessionLimits {
+        SessionLimits {
             now_ns,
             lease_ns: u64::from(self.config.lease_ms) * 1_000_000,
             per_address: self.config.sessions_per_address,
@@ -249,7 +249,7 @@ impl Native {
     }
 
     /// The socket that an entry's answer leaves by, among those of a thread.
-    fn socket_of(&self, entry: Entry<'_>) -> u8 {
+    fn socket_of(&self, entry: QueueEntry<'_>) -> u8 {
         let number = entry.rx_queue();
         if !self.memory.acknowledges() && usize::from(number) < self.addresses.len() {
             return number;

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use curtail_dispatch::ordered_queue::layout;
+use curtail_ordered_queue::layout;
 use curtail_types::HashSeed;
 
 /// The words of the path, and what goes with their kind.

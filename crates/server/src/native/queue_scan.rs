@@ -11,7 +11,7 @@
 //! wakes the worker: the thread that received it or, where the network card's program did, the
 //! thread that looks after that.
 
-use curtail_dispatch::ordered_queue::{Listener, TURN_MAX, before_looking_again};
+use curtail_ordered_queue::{BellListener, TURN_MAX, before_looking_again};
 
 use crate::{
     native::{Native, NativePlacement, executor::Executor},
@@ -20,7 +20,7 @@ use crate::{
 
 /// What a worker has heard of each queue, and which of them are its own.
 pub(super) struct Rounds {
-    listeners: Vec<Listener>,
+    listeners: Vec<BellListener>,
     worker: usize,
     workers: usize,
     takes_all: bool,
@@ -41,7 +41,7 @@ impl Rounds {
     pub(super) fn new(native: &Native, worker: usize, workers: usize) -> Self {
         let (queues, placement) = (native.config.queues, native.config.placement);
         Self {
-            listeners: vec![Listener::new(); queues],
+            listeners: vec![BellListener::new(); queues],
             worker,
             workers: workers.max(1),
             takes_all: placement != NativePlacement::Owner && workers > 1,

@@ -12,17 +12,18 @@
 //! matches.
 
 use curtail_codec::native::{ErrorCode, Head, NackReason, Reply, Request, Status};
-use curtail_dispatch::{
-    RequestId,
-    ordered_queue::{Forward, Parked, TURN_MAX},
-};
+use curtail_dispatch::RequestId;
+use curtail_ordered_queue::{Forward, Parked, TURN_MAX};
 use curtail_types::{Exptime, Get, Key, KeyHash};
 
-use crate::native::{
-    counters::NativeCount,
-    executor::{at_arrival, read_and_touch, split},
-    receiver::{HELP_TURNS, NOWHERE, Receiver, ReceiverContext, place_of},
-    reply_sender::{Sender, value_bytes_max},
+use crate::{
+    limits::READS_WAITING_MAX,
+    native::{
+        counters::NativeCount,
+        executor::{at_arrival, read_and_touch, split},
+        receiver::{HELP_TURNS, NOWHERE, Receiver, ReceiverContext, place_of},
+        reply_sender::{Sender, value_bytes_max},
+    },
 };
 
 /// Reads that wait for a queue.
@@ -41,9 +42,6 @@ struct Waiting {
     key: [u8; Key::BYTES_MAX],
 }
 
-/// Reads that may wait at one door.
-const WAITING_MAX: usize = 256;
-
 impl WaitingReads {
     pub(super) fn new() -> Self {
         let nobody = Waiting {
@@ -61,10 +59,10 @@ impl WaitingReads {
             key: [0; Key::BYTES_MAX],
         };
         Self {
-            parked: Parked::new(WAITING_MAX),
-            places: vec![nobody; WAITING_MAX].into_boxed_slice(),
-            free: (0..WAITING_MAX as u32).collect(),
-            due: Vec::with_capacity(WAITING_MAX),
+            parked: Parked::new(READS_WAITING_MAX),
+            places: vec![nobody; READS_WAITING_MAX].into_boxed_slice(),
+            free: (0..READS_WAITING_MAX as u32).collect(),
+            due: Vec::with_capacity(READS_WAITING_MAX),
         }
     }
 

@@ -32,8 +32,9 @@ use curtail_codec::native::{
     Ack, Class, Echo, ErrorCode, Flags, Head, Malformed, Nack, NackReason, Opcode, Place, Promise,
     Reply, ReplyError, Request, Status,
 };
-use curtail_dispatch::ordered_queue::{
-    Arrival, Claim, ClaimTicket, Ingress, Kind, OrderedQueue, Sessions, Stamps, Verdict, layout,
+use curtail_ordered_queue::{
+    Arrival, Claim, ClaimTicket, EntryKind, Ingress, OrderedQueue, Sessions, Stamps, Verdict,
+    layout,
 };
 use curtail_runtime::Inbox;
 use curtail_types::{Exptime, KeyHash};
@@ -729,10 +730,10 @@ fn ack(echo: Echo, place: Place) -> Reply<'static> {
 }
 
 /// What a write does to its key.
-pub(super) fn kind_of(head: &Head) -> Kind {
+pub(super) fn kind_of(head: &Head) -> EntryKind {
     match head.opcode {
-        Opcode::Set if !head.flags.has(Flags::COMPARE) => Kind::Set,
-        _ => Kind::Write,
+        Opcode::Set if !head.flags.has(Flags::COMPARE) => EntryKind::Set,
+        _ => EntryKind::Write,
     }
 }
 

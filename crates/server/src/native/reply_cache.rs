@@ -10,7 +10,7 @@
 //! that it was executed and that nobody knows what came of it.
 
 use curtail_codec::native::{SLOTS, Status};
-use curtail_dispatch::ordered_queue::SessionName;
+use curtail_ordered_queue::SessionName;
 
 use crate::sync::{Mutex, lock};
 

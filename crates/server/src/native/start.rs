@@ -4,10 +4,8 @@
 use std::net::SocketAddr;
 
 use curtail_codec::native::Cookies;
-use curtail_dispatch::{
-    Worker as Id,
-    ordered_queue::{OrderedQueue, QueueState, layout, recover},
-};
+use curtail_dispatch::Worker as Id;
+use curtail_ordered_queue::{OrderedQueue, QueueState, layout, recover};
 use curtail_runtime::{
     BindError, DatagramOptions, DatagramSocket, Listener, Poller, Token, bind_udp, monotonic_ns,
 };

@@ -1,7 +1,7 @@
 //! What a worker does for the native path in its turn: it executes queues, its own first, and where
 //! no thread receives for all it receives too.
 
-use curtail_dispatch::ordered_queue::{QueueState, TURN_MAX};
+use curtail_ordered_queue::{QueueState, TURN_MAX};
 use curtail_runtime::monotonic_ns;
 
 use crate::{

@@ -1,8 +1,8 @@
 //! The queues' memory as maps of the network card's program, which admits and acknowledges writes
 //! before this process has run, and goes on while it is away.
 
-use curtail_dispatch::ordered_queue::{OrderedQueue, layout};
-use curtail_runtime::{Attach, Nic, NicOptions, Origin, Xdp, XdpOptions};
+use curtail_ordered_queue::{OrderedQueue, layout};
+use curtail_runtime::{Attach, MapsOrigin, Nic, NicOptions, Xdp, XdpOptions};
 use curtail_types::HashSeed;
 use tracing::error;
 
@@ -65,7 +65,7 @@ impl NicMemory {
         let last = xdp.nic().queues().rchunks_exact(queue_words).next();
         let is_made = last.is_some_and(|words| OrderedQueue::open(words).is_ok());
         Ok(Self {
-            is_found: is_made && xdp.nic().origin() == Origin::Found,
+            is_found: is_made && xdp.nic().origin() == MapsOrigin::Found,
             xdp,
             interface: interface.to_owned(),
         })

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use curtail_cluster::{Node, Roster};
+use curtail_membership::{Node, Roster};
 use curtail_types::{KeyName, NodeId};
 use tracing::info;
 
@@ -240,8 +240,8 @@ impl Display for Member {
 
 #[cfg(test)]
 mod tests {
-    use curtail_cluster::{Addresses, Settings};
     use curtail_consistency::membership::{Change, Incarnation};
+    use curtail_membership::{Addresses, Settings};
 
     use super::*;
 

@@ -3,6 +3,7 @@
 use curtail_codec::node::{ItemAnswer, ItemRequest};
 use curtail_consistency::placement::slice_of;
 use curtail_dispatch::SharedState;
+use curtail_links::LinkEvent;
 use curtail_types::{Cas, Failure, NodeId};
 
 use crate::{
@@ -11,7 +12,6 @@ use crate::{
         NodeWorker,
         forward::Out,
         inbox::Answered,
-        links::LinkEvent,
         slice_jobs::{Completed, End, Job, Origin},
         slices::{Relayed, RelayedKind},
         worker::AGAIN_NS,

@@ -7,13 +7,13 @@ use curtail_codec::node::{
     AnswerStatus, BatchHead, Body, ItemAnswer, NodeAnswer, NodeRequest, failure_from_number,
 };
 use curtail_consistency::placement::slice_of;
+use curtail_links::Endpoint;
 use curtail_types::{Cas, Failure, NodeId, RouteHash, ViewNumber};
 
 use crate::node::{
     Cluster,
     control_messages::News,
     hot_set::coordinator::Proposal,
-    links::Endpoint,
     slice_jobs::{End, Job, Moved, Said, Spare},
     slices::RelayedKind,
 };

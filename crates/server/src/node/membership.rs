@@ -1,7 +1,7 @@
 //! What the membership says, brought to the workers.
 //!
 //! ```text
-//!   Member (thread) --- seen  ---> linker: whom to reach, as which life
+//!   Member (thread) --- seen  ---> connector: whom to reach, as which life
 //!                   --- adopt ---> views: workers find it at their next turn, slices are told
 //!                   --- event ---> the log; removed: forget everything, join anew
 //! ```
@@ -13,18 +13,16 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use curtail_cluster::{Addresses, Event, Member, NodeConfig, Observer, Roster};
 use curtail_consistency::membership::{Heartbeat, Incarnation};
+use curtail_links::{Connector, ConnectorConfig, ConnectorHandle, NewLink, PeerNode, Tls};
+use curtail_membership::{Addresses, Member, MemberEvent, NodeConfig, Observer, Roster};
 use curtail_types::{Exptime, NodeId, Now, View, ViewNumber};
 use tracing::{debug, error, info, warn};
 
 use crate::{
     config::{Config, start_error::StartError},
     log::component,
-    node::{
-        Cluster, InForce,
-        links::{Linker, LinkerConfig, LinkerHandle, NewLink, Peer, Tls},
-    },
+    node::{Cluster, InForce},
     sync::Relaxed,
     test_faults::Fault,
     worker::{mailbox::Arrival, shared::Shared},
@@ -35,7 +33,7 @@ pub(crate) struct Opening {
     pub(crate) cluster: Arc<Cluster>,
     /// Where links find the workers, once there are any.
     reach: Reach,
-    linker: Linker,
+    connector: Connector,
 }
 
 type Reach = Arc<OnceLock<Weak<Shared>>>;
@@ -43,7 +41,7 @@ type Reach = Arc<OnceLock<Weak<Shared>>>;
 /// What keeps a node in its cluster; to be stopped last.
 pub(crate) struct Membership {
     member: Member,
-    linker: LinkerHandle,
+    connector: ConnectorHandle,
     thread: JoinHandle<()>,
 }
 
@@ -80,7 +78,7 @@ impl Opening {
                 handle.mail.send(Arrival::Link(Box::new(link)));
             }
         };
-        let linker = Linker::bind(LinkerConfig {
+        let connector = Connector::bind(ConnectorConfig {
             node: node.me,
             cluster: node.cluster.name.clone(),
             secret: node.cluster.secret().bytes().to_vec(),
@@ -96,12 +94,12 @@ impl Opening {
             (node.cluster.model, node.cluster.replicas),
             (config.hot_keys_max, config.fault),
             (config.workers, threads),
-            linker.handle(),
+            connector.handle(),
         );
         Ok(Some(Self {
             cluster: Arc::new(cluster),
             reach,
-            linker,
+            connector,
         }))
     }
 
@@ -115,10 +113,10 @@ impl Opening {
         let fail = |error: &dyn std::fmt::Display| StartError::Cluster(error.to_string());
         // It is set once, here.
         let _ = self.reach.set(Arc::downgrade(shared));
-        let linker = self.linker.handle();
+        let connector = self.connector.handle();
         let addresses = Addresses {
             clients,
-            links: linker.address(),
+            links: connector.address(),
         };
         let clock = shared.clock;
         let watcher = Watcher {
@@ -130,13 +128,13 @@ impl Opening {
         let member = Member::start(config, addresses, now, watcher);
         let member = member.map_err(|error| fail(&error))?;
         self.cluster.set_member(member.handle().clone());
-        let thread = thread::Builder::new().name("linker".to_owned());
+        let thread = thread::Builder::new().name("connector".to_owned());
         let thread = thread
-            .spawn(move || self.linker.run())
+            .spawn(move || self.connector.run())
             .map_err(StartError::System)?;
         Ok(Membership {
             member,
-            linker,
+            connector,
             thread,
         })
     }
@@ -157,7 +155,7 @@ impl Membership {
 
     pub(crate) fn stop(self) {
         self.member.stop();
-        self.linker.stop();
+        self.connector.stop();
         // A thread that panicked has said so itself.
         let _ = self.thread.join();
     }
@@ -174,7 +172,7 @@ struct Watcher {
 impl Observer for Watcher {
     fn seen(&mut self, roster: &Arc<Roster>, life: Incarnation) {
         let others = roster.nodes().filter(|(id, _)| *id != self.cluster.me);
-        let peers = others.map(|(node, entry)| Peer {
+        let peers = others.map(|(node, entry)| PeerNode {
             node,
             address: entry.addresses.links,
             incarnation: entry.incarnation.0,
@@ -186,7 +184,7 @@ impl Observer for Watcher {
             let seconds = shared.uptime_seconds();
             self.cluster.journal.note_roster(seconds, roster);
         }
-        self.cluster.linker.set_peers(own, peers.collect());
+        self.cluster.connector.set_peers(own, peers.collect());
     }
 
     fn adopt(&mut self, roster: &Arc<Roster>) {
@@ -216,24 +214,24 @@ impl Observer for Watcher {
         self.wake();
     }
 
-    fn event(&mut self, event: &Event) {
+    fn event(&mut self, event: &MemberEvent) {
         let Some(shared) = self.shared.upgrade() else {
             return;
         };
         log_event(self.cluster.me, event);
         match event {
-            Event::Removed => {
+            MemberEvent::Removed => {
                 // The workers count from here on what has forgotten: they hear of it next.
                 self.cluster.begin_anew();
                 self.put_in_force(None);
                 shared.store.flush_all(shared.now(), Exptime(0));
                 self.nothing_to_give();
             }
-            Event::Replaced => {
+            MemberEvent::Replaced => {
                 self.put_in_force(None);
                 self.nothing_to_give();
             }
-            Event::Departed => self.cluster.has_left.store(true, Relaxed),
+            MemberEvent::Departed => self.cluster.has_left.store(true, Relaxed),
             // Also a view of another cluster changes nothing: if it stays, the lease ends.
             _ => {}
         }
@@ -283,16 +281,19 @@ impl Watcher {
 }
 
 /// Writes an event to the log, as important as it is.
-fn log_event(me: NodeId, event: &Event) {
+fn log_event(me: NodeId, event: &MemberEvent) {
     let node = me.0;
     match event {
-        Event::Beaten(_) | Event::Heard(_) | Event::Suspected(_) => {
+        MemberEvent::Beaten(_) | MemberEvent::Heard(_) | MemberEvent::Suspected(_) => {
             debug!(target: component::CLUSTER, node, "{event}");
         }
-        Event::Resumed | Event::Departed | Event::Changed(_) | Event::StoreAnswers => {
+        MemberEvent::Resumed
+        | MemberEvent::Departed
+        | MemberEvent::Changed(_)
+        | MemberEvent::StoreAnswers => {
             info!(target: component::CLUSTER, node, "{event}");
         }
-        Event::Removed | Event::Replaced | Event::Mismatch(_) => {
+        MemberEvent::Removed | MemberEvent::Replaced | MemberEvent::Mismatch(_) => {
             error!(target: component::CLUSTER, node, "{event}");
         }
         _ => warn!(target: component::CLUSTER, node, "{event}"),

@@ -26,7 +26,6 @@ mod forward;
 mod forward_responses;
 mod hot_set;
 mod inbox;
-mod links;
 mod membership;
 mod migration;
 mod peer_requests;
@@ -40,7 +39,6 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use curtail_cluster::{MemberHandle, StoreAsked};
 use curtail_consistency::{
     clock::Reading,
     membership::Heartbeat,
@@ -48,11 +46,14 @@ use curtail_consistency::{
     symmetric::{self, Model},
 };
 use curtail_dispatch::SharedKeys;
+use curtail_links::ConnectorHandle;
+use curtail_membership::{MemberHandle, StoreAsked};
 use curtail_types::{Access, Instant, NodeId, Now, RouteHash, ViewNumber, WriterId};
 use tracing::warn;
 
 use crate::{
     config::Config,
+    limits::{SHARED_KEYS_MAX, SLICE_WAITING_MAX},
     log::component,
     node::{
         active_view::{InForce, Marks, Views},
@@ -71,7 +72,6 @@ pub(crate) use crate::node::{
     event_history::Member,
     hot_set::coordinator::Proposal,
     inbox::MoveAsked,
-    links::{LinkerHandle, Links, NewLink},
     membership::{Membership, Opening},
     migration::Waiter,
     placement::{Way, route_of},
@@ -92,7 +92,7 @@ pub(crate) struct Cluster {
     /// A view that is to be in force as soon as the clock is set.
     unset: Mutex<Option<Arc<InForce>>>,
     pub(crate) marks: Marks,
-    pub(crate) linker: LinkerHandle,
+    pub(crate) connector: ConnectorHandle,
     member: OnceLock<MemberHandle>,
     /// The heartbeats to be sent, and how often there were new ones.
     beats: AtomicU64,
@@ -123,13 +123,7 @@ pub(crate) struct Cluster {
     has_left: AtomicBool,
 }
 
-/// Keys that may be hot, or in transition, at a time on a node.
-const KEYS_MAX: usize = 32 << 10;
-
-const _: () = assert!(2 * Config::HOT_KEYS_MAX == KEYS_MAX);
-
-/// Requests that may wait for a slice's machine.
-const WAITING_MAX: usize = 4096;
+const _: () = assert!(2 * Config::HOT_KEYS_MAX == SHARED_KEYS_MAX);
 
 /// The writers of the machines: no worker has them, and one is nobody's. Each life of a node has
 /// another, because what one life wrote may be lost with it, and its versions must not come again.
@@ -151,7 +145,7 @@ impl Cluster {
         (model, replicas): (Model, usize),
         (hot_keys_max, fault): (usize, Fault),
         (workers, threads): (usize, usize),
-        linker: LinkerHandle,
+        connector: ConnectorHandle,
     ) -> Self {
         // In milliseconds or so: no two starts share a time, but for a chance in many.
         let life = (now.unix_ns >> 20) as u16;
@@ -159,8 +153,8 @@ impl Cluster {
             me,
             writer: machines(me, life),
             model,
-            keys_max: KEYS_MAX / SLICES,
-            waiting_max: WAITING_MAX,
+            keys_max: SHARED_KEYS_MAX / SLICES,
+            waiting_max: SLICE_WAITING_MAX,
             retransmit_ns: 20 * MS_NS,
             replay_ns: 50 * MS_NS,
             patience_ns: 3000 * MS_NS,
@@ -170,7 +164,7 @@ impl Cluster {
             me,
             replicas,
             workers,
-            keys: SharedKeys::new(KEYS_MAX),
+            keys: SharedKeys::new(SHARED_KEYS_MAX),
             slices: (0..SLICES)
                 .map(|number| Slice::new(number, config))
                 .collect(),
@@ -179,7 +173,7 @@ impl Cluster {
             clock: WallClock::new(me, now, fault),
             unset: Mutex::default(),
             marks: Marks::new(threads),
-            linker,
+            connector,
             member: OnceLock::new(),
             beats: AtomicU64::new(0),
             heartbeats: Mutex::default(),

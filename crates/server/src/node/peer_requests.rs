@@ -13,6 +13,7 @@
 use curtail_codec::node::{
     AnswerStatus, BatchHead, Class, ItemAnswer, ItemRequest, NodeAnswer, Part, failure_number,
 };
+use curtail_links::Endpoint;
 use curtail_types::{Cas, Exptime, Failure};
 
 use crate::{
@@ -22,7 +23,6 @@ use crate::{
         NodeWorker,
         execute::execute,
         inbox::Asked,
-        links::Endpoint,
         migration::Waiter,
         placement::{Way, route_of},
         slice_jobs::{Asker, Completed, End, Origin},

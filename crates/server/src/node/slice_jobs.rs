@@ -4,13 +4,11 @@ use std::{collections::VecDeque, sync::Arc};
 
 use curtail_codec::node::{self, ItemRequest, KeyMessage, KeyMove};
 use curtail_consistency::symmetric::Access;
+use curtail_links::Endpoint;
 use curtail_store::Image;
 use curtail_types::{Cas, Failure, Message, NodeId, Outcome, RouteHash, ViewNumber};
 
-use crate::{
-    completion::Token,
-    node::{InForce, links::Endpoint},
-};
+use crate::{completion::Token, node::InForce};
 
 /// Something for a slice.
 #[derive(Debug)]

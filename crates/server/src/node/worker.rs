@@ -13,6 +13,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use curtail_codec::node::{Class, Part};
 use curtail_consistency::{membership::Heartbeat, placement::slice_of};
+use curtail_links::{Links, LinksConfig, Vitals};
 use curtail_types::{Cas, Failure, Instant, NodeId, NodeSet, RouteHash};
 
 use crate::{
@@ -23,7 +24,6 @@ use crate::{
         execute::ExecuteContext,
         forward::Out,
         inbox::Inbox,
-        links::{Links, LinksConfig, Vitals},
         migration::Mover,
         slice_jobs::{Asker, Completed, End, Job, Origin, Spare},
         slices::{Relayed, SliceContext},
@@ -417,6 +417,6 @@ pub(crate) fn node_worker(shared: &Shared, index: usize) -> Option<Box<NodeWorke
     }
     let bytes = shared.config.item_bytes_max;
     let config = LinksConfig::for_items(u16::try_from(index).ok()?, bytes);
-    let links = Links::new(cluster.linker.clone(), config, shared.started.unix_ns);
+    let links = Links::new(cluster.connector.clone(), config, shared.started.unix_ns);
     Some(Box::new(NodeWorker::new(index, cluster.clone(), links)))
 }

@@ -8,6 +8,8 @@ use curtail_codec::memcached::{Decoder, Request};
 use curtail_store::Hint;
 use curtail_types::KeyHash;
 
+use crate::limits::REQUESTS_PER_TURN_MAX;
+
 /// What a turn carries out, in order of arrival per connection.
 #[derive(Debug, Default)]
 pub(crate) struct Batch<'a> {
@@ -79,14 +81,11 @@ impl Work<'_> {
     }
 }
 
-/// Requests in one batch. The lines that 256 requests touch fit into a second-level cache.
-pub(crate) const REQUESTS_MAX: usize = 256;
-
 impl<'a> Batch<'a> {
     /// Room for more?
     #[inline]
     pub(crate) fn room(&self) -> usize {
-        REQUESTS_MAX.saturating_sub(self.entries.len())
+        REQUESTS_PER_TURN_MAX.saturating_sub(self.entries.len())
     }
 
     #[inline]

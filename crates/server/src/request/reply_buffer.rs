@@ -342,10 +342,6 @@ pub(crate) const fn room_for(requests: usize) -> usize {
     ROOM_BYTES + requests * REPLY_BYTES_MAX
 }
 
-/// What one connection is answered in one turn before its other requests have to wait: so much (and
-/// one more reply) is the most that a client which does not read can make us hold.
-pub(crate) const OUTPUT_BYTES_MAX: usize = 256 << 10;
-
 /// Room that the reply to one request may need in the turn's memory.
 pub(crate) const ROOM_BYTES: usize = REPLY_BYTES_MAX + COPY_BYTES_MAX;
 

@@ -10,11 +10,12 @@ use tracing::{info, warn};
 
 use crate::{
     admin::commands,
+    limits::OUTPUT_BYTES_MAX,
     log::component,
     metrics::counters::Count,
     request::{
         batch::{Entry, Work},
-        reply_buffer::{OUTPUT_BYTES_MAX, ROOM_BYTES},
+        reply_buffer::ROOM_BYTES,
     },
     route::{self, follow, on_node},
     turn::{

@@ -3,7 +3,8 @@
 use curtail_dispatch::{Ticket, Worker as Id};
 
 use crate::{
-    request::{batch::Entry, reply_buffer::OUTPUT_BYTES_MAX},
+    limits::OUTPUT_BYTES_MAX,
+    request::batch::Entry,
     route::{Route, entry, on_node},
     turn::{compaction, delegate, execute},
     worker::Worker,

@@ -21,11 +21,9 @@ use curtail_dispatch::{Access, Claim, Placement, Ticket, Worker as Id};
 use curtail_types::KeyHash;
 
 use crate::{
+    limits::OUTPUT_BYTES_MAX,
     native::Behind,
-    request::{
-        batch::{Entry, Work},
-        reply_buffer::OUTPUT_BYTES_MAX,
-    },
+    request::batch::{Entry, Work},
     test_faults::Fault,
     worker::{Worker, routing::partition_of},
 };

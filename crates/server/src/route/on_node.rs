@@ -13,19 +13,20 @@ use curtail_codec::{
     node::{ItemRequest, Shows},
 };
 use curtail_dispatch::{Seen, SharedState};
+use curtail_links::NewLink;
 use curtail_store::COPY_BYTES_MAX;
 use curtail_types::{Delete, Exptime, Instant, Operation, Outcome, RouteHash};
 
 use crate::{
     completion::{Answer, Awaited, Token},
-    config::INLINE_VALUE_BYTES_MAX,
     connection::output::Progress,
+    limits::{INLINE_VALUE_BYTES_MAX, OUTPUT_BYTES_MAX},
     metrics::{counters::Count, prefix_stats::KeyEvent},
-    node::{Cluster, Completed, NewLink, NodeWorker, Way, route_of},
+    node::{Cluster, Completed, NodeWorker, Way, route_of},
     owned_form::OwnedForm,
     request::{
         batch::{Entry, Work},
-        reply_buffer::{OUTPUT_BYTES_MAX, ROOM_BYTES},
+        reply_buffer::ROOM_BYTES,
     },
     route::{self, Route, entry, follow},
     test_faults::Fault,

@@ -14,6 +14,7 @@ use tracing::{error, warn};
 
 use crate::{
     connection::registry::Visible,
+    limits::ACCEPTS_MAX,
     log::component,
     sync::Relaxed,
     worker::{
@@ -44,9 +45,6 @@ struct ListeningSocket {
 
 /// The token of the waker; listeners have the numbers below.
 pub(crate) const WAKER: Token = Token(usize::MAX);
-
-/// Connections taken before the next look at whether to stop.
-const ACCEPTS_MAX: usize = 256;
 
 /// How long to wait when the process is out of descriptors.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(10);

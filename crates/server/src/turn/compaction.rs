@@ -31,6 +31,7 @@ use curtail_types::{
 
 use crate::{
     connection::slab::ConnectionSlab,
+    limits::APPENDED_BYTES_MAX,
     metrics::counters::Count,
     request::{
         batch::{Entry, Work},
@@ -81,9 +82,6 @@ struct BatchRun<'r, 'a> {
     entries: &'r [Entry<'a>],
     slots: &'r ConnectionSlab,
 }
-
-/// Bytes that a run of appends may add at once.
-const APPENDED_BYTES_MAX: usize = 16 << 10;
 
 impl Kind {
     /// How a request takes part in runs, if it does: it must not ask for anything that differs when

@@ -20,6 +20,7 @@ use curtail_types::Operation;
 
 use crate::{
     completion::{Awaited, Token},
+    limits::DELEGATED_BATCHES_MAX,
     metrics::{counters::Count, slow_log},
     request::{
         batch::{Entry, Work},
@@ -34,9 +35,6 @@ use crate::{
         routing::{Writers, partition_of},
     },
 };
-
-/// Delegated batches that a worker may have out; beyond, requests run where they arrived.
-const OUTSTANDING_MAX: usize = 64;
 
 /// Delegated batches that are kept for use again.
 const SPARE_MAX: usize = 16;
@@ -53,7 +51,7 @@ pub(crate) fn delegate(
     owner: Id,
     ticket: Option<Ticket>,
 ) -> Result<(), Option<Ticket>> {
-    let full = worker.delegation.outstanding.len() >= OUTSTANDING_MAX
+    let full = worker.delegation.outstanding.len() >= DELEGATED_BATCHES_MAX
         || execute::joins_something_large(&mut worker.cx, entry);
     let connection = worker.slots.get(entry.slot);
     let from = connection.map(|found| (found.serial, found.visible.number));

@@ -5,6 +5,7 @@ use curtail_types::{KeyHash, Now, Operation};
 
 use crate::{
     connection::Connection,
+    limits::SLOW_REQUESTS_PER_TURN_MAX,
     memcached::watch::Interests,
     metrics::slow_log::{Label, Slow},
     request::{
@@ -56,7 +57,7 @@ pub(crate) fn note_slow_turn(
             continue;
         }
         requests += 1;
-        if requests <= TURN_MAX {
+        if requests <= SLOW_REQUESTS_PER_TURN_MAX {
             let number = connection.visible.number;
             let label = Label::of_entry(entry, &mut worker.cx.decoding.scratch);
             keep_slow(&mut worker.cx, worker.index, number, ns, label);
@@ -102,7 +103,7 @@ pub(crate) fn note_slow_delegated(worker: &mut Worker, delegated: &DelegatedBatc
     }
     let requests = delegated.items.len() as u64;
     worker.cx.shared.slow.count.add(requests);
-    for item in delegated.items.iter().take(TURN_MAX) {
+    for item in delegated.items.iter().take(SLOW_REQUESTS_PER_TURN_MAX) {
         let number = item.connection;
         let Some((key, operation, value_bytes)) = delegated.about(item) else {
             continue;
@@ -156,6 +157,3 @@ pub(crate) fn keep_slow(
     });
     cx.shared.slow.keep(slow);
 }
-
-/// Requests of one turn, or of one delegated batch, that are kept: they all have the same time.
-pub(crate) const TURN_MAX: usize = 16;

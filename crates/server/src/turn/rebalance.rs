@@ -15,15 +15,12 @@
 
 use crate::{
     connection::Connection,
+    limits::{REBALANCE_LOOKED_AT_MAX, REBALANCE_MOVED_MAX},
     metrics::counters::Count,
     sync::Relaxed,
     turn::hand_off,
     worker::{Worker, mailbox::Arrival},
 };
-
-/// Connections looked at, and moved, at a time.
-const LOOKED_AT_MAX: usize = 128;
-const MOVED_MAX: usize = 16;
 
 /// Does what the control asked for in the last epoch, if it asked before that, too.
 pub(crate) fn give_connections(worker: &mut Worker) {
@@ -50,7 +47,7 @@ fn mark(worker: &mut Worker) {
         worker.slots.marks.from
     };
     worker.slots.marks.from = first;
-    for slot in first..end.min(first + LOOKED_AT_MAX) {
+    for slot in first..end.min(first + REBALANCE_LOOKED_AT_MAX) {
         if let Some(connection) = worker.slots.get_mut(slot) {
             connection.requests_marked = connection.requests;
         }
@@ -60,7 +57,7 @@ fn mark(worker: &mut Worker) {
 /// Gives connections that did up to `requests` since they were marked.
 fn give(worker: &mut Worker, to: usize, mut requests: u64) {
     let first = worker.slots.marks.from;
-    let end = worker.slots.end().min(first + LOOKED_AT_MAX);
+    let end = worker.slots.end().min(first + REBALANCE_LOOKED_AT_MAX);
     worker.slots.marks.from = end;
     let done = |connection: &Connection| connection.requests - connection.requests_marked;
     let mut candidates: Vec<(u64, usize)> = (first..end)
@@ -73,7 +70,7 @@ fn give(worker: &mut Worker, to: usize, mut requests: u64) {
     candidates.sort_unstable_by(|one, other| other.cmp(one));
     let mut moved = 0;
     for (done, slot) in candidates {
-        if moved < MOVED_MAX && done <= requests && move_away(worker, slot, to) {
+        if moved < REBALANCE_MOVED_MAX && done <= requests && move_away(worker, slot, to) {
             requests -= done;
             moved += 1;
         }

@@ -12,30 +12,19 @@ use curtail_store::Hint;
 use curtail_types::KeyHash;
 
 use crate::{
-    config::INLINE_VALUE_BYTES_MAX,
     connection::{Connection, output::Progress},
+    limits::{
+        BODY_BYTES_MAX, INLINE_VALUE_BYTES_MAX, RECEIVE_AREA_BYTES, RECEIVE_BYTES_MAX,
+        REQUESTS_PER_CONNECTION_MIN, REQUESTS_PER_TURN_MAX,
+    },
     metrics::{counters::Count, stage_histograms::StageName},
-    request::batch::{Batch, Entry, Origin, REQUESTS_MAX, Work},
+    request::batch::{Batch, Entry, Origin, Work},
     turn::{lifecycle, long_running, note_latency, work_ahead},
     worker::{Worker, context::WorkerContext},
 };
 
-/// Bytes received from one connection in one turn.
-const RECEIVE_BYTES_MAX: usize = 16 << 10;
-
-/// Bytes of a large value received from one connection in one turn: as few as are sent in one call,
-/// and for the same reasons.
-const BODY_BYTES_MAX: usize = 64 << 10;
-
 /// A small page; one that is larger is only touched more often than needed.
 const PAGE_BYTES: usize = 4 << 10;
-
-/// Requests of one connection in a turn at least, however many are ready: one that sends many at
-/// once takes no more of a turn than its share, and the others need not wait for it.
-const SHARE_MIN: usize = 32;
-
-/// What a turn can receive in all.
-pub(crate) const AREA_BYTES: usize = 256 << 10;
 
 /// Room that one connection may need: what it holds, and what it may receive.
 const NEEDED_BYTES: usize = 2 * RECEIVE_BYTES_MAX + HELD_BYTES_MAX;
@@ -43,7 +32,7 @@ const NEEDED_BYTES: usize = 2 * RECEIVE_BYTES_MAX + HELD_BYTES_MAX;
 /// The most that a connection holds of an incomplete request: a line and an inline value.
 const HELD_BYTES_MAX: usize = 4096 + INLINE_VALUE_BYTES_MAX as usize;
 
-const _: () = assert!(AREA_BYTES >= 2 * NEEDED_BYTES);
+const _: () = assert!(RECEIVE_AREA_BYTES >= 2 * NEEDED_BYTES);
 const _: () = {
     let limits = Limits {
         value_bytes_max: 0,
@@ -104,7 +93,7 @@ pub(crate) fn collect<'a>(worker: &mut Worker, mut area: &'a mut [u8], batch: &m
 
 /// Requests that one of `ready` connections may have in a turn.
 fn share_of(ready: usize) -> usize {
-    (REQUESTS_MAX / ready.max(1)).max(SHARE_MIN)
+    (REQUESTS_PER_TURN_MAX / ready.max(1)).max(REQUESTS_PER_CONNECTION_MIN)
 }
 
 fn collect_one<'a>(

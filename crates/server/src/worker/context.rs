@@ -9,13 +9,12 @@ use curtail_store::Writer;
 use curtail_types::KeyHash;
 
 use crate::{
-    config::INLINE_VALUE_BYTES_MAX,
     connection::buffer_pool::BufferPool,
+    limits::{INLINE_VALUE_BYTES_MAX, REQUESTS_PER_TURN_MAX},
     memcached::event_log::EventLog,
     metrics::{
         counters::Counts, hot_keys::HotKeys, latency::Latencies, slow_log, stage_histograms::Stages,
     },
-    request::batch::REQUESTS_MAX,
     store_context::StoreContext,
     test_faults::Fault,
     worker::shared::Shared,
@@ -138,7 +137,7 @@ impl WorkerContext {
                 large_moved: 0,
                 larges: 0,
                 larges_left: 0,
-                large_answers: Vec::with_capacity(REQUESTS_MAX),
+                large_answers: Vec::with_capacity(REQUESTS_PER_TURN_MAX),
                 lease_refused: false,
             },
             recorders: Recorders {

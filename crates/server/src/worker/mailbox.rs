@@ -8,11 +8,12 @@
 use std::sync::Arc;
 
 use curtail_dispatch::Doorbell;
+use curtail_links::NewLink;
 use curtail_runtime::{PeerAddress, Stream, Waker};
 
 use crate::{
     connection::Connection,
-    node::{Completed, MoveAsked, Moved, NewLink, Proposal, Waiter},
+    node::{Completed, MoveAsked, Moved, Proposal, Waiter},
     request::delegated_batch::{DelegatedBatch, Sealed},
     sync::{Mutex, lock},
 };

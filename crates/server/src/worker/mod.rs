@@ -16,6 +16,7 @@ use curtail_types::Instant;
 use crate::{
     busy_poll::BusyPoll,
     connection::slab::ConnectionSlab,
+    limits::EVENTS_MAX,
     metrics::turn_cpu_time::TurnClock,
     native::ReadBarrier,
     node::{self, NodeWorker},
@@ -90,9 +91,6 @@ pub(crate) struct Sweep {
 
 /// The token of the waker; slots have the numbers below.
 pub(crate) const WAKER: Token = Token(usize::MAX);
-
-/// Events taken in one wait.
-const EVENTS_MAX: usize = 256;
 
 impl Worker {
     pub(crate) fn new(index: usize, shared: Arc<Shared>, writer: Writer, poller: Poller) -> Self {

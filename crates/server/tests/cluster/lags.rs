@@ -5,8 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail_cluster::Roster;
 use curtail_consistency::placement::Placement;
+use curtail_membership::Roster;
 use curtail_server::Fault;
 use curtail_types::{NodeId, NodeSet, RouteHash};
 use twox_hash::XxHash3_64;

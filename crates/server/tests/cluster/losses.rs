@@ -6,9 +6,9 @@
 
 use std::{ops::RangeInclusive, sync::Arc};
 
-use curtail_cluster::Roster;
 use curtail_consistency::placement::Placement;
 use curtail_history::{Action, Entry, Numbered};
+use curtail_membership::Roster;
 use curtail_types::{Instant, NodeId, NodeSet, RouteHash};
 use twox_hash::XxHash3_64;
 

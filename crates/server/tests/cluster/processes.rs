@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail_cluster::{ClusterFile, NodeConfig, Roster};
+use curtail_membership::{ClusterFile, NodeConfig, Roster};
 use curtail_server::{
     Config, Fault, Listen, Server,
     log::{self, LogOptions},

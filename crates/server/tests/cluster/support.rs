@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail_cluster::{ClusterFile, NodeConfig};
 use curtail_consistency::membership::Change;
+use curtail_membership::{ClusterFile, NodeConfig};
 use curtail_server::{Config, Fault, Listen, Server};
 use curtail_types::{NodeId, NodeSet};
 

@@ -342,8 +342,8 @@ impl Node {
                     if self.trace.is_some() {
                         eprintln!("{at} node {}: {event:?}", self.me.0);
                     }
-                    use membership::Event;
-                    let ended = matches!(event, Event::Removed | Event::Replaced | Event::Departed);
+                    use membership::MembershipEvent::{Departed, Removed, Replaced};
+                    let ended = matches!(event, Removed | Replaced | Departed);
                     if ended {
                         self.deeds.push(Deed::Reborn);
                     }

@@ -9,7 +9,7 @@ mod overload;
 mod pattern;
 mod sizes;
 
-use curtail_dispatch::ordered_queue::TURN_MAX;
+use curtail_ordered_queue::TURN_MAX;
 use curtail_workload::{Mix, Popularity, Sizes, Workload};
 
 use crate::{

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use curtail_dispatch::ordered_queue::{SessionName, layout};
+use curtail_ordered_queue::{SessionName, layout};
 
 use crate::juneberry::{
     ClientLoad, Datapath, Juneberry, WhenFull,

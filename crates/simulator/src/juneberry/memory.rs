@@ -6,9 +6,9 @@
 
 use std::sync::atomic::AtomicU64;
 
-use curtail_dispatch::ordered_queue::{
-    Arrival, Entry, Ingress, Kind, Limits, OrderedQueue, Peer, QueueState, SessionName, Sessions,
-    Stamps, layout,
+use curtail_ordered_queue::{
+    Arrival, EntryKind, Ingress, OrderedQueue, Peer, QueueEntry, QueueState, SessionLimits,
+    SessionName, Sessions, Stamps, layout,
 };
 
 use crate::juneberry::run::Packet;
@@ -61,7 +61,7 @@ impl Memory {
 
 /// A session for the connection of this number, each from an address of its own.
 pub(super) fn session(sessions: Sessions<'_>, connection: usize) -> SessionName {
-    let limits = Limits {
+    let limits = SessionLimits {
         now_ns: 0,
         lease_ns: u64::MAX,
         per_address: 1,
@@ -91,7 +91,11 @@ pub(super) fn arrival<'p>(
         slot: packet.slot,
         sequence: packet.sequence,
         nilext: packet.write,
-        kind: if packet.write { Kind::Set } else { Kind::Write },
+        kind: if packet.write {
+            EntryKind::Set
+        } else {
+            EntryKind::Write
+        },
         key_hash: packet.hash,
         arrived_ns: 0,
         payload,
@@ -112,7 +116,7 @@ pub(super) fn payload(packet: &Packet) -> [u8; PAYLOAD_BYTES] {
 }
 
 /// Whose entry it is: the request's place and its serial number.
-pub(super) fn owner(entry: &Entry<'_>) -> (u32, u32) {
+pub(super) fn owner(entry: &QueueEntry<'_>) -> (u32, u32) {
     let mut bytes = [0; PAYLOAD_BYTES];
     entry.copy_payload(&mut bytes);
     let word = |at: usize| {

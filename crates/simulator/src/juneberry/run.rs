@@ -1,6 +1,6 @@
 //! The event loop, and what clients, card and workers share.
 
-use curtail_dispatch::ordered_queue::Ingress;
+use curtail_ordered_queue::Ingress;
 use curtail_workload::{Generator, Kind, Phases, Poisson, Random, Stream, mix};
 
 use crate::{

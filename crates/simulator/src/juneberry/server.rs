@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use curtail_dispatch::ordered_queue::Verdict;
+use curtail_ordered_queue::Verdict;
 
 use crate::juneberry::{
     Datapath, Juneberry, Reads, WhenFull,

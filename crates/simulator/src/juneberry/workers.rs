@@ -16,9 +16,9 @@
 
 use std::collections::VecDeque;
 
-use curtail_dispatch::{
-    RequestId, Worker as WorkerId,
-    ordered_queue::{Entry, Forward, Kind, Lease, Parked, Peek, Step, Turn},
+use curtail_dispatch::{RequestId, Worker as WorkerId};
+use curtail_ordered_queue::{
+    EntryKind, Forward, Parked, Peek, QueueEntry, QueueLease, Turn, TurnStep,
 };
 
 use crate::juneberry::{
@@ -52,7 +52,7 @@ enum Work<'a> {
     Read(u32, u64),
     /// So many entries, of which so many are applied.
     Turn {
-        lease: Lease<'a>,
+        lease: QueueLease<'a>,
         queue: usize,
         entries: Vec<(u32, u32)>,
         applied: usize,
@@ -275,7 +275,7 @@ impl<'a> Run<'a> {
         let Some(lease) = self.ingress.queues[queue].take_lease(WorkerId(worker as u16)) else {
             return;
         };
-        let mut entries: Vec<Entry<'a>> = Vec::with_capacity(self.model.turn_max);
+        let mut entries: Vec<QueueEntry<'a>> = Vec::with_capacity(self.model.turn_max);
         while entries.len() < self.model.turn_max
             && let Peek::Entry(entry) = lease.peek(entries.len() as u64)
         {
@@ -319,7 +319,7 @@ impl<'a> Run<'a> {
         &mut self,
         now: u64,
         worker: usize,
-        (mut lease, queue): (Lease<'a>, usize),
+        (mut lease, queue): (QueueLease<'a>, usize),
         (entries, expected): (&[(u32, u32)], usize),
     ) {
         let settles = matches!(self.model.system, Datapath::IoAck(_));
@@ -328,8 +328,8 @@ impl<'a> Run<'a> {
         let mut applied = 0;
         let turn = &mut self.server.workers[worker].turn;
         let drained = turn.run(&mut lease, entries.len(), sessions, |step| match step {
-            Step::Apply(_) => applied += 1,
-            Step::Answer(entry) => answers.push(memory::owner(&entry)),
+            TurnStep::Apply(_) => applied += 1,
+            TurnStep::Answer(entry) => answers.push(memory::owner(&entry)),
         });
         assert_eq!(
             drained.entries,
@@ -413,9 +413,9 @@ impl<'a> Run<'a> {
 }
 
 /// Whether the next entry of its key is a set, as a turn finds it; asserted against the turn.
-fn is_covered(entry: &Entry<'_>, later: &[Entry<'_>]) -> bool {
+fn is_covered(entry: &QueueEntry<'_>, later: &[QueueEntry<'_>]) -> bool {
     let next = later.iter().find(|other| other.same_key(entry));
-    entry.kind() == Kind::Set && next.is_some_and(|next| next.kind() == Kind::Set)
+    entry.kind() == EntryKind::Set && next.is_some_and(|next| next.kind() == EntryKind::Set)
 }
 
 /// Reads that a worker has parked at most.

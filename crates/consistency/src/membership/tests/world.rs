@@ -276,22 +276,24 @@ impl World {
         self.newest_in_force = self.newest_in_force.max(view.number);
     }
 
-    fn hear(&mut self, index: usize, event: Event) {
+    fn hear(&mut self, index: usize, event: MembershipEvent) {
         let soon = self.now + self.below(LEASE_MS);
         match event {
-            Event::Removed | Event::Departed => self.processes[index].rejoin_at = Some(soon),
-            Event::Replaced => self.processes[index].runs = false,
+            MembershipEvent::Removed | MembershipEvent::Departed => {
+                self.processes[index].rejoin_at = Some(soon)
+            }
+            MembershipEvent::Replaced => self.processes[index].runs = false,
             _ => {}
         }
         match event {
-            Event::Proposed(Change::Remove(_)) => self.counts.removals += 1,
-            Event::Proposed(Change::Settle) => self.counts.settled += 1,
-            Event::Proposed(Change::Detach) => self.counts.detached += 1,
-            Event::Proposed(Change::Attach) => self.counts.attached += 1,
-            Event::Fenced => self.counts.fenced += 1,
-            Event::Departed => self.counts.departed += 1,
-            Event::Replaced => self.counts.replaced += 1,
-            Event::Beaten(_) => self.counts.beaten += 1,
+            MembershipEvent::Proposed(Change::Remove(_)) => self.counts.removals += 1,
+            MembershipEvent::Proposed(Change::Settle) => self.counts.settled += 1,
+            MembershipEvent::Proposed(Change::Detach) => self.counts.detached += 1,
+            MembershipEvent::Proposed(Change::Attach) => self.counts.attached += 1,
+            MembershipEvent::Fenced => self.counts.fenced += 1,
+            MembershipEvent::Departed => self.counts.departed += 1,
+            MembershipEvent::Replaced => self.counts.replaced += 1,
+            MembershipEvent::Beaten(_) => self.counts.beaten += 1,
             _ => {}
         }
     }

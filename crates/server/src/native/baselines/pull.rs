@@ -14,9 +14,9 @@
 use curtail_codec::native::{NackReason, Request};
 use curtail_dispatch::{
     Worker as Id,
-    ordered_queue::TURN_MAX,
     pull::{Binding, Pull, Puller, Source},
 };
+use curtail_ordered_queue::TURN_MAX;
 use curtail_runtime::Inbox;
 
 use crate::native::{

@@ -12,13 +12,13 @@ use std::net::SocketAddr;
 use curtail_codec::native::{
     Checksum, Class, ErrorCode, HEADER_BYTES, Head, Malformed, Opcode, Reply, ReplyError, Request,
 };
-use curtail_dispatch::ordered_queue::{Claim, ClaimTicket, Peer, SessionName, State};
+use curtail_ordered_queue::{Claim, ClaimTicket, Peer, SessionName, SlotState};
 use curtail_runtime::{Readiness, Received, Stream};
 use curtail_store::{Reservation, ValueLease};
 use curtail_types::{Key, KeyHash, Operation};
 
 use crate::{
-    config::INLINE_VALUE_BYTES_MAX,
+    limits::INLINE_VALUE_BYTES_MAX,
     native::{
         Native,
         counters::NativeCount,
@@ -299,7 +299,7 @@ impl Line {
         };
         let hash = store_cx.store.hash(key.bytes());
         let (state, newest) = native.sessions().slot(name.index, head.slot);
-        let is_old = head.sequence < newest || head.sequence == newest && state != State::Open;
+        let is_old = head.sequence < newest || head.sequence == newest && state != SlotState::Open;
         if is_old || !native.sessions().is_known(name, peer) {
             self.state = skip(Refusal::Again(head, name, hash));
             return;

@@ -1,7 +1,7 @@
 //! One stream: from complete requests to answers.
 
 use curtail_codec::native::{Checksum, ErrorCode, Head, Opcode, Place, Reply, Request, Status};
-use curtail_dispatch::ordered_queue::{Claim, Peer, SessionName};
+use curtail_ordered_queue::{Claim, Peer, SessionName};
 use curtail_runtime::Sent;
 use curtail_store::{COPY_BYTES_MAX, ValueLease};
 use curtail_types::{Exptime, Get, Key, KeyHash};

@@ -38,6 +38,7 @@ use curtail_dispatch::{Seen, SharedState};
 use curtail_types::{Cas, Failure, NodeId, NodeSet, RouteHash};
 
 use crate::{
+    limits::EARLY_KEY_BYTES_MAX,
     metrics::counters::Count,
     node::{
         MoveAsked, NodeWorker,
@@ -132,20 +133,9 @@ pub(crate) struct Waiter {
     pub(super) bytes: Vec<u8>,
 }
 
-/// Bytes of keys of a view to come; then the others wait with their senders. What is received in
-/// one turn comes on top.
-const EARLY_BYTES_MAX: usize = 4 << 20;
-
-/// Buckets that are looked at in one step.
-const BUCKETS_A_STEP: usize = 8;
-
 /// A node that was told to end has given its keys away after so long, if it can: half of the time
 /// that it has by default (`--leave-seconds`).
 const LEAVE_NS: u64 = 10_000_000_000;
-
-/// Bytes of keys that may be on their way to a node before the scan sends more. What is asked for
-/// goes behind them, so this, and not the window of the link, is what a request waits for.
-const UNDER_WAY_BYTES_MAX: usize = 32 << 10;
 
 /// Nobody waits for what is swept out: it takes only this part of the time that moves would.
 const SWEEP_PARTS: u64 = 4;
@@ -408,6 +398,6 @@ impl Mover {
 
     /// Whether it holds as many keys of a view to come as it may.
     fn is_full(&self) -> bool {
-        self.early_bytes >= EARLY_BYTES_MAX
+        self.early_bytes >= EARLY_KEY_BYTES_MAX
     }
 }

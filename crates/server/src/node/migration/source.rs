@@ -6,14 +6,15 @@ use curtail_consistency::{
     placement::slice_of,
 };
 use curtail_dispatch::{Seen, SharedState};
+use curtail_links::{Links, SendError};
 use curtail_types::{Cas, Key, NodeId, RouteHash, ViewNumber};
 
 use crate::{
+    limits::{BUCKETS_PER_STEP, MIGRATING_BYTES_MAX},
     metrics::counters::Count,
     node::{
         InForce, MoveAsked, NodeWorker,
-        links::{Links, SendError},
-        migration::{BUCKETS_A_STEP, Departure, Phase, UNDER_WAY_BYTES_MAX, visibility_of},
+        migration::{Departure, Phase, visibility_of},
         placement::route_of,
     },
     test_faults::Fault,
@@ -77,7 +78,7 @@ impl NodeWorker {
         let in_force = self.in_force.clone()?;
         let (me, workers, index) = (self.cluster.me, self.cluster.workers, self.index);
         let queue = &mut self.mover.found;
-        cx.store_cx.store.keys(next, BUCKETS_A_STEP, |key| {
+        cx.store_cx.store.keys(next, BUCKETS_PER_STEP, |key| {
             let route = route_of(key.bytes());
             let leaves = in_force.targets(route, me);
             if slice_of(route) % workers == index && !leaves.is_empty() {
@@ -138,7 +139,7 @@ impl NodeWorker {
     fn is_busy_with(&self, node: NodeId) -> bool {
         let to = self.links.endpoint(node);
         let bytes = to.map_or(0, |to| self.links.under_way(to, Class::LargeDemand));
-        bytes > UNDER_WAY_BYTES_MAX
+        bytes > MIGRATING_BYTES_MAX
     }
 
     /// Sends what another node asks for, or that there is none.
@@ -269,7 +270,7 @@ impl NodeWorker {
         let in_force = self.in_force.clone()?;
         let (me, workers, index) = (self.cluster.me, self.cluster.workers, self.index);
         let queue = &mut self.mover.found;
-        let after = cx.store_cx.store.keys(next, BUCKETS_A_STEP, |key| {
+        let after = cx.store_cx.store.keys(next, BUCKETS_PER_STEP, |key| {
             let route = route_of(key.bytes());
             let belongs = in_force.place_in_the_end(route).holders.contains(me);
             if slice_of(route) % workers == index && !belongs {

@@ -1,13 +1,13 @@
 //! What a step works with, and what comes out of it for others.
 
 use curtail_consistency::symmetric::Refusal;
+use curtail_links::Links;
 use curtail_types::{Cas, Failure, NodeId, RouteHash};
 
 use crate::{
     node::{
         Cluster,
         execute::ExecuteContext,
-        links::Links,
         slice_jobs::{Completed, Job, Origin, Spare},
         slices::Waiting,
     },

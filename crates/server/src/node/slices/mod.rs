@@ -29,6 +29,7 @@ use curtail_consistency::{
 use curtail_types::{Cas, Failure, HotEpoch, HybridClock, Instant, Key, RouteHash};
 
 use crate::{
+    limits::{EARLY_MESSAGE_BYTES_MAX, EARLY_MESSAGES_MAX, LATE_ITEMS_MAX, REMOVED_KEYS_MAX},
     metrics::counters::Count,
     node::{
         InForce, machines,
@@ -95,18 +96,6 @@ struct Waiting {
 
 /// An hour of the version clock: no node's clock runs further ahead of another's.
 const LEAD_MAX: u64 = (3600 * HybridClock::TICKS_PER_SECOND) << 16;
-
-/// Items that a slice keeps until its machine is done with their keys.
-const LATE_MAX: usize = 1024;
-
-/// Removed keys that a slice remembers; then removing others waits, or is refused.
-const REMOVED_MAX: usize = 4096;
-
-/// Messages of later views that a slice keeps; the others are sent again.
-const EARLY_MAX: usize = 1024;
-
-/// And their bytes.
-const EARLY_BYTES_MAX: usize = 1 << 20;
 
 impl Slice {
     pub(super) fn new(number: usize, config: Config) -> Self {
@@ -278,7 +267,7 @@ impl Held {
         let view = self.in_force.as_ref().map(|now| now.view.number);
         if view.is_none_or(|view| said.message.view > view) {
             let bytes = self.early_bytes + said.bytes();
-            if self.early.len() < EARLY_MAX && bytes <= EARLY_BYTES_MAX {
+            if self.early.len() < EARLY_MESSAGES_MAX && bytes <= EARLY_MESSAGE_BYTES_MAX {
                 self.early_bytes = bytes;
                 self.early.push_back(said);
             }
@@ -320,7 +309,7 @@ impl Held {
                 let cx = &mut *slice_cx.cx;
                 cx.store_cx.put_image(key, hash, image, moved.value());
             }
-            Arrived::Waits if self.late.len() < LATE_MAX => self.late.push(moved),
+            Arrived::Waits if self.late.len() < LATE_ITEMS_MAX => self.late.push(moved),
             Arrived::Waits | Arrived::IsOld => {}
         }
     }
@@ -379,7 +368,7 @@ impl Held {
 
     /// Whether there is room to remember that the key was removed, if it has to be.
     fn may_remove(&self, slice_cx: &SliceContext<'_>, key: RouteHash) -> bool {
-        let has_room = self.removed.len() < REMOVED_MAX || self.removed.contains_key(&key);
+        let has_room = self.removed.len() < REMOVED_KEYS_MAX || self.removed.contains_key(&key);
         has_room || !self.keeps_removed(slice_cx, key)
     }
 

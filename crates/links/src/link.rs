@@ -1,0 +1,473 @@
+//! One link of a worker: a session, and the connection that it has at the moment.
+//!
+//! What arrives is received into memory that all links of the worker share, and handed on from
+//! there; only the beginning of a frame that is not complete is kept.
+
+use std::io::IoSlice;
+
+use curtail_codec::node::{Body, DecodedFrame, Frame, FrameHeader, LinkControl};
+use curtail_runtime::{Readiness, Received, Sent};
+use curtail_types::{Instant, ViewNumber};
+
+use crate::{
+    Endpoint,
+    chunk_pool::ChunkPool,
+    session::{FrameReceipt, LinkSession, PeerResume, Resumed},
+    transport::Transport,
+};
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(crate) struct PeerLink {
+    pub(crate) endpoint: Endpoint,
+    /// Whether it carries the large items.
+    pub(crate) large: bool,
+    pub(crate) session: LinkSession,
+    /// Which connection of the link this is, as the connector counts.
+    pub(crate) attempt: u64,
+    stream: Option<Transport>,
+    /// The longest frame that is taken here.
+    frame_bytes_max: usize,
+    /// The beginning of a frame.
+    partial: Vec<u8>,
+    control: ControlBytes,
+    readable: bool,
+    writable: bool,
+    /// The peer will send no more: what follows is received until the end is seen.
+    ending: bool,
+    /// Whether it is queued to receive, or to send.
+    pub(crate) in_line: bool,
+    pub(crate) is_dirty: bool,
+    /// When something was received last, on any connection, and sent; 0 for never.
+    pub(crate) heard: Instant,
+    spoke: Instant,
+    /// Calls to send.
+    pub(crate) sends: u64,
+    /// From when on silence counts: the first look at this connection, which comes after its
+    /// making.
+    watched_since: Option<Instant>,
+}
+
+/// A frame about the connection itself, while it is being sent.
+#[derive(Debug)]
+struct ControlBytes {
+    bytes: [u8; LinkControl::BYTES_MAX],
+    from: usize,
+    to: usize,
+}
+
+/// What heartbeats carry about this node.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Vitals {
+    /// The view that is in force.
+    pub view: ViewNumber,
+    /// How busy it is, in a unit of the upper layers.
+    pub load: u32,
+}
+
+/// How far receiving or sending came.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum IoProgress {
+    /// The poller reports when there is more to do.
+    Waits,
+    /// There is more to do in the next turn.
+    More,
+    /// The connection is of no use any more.
+    Broken,
+}
+
+/// What happened while receiving, beside the frames.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Happened {
+    /// The session runs now.
+    pub(crate) up: bool,
+    /// What was outstanding is lost.
+    pub(crate) reset: bool,
+    /// How much arrived.
+    pub(crate) bytes: usize,
+    /// With how many calls.
+    pub(crate) receives: u64,
+}
+
+/// Why a connection is of no use.
+struct Broken;
+
+/// Calls to receive in one turn, each of [`AREA_BYTES`] at most.
+const RECEIVES_MAX: usize = 4;
+
+/// Bytes of the memory to receive into.
+pub(crate) const AREA_BYTES: usize = 64 << 10;
+
+/// Bytes sent in one call, so that a turn is bounded.
+const SEND_BYTES_MAX: usize = 256 << 10;
+
+/// Pieces sent in one call.
+const SLICES_MAX: usize = 16;
+
+impl PeerLink {
+    pub(crate) fn new(endpoint: Endpoint, large: bool, session: LinkSession, max: usize) -> Self {
+        Self {
+            endpoint,
+            large,
+            session,
+            attempt: 0,
+            stream: None,
+            frame_bytes_max: max,
+            partial: Vec::new(),
+            control: ControlBytes::NONE,
+            readable: false,
+            writable: false,
+            ending: false,
+            in_line: false,
+            is_dirty: false,
+            heard: Instant { ns: 0 },
+            spoke: Instant { ns: 0 },
+            sends: 0,
+            watched_since: None,
+        }
+    }
+
+    /// Goes on with another connection; the one before has been ended.
+    pub(crate) fn connect(&mut self, stream: Transport, attempt: u64) {
+        self.stream = Some(stream);
+        self.attempt = attempt;
+        let resume = self.session.resume(self.frame_bytes_max);
+        self.control(resume);
+        (self.readable, self.writable) = (true, true);
+        self.ending = false;
+        self.watched_since = None;
+    }
+
+    /// Ends the connection; whether there was one.
+    pub(crate) fn disconnect(&mut self, chunks: &mut ChunkPool) -> bool {
+        self.session.disconnect();
+        self.control = ControlBytes::NONE;
+        chunks.give(std::mem::take(&mut self.partial));
+        self.stream.take().is_some()
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    pub(crate) fn note_readiness(&mut self, readiness: Readiness) {
+        self.readable |= readiness.read;
+        self.writable |= readiness.write;
+        self.ending |= readiness.closed;
+    }
+
+    /// Whether receiving may bring something.
+    pub(crate) fn wants_to_receive(&self) -> bool {
+        self.readable && self.stream.is_some()
+    }
+
+    /// Whether sending may move something.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        let has_news = self.session.is_running()
+            && (self.session.send_queue.has_news() || self.session.owes());
+        let wants =
+            |stream: &Transport| has_news || !self.control.is_empty() || stream.holds_back();
+        self.writable && self.stream.as_ref().is_some_and(wants)
+    }
+
+    /// Receives a bounded number of bytes and hands every complete frame to `each`.
+    pub(crate) fn receive(
+        &mut self,
+        (area, chunks): (&mut [u8], &mut ChunkPool),
+        now: Instant,
+        each: &mut impl FnMut(Endpoint, &Frame<'_>),
+    ) -> (IoProgress, Happened) {
+        let mut happened = Happened::default();
+        for _ in 0..RECEIVES_MAX {
+            let received = self.stream.as_mut().map(|stream| stream.receive(area));
+            let bytes = match received {
+                Some(Received::Bytes(bytes)) => bytes,
+                Some(Received::Nothing) => {
+                    self.readable = false;
+                    return (IoProgress::Waits, happened);
+                }
+                Some(Received::End) | None => return (IoProgress::Broken, happened),
+            };
+            self.heard = now;
+            happened.bytes += bytes;
+            happened.receives += 1;
+            let arrived = area.get(..bytes).unwrap_or_default();
+            if self.take_in(arrived, chunks, &mut happened, each).is_err() {
+                return (IoProgress::Broken, happened);
+            }
+            if bytes < area.len() && !self.ending {
+                self.readable = false;
+                return (IoProgress::Waits, happened);
+            }
+        }
+        (IoProgress::More, happened)
+    }
+
+    /// Hands on what is complete and keeps the rest.
+    fn take_in(
+        &mut self,
+        arrived: &[u8],
+        chunks: &mut ChunkPool,
+        happened: &mut Happened,
+        each: &mut impl FnMut(Endpoint, &Frame<'_>),
+    ) -> Result<(), Broken> {
+        if self.partial.is_empty() {
+            let used = self.take_frames(arrived, chunks, happened, each)?;
+            let rest = arrived.get(used..).unwrap_or_default();
+            if !rest.is_empty() {
+                self.partial = chunks.take(rest.len());
+                chunks.append(&mut self.partial, rest);
+            }
+            return Ok(());
+        }
+        let mut partial = std::mem::take(&mut self.partial);
+        chunks.append(&mut partial, arrived);
+        let used = self.take_frames(&partial, chunks, happened, each);
+        // Whatever came of it: it is given back, in the end with the connection.
+        self.partial = partial;
+        self.partial.drain(..used?);
+        if self.partial.is_empty() {
+            chunks.give(std::mem::take(&mut self.partial));
+        }
+        Ok(())
+    }
+
+    /// Hands on the frames that `bytes` begin with; how many bytes those are.
+    fn take_frames(
+        &mut self,
+        bytes: &[u8],
+        chunks: &mut ChunkPool,
+        happened: &mut Happened,
+        each: &mut impl FnMut(Endpoint, &Frame<'_>),
+    ) -> Result<usize, Broken> {
+        let mut used = 0;
+        loop {
+            let rest = bytes.get(used..).unwrap_or_default();
+            match Frame::decode(rest, self.frame_bytes_max) {
+                DecodedFrame::Complete(frame) => {
+                    self.take_frame(&frame, chunks, happened, each)?;
+                    used += frame.header.bytes;
+                }
+                DecodedFrame::Incomplete(_) => return Ok(used),
+                DecodedFrame::Malformed(_) => return Err(Broken),
+            }
+        }
+    }
+
+    fn take_frame(
+        &mut self,
+        frame: &Frame<'_>,
+        chunks: &mut ChunkPool,
+        happened: &mut Happened,
+        each: &mut impl FnMut(Endpoint, &Frame<'_>),
+    ) -> Result<(), Broken> {
+        let FrameHeader {
+            bytes,
+            sequence,
+            acknowledged,
+            ..
+        } = frame.header;
+        if let Body::Resume {
+            stream,
+            received_stream,
+            frame_bytes_max,
+        } = frame.body
+        {
+            let peer = PeerResume {
+                acknowledged,
+                stream,
+                received_stream,
+                frame_bytes_max: frame_bytes_max as usize,
+            };
+            return self.take_resume(&peer, chunks, happened);
+        }
+        if !self.session.is_running() {
+            return Err(Broken);
+        }
+        let send_queue = &mut self.session.send_queue;
+        send_queue
+            .acknowledge(chunks, acknowledged)
+            .map_err(|_| Broken)?;
+        if sequence == 0 {
+            if matches!(frame.body, Body::Heartbeat { .. }) {
+                each(self.endpoint, frame);
+            }
+            return Ok(());
+        }
+        match self.session.take(sequence, bytes) {
+            FrameReceipt::New => each(self.endpoint, frame),
+            FrameReceipt::Again => {}
+            FrameReceipt::Gap => return Err(Broken),
+        }
+        Ok(())
+    }
+
+    fn take_resume(
+        &mut self,
+        peer: &PeerResume,
+        chunks: &mut ChunkPool,
+        happened: &mut Happened,
+    ) -> Result<(), Broken> {
+        if self.session.is_running() {
+            return Err(Broken);
+        }
+        let resumed = self.session.resumed(chunks, peer).map_err(|_| Broken)?;
+        happened.up = true;
+        happened.reset |= resumed == Resumed::Reset;
+        Ok(())
+    }
+
+    /// Sends what there is, with one call. While the kernel takes nothing the open frame goes on
+    /// taking parts.
+    pub(crate) fn send(&mut self, now: Instant) -> IoProgress {
+        if !self.writable {
+            return IoProgress::Waits;
+        }
+        if let Some(stream) = self.stream.as_mut() {
+            if !stream.push() {
+                return IoProgress::Broken;
+            }
+            if stream.holds_back() {
+                self.writable = false;
+                return IoProgress::Waits;
+            }
+        }
+        if self.session.is_running() {
+            self.session.seal();
+            if self.session.owes()
+                && !self.session.send_queue.is_unsent()
+                && self.control.is_empty()
+            {
+                self.control(LinkControl::Credit);
+            }
+        }
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let control = self.control.rest();
+        let (mut count, mut offered) = (0, control.len());
+        if let Some(first) = slices.first_mut().filter(|_| offered > 0) {
+            *first = IoSlice::new(control);
+            count = 1;
+        }
+        if self.session.is_running() {
+            let free = slices.get_mut(count..).unwrap_or_default();
+            let (pieces, bytes) = self.session.send_queue.gather(free, SEND_BYTES_MAX);
+            count += pieces;
+            offered += bytes;
+        }
+        if offered == 0 {
+            return IoProgress::Waits;
+        }
+        let pieces = slices.get(..count).unwrap_or_default();
+        let sent = self.stream.as_mut().map(|stream| match pieces {
+            [one] => stream.send(one),
+            many => stream.send_many(many),
+        });
+        let Some(Sent::Bytes(taken)) = sent else {
+            return IoProgress::Broken;
+        };
+        self.spoke = now;
+        self.sends += 1;
+        let of_control = self.control.consume(taken);
+        self.session.send_queue.note_sent(taken - of_control);
+        let holds_back = self.stream.as_ref().is_some_and(Transport::holds_back);
+        self.writable = taken == offered && !holds_back;
+        match self.wants_to_send() {
+            true => IoProgress::More,
+            false => IoProgress::Waits,
+        }
+    }
+
+    /// Whether nothing was received on this connection for `limit_ns`, though this side has looked.
+    pub(crate) fn is_silent(&mut self, now: Instant, limit_ns: u64) -> bool {
+        let since = *self.watched_since.get_or_insert(now);
+        let since_ns = since.ns.max(self.heard.ns);
+        // What has arrived and was not received yet is no silence.
+        !self.readable && now.ns >= since_ns + limit_ns
+    }
+
+    /// When the next heartbeat is due if one goes after `pause_ns` without anything else.
+    pub(crate) fn beat_due_ns(&self, pause_ns: u64) -> u64 {
+        let since = self.watched_since.map_or(0, |since| since.ns);
+        since.max(self.spoke.ns) + pause_ns
+    }
+
+    /// Sends a heartbeat, unless something else is on its way.
+    pub(crate) fn beat(&mut self, vitals: Vitals) {
+        if self.session.is_running()
+            && !self.session.send_queue.has_news()
+            && self.control.is_empty()
+        {
+            let Vitals { view, load } = vitals;
+            self.control(LinkControl::Heartbeat { view, load });
+        }
+    }
+
+    /// Has a frame about the connection sent before the next numbered one. What it acknowledges is
+    /// what was received until now.
+    fn control(&mut self, control: LinkControl) {
+        let room = &mut self.control.bytes;
+        if let Some(bytes) = control.encode(self.large, self.session.received(), room) {
+            (self.control.from, self.control.to) = (0, bytes);
+            self.session.note_told();
+        }
+    }
+}
+
+impl ControlBytes {
+    const NONE: Self = Self {
+        bytes: [0; LinkControl::BYTES_MAX],
+        from: 0,
+        to: 0,
+    };
+
+    fn is_empty(&self) -> bool {
+        self.from == self.to
+    }
+
+    fn rest(&self) -> &[u8] {
+        self.bytes.get(self.from..self.to).unwrap_or_default()
+    }
+
+    /// Takes the first of `taken` bytes for its own; how many.
+    fn consume(&mut self, taken: usize) -> usize {
+        let own = taken.min(self.to - self.from);
+        self.from += own;
+        own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use curtail_types::NodeId;
+
+    use super::{
+        super::{chunk_pool::CHUNK_BYTES, send_queue::WindowLimits},
+        *,
+    };
+
+    /// Goal: a peer that sends nonsense costs no memory in the end. Method: the beginning of a
+    /// frame, then what cannot follow, again and again.
+    #[test]
+    fn memory_of_what_was_malformed_is_given_back() {
+        let endpoint = Endpoint {
+            node: NodeId(1),
+            pair: 0,
+        };
+        let windows = WindowLimits {
+            demand_bytes_max: 1,
+            answer_bytes_max: 1,
+        };
+        let mut link = PeerLink::new(endpoint, false, LinkSession::new(1, windows), CHUNK_BYTES);
+        let (mut chunks, mut happened) = (ChunkPool::default(), Happened::default());
+        for _ in 0..3 {
+            let mut take = |bytes: &[u8]| {
+                let each = &mut |_: Endpoint, _: &Frame<'_>| {};
+                link.take_in(bytes, &mut chunks, &mut happened, each)
+            };
+            assert!(take(&[0xff]).is_ok());
+            assert!(take(&[0xff; 64]).is_err());
+            link.disconnect(&mut chunks);
+        }
+        assert_eq!(chunks.bytes(), CHUNK_BYTES);
+    }
+}

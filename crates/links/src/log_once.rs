@@ -1,0 +1,64 @@
+//! Logs once why there is no link with a node, not at every attempt.
+
+use std::{collections::VecDeque, net::IpAddr};
+
+use curtail_codec::node::RefusalReason;
+
+/// What was logged already.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints {
+    said: VecDeque<(IpAddr, RefusalReason)>,
+    said_of_tls: VecDeque<(IpAddr, String)>,
+}
+
+/// Messages that are remembered; beyond, the oldest may be logged again.
+const SAID_MAX: usize = 64;
+
+impl Complaints {
+    /// What to log about a failure with `address`; `None` if it was logged. `here` says whether
+    /// this side refused.
+    pub(crate) fn about(
+        &mut self,
+        address: IpAddr,
+        reason: RefusalReason,
+        here: bool,
+    ) -> Option<String> {
+        // A node that is not known yet is no fault: it tries again, and the list of peers changes.
+        if reason == RefusalReason::Unknown || self.said.contains(&(address, reason)) {
+            return None;
+        }
+        if self.said.len() == SAID_MAX {
+            self.said.pop_front();
+        }
+        self.said.push_back((address, reason));
+        let advice = match reason {
+            RefusalReason::Version => "it speaks no common version; upgrade in smaller steps",
+            RefusalReason::Cluster => "it belongs to a cluster of another name",
+            RefusalReason::Secret => "it has another secret; give every node the same file",
+            RefusalReason::NotMe => "its list of addresses has another node here",
+            RefusalReason::Unknown => "it is not in the list of nodes",
+        };
+        let verb = if here { "refused" } else { "was refused by" };
+        Some(format!("{verb} a node at {address}: {advice}"))
+    }
+
+    /// The same of TLS.
+    pub(crate) fn about_tls(&mut self, address: IpAddr, advice: String) -> Option<String> {
+        let said = (address, advice);
+        if self.said_of_tls.contains(&said) {
+            return None;
+        }
+        if self.said_of_tls.len() == SAID_MAX {
+            self.said_of_tls.pop_front();
+        }
+        let complaint = format!("no link with a node at {address}: {}", said.1);
+        self.said_of_tls.push_back(said);
+        Some(complaint)
+    }
+
+    /// There is a link with `address` now: the next failure is logged again.
+    pub(crate) fn forget(&mut self, address: IpAddr) {
+        self.said.retain(|(said, _)| *said != address);
+        self.said_of_tls.retain(|(said, _)| *said != address);
+    }
+}

@@ -1,0 +1,156 @@
+//! What a membership reports to operators.
+
+use std::{fmt, time::Duration};
+
+use curtail_consistency::membership::{self, Change};
+use curtail_types::{NodeId, NodeSet};
+
+use super::StoreAsked;
+
+/// Something that an operator should be able to find in the log.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum MemberEvent {
+    /// A lease has ended; nothing is served until the store, or the other nodes, answer.
+    Fenced,
+    /// The lease holds again.
+    Resumed,
+    /// The others removed this node. What it holds is worth nothing any more: throw it away, then
+    /// [`rejoin`](super::MemberHandle::rejoin).
+    Removed,
+    /// Another process has joined as this node: this one has to end.
+    Replaced,
+    /// This node has left, as asked, and may end.
+    Departed,
+    /// A node has been silent for too long.
+    Suspected(NodeId),
+    /// Its heartbeats arrive again.
+    Heard(NodeId),
+    /// This node changed the view.
+    Changed(Change),
+    /// This node wanted to change the view; another was first, or nobody knows.
+    Beaten(Change),
+    /// The store holds an older view than before and is not believed.
+    StoreWentBack,
+    /// The store holds no view any more, though there was one: it was removed or emptied.
+    StoreEmpty,
+    /// The store does not answer; reported once.
+    StoreFailed(String),
+    /// It answers again.
+    StoreAnswers,
+    /// It took more than a sixth of a lease to answer; reported for the first of several in a row.
+    StoreSlow {
+        /// What it was asked.
+        asked: StoreAsked,
+        /// How long it took.
+        took: Duration,
+    },
+    /// This node's file is not that of the cluster: it takes no part.
+    Mismatch(String),
+}
+
+impl From<membership::MembershipEvent> for MemberEvent {
+    fn from(event: membership::MembershipEvent) -> Self {
+        match event {
+            membership::MembershipEvent::Fenced => Self::Fenced,
+            membership::MembershipEvent::Resumed => Self::Resumed,
+            membership::MembershipEvent::Removed => Self::Removed,
+            membership::MembershipEvent::Replaced => Self::Replaced,
+            membership::MembershipEvent::Departed => Self::Departed,
+            membership::MembershipEvent::Suspected(node) => Self::Suspected(node),
+            membership::MembershipEvent::Heard(node) => Self::Heard(node),
+            membership::MembershipEvent::Proposed(change) => Self::Changed(change),
+            membership::MembershipEvent::Beaten(change) => Self::Beaten(change),
+            membership::MembershipEvent::StoreWentBack => Self::StoreWentBack,
+        }
+    }
+}
+
+impl fmt::Display for MemberEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fenced => {
+                f.write_str("the view, or another node, did not answer in time: serving nobody")
+            }
+            Self::Resumed => f.write_str("the view and the other nodes answer again: serving"),
+            Self::Removed => f.write_str("the others have removed this node from the cluster"),
+            Self::Replaced => f.write_str("another process has joined as this node"),
+            Self::Departed => f.write_str("this node has left the cluster"),
+            Self::Suspected(node) => write!(f, "node {} is silent", node.0),
+            Self::Heard(node) => write!(f, "node {} is heard again", node.0),
+            Self::Changed(change) => write!(f, "changed the view: {}", Told(change)),
+            Self::Beaten(change) => {
+                write!(f, "somebody else changed the view before: {}", Told(change))
+            }
+            Self::StoreWentBack => f.write_str(
+                "the store holds an older view than before, which is not believed: it was \
+                     restored from a backup, or another cluster writes to it; put the newest view \
+                     back, or stop all nodes and start them anew",
+            ),
+            Self::StoreEmpty => f.write_str(
+                "the store holds no view any more, though there was one: the view file or key was \
+                 removed; put it back, or stop all nodes and start them anew",
+            ),
+            Self::StoreFailed(reason) | Self::Mismatch(reason) => f.write_str(reason),
+            Self::StoreSlow { asked, took } => {
+                let what = match asked {
+                    StoreAsked::Reading => "be read",
+                    StoreAsked::Change => "take a change",
+                };
+                let ms = took.as_millis();
+                write!(
+                    f,
+                    "the store of the view took {ms} ms to {what}: a dead node is missed longer \
+                     than a lease then; put it where nothing else is busy, or have a longer lease"
+                )
+            }
+            Self::StoreAnswers => f.write_str("the store of the view answers again"),
+        }
+    }
+}
+
+struct Told<'a>(&'a Change);
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Change::Join(_) => f.write_str("this node joins"),
+            Change::Form => f.write_str("all who wait are live"),
+            Change::Live => f.write_str("this node is live"),
+            Change::Place => f.write_str("keys are placed anew"),
+            Change::Settle => f.write_str("all keys are in their place"),
+            Change::Drain(node) => write!(f, "node {} is to leave", node.0),
+            Change::Depart => f.write_str("this node has left"),
+            Change::Detach => f.write_str("a node does not answer this one, which goes on"),
+            Change::Attach => f.write_str("all nodes answer this one again"),
+            Change::Remove(nodes) => write!(f, "removed {}", Numbers(*nodes)),
+        }
+    }
+}
+
+struct Numbers(NodeSet);
+
+impl fmt::Display for Numbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, node) in self.0.into_iter().enumerate() {
+            let before = if index == 0 { "node " } else { ", node " };
+            write!(f, "{before}{}", node.0)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_a_sentence() {
+        let nodes = NodeSet::from_bits(0b101);
+        let event = MemberEvent::Changed(Change::Remove(nodes));
+        assert_eq!(
+            event.to_string(),
+            "changed the view: removed node 0, node 2"
+        );
+    }
+}

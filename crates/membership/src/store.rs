@@ -1,0 +1,71 @@
+//! Where a cluster's roster is kept: somewhere that answers who was first.
+
+mod etcd;
+mod file;
+
+use std::fmt;
+
+pub use etcd::EtcdStore;
+pub use file::FileStore;
+
+use crate::roster::{Roster, RosterError};
+
+/// Keeps one roster, and replaces it only for a caller that has read it (compare and swap).
+///
+/// A reading returns what the last replacement before its start wrote, or something newer: leases
+/// count on that.
+pub trait ViewStore: Send {
+    /// What is there; nothing before the first replacement.
+    ///
+    /// # Errors
+    /// When the store does not answer in its time, or what it holds is not understood.
+    fn read(&mut self) -> Result<Option<StoredRoster>, ViewStoreError>;
+
+    /// Puts `roster` in place of the one with revision `expected` (0: of nothing), and says which
+    /// revision it has now; nothing if another is there.
+    ///
+    /// # Errors
+    /// When nobody knows whether it was written.
+    fn replace(&mut self, expected: u64, roster: &Roster) -> Result<Option<u64>, ViewStoreError>;
+}
+
+/// A roster, and which state of the store it is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct StoredRoster {
+    /// Grows with every replacement; never 0.
+    pub revision: u64,
+    /// What is there.
+    pub roster: Roster,
+}
+
+/// Why a store could not be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ViewStoreError {
+    /// It did not answer, or not in time.
+    Unreachable(String),
+    /// It answered something that is not understood.
+    Strange(String),
+    /// What it holds is not a roster of this version.
+    Roster(RosterError),
+}
+
+impl fmt::Display for ViewStoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable(reason) => write!(f, "the store of the view: {reason}"),
+            Self::Strange(reason) => {
+                write!(f, "the store of the view holds what is no view: {reason}")
+            }
+            Self::Roster(reason) => write!(f, "the store of the view holds what is {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for ViewStoreError {}
+
+impl From<RosterError> for ViewStoreError {
+    fn from(error: RosterError) -> Self {
+        Self::Roster(error)
+    }
+}

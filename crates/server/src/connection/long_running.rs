@@ -5,13 +5,7 @@
 
 use std::sync::Arc;
 
-use curtail_runtime::Received;
-
-use crate::{
-    connection::Connection,
-    memcached::{metadump::Dump, watch::Watcher},
-    worker::context::WorkerContext,
-};
+use crate::memcached::{metadump::Dump, watch::Watcher};
 
 /// What keeps a connection busy.
 #[derive(Debug)]
@@ -28,44 +22,6 @@ impl LongRunning {
         match self {
             Self::Dump(_) => true,
             Self::Watch(watcher) => readable || watcher.is_waiting(),
-        }
-    }
-}
-
-impl Connection {
-    /// Goes on with the connection's long-running command; nothing is queued when this is called.
-    /// False when the client has left.
-    pub(crate) fn go_on(&mut self, cx: &mut WorkerContext) -> bool {
-        let Some(long_running) = &mut self.long_running else {
-            return true;
-        };
-        match long_running.as_mut() {
-            LongRunning::Dump(dump) => {
-                let (text, done) = dump.piece(cx);
-                self.visible.touch(cx.now.unix_seconds());
-                self.output.push(&mut cx.pool, &text);
-                if done {
-                    self.long_running = None;
-                }
-                true
-            }
-            LongRunning::Watch(watcher) => {
-                self.output.push(&mut cx.pool, &watcher.take());
-                !self.readable || self.ignore()
-            }
-        }
-    }
-
-    /// Receives what nobody wants; false at the end.
-    fn ignore(&mut self) -> bool {
-        let mut bytes = [0; 512];
-        match self.stream.receive(&mut bytes) {
-            Received::Bytes(_) => true,
-            Received::Nothing => {
-                self.readable = false;
-                true
-            }
-            Received::End => false,
         }
     }
 }

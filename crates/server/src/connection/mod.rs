@@ -14,12 +14,11 @@
 //! back when the large request is done. While `output` is not empty, nothing is received
 //! or carried out for it. An idle connection holds no buffer.
 
-pub(crate) mod acceptor;
-pub(crate) mod auth;
 pub(crate) mod buffer_pool;
+pub(crate) mod close_reason;
 pub(crate) mod long_running;
+pub(crate) mod move_order;
 pub(crate) mod output;
-pub(crate) mod rebalance;
 pub(crate) mod registry;
 pub(crate) mod slab;
 
@@ -33,14 +32,14 @@ use curtail_types::Set;
 use crate::{
     connection::{
         buffer_pool::{Buffer, BufferPool},
+        close_reason::CloseReason,
         long_running::LongRunning,
         output::OutputQueue,
         registry::{ConnectionState, Visible},
     },
-    memcached::event_log::CloseReason,
     metrics::{latency::Pending, slow_log::Label},
     native::Behind,
-    request::owned_form::{KeptForm, restore_key},
+    owned_form::OwnedForm,
     size_aware::plan_snapshot::PlanSnapshot,
 };
 
@@ -148,13 +147,11 @@ pub(crate) struct Body {
 /// How to answer the write, copied from a request whose bytes are gone by then.
 #[derive(Debug)]
 struct Header {
-    /// The key's text, then the opaque token.
-    bytes: Buffer,
-    key_bytes: usize,
-    base64: bool,
+    /// The key's text.
+    key: Buffer,
     set: Set,
     value_bytes: u32,
-    form: KeptForm,
+    form: OwnedForm,
 }
 
 impl Connection {
@@ -261,7 +258,7 @@ impl Connection {
 
     /// How many buffers it holds, and their bytes, whatever they are for.
     pub(crate) fn buffers(&self) -> (usize, usize) {
-        let of_body = self.body.as_ref().map(|body| &body.header.bytes);
+        let of_body = self.body.as_ref().map(|body| &body.header.key);
         let own = self.held.iter().chain(of_body);
         let (count, bytes) = self.output.buffers();
         own.fold((count, bytes), |(count, bytes), buffer| {
@@ -290,7 +287,7 @@ impl Connection {
             pool.release(held);
         }
         if let Some(body) = self.body.take() {
-            pool.release(body.header.bytes);
+            pool.release(body.header.key);
         }
     }
 }
@@ -311,20 +308,15 @@ impl Body {
         else {
             return None;
         };
-        let (form, opaque) = KeptForm::of(form);
-        let mut bytes = pool.hold(key.text());
-        pool.append(&mut bytes, opaque);
         Some(Box::new(Self {
             reservation,
             end: BodyEnd::default(),
             is_whole: false,
             header: Header {
-                bytes,
-                key_bytes: key.text().len(),
-                base64: key.is_base64(),
+                key: pool.hold(key.text()),
                 set: *set,
                 value_bytes: *value_bytes,
-                form,
+                form: OwnedForm::new(key, form),
             },
         }))
     }
@@ -355,15 +347,13 @@ impl Body {
         let result = header
             .restore()
             .map(|(key, form)| answer(reservation, key, form, header.set.compare.is_some()));
-        pool.release(header.bytes);
+        pool.release(header.key);
         result
     }
 }
 
 impl Header {
     fn restore(&self) -> Option<(WireKey<'_>, Form<'_>)> {
-        let (text, opaque) = self.bytes.content().split_at_checked(self.key_bytes)?;
-        let (key, form) = (restore_key(text, self.base64)?, self.form.restore(opaque));
-        Some((key, form))
+        Some((self.form.key(self.key.content())?, self.form.form()))
     }
 }

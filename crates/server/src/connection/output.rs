@@ -5,13 +5,15 @@
 
 use std::{collections::VecDeque, io::IoSlice, ops::Range};
 
+use curtail_codec::memcached::encode::Refusal;
 use curtail_runtime::{Sent, Stream};
 use curtail_store::ValueLease;
 
 use crate::limits::SEND_BYTES_MAX;
 use crate::{
+    completion::{Answer, Awaited, Place},
     connection::buffer_pool::{Buffer, BufferPool},
-    request::reply_buffer::{Awaited, Content, Line, Piece},
+    request::reply_buffer::{Content, Line, Piece},
 };
 
 /// What a connection still has to send, in order.
@@ -32,8 +34,8 @@ enum OutputPiece {
         lease: ValueLease,
         from: usize,
     },
-    /// What this worker will answer.
-    Awaited(u16, Awaited),
+    /// What is answered later.
+    Awaited(Place),
     /// The line that ends a request of several parts.
     Final {
         line: Buffer,
@@ -203,75 +205,80 @@ impl OutputQueue {
         }
     }
 
-    /// Puts the answers of worker `by` where they are awaited: those of the items `numbers` of its
-    /// delegated batch, which are the next of `answers`.
+    /// Fills places with the answers of another worker, which stand in `area` and are the next of
+    /// `answers`: those of request `first` and its followers, one for each of `places`.
     pub(crate) fn fill(
         &mut self,
         pool: &mut BufferPool,
-        by: u16,
         area: &[u8],
-        numbers: Range<usize>,
+        first: usize,
+        places: impl Iterator<Item = (u32, Option<Refusal>)>,
         answers: &mut std::iter::Peekable<impl Iterator<Item = Piece>>,
     ) {
-        let mut numbers = numbers;
+        let mut places = places.enumerate().peekable();
         let mut joins = false;
         for behind in (0..self.pieces.len()).rev() {
             let Some(piece) = self.pieces.pop_front() else {
                 break;
             };
-            match piece {
-                OutputPiece::Awaited(owed_by, what) if owed_by == by && !numbers.is_empty() => {
-                    self.awaited -= 1;
-                    let number = numbers.next();
-                    let is_answer = |piece: &Piece| Some(piece.slot) == number;
-                    let first = answers.peek().filter(|piece| is_answer(piece));
-                    if let Some(line) = first.and_then(|piece| failure(what, area, piece)) {
-                        self.fail(pool, 0..behind, line);
-                        while answers.next_if(is_answer).is_some() {}
-                    }
-                    while let Some(answer) = answers.next_if(is_answer) {
-                        // The first one must not be joined to the old end of the queue.
-                        self.add(pool, area, answer.content, 0, joins);
-                        joins = true;
-                    }
-                }
-                other => {
-                    self.pieces.push_back(other);
-                    joins = true;
-                }
+            let filled = match &piece {
+                OutputPiece::Awaited(place) => places.next_if(|(_, (it, _))| *it == place.number),
+                _ => None,
+            };
+            let (Some((number, (_, refusal))), OutputPiece::Awaited(place)) = (filled, &piece)
+            else {
+                self.pieces.push_back(piece);
+                joins = true;
+                continue;
+            };
+            self.awaited -= 1;
+            let is_answer = |piece: &Piece| piece.slot == first + number;
+            if let (Some(refusal), Awaited::Part) = (refusal, place.what) {
+                self.fail(pool, 0..behind, refusal.reply());
+                while answers.next_if(is_answer).is_some() {}
+            }
+            while let Some(answer) = answers.next_if(is_answer) {
+                // The first one must not be joined to the old end of the queue.
+                self.add(pool, area, answer.content, 0, joins);
+                joins = true;
             }
         }
     }
 
-    /// Puts one answer where `by` awaits it, without a look at what is behind.
-    pub(crate) fn fill_one(&mut self, pool: &mut BufferPool, by: u16, answer: &[u8]) {
-        let owed = |piece: &OutputPiece| match *piece {
-            OutputPiece::Awaited(owed_by, what) if owed_by == by => Some(what),
+    /// Fills the place of this number, if it still waits.
+    pub(crate) fn complete(&mut self, pool: &mut BufferPool, number: u32, answer: Answer<'_>) {
+        let is_place = |piece: &OutputPiece| match piece {
+            OutputPiece::Awaited(place) if place.number == number => Some(*place),
             _ => None,
         };
-        let mut places = self.pieces.iter().map(owed).enumerate();
-        let Some((at, what)) = places.find_map(|(at, what)| Some((at, what?))) else {
+        let mut places = self.pieces.iter().map(is_place).enumerate();
+        let Some((at, place)) = places.find_map(|(at, place)| Some((at, place?))) else {
             return;
         };
         self.awaited -= 1;
-        let answer = match what {
-            Awaited::Silent => &[],
-            _ if what.is_failure(answer) => {
-                self.fail(pool, at + 1..self.pieces.len(), answer);
-                &[]
+        let spelt = match place.spell(answer) {
+            Ok(spelt) => spelt,
+            Err(line) => {
+                self.pieces.remove(at);
+                return self.fail(pool, at..self.pieces.len(), line);
             }
-            _ => answer,
         };
-        let before = at
-            .checked_sub(1)
-            .and_then(|before| self.pieces.get_mut(before));
-        if let Some(OutputPiece::Held(buffer)) = before {
-            pool.append(buffer, answer);
+        // Joined to what is before it, if that is held; else in a piece of its own.
+        let before = at.checked_sub(1);
+        let held = before.and_then(|before| self.pieces.get_mut(before));
+        if let Some(OutputPiece::Held(buffer)) = held {
+            for piece in spelt.pieces() {
+                pool.append(buffer, piece);
+            }
             self.pieces.remove(at);
-        } else if answer.is_empty() {
+        } else if spelt.is_empty() {
             self.pieces.remove(at);
         } else if let Some(place) = self.pieces.get_mut(at) {
-            *place = OutputPiece::Held(pool.hold(answer));
+            let [head, value, tail] = spelt.pieces();
+            let mut buffer = pool.hold(head);
+            pool.append(&mut buffer, value);
+            pool.append(&mut buffer, tail);
+            *place = OutputPiece::Held(buffer);
         }
     }
 
@@ -292,9 +299,9 @@ impl OutputQueue {
             Content::Owned(bytes) => {
                 self.hold(pool, bytes.get(from..).unwrap_or_default(), joins);
             }
-            Content::Awaited(by, what) => {
+            Content::Awaited(place) => {
                 self.awaited += 1;
-                self.pieces.push_back(OutputPiece::Awaited(by, what));
+                self.pieces.push_back(OutputPiece::Awaited(place));
             }
             Content::Final { line, failed } => {
                 let line = pool.hold(line.get(from..).unwrap_or_default());
@@ -402,13 +409,5 @@ impl OutputPiece {
         if let Self::Held(buffer) | Self::Final { line: buffer, .. } = self {
             pool.release(buffer);
         }
-    }
-}
-
-/// What the beginning of an answer says, if it is that a part has failed.
-fn failure<'a>(what: Awaited, area: &'a [u8], first: &Piece) -> Option<&'a [u8]> {
-    match first.content {
-        Content::Area { start, end } => area.get(start..end).filter(|line| what.is_failure(line)),
-        _ => None,
     }
 }

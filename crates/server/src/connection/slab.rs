@@ -13,6 +13,23 @@ pub(crate) struct ConnectionSlab {
     ready: VecDeque<usize>,
     /// Requests carried out so far.
     carried_out: u64,
+    /// Slots that had their turn: written by `request::receive`.
+    pub(crate) served: Vec<usize>,
+    /// Slots whose sockets broke while replying: written by `request::send`.
+    pub(crate) broken: Vec<usize>,
+    /// Slots of connections that watch: written by `memcached::watch`.
+    pub(crate) watching: Vec<usize>,
+    /// The serial that the next connection gets.
+    pub(crate) next_serial: u64,
+    /// What rebalancing has noted.
+    pub(crate) marks: RebalanceMarks,
+}
+
+/// Whether rebalancing has noted what connections did, and from which slot on.
+#[derive(Debug, Default)]
+pub(crate) struct RebalanceMarks {
+    pub(crate) is_set: bool,
+    pub(crate) from: usize,
 }
 
 impl ConnectionSlab {
@@ -102,6 +119,15 @@ impl ConnectionSlab {
             connection.queued = true;
             connection.queued_at = self.carried_out;
             self.ready.push_back(slot);
+        }
+    }
+
+    /// Queues the connections that watch, if there is something for them.
+    pub(crate) fn queue_watching(&mut self) {
+        for number in 0..self.watching.len() {
+            if let Some(&slot) = self.watching.get(number) {
+                self.queue(slot);
+            }
         }
     }
 

@@ -9,34 +9,34 @@
 //! Every line has a time (RFC 3339, UTC), a level, a component, a message and fields. A thread that
 //! logs never waits for standard error: a line that finds the queue full is dropped and counted
 //! (`log_lines_dropped` in `stats curtail`). Requests are not logged one by one; what a peer can
-//! cause by the thousand passes a bound (`limit`) or is summed up once a second (`alarms`).
+//! cause by the thousand passes a bound (`limit`) or is summed up once a second
+//! (the alarms of the exporter).
 //!
 //! A process has one log. A program that embeds the server and installs a subscriber of its own
 //! receives the same events.
 
-mod alarms;
 mod limit;
 mod record;
 mod writer;
 
 use std::{
-    fmt,
+    fmt::{self, Display},
     str::FromStr,
     sync::OnceLock,
     time::{Duration, SystemTime},
 };
 
+use curtail_types::Now;
 use tracing::{
-    Event, Level, Metadata, Subscriber,
+    Event, Level, Metadata, Subscriber, info,
     level_filters::LevelFilter,
     span::{Attributes, Id, Record},
     subscriber::Interest,
 };
 
-pub(crate) use crate::log::alarms::{Alarms, Limits};
-pub(crate) use crate::log::limit::Limit;
-
 use crate::sync::{AtomicU8, AtomicU64, Relaxed};
+
+pub(crate) use limit::{Limit, Limits};
 
 /// The components that log, as targets of events. Events of other crates have other targets and are
 /// left out.
@@ -265,5 +265,12 @@ impl fmt::Display for LogLevel {
             Self::Info => "info",
             Self::Debug => "debug",
         })
+    }
+}
+
+/// Writes to the log who has all items flushed.
+pub(crate) fn log_flush(limit: &Limit, now: Now, peer: &dyn Display) {
+    if let Some(suppressed) = limit.pass(now.unix_seconds().into()) {
+        info!(target: component::ADMIN, %peer, suppressed, "flush_all: every item is dropped");
     }
 }

@@ -18,7 +18,7 @@ use std::io::Write;
 use curtail_types::{ItemStatus, Key};
 
 use crate::limits::CACHEDUMP_BYTES_MAX;
-use crate::{memcached::key_encoding, worker::context::WorkerContext};
+use crate::{key_encoding, store_context::StoreContext};
 
 /// Buckets that all dumps of a worker look at in one turn: 8 items each, some 100 us.
 pub(crate) const BUCKETS_A_TURN: usize = 64;
@@ -65,14 +65,18 @@ impl Dump {
     }
 
     /// The next lines, and whether they were the last.
-    pub(crate) fn piece(&mut self, cx: &mut WorkerContext) -> (Vec<u8>, bool) {
+    pub(crate) fn piece(
+        &mut self,
+        store_cx: &mut StoreContext,
+        buckets: &mut usize,
+    ) -> (Vec<u8>, bool) {
         let mut text = Vec::new();
         if let Some(from) = self.next {
-            let buckets = std::mem::take(&mut cx.dump_buckets);
+            let buckets = std::mem::take(buckets);
             if buckets == 0 {
                 return (text, false);
             }
-            let (form, seconds) = (self.form, cx.now.unix_seconds());
+            let (form, seconds) = (self.form, store_cx.now.unix_seconds());
             let (items_left, bytes_left) = &mut self.left;
             let each = |key: Key<'_>, status: &ItemStatus| {
                 let before = text.len();
@@ -86,9 +90,9 @@ impl Dump {
                     *bytes_left -= bytes;
                 }
             };
-            self.next = cx
+            self.next = store_cx
                 .store
-                .list(&mut cx.writer, cx.now, from, buckets, each)
+                .list(&mut store_cx.writer, store_cx.now, from, buckets, each)
                 .filter(|_| self.left.0 > 0);
         }
         if self.next.is_none() {

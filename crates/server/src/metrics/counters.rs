@@ -3,6 +3,8 @@
 //! Counting must cost nothing, so a request adds to a number that only its worker knows. The sums
 //! go to shared atomics before the replies leave: whoever has seen a reply sees it counted.
 
+use curtail_types::{ArithmeticOutcome, DeleteOutcome, Direction, Operation, Outcome, SetOutcome};
+
 use crate::sync::{AtomicU64, Relaxed};
 
 /// The counters of a worker. Names are those of memcached's `stats` where it has them.
@@ -94,6 +96,77 @@ impl Counts {
     pub(crate) fn add(&mut self, count: Count, amount: u64) {
         if let Some(number) = self.0.get_mut(count as usize) {
             *number += amount;
+        }
+    }
+
+    /// A read: whether it shows a value, touches, and has found its item.
+    #[inline(always)]
+    pub(crate) fn add_get(&mut self, shows: bool, touches: bool, hit: bool) {
+        if shows {
+            self.add(Count::CmdGet, 1);
+        }
+        let count = match (touches, hit) {
+            (false, true) => Count::GetHits,
+            (false, false) => Count::GetMisses,
+            (true, true) => Count::TouchHits,
+            (true, false) => Count::TouchMisses,
+        };
+        self.add(count, 1);
+        self.add(Count::CmdTouch, u64::from(touches));
+    }
+
+    /// A write, and whether it compared versions.
+    #[inline]
+    pub(crate) fn add_set(&mut self, compares: bool, outcome: SetOutcome) {
+        self.add(Count::CmdSet, 1);
+        let count = match (outcome, compares) {
+            (SetOutcome::TooLarge, _) => Count::StoreTooLarge,
+            (SetOutcome::OutOfMemory, _) => Count::StoreNoMemory,
+            (SetOutcome::Stored(_), true) => Count::CasHits,
+            (SetOutcome::Exists, true) => Count::CasBadval,
+            (SetOutcome::NotFound, true) => Count::CasMisses,
+            _ => return,
+        };
+        self.add(count, 1);
+    }
+
+    #[inline]
+    pub(crate) fn add_delete(&mut self, outcome: DeleteOutcome) {
+        match outcome {
+            DeleteOutcome::Deleted => self.add(Count::DeleteHits, 1),
+            DeleteOutcome::NotFound => self.add(Count::DeleteMisses, 1),
+            DeleteOutcome::Exists | DeleteOutcome::OutOfMemory => {}
+        }
+    }
+
+    #[inline]
+    pub(crate) fn add_arithmetic(&mut self, direction: Direction, outcome: &ArithmeticOutcome) {
+        let (hits, misses) = match direction {
+            Direction::Increment => (Count::IncrHits, Count::IncrMisses),
+            Direction::Decrement => (Count::DecrHits, Count::DecrMisses),
+        };
+        match outcome {
+            ArithmeticOutcome::Counted { .. } => self.add(hits, 1),
+            ArithmeticOutcome::NotFound => self.add(misses, 1),
+            _ => {}
+        }
+    }
+
+    /// An operation of another node, or one that was kept for later.
+    pub(crate) fn add_outcome(&mut self, operation: &Operation, shows: bool, outcome: &Outcome) {
+        match (operation, outcome) {
+            (Operation::Get(get), found) => {
+                let hit = matches!(found, Outcome::Found(_));
+                self.add_get(shows, get.touch.is_some(), hit);
+            }
+            (Operation::Set(set), Outcome::Set(outcome)) => {
+                self.add_set(set.compare.is_some(), *outcome);
+            }
+            (_, Outcome::Delete(outcome)) => self.add_delete(*outcome),
+            (Operation::Arithmetic(arithmetic), Outcome::Arithmetic(outcome)) => {
+                self.add_arithmetic(arithmetic.direction, outcome);
+            }
+            _ => {}
         }
     }
 

@@ -17,19 +17,14 @@
 use std::{collections::VecDeque, fmt, io::Write};
 
 use curtail_codec::memcached::{KeyScratch, Request, WireKey};
-use curtail_types::{Direction, KeyHash, Now, Operation, SetMode};
+use curtail_types::{Direction, Operation, SetMode};
 
-use crate::limits::{SLOW_REQUESTS_MAX, SLOW_REQUESTS_PER_TURN_MAX};
+use crate::limits::SLOW_REQUESTS_MAX;
 use crate::{
-    connection::Connection,
-    memcached::{key_encoding::push_percent, stats::Report, watch::Interests},
+    key_encoding::push_percent,
     metrics::counters::Tally,
-    request::{
-        batch::{Batch, Entry, Work},
-        delegated_batch::DelegatedBatch,
-    },
+    request::batch::{Entry, Work},
     sync::{AtomicU64, Mutex, Relaxed, lock},
-    worker::{context::WorkerContext, event_loop::Worker},
 };
 
 /// The slow requests of all workers.
@@ -38,7 +33,7 @@ pub(crate) struct SlowLog {
     /// [`OFF`] for none.
     threshold_ns: AtomicU64,
     /// How many there were, also those that the list has no more or never had.
-    count: Tally,
+    pub(crate) count: Tally,
     list: Mutex<VecDeque<Slow>>,
 }
 
@@ -107,7 +102,7 @@ impl SlowLog {
         lock(&self.list).clear();
     }
 
-    fn keep(&self, slow: Slow) {
+    pub(crate) fn keep(&self, slow: Slow) {
         let mut list = lock(&self.list);
         if list.len() == SLOW_REQUESTS_MAX {
             list.pop_front();
@@ -115,20 +110,11 @@ impl SlowLog {
         list.push_back(slow);
     }
 
-    /// `stats slow`: the oldest first; without keys if those are not to be listed.
-    pub(crate) fn report(&self, shows_keys: bool) -> Vec<u8> {
-        let threshold_us = match self.threshold_ns() {
-            OFF => 0,
-            ns => ns / 1000,
-        };
-        let mut report = Report::default();
-        report.stat("threshold_us", threshold_us);
-        report.stat("slow_requests", self.count());
-        for (number, slow) in (1..).zip(lock(&self.list).iter()) {
-            let shown = Shown { slow, shows_keys };
-            report.stat(format_args!("slow:{number}"), shown);
-        }
-        report.end()
+    /// The slow requests that are kept, the oldest first; without keys if those are not to be
+    /// listed.
+    pub(crate) fn rows(&self, shows_keys: bool) -> Vec<String> {
+        let row = |slow: &Slow| Shown { slow, shows_keys }.to_string();
+        lock(&self.list).iter().map(row).collect()
     }
 }
 
@@ -150,7 +136,7 @@ impl fmt::Display for Shown<'_> {
 
 impl Slow {
     /// All but the time, as `stats slow` and `watch slow` show it.
-    fn push_rest(&self, text: &mut Vec<u8>, shows_keys: bool) {
+    pub(crate) fn push_rest(&self, text: &mut Vec<u8>, shows_keys: bool) {
         // Writing to a vector cannot fail.
         let _ = write!(text, "cmd={} key=", self.label.command);
         match shows_keys && !self.label.key.is_empty() {
@@ -166,7 +152,7 @@ impl Slow {
 }
 
 impl Label {
-    fn of_item(
+    pub(crate) fn of_item(
         (key, operation): (&WireKey<'_>, &Operation),
         value_bytes: usize,
         scratch: &mut KeyScratch,
@@ -179,7 +165,7 @@ impl Label {
     }
 
     /// What an entry of a batch is about.
-    fn of_entry(entry: &Entry<'_>, scratch: &mut KeyScratch) -> Self {
+    pub(crate) fn of_entry(entry: &Entry<'_>, scratch: &mut KeyScratch) -> Self {
         match &entry.work {
             Work::Request(Request::Item {
                 key,
@@ -249,131 +235,6 @@ const fn command(operation: &Operation) -> &'static str {
     }
 }
 
-impl Worker {
-    /// After the replies of a turn have left, while the slow log is on: whether that took too long,
-    /// and which requests go on at a large worker.
-    #[cold]
-    pub(crate) fn note_slow(&mut self, batch: &Batch<'_>) {
-        batch.entries().iter().for_each(|entry| self.label(entry));
-        let handed_on = std::mem::take(&mut self.delegation.handed_on);
-        self.note_slow_turn(batch, &handed_on);
-        self.delegation.handed_on = handed_on;
-        self.delegation.handed_on.clear();
-    }
-
-    fn note_slow_turn(&mut self, batch: &Batch<'_>, handed_on: &[(usize, KeyHash)]) {
-        if self.is_large_worker() {
-            return;
-        }
-        let now_ns = self.cx.shared.clock.now().instant.ns;
-        let ns = now_ns.saturating_sub(self.cx.now.instant.ns);
-        if ns < self.cx.slow_ns {
-            return;
-        }
-        let mut requests = 0;
-        for entry in batch.entries() {
-            let Some(connection) = self.slots.get_mut(entry.slot) else {
-                continue;
-            };
-            // What was put off, or goes on at another worker, is timed there; the end of a `get` of
-            // many keys is no request.
-            let is_later = connection.put_off
-                || connection.departs.is_some()
-                || handed_on.contains(&(entry.slot, entry.hash));
-            if is_later || matches!(entry.work, Work::Request(Request::EndOfKeys { .. })) {
-                continue;
-            }
-            requests += 1;
-            if requests <= SLOW_REQUESTS_PER_TURN_MAX {
-                let number = connection.visible.number;
-                let label = Label::of_entry(entry, &mut self.cx.scratch);
-                self.cx.keep_slow(self.index, number, ns, label);
-            }
-        }
-        self.cx.shared.slow.count.add(requests as u64);
-        self.publish_events();
-    }
-
-    /// Notes on a connection that a large worker gets for which request it does.
-    fn label(&mut self, entry: &Entry<'_>) {
-        let Some(connection) = self.slots.get_mut(entry.slot) else {
-            return;
-        };
-        let Some(departure) = connection.departs.filter(|_| connection.slow.is_none()) else {
-            return;
-        };
-        let is_for = match &entry.work {
-            Work::LargeSet { .. } | Work::Request(Request::SetHeader { .. }) => departure.receives,
-            Work::Request(Request::Item { key, operation, .. }) => {
-                let is_read = matches!(operation, Operation::Get(_));
-                let found = self.cx.value_bytes_of(key, entry.hash);
-                let is_large = found.is_some_and(|bytes| self.cx.is_large(bytes as usize));
-                is_read != departure.receives && is_large
-            }
-            _ => false,
-        };
-        if is_for {
-            connection.slow = Some(Box::new(Label::of_entry(entry, &mut self.cx.scratch)));
-        }
-    }
-
-    /// A delegated batch is back: whether its requests, handed on at `sent_ns`, waited too long.
-    #[cold]
-    pub(crate) fn note_slow_delegated(&mut self, delegated: &DelegatedBatch, sent_ns: u64) {
-        let ns = self.cx.now.instant.ns.saturating_sub(sent_ns);
-        if ns < self.cx.slow_ns {
-            return;
-        }
-        let requests = delegated.items.len() as u64;
-        self.cx.shared.slow.count.add(requests);
-        for item in delegated.items.iter().take(SLOW_REQUESTS_PER_TURN_MAX) {
-            let number = item.connection;
-            let Some((key, operation, value_bytes)) = delegated.about(item) else {
-                continue;
-            };
-            let label = Label::of_item((&key, operation), value_bytes, &mut self.cx.scratch);
-            self.cx.keep_slow(self.index, number, ns, label);
-        }
-        self.publish_events();
-    }
-
-    /// A large worker is done with a connection that was handed on at `begun_ns`.
-    #[cold]
-    pub(crate) fn note_slow_loan(&mut self, connection: &mut Connection, begun_ns: u64) {
-        let Some(label) = connection.slow.take() else {
-            return;
-        };
-        let now_ns = self.cx.shared.clock.now().instant.ns;
-        let ns = now_ns.saturating_sub(begun_ns);
-        if ns >= self.cx.slow_ns {
-            self.cx.shared.slow.count.add(1);
-            let number = connection.visible.number;
-            self.cx.keep_slow(self.index, number, ns, *label);
-            self.publish_events();
-        }
-    }
-}
-
-impl WorkerContext {
-    fn keep_slow(&mut self, worker: usize, connection: i32, ns: u64, label: Label) {
-        let slow = Slow {
-            unix_us: self.now.unix_ns / 1000,
-            label,
-            us: ns / 1000,
-            worker,
-            connection,
-        };
-        let shows_keys = self.shared.config.dump_allowed;
-        let (watchers, now): (_, Now) = (&self.shared.watchers, self.now);
-        self.event_log.line(watchers, now, Interests::SLOW, |text| {
-            text.extend_from_slice(b"type=slow ");
-            slow.push_rest(text, shows_keys);
-            text.push(b'\n');
-        });
-        self.shared.slow.keep(slow);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -400,7 +261,7 @@ mod tests {
         for us in 0..3 * SLOW_REQUESTS_MAX as u64 {
             log.keep(slow(b"a b\r\nSTAT", us));
         }
-        let text = String::from_utf8(log.report(true)).unwrap();
+        let text = String::from_utf8(crate::admin::stats::slow(&log, true)).unwrap();
         assert_eq!(text.lines().count(), SLOW_REQUESTS_MAX + 3, "{text}");
         assert!(text.starts_with("STAT threshold_us 5\r\n"), "{text}");
         let first = 2 * SLOW_REQUESTS_MAX;
@@ -409,7 +270,7 @@ mod tests {
              worker=3 cfd=27\r\n"
         );
         assert!(text.contains(&row), "{text}");
-        let hidden = String::from_utf8(log.report(false)).unwrap();
+        let hidden = String::from_utf8(crate::admin::stats::slow(&log, false)).unwrap();
         assert!(
             hidden.contains(" key=- ") && !hidden.contains("a%20b"),
             "{hidden}"

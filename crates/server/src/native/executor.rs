@@ -16,29 +16,30 @@ use curtail_codec::native::{
     ReplyError, Request, Status,
 };
 use curtail_dispatch::Worker as Id;
-use curtail_ordered_queue::{
-    Drained, OrderedQueue, QueueEntry, QueueLease, TURN_MAX, Turn, TurnEnd, TurnStep,
-    before_looking_again, layout,
-};
-use curtail_store::{Store, Writer};
+use curtail_ordered_queue::Drained;
+use curtail_ordered_queue::OrderedQueue;
+use curtail_ordered_queue::QueueEntry;
+use curtail_ordered_queue::QueueLease;
+use curtail_ordered_queue::TURN_MAX;
+use curtail_ordered_queue::Turn;
+use curtail_ordered_queue::TurnEnd;
+use curtail_ordered_queue::TurnStep;
+use curtail_ordered_queue::before_looking_again;
+use curtail_ordered_queue::layout;
 use curtail_types::{
-    ArithmeticOutcome, DeleteOutcome, Exptime, Get, Key, KeyHash, Now, Operation, SetOutcome,
+    ArithmeticOutcome, DeleteOutcome, Exptime, Get, Key, KeyHash, Operation, Outcome, SetOutcome,
 };
 
-use crate::native::{
-    Native,
-    counters::{NativeCount, NativeCounts},
-    reply_cache::Done,
-    reply_sender::{Post, Sender, address_of, place, session_name, value_bytes_max},
+use crate::{
+    native::{
+        Native,
+        counters::{NativeCount, NativeCounts},
+        reply_cache::Done,
+        reply_sender::{Post, Sender, address_of, place, session_name, value_bytes_max},
+    },
+    store_context::StoreContext,
+    test_faults::Fault,
 };
-use crate::test_faults::Fault;
-
-/// What a thread needs to touch the store.
-pub(crate) struct StoreContext<'a> {
-    pub(crate) store: &'a Store,
-    pub(crate) writer: &'a mut Writer,
-    pub(crate) now: Now,
-}
 
 /// The memory of a thread that executes.
 pub(crate) struct Executor {
@@ -91,7 +92,7 @@ impl Executor {
     pub(crate) fn drain(
         &mut self,
         native: &Native,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
         number: usize,
         entries_max: usize,
     ) -> Option<Drained> {
@@ -135,7 +136,7 @@ impl Executor {
     pub(crate) fn reach(
         &mut self,
         native: &Native,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
         number: usize,
         stamp: u64,
         turns_max: usize,
@@ -177,9 +178,9 @@ impl Executor {
 }
 
 /// Where a turn takes place.
-struct QueueContext<'b, 'h> {
+struct QueueContext<'b> {
     native: &'b Native,
-    store_cx: &'b mut StoreContext<'h>,
+    store_cx: &'b mut StoreContext,
     queue: OrderedQueue<'b>,
     number: usize,
     first: u64,
@@ -187,7 +188,7 @@ struct QueueContext<'b, 'h> {
 
 impl ExecutorState {
     /// Carries out an entry.
-    fn apply(&mut self, queue_cx: &mut QueueContext<'_, '_>, entry: QueueEntry<'_>) {
+    fn apply(&mut self, queue_cx: &mut QueueContext<'_>, entry: QueueEntry<'_>) {
         let QueueContext {
             native, store_cx, ..
         } = queue_cx;
@@ -221,7 +222,7 @@ impl ExecutorState {
 
     /// The fault of a server that does not know what it has executed already.
     #[inline]
-    fn redo(&mut self, queue_cx: &mut QueueContext<'_, '_>) {
+    fn redo(&mut self, queue_cx: &mut QueueContext<'_>) {
         let Some((number, payload)) = &self.last else {
             return;
         };
@@ -235,7 +236,7 @@ impl ExecutorState {
     }
 
     /// Answers an entry's client.
-    fn answer(&mut self, queue_cx: &QueueContext<'_, '_>, entry: QueueEntry<'_>) {
+    fn answer(&mut self, queue_cx: &QueueContext<'_>, entry: QueueEntry<'_>) {
         let QueueContext {
             native,
             queue,
@@ -305,7 +306,7 @@ pub(crate) fn split(payload: &[u8]) -> Option<Request<'_>> {
 /// Carries a request out on the store, `arrived_ns` being when it was accepted. A value that it
 /// reads goes into `value`.
 pub(crate) fn execute(
-    store_cx: &mut StoreContext<'_>,
+    store_cx: &mut StoreContext,
     request: &Request<'_>,
     hash: KeyHash,
     arrived_ns: u64,
@@ -314,33 +315,42 @@ pub(crate) fn execute(
     let (Some(key), Some(operation)) = (request.key, request.operation()) else {
         return Done::of(Status::Done);
     };
-    let (store, now) = (store_cx.store, store_cx.now);
     match operation {
-        Operation::Set(mut set) => {
-            set.exptime = at_arrival(set.exptime, arrived_ns);
-            let writer = &mut *store_cx.writer;
-            set_done(store.set(writer, now, key, hash, &set, request.value))
-        }
-        Operation::Delete(delete) => {
-            let outcome = store.delete(store_cx.writer, now, key, hash, &delete);
-            Done::of(match outcome {
-                DeleteOutcome::Deleted => Status::Done,
-                DeleteOutcome::NotFound => Status::NotFound,
-                DeleteOutcome::Exists => Status::Exists,
-                DeleteOutcome::OutOfMemory => Status::OutOfMemory,
-            })
-        }
-        Operation::Arithmetic(arithmetic) => {
-            let outcome = store.arithmetic(store_cx.writer, now, key, hash, &arithmetic);
-            arithmetic_done(&outcome)
-        }
         Operation::Get(mut get) => {
             get.touch = get.touch.map(|touch| at_arrival(touch, arrived_ns));
             match request.head.opcode {
-                Opcode::Touch => touch(store_cx, key, hash, &get),
+                Opcode::Touch => {
+                    let touch = Operation::Get(get);
+                    done(&store_cx.execute(key, hash, &touch, &[], |_| ()))
+                }
                 _ => read_and_touch(store_cx, key, hash, &get, value),
             }
         }
+        mut change => {
+            if let Operation::Set(set) = &mut change {
+                set.exptime = at_arrival(set.exptime, arrived_ns);
+            }
+            done(&store_cx.execute(key, hash, &change, request.value, |_| ()))
+        }
+    }
+}
+
+/// What a client is told of an outcome.
+fn done(outcome: &Outcome) -> Done {
+    match outcome {
+        Outcome::Found(status) => Done {
+            version: status.cas.0,
+            ..Done::of(Status::Done)
+        },
+        Outcome::Missing => Done::of(Status::NotFound),
+        Outcome::Set(outcome) => set_done(*outcome),
+        Outcome::Delete(outcome) => Done::of(match outcome {
+            DeleteOutcome::Deleted => Status::Done,
+            DeleteOutcome::NotFound => Status::NotFound,
+            DeleteOutcome::Exists => Status::Exists,
+            DeleteOutcome::OutOfMemory => Status::OutOfMemory,
+        }),
+        Outcome::Arithmetic(outcome) => arithmetic_done(outcome),
     }
 }
 
@@ -373,23 +383,9 @@ fn arithmetic_done(outcome: &ArithmeticOutcome) -> Done {
     }
 }
 
-fn touch(store_cx: &mut StoreContext<'_>, key: Key<'_>, hash: KeyHash, get: &Get) -> Done {
-    let store = store_cx.store;
-    let found = store.get(store_cx.writer, store_cx.now, key, hash, get, |view| {
-        view.status().cas
-    });
-    match found {
-        Some(cas) => Done {
-            version: cas.0,
-            ..Done::of(Status::Done)
-        },
-        None => Done::of(Status::NotFound),
-    }
-}
-
 /// Reads, with or without a touch; a value that is too long for a datagram is left as it is.
 pub(crate) fn read_and_touch(
-    store_cx: &mut StoreContext<'_>,
+    store_cx: &mut StoreContext,
     key: Key<'_>,
     hash: KeyHash,
     get: &Get,
@@ -417,15 +413,14 @@ pub(crate) fn read_and_touch(
 }
 
 fn read(
-    store_cx: &mut StoreContext<'_>,
+    store_cx: &mut StoreContext,
     key: Key<'_>,
     hash: KeyHash,
     get: &Get,
     value: &mut [u8],
     room: usize,
 ) -> Done {
-    let store = store_cx.store;
-    let found = store.get(store_cx.writer, store_cx.now, key, hash, get, |view| {
+    let found = store_cx.get(key, hash, get, |view| {
         let status = view.status();
         let value_bytes = view.value_bytes();
         let fits = value_bytes <= room;

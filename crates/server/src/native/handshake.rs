@@ -9,12 +9,14 @@ use curtail_codec::native::{ErrorCode, Grant, Reply, ReplyError, Request, SLOTS,
 use curtail_ordered_queue::GrantError;
 
 use crate::limits::{CONFIRMS_PER_SECOND, HELLOS_PER_SECOND};
-use crate::native::{
-    Native,
-    reply_cache::Answers,
-    reply_sender::{codec_peer, queue_peer},
+use crate::{
+    native::{
+        Native,
+        reply_cache::Answers,
+        reply_sender::{codec_peer, queue_peer},
+    },
+    sync::lock,
 };
-use crate::sync::lock;
 
 /// Grants one session at a time: the table is changed by one thread.
 #[derive(Debug, Default)]

@@ -10,20 +10,21 @@
 //! early, waits until the queues are empty, closes them, and executes what is left itself: no
 //! acknowledged write is left behind (JB-50).
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use curtail_ordered_queue::{QueueState, TURN_MAX, before_looking_again};
+use curtail_ordered_queue::QueueState;
+use curtail_ordered_queue::TURN_MAX;
+use curtail_ordered_queue::before_looking_again;
 use curtail_runtime::{Events, Poller, monotonic_ns};
-use curtail_store::Writer;
 
-use crate::native::{
-    BEAT_NS, Native,
-    executor::{Executor, StoreContext},
-    receiver::{Receiver, ReceiverContext},
-};
 use crate::{
-    sync::Relaxed,
-    worker::{busy_poll::BusyPoll, shared::Shared},
+    busy_poll::BusyPoll,
+    native::{
+        BEAT_NS, Host, Native,
+        executor::Executor,
+        receiver::{Receiver, ReceiverContext},
+    },
+    store_context::StoreContext,
 };
 
 /// How long it sleeps at most: well within the heartbeat's age.
@@ -45,19 +46,21 @@ const STOP_NS_MAX: u64 = 1_000_000_000;
 const EVENTS_MAX: usize = 16;
 
 /// Runs until the server stops.
-pub(crate) fn run(shared: &Arc<Shared>, poller: Poller, writer: Writer, thread: usize) {
-    let Some(native) = shared.native.as_deref() else {
-        return;
-    };
+pub(crate) fn run(
+    (host, native): (&dyn Host, &Native),
+    poller: Poller,
+    store_cx: StoreContext,
+    thread: usize,
+) {
     let mut io = IoThread {
-        shared,
+        host,
         native,
         poller,
-        writer,
+        store_cx,
         thread,
         executor: Executor::new(thread, native.addresses.len(), 0),
         events: Events::with_capacity(EVENTS_MAX),
-        busy_poll: BusyPoll::new(shared.spins),
+        busy_poll: BusyPoll::new(host.polls()),
         beaten_ns: 0,
         next: 0,
         look: LOOK_MIN,
@@ -67,7 +70,7 @@ pub(crate) fn run(shared: &Arc<Shared>, poller: Poller, writer: Writer, thread: 
     loop {
         let now_ns = monotonic_ns();
         let received = io.turn(&mut receiver, now_ns);
-        if shared.stopping.load(Relaxed) {
+        if host.is_stopping() {
             let end = *stops_at.get_or_insert(now_ns + STOP_NS_MAX);
             if now_ns > end || native.is_idle() && received == 0 {
                 break;
@@ -81,10 +84,10 @@ pub(crate) fn run(shared: &Arc<Shared>, poller: Poller, writer: Writer, thread: 
 }
 
 struct IoThread<'a> {
-    shared: &'a Shared,
+    host: &'a dyn Host,
     native: &'a Native,
     poller: Poller,
-    writer: Writer,
+    store_cx: StoreContext,
     thread: usize,
     executor: Executor,
     events: Events,
@@ -103,13 +106,10 @@ impl IoThread<'_> {
             self.native.beat(now_ns);
             self.beaten_ns = now_ns;
         }
+        self.store_cx.now = self.host.now();
         let mut receiver_cx = ReceiverContext {
             executor: &mut self.executor,
-            store_cx: StoreContext {
-                store: &self.shared.store,
-                writer: &mut self.writer,
-                now: self.shared.now(),
-            },
+            store_cx: &mut self.store_cx,
             monotonic_ns: now_ns,
         };
         let received = receiver.turn(&mut receiver_cx);
@@ -120,11 +120,11 @@ impl IoThread<'_> {
                 self.look = LOOK_MIN;
             }
         }
-        self.native.ring(self.shared, touched);
-        self.native.hand_back(self.shared, &mut self.executor);
+        self.native.ring(self.host, touched);
+        self.native.hand_back(self.host, &mut self.executor);
         let handed = receiver.take_handed();
         if handed > 0 {
-            self.native.wake(self.shared, self.next, handed);
+            self.native.wake(self.host, self.next, handed);
             self.next = self.next.wrapping_add(1);
         }
         self.native
@@ -137,7 +137,7 @@ impl IoThread<'_> {
         if receiver.is_waiting() || is_stopping {
             return std::thread::yield_now();
         }
-        let clock = self.shared.clock;
+        let clock = self.host.clock();
         let since_ns = clock.now().instant.ns;
         let waited_ns = || clock.now().instant.ns.saturating_sub(since_ns);
         if self.busy_poll.pays() {
@@ -165,12 +165,9 @@ impl IoThread<'_> {
         self.native.memory.quiesce();
         // What was admitted meanwhile, and those who are told that nothing more is.
         self.turn(receiver, monotonic_ns());
-        let mut store_cx = StoreContext {
-            store: &self.shared.store,
-            writer: &mut self.writer,
-            now: self.shared.now(),
-        };
-        self.native.drain_all(&mut self.executor, &mut store_cx);
+        self.store_cx.now = self.host.now();
+        self.native
+            .drain_all(&mut self.executor, &mut self.store_cx);
         self.native
             .publish(self.thread, &self.executor.state().counts);
         self.native.memory.stop();
@@ -179,7 +176,7 @@ impl IoThread<'_> {
 
 impl Native {
     /// Executes everything that is in the queues, which take nothing more.
-    pub(super) fn drain_all(&self, executor: &mut Executor, store_cx: &mut StoreContext<'_>) {
+    pub(super) fn drain_all(&self, executor: &mut Executor, store_cx: &mut StoreContext) {
         for number in 0..self.config.queues {
             while self.has_backlog(number) {
                 if executor.drain(self, store_cx, number, TURN_MAX).is_none() {
@@ -199,48 +196,42 @@ impl Native {
 
     /// After a thread has helped with queues that are others' to execute: who found the lease held
     /// left them to the helper. Has them looked at again where something waits.
-    pub(crate) fn hand_back(&self, shared: &Shared, executor: &mut Executor) {
+    pub(crate) fn hand_back(&self, host: &dyn Host, executor: &mut Executor) {
         let helped = executor.take_helped();
         if helped != 0 {
             before_looking_again();
-            self.ring(shared, helped & self.backlogged());
+            self.ring(host, helped & self.backlogged());
         }
     }
 
     /// Wakes the workers that the queues in `touched` belong to; where one has much to do already,
     /// another one too.
-    pub(super) fn ring(&self, shared: &Shared, mut touched: u64) {
-        let workers = shared.small_workers();
+    pub(super) fn ring(&self, host: &dyn Host, mut touched: u64) {
+        let workers = host.workers();
         let mut rung = [0_u64; WORKERS_MAX / 64];
         while touched != 0 {
             let number = touched.trailing_zeros() as usize;
             touched &= touched - 1;
-            let owner = number % workers.len().max(1);
-            ring_once(workers, owner, &mut rung);
+            let owner = number % workers.max(1);
+            ring_once(host, owner, &mut rung);
             let is_deep = self.queue(number).is_some_and(|queue| {
                 let backlog = queue.backlog();
                 backlog.tail.wrapping_sub(backlog.head) > DEEP
             });
-            if is_deep && workers.len() > 1 {
-                ring_once(workers, (owner + 1) % workers.len(), &mut rung);
+            if is_deep && workers > 1 {
+                ring_once(host, (owner + 1) % workers, &mut rung);
             }
         }
     }
 }
 
-fn ring_once(
-    workers: &[crate::worker::shared::WorkerHandle],
-    worker: usize,
-    rung: &mut [u64; WORKERS_MAX / 64],
-) {
-    let (Some(bits), Some(handle)) = (rung.get_mut(worker / 64), workers.get(worker)) else {
+fn ring_once(host: &dyn Host, worker: usize, rung: &mut [u64; WORKERS_MAX / 64]) {
+    let Some(bits) = rung.get_mut(worker / 64) else {
         return;
     };
     if *bits >> (worker % 64) & 1 == 0 {
         *bits |= 1 << (worker % 64);
-        if handle.mail.bell.ring() {
-            handle.mail.wake();
-        }
+        host.wake_worker(worker);
     }
 }
 

@@ -21,10 +21,10 @@
 //! stranger sends is answered with no more bytes than it has.
 
 mod baselines;
-mod config;
 mod counters;
 mod executor;
 mod handshake;
+mod host;
 mod io_thread;
 mod local_addresses;
 mod queue_memory;
@@ -43,34 +43,38 @@ mod xdp;
 use std::{net::SocketAddr, time::Duration};
 
 use curtail_codec::native::{Cookies, DATAGRAM_BYTES_MAX, Head};
-use curtail_ordered_queue::{
-    OrderedQueue, QueueEntry, QueueState, SessionLimits, Sessions, Stamps, layout,
-};
+use curtail_ordered_queue::OrderedQueue;
+use curtail_ordered_queue::QueueEntry;
+use curtail_ordered_queue::QueueState;
+use curtail_ordered_queue::SessionLimits;
+use curtail_ordered_queue::Sessions;
+use curtail_ordered_queue::Stamps;
+use curtail_ordered_queue::layout;
 use curtail_runtime::DatagramSocket;
 use curtail_types::{HashSeed, Now};
 use tracing::error;
 
-pub use crate::native::config::{NativeChoice, NativeConfig, NativeMode, NativePlacement};
-pub(crate) use crate::native::counters::{NativeCount, NativeCounts};
-pub(crate) use crate::native::executor::{Executor, StoreContext};
-pub(crate) use crate::native::io_thread::run as run_io_thread;
-pub(crate) use crate::native::read_barrier::Behind;
-pub(crate) use crate::native::start::{Opened, Opening};
-pub(crate) use crate::native::stats::{NativeQueues, statistics};
-pub(crate) use crate::native::stream::Streams;
-pub(crate) use crate::native::worker::NativeTurns;
-
 use crate::{
-    log::{Limit, component},
-    memcached::admin::log_flush,
+    log::{Limit, component, log_flush},
+    native::{
+        baselines::software_queue::SoftwareQueue, counters::PublishedNativeCounts,
+        handshake::Grants, local_addresses::Locals, queue_memory::QueueMemory,
+        reply_cache::Answers,
+    },
     sync::{AtomicU64, Mutex, Relaxed},
     test_faults::Fault,
 };
 
-use crate::native::{
-    baselines::software_queue::SoftwareQueue, counters::PublishedNativeCounts, handshake::Grants,
-    local_addresses::Locals, queue_memory::QueueMemory, reply_cache::Answers,
-};
+pub(crate) use crate::config::native::{NativeConfig, NativeMode, NativePlacement};
+pub(crate) use crate::native::counters::{NativeCount, NativeCounts};
+pub(crate) use crate::native::executor::Executor;
+pub(crate) use crate::native::host::Host;
+pub(crate) use crate::native::io_thread::run as run_io_thread;
+pub(crate) use crate::native::read_barrier::{Behind, ReadBarrier};
+pub(crate) use crate::native::start::{Opened, Opening};
+pub(crate) use crate::native::stats::{NativeQueues, statistics};
+pub(crate) use crate::native::stream::Streams;
+pub(crate) use crate::native::worker::NativeTurns;
 
 /// What the threads of the path share.
 pub(crate) struct Native {

@@ -11,11 +11,13 @@
 //! wakes the worker: the thread that received it or, where the network card's program did, the
 //! thread that looks after that.
 
-use curtail_ordered_queue::{BellListener, TURN_MAX, before_looking_again};
+use curtail_ordered_queue::BellListener;
+use curtail_ordered_queue::TURN_MAX;
+use curtail_ordered_queue::before_looking_again;
 
-use crate::native::{
-    Native, NativePlacement,
-    executor::{Executor, StoreContext},
+use crate::{
+    native::{Native, NativePlacement, executor::Executor},
+    store_context::StoreContext,
 };
 
 /// What a worker has heard of each queue, and which of them are its own.
@@ -54,7 +56,7 @@ impl Rounds {
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
     ) -> u64 {
         let executed = self.once(native, executor, store_cx, Look::Patient);
         if executed > 0 {
@@ -68,7 +70,7 @@ impl Rounds {
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
         look: Look,
     ) -> u64 {
         let mut executed = 0;

@@ -13,7 +13,9 @@
 
 use curtail_codec::native::{ErrorCode, Head, NackReason, Reply, Request, Status};
 use curtail_dispatch::RequestId;
-use curtail_ordered_queue::{Forward, Parked, TURN_MAX};
+use curtail_ordered_queue::Forward;
+use curtail_ordered_queue::Parked;
+use curtail_ordered_queue::TURN_MAX;
 use curtail_types::{Exptime, Get, Key, KeyHash};
 
 use crate::limits::READS_WAITING_MAX;
@@ -84,7 +86,7 @@ impl Receiver<'_> {
     /// Answers a read, or has it wait.
     pub(super) fn read(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         request: &Request<'_>,
         from: Sender,
     ) {
@@ -125,7 +127,7 @@ impl Receiver<'_> {
 
     fn wait(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         head: &Head,
         key: Key<'_>,
         hash: KeyHash,
@@ -153,7 +155,7 @@ impl Receiver<'_> {
     }
 
     /// Answers the reads whose queues have come far enough, and helps the oldest of the others.
-    pub(super) fn serve_waiting(&mut self, receiver_cx: &mut ReceiverContext<'_, '_>) {
+    pub(super) fn serve_waiting(&mut self, receiver_cx: &mut ReceiverContext<'_>) {
         let Some((number, stamp)) = self.waiting.parked.oldest() else {
             return;
         };
@@ -184,7 +186,7 @@ impl Receiver<'_> {
     /// Answers from the store.
     fn read_store(
         &self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         head: &Head,
         key: Key<'_>,
         hash: KeyHash,
@@ -224,7 +226,7 @@ impl Receiver<'_> {
     /// Answers from the entry whose payload was copied.
     fn read_entry(
         &self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         head: &Head,
         (bytes, arrived_ns): (usize, u64),
         number: usize,

@@ -32,23 +32,32 @@ use curtail_codec::native::{
     Ack, Class, Echo, ErrorCode, Flags, Head, Malformed, Nack, NackReason, Opcode, Place, Promise,
     Reply, ReplyError, Request, Status,
 };
-use curtail_ordered_queue::{
-    Arrival, Claim, ClaimTicket, EntryKind, Ingress, OrderedQueue, Sessions, Stamps, Verdict,
-    layout,
-};
+use curtail_ordered_queue::Arrival;
+use curtail_ordered_queue::Claim;
+use curtail_ordered_queue::ClaimTicket;
+use curtail_ordered_queue::EntryKind;
+use curtail_ordered_queue::Ingress;
+use curtail_ordered_queue::OrderedQueue;
+use curtail_ordered_queue::Sessions;
+use curtail_ordered_queue::Stamps;
+use curtail_ordered_queue::Verdict;
+use curtail_ordered_queue::layout;
 use curtail_runtime::Inbox;
 use curtail_types::{Exptime, KeyHash};
 
-use crate::native::{
-    HEARTBEAT_NS_MAX, Native, NativeMode, NativePlacement,
-    counters::NativeCount,
-    executor::{Executor, StoreContext, read_and_touch, reply_to},
-    handshake::Budget,
-    read::WaitingReads,
-    reply_cache::Done,
-    reply_sender::{OPCODE_AT, Sender, place, queue_peer, session_name},
+use crate::{
+    native::{
+        HEARTBEAT_NS_MAX, Native, NativeMode, NativePlacement,
+        counters::NativeCount,
+        executor::{Executor, read_and_touch, reply_to},
+        handshake::Budget,
+        read::WaitingReads,
+        reply_cache::Done,
+        reply_sender::{OPCODE_AT, Sender, place, queue_peer, session_name},
+    },
+    store_context::StoreContext,
+    test_faults::Fault,
 };
-use crate::test_faults::Fault;
 
 /// One thread's way in.
 pub(crate) struct Receiver<'a> {
@@ -99,9 +108,9 @@ impl Pass {
 }
 
 /// What a turn of the receiver works with.
-pub(crate) struct ReceiverContext<'m, 'h> {
+pub(crate) struct ReceiverContext<'m> {
     pub(crate) executor: &'m mut Executor,
-    pub(crate) store_cx: StoreContext<'h>,
+    pub(crate) store_cx: &'m mut StoreContext,
     /// The machine's monotonic clock, which heartbeats and leases go by.
     pub(crate) monotonic_ns: u64,
 }
@@ -155,7 +164,7 @@ impl<'a> Receiver<'a> {
 
     /// Receives one batch from each socket, looks at all of it, and sends what is to be answered.
     /// Returns how many datagrams came.
-    pub(crate) fn turn(&mut self, receiver_cx: &mut ReceiverContext<'_, '_>) -> usize {
+    pub(crate) fn turn(&mut self, receiver_cx: &mut ReceiverContext<'_>) -> usize {
         let total = match self.native.mode {
             _ if self.runs_each() => self.receive(receiver_cx, Self::run),
             NativeMode::Raw => self.receive(receiver_cx, Self::take),
@@ -177,8 +186,8 @@ impl<'a> Receiver<'a> {
     /// Receives one batch from each socket and has `run` look at each datagram; how many came.
     pub(super) fn receive(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
-        run: impl FnMut(&mut Self, &mut ReceiverContext<'_, '_>, &[u8], Sender),
+        receiver_cx: &mut ReceiverContext<'_>,
+        run: impl FnMut(&mut Self, &mut ReceiverContext<'_>, &[u8], Sender),
     ) -> usize {
         self.receive_in(&[Pass::All], receiver_cx, run)
     }
@@ -187,8 +196,8 @@ impl<'a> Receiver<'a> {
     fn receive_in(
         &mut self,
         passes: &[Pass],
-        receiver_cx: &mut ReceiverContext<'_, '_>,
-        mut run: impl FnMut(&mut Self, &mut ReceiverContext<'_, '_>, &[u8], Sender),
+        receiver_cx: &mut ReceiverContext<'_>,
+        mut run: impl FnMut(&mut Self, &mut ReceiverContext<'_>, &[u8], Sender),
     ) -> usize {
         let Some(mut inbox) = self.inbox.take() else {
             return 0;
@@ -230,7 +239,7 @@ impl<'a> Receiver<'a> {
     }
 
     /// Goes on with what waits here, and sends what is to be answered.
-    pub(super) fn attend(&mut self, receiver_cx: &mut ReceiverContext<'_, '_>) {
+    pub(super) fn attend(&mut self, receiver_cx: &mut ReceiverContext<'_>) {
         self.serve_waiting(receiver_cx);
         self.go_on_with_barrier(receiver_cx);
         let state = receiver_cx.executor.state();
@@ -259,7 +268,7 @@ impl<'a> Receiver<'a> {
 
     pub(super) fn take(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         bytes: &[u8],
         from: Sender,
     ) {
@@ -295,7 +304,7 @@ impl<'a> Receiver<'a> {
     #[cold]
     fn refuse(
         &self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         bytes: &[u8],
         why: Malformed,
         from: Sender,
@@ -318,7 +327,7 @@ impl<'a> Receiver<'a> {
 
     fn local(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         request: &Request<'_>,
         from: Sender,
     ) {
@@ -362,7 +371,7 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    fn ping(&mut self, receiver_cx: &mut ReceiverContext<'_, '_>, head: &Head, from: Sender) {
+    fn ping(&mut self, receiver_cx: &mut ReceiverContext<'_>, head: &Head, from: Sender) {
         if !self.admits(receiver_cx, head, from) {
             return;
         }
@@ -378,7 +387,7 @@ impl<'a> Receiver<'a> {
     /// Whether the session of a request that claims no slot is its sender's; an error if not.
     pub(super) fn admits(
         &self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         head: &Head,
         from: Sender,
     ) -> bool {
@@ -397,7 +406,7 @@ impl<'a> Receiver<'a> {
     /// Admits a write.
     fn write(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         request: &Request<'_>,
         bytes: &[u8],
         from: Sender,
@@ -455,7 +464,7 @@ impl<'a> Receiver<'a> {
     /// Does what the verdict on a write says.
     fn follow(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         request: &Request<'_>,
         hash: KeyHash,
         verdict: Verdict,
@@ -511,7 +520,7 @@ impl<'a> Receiver<'a> {
     /// Answers a request that has its place already and was not acknowledged at once.
     fn replay(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         request: &Request<'_>,
         hash: KeyHash,
         pos: u64,
@@ -547,7 +556,7 @@ impl<'a> Receiver<'a> {
     /// direct write, which waits for its bucket.
     fn read_and_touch_again(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         request: &Request<'_>,
         hash: KeyHash,
         place: Place,
@@ -581,7 +590,7 @@ impl<'a> Receiver<'a> {
     /// Takes a flush on, if none waits already.
     fn barrier(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         request: &Request<'_>,
         from: Sender,
     ) {
@@ -634,7 +643,7 @@ impl<'a> Receiver<'a> {
     }
 
     /// Helps the queues that the flush waits for, and flushes when none is left.
-    fn go_on_with_barrier(&mut self, receiver_cx: &mut ReceiverContext<'_, '_>) {
+    fn go_on_with_barrier(&mut self, receiver_cx: &mut ReceiverContext<'_>) {
         let Some(barrier) = self.barrier.take() else {
             return;
         };
@@ -664,7 +673,7 @@ impl<'a> Receiver<'a> {
     #[cold]
     pub(super) fn error(
         &self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         head: &Head,
         code: ErrorCode,
         from: Sender,
@@ -684,7 +693,7 @@ impl<'a> Receiver<'a> {
 
     pub(super) fn nack(
         &self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         echo: Echo,
         place: Place,
         reason: NackReason,
@@ -701,7 +710,7 @@ impl<'a> Receiver<'a> {
     #[inline]
     pub(super) fn reply(
         &self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         to: Sender,
         reply: &Reply<'_>,
     ) {

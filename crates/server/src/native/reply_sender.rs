@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use curtail_codec::native::{self, HEADER_BYTES, Opcode, Place, Reply, Session};
-use curtail_ordered_queue::{OrderedQueue, Peer, SessionName};
+use curtail_ordered_queue::OrderedQueue;
+use curtail_ordered_queue::Peer;
+use curtail_ordered_queue::SessionName;
 use curtail_runtime::{Outbox, SteerBy, Steering};
 
 use crate::native::{

@@ -5,27 +5,29 @@ use std::net::SocketAddr;
 
 use curtail_codec::native::Cookies;
 use curtail_dispatch::Worker as Id;
-use curtail_ordered_queue::{OrderedQueue, QueueState, layout, recover};
+use curtail_ordered_queue::OrderedQueue;
+use curtail_ordered_queue::QueueState;
+use curtail_ordered_queue::layout;
+use curtail_ordered_queue::recover;
 use curtail_runtime::{
     BindError, DatagramOptions, DatagramSocket, Listener, Poller, Token, bind_udp, monotonic_ns,
 };
 use curtail_store::Store;
 use curtail_types::HashSeed;
 
-use crate::native::{
-    Native, NativeConfig, NativeMode, NativePlacement, Streams,
-    baselines::software_queue::SoftwareQueue,
-    counters::PublishedNativeCounts,
-    handshake::{Grants, answers_for},
-    local_addresses::Locals,
-    queue_memory::{Anonymous, QueueMemory, Secrets, Shape},
-    reply_sender,
-    xdp::NicMemory,
-};
 use crate::{
-    config::Config,
+    config::{Config, seed::random_seed, start_error::StartError},
     log::Limit,
-    start::{StartError, random_seed},
+    native::{
+        Native, NativeConfig, NativeMode, NativePlacement, Streams,
+        baselines::software_queue::SoftwareQueue,
+        counters::PublishedNativeCounts,
+        handshake::{Grants, answers_for},
+        local_addresses::Locals,
+        queue_memory::{Anonymous, QueueMemory, Secrets, Shape},
+        reply_sender,
+        xdp::NicMemory,
+    },
     sync::{AtomicU64, Mutex},
 };
 

@@ -1,26 +1,26 @@
 //! What a worker does for the native path in its turn: it executes queues, its own first, and where
 //! no thread receives for all it receives too.
 
-use std::sync::Arc;
-
-use curtail_ordered_queue::{QueueState, TURN_MAX};
+use curtail_ordered_queue::QueueState;
+use curtail_ordered_queue::TURN_MAX;
 use curtail_runtime::monotonic_ns;
 
-use crate::native::{
-    BEAT_NS, Native, NativePlacement,
-    baselines::pull::Pulling,
-    executor::{Executor, StoreContext},
-    queue_scan::Rounds,
-    receiver::{Receiver, ReceiverContext},
-};
 use crate::{
-    sync::Relaxed,
-    worker::{event_loop::Worker, shared::Shared},
+    native::{
+        BEAT_NS, Host, Native, NativePlacement, ReadBarrier,
+        baselines::pull::Pulling,
+        executor::Executor,
+        queue_scan::Rounds,
+        receiver::{Receiver, ReceiverContext},
+    },
+    store_context::StoreContext,
 };
 
 /// The native path's part of a worker, for as long as it runs.
 pub(crate) struct NativeTurns<'a> {
-    shared: &'a Shared,
+    /// Which worker it is of.
+    index: usize,
+    host: &'a dyn Host,
     native: &'a Native,
     receiver: Option<Receiver<'a>>,
     /// How requests come to the receiver, if not simply by its sockets.
@@ -33,24 +33,23 @@ pub(crate) struct NativeTurns<'a> {
 
 impl Native {
     /// The executor of a worker.
-    pub(crate) fn executor_of(&self, worker: usize, workers: usize) -> Box<Executor> {
+    pub(crate) fn executor_of(&self, worker: usize, workers: usize) -> Executor {
         let receives = self.config.workers_receive(self.mode) && worker < workers;
         let first_socket = if receives {
             worker * self.addresses.len()
         } else {
             0
         };
-        Box::new(Executor::new(worker, self.addresses.len(), first_socket))
+        Executor::new(worker, self.addresses.len(), first_socket)
     }
 }
 
 impl<'a> NativeTurns<'a> {
     /// For worker `index`; `None` if it has no part in the path.
-    pub(crate) fn new(shared: &'a Arc<Shared>, index: usize) -> Option<Self> {
-        let native = shared.native.as_deref()?;
-        let is_small = index < shared.config.workers;
+    pub(crate) fn new(host: &'a dyn Host, native: &'a Native, index: usize) -> Self {
+        let is_small = index < host.workers();
         let receives = native.config.workers_receive(native.mode) && is_small;
-        let workers = shared.config.workers;
+        let workers = host.workers();
         let pulling = is_small.then(|| Pulling::new(native, index, workers));
         let pulling = pulling.flatten();
         let first_socket = match receives {
@@ -58,72 +57,63 @@ impl<'a> NativeTurns<'a> {
             false => 0,
         };
         let has_acceptor = receives || pulling.is_some();
-        Some(Self {
-            shared,
+        Self {
+            index,
+            host,
             native,
             receiver: has_acceptor.then(|| Receiver::new(native, first_socket)),
             pulling,
             left: 0,
             rounds: Rounds::new(native, index, workers),
             beaten_ns: 0,
-        })
+        }
     }
 
     /// Receives if that is this worker's, and executes. Whether there is more to do.
-    pub(crate) fn turn(&mut self, worker: &mut Worker) -> bool {
-        let native = self.native;
-        let index = worker.index;
-        let Some(executor) = worker.native.as_deref_mut() else {
-            return false;
-        };
-        let cx = &mut worker.cx;
+    pub(crate) fn turn(&mut self, barrier: &mut ReadBarrier, store_cx: &mut StoreContext) -> bool {
+        let (native, index) = (self.native, self.index);
+        let executor = &mut barrier.executor;
         let now_ns = match self.receiver {
             Some(_) => monotonic_ns(),
             None => 0,
         };
         let mut received = 0;
-        let mut store_cx = StoreContext {
-            store: &cx.store,
-            writer: &mut cx.writer,
-            now: cx.now,
-        };
         if let Some(receiver) = &mut self.receiver {
             if now_ns.saturating_sub(self.beaten_ns) >= BEAT_NS {
                 native.beat(now_ns);
                 self.beaten_ns = now_ns;
             }
             let mut receiver_cx = ReceiverContext {
-                executor,
-                store_cx,
+                executor: &mut *executor,
+                store_cx: &mut *store_cx,
                 monotonic_ns: now_ns,
             };
             received = match &mut self.pulling {
                 None => receiver.turn(&mut receiver_cx),
                 Some(pulling) => {
-                    let taken = pulling.turn(receiver, &mut receiver_cx, self.shared);
+                    let taken = pulling.turn(receiver, &mut receiver_cx, self.host);
                     receiver.attend(&mut receiver_cx);
                     taken
                 }
             };
             let touched = receiver.take_touched();
             self.left |= touched;
-            if native.config.placement == NativePlacement::Owner && self.shared.config.workers > 1 {
-                native.ring(self.shared, touched);
+            if native.config.placement == NativePlacement::Owner && self.host.workers() > 1 {
+                native.ring(self.host, touched);
             }
-            store_cx = receiver_cx.store_cx;
         }
-        let is_large = index >= self.shared.config.workers;
+        let is_large = index >= self.host.workers();
         let by_arrival = native.config.placement == NativePlacement::Arrival;
         let entries = match is_large {
             true => 0,
             false if by_arrival && self.receiver.is_some() => {
-                native.execute_left(executor, &mut store_cx, &mut self.left)
+                native.execute_left(executor, store_cx, &mut self.left)
             }
-            false => self.rounds.run(native, executor, &mut store_cx),
+            false => self.rounds.run(native, executor, store_cx),
         };
         // Others than these look at all queues again before they sleep.
         if is_large || native.config.placement == NativePlacement::Owner {
-            native.hand_back(self.shared, executor);
+            native.hand_back(self.host, executor);
         }
         let waits = self.receiver.as_ref().is_some_and(Receiver::is_waiting);
         native.publish(index, &executor.state().counts);
@@ -132,30 +122,22 @@ impl<'a> NativeTurns<'a> {
     }
 
     /// At the end of a worker: nothing more is admitted, and all that was is executed.
-    pub(crate) fn finish(mut self, worker: &mut Worker) {
+    pub(crate) fn finish(mut self, barrier: &mut ReadBarrier, store_cx: &mut StoreContext) {
         let native = self.native;
         if self.receiver.is_some() {
             native.set_state(QueueState::Closed);
-            self.turn(worker);
+            self.turn(barrier, store_cx);
         }
-        let Some(executor) = worker.native.as_deref_mut() else {
-            return;
-        };
-        let cx = &mut worker.cx;
-        let mut store_cx = StoreContext {
-            store: &cx.store,
-            writer: &mut cx.writer,
-            now: cx.now,
-        };
+        let executor = &mut barrier.executor;
         if self.receiver.is_some() {
-            native.drain_all(executor, &mut store_cx);
+            native.drain_all(executor, store_cx);
         }
-        native.publish(worker.index, &executor.state().counts);
+        native.publish(self.index, &executor.state().counts);
     }
 
     /// Whether something must be executed before the server has stopped.
     pub(crate) fn is_busy(&self) -> bool {
-        self.shared.stopping.load(Relaxed) && !self.native.is_idle()
+        self.host.is_stopping() && !self.native.is_idle()
     }
 }
 
@@ -164,7 +146,7 @@ impl Native {
     fn execute_left(
         &self,
         executor: &mut Executor,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
         left: &mut u64,
     ) -> u64 {
         let mut executed = 0;

@@ -1,16 +1,20 @@
 //! The queues' memory as maps of the network card's program, which admits and acknowledges writes
 //! before this process has run, and goes on while it is away.
 
-use curtail_ordered_queue::{OrderedQueue, layout};
+use curtail_ordered_queue::OrderedQueue;
+use curtail_ordered_queue::layout;
 use curtail_runtime::{Attach, MapsOrigin, Nic, NicOptions, Xdp, XdpOptions};
 use curtail_types::HashSeed;
 use tracing::error;
 
-use crate::native::{
-    HEARTBEAT_NS_MAX, NativeConfig,
-    queue_memory::{QueueMemory, Secrets, Shape},
+use crate::{
+    log::component,
+    native::{
+        HEARTBEAT_NS_MAX, NativeConfig,
+        queue_memory::{QueueMemory, Secrets, Shape},
+    },
+    sync::AtomicU64,
 };
-use crate::{log::component, sync::AtomicU64};
 
 /// The program on an interface, and what it shares with this process.
 pub(super) struct NicMemory {

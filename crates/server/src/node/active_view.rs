@@ -12,9 +12,9 @@
 
 use std::sync::Arc;
 
-pub(crate) use curtail_consistency::moves::InForce;
-
 use crate::sync::{AtomicU64, Mutex, Relaxed, lock};
+
+pub(crate) use curtail_consistency::moves::InForce;
 
 /// The view in force.
 #[derive(Debug)]

@@ -10,49 +10,31 @@ use curtail_dispatch::{Seen, SharedState};
 use curtail_types::{Cas, NodeId, RouteHash};
 
 use crate::limits::OUTPUT_BYTES_MAX;
-use crate::node::{
-    migration::Waiter,
-    placement::{Way, access_of, route_of},
-    slice_jobs::{Asker, Completed, Origin},
-    slices::{Relayed, RelayedKind},
-    worker::NodeWorker,
-};
 use crate::{
-    connection::output::Progress,
-    metrics::counters::Count,
-    request::{
-        batch::{Batch, Entry, Work},
-        execute::ROOM_BYTES,
-        reply_buffer::Awaited,
-    },
-    worker::{context::WorkerContext, event_loop::Worker},
+    completion::Answer, completion::Awaited, completion::Token, connection::output::Progress,
+    metrics::counters::Count, node::migration::Waiter, node::placement::Way,
+    node::placement::access_of, node::placement::route_of, node::slice_jobs::Asker,
+    node::slice_jobs::Completed, node::slice_jobs::Origin, node::slices::Relayed,
+    node::slices::RelayedKind, node::worker::NodeWorker, request::batch::Entry,
+    request::batch::Work, request::reply_buffer::ROOM_BYTES, route, turn::execute,
+    turn::follow_route, turn::lifecycle, turn::log_events, turn::note_latency, turn::send,
+    worker::Worker, worker::context::WorkerContext,
 };
-
-/// Places that wait for other nodes or for a slice have this bit; those for workers have not.
-const TOKEN: u16 = 1 << 15;
 
 impl Worker {
-    /// The batch of a node: each request runs where its key is.
+    /// Has a run of requests executed where the placement among the nodes says.
     #[inline(never)]
-    pub(crate) fn execute_in_cluster(&mut self, batch: &Batch<'_>) {
+    pub(crate) fn run_on_node(&mut self, run: &[Entry<'_>]) {
         let Some(mut node) = self.node.take() else {
             return;
         };
-        self.under_lease = node.serves;
-        for (number, entry) in batch.entries().iter().enumerate() {
-            self.look_ahead(batch, number);
+        for entry in run {
             if self.cx.event_log.on {
-                self.event_log(entry);
+                log_events::event_log(self, entry);
             }
             node.run(self, entry);
         }
         self.node = Some(node);
-        if std::mem::take(&mut self.under_lease) && !self.still_holds_lease() {
-            self.withhold();
-            for entry in batch.entries() {
-                self.close(entry.slot);
-            }
-        }
     }
 
     /// Whether what was read until now may be shown.
@@ -68,10 +50,12 @@ impl Worker {
     #[cold]
     pub(crate) fn withhold(&mut self) {
         let (_, pieces) = self.replies.take();
-        self.broken.extend(pieces.iter().map(|piece| piece.slot));
+        self.slots
+            .broken
+            .extend(pieces.iter().map(|piece| piece.slot));
         self.replies.clear();
-        while let Some(slot) = self.broken.pop() {
-            self.close(slot);
+        while let Some(slot) = self.slots.broken.pop() {
+            lifecycle::close(self, slot);
         }
     }
 
@@ -80,39 +64,39 @@ impl Worker {
         let Some(mut node) = self.node.take() else {
             return;
         };
-        let mut filled = std::mem::take(&mut self.filled);
+        let mut filled = std::mem::take(&mut node.completed);
         node.work(&mut self.cx, &mut filled);
         if !filled.is_empty() {
             // Whoever sees a reply must find it counted.
-            self.publish_counts();
+            send::publish_counts(self);
         }
         for completed in filled.drain(..) {
             self.fill(&completed);
             node.give_back(completed.into_reply());
         }
-        self.filled = filled;
+        node.completed = filled;
         self.node = Some(node);
     }
 
     /// Puts a reply where a connection waits for it.
     fn fill(&mut self, completed: &Completed) {
-        let Asker::Client {
-            slot,
-            serial,
-            token,
-        } = completed.origin.asker
-        else {
+        let Asker::Client(token) = completed.origin.asker else {
             return;
         };
+        let slot = token.slot;
         let Some(connection) = self.slots.get_mut(slot) else {
             return;
         };
-        if connection.serial != serial {
+        if connection.serial != token.serial {
             return;
         }
-        self.cx.note_value_sent(connection, completed.reply.len());
+        note_latency::note_value_sent(&self.cx, connection, completed.reply.len());
         let output = &mut connection.output;
-        output.fill_one(&mut self.cx.pool, token, &completed.reply);
+        output.complete(
+            &mut self.cx.pool,
+            token.place,
+            Answer::Spelt(&completed.reply),
+        );
         self.send_filled(slot);
     }
 
@@ -124,7 +108,7 @@ impl Worker {
         };
         let output = &mut connection.output;
         let goes = connection.writable && connection.departs.is_none();
-        let is_large = output.value_bytes_max() >= self.cx.large_from;
+        let is_large = output.value_bytes_max() >= self.cx.turn.large_from;
         if !goes || output.is_awaiting() || output.is_empty() || is_large {
             return self.slots.queue(slot);
         }
@@ -132,11 +116,11 @@ impl Worker {
         self.cx.counts.add(Count::Sends, 1);
         self.cx.counts.add(Count::BytesWritten, bytes as u64);
         match progress {
-            Progress::Broken => return self.close(slot),
+            Progress::Broken => return lifecycle::close(self, slot),
             Progress::Full => connection.writable = false,
             Progress::All | Progress::More => {}
         }
-        self.cx.note_sent(connection);
+        note_latency::note_sent(&mut self.cx, connection);
         // There may be more to send, or the next requests may be here already.
         self.slots.queue(slot);
     }
@@ -157,7 +141,7 @@ impl NodeWorker {
             return self.run_other(worker, entry);
         };
         if worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {
-            return worker.put_off(entry);
+            return execute::put_off(worker, entry);
         }
         let in_force = match &self.in_force {
             Some(in_force) if self.serves => in_force,
@@ -166,7 +150,7 @@ impl NodeWorker {
                 return replies.refuse(entry.slot, form, Refusal::OutOfService);
             }
         };
-        let key_bytes = key.resolve(&mut worker.cx.scratch).bytes();
+        let key_bytes = key.resolve(&mut worker.cx.decoding.scratch).bytes();
         let (route, access) = (route_of(key_bytes), access_of(operation));
         self.mover.asked_ns = self.now_ns;
         let carried = Carried {
@@ -204,11 +188,11 @@ impl NodeWorker {
         home: NodeId,
     ) -> Looked {
         if worker.replies.remaining() < ROOM_BYTES {
-            worker.reply();
+            follow_route::reply_early(worker);
         }
         let mark = worker.replies.mark();
         let misses = worker.cx.counts.get(Count::GetMisses);
-        worker.carry_out_apart(entry);
+        execute::carry_out_apart(worker, entry);
         let missed = worker.cx.counts.get(Count::GetMisses) != misses;
         let looked = match self.cluster.keys.is_as(route, seen) {
             false => Looked::Changed,
@@ -244,16 +228,14 @@ impl NodeWorker {
         what: Awaited,
     ) -> Option<Origin> {
         let serial = worker.slots.get_mut(slot)?.serial;
-        let token = TOKEN | self.next_token;
-        self.next_token = (self.next_token + 1) % TOKEN;
-        worker.replies.await_from(slot, token, what);
+        let place = worker.replies.await_answer(slot, what, None);
         Some(Origin {
             worker: worker.index,
-            asker: Asker::Client {
+            asker: Asker::Client(Token {
                 slot,
                 serial,
-                token,
-            },
+                place,
+            }),
         })
     }
 
@@ -298,7 +280,7 @@ impl NodeWorker {
                     kind: RelayedKind::Item,
                 };
                 cx.counts.add(Count::ClusterRelayed, 1);
-                self.relay(cx.now.instant, relayed);
+                self.relay(cx.store_cx.now.instant, relayed);
             }
             Way::Arriving => {
                 let waiter = Waiter {
@@ -327,6 +309,6 @@ enum Looked {
 
 /// Runs a request as on a server that is alone.
 pub(crate) fn run_here(worker: &mut Worker, entry: &Entry<'_>) {
-    let decision = worker.decide(entry);
-    worker.follow(entry, decision);
+    let route = route::route_among_workers(worker, entry);
+    follow_route::execute_run(worker, std::slice::from_ref(entry), route);
 }

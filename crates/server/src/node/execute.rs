@@ -9,10 +9,9 @@ use curtail_store::{Hint, Image};
 use curtail_types::{Cas, Key, KeyHash, Operation};
 
 use crate::{
-    request::{
-        execute::{Item, ROOM_BYTES},
-        reply_buffer::{Content, Replies},
-    },
+    request::reply_buffer::{Content, ROOM_BYTES, Replies},
+    store_context::StoreContext,
+    turn::execute::{self, Item},
     worker::context::WorkerContext,
 };
 
@@ -52,12 +51,16 @@ impl ExecuteContext {
         // Its connection is not at hand: nothing of it can be handed on, and it was shown to those
         // who look on where it arrived.
         let logged = std::mem::take(&mut cx.event_log.on);
-        let is_delegated = std::mem::replace(&mut cx.is_delegated, true);
-        let large_here = cx.large_here.take();
-        cx.run_item_apart(&mut self.replies, &item, &carried.operation, carried.value);
+        let large_here = cx.measured.large_here.take();
+        execute::run_item_apart(
+            cx,
+            &mut self.replies,
+            &item,
+            &carried.operation,
+            carried.value,
+        );
         cx.event_log.on = logged;
-        cx.is_delegated = is_delegated;
-        cx.large_here = large_here;
+        cx.measured.large_here = large_here;
         let (area, pieces) = self.replies.take();
         for piece in pieces.iter() {
             match &piece.content {
@@ -87,9 +90,13 @@ impl ExecuteContext {
         hash: KeyHash,
     ) -> Option<(Image, &[u8])> {
         let value = &mut self.value;
-        let image = cx
-            .store
-            .take_image(&mut cx.writer, cx.now, key, hash, value)?;
+        let image = cx.store_cx.store.take_image(
+            &mut cx.store_cx.writer,
+            cx.store_cx.now,
+            key,
+            hash,
+            value,
+        )?;
         Some((image, value))
     }
 
@@ -112,9 +119,7 @@ impl ExecuteContext {
             (Some(_), None) => true,
             // What changes an item but not its version, as a touch does, is news to others, too.
             (_, Some(_)) if changes_quietly(&carried.operation) => {
-                let WorkerContext {
-                    store, writer, now, ..
-                } = cx;
+                let StoreContext { store, writer, now } = &mut cx.store_cx;
                 let value = &mut self.value;
                 if let Some(mut image) = store.take_image(writer, *now, key, hash, value) {
                     image.cas = ts;
@@ -130,7 +135,9 @@ impl ExecuteContext {
 impl WorkerContext {
     /// The version of the item of `key`, if there is one.
     pub(super) fn version_of(&mut self, key: Key<'_>, hash: KeyHash) -> Option<Cas> {
-        self.store.version_of(&mut self.writer, self.now, key, hash)
+        self.store_cx
+            .store
+            .version_of(&mut self.store_cx.writer, self.store_cx.now, key, hash)
     }
 }
 

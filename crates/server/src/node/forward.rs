@@ -14,15 +14,17 @@ use curtail_codec::{
 use curtail_dispatch::SharedState;
 use curtail_types::{Cas, Instant, RouteHash};
 
-use crate::node::{
-    Cluster, NodeWorker,
-    inbox::{AFTER, FLUSH, SHOW},
-    migration::Waiter,
-    placement::{Way, access_of},
-    slices::{LARGE_BYTES, Relayed, RelayedKind},
-    worker::AGAIN_NS,
+use crate::{
+    node::{
+        Cluster, NodeWorker,
+        inbox::{AFTER, FLUSH, SHOW},
+        migration::Waiter,
+        placement::{Way, access_of},
+        slices::{LARGE_BYTES, Relayed, RelayedKind},
+        worker::AGAIN_NS,
+    },
+    worker::context::WorkerContext,
 };
-use crate::worker::context::WorkerContext;
 
 /// A request that another node carries out.
 #[derive(Debug)]
@@ -126,7 +128,7 @@ impl NodeWorker {
 
     /// Tries again what could not be sent, or was sent to a node that was not ready for it.
     pub(super) fn send_again(&mut self, cx: &mut WorkerContext) {
-        let now = cx.now.instant;
+        let now = cx.store_cx.now.instant;
         for _ in 0..self.parked.len() {
             let Some(number) = self.parked.pop_front() else {
                 return;
@@ -149,7 +151,7 @@ impl NodeWorker {
 
     /// A request that is parked goes where its key is now.
     fn place_again(&mut self, cx: &mut WorkerContext, number: u32) {
-        let now = cx.now.instant;
+        let now = cx.store_cx.now.instant;
         let Some(Some(out)) = self.out.get_mut(number as usize) else {
             return;
         };

@@ -6,16 +6,19 @@ use curtail_dispatch::SharedState;
 use curtail_links::LinkEvent;
 use curtail_types::{Cas, NodeId};
 
-use crate::node::{
-    NodeWorker,
-    forward::{Out, UNKNOWN, UNREACHABLE},
-    inbox::Answered,
-    placement::access_of,
-    slice_jobs::{Completed, End, Job, Origin},
-    slices::RelayedKind,
-    worker::AGAIN_NS,
+use crate::{
+    metrics::counters::Count,
+    node::{
+        NodeWorker,
+        forward::{Out, UNKNOWN, UNREACHABLE},
+        inbox::Answered,
+        placement::access_of,
+        slice_jobs::{Completed, End, Job, Origin},
+        slices::RelayedKind,
+        worker::AGAIN_NS,
+    },
+    worker::context::WorkerContext,
 };
-use crate::{metrics::counters::Count, worker::context::WorkerContext};
 
 /// How long a request that was sent waits for its answer.
 const ANSWER_NS: u64 = 10_000_000_000;
@@ -45,7 +48,7 @@ impl NodeWorker {
         };
         if answer.status == AnswerStatus::Moved {
             out.is_sent = false;
-            out.again_ns = cx.now.instant.ns + AGAIN_NS;
+            out.again_ns = cx.store_cx.now.instant.ns + AGAIN_NS;
             self.parked.push_back(number);
             return self.spare.give(bytes);
         }
@@ -129,7 +132,7 @@ impl NodeWorker {
             let is_read = out.relayed.kind == RelayedKind::Item && is_read(&out.relayed.bytes);
             if is_read {
                 out.is_sent = false;
-                out.again_ns = cx.now.instant.ns + AGAIN_NS;
+                out.again_ns = cx.store_cx.now.instant.ns + AGAIN_NS;
                 self.parked.push_back(number);
             } else {
                 self.end(number, UNKNOWN.to_vec());
@@ -139,7 +142,7 @@ impl NodeWorker {
 
     /// Ends what waits for an answer for too long.
     pub(super) fn look_through(&mut self, cx: &WorkerContext) {
-        let now_ns = cx.now.instant.ns;
+        let now_ns = cx.store_cx.now.instant.ns;
         if now_ns.saturating_sub(self.looked_ns) < LOOK_NS {
             return;
         }

@@ -6,19 +6,11 @@ use curtail_codec::memcached::{Admin, Carried, Form, Request, WireKey, encode::R
 use curtail_types::{Cas, Delete, Exptime, Operation, RouteHash};
 
 use crate::limits::OUTPUT_BYTES_MAX;
-use crate::node::client_requests::run_here;
 use crate::{
-    node::{
-        NodeWorker,
-        placement::{Way, access_of, route_of},
-        slices::{Relayed, RelayedKind},
-    },
-    request::{
-        batch::{Entry, Work},
-        delegate::Decision,
-        reply_buffer::Awaited,
-    },
-    worker::event_loop::Worker,
+    completion::Awaited, node::NodeWorker, node::client_requests::run_here, node::placement::Way,
+    node::placement::access_of, node::placement::route_of, node::slices::Relayed,
+    node::slices::RelayedKind, request::batch::Entry, request::batch::Work, route, route::Route,
+    turn::execute, turn::large_write, worker::Worker,
 };
 
 impl Worker {
@@ -43,9 +35,9 @@ impl Worker {
         let (Some(cluster), Some((key, set, _))) = (&shared.cluster, write) else {
             return false;
         };
-        let route = route_of(key.resolve(&mut self.cx.scratch).bytes());
+        let route = route_of(key.resolve(&mut self.cx.decoding.scratch).bytes());
         let access = access_of(&Operation::Set(set));
-        let is_here = cluster.holds_lease(self.cx.now.instant)
+        let is_here = cluster.holds_lease(self.cx.store_cx.now.instant)
             && cluster.views.current().is_some_and(|in_force| {
                 matches!(cluster.place(&in_force, route, access), Way::Here)
             });
@@ -61,8 +53,8 @@ impl NodeWorker {
     pub(crate) fn run_other(&mut self, worker: &mut Worker, entry: &Entry<'_>) {
         // What is asked of other nodes must not be asked twice.
         let is_off = worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX;
-        if is_off || matches!(worker.decide(entry), Decision::Later) {
-            return worker.put_off(entry);
+        if is_off || matches!(route::route_among_workers(worker, entry), Route::Later) {
+            return execute::put_off(worker, entry);
         }
         if let Work::Request(Request::Admin(Admin::FlushAll { delay, noreply })) = &entry.work
             && worker.cx.shared.config.flush_allowed
@@ -87,15 +79,15 @@ impl NodeWorker {
             && let Request::SetHeader { key, set, .. } = request
         {
             let operation = Operation::Set(*set);
-            let route = route_of(key.resolve(&mut worker.cx.scratch).bytes());
+            let route = route_of(key.resolve(&mut worker.cx.decoding.scratch).bytes());
             let way = self.way(route, &operation);
             if !matches!(way, Some(Way::Here)) {
-                let ended = worker.begin_large_set(entry, request, rest, true);
+                let ended = large_write::begin_large_set(worker, entry, request, rest, true);
                 if ended == Some(true) && self.pass_large(worker, entry.slot) {
                     return;
                 }
                 if let Some(right) = ended {
-                    worker.end_large_set(entry.slot, right);
+                    large_write::end_large_set(worker, entry.slot, right);
                 }
                 return;
             }
@@ -112,9 +104,9 @@ impl NodeWorker {
             value: &[],
             form: Form::Line { noreply: true },
         };
-        let bytes = key.resolve(&mut worker.cx.scratch).bytes();
+        let bytes = key.resolve(&mut worker.cx.decoding.scratch).bytes();
         let route = route_of(bytes);
-        let hash = worker.cx.store.hash(bytes);
+        let hash = worker.cx.store_cx.store.hash(bytes);
         match self.way(route, &operation) {
             None => {}
             Some(Way::Here) => {
@@ -140,7 +132,7 @@ impl NodeWorker {
                     bytes: at.0.to_le_bytes().to_vec(),
                     kind: RelayedKind::Flush,
                 };
-                self.relay(worker.cx.now.instant, relayed);
+                self.relay(worker.cx.store_cx.now.instant, relayed);
             }
         }
     }
@@ -162,7 +154,7 @@ impl NodeWorker {
             return false;
         };
         let operation = Operation::Set(set);
-        let route = route_of(key.resolve(&mut worker.cx.scratch).bytes());
+        let route = route_of(key.resolve(&mut worker.cx.decoding.scratch).bytes());
         let way = self.way(route, &operation);
         if matches!(way, Some(Way::Here)) {
             return false;

@@ -14,16 +14,20 @@ use std::{
 };
 
 use curtail_consistency::membership::{Heartbeat, Incarnation};
-use curtail_links::{Connector, ConnectorConfig, ConnectorHandle, NewLink, PeerNode, Tls};
+use curtail_links::Connector;
+use curtail_links::ConnectorConfig;
+use curtail_links::ConnectorHandle;
+use curtail_links::NewLink;
+use curtail_links::PeerNode;
+use curtail_links::Tls;
 use curtail_membership::{Addresses, Member, MemberEvent, NodeConfig, Observer, Roster};
 use curtail_types::{Exptime, NodeId, Now, View, ViewNumber};
 use tracing::{debug, error, info, warn};
 
-use crate::node::{Cluster, InForce};
 use crate::{
-    config::Config,
+    config::{Config, start_error::StartError},
     log::component,
-    start::StartError,
+    node::{Cluster, InForce},
     sync::Relaxed,
     test_faults::Fault,
     worker::{mailbox::Arrival, shared::Shared},

@@ -48,7 +48,9 @@ use curtail_consistency::{
     symmetric::{self, Model},
 };
 use curtail_dispatch::SharedKeys;
-pub(crate) use curtail_links::{ConnectorHandle, Links, NewLink};
+pub(crate) use curtail_links::ConnectorHandle;
+pub(crate) use curtail_links::Links;
+pub(crate) use curtail_links::NewLink;
 use curtail_membership::{MemberHandle, StoreAsked};
 use curtail_types::{Instant, NodeId, Now, ViewNumber, WriterId};
 use tracing::warn;
@@ -57,18 +59,17 @@ use crate::limits::{SHARED_KEYS_MAX, SLICE_WAITING_MAX};
 use crate::{
     config::Config,
     log::component,
+    node::{
+        active_view::{InForce, Marks, Views},
+        clock::WallClock,
+        event_history::Journal,
+        hot_set::{coordinator::Coordinator, promote::Prepared},
+        migration::progress::Progress,
+        slices::{Dues, Slice},
+    },
     sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
     test_faults::Fault,
     worker::shared::Shared,
-};
-
-use crate::node::{
-    active_view::{InForce, Marks, Views},
-    clock::WallClock,
-    event_history::Journal,
-    hot_set::{coordinator::Coordinator, promote::Prepared},
-    migration::progress::Progress,
-    slices::{Dues, Slice},
 };
 
 pub(crate) use crate::node::{

@@ -17,15 +17,19 @@ use curtail_codec::{
 use curtail_links::Endpoint;
 use curtail_types::{Cas, Exptime, Key, NodeId};
 
-use crate::node::{
-    NodeWorker,
-    inbox::Asked,
-    migration::Waiter,
-    placement::{Way, access_of, route_of},
-    slice_jobs::{Asker, Completed, End, Origin},
-    slices::{LARGE_BYTES, RelayedKind},
+use crate::{
+    log,
+    metrics::counters::Count,
+    node::{
+        NodeWorker,
+        inbox::Asked,
+        migration::Waiter,
+        placement::{Way, access_of, route_of},
+        slice_jobs::{Asker, Completed, End, Origin},
+        slices::{LARGE_BYTES, RelayedKind},
+    },
+    worker::context::WorkerContext,
 };
-use crate::{memcached::admin, metrics::counters::Count, worker::context::WorkerContext};
 
 /// Another node, as the log names it.
 struct Node(NodeId);
@@ -80,8 +84,12 @@ impl NodeWorker {
     ) -> Option<(End, Cas)> {
         if let (RelayedKind::Flush, Some(at)) = (asked.kind, asked.bytes.first_chunk()) {
             let at = Exptime(i64::from_le_bytes(*at));
-            admin::log_flush(&cx.shared.limits.admin, cx.now, &Node(asked.at.node));
-            cx.store.flush_all(cx.now, at);
+            log::log_flush(
+                &cx.shared.limits.admin,
+                cx.store_cx.now,
+                &Node(asked.at.node),
+            );
+            cx.store_cx.store.flush_all(cx.store_cx.now, at);
             return Some((End::Done, Cas(0)));
         }
         let Some((carried, _)) = Carried::read(&asked.bytes) else {
@@ -97,7 +105,7 @@ impl NodeWorker {
         let (key, access) = (route_of(key_bytes), access_of(&carried.operation));
         match self.cluster.place(in_force, key, access) {
             Way::Here => {
-                let hash = cx.store.hash(key_bytes);
+                let hash = cx.store_cx.store.hash(key_bytes);
                 self.execute_cx.run(cx, &carried, hash, reply);
                 let shown = match (asked.shows, Key::new(key_bytes)) {
                     (true, Ok(key)) => cx.version_of(key, hash),

@@ -8,14 +8,15 @@
 //!   other      the home                     write: protocol     protocol
 //! ```
 
+use curtail_consistency::{moves::Stand, symmetric::Access};
 use curtail_dispatch::{Seen, SharedState};
 use curtail_types::{NodeId, Operation, RouteHash};
 use twox_hash::XxHash3_64;
 
-use curtail_consistency::{moves::Stand, symmetric::Access};
-
-use crate::node::{Cluster, InForce};
-use crate::test_faults::Fault;
+use crate::{
+    node::{Cluster, InForce},
+    test_faults::Fault,
+};
 
 /// Where a request runs.
 #[derive(Clone, Copy, Debug)]

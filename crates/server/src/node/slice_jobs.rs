@@ -8,7 +8,7 @@ use curtail_links::Endpoint;
 use curtail_store::Image;
 use curtail_types::{Cas, Message, NodeId, RouteHash, ViewNumber};
 
-use crate::node::InForce;
+use crate::{completion::Token, node::InForce};
 
 /// Something for a slice.
 #[derive(Debug)]
@@ -85,11 +85,7 @@ pub(super) struct Origin {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asker {
     /// A client: the place in its replies that waits.
-    Client {
-        slot: usize,
-        serial: u64,
-        token: u16,
-    },
+    Client(Token),
     /// Another node: which of its requests.
     Peer {
         at: Endpoint,

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use curtail_links::{Links, LinksConfig, NewLink};
+use curtail_links::Links;
+use curtail_links::LinksConfig;
+use curtail_links::NewLink;
 use curtail_types::Instant;
 
-use crate::node::{Cluster, NodeWorker, slice_jobs::Completed};
 use crate::{
+    node::{Cluster, NodeWorker, slice_jobs::Completed},
     test_faults::Fault,
-    worker::{event_loop::Worker, mailbox::Arrival, shared::Shared},
+    turn::delegate,
+    worker::{Worker, mailbox::Arrival, shared::Shared},
 };
 
 /// For how long a worker is away before each turn if a test wants that.
@@ -40,23 +43,27 @@ impl Worker {
         self.pass_mark(cluster);
         if let Some(node) = &mut self.node {
             node.begin_turn(&mut self.cx);
+            self.routing.under_lease = node.serves;
         }
     }
 
     /// Notes that nothing from before the last mark is on its way any more.
     fn pass_mark(&mut self, cluster: &Cluster) {
         let last = cluster.marks.last();
-        if last != self.mark_seen.0 {
-            self.mark_seen = (last, Some(self.next_delegated()));
+        let next = delegate::next_delegated(self);
+        let oldest = delegate::oldest_delegated(self);
+        let Some(node) = &mut self.node else {
+            return;
+        };
+        if last != node.mark_seen.0 {
+            node.mark_seen = (last, Some(next));
         }
-        if let (seen, Some(delegated)) = self.mark_seen
-            && self
-                .oldest_delegated()
-                .is_none_or(|oldest| oldest >= delegated)
+        if let (seen, Some(delegated)) = node.mark_seen
+            && oldest.is_none_or(|oldest| oldest >= delegated)
         {
             cluster.marks.pass(self.index, seen);
             // Once is enough.
-            self.mark_seen.1 = None;
+            node.mark_seen.1 = None;
         }
     }
 

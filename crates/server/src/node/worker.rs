@@ -13,21 +13,22 @@ use std::{collections::VecDeque, sync::Arc};
 
 use curtail_codec::node::{Class, Part};
 use curtail_consistency::{membership::Heartbeat, placement::slice_of};
-use curtail_links::{Links, Vitals};
+use curtail_links::Links;
+use curtail_links::Vitals;
 use curtail_types::{Cas, Instant, NodeId, NodeSet, RouteHash};
 
-use crate::node::{
-    Cluster, InForce,
-    control_messages::News,
-    execute::ExecuteContext,
-    forward::Out,
-    inbox::Inbox,
-    migration::Mover,
-    slice_jobs::{Asker, Completed, End, Job, Origin, Spare},
-    slices::{Relayed, SliceContext},
-};
 use crate::{
     metrics::counters::Count,
+    node::{
+        Cluster, InForce,
+        control_messages::News,
+        execute::ExecuteContext,
+        forward::Out,
+        inbox::Inbox,
+        migration::Mover,
+        slice_jobs::{Asker, Completed, End, Job, Origin, Spare},
+        slices::{Relayed, SliceContext},
+    },
     worker::{context::WorkerContext, mailbox::Arrival},
 };
 
@@ -43,6 +44,11 @@ pub(crate) struct NodeWorker {
     pub(super) execute_cx: ExecuteContext,
     pub(super) spare: Spare,
     pub(super) done: Vec<Completed>,
+    /// What has been answered to clients of this worker in this turn.
+    pub(crate) completed: Vec<Completed>,
+    /// The last mark that its worker saw, and the delegated batch that it must have back to have
+    /// passed it.
+    pub(crate) mark_seen: (u64, Option<u64>),
     elsewhere: Vec<Relayed>,
     /// Memory for jobs that are taken out of a slice's inbox.
     jobs: Vec<Job>,
@@ -66,7 +72,6 @@ pub(crate) struct NodeWorker {
     beat: u64,
     pub(super) called: (u32, Instant),
     pub(super) delegated: u64,
-    pub(super) next_token: u16,
     /// When the turn began, and when what is out was last looked through.
     pub(super) now_ns: u64,
     pub(super) looked_ns: u64,
@@ -92,6 +97,8 @@ impl NodeWorker {
             execute_cx: ExecuteContext::new(),
             spare: Spare::default(),
             done: Vec::new(),
+            completed: Vec::new(),
+            mark_seen: (0, None),
             elsewhere: Vec::new(),
             jobs: Vec::new(),
             out: Vec::new(),
@@ -107,7 +114,6 @@ impl NodeWorker {
             called: (0, Instant::default()),
             mark_done: 0,
             delegated: 0,
-            next_token: 0,
             now_ns: 0,
             looked_ns: 0,
             accounted: 0,
@@ -116,7 +122,7 @@ impl NodeWorker {
 
     /// Looks at what may differ from turn to turn.
     pub(crate) fn begin_turn(&mut self, cx: &mut WorkerContext) {
-        let now = cx.now.instant;
+        let now = cx.store_cx.now.instant;
         // Never one of this node's former life, for which an answer may still come.
         self.delegated = self.delegated.max(cx.shared.started.unix_ns) + 1;
         self.now_ns = now.ns;
@@ -190,7 +196,7 @@ impl NodeWorker {
     /// Everything of a turn that clients have no part in; fills `filled` with what has been
     /// answered to clients of this worker.
     pub(crate) fn work(&mut self, cx: &mut WorkerContext, filled: &mut Vec<Completed>) {
-        self.links.begin_turn(cx.now.instant);
+        self.links.begin_turn(cx.store_cx.now.instant);
         self.beat(cx);
         self.receive();
         self.take_moves(cx);
@@ -216,7 +222,7 @@ impl NodeWorker {
         let bytes = self.links.held_bytes();
         if bytes != self.accounted {
             let more = bytes.cast_signed() - self.accounted.cast_signed();
-            cx.store.account(more);
+            cx.store_cx.store.account(more);
             self.accounted = bytes;
         }
     }
@@ -245,7 +251,7 @@ impl NodeWorker {
         let view = heartbeats.first().map(|(_, heartbeat)| heartbeat.view);
         let view = view.unwrap_or_default();
         self.links.set_vitals(Vitals { view, load: 0 });
-        let items = u32::try_from(cx.store.counters().items_now).unwrap_or(u32::MAX);
+        let items = u32::try_from(cx.store_cx.store.counters().items_now).unwrap_or(u32::MAX);
         let sent_us = (self.now_ns / 1000) as u32;
         self.called = (sent_us, Instant { ns: self.now_ns });
         self.cluster.clock.keep(cx.shared.clock.now());
@@ -299,7 +305,7 @@ impl NodeWorker {
     // ---- slices ----
 
     fn work_slices(&mut self, cx: &mut WorkerContext) {
-        let now_ns = cx.now.instant.ns;
+        let now_ns = cx.store_cx.now.instant.ns;
         for number in self.own_slices() {
             if self.cluster.dues.of(number) <= now_ns {
                 self.give(number, Job::Tick);
@@ -332,7 +338,7 @@ impl NodeWorker {
         let mut elsewhere = std::mem::take(&mut self.elsewhere);
         for relayed in elsewhere.drain(..) {
             match relayed.origin.asker {
-                Asker::Client { .. } => self.relay(cx.now.instant, relayed),
+                Asker::Client { .. } => self.relay(cx.store_cx.now.instant, relayed),
                 // A request goes over one link at most: its node asks again.
                 Asker::Peer { .. } => self.done.push(Completed {
                     origin: relayed.origin,

@@ -1,10 +1,9 @@
 //! Requests on their way to another worker, and their answers on the way back.
 //!
 //! ```text
-//!  origin, one turn                    owner, its next turn              origin
-//!  decide: not here -> gather  ----->  carry out, in order  ----->  put the answers where they
-//! (one delegated batch per owner and turn)     answers into the delegated batch      are awaited,
-//! send
+//!  origin, one turn            owner, its next turn             origin
+//!  route: not here -> gather   execute, in order; answers into  fill the places that
+//!  (one batch per owner) --->  the same batch ----------------> wait for them, send
 //! ```
 //!
 //! A delegated batch has its requests' bytes in memory of its own, because what was received is
@@ -15,20 +14,16 @@
 //! Invariant: a connection has requests in the delegated batches of one turn at most, and all its
 //! requests to one key are in one delegated batch, in order.
 
-use curtail_codec::memcached::{Form, Request, WireKey};
+use curtail_codec::memcached::{Form, Request, WireKey, encode::Refusal};
 use curtail_dispatch::Ticket;
 use curtail_store::Hint;
-use curtail_types::{KeyHash, Now, Operation};
+use curtail_types::{KeyHash, Operation};
 
 use crate::{
-    request::{
-        compaction::{Kind, Run, is_same, room_for},
-        execute::{Item, ROOM_BYTES},
-        owned_form::{KeptForm, restore_key},
-        reply_buffer::Replies,
-    },
+    completion::Token,
+    owned_form::OwnedForm,
+    request::reply_buffer::Replies,
     sync::{Mutex, lock},
-    worker::context::WorkerContext,
 };
 
 /// Requests for one owner.
@@ -44,7 +39,7 @@ pub(crate) struct DelegatedBatch {
     /// The answers, in order of the items; a piece's slot is the number of its item.
     pub(crate) replies: Replies,
     /// Keys, opaque tokens and values.
-    bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// One request.
@@ -55,16 +50,17 @@ pub(crate) struct DelegatedRequest {
     pub(crate) serial: u64,
     /// The number of the connection, for those who look on.
     pub(crate) connection: i32,
-    hash: KeyHash,
-    hint: Hint,
-    operation: Operation,
-    form: KeptForm,
-    base64: bool,
+    pub(crate) hash: KeyHash,
+    pub(crate) hint: Hint,
+    /// Where its answer belongs, and the error that it is, if it is one.
+    pub(crate) place: u32,
+    pub(crate) refused: Option<Refusal>,
+    pub(crate) operation: Operation,
+    form: OwnedForm,
     key: Span,
-    opaque: Span,
     value: Span,
     /// The claim to its partition, given back when it is done.
-    ticket: Option<Ticket>,
+    pub(crate) ticket: Option<Ticket>,
 }
 
 /// A delegated batch that one of two may open.
@@ -108,7 +104,12 @@ impl DelegatedBatch {
     /// Adds a request; only those about one item can be added.
     pub(crate) fn push(
         &mut self,
-        (slot, serial, connection): (usize, u64, i32),
+        Token {
+            slot,
+            serial,
+            place,
+        }: Token,
+        connection: i32,
         hash: KeyHash,
         request: &Request<'_>,
         ticket: Option<Ticket>,
@@ -122,18 +123,17 @@ impl DelegatedBatch {
         else {
             return;
         };
-        let (form, opaque) = KeptForm::of(form);
         let item = DelegatedRequest {
             slot,
             serial,
             connection,
             hash,
             hint: Hint::default(),
+            place,
+            refused: None,
             operation: *operation,
-            form,
-            base64: key.is_base64(),
+            form: OwnedForm::new(key, form),
             key: self.keep(key.text()),
-            opaque: self.keep(opaque),
             value: self.keep(value),
             ticket,
         };
@@ -158,10 +158,16 @@ impl DelegatedBatch {
 }
 
 impl DelegatedRequest {
-    fn restore<'a>(&self, bytes: &'a [u8]) -> Option<(WireKey<'a>, &'a [u8], Form<'a>)> {
+    pub(crate) fn restore<'a>(
+        &'a self,
+        bytes: &'a [u8],
+    ) -> Option<(WireKey<'a>, &'a [u8], Form<'a>)> {
         let of = |span: Span| bytes.get(span.start..span.end);
-        let key = restore_key(of(self.key)?, self.base64)?;
-        Some((key, of(self.value)?, self.form.restore(of(self.opaque)?)))
+        Some((
+            self.form.key(of(self.key)?)?,
+            of(self.value)?,
+            self.form.form(),
+        ))
     }
 }
 
@@ -174,148 +180,4 @@ impl Sealed {
     pub(crate) fn open(&self) -> Option<Box<DelegatedBatch>> {
         lock(&self.0).take()
     }
-}
-
-/// Neighbours in a delegated batch.
-struct DelegatedRun<'r> {
-    /// The number of the first.
-    first: usize,
-    items: &'r [DelegatedRequest],
-    bytes: &'r [u8],
-}
-
-impl WorkerContext {
-    /// Carries out all requests of a delegated batch and gives their claims back.
-    pub(crate) fn run_delegated(&mut self, delegated: &mut DelegatedBatch) {
-        let DelegatedBatch {
-            items,
-            replies,
-            bytes,
-            ..
-        } = delegated;
-        items.iter().for_each(|item| self.store.prefetch(item.hash));
-        for item in items.iter_mut() {
-            item.hint = self.store.prefetch_item(item.hash);
-        }
-        self.is_delegated = true;
-        let large_here = self.large_here.take();
-        let mut first = 0;
-        while first < items.len() {
-            let run = DelegatedRun::starting_at(first, items, bytes, self);
-            while replies.remaining() < room_for(run.length()) {
-                replies.grow();
-            }
-            let next = first + run.length();
-            let folded = run.length() > 1 && self.fold(replies, &run);
-            if !folded {
-                (0..run.length())
-                    .for_each(|number| self.run_delegated_alone(replies, &run, number));
-            }
-            for item in items.get_mut(first..next).unwrap_or_default() {
-                if let Some(ticket) = item.ticket.take() {
-                    self.release(ticket);
-                }
-            }
-            first = next;
-        }
-        self.is_delegated = false;
-        // Whoever comes next has waited for it, whichever connection it has.
-        self.large_here = large_here.or(self.large_here.map(|_| usize::MAX));
-    }
-
-    /// Carries out one request of a delegated batch by itself.
-    fn run_delegated_alone(
-        &mut self,
-        replies: &mut Replies,
-        run: &DelegatedRun<'_>,
-        number: usize,
-    ) {
-        if replies.remaining() < ROOM_BYTES {
-            replies.grow();
-        }
-        run.at(number, |item, operation, value| {
-            if self.event_log.on {
-                let connection = run.connection(number);
-                self.log_request(connection, item.key, operation, value.len());
-                if self.shared.cluster.is_none() {
-                    self.log_fetch(item.key, item.hash);
-                }
-            }
-            self.run_item_apart(replies, item, operation, value);
-        });
-    }
-}
-
-impl<'r> DelegatedRun<'r> {
-    fn starting_at(
-        first: usize,
-        items: &'r [DelegatedRequest],
-        bytes: &'r [u8],
-        cx: &WorkerContext,
-    ) -> Self {
-        let rest = items.get(first..).unwrap_or_default();
-        let length = match cx.shared.config.compaction {
-            true => run_length(rest, bytes, cx.now),
-            false => 1,
-        };
-        Self {
-            first,
-            items: rest.get(..length).unwrap_or_default(),
-            bytes,
-        }
-    }
-}
-
-impl Run for DelegatedRun<'_> {
-    fn length(&self) -> usize {
-        self.items.len()
-    }
-
-    fn at<T>(
-        &self,
-        number: usize,
-        look: impl FnOnce(&Item<'_, '_>, &Operation, &[u8]) -> T,
-    ) -> Option<T> {
-        let kept = self.items.get(number)?;
-        let (key, value, form) = kept.restore(self.bytes)?;
-        let item = Item {
-            slot: self.first + number,
-            key: &key,
-            hash: kept.hash,
-            form: &form,
-            hint: kept.hint,
-        };
-        Some(look(&item, &kept.operation, value))
-    }
-
-    fn operation(&self, number: usize) -> Option<&Operation> {
-        Some(&self.items.get(number)?.operation)
-    }
-
-    fn connection(&self, number: usize) -> i32 {
-        self.items.get(number).map_or(0, |item| item.connection)
-    }
-}
-
-/// How many requests of a delegated batch make a run, from the first on, and at least that one.
-fn run_length(items: &[DelegatedRequest], bytes: &[u8], now: Now) -> usize {
-    let member = |item: &DelegatedRequest| {
-        let (key, value, form) = item.restore(bytes)?;
-        let kind = Kind::of(&item.operation, &form, value.len(), now)?;
-        Some((key, kind))
-    };
-    let [first, second, ..] = items else {
-        return 1;
-    };
-    if first.hash != second.hash {
-        return 1;
-    }
-    let Some((key, kind)) = member(first) else {
-        return 1;
-    };
-    let belongs = |item: &&DelegatedRequest| {
-        let found = member(item);
-        found.is_some_and(|(other, other_kind)| other_kind == kind && is_same(&key, &other))
-    };
-    items.iter().take_while(belongs).count()
 }

@@ -19,9 +19,14 @@ use std::borrow::Cow;
 
 use curtail_codec::memcached::{
     Form, Sink,
-    encode::{self, Refusal},
+    encode::{self, REPLY_BYTES_MAX, Refusal},
 };
-use curtail_store::ValueLease;
+use curtail_store::{COPY_BYTES_MAX, ValueLease};
+
+use crate::{
+    completion::{Awaited, Place},
+    owned_form::OwnedForm,
+};
 
 /// All replies of a turn, in order.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ pub(crate) struct Replies {
     current: (usize, usize),
     /// Parts of requests that failed, and whose, until the line that ends their request.
     failed: Vec<(usize, Refusal)>,
+    /// The number of the next place that is left for later.
+    next_place: u32,
 }
 
 /// A part of a connection's reply.
@@ -56,8 +63,8 @@ pub(crate) enum Content {
     },
     /// In the store.
     Lease(ValueLease),
-    /// Another worker will answer; everything behind waits for it.
-    Awaited(u16, Awaited),
+    /// It comes later; everything behind waits for it.
+    Awaited(Place),
     /// The line that ends a request of several parts, some of which are awaited.
     Final {
         line: Line,
@@ -70,17 +77,6 @@ pub(crate) enum Content {
 
 /// A line of a reply, its end included.
 pub(crate) type Line = Cow<'static, [u8]>;
-
-/// What becomes of an answer that is awaited.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Awaited {
-    /// It is sent as it is.
-    Whole,
-    /// It is a part: a value is sent; an error ends up in the request's last line.
-    Part,
-    /// The client asked for no reply, so it is told of no error either.
-    Silent,
-}
 
 /// A place in the replies of a turn.
 #[derive(Clone, Copy, Debug)]
@@ -114,11 +110,6 @@ impl Awaited {
             _ => Self::Whole,
         }
     }
-
-    /// Whether an answer that begins with these bytes is a part that failed.
-    pub(crate) fn is_failure(self, answer: &[u8]) -> bool {
-        self == Self::Part && !answer.is_empty() && !answer.starts_with(b"VALUE ")
-    }
 }
 
 impl Piece {
@@ -143,6 +134,7 @@ impl Replies {
             pieces: Vec::with_capacity(pieces),
             current: (usize::MAX, 0),
             failed: Vec::new(),
+            next_place: 0,
         }
     }
 
@@ -194,11 +186,19 @@ impl Replies {
         self.pieces.push(Piece { slot, content });
     }
 
-    /// Leaves a place for what worker `by` will answer.
-    pub(crate) fn await_from(&mut self, slot: usize, by: u16, what: Awaited) {
+    /// Leaves a place for an answer that comes later; its number.
+    pub(crate) fn await_answer(
+        &mut self,
+        slot: usize,
+        what: Awaited,
+        form: Option<OwnedForm>,
+    ) -> u32 {
         self.count(slot, AWAITED_BYTES);
-        let content = Content::Awaited(by, what);
+        let number = self.next_place;
+        self.next_place = number.wrapping_add(1);
+        let content = Content::Awaited(Place { number, what, form });
         self.pieces.push(Piece { slot, content });
+        number
     }
 
     /// Whether a place was left for the connection in `slot` among what is gathered.
@@ -336,6 +336,14 @@ impl Replies {
         self.pieces.push(Piece { slot, content });
     }
 }
+
+/// Room for the answers of a run of so many requests.
+pub(crate) const fn room_for(requests: usize) -> usize {
+    ROOM_BYTES + requests * REPLY_BYTES_MAX
+}
+
+/// Room that the reply to one request may need in the turn's memory.
+pub(crate) const ROOM_BYTES: usize = REPLY_BYTES_MAX + COPY_BYTES_MAX;
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 //! A connection whose large value is being sent stays watched by the worker it belongs to: so the
 //! usual way there and back costs no call to the kernel and wakes nobody at the end. What it asks
 //! for before it is back is kept here, and then the worker wants to hear of its return at once
-//! (see [`Mailbox::expect`](crate::worker::mailbox::Mailbox::expect)).
+//! (see `Mailbox::expect`).
 
 use curtail_runtime::Readiness;
 

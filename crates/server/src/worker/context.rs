@@ -5,76 +5,93 @@ use std::sync::Arc;
 
 use curtail_codec::memcached::{KeyScratch, Limits, WireKey};
 use curtail_dispatch::size_aware::{SizeClasses, SizeHistogram};
-use curtail_store::{Store, Writer};
-use curtail_types::{KeyHash, Now};
+use curtail_store::Writer;
+use curtail_types::KeyHash;
 
 use crate::limits::{INLINE_VALUE_BYTES_MAX, REQUESTS_PER_TURN_MAX};
 use crate::{
-    connection::buffer_pool::BufferPool,
-    memcached::event_log::EventLog,
-    metrics::{
-        counters::Counts, hot_keys::HotKeys, latency::Latencies, slow_log, stage_histograms::Stages,
-    },
+    connection::buffer_pool::BufferPool, memcached::event_log::EventLog, metrics::counters::Counts,
+    metrics::hot_keys::HotKeys, metrics::latency::Latencies, metrics::slow_log,
+    metrics::stage_histograms::Stages, store_context::StoreContext, test_faults::Fault,
     worker::shared::Shared,
 };
 
-/// What a worker works with.
+/// What a worker works with. `Worker` is the writer of a field unless its comment names another.
 pub(crate) struct WorkerContext {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) store: Arc<Store>,
-    pub(crate) writer: Writer,
-    /// The time of this turn.
-    pub(crate) now: Now,
-    pub(crate) limits: Limits,
+    pub(crate) store_cx: StoreContext,
+    pub(crate) decoding: Decoding,
     pub(crate) pool: BufferPool,
     pub(crate) counts: Counts,
-    pub(crate) scratch: KeyScratch,
-    /// Whether `stats detail` counts in this turn.
-    pub(crate) detail: bool,
-    /// What those who look on are told.
+    /// What a run of appends adds: written by `request::compaction`.
+    pub(crate) appended: Vec<u8>,
+    /// What holds for one turn: written when it begins.
+    pub(crate) turn: TurnSettings,
+    /// What happened in one turn: written by `request`.
+    pub(crate) measured: TurnMeasures,
+    pub(crate) recorders: Recorders,
+    /// Lines for watchers, and for the log at `-vv`.
     pub(crate) event_log: EventLog,
+}
+
+/// What decoding needs beside a connection's own decoder.
+pub(crate) struct Decoding {
+    /// The bounds that requests are held to.
+    pub(crate) limits: Limits,
+    /// Where the key of a request is decoded to.
+    pub(crate) scratch: KeyScratch,
+}
+
+/// What holds for one turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TurnSettings {
+    /// Whether `stats detail` counts.
+    pub(crate) detail: bool,
     /// From how many nanoseconds on a turn is slow; [`slow_log::OFF`] for never.
     pub(crate) slow_ns: u64,
-    /// Buckets of the index that dumps may still look at in this turn.
+    /// Buckets of the index that dumps may still look at.
     pub(crate) dump_buckets: usize,
-    /// A large value could not be leased in this turn: slow readers hold too much.
-    pub(crate) lease_refused: bool,
     /// Values of so many bytes and more are for a large worker.
     pub(crate) large_from: usize,
-    /// No large worker takes another connection in this turn.
+    /// No large worker takes another connection.
     pub(crate) large_full: bool,
-    /// The same for counting what waits for it here, by a size that no plan changes: however it is
-    /// served, and also if a plan leaves it here.
+    /// From how many bytes on a value counts as large for those that wait for it here. No plan
+    /// changes this size: values that a plan leaves here count, too.
     pub(crate) large_counts_from: usize,
-    /// The connection for which something large was done in this turn where small requests wait.
+    /// Requests of one connection.
+    pub(crate) share: usize,
+    /// Whether the threshold is learned.
+    pub(crate) learns: bool,
+    /// Whether small requests are looked at.
+    pub(crate) samples: bool,
+}
+
+/// What happened in one turn.
+#[derive(Debug)]
+pub(crate) struct TurnMeasures {
+    /// The connection for which something large was done where small requests wait.
     pub(crate) large_here: Option<usize>,
     /// Bytes of large values that were moved since this worker last looked for requests.
     pub(crate) large_moved: u64,
-    /// What is carried out came in a delegated batch: its connection cannot be handed on.
-    pub(crate) is_delegated: bool,
-    /// The request that was to be carried out joins bytes to a value of so many, which is a large
-    /// worker's to do; 0 if not.
-    pub(crate) joins_large: usize,
-    /// What a run of appends adds.
-    pub(crate) appended: Vec<u8>,
-    /// Reads of something large in this turn.
+    /// Reads of something large.
     pub(crate) larges: u64,
     /// Of these, and of such writes, those that are left to a large worker.
     pub(crate) larges_left: u64,
-    /// Requests of one connection in this turn.
-    pub(crate) share: usize,
+    /// Slots that were answered values of the large class since this worker last looked for
+    /// requests.
+    pub(crate) large_answers: Vec<usize>,
+    /// A large value could not be leased: slow readers hold too much.
+    pub(crate) lease_refused: bool,
+}
+
+/// What a worker records for the control, for metrics and for the hot-key list.
+pub(crate) struct Recorders {
     /// What was asked for since the control took it.
     pub(crate) sizes: Box<SizeHistogram>,
-    /// Whether the threshold is learned.
-    pub(crate) learns: bool,
-    /// Whether small requests are looked at in this turn.
-    pub(crate) samples: bool,
     pub(crate) stages: Stages,
     pub(crate) latencies: Latencies,
     /// From how many bytes on a value is large among the latencies.
     pub(crate) large_class_from: usize,
-    /// Slots that were answered such values since this worker last looked for requests.
-    pub(crate) large_answers: Vec<usize>,
     pub(crate) hot_keys: HotKeys,
 }
 
@@ -88,37 +105,45 @@ impl WorkerContext {
             inline_value_bytes_max: INLINE_VALUE_BYTES_MAX,
         };
         Self {
-            writer,
-            now,
-            limits,
-            pool: BufferPool::new(Arc::clone(&store)),
+            store_cx: StoreContext {
+                store: Arc::clone(&store),
+                writer,
+                now,
+            },
+            decoding: Decoding {
+                limits,
+                scratch: KeyScratch::default(),
+            },
+            pool: BufferPool::new(store),
             counts: Counts::new(),
-            scratch: KeyScratch::default(),
-            detail: false,
-            slow_ns: slow_log::OFF,
-            event_log: EventLog::new(shared.config.journal_bytes_max),
-            dump_buckets: 0,
-            lease_refused: false,
-            large_from: usize::MAX,
-            large_full: false,
-            large_counts_from: usize::MAX,
-            large_here: None,
-            large_moved: 0,
-            is_delegated: false,
-            joins_large: 0,
             appended: Vec::new(),
-            larges: 0,
-            larges_left: 0,
-            share: 1,
-            sizes: Box::new(SizeHistogram::new(SizeClasses::LogLinear)),
-            learns: false,
-            samples: false,
-            stages: Stages::default(),
-            latencies: Latencies::default(),
-            large_class_from: shared.config.threshold_first() as usize,
-            large_answers: Vec::with_capacity(REQUESTS_PER_TURN_MAX),
-            hot_keys: HotKeys::new(index, now.instant),
-            store,
+            turn: TurnSettings {
+                detail: false,
+                slow_ns: slow_log::OFF,
+                dump_buckets: 0,
+                large_from: usize::MAX,
+                large_full: false,
+                large_counts_from: usize::MAX,
+                share: 1,
+                learns: false,
+                samples: false,
+            },
+            measured: TurnMeasures {
+                large_here: None,
+                large_moved: 0,
+                larges: 0,
+                larges_left: 0,
+                large_answers: Vec::with_capacity(REQUESTS_PER_TURN_MAX),
+                lease_refused: false,
+            },
+            recorders: Recorders {
+                sizes: Box::new(SizeHistogram::new(SizeClasses::LogLinear)),
+                stages: Stages::default(),
+                latencies: Latencies::default(),
+                large_class_from: shared.config.threshold_first() as usize,
+                hot_keys: HotKeys::new(index, now.instant),
+            },
+            event_log: EventLog::new(shared.config.journal_bytes_max),
             shared,
         }
     }
@@ -126,16 +151,41 @@ impl WorkerContext {
     /// The hash of a request's key; asks the memory for its buckets on the way.
     #[inline]
     pub(crate) fn hash(&mut self, key: &WireKey<'_>) -> KeyHash {
-        let hash = self.store.hash(key.resolve(&mut self.scratch).bytes());
-        self.store.prefetch(hash);
+        let hash = self
+            .store_cx
+            .store
+            .hash(key.resolve(&mut self.decoding.scratch).bytes());
+        self.store_cx.store.prefetch(hash);
         hash
     }
 
     /// Notes that a part of a value of `bytes` is moved for the connection in `slot`.
     #[inline]
     pub(crate) fn note_large_here(&mut self, slot: usize, bytes: usize) {
-        if bytes >= self.large_counts_from {
-            self.large_here = Some(slot);
+        if bytes >= self.turn.large_counts_from {
+            match slot {
+                usize::MAX => _ = self.measured.large_here.get_or_insert(slot),
+                slot => self.measured.large_here = Some(slot),
+            }
+        }
+    }
+
+    /// Whether the server was started with this fault.
+    #[inline(always)]
+    pub(crate) fn has(&self, fault: Fault) -> bool {
+        cfg!(debug_assertions) && self.shared.config.fault == fault
+    }
+
+    /// Whether contention is forced.
+    #[inline(always)]
+    pub(crate) fn is_contended(&self) -> bool {
+        cfg!(debug_assertions) && self.shared.config.fault != Fault::Nothing
+    }
+    /// Gives others the time to come to what was just claimed, when contention is forced.
+    #[inline(always)]
+    pub(crate) fn linger_if_contended(&self) {
+        if self.is_contended() {
+            std::thread::yield_now();
         }
     }
 }

@@ -15,26 +15,24 @@ use curtail_types::{LoadReport, Now};
 use tracing::info;
 
 use crate::{
-    config::Config,
-    connection::{auth::Logins, rebalance::Order, registry::Registry},
+    config::{Config, auth::Logins, policy_name::PolicyName},
+    connection::{move_order::Order, registry::Registry},
     log::{Limits, component},
-    memcached::{lru_crawler::Crawler, prefix_stats::Prefixes, watch::Watchers},
+    memcached::{crawler::Crawler, watch::Watchers},
     metrics::{
         counters::{Count, Counts, PublishedCounts, Tally},
         hot_keys::Hottest,
         latency::{Latencies, PublishedLatencies},
+        prefix_stats::Prefixes,
         slow_log::SlowLog,
         stage_histograms::{PublishedStages, Stages},
         turn_cpu_time::TurnTimes,
     },
-    native::Native,
+    native::{Host, Native},
     node::Cluster,
-    request::delegate::Writers,
-    size_aware::{
-        control_loop::ControlHandle, plan_snapshot::PlanSnapshots, policy_name::PolicyName,
-    },
+    size_aware::{control_handle::ControlHandle, plan_snapshot::PlanSnapshots},
     sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
-    worker::{mailbox::Mailbox, prefault::PagesThread},
+    worker::{mailbox::Mailbox, prefault::PagesThread, routing::Writers},
 };
 
 /// What all threads of a server share.
@@ -63,7 +61,7 @@ pub(crate) struct Shared {
     /// Bounds for log lines that peers can cause.
     pub(crate) limits: Limits,
     /// The native datagram path, if it is on.
-    pub(crate) native: Option<Box<Native>>,
+    pub(crate) native: Option<Arc<Native>>,
     /// The cluster, if the server is a node of one.
     pub(crate) cluster: Option<Arc<Cluster>>,
     /// Whether workers may look again before they sleep.
@@ -334,5 +332,33 @@ impl Shared {
     /// Who may log in, if a login is needed.
     pub(crate) fn logins(&self) -> Option<Arc<Logins>> {
         lock(&self.logins).clone()
+    }
+}
+
+impl Host for Shared {
+    fn now(&self) -> Now {
+        Self::now(self)
+    }
+
+    fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
+    }
+
+    fn polls(&self) -> bool {
+        self.spins
+    }
+
+    fn workers(&self) -> usize {
+        self.config.workers
+    }
+
+    fn wake_worker(&self, worker: usize) -> bool {
+        let handle = self.small_workers().get(worker);
+        let rung = handle.filter(|handle| handle.mail.bell.ring());
+        rung.inspect(|handle| handle.mail.wake()).is_some()
     }
 }

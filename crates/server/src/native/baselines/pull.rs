@@ -20,13 +20,12 @@ use curtail_ordered_queue::TURN_MAX;
 use curtail_runtime::Inbox;
 
 use crate::native::{
-    Native, NativePlacement,
+    Host, Native, NativePlacement,
     baselines::software_queue::QueuedWrite,
     counters::NativeCount,
     receiver::{Receiver, ReceiverContext, place_of},
     reply_sender::Sender,
 };
-use crate::worker::shared::Shared;
 
 /// A worker's part in it.
 pub(crate) struct Pulling {
@@ -69,8 +68,8 @@ impl Pulling {
     pub(crate) fn turn(
         &mut self,
         receiver: &mut Receiver<'_>,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
-        shared: &Shared,
+        receiver_cx: &mut ReceiverContext<'_>,
+        host: &dyn Host,
     ) -> usize {
         let native = receiver.native;
         let mut taken = 0;
@@ -84,7 +83,7 @@ impl Pulling {
             };
             match self.puller.next(depth) {
                 None => break,
-                Some(Pull::Move(_, _)) => self.collect(receiver, receiver_cx, shared),
+                Some(Pull::Move(_, _)) => self.collect(receiver, receiver_cx, host),
                 Some(Pull::Run(take)) => {
                     taken += usize::from(self.run(receiver, receiver_cx, take.from))
                 }
@@ -98,8 +97,8 @@ impl Pulling {
     fn collect(
         &mut self,
         receiver: &mut Receiver<'_>,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
-        shared: &Shared,
+        receiver_cx: &mut ReceiverContext<'_>,
+        host: &dyn Host,
     ) {
         let native = receiver.native;
         let Some(queue) = native.software.get(self.me) else {
@@ -113,7 +112,7 @@ impl Pulling {
         if count == 0 {
             self.empty |= 1 << (self.me % 64);
         } else if queue.depth() > 1 {
-            native.wake(shared, self.me + 1, queue.depth() - 1);
+            native.wake(host, self.me + 1, queue.depth() - 1);
         }
     }
 
@@ -121,7 +120,7 @@ impl Pulling {
     fn run(
         &mut self,
         receiver: &mut Receiver<'_>,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         from: Source,
     ) -> bool {
         let native = receiver.native;
@@ -145,7 +144,7 @@ impl Pulling {
     fn steal(
         &mut self,
         receiver: &mut Receiver<'_>,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         worker: usize,
     ) -> bool {
         let native = receiver.native;
@@ -178,7 +177,7 @@ impl Receiver<'_> {
     /// Runs one datagram to its end, as far as nobody else holds its queue, and sends its answer.
     pub(crate) fn run(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         bytes: &[u8],
         from: Sender,
     ) {
@@ -195,7 +194,7 @@ impl Receiver<'_> {
             touched &= touched - 1;
             receiver_cx
                 .executor
-                .drain(native, &mut receiver_cx.store_cx, number, TURN_MAX);
+                .drain(native, receiver_cx.store_cx, number, TURN_MAX);
         }
         let state = receiver_cx.executor.state();
         state.post.send(native, &mut state.counts);
@@ -204,7 +203,7 @@ impl Receiver<'_> {
     /// Leaves a request to the workers, or says that too many wait.
     pub(crate) fn hand_off(
         &mut self,
-        receiver_cx: &mut ReceiverContext<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         request: &Request<'_>,
         bytes: &[u8],
         from: Sender,
@@ -238,18 +237,14 @@ impl Native {
     }
 
     /// Wakes up to `count` workers that sleep, beginning with worker `first`.
-    pub(crate) fn wake(&self, shared: &Shared, first: usize, count: usize) {
-        let workers = shared.small_workers();
-        let mut left = count.min(workers.len());
-        for number in 0..workers.len() {
+    pub(crate) fn wake(&self, host: &dyn Host, first: usize, count: usize) {
+        let workers = host.workers();
+        let mut left = count.min(workers);
+        for number in 0..workers {
             if left == 0 {
                 return;
             }
-            let handle = workers.get((first + number) % workers.len());
-            if let Some(handle) = handle.filter(|handle| handle.mail.bell.ring()) {
-                handle.mail.wake();
-                left -= 1;
-            }
+            left -= usize::from(host.wake_worker((first + number) % workers));
         }
     }
 }

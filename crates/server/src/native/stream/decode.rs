@@ -12,18 +12,21 @@ use std::net::SocketAddr;
 use curtail_codec::native::{
     Checksum, Class, ErrorCode, HEADER_BYTES, Head, Malformed, Opcode, Reply, ReplyError, Request,
 };
-use curtail_ordered_queue::{Claim, ClaimTicket, Peer, SessionName, SlotState};
+use curtail_ordered_queue::Claim;
+use curtail_ordered_queue::ClaimTicket;
+use curtail_ordered_queue::Peer;
+use curtail_ordered_queue::SessionName;
+use curtail_ordered_queue::SlotState;
 use curtail_runtime::{Readiness, Received, Stream};
 use curtail_store::{Reservation, ValueLease};
 use curtail_types::{Key, KeyHash, Operation};
 
 use crate::limits::INLINE_VALUE_BYTES_MAX;
-use crate::native::{
-    Native,
-    counters::NativeCount,
-    executor::{Executor, StoreContext, at_arrival, set_done},
-    reply_cache::Done,
-    reply_sender::{queue_peer, session_name},
+use crate::{
+    native::Native, native::counters::NativeCount, native::executor::Executor,
+    native::executor::at_arrival, native::executor::set_done, native::reply_cache::Done,
+    native::reply_sender::queue_peer, native::reply_sender::session_name,
+    store_context::StoreContext,
 };
 
 /// One stream.
@@ -158,7 +161,7 @@ impl Line {
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
         now_ns: u64,
     ) -> Option<bool> {
         for _ in 0..STEPS {
@@ -215,7 +218,7 @@ impl Line {
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
     ) -> bool {
         if let Progress::Skipping(left, refusal) = &mut self.state {
             let skipped = (*left).min((self.end - self.start) as u64);
@@ -267,7 +270,7 @@ impl Line {
     fn begin_value(
         &mut self,
         native: &Native,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
         head: Head,
         frame: std::ops::Range<usize>,
     ) {
@@ -312,9 +315,7 @@ impl Line {
         };
         set.exptime = at_arrival(set.exptime, store_cx.now.unix_ns);
         let bytes = head.value_bytes as usize;
-        let room = store_cx
-            .store
-            .reserve(store_cx.writer, store_cx.now, key, hash, &set, bytes);
+        let room = store_cx.reserve(key, hash, &set, bytes);
         let mut checksum = head.start_checksum();
         checksum.update(key.bytes());
         match room {
@@ -412,7 +413,7 @@ impl Line {
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
         head: Head,
         frame: std::ops::Range<usize>,
     ) {

@@ -1,18 +1,23 @@
 //! One stream: from complete requests to answers.
 
 use curtail_codec::native::{Checksum, ErrorCode, Head, Opcode, Place, Reply, Request, Status};
-use curtail_ordered_queue::{Claim, Peer, SessionName};
+use curtail_ordered_queue::Claim;
+use curtail_ordered_queue::Peer;
+use curtail_ordered_queue::SessionName;
 use curtail_runtime::Sent;
 use curtail_store::{COPY_BYTES_MAX, ValueLease};
 use curtail_types::{Exptime, Get, Key, KeyHash};
 
-use crate::native::stream::decode::{Behind, Line, Progress, Whole, error, push};
-use crate::native::{
-    Native,
-    counters::NativeCount,
-    executor::{Executor, StoreContext, at_arrival, execute, reply_to, set_done},
-    reply_cache::Done,
-    reply_sender::{place, session_name},
+use crate::{
+    native::{
+        Native,
+        counters::NativeCount,
+        executor::{Executor, at_arrival, execute, reply_to, set_done},
+        reply_cache::Done,
+        reply_sender::{place, session_name},
+        stream::decode::{Behind, Line, Progress, Whole, error, push},
+    },
+    store_context::StoreContext,
 };
 
 /// Turns with a queue before others have theirs.
@@ -59,7 +64,7 @@ impl Line {
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
     ) -> bool {
         let Progress::Waiting(whole) = &self.state else {
             return true;
@@ -90,7 +95,7 @@ impl Line {
         &mut self,
         native: &Native,
         executor: &mut Executor,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
         whole: &mut Whole,
     ) {
         let head = whole.head;
@@ -130,11 +135,7 @@ impl Line {
                 return;
             }
             _ => match whole.reservation.take() {
-                Some(reservation) => set_done(store_cx.store.commit(
-                    store_cx.writer,
-                    store_cx.now,
-                    reservation,
-                )),
+                Some(reservation) => set_done(store_cx.commit(reservation)),
                 None => {
                     let request = Request {
                         head,
@@ -162,19 +163,18 @@ impl Line {
     fn read(
         &mut self,
         native: &Native,
-        store_cx: &mut StoreContext<'_>,
+        store_cx: &mut StoreContext,
         head: &Head,
         (key, hash): (Key<'_>, KeyHash),
         get: &Get,
     ) -> Done {
         let mut small = [0; COPY_BYTES_MAX];
         let mut lease = None;
-        let store = store_cx.store;
         let get = Get {
             keep_token: true,
             ..*get
         };
-        let found = store.get(store_cx.writer, store_cx.now, key, hash, &get, |view| {
+        let found = store_cx.get(key, hash, &get, |view| {
             let bytes = view.value_bytes();
             lease = None;
             let mut status = Status::Value;

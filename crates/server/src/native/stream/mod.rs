@@ -18,19 +18,16 @@
 mod decode;
 mod execute;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, time::Duration};
 
 use curtail_runtime::{
     Events, Listener, PeerAddress, Poller, SocketOptions, Token, bind_tcp, monotonic_ns,
 };
-use curtail_store::Writer;
 
-use crate::native::stream::decode::Line;
-use crate::native::{
-    Native,
-    executor::{Executor, StoreContext},
+use crate::{
+    native::{Host, Native, executor::Executor, stream::decode::Line},
+    store_context::StoreContext,
 };
-use crate::{sync::Relaxed, worker::shared::Shared};
 
 /// The listeners, with their poller, until the thread begins.
 pub(crate) struct Streams {
@@ -83,23 +80,25 @@ impl Streams {
     }
 
     /// Serves streams until the server stops.
-    pub(crate) fn run(self, shared: &Arc<Shared>, writer: Writer, thread: usize) {
-        let Some(native) = shared.native.as_deref() else {
-            return;
-        };
+    pub(crate) fn run(
+        self,
+        (host, native): (&dyn Host, &Native),
+        store_cx: StoreContext,
+        thread: usize,
+    ) {
         let mut thread = StreamThread {
-            shared,
+            host,
             native,
             poller: self.poller,
             listeners: self.listeners,
             lines: (0..STREAMS_MAX).map(|_| None).collect(),
-            writer,
+            store_cx,
             thread,
             executor: Executor::new(thread, native.addresses.len(), 0),
             events: Events::with_capacity(EVENTS_MAX),
             may_accept: true,
         };
-        while !shared.stopping.load(Relaxed) {
+        while !host.is_stopping() {
             let is_busy = thread.turn();
             thread.wait(is_busy);
         }
@@ -109,12 +108,12 @@ impl Streams {
 }
 
 struct StreamThread<'a> {
-    shared: &'a Shared,
+    host: &'a dyn Host,
     native: &'a Native,
     poller: Poller,
     listeners: Vec<Listener>,
     lines: Vec<Option<Box<Line>>>,
-    writer: Writer,
+    store_cx: StoreContext,
     thread: usize,
     executor: Executor,
     events: Events,
@@ -129,16 +128,13 @@ impl StreamThread<'_> {
         }
         let now_ns = monotonic_ns();
         let mut is_busy = false;
-        let mut store_cx = StoreContext {
-            store: &self.shared.store,
-            writer: &mut self.writer,
-            now: self.shared.now(),
-        };
+        self.store_cx.now = self.host.now();
+        let store_cx = &mut self.store_cx;
         for place in &mut self.lines {
             let Some(line) = place else {
                 continue;
             };
-            let went_on = line.go_on(self.native, &mut self.executor, &mut store_cx, now_ns);
+            let went_on = line.go_on(self.native, &mut self.executor, store_cx, now_ns);
             let limit_ns = if line.is_between() {
                 IDLE_NS
             } else {
@@ -149,13 +145,13 @@ impl StreamThread<'_> {
                 Some(can_go_on) if !is_late => is_busy |= can_go_on,
                 _ => {
                     line.give_up(self.native);
-                    self.shared.store.account(-LINE_BYTES);
+                    store_cx.store.account(-LINE_BYTES);
                     *place = None;
                     self.may_accept = true;
                 }
             }
         }
-        self.native.hand_back(self.shared, &mut self.executor);
+        self.native.hand_back(self.host, &mut self.executor);
         self.publish();
         is_busy
     }
@@ -174,7 +170,7 @@ impl StreamThread<'_> {
                     continue;
                 }
                 let line = Box::new(Line::new(stream, address, monotonic_ns()));
-                self.shared.store.account(LINE_BYTES);
+                self.store_cx.store.account(LINE_BYTES);
                 if let Some(place) = self.lines.get_mut(slot) {
                     *place = Some(line);
                 }

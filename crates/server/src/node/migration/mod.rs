@@ -38,15 +38,18 @@ use curtail_dispatch::{Seen, SharedState};
 use curtail_types::{Cas, NodeId, NodeSet, RouteHash};
 
 use crate::limits::EARLY_KEY_BYTES_MAX;
-use crate::node::migration::rate_limit::Pace;
-use crate::node::{
-    MoveAsked, NodeWorker,
-    control_messages::News,
-    slice_jobs::{Moved, Origin},
-    worker::AGAIN_NS,
-};
 use crate::{
-    metrics::counters::Count, sync::Relaxed, test_faults::Fault, worker::context::WorkerContext,
+    metrics::counters::Count,
+    node::{
+        MoveAsked, NodeWorker,
+        control_messages::News,
+        migration::rate_limit::Pace,
+        slice_jobs::{Moved, Origin},
+        worker::AGAIN_NS,
+    },
+    sync::Relaxed,
+    test_faults::Fault,
+    worker::context::WorkerContext,
 };
 
 /// What a worker has to do with keys that move.
@@ -240,7 +243,7 @@ impl NodeWorker {
             Phase::Sweeping { .. } => SWEEP_PARTS,
             _ => self.in_force.as_ref().map_or(1, |now| now.senders()),
         };
-        let left = cx.store.counters().items_now / self.cluster.workers.max(1) as u64;
+        let left = cx.store_cx.store.counters().items_now / self.cluster.workers.max(1) as u64;
         // It is taken out for as long as steps need the rest.
         let mut pace = self.mover.pace;
         let share = pace.share(self.now_ns, self.mover.asked_ns, senders, left);

@@ -6,16 +6,15 @@ use curtail_consistency::{
     placement::slice_of,
 };
 use curtail_dispatch::{Seen, SharedState};
-use curtail_links::{Links, SendError};
+use curtail_links::Links;
+use curtail_links::SendError;
 use curtail_types::{Cas, Key, NodeId, RouteHash, ViewNumber};
 
 use crate::limits::{BUCKETS_PER_STEP, MIGRATING_BYTES_MAX};
-use crate::node::migration::{Departure, Phase, visibility_of};
 use crate::{
-    metrics::counters::Count,
-    node::{InForce, MoveAsked, NodeWorker, placement::route_of},
-    test_faults::Fault,
-    worker::context::WorkerContext,
+    metrics::counters::Count, node::InForce, node::MoveAsked, node::NodeWorker,
+    node::migration::Departure, node::migration::Phase, node::migration::visibility_of,
+    node::placement::route_of, test_faults::Fault, worker::context::WorkerContext,
 };
 
 /// Keys, with their hashes.
@@ -75,7 +74,7 @@ impl NodeWorker {
         let in_force = self.in_force.clone()?;
         let (me, workers, index) = (self.cluster.me, self.cluster.workers, self.index);
         let queue = &mut self.mover.found;
-        cx.store.keys(next, BUCKETS_PER_STEP, |key| {
+        cx.store_cx.store.keys(next, BUCKETS_PER_STEP, |key| {
             let route = route_of(key.bytes());
             let leaves = in_force.targets(route, me);
             if slice_of(route) % workers == index && !leaves.is_empty() {
@@ -166,7 +165,7 @@ impl NodeWorker {
         let (Ok(key), Some(in_force)) = (Key::new(bytes), &self.in_force) else {
             return Departure::Stays;
         };
-        let hash = cx.store.hash(bytes);
+        let hash = cx.store_cx.store.hash(bytes);
         let taken = self.execute_cx.take_image(cx, key, hash);
         let is_there = taken.is_some();
         if !self.cluster.keys.is_as(route, seen) {
@@ -267,7 +266,7 @@ impl NodeWorker {
         let in_force = self.in_force.clone()?;
         let (me, workers, index) = (self.cluster.me, self.cluster.workers, self.index);
         let queue = &mut self.mover.found;
-        let after = cx.store.keys(next, BUCKETS_PER_STEP, |key| {
+        let after = cx.store_cx.store.keys(next, BUCKETS_PER_STEP, |key| {
             let route = route_of(key.bytes());
             let belongs = in_force.place_in_the_end(route).holders.contains(me);
             if slice_of(route) % workers == index && !belongs {
@@ -280,7 +279,7 @@ impl NodeWorker {
             if !is_ordinary {
                 shared.push((route, bytes));
             } else if let Ok(key) = Key::new(&bytes) {
-                let hash = cx.store.hash(&bytes);
+                let hash = cx.store_cx.store.hash(&bytes);
                 cx.remove(key, hash);
             }
         }

@@ -8,10 +8,10 @@ use curtail_consistency::{moves::Due, placement::slice_of};
 use curtail_dispatch::SharedState;
 use curtail_types::{Key, NodeId, NodeSet, RouteHash};
 
-use crate::node::migration::Waiter;
 use crate::{
     node::{
         NodeWorker,
+        migration::Waiter,
         slice_jobs::{Job, Moved},
     },
     sync::Relaxed,
@@ -76,7 +76,7 @@ impl NodeWorker {
         let Some(bytes) = bytes else {
             return self.run_waiter(waiter);
         };
-        let hash = cx.store.hash(&bytes);
+        let hash = cx.store_cx.store.hash(&bytes);
         let is_here = Key::new(&bytes).is_ok_and(|key| cx.version_of(key, hash).is_some());
         let is_shared = self.cluster.keys.look(key).state != SharedState::Ordinary;
         let denied = NodeSet::NONE;

@@ -4,12 +4,12 @@ use curtail_consistency::symmetric::Refusal;
 use curtail_links::Links;
 use curtail_types::{Cas, NodeId, RouteHash};
 
-use crate::node::slices::Waiting;
 use crate::{
     node::{
         Cluster,
         execute::ExecuteContext,
         slice_jobs::{Completed, End, Job, Origin, Spare},
+        slices::Waiting,
     },
     worker::context::WorkerContext,
 };

@@ -75,7 +75,7 @@ impl Held {
             None => {
                 let name = Name {
                     key: bytes.into(),
-                    hash: slice_cx.cx.store.hash(bytes),
+                    hash: slice_cx.cx.store_cx.store.hash(bytes),
                     shared: false,
                     preparing: false,
                 };
@@ -117,7 +117,7 @@ impl Name {
     /// Everybody may read the key past the protocol again.
     pub(super) fn unshare(&mut self, slice_cx: &SliceContext<'_>, key: RouteHash) {
         if self.shared && !self.preparing {
-            slice_cx.cx.store.let_go(self.hash);
+            slice_cx.cx.store_cx.store.let_go(self.hash);
             slice_cx.cluster.keys.settle(key, SharedState::Ordinary);
             self.shared = false;
         }

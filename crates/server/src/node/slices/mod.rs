@@ -17,31 +17,35 @@ mod keys;
 mod outputs;
 mod promotion;
 
-use std::{collections::HashMap, collections::VecDeque, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
 
-use curtail_consistency::moves::Arrived;
-use curtail_consistency::symmetric::{
-    Access, Config, Input, Mode, Output, Place, Symmetric, Ticket, Visibility,
+use curtail_consistency::{
+    moves::Arrived,
+    symmetric::{Access, Config, Input, Mode, Output, Place, Symmetric, Ticket, Visibility},
 };
 use curtail_types::{Cas, HotEpoch, HybridClock, Instant, Key, RouteHash};
 
 use crate::limits::{
     EARLY_MESSAGE_BYTES_MAX, EARLY_MESSAGES_MAX, LATE_ITEMS_MAX, REMOVED_KEYS_MAX,
 };
-pub(super) use crate::node::slices::context::{LARGE_BYTES, Relayed, RelayedKind, SliceContext};
-use crate::node::slices::{
-    context::{BUSY, CHANGED},
-    keys::Names,
-    outputs::Incoming,
-};
-use crate::node::{
-    InForce, machines,
-    slice_jobs::{Job, Moved, Origin, Said},
-};
 use crate::{
     metrics::counters::Count,
+    node::{
+        InForce, machines,
+        slice_jobs::{Job, Moved, Origin, Said},
+        slices::{
+            context::{BUSY, CHANGED},
+            keys::Names,
+            outputs::Incoming,
+        },
+    },
     sync::{AtomicU64, Mutex, Relaxed, lock},
 };
+
+pub(super) use crate::node::slices::context::{LARGE_BYTES, Relayed, RelayedKind, SliceContext};
 
 /// A slice: its machine, behind a lock that nobody waits for, and its inbox.
 #[derive(Debug)]
@@ -230,7 +234,7 @@ impl Held {
         // A version from before a delete must not come again.
         let floor = match self.knows(key) || self.stored(slice_cx, key).is_some() {
             true => Cas(0),
-            false => self.clock.next(slice_cx.cx.now),
+            false => self.clock.next(slice_cx.cx.store_cx.now),
         };
         let ticket = self.keep(Waiting {
             origin,
@@ -255,7 +259,7 @@ impl Held {
     /// key that is deleted and forgotten is not given again. What a client made up may be anywhere,
     /// and must not drag the clock along.
     fn see_version(&mut self, slice_cx: &SliceContext<'_>, ts: Cas) {
-        let next = self.clock.next(slice_cx.cx.now);
+        let next = self.clock.next(slice_cx.cx.store_cx.now);
         if ts >= next && ts.0 - next.0 < LEAD_MAX {
             self.clock = HybridClock::new(self.config.writer, ts);
         }
@@ -299,14 +303,20 @@ impl Held {
         let (Some(image), Ok(key)) = (&moved.image, Key::new(moved.key())) else {
             return;
         };
-        let hash = slice_cx.cx.store.hash(moved.key());
+        let hash = slice_cx.cx.store_cx.store.hash(moved.key());
         let here = slice_cx.cx.version_of(key, hash);
         let removed = self.removed.get(&moved.route).copied();
         match InForce::arrived(moved.ts, here, removed, self.knows(moved.route)) {
             Arrived::IsNew => {
                 let cx = &mut *slice_cx.cx;
-                cx.store
-                    .put_image(&mut cx.writer, cx.now, key, hash, image, moved.value());
+                cx.store_cx.store.put_image(
+                    &mut cx.store_cx.writer,
+                    cx.store_cx.now,
+                    key,
+                    hash,
+                    image,
+                    moved.value(),
+                );
             }
             Arrived::Waits if self.late.len() < LATE_ITEMS_MAX => self.late.push(moved),
             Arrived::Waits | Arrived::IsOld => {}
@@ -360,7 +370,7 @@ impl Held {
     /// A key that did not belong here before keys moved again.
     fn sweep(&mut self, slice_cx: &mut SliceContext<'_>, key: RouteHash, bytes: &[u8]) {
         if let (false, Ok(bytes)) = (self.knows(key), Key::new(bytes)) {
-            let hash = slice_cx.cx.store.hash(bytes.bytes());
+            let hash = slice_cx.cx.store_cx.store.hash(bytes.bytes());
             slice_cx.cx.remove(bytes, hash);
         }
     }
@@ -386,7 +396,7 @@ impl Held {
 
     /// Begins anew with nothing.
     fn forget_all(&mut self, slice_cx: &mut SliceContext<'_>) {
-        let last = self.clock.next(slice_cx.cx.now);
+        let last = self.clock.next(slice_cx.cx.store_cx.now);
         self.config.writer = machines(self.config.me, self.config.writer.0.wrapping_add(1));
         self.clock = HybridClock::new(self.config.writer, last);
         self.machine = Symmetric::new(self.config);

@@ -9,8 +9,13 @@ use curtail_dispatch::SharedState;
 use curtail_store::Image;
 use curtail_types::{Cas, Delete, Key, KeyHash, Message, NodeSet, RouteHash};
 
-use crate::node::slices::{Held, LARGE_BYTES, Relayed, RelayedKind, SliceContext};
-use crate::{node::slice_jobs::End, worker::context::WorkerContext};
+use crate::{
+    node::{
+        slice_jobs::End,
+        slices::{Held, LARGE_BYTES, Relayed, RelayedKind, SliceContext},
+    },
+    worker::context::WorkerContext,
+};
 
 /// What a message brought.
 pub(super) struct Incoming<'a> {
@@ -44,7 +49,7 @@ impl Held {
             .filter(|key| !self.knows(*key))
             .and_then(|key| self.stored(slice_cx, key));
         let outputs = &mut self.outputs;
-        let now = slice_cx.cx.now.instant;
+        let now = slice_cx.cx.store_cx.now.instant;
         self.machine
             .step(now, input, stored.unwrap_or_default(), |output| {
                 outputs.push_back(output);
@@ -137,7 +142,7 @@ impl Held {
         }
         let before = slice_cx.cluster.keys.look(key).state;
         let was_shared = name.shared;
-        name.unsettle(&slice_cx.cluster.keys, &cx.store, key);
+        name.unsettle(&slice_cx.cluster.keys, &cx.store_cx.store, key);
         waiting.ts = ts;
         let Ok(key_bytes) = Key::new(&name.key) else {
             return;
@@ -174,7 +179,7 @@ impl Held {
             return;
         };
         if state == Visibility::Unsettled || incoming.is_some() {
-            name.unsettle(&slice_cx.cluster.keys, &slice_cx.cx.store, key);
+            name.unsettle(&slice_cx.cluster.keys, &slice_cx.cx.store_cx.store, key);
         }
         let Ok(bytes) = Key::new(&name.key) else {
             return;
@@ -191,8 +196,14 @@ impl Held {
                 value,
             }) if !gone => {
                 let image = Image { cas: ts, ..*image };
-                cx.store
-                    .put_image(&mut cx.writer, cx.now, bytes, name.hash, &image, value);
+                cx.store_cx.store.put_image(
+                    &mut cx.store_cx.writer,
+                    cx.store_cx.now,
+                    bytes,
+                    name.hash,
+                    &image,
+                    value,
+                );
             }
             Some(Incoming { image: None, .. }) => cx.remove(bytes, name.hash),
             _ if gone => cx.remove(bytes, name.hash),
@@ -202,7 +213,7 @@ impl Held {
         match state {
             Visibility::Unsettled => {}
             Visibility::Valid => {
-                name.unsettle(&slice_cx.cluster.keys, &slice_cx.cx.store, key);
+                name.unsettle(&slice_cx.cluster.keys, &slice_cx.cx.store_cx.store, key);
                 slice_cx.cluster.keys.settle(key, SharedState::Valid);
             }
             Visibility::Ordinary | Visibility::Gone => name.unshare(slice_cx, key),
@@ -262,7 +273,12 @@ impl WorkerContext {
     /// Removes the item of `key`.
     pub(in crate::node) fn remove(&mut self, key: Key<'_>, hash: KeyHash) {
         let delete = Delete::default();
-        self.store
-            .delete(&mut self.writer, self.now, key, hash, &delete);
+        self.store_cx.store.delete(
+            &mut self.store_cx.writer,
+            self.store_cx.now,
+            key,
+            hash,
+            &delete,
+        );
     }
 }

@@ -21,7 +21,7 @@ impl Held {
             && let Some(name) = self.names.get_mut(&key)
             && !name.shared
         {
-            name.unsettle(&slice_cx.cluster.keys, &slice_cx.cx.store, key);
+            name.unsettle(&slice_cx.cluster.keys, &slice_cx.cx.store_cx.store, key);
             name.preparing = true;
             slice_cx.cluster.note_prepared(key);
             let workers = &slice_cx.cx.shared.workers;
@@ -45,7 +45,10 @@ impl Held {
             // A version from before a delete must not come again.
             let floor = match version {
                 Some(_) => Cas(0),
-                None => nothing_since(slice_cx.cluster.me, self.clock.next(slice_cx.cx.now)),
+                None => nothing_since(
+                    slice_cx.cluster.me,
+                    self.clock.next(slice_cx.cx.store_cx.now),
+                ),
             };
             let input = Input::Promote {
                 key,

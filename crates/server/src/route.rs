@@ -1,0 +1,179 @@
+//! Where a request runs.
+//!
+//! ```text
+//!   accepted writes before it? --> placement among nodes --> policy among workers --> Here ...
+//!        Behind                     Node                      Claimed, Worker, Later
+//! ```
+//!
+//! A route is computed when the requests before it have been executed, not for the whole batch
+//! ahead: a claim is held for one run of requests instead of a turn, a stamp is compared with a
+//! queue that has come as far as it can, and a read follows the write of its key that was just
+//! handed on.
+//!
+//! Speed alone depends on a route: the store is right under any assignment of requests to workers.
+
+use curtail_codec::memcached::{Admin, Request};
+use curtail_dispatch::{Access, Claim, Placement, Ticket, Worker as Id};
+use curtail_types::{KeyHash, Operation};
+
+use crate::limits::OUTPUT_BYTES_MAX;
+use crate::{
+    native::Behind, request::batch::Entry, request::batch::Work, test_faults::Fault,
+    worker::Worker, worker::routing::partition_of,
+};
+
+/// Where the requests of a run go. All of a run have one key, so they have one route.
+#[derive(Debug)]
+pub(crate) enum Route {
+    /// They run where they arrived.
+    Here,
+    /// They run where they arrived, and their partition is held meanwhile.
+    Claimed(Ticket),
+    /// Another worker executes them; with a claim that is given back behind the last of them.
+    Worker(Id, Option<Ticket>),
+    /// The placement among the nodes of the cluster decides.
+    Node,
+    /// They wait for accepted writes, in a later turn.
+    Behind(Behind),
+    /// They run in a later turn, when what went before them on their connection is answered.
+    Later,
+}
+
+/// Whether every request of this turn runs here, but for the policy.
+#[inline]
+pub(crate) fn routes_by_policy_alone(worker: &Worker) -> bool {
+    worker.node.is_none() && worker.native.is_none()
+}
+
+/// Where a run of requests goes whose first is `entry`.
+pub(crate) fn route(worker: &mut Worker, entry: &Entry<'_>) -> Route {
+    // A connection that was put off has no further part in this turn.
+    if worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {
+        return Route::Later;
+    }
+    if worker.native.is_some()
+        && let Some(behind) = accepted_before(worker, entry)
+    {
+        return Route::Behind(behind);
+    }
+    if worker.node.is_some() {
+        return Route::Node;
+    }
+    route_among_workers(worker, entry)
+}
+
+/// The same where the nodes of a cluster have no say.
+#[inline]
+pub(crate) fn route_among_workers(worker: &mut Worker, entry: &Entry<'_>) -> Route {
+    match (worker.routing.claims, worker.routing.decides) {
+        (true, _) if is_write(entry) => claim(worker, entry.hash),
+        (true, _) | (_, false) => Route::Here,
+        (false, true) => route_by_policy(worker, entry),
+    }
+}
+
+#[inline(never)]
+fn route_by_policy(worker: &mut Worker, entry: &Entry<'_>) -> Route {
+    let Work::Request(Request::Item { operation, .. }) = &entry.work else {
+        return route_other(worker, entry);
+    };
+    let access = access_of(operation);
+    if access == Access::Read && worker.routing.reads_here && worker.delegation.is_empty() {
+        return Route::Here;
+    }
+    if let Some(owner) = worker.delegation.follows(entry.hash)
+        && !(access == Access::Read && worker.cx.has(Fault::Overtakes))
+    {
+        return Route::Worker(owner, None);
+    }
+    let partition = partition_of(entry.hash);
+    let workers = worker.cx.shared.config.workers as u16;
+    let policy = worker.routing.snapshot.name.policy;
+    match policy.placement(partition, access, workers) {
+        Placement::Here => Route::Here,
+        Placement::Owner(owner) if owner.index() == worker.index => Route::Here,
+        Placement::Owner(owner) => Route::Worker(owner, None),
+        Placement::Claim => claim(worker, entry.hash),
+    }
+}
+
+/// What is not about one item must not overtake what was handed on before it.
+fn route_other(worker: &Worker, entry: &Entry<'_>) -> Route {
+    if !worker.delegation.has_handed_on(entry.slot) {
+        return Route::Here;
+    }
+    match &entry.work {
+        Work::Request(
+            Request::EndOfKeys { .. } | Request::Noop | Request::Admin(Admin::Version),
+        )
+        | Work::Malformed { .. }
+        | Work::Login { .. } => Route::Here,
+        _ => Route::Later,
+    }
+}
+
+/// The accepted write that `entry` has to wait for, after some help; a flush waits until there
+/// is none.
+fn accepted_before(worker: &mut Worker, entry: &Entry<'_>) -> Option<Behind> {
+    let barrier = worker.native.as_deref_mut()?;
+    let store_cx = &mut worker.cx.store_cx;
+    match &entry.work {
+        Work::Request(Request::Admin(Admin::FlushAll { .. })) => {
+            barrier.reach_all(store_cx);
+            None
+        }
+        // The end of a large write has waited when it began.
+        Work::Request(Request::Item { .. } | Request::SetTooLarge { .. })
+        | Work::LargeSet { .. } => {
+            let connection = worker.slots.get_mut(entry.slot)?;
+            let behind = barrier.behind(store_cx, entry.hash, connection.behind);
+            if behind.is_none() {
+                connection.behind = None;
+            }
+            behind
+        }
+        _ => None,
+    }
+}
+
+/// The claim of a write, if nobody holds its partition.
+#[inline]
+pub(crate) fn claim_free(worker: &Worker, hash: KeyHash) -> Option<Ticket> {
+    let me = Id(worker.index as u16);
+    let writers = &worker.cx.shared.writers;
+    let ticket = writers.claim_free(partition_of(hash), me)?;
+    worker.cx.linger_if_contended();
+    Some(ticket)
+}
+
+/// A write is ours if nobody holds its partition; else it follows the holder.
+pub(crate) fn claim(worker: &Worker, hash: KeyHash) -> Route {
+    let me = Id(worker.index as u16);
+    match worker.cx.shared.writers.claim(partition_of(hash), me) {
+        Claim::Granted(owner, ticket) if owner == me => {
+            worker.cx.linger_if_contended();
+            Route::Claimed(ticket)
+        }
+        Claim::Granted(owner, ticket) => Route::Worker(owner, Some(ticket)),
+        // More than can be counted wait for it: the store is right without an owner, too.
+        Claim::Full(_) => Route::Here,
+    }
+}
+
+/// Whether a request is about one item and may change it.
+#[inline]
+pub(crate) fn is_write(entry: &Entry<'_>) -> bool {
+    let Work::Request(Request::Item { operation, .. }) = &entry.work else {
+        return false;
+    };
+    access_of(operation) == Access::Write
+}
+
+/// Whether an operation may change its item: everything that is not a plain read.
+#[inline]
+pub(crate) fn access_of(operation: &Operation) -> Access {
+    match operation {
+        Operation::Get(get) if !get.changes() => Access::Read,
+        _ => Access::Write,
+    }
+}

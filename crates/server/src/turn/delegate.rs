@@ -1,0 +1,241 @@
+//! Deciding where a request runs, and handing it to another worker if it runs there.
+//!
+//! ```text
+//!   decide --+-- here ------------------------------------> carry out
+//!            +-- here, and the partition is ours meanwhile -> carry out, release
+//! +-- at its owner or holder ------------------> delegated batch, sent at the end of the turn
+//! ```
+//!
+//! While a connection's requests are with others, nothing more is read from it, and its replies
+//! wait until all are there: so they keep their order, and one send takes them. Requests to a key
+//! that was handed on in this turn follow it, so that a client reads what it wrote. What is not
+//! about one item waits until everything before it is done.
+
+use std::sync::Arc;
+
+use curtail_codec::memcached::Request;
+use curtail_dispatch::{Ticket, Worker as Id};
+use curtail_memory::prefetch::prefetch_to_write;
+use curtail_types::Operation;
+
+use crate::limits::{DELEGATED_BATCHES_MAX, OUTPUT_BYTES_MAX};
+use crate::{
+    completion::Awaited, completion::Token, metrics::counters::Count, metrics::slow_log,
+    request::batch::Entry, request::batch::Work, request::delegated_batch::DelegatedBatch,
+    request::delegated_batch::Sealed, request::delegation::Outstanding, turn::execute,
+    turn::log_events, turn::note_slow, turn::run_delegated, turn::send, worker::Worker,
+    worker::context::WorkerContext, worker::mailbox::Arrival, worker::routing::Writers,
+    worker::routing::partition_of,
+};
+
+/// Delegated batches that are kept for use again.
+const SPARE_MAX: usize = 16;
+
+/// After this long a delegated batch that its owner has not opened is taken back.
+const TAKEN_BACK_NS: u64 = 1_000_000;
+
+/// Hands the requests of a run on; a claim is given back behind the last of them.
+pub(crate) fn delegate_run(
+    worker: &mut Worker,
+    run: &[Entry<'_>],
+    owner: Id,
+    ticket: Option<Ticket>,
+) {
+    let mut ticket = ticket;
+    for (left, entry) in (0..run.len()).rev().zip(run) {
+        let ticket = if left == 0 { ticket.take() } else { None };
+        // One before it may have had its connection put off.
+        if worker.replies.bytes_for(entry.slot) <= OUTPUT_BYTES_MAX {
+            delegate(worker, entry, owner, ticket);
+            continue;
+        }
+        execute::put_off(worker, entry);
+        if let Some(ticket) = ticket {
+            release(&mut worker.cx, ticket);
+        }
+    }
+}
+
+/// Hands a request on.
+#[inline(never)]
+pub(crate) fn delegate(worker: &mut Worker, entry: &Entry<'_>, owner: Id, ticket: Option<Ticket>) {
+    let full = worker.delegation.outstanding.len() >= DELEGATED_BATCHES_MAX
+        || execute::joins_something_large(&mut worker.cx, entry);
+    let connection = worker.slots.get(entry.slot);
+    let from = connection.map(|found| (found.serial, found.visible.number));
+    let (Work::Request(request @ Request::Item { form, .. }), Some((serial, connection)), false) =
+        (&entry.work, from, full)
+    else {
+        worker.cx.counts.add(Count::DelegationsRefused, 1);
+        execute::carry_out_apart(worker, entry);
+        if let Some(ticket) = ticket {
+            release(&mut worker.cx, ticket);
+        }
+        return;
+    };
+    // A node of a cluster has shown it where it arrived.
+    if worker.cx.event_log.on && worker.cx.shared.cluster.is_none() {
+        log_events::show(worker, entry);
+    }
+    worker.cx.counts.add(Count::Delegations, 1);
+    let place = worker
+        .replies
+        .await_answer(entry.slot, Awaited::of(form), None);
+    let token = Token {
+        slot: entry.slot,
+        serial,
+        place,
+    };
+    let delegated = worker.delegation.delegated_for(worker.index, owner);
+    delegated.push(token, connection, entry.hash, request, ticket);
+    worker.routing.note_handed_on();
+    worker.delegation.note(entry.slot, entry.hash, owner);
+    if worker.cx.turn.slow_ns != slow_log::OFF {
+        worker.delegation.handed_on.push((entry.slot, entry.hash));
+    }
+}
+
+/// Sends what was gathered in this turn.
+pub(crate) fn send_delegated(worker: &mut Worker) {
+    let delegation = &mut worker.delegation;
+    if delegation.slot.take().is_none() {
+        return;
+    }
+    delegation.keys.clear();
+    delegation.key_bits = 0;
+    for delegated in delegation.gathering.iter_mut().filter_map(Option::take) {
+        let owner = usize::from(delegated.owner);
+        let number = delegated.number;
+        let sealed = Arc::new(Sealed::new(delegated));
+        if let Some(handle) = worker.cx.shared.workers.get(owner) {
+            handle
+                .mail
+                .send(Arrival::DelegatedBatch(Arc::clone(&sealed)));
+        }
+        worker.cx.counts.add(Count::DelegatedBatchesSent, 1);
+        delegation.outstanding.push(Outstanding {
+            number,
+            sealed,
+            sent_ns: worker.cx.store_cx.now.instant.ns,
+        });
+    }
+}
+
+/// Carries out a delegated batch of another worker, if it was not taken back.
+pub(crate) fn open_delegated(worker: &mut Worker, sealed: &Sealed) {
+    let Some(mut delegated) = sealed.open() else {
+        return;
+    };
+    run_delegated::run_delegated(&mut worker.cx, &mut delegated);
+    send::publish_counts(worker);
+    if let Some(handle) = worker.cx.shared.workers.get(delegated.origin) {
+        handle.mail.send(Arrival::Answer(delegated));
+    }
+}
+
+/// The number that the next delegated batch will have.
+pub(crate) fn next_delegated(worker: &Worker) -> u64 {
+    worker.delegation.next_number
+}
+
+/// The oldest delegated batch that is not back yet.
+pub(crate) fn oldest_delegated(worker: &Worker) -> Option<u64> {
+    worker.delegation.outstanding.first().map(|out| out.number)
+}
+
+/// Whether a delegated batch of this worker is not back yet.
+pub(crate) fn awaits_delegated(worker: &Worker) -> bool {
+    !worker.delegation.outstanding.is_empty()
+}
+
+/// Takes back what its owner has not opened for too long, and carries it out here.
+pub(crate) fn take_back_delegated(worker: &mut Worker) {
+    let now_ns = worker.cx.store_cx.now.instant.ns;
+    let mut index = 0;
+    while let Some(out) = worker.delegation.outstanding.get(index) {
+        let late = now_ns.saturating_sub(out.sent_ns) >= TAKEN_BACK_NS;
+        match late.then(|| out.sealed.open()).flatten() {
+            None => index += 1,
+            Some(mut delegated) => {
+                run_delegated::run_delegated(&mut worker.cx, &mut delegated);
+                worker.cx.counts.add(Count::DelegatedBatchesTakenBack, 1);
+                send::publish_counts(worker);
+                deliver(worker, delegated);
+            }
+        }
+    }
+}
+
+/// Puts the answers of a delegated batch where they are awaited.
+pub(crate) fn deliver(worker: &mut Worker, mut delegated: Box<DelegatedBatch>) {
+    if worker.cx.turn.slow_ns != slow_log::OFF {
+        let mut outstanding = worker.delegation.outstanding.iter();
+        let sent = outstanding.find(|out| out.number == delegated.number);
+        if let Some(sent_ns) = sent.map(|out| out.sent_ns) {
+            note_slow::note_slow_delegated(worker, &delegated, sent_ns);
+        }
+    }
+    let outstanding = &mut worker.delegation.outstanding;
+    outstanding.retain(|out| out.number != delegated.number);
+    let DelegatedBatch { items, replies, .. } = &mut *delegated;
+    let (area, pieces) = replies.take();
+    let mut pieces = pieces.drain(..).peekable();
+    let mut number = 0;
+    for group in items.chunk_by(|a, b| (a.slot, a.serial) == (b.slot, b.serial)) {
+        let numbers = number..number + group.len();
+        number = numbers.end;
+        let found = group.first().and_then(|item| {
+            let connection = worker.slots.get_mut(item.slot)?;
+            (connection.serial == item.serial).then_some((item.slot, connection))
+        });
+        let Some((slot, connection)) = found else {
+            // Its client has left.
+            while pieces
+                .next_if(|piece| numbers.contains(&piece.slot))
+                .is_some()
+            {}
+            continue;
+        };
+        let places = group.iter().map(|item| (item.place, item.refused));
+        connection.output.fill(
+            &mut worker.cx.pool,
+            area,
+            numbers.start,
+            places,
+            &mut pieces,
+        );
+        let value_bytes = connection.output.value_bytes_max();
+        if value_bytes >= worker.cx.turn.large_from {
+            connection.departs_with(&worker.routing.snapshot, value_bytes);
+        }
+        worker.slots.queue(slot);
+    }
+    drop(pieces);
+    if worker.delegation.spare.len() < SPARE_MAX {
+        delegated.clear();
+        worker.delegation.spare.push(delegated);
+    }
+}
+
+/// Asks the memory for the item that a request is about, and notes where that is; with
+/// `writers` also for the word that a write will claim, which is another worker's as likely as
+/// not.
+#[inline(always)]
+pub(crate) fn prefetch(cx: &WorkerContext, entry: &mut Entry<'_>, writers: Option<&Writers>) {
+    let Work::Request(Request::Item { operation, .. }) = &entry.work else {
+        return;
+    };
+    // Reads that claim are few, and to look closer costs more.
+    if let (Some(writers), false) = (writers, matches!(operation, Operation::Get(_))) {
+        prefetch_to_write(writers.address(partition_of(entry.hash)));
+    }
+    entry.hint = cx.store_cx.store.prefetch_item(entry.hash);
+}
+
+/// Gives a claim back.
+#[inline]
+pub(crate) fn release(cx: &mut WorkerContext, ticket: Ticket) {
+    if cx.shared.writers.release(ticket).is_err() {
+        cx.counts.add(Count::LateReleases, 1);
+    }
+}

@@ -21,7 +21,7 @@ use crate::{
     connection::output::Progress,
     memcached::event_log,
     metrics::{counters::Count, latency, prefix_stats::KeyEvent},
-    node::{Cluster, Completed, NewLink, NodeWorker, Way, route_of},
+    node::{Completed, NewLink, NodeWorker, Way, route_of},
     pipeline,
     request::{
         batch::{Entry, Work},
@@ -59,30 +59,13 @@ impl Worker {
         if self.cx.has(Fault::Dozes) && self.index + 1 == cluster.workers {
             std::thread::sleep(DOZE);
         }
-        self.pass_mark(cluster);
+        let last = cluster.marks.last();
+        if delegate::passes_mark(self, last) {
+            cluster.marks.pass(self.index, last);
+        }
         if let Some(node) = &mut self.node {
             node.begin_turn(&mut self.cx);
             self.routing.under_lease = node.serves;
-        }
-    }
-
-    /// Notes that nothing from before the last mark is on its way any more.
-    fn pass_mark(&mut self, cluster: &Cluster) {
-        let last = cluster.marks.last();
-        let next = delegate::next_delegated(self);
-        let oldest = delegate::oldest_delegated(self);
-        let Some(node) = &mut self.node else {
-            return;
-        };
-        if last != node.mark_seen.0 {
-            node.mark_seen = (last, Some(next));
-        }
-        if let (seen, Some(delegated)) = node.mark_seen
-            && oldest.is_none_or(|oldest| oldest >= delegated)
-        {
-            cluster.marks.pass(self.index, seen);
-            // Once is enough.
-            node.mark_seen.1 = None;
         }
     }
 

@@ -560,6 +560,22 @@ fn items_are_as_written() {
         assert_eq!(ItemAnswer::decode(bytes), Some(*answer), "{name}");
         assert_eq!(ItemAnswer::decode(&[&bytes[..], b"x"].concat()), None);
     }
+    for (name, request) in &requests {
+        let is_right = |answer: &ItemAnswer<'_>| match (request.operation, answer.outcome) {
+            (Operation::Get(_), Outcome::Found(_)) => {
+                (request.shows == Shows::Value) != answer.value.is_empty()
+            }
+            (Operation::Get(_), Outcome::Missing)
+            | (Operation::Set(_), Outcome::Set(_))
+            | (Operation::Delete(_), Outcome::Delete(_))
+            | (Operation::Arithmetic(_), Outcome::Arithmetic(_)) => true,
+            _ => false,
+        };
+        for (answered, answer) in &answers {
+            let found = request.is_answered_by(answer);
+            assert_eq!(found, is_right(answer), "{name}: {answered}");
+        }
+    }
     let whole = (&of_requests[4].1, &of_answers[4].1);
     for length in 0..whole.0.len() - 1 {
         assert_eq!(ItemRequest::decode(&whole.0[..length]), None);

@@ -45,9 +45,6 @@ pub(crate) struct NodeWorker {
     pub(super) done: Vec<Completed>,
     /// What has been answered to clients of this worker in this turn.
     pub(crate) completed: Vec<Completed>,
-    /// The last mark that its worker saw, and the delegated batch that it must have back to have
-    /// passed it.
-    pub(crate) mark_seen: (u64, Option<u64>),
     elsewhere: Vec<Relayed>,
     /// Memory for jobs that are taken out of a slice's inbox.
     jobs: Vec<Job>,
@@ -94,7 +91,6 @@ impl NodeWorker {
             spare: Spare::default(),
             done: Vec::new(),
             completed: Vec::new(),
-            mark_seen: (0, None),
             elsewhere: Vec::new(),
             jobs: Vec::new(),
             out: Vec::new(),

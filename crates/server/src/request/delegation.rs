@@ -22,9 +22,14 @@ pub(crate) struct Delegation {
     pub(crate) slot: Option<usize>,
     /// Delegated batches that are not back.
     pub(crate) outstanding: Vec<Outstanding>,
-    #[expect(clippy::vec_box, reason = "a parcel keeps its place from hand to hand")]
+    #[expect(
+        clippy::vec_box,
+        reason = "a delegated batch keeps its place from hand to hand"
+    )]
     pub(crate) spare: Vec<Box<DelegatedBatch>>,
     pub(crate) next_number: u64,
+    /// The last mark that was seen, and the batch that must be back to have passed it.
+    pub(crate) mark_seen: (u64, Option<u64>),
 }
 
 impl Delegation {

@@ -22,7 +22,7 @@ use crate::{
     connection::output::Progress,
     limits::{INLINE_VALUE_BYTES_MAX, OUTPUT_BYTES_MAX},
     metrics::{counters::Count, prefix_stats::KeyEvent},
-    node::{Cluster, Completed, NodeWorker, Way, route_of},
+    node::{Completed, NodeWorker, Way, route_of},
     owned_form::OwnedForm,
     request::{
         batch::{Entry, Work},
@@ -55,30 +55,13 @@ pub(crate) fn begin_turn_in_cluster(worker: &mut Worker) {
     if worker.cx.has(Fault::Dozes) && worker.index + 1 == cluster.workers {
         std::thread::sleep(DOZE);
     }
-    pass_mark(worker, cluster);
+    let last = cluster.marks.last();
+    if delegate::passes_mark(worker, last) {
+        cluster.marks.pass(worker.index, last);
+    }
     if let Some(node) = &mut worker.node {
         node.begin_turn(&mut worker.cx);
         worker.routing.under_lease = node.serves;
-    }
-}
-
-/// Notes that nothing from before the last mark is on its way any more.
-fn pass_mark(worker: &mut Worker, cluster: &Cluster) {
-    let last = cluster.marks.last();
-    let next = delegate::next_delegated(worker);
-    let oldest = delegate::oldest_delegated(worker);
-    let Some(node) = &mut worker.node else {
-        return;
-    };
-    if last != node.mark_seen.0 {
-        node.mark_seen = (last, Some(next));
-    }
-    if let (seen, Some(delegated)) = node.mark_seen
-        && oldest.is_none_or(|oldest| oldest >= delegated)
-    {
-        cluster.marks.pass(worker.index, seen);
-        // Once is enough.
-        node.mark_seen.1 = None;
     }
 }
 

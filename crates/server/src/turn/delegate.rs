@@ -122,14 +122,22 @@ pub(crate) fn open_delegated(worker: &mut Worker, sealed: &Sealed) {
     }
 }
 
-/// The number that the next delegated batch will have.
-pub(crate) fn next_delegated(worker: &Worker) -> u64 {
-    worker.delegation.next_number
-}
-
-/// The oldest delegated batch that is not back yet.
-pub(crate) fn oldest_delegated(worker: &Worker) -> Option<u64> {
-    worker.delegation.outstanding.first().map(|out| out.number)
+/// Whether everything that was handed on before mark `last` was set is back; told once. A large
+/// worker passes marks, too.
+pub(crate) fn passes_mark(worker: &mut Worker, last: u64) -> bool {
+    let delegation = &mut worker.delegation;
+    if last != delegation.mark_seen.0 {
+        delegation.mark_seen = (last, Some(delegation.next_number));
+    }
+    let oldest = delegation.outstanding.first().map(|out| out.number);
+    let passed = delegation
+        .mark_seen
+        .1
+        .is_some_and(|next| oldest.is_none_or(|oldest| oldest >= next));
+    if passed {
+        delegation.mark_seen.1 = None;
+    }
+    passed
 }
 
 /// Whether a delegated batch of this worker is not back yet.

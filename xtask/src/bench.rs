@@ -11,7 +11,7 @@
 //! `cluster` starts clusters of processes on loopback, with shared hot keys and without.
 //!
 //! A bench prints its tables; what it printed is kept under target/xtask/bench. The figures that
-//! the documents show, with the command that made each, are in docs/benchmarks.
+//! the documents show, with the command that made each, are in docs/research.
 
 mod cluster;
 mod growth;
@@ -83,7 +83,7 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
             )?;
         }
     }
-    println!("the tables that the documents show are in docs/benchmarks");
+    println!("the tables that the documents show are in docs/research");
     Ok(Outcome::passed())
 }
 

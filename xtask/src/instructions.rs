@@ -5,7 +5,7 @@
 //! of 16 requests from one connection, once some and once three times as many: the difference is
 //! what the requests cost, without start and stop. The kernel's share is not in it.
 //!
-//! `docs/benchmarks/instructions.toml` keeps the counts of the default policy; the test fails when
+//! `docs/research/instructions.toml` keeps the counts of the default policy; the test fails when
 //! one has grown by more than 3 %, so that a change which makes requests dearer is a decision and
 //! not an accident. Another compiler gives other counts: then nothing is judged.
 
@@ -70,7 +70,7 @@ const KEYS: usize = 512;
 const PIPELINE: usize = 16;
 /// Pipelines of the shorter run.
 const PIPELINES: usize = 1500;
-const RECORD: &str = "docs/benchmarks/instructions.toml";
+const RECORD: &str = "docs/research/instructions.toml";
 /// How much more a request may cost than recorded, per cent.
 const GROWTH_MAX: f64 = 3.0;
 

@@ -95,7 +95,7 @@ cargo xtask COMMAND
                            --policies compares the policies
   soak [SECONDS]           mixed load with verified values (600 s unless told)
   bpf                      compiles the network card's program into the object that is kept
-  chart                    draws the documents' charts from the tables in docs/benchmarks
+  chart                    draws the documents' charts from the tables in docs/research
   fix                      cargo fmt, cargo clippy --fix
 
 Logs, fetched suites and virtual environments go to target/xtask.

@@ -8,7 +8,7 @@
 //!     medians ──> what messages cost (CC-58) ──> measured and modelled ratios, break-even
 //! ```
 //!
-//! `--into docs/benchmarks/cluster.md` puts the tables into the page, which the defaults are for:
+//! `--into docs/research/cluster.md` puts the tables into the page, which the defaults are for:
 //! three sizes in three rounds, 10 to 12 minutes on an idle machine.
 //!
 //! The client has the same cores as the nodes, so requests a second say little about the nodes

@@ -14,6 +14,7 @@ mod bench;
 mod bpf;
 mod chart;
 mod conformance;
+mod docs;
 mod instructions;
 mod licences;
 mod metrics;
@@ -65,6 +66,8 @@ fn dispatch(arguments: &[String]) -> Result<Outcome> {
         "tidy" => tidy::command(&workspace),
         "licences" => licences::command(&workspace),
         "readme" => readme::check(&workspace, &Log::terminal()),
+        "docs" => docs::command(&workspace),
+        "reference" => docs::reference(&workspace),
         "conformance" => conformance::command(&workspace, rest),
         "bpf" => bpf::command(&workspace),
         "chart" => chart::command(&workspace),
@@ -87,14 +90,16 @@ cargo xtask COMMAND
   tidy                     the house rules that a machine can check (STYLE.md)
   licences                 every dependency's licence against deny.toml
   readme                   runs the examples of README.md against a fresh server
+  docs                     builds the documentation as a site with search
+  reference                writes docs/reference/flags.md and metrics.md from the code
   conformance SUITE [..]   memcached, pymemcache, memccapable, exporter; --binary PATH tests
                            another server; memcached takes file names of its test-suite;
                            memcached-cluster and pymemcache-cluster: against a node of a cluster
   bench [NAME..]           the benches of a crate (table, store, ..); no name lists them
-  instructions             what a small request costs, under callgrind; --record keeps it,
+  instructions             instructions of a small request, under callgrind; --record keeps them,
                            --policies compares the policies
   soak [SECONDS]           mixed load with verified values (600 s unless told)
-  bpf                      compiles the network card's program into the object that is kept
+  bpf                      compiles the XDP program into the object that is kept
   chart                    draws the documents' charts from the tables in docs/research
   fix                      cargo fmt, cargo clippy --fix
 

@@ -16,7 +16,7 @@ use anyhow::{Result, bail};
 use crate::process::{self, Log};
 use crate::tally::{Outcome, Tally};
 use crate::workspace::{Workspace, cargo};
-use crate::{bpf, conformance, instructions, licences, metrics, python_client, readme, tidy};
+use crate::{bpf, conformance, docs, instructions, licences, metrics, python_client, readme, tidy};
 
 /// One line of the list.
 struct Step {
@@ -68,10 +68,11 @@ const STEPS: &[Step] = &[
         "every fuzz target compiles (its properties run in `test`)",
         build::fuzz,
     ),
+    quick("doc", "rustdoc builds without a warning", build::doc),
     quick(
-        "doc",
-        "the documentation builds without a warning",
-        build::doc,
+        "site",
+        "the documentation builds as a site, without a broken link",
+        docs::site,
     ),
     quick("build", "the server, optimised", build::binary),
     quick(

@@ -1,10 +1,11 @@
 //! The house rules that a machine can check (STYLE.md names them): `cargo xtask tidy`.
 //!
-//! Three kinds of rules, a file each: `source` reads one Rust file at a time, `manifest` the
-//! dependencies, `tree` every text file and the documents. Rules read text, not syntax trees: they
-//! are meant to be obvious, and a rule that needs a parser belongs to clippy. Every rule has a test
-//! that plants a violation and sees it caught.
+//! Four kinds of rules, a file each: `source` reads one Rust file at a time, `manifest` the
+//! dependencies, `documents` the Markdown pages, `tree` every text file. Rules read text, not
+//! syntax trees; a rule that needs a parser belongs to clippy. Every rule has a test that plants a
+//! violation and checks that it is found.
 
+mod documents;
 mod manifest;
 mod source;
 mod tree;
@@ -46,7 +47,8 @@ pub(crate) fn command(workspace: &Workspace) -> Result<Outcome> {
 pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     let files = tree::read(workspace)?;
     let mut violations = manifest::check(workspace, &files)?;
-    violations.extend(tree::check(workspace, &files)?);
+    violations.extend(documents::check(workspace, &files));
+    violations.extend(tree::check(&files));
     for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
         violations.extend(source::check(file));
     }

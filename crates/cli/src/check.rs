@@ -19,17 +19,17 @@ use crate::interrupt;
 pub(crate) struct Options {
     /// The model; `list` names them all, `all` runs them one after the other
     model: String,
-    /// With `all`: also those that take long
+    /// With `all`: also the models that take minutes
     #[arg(long)]
     deep: bool,
-    /// Plant an error, which is to be found; `list` names them
+    /// Plant an error that the search must find; `list` names them
     #[arg(long)]
     mutant: Option<String>,
-    /// Look at no more than about this many states
+    /// Stop after about this many states
     #[arg(long, default_value_t = 100_000_000)]
     states_max: usize,
-    /// Remember at most this many steps, 12 bytes each, to see whether every state has a way to an
-    /// end; a search of more leaves that open
+    /// Remember at most this many steps (12 bytes each) for the check that every state can reach an
+    /// end; a longer search skips that check
     #[arg(long, default_value_t = 300_000_000)]
     steps_max: usize,
     /// Threads; 0 is all processors

@@ -17,6 +17,8 @@ mod flags;
 mod interrupt;
 mod native_flags;
 mod ranges;
+#[cfg(test)]
+mod reference;
 mod serve;
 mod simulate;
 mod sizes;
@@ -26,7 +28,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// A key-value store that keeps its tail short.
+/// A cache server for memcached's clients, with short tail latency.
 #[derive(Debug, Parser)]
 #[command(
     name = "curtail",
@@ -43,19 +45,19 @@ struct Cli {
 enum Command {
     /// Run a server: memcached's protocol, memcached's flags
     Serve(Box<flags::Flags>),
-    /// Look at this machine and say what it costs a server
+    /// Report settings of this machine that cost a server performance
     Doctor(doctor::Options),
-    /// Drive load at a server, ours or another, and measure it
+    /// Generate load on a server, curtail or another, and measure rate and latency
     Bench(Box<curtail_loadgen::bench::BenchArgs>),
-    /// Drive a server with values that prove themselves, and look for lost, torn and stale ones
+    /// Run mixed load with self-checking values, and report lost, torn and stale ones
     Soak(Box<curtail_loadgen::soak::SoakArgs>),
-    /// Watch a server: rates, workers, plan and stages, on a terminal or as a report
+    /// Show a server's rates, memory, workers and hottest keys, on a terminal or as a report
     Top(top::Options),
-    /// Walk every path through a tiny cluster, and look for a wrong answer; `check list`
+    /// Search every state of a small cluster for a wrong answer; `check list` lists the models
     Check(check::Options),
-    /// Run a trial cluster on this machine, or look after a cluster
+    /// Run a trial cluster on this machine, or manage a cluster
     Cluster(cluster::Options),
-    /// Simulate a figure of a paper with the decision-makers of the server; `simulate list`
+    /// Simulate a figure of a paper in virtual time; `simulate list` lists the figures
     Simulate(Box<curtail_simulator::command::Args>),
 }
 

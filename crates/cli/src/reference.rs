@@ -1,0 +1,92 @@
+//! `docs/reference/flags.md`: every flag of every command, from what clap knows of it.
+//!
+//! `cargo xtask reference` writes the page; the test fails while page and flags differ.
+
+use std::{env, fmt::Write as _, fs};
+
+use clap::{Arg, Command, CommandFactory as _};
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/flags.md");
+
+/// Goal: no flag is missing on the page, or has another default or meaning there.
+#[test]
+fn the_reference_page_has_every_flag() {
+    let mut page = HEAD.to_owned();
+    describe(&crate::Cli::command(), "", &mut page);
+    if env::var_os("CURTAIL_REFERENCE").is_some() {
+        fs::write(PAGE, &page).unwrap();
+    }
+    let kept = fs::read_to_string(PAGE).unwrap();
+    assert!(kept == page, "{PAGE}: run `cargo xtask reference`");
+}
+
+/// A command's table, and those of its subcommands.
+fn describe(command: &Command, parent: &str, page: &mut String) {
+    let path = format!("{parent} {}", command.get_name());
+    let shown = |flag: &&Arg| !flag.is_hide_set();
+    if command.get_arguments().any(|flag| shown(&flag)) {
+        let about = command.get_about().map(ToString::to_string);
+        let about = about.unwrap_or_default();
+        write!(page, "\n##{path}\n\n{about}.\n\n").unwrap();
+        page.push_str("| flag | default | meaning |\n|---|---|---|\n");
+        for flag in command.get_arguments().filter(shown) {
+            page.push_str(&row(flag));
+        }
+        if let Some(more) = command.get_after_help() {
+            write!(page, "\n```text\n{more}\n```\n").unwrap();
+        }
+    }
+    for subcommand in command.get_subcommands() {
+        describe(subcommand, &path, page);
+    }
+}
+
+fn row(flag: &Arg) -> String {
+    let short = flag.get_short().map(|short| format!("`-{short}`"));
+    let long = flag.get_long().map(|long| format!("`--{long}`"));
+    let mut name: String = [short, long]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(" ");
+    if let Some([value, ..]) = flag.get_value_names()
+        && flag.get_action().takes_values()
+    {
+        let _ = write!(name, " {value}");
+    }
+    let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+    let told = [" (default: ", " [default: "];
+    let told = told.iter().find_map(|word| help.rsplit_once(word));
+    let (help, told) = match told {
+        Some((help, default)) => (help, default.trim_end_matches([')', ']'])),
+        None => (help.as_str(), ""),
+    };
+    let values = flag.get_default_values().iter();
+    let mut default = values
+        .map(|value| value.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ");
+    if !flag.get_action().takes_values() || default.is_empty() {
+        default = told.to_owned();
+    }
+    let choices = flag.get_possible_values();
+    let choices = choices
+        .iter()
+        .map(|choice| format!("`{}`", choice.get_name()));
+    let choices = choices.collect::<Vec<_>>().join(" ");
+    let is_choice = flag.get_action().takes_values() && !choices.is_empty();
+    let choices = if is_choice {
+        format!(": {choices}")
+    } else {
+        String::new()
+    };
+    let cells = [name, default, format!("{help}{choices}")].map(|cell| cell.replace('|', "\\|"));
+    format!("| {} |\n", cells.join(" | "))
+}
+
+const HEAD: &str = "# Flags
+
+Written by `cargo xtask reference` from the flags that the commands take. `curtail COMMAND --help`
+prints the same. How `serve` differs from memcached's flags is in
+[compatibility](compatibility.md#start-flags).
+";

@@ -401,8 +401,8 @@ mod tests {
 
 Written by `cargo xtask reference` from the table that `/metrics` is made of. The last column has
 the rows of [`stats`](stats.md) that a metric carries, each behind its labels; `*` is any text.
-`stats reset` resets rows of `stats`, but no metric. Metrics that begin with `curtail_cluster_` exist
-on nodes of a cluster, those that begin with `curtail_native_` with `--native`.
+`stats reset` resets rows of `stats`, but no metric. Metrics that begin with `curtail_cluster_`
+exist on nodes of a cluster, those that begin with `curtail_native_` with `--native`.
 
 | metric | type | meaning | rows of stats |
 |---|---|---|---|

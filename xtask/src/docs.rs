@@ -15,7 +15,7 @@ pub(crate) fn site(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     let python = packages::virtual_environment(workspace, log, "mkdocs", &[MKDOCS])?;
     let site = workspace.scratch("site")?;
     let mut build = Command::new(python);
-    build.args(["-m", "mkdocs", "build", "--quiet", "--clean"]);
+    build.args(["-m", "mkdocs", "build", "--clean"]);
     build.args(["--config-file", "xtask/site/mkdocs.yml", "--site-dir"]);
     log.run(build.arg(&site).current_dir(&workspace.root))?;
     Ok(Outcome::passed().remark(site.join("index.html").display().to_string()))

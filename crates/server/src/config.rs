@@ -8,7 +8,10 @@ use std::{fmt, io, net::SocketAddr, path::PathBuf};
 use curtail_cluster::NodeConfig;
 use curtail_runtime::ThreadId;
 
-use crate::{fault::Fault, kit::INLINE_VALUE_BYTES_MAX, native::NativeConfig, policy::PolicyName};
+use crate::{
+    native::NativeConfig, size_aware::policy_name::PolicyName, test_faults::Fault,
+    worker::context::INLINE_VALUE_BYTES_MAX,
+};
 
 /// What a server is started with.
 #[derive(Clone, Debug)]

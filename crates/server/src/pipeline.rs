@@ -1,12 +1,13 @@
 //! The one direction in which data flows; start reading here.
 //!
 //! ```text
-//!  wire -> collect ---> decide ------> execute ---> reply --------> wire
-//!          receive,     where a        prefetch,    one send
-//!          decode,      request runs   then run     per connection
-//!          prefetch       |    ^       in order       |       ^
-//!                         v    |                      v       |
-//!                        other workers (parcels)     large workers
+//!  wire -> collect ---> route -------> execute --> commit --> reply ----> wire
+//!          receive,     where a run    in order    may what   one send
+//!          decode,      of requests                was read   per connection
+//!          prefetch     goes                       leave?
+//!                         |    ^
+//!                         v    | completion
+//!                  other workers, other nodes, a later turn
 //! ```
 //!
 //! A worker is one thread with one event loop, and this is its turn. Working on a batch instead of
@@ -18,12 +19,12 @@
 //! this path allocates, waits, or reads a clock.
 
 use crate::{
-    batch::{Batch, Entry},
-    counts::Count,
-    delegate::{Decision, is_write},
-    slow,
-    stages::StageName,
-    worker::Worker,
+    request::{
+        batch::{Batch, Entry},
+        execute::OUTPUT_BYTES_MAX,
+    },
+    route::{Route, is_write},
+    worker::event_loop::Worker,
 };
 
 /// Looking for runs costs each request some 30 instructions, and one that is carried out with its
@@ -40,156 +41,134 @@ impl Worker {
     /// receive into; the batch borrows from it.
     pub(crate) fn turn(&mut self, area: &mut [u8]) {
         let mut batch = std::mem::take(&mut self.batch).recycle();
-        let begun = self.time();
+        let mut times = self.stage_times();
         self.collect(area, &mut batch);
-        let collected = self.time();
+        times.end_stage();
         self.execute(&mut batch);
-        let executed = self.time();
+        self.commit();
+        times.end_stage();
         self.reply();
-        if self.kit.slow_ns != slow::OFF {
-            self.note_slow(&batch);
-        }
-        if let (Some(begun), Some(collected), Some(executed)) = (begun, collected, executed) {
-            self.note_times(&batch, [begun, collected, executed]);
-        }
-        self.finish_turn();
-        if self.node.is_some() {
-            self.work_in_cluster();
-        }
+        self.note_turn(&batch, &times);
         self.batch = batch.recycle();
     }
 
     fn execute(&mut self, batch: &mut Batch<'_>) {
         self.replies.begin_turn();
         let has_runs = self.prefetch(batch);
-        if self.node.is_some() {
-            self.execute_in_cluster(batch);
-        } else if self.native.is_some() && self.is_behind(batch) {
-            self.execute_behind(batch);
-        } else if has_runs {
-            self.execute_in_runs(batch);
-        } else if self.is_measured() {
-            self.execute_measured(batch);
+        if has_runs || self.is_measured() || !self.routes_by_policy_alone() {
+            self.execute_in_runs(batch, has_runs);
         } else {
             for (number, entry) in batch.entries().iter().enumerate() {
                 self.look_ahead(batch, number);
-                self.run_where_decided(entry);
+                match self.routing.asks() {
+                    true => self.route_and_run(std::slice::from_ref(entry)),
+                    // Nothing was handed on in this turn: only writes have to ask, and the way to
+                    // the store is compiled into this loop.
+                    false => self.carry_out(entry, self.routing.claims()),
+                }
             }
         }
-        self.kit.large_moved = 0;
-        self.send_parcels();
-        let requests = batch.entries().len() as u64;
-        self.slots.count(requests);
-        let stages = &mut self.kit.stages;
-        stages.record_line(StageName::Queue, requests);
-        let kit = &mut self.kit;
-        kit.hot_keys.look(batch, &mut kit.scratch);
-        if let Some(slot) = self.kit.large_here.take() {
-            self.count_behind(batch, slot);
+        self.send_delegated();
+        self.note_executed(batch);
+    }
+
+    /// Executes neighbours with one key together, and measures what is ahead of each request.
+    #[inline(never)]
+    fn execute_in_runs(&mut self, batch: &Batch<'_>, has_runs: bool) {
+        let mut ahead = self.is_measured().then(|| self.measure_ahead());
+        let mut number = 0;
+        while let Some(rest @ [_, ..]) = batch.entries().get(number..) {
+            let length = match has_runs && !self.is_full_for(rest) {
+                true => self.run_length(rest),
+                false => 1,
+            };
+            (number..number + length).for_each(|number| self.look_ahead(batch, number));
+            let run = rest.get(..length).unwrap_or_default();
+            let before = self.answered_for(run);
+            if !(has_runs && length == 1 && self.skips_across(rest)) {
+                self.route_and_run(run);
+            }
+            if let Some(ahead) = &mut ahead {
+                self.note_ahead(ahead, run, before);
+            }
+            number += length;
+        }
+    }
+
+    /// Whether the first request of these finds its connection put off: those of others that follow
+    /// it do not share its route.
+    fn is_full_for(&self, rest: &[Entry<'_>]) -> bool {
+        let first = rest.first();
+        first.is_some_and(|first| self.replies.bytes_for(first.slot) > OUTPUT_BYTES_MAX)
+    }
+
+    /// Nothing leaves before it may: what was read on a node of a cluster may be older than the
+    /// node's lease, if that has ended meanwhile; then its clients are told nothing. A mode that
+    /// promises durability would hold replies here until what they tell is safe.
+    pub(crate) fn commit(&mut self) {
+        if self.routing.under_lease && !self.still_holds_lease() {
+            self.withhold();
+        }
+    }
+
+    /// Sends what was answered so far: the memory for replies is used up.
+    pub(crate) fn reply_early(&mut self) {
+        self.commit();
+        self.reply();
+    }
+
+    #[inline(never)]
+    fn route_and_run(&mut self, run: &[Entry<'_>]) {
+        if let Some(first) = run.first() {
+            let route = self.route(first);
+            self.execute_run(run, route);
+        }
+    }
+
+    /// Has the requests of a run, which have one key, executed where `route` says.
+    pub(crate) fn execute_run(&mut self, run: &[Entry<'_>], route: Route) {
+        match route {
+            Route::Here => self.execute_here(run),
+            Route::Claimed(ticket) => {
+                self.execute_here(run);
+                self.cx.release(ticket);
+            }
+            Route::Worker(owner, ticket) => self.delegate_run(run, owner, ticket),
+            Route::Node => self.run_on_node(run),
+            Route::Behind(behind) => run
+                .iter()
+                .for_each(|entry| self.put_off_behind(entry, behind)),
+            Route::Later => run.iter().for_each(|entry| self.put_off(entry)),
+        }
+    }
+
+    fn execute_here(&mut self, run: &[Entry<'_>]) {
+        if run.len() == 1 || !self.run_folded(run) {
+            run.iter().for_each(|entry| self.carry_out_apart(entry));
         }
     }
 
     /// Asks the memory for all items of the batch; tells whether so many writes have the key of the
     /// request before them that looking for runs pays.
     fn prefetch(&mut self, batch: &mut Batch<'_>) -> bool {
-        let writers = self.claims.then_some(&self.kit.shared.writers);
+        let writers = self.routing.claims().then_some(&self.cx.shared.writers);
         let (mut following, mut before) = (0, None);
         for entry in batch.entries_mut() {
-            self.kit.prefetch(entry, writers);
+            self.cx.prefetch(entry, writers);
             if before == Some(entry.hash) {
                 following += usize::from(is_write(entry));
             }
             before = Some(entry.hash);
         }
         let pays = following * RUNS_PAY_AT >= batch.entries().len().max(1);
-        pays && self.kit.shared.config.compaction
+        pays && self.cx.shared.config.compaction
     }
 
     /// What is done for a request ahead of its turn.
     #[inline]
     pub(crate) fn look_ahead(&mut self, batch: &Batch<'_>, number: usize) {
         if let Some(ahead) = batch.entries().get(number + VALUES_AHEAD) {
-            self.kit.store.prefetch_value(ahead.hint);
-        }
-    }
-
-    /// Has a request run where it was decided.
-    #[inline(never)]
-    pub(crate) fn follow(&mut self, entry: &Entry<'_>, decision: Decision) {
-        let ticket = match decision {
-            Decision::Here => None,
-            Decision::Held(ticket) => Some(ticket),
-            Decision::At(owner, ticket) => return self.delegate(entry, owner, ticket),
-            Decision::Later => return self.put_off(entry),
-        };
-        self.carry_out_apart(entry);
-        if let Some(ticket) = ticket {
-            self.kit.release(ticket);
-        }
-    }
-
-    /// Counts the small requests of this turn that waited for something large of connection `slot`,
-    /// and the connections that found no room in it.
-    #[cold]
-    fn count_behind(&mut self, batch: &Batch<'_>, slot: usize) {
-        let entries = batch.entries().iter();
-        let large = self.kit.large_counts_from;
-        let is_behind = |entry: &&Entry<'_>| entry.slot != slot && !entry.work.writes(large);
-        let behind = entries.filter(is_behind).count() + self.slots.ready_count();
-        self.kit.counts.add(Count::SmallBehindLarge, behind as u64);
-    }
-
-    /// The time in nanoseconds, in a turn that is measured.
-    #[inline]
-    fn time(&self) -> Option<u64> {
-        let clock = self.kit.shared.clock;
-        self.is_measured().then(|| clock.now().instant.ns)
-    }
-
-    #[inline]
-    fn is_measured(&self) -> bool {
-        self.turns.is_multiple_of(MEASURED_EVERY)
-    }
-
-    /// Notes how long the stages of this turn took for its requests: what was large among them took
-    /// as long here if it was served here, and is a large worker's to note if not.
-    #[cold]
-    fn note_times(&mut self, batch: &Batch<'_>, ends_ns: [u64; 3]) {
-        if self.is_large_worker() {
-            return;
-        }
-        let now_ns = self.kit.shared.clock.now().instant.ns;
-        let [begun, collected, executed] = ends_ns;
-        self.note_latencies(batch, begun, now_ns);
-        let us = |from: u64, to: u64| to.saturating_sub(from) / 1000;
-        let writes = |bytes| {
-            let entries = batch.entries().iter();
-            entries.filter(|entry| entry.work.writes(bytes)).count() as u64
-        };
-        let large = self.kit.larges + writes(self.kit.large_counts_from);
-        let left = self.kit.larges_left + writes(self.kit.large_from);
-        let small = (batch.entries().len() as u64).saturating_sub(large);
-        let stages = &mut self.kit.stages;
-        for (sizes, requests) in [(SMALL, small), (LARGE, large.saturating_sub(left))] {
-            let [queue, execute, reply] = sizes;
-            stages.record_many(queue, us(begun, collected), requests);
-            stages.record_many(execute, us(collected, executed), requests);
-            stages.record_many(reply, us(executed, now_ns), requests);
+            self.cx.store_cx.store.prefetch_value(ahead.hint);
         }
     }
 }
-
-const SMALL: [StageName; 3] = [
-    StageName::QueueSmall,
-    StageName::ExecuteSmall,
-    StageName::ReplySmall,
-];
-
-const LARGE: [StageName; 3] = [
-    StageName::QueueLarge,
-    StageName::ExecuteLarge,
-    StageName::ReplyLarge,
-];
-
-/// The stages of one turn in so many are timed.
-const MEASURED_EVERY: u64 = 64;

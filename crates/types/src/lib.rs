@@ -27,7 +27,7 @@ pub use hot::{HotSetChange, HotSetEpoch, KeyLoad, Load, LoadReport, LoadScale, U
 pub use key::{Key, KeyError};
 pub use key_name::KeyName;
 pub use operation::{
-    Arithmetic, ArithmeticOutcome, Delete, DeleteOutcome, Direction, Get, ItemStatus, Operation,
-    Set, SetMode, SetOutcome,
+    Arithmetic, ArithmeticOutcome, Delete, DeleteOutcome, Direction, Failure, Get, ItemStatus,
+    Operation, Outcome, Set, SetMode, SetOutcome,
 };
 pub use time::{Expiry, Exptime, Instant, Now};

@@ -216,3 +216,41 @@ pub enum ArithmeticOutcome {
     /// The number needed room that could not be had.
     OutOfMemory,
 }
+
+/// How an operation ended, whatever it was. The value that a read found goes beside it.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Outcome {
+    /// A read found its item.
+    Found(ItemStatus),
+    /// A read found nothing.
+    Missing,
+    /// A write ended so.
+    Set(SetOutcome),
+    /// A removal ended so.
+    Delete(DeleteOutcome),
+    /// Arithmetic ended so.
+    Arithmetic(ArithmeticOutcome),
+}
+
+/// Why an operation has no outcome that could be told.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Failure {
+    /// No room to hold the value until it is sent.
+    OutOfMemory,
+    /// Too much waits already.
+    Busy,
+    /// This node of a cluster may not answer.
+    OutOfService,
+    /// It waited too long; a write may still take effect.
+    Late,
+    /// The cluster changed meanwhile; a write may have taken effect.
+    ViewChanged,
+    /// The node of the key cannot be reached.
+    Unreachable,
+    /// The node of the key was lost; a write may have taken effect.
+    NodeLost,
+    /// The key is still on its way to another node.
+    NotArrived,
+    /// The lease of the node that answered ended meanwhile; a write may have taken effect.
+    LeaseEnded,
+}

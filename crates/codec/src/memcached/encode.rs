@@ -13,7 +13,7 @@ mod refusal;
 mod stats;
 mod text;
 
-use curtail_types::{ArithmeticOutcome, DeleteOutcome, ItemStatus, SetOutcome};
+use curtail_types::{ArithmeticOutcome, DeleteOutcome, ItemStatus, Outcome, SetOutcome};
 
 use super::{Form, Sink, WireKey};
 
@@ -105,9 +105,15 @@ pub fn plain_end(room: &mut [u8], form: &Form<'_>) -> Option<usize> {
 /// What follows a value that [`hit`] asked for.
 #[inline]
 pub fn value_end(sink: &mut Sink<'_>, form: &Form<'_>) {
+    sink.push(value_tail(form));
+}
+
+/// The same as bytes.
+#[inline]
+pub const fn value_tail(form: &Form<'_>) -> &'static [u8] {
     match form {
-        Form::Value { last: true, .. } => sink.push(b"\r\nEND\r\n"),
-        _ => sink.push(b"\r\n"),
+        Form::Value { last: true, .. } => b"\r\nEND\r\n",
+        _ => b"\r\n",
     }
 }
 
@@ -156,6 +162,20 @@ pub fn arithmetic(
         Form::Meta(meta) => meta::arithmetic(sink, key, meta, outcome),
         _ => text::arithmetic(sink, noreply(form), outcome),
     }
+}
+
+/// How an operation ended, whatever it was. Returns whether the value follows, and then
+/// [`value_end`].
+#[must_use = "the value may have to follow"]
+pub fn outcome(sink: &mut Sink<'_>, key: &WireKey<'_>, form: &Form<'_>, outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Found(status) => return hit(sink, key, form, status),
+        Outcome::Missing => miss(sink, key, form),
+        Outcome::Set(outcome) => set(sink, key, form, *outcome),
+        Outcome::Delete(outcome) => delete(sink, key, form, *outcome),
+        Outcome::Arithmetic(outcome) => arithmetic(sink, key, form, outcome),
+    }
+    false
 }
 
 /// The two bytes behind a value were not its line end.

@@ -5,8 +5,8 @@
 
 use tracing::{info, warn};
 
-use super::{Limit, component};
-use crate::{counts::Count, shared::Shared};
+use crate::log::{Limit, component};
+use crate::{metrics::counters::Count, worker::shared::Shared};
 
 /// Lines that a peer can cause, each kind with its bound.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use tracing::{
     field::{Field, Visit},
 };
 
-use super::LogFormat;
+use crate::log::LogFormat;
 
 /// Who tells, when, and how important it is.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use std::{
 
 use tracing::Level;
 
-use super::{
+use crate::log::{
     LogFormat, component,
     record::{self, Head},
 };

@@ -22,38 +22,30 @@ use curtail_dispatch::{
         layout,
     },
 };
-use curtail_store::{Store, Writer};
 use curtail_types::{
-    ArithmeticOutcome, DeleteOutcome, Exptime, Get, Key, KeyHash, Now, Operation, SetOutcome,
+    ArithmeticOutcome, DeleteOutcome, Exptime, Get, Key, KeyHash, Operation, Outcome, SetOutcome,
 };
 
-use super::{
+use crate::native::{
     Native,
-    answers::Done,
-    counts::{NativeCount, NativeCounts},
-    wire::{Post, Sender, address_of, place, session_name, value_bytes_max},
+    counters::{NativeCount, NativeCounts},
+    reply_cache::Done,
+    reply_sender::{Post, Sender, address_of, place, session_name, value_bytes_max},
 };
-use crate::fault::Fault;
-
-/// What a thread needs to touch the store.
-pub(crate) struct Hands<'a> {
-    pub(crate) store: &'a Store,
-    pub(crate) writer: &'a mut Writer,
-    pub(crate) now: Now,
-}
+use crate::{test_faults::Fault, worker::store_context::StoreContext};
 
 /// The memory of a thread that executes.
 pub(crate) struct Executor {
     id: Id,
     turn: Turn,
-    desk: Desk,
+    state: ExecutorState,
     /// A bit for each queue that it had the lease of as a helper since the last
     /// [`Executor::take_helped`].
     helped: u64,
 }
 
 /// What carrying out a step needs beside the turn.
-pub(crate) struct Desk {
+pub(crate) struct ExecutorState {
     /// How each entry of this turn ended; covered ones are done when the covering one is.
     done: [Done; TURN_MAX],
     /// The datagram of the entry at hand.
@@ -72,7 +64,7 @@ impl Executor {
         Self {
             id: Id(u16::try_from(id).unwrap_or(u16::MAX - 1)),
             turn: Turn::new(),
-            desk: Desk {
+            state: ExecutorState {
                 done: [Done::default(); TURN_MAX],
                 payload: Box::new([0; layout::PAYLOAD_BYTES_MAX]),
                 value: Box::new([0; DATAGRAM_BYTES_MAX]),
@@ -84,8 +76,8 @@ impl Executor {
         }
     }
 
-    pub(crate) fn desk(&mut self) -> &mut Desk {
-        &mut self.desk
+    pub(crate) fn state(&mut self) -> &mut ExecutorState {
+        &mut self.state
     }
 
     /// Executes up to `entries_max` entries of a queue and sends the answers; `None` if somebody
@@ -93,24 +85,24 @@ impl Executor {
     pub(crate) fn drain(
         &mut self,
         native: &Native,
-        hands: &mut Hands<'_>,
+        store_cx: &mut StoreContext,
         number: usize,
         entries_max: usize,
     ) -> Option<Drained> {
         let queue = native.queue(number)?;
         let mut lease = self.lease(queue)?;
-        let (turn, desk) = (&mut self.turn, &mut self.desk);
+        let (turn, state) = (&mut self.turn, &mut self.state);
         let first = lease.head();
         let mut applied = 0;
-        let mut bench = Bench {
+        let mut queue_cx = QueueContext {
             native,
-            hands,
+            store_cx,
             queue,
             number,
             first,
         };
-        desk.done.fill(Done::default());
-        desk.redo(&mut bench);
+        state.done.fill(Done::default());
+        state.redo(&mut queue_cx);
         let drained = turn.run(
             &mut lease,
             entries_max,
@@ -118,17 +110,17 @@ impl Executor {
             |step| match step {
                 Step::Apply(entry) => {
                     applied += 1;
-                    desk.apply(&mut bench, entry);
+                    state.apply(&mut queue_cx, entry);
                 }
-                Step::Answer(entry) => desk.answer(&bench, entry),
+                Step::Answer(entry) => state.answer(&queue_cx, entry),
             },
         );
         drop(lease);
-        desk.counts.add(NativeCount::Leases, 1);
-        desk.counts.add(NativeCount::Executed, drained.entries);
+        state.counts.add(NativeCount::Leases, 1);
+        state.counts.add(NativeCount::Executed, drained.entries);
         let compacted = drained.entries.saturating_sub(applied);
-        desk.counts.add(NativeCount::Compacted, compacted);
-        desk.post.send(native, &mut desk.counts);
+        state.counts.add(NativeCount::Compacted, compacted);
+        state.post.send(native, &mut state.counts);
         Some(drained)
     }
 
@@ -137,7 +129,7 @@ impl Executor {
     pub(crate) fn reach(
         &mut self,
         native: &Native,
-        hands: &mut Hands<'_>,
+        store_cx: &mut StoreContext,
         number: usize,
         stamp: u64,
         turns_max: usize,
@@ -149,14 +141,14 @@ impl Executor {
             if queue.has_reached(stamp) {
                 break;
             }
-            let Some(drained) = self.drain(native, hands, number, TURN_MAX) else {
+            let Some(drained) = self.drain(native, store_cx, number, TURN_MAX) else {
                 break;
             };
             if drained.stop == Stop::Hole {
                 std::hint::spin_loop();
             }
             self.helped |= 1 << (number % 64);
-            self.desk.counts.add(NativeCount::Helped, 1);
+            self.state.counts.add(NativeCount::Helped, 1);
         }
         queue.has_reached(stamp)
     }
@@ -179,18 +171,20 @@ impl Executor {
 }
 
 /// Where a turn takes place.
-struct Bench<'b, 'h> {
+struct QueueContext<'b> {
     native: &'b Native,
-    hands: &'b mut Hands<'h>,
+    store_cx: &'b mut StoreContext,
     queue: OrderedQueue<'b>,
     number: usize,
     first: u64,
 }
 
-impl Desk {
+impl ExecutorState {
     /// Carries out an entry.
-    fn apply(&mut self, bench: &mut Bench<'_, '_>, entry: Entry<'_>) {
-        let Bench { native, hands, .. } = bench;
+    fn apply(&mut self, queue_cx: &mut QueueContext<'_>, entry: Entry<'_>) {
+        let QueueContext {
+            native, store_cx, ..
+        } = queue_cx;
         let bytes = entry.copy_payload(&mut self.payload[..]).unwrap_or(0);
         let payload = self.payload.get(..bytes).unwrap_or_default();
         let decoded = match native.verifies {
@@ -204,7 +198,7 @@ impl Desk {
         };
         native.pretend_work();
         if native.has(Fault::RedoesWrites) && request.head.opcode == Opcode::Set {
-            self.last = Some((bench.number, payload.to_vec()));
+            self.last = Some((queue_cx.number, payload.to_vec()));
         }
         let hash = KeyHash(entry.key_hash());
         let room = match request.head.opcode {
@@ -212,8 +206,8 @@ impl Desk {
             _ => 0,
         };
         let value = self.value.get_mut(..room).unwrap_or_default();
-        let done = execute(hands, &request, hash, entry.arrived_ns(), value);
-        let index = (entry.pos() - bench.first) as usize;
+        let done = execute(store_cx, &request, hash, entry.arrived_ns(), value);
+        let index = (entry.pos() - queue_cx.first) as usize;
         if let Some(place) = self.done.get_mut(index) {
             *place = done;
         }
@@ -221,28 +215,28 @@ impl Desk {
 
     /// The fault of a server that does not know what it has executed already.
     #[inline]
-    fn redo(&mut self, bench: &mut Bench<'_, '_>) {
+    fn redo(&mut self, queue_cx: &mut QueueContext<'_>) {
         let Some((number, payload)) = &self.last else {
             return;
         };
-        if *number == bench.number
+        if *number == queue_cx.number
             && let Some(request) = split(payload)
             && let Some(key) = request.key
         {
-            let hash = bench.hands.store.hash(key.bytes());
-            execute(bench.hands, &request, hash, 0, &mut []);
+            let hash = queue_cx.store_cx.store.hash(key.bytes());
+            execute(queue_cx.store_cx, &request, hash, 0, &mut []);
         }
     }
 
     /// Answers an entry's client.
-    fn answer(&mut self, bench: &Bench<'_, '_>, entry: Entry<'_>) {
-        let Bench {
+    fn answer(&mut self, queue_cx: &QueueContext<'_>, entry: Entry<'_>) {
+        let QueueContext {
             native,
             queue,
             number,
             first,
             ..
-        } = bench;
+        } = queue_cx;
         let index = (entry.pos() - first) as usize;
         let done = self.done.get(index).copied().unwrap_or_default();
         // A covered entry's bytes were never looked at.
@@ -305,7 +299,7 @@ pub(crate) fn split(payload: &[u8]) -> Option<Request<'_>> {
 /// Carries a request out on the store, `arrived_ns` being when it was accepted. A value that it
 /// reads goes into `value`.
 pub(crate) fn execute(
-    hands: &mut Hands<'_>,
+    store_cx: &mut StoreContext,
     request: &Request<'_>,
     hash: KeyHash,
     arrived_ns: u64,
@@ -314,33 +308,42 @@ pub(crate) fn execute(
     let (Some(key), Some(operation)) = (request.key, request.operation()) else {
         return Done::of(Status::Done);
     };
-    let (store, now) = (hands.store, hands.now);
     match operation {
-        Operation::Set(mut set) => {
-            set.exptime = at_arrival(set.exptime, arrived_ns);
-            let writer = &mut *hands.writer;
-            set_done(store.set(writer, now, key, hash, &set, request.value))
-        }
-        Operation::Delete(delete) => {
-            let outcome = store.delete(hands.writer, now, key, hash, &delete);
-            Done::of(match outcome {
-                DeleteOutcome::Deleted => Status::Done,
-                DeleteOutcome::NotFound => Status::NotFound,
-                DeleteOutcome::Exists => Status::Exists,
-                DeleteOutcome::OutOfMemory => Status::OutOfMemory,
-            })
-        }
-        Operation::Arithmetic(arithmetic) => {
-            let outcome = store.arithmetic(hands.writer, now, key, hash, &arithmetic);
-            arithmetic_done(&outcome)
-        }
         Operation::Get(mut get) => {
             get.touch = get.touch.map(|touch| at_arrival(touch, arrived_ns));
             match request.head.opcode {
-                Opcode::Touch => touch(hands, key, hash, &get),
-                _ => read_and_touch(hands, key, hash, &get, value),
+                Opcode::Touch => {
+                    let touch = Operation::Get(get);
+                    done(&store_cx.execute(key, hash, &touch, &[], |_| ()))
+                }
+                _ => read_and_touch(store_cx, key, hash, &get, value),
             }
         }
+        mut change => {
+            if let Operation::Set(set) = &mut change {
+                set.exptime = at_arrival(set.exptime, arrived_ns);
+            }
+            done(&store_cx.execute(key, hash, &change, request.value, |_| ()))
+        }
+    }
+}
+
+/// What a client is told of an outcome.
+fn done(outcome: &Outcome) -> Done {
+    match outcome {
+        Outcome::Found(status) => Done {
+            version: status.cas.0,
+            ..Done::of(Status::Done)
+        },
+        Outcome::Missing => Done::of(Status::NotFound),
+        Outcome::Set(outcome) => set_done(*outcome),
+        Outcome::Delete(outcome) => Done::of(match outcome {
+            DeleteOutcome::Deleted => Status::Done,
+            DeleteOutcome::NotFound => Status::NotFound,
+            DeleteOutcome::Exists => Status::Exists,
+            DeleteOutcome::OutOfMemory => Status::OutOfMemory,
+        }),
+        Outcome::Arithmetic(outcome) => arithmetic_done(outcome),
     }
 }
 
@@ -373,23 +376,9 @@ fn arithmetic_done(outcome: &ArithmeticOutcome) -> Done {
     }
 }
 
-fn touch(hands: &mut Hands<'_>, key: Key<'_>, hash: KeyHash, get: &Get) -> Done {
-    let store = hands.store;
-    let found = store.get(hands.writer, hands.now, key, hash, get, |view| {
-        view.status().cas
-    });
-    match found {
-        Some(cas) => Done {
-            version: cas.0,
-            ..Done::of(Status::Done)
-        },
-        None => Done::of(Status::NotFound),
-    }
-}
-
 /// Reads, with or without a touch; a value that is too long for a datagram is left as it is.
 pub(crate) fn read_and_touch(
-    hands: &mut Hands<'_>,
+    store_cx: &mut StoreContext,
     key: Key<'_>,
     hash: KeyHash,
     get: &Get,
@@ -402,7 +391,7 @@ pub(crate) fn read_and_touch(
         quiet_access: get.touch.is_some(),
         ..*get
     };
-    let done = read(hands, key, hash, &looks, value, room);
+    let done = read(store_cx, key, hash, &looks, value, room);
     let is_there = matches!(done.status, Status::Value);
     match get.touch {
         Some(_) if is_there => {
@@ -410,22 +399,21 @@ pub(crate) fn read_and_touch(
                 keep_token: true,
                 ..*get
             };
-            read(hands, key, hash, &touches, value, room)
+            read(store_cx, key, hash, &touches, value, room)
         }
         _ => done,
     }
 }
 
 fn read(
-    hands: &mut Hands<'_>,
+    store_cx: &mut StoreContext,
     key: Key<'_>,
     hash: KeyHash,
     get: &Get,
     value: &mut [u8],
     room: usize,
 ) -> Done {
-    let store = hands.store;
-    let found = store.get(hands.writer, hands.now, key, hash, get, |view| {
+    let found = store_cx.get(key, hash, get, |view| {
         let status = view.status();
         let value_bytes = view.value_bytes();
         let fits = value_bytes <= room;

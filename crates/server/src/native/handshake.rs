@@ -8,10 +8,10 @@
 use curtail_codec::native::{ErrorCode, Grant, Reply, ReplyError, Request, SLOTS, Session};
 use curtail_dispatch::ordered_queue::GrantError;
 
-use super::{
+use crate::native::{
     Native,
-    answers::Answers,
-    wire::{codec_peer, queue_peer},
+    reply_cache::Answers,
+    reply_sender::{codec_peer, queue_peer},
 };
 use crate::sync::lock;
 

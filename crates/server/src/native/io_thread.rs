@@ -16,12 +16,16 @@ use curtail_dispatch::ordered_queue::{QueueState, TURN_MAX, before_looking_again
 use curtail_runtime::{Events, Poller, monotonic_ns};
 use curtail_store::Writer;
 
-use super::{
+use crate::native::{
     BEAT_NS, Native,
-    door::{Door, Means},
-    executor::{Executor, Hands},
+    executor::Executor,
+    receiver::{Receiver, ReceiverContext},
 };
-use crate::{shared::Shared, spin::Spin, sync::Relaxed};
+use crate::worker::store_context::StoreContext;
+use crate::{
+    sync::Relaxed,
+    worker::{busy_poll::BusyPoll, shared::Shared},
+};
 
 /// How long it sleeps at most: well within the heartbeat's age.
 const SLEEP: Duration = Duration::from_millis(20);
@@ -50,20 +54,20 @@ pub(crate) fn run(shared: &Arc<Shared>, poller: Poller, writer: Writer, thread: 
         shared,
         native,
         poller,
-        writer,
+        store_cx: StoreContext::new(shared, writer),
         thread,
         executor: Executor::new(thread, native.addresses.len(), 0),
         events: Events::with_capacity(EVENTS_MAX),
-        spin: Spin::new(shared.spins),
+        busy_poll: BusyPoll::new(shared.spins),
         beaten_ns: 0,
         next: 0,
         look: LOOK_MIN,
     };
-    let mut door = Door::of_receiver(native);
+    let mut receiver = Receiver::of_receiver(native);
     let mut stops_at = None;
     loop {
         let now_ns = monotonic_ns();
-        let received = io.turn(&mut door, now_ns);
+        let received = io.turn(&mut receiver, now_ns);
         if shared.stopping.load(Relaxed) {
             let end = *stops_at.get_or_insert(now_ns + STOP_NS_MAX);
             if now_ns > end || native.is_idle() && received == 0 {
@@ -71,21 +75,21 @@ pub(crate) fn run(shared: &Arc<Shared>, poller: Poller, writer: Writer, thread: 
             }
         }
         if received == 0 {
-            io.wait(&door, stops_at.is_some());
+            io.wait(&receiver, stops_at.is_some());
         }
     }
-    io.finish(&mut door);
+    io.finish(&mut receiver);
 }
 
 struct IoThread<'a> {
     shared: &'a Shared,
     native: &'a Native,
     poller: Poller,
-    writer: Writer,
+    store_cx: StoreContext,
     thread: usize,
     executor: Executor,
     events: Events,
-    spin: Spin,
+    busy_poll: BusyPoll,
     beaten_ns: u64,
     /// The worker that is woken first for what is handed over.
     next: usize,
@@ -95,22 +99,19 @@ struct IoThread<'a> {
 
 impl IoThread<'_> {
     /// One batch from each socket.
-    fn turn(&mut self, door: &mut Door<'_>, now_ns: u64) -> usize {
+    fn turn(&mut self, receiver: &mut Receiver<'_>, now_ns: u64) -> usize {
         if now_ns.saturating_sub(self.beaten_ns) >= BEAT_NS {
             self.native.beat(now_ns);
             self.beaten_ns = now_ns;
         }
-        let mut means = Means {
+        self.store_cx.now = self.shared.now();
+        let mut receiver_cx = ReceiverContext {
             executor: &mut self.executor,
-            hands: Hands {
-                store: &self.shared.store,
-                writer: &mut self.writer,
-                now: self.shared.now(),
-            },
+            store_cx: &mut self.store_cx,
             monotonic_ns: now_ns,
         };
-        let received = door.turn(&mut means);
-        let mut touched = door.take_touched();
+        let received = receiver.turn(&mut receiver_cx);
+        let mut touched = receiver.take_touched();
         if self.native.memory.acknowledges() {
             touched |= self.native.backlogged();
             if touched != 0 {
@@ -119,32 +120,32 @@ impl IoThread<'_> {
         }
         self.native.ring(self.shared, touched);
         self.native.hand_back(self.shared, &mut self.executor);
-        let handed = door.take_handed();
+        let handed = receiver.take_handed();
         if handed > 0 {
             self.native.wake(self.shared, self.next, handed);
             self.next = self.next.wrapping_add(1);
         }
         self.native
-            .publish(self.thread, &self.executor.desk().counts);
+            .publish(self.thread, &self.executor.state().counts);
         received
     }
 
     /// Waits for datagrams. What waits for queues is looked at again soon.
-    fn wait(&mut self, door: &Door<'_>, is_stopping: bool) {
-        if door.is_waiting() || is_stopping {
+    fn wait(&mut self, receiver: &Receiver<'_>, is_stopping: bool) {
+        if receiver.is_waiting() || is_stopping {
             return std::thread::yield_now();
         }
         let clock = self.shared.clock;
         let since_ns = clock.now().instant.ns;
         let waited_ns = || clock.now().instant.ns.saturating_sub(since_ns);
-        if self.spin.pays() {
+        if self.busy_poll.pays() {
             while waited_ns() < SPIN_NS_MAX {
                 let _ = self.poller.wait(&mut self.events, Some(Duration::ZERO));
                 if !self.events.is_empty() {
-                    return self.spin.spun(true);
+                    return self.busy_poll.spun(true);
                 }
             }
-            self.spin.spun(false);
+            self.busy_poll.spun(false);
         }
         // An error is a wait that ends at once; the sockets are looked at either way.
         if self.native.memory.acknowledges() {
@@ -153,33 +154,30 @@ impl IoThread<'_> {
         } else {
             let _ = self.poller.wait(&mut self.events, Some(SLEEP));
         }
-        self.spin.slept(waited_ns());
+        self.busy_poll.slept(waited_ns());
     }
 
     /// Closes the queues, executes what is left, and says so to the memory.
-    fn finish(mut self, door: &mut Door<'_>) {
+    fn finish(mut self, receiver: &mut Receiver<'_>) {
         self.native.set_state(QueueState::Closed);
         self.native.memory.quiesce();
         // What was admitted meanwhile, and those who are told that nothing more is.
-        self.turn(door, monotonic_ns());
-        let mut hands = Hands {
-            store: &self.shared.store,
-            writer: &mut self.writer,
-            now: self.shared.now(),
-        };
-        self.native.drain_all(&mut self.executor, &mut hands);
+        self.turn(receiver, monotonic_ns());
+        self.store_cx.now = self.shared.now();
         self.native
-            .publish(self.thread, &self.executor.desk().counts);
+            .drain_all(&mut self.executor, &mut self.store_cx);
+        self.native
+            .publish(self.thread, &self.executor.state().counts);
         self.native.memory.stop();
     }
 }
 
 impl Native {
     /// Executes everything that is in the queues, which take nothing more.
-    pub(super) fn drain_all(&self, executor: &mut Executor, hands: &mut Hands<'_>) {
+    pub(super) fn drain_all(&self, executor: &mut Executor, store_cx: &mut StoreContext) {
         for number in 0..self.config.queues {
             while self.has_backlog(number) {
-                if executor.drain(self, hands, number, TURN_MAX).is_none() {
+                if executor.drain(self, store_cx, number, TURN_MAX).is_none() {
                     std::thread::yield_now();
                 }
             }
@@ -226,17 +224,17 @@ impl Native {
 }
 
 fn ring_once(
-    workers: &[crate::shared::WorkerFace],
+    workers: &[crate::worker::shared::WorkerHandle],
     worker: usize,
     rung: &mut [u64; WORKERS_MAX / 64],
 ) {
-    let (Some(bits), Some(face)) = (rung.get_mut(worker / 64), workers.get(worker)) else {
+    let (Some(bits), Some(handle)) = (rung.get_mut(worker / 64), workers.get(worker)) else {
         return;
     };
     if *bits >> (worker % 64) & 1 == 0 {
         *bits |= 1 << (worker % 64);
-        if face.mail.bell.ring() {
-            face.mail.wake();
+        if handle.mail.bell.ring() {
+            handle.mail.wake();
         }
     }
 }

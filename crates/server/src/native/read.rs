@@ -18,11 +18,11 @@ use curtail_dispatch::{
 };
 use curtail_types::{Exptime, Get, Key, KeyHash};
 
-use super::{
-    counts::NativeCount,
-    door::{Door, HELP_TURNS, Means, NOWHERE, place_of},
+use crate::native::{
+    counters::NativeCount,
     executor::{at_arrival, read_and_touch, split},
-    wire::{Sender, value_bytes_max},
+    receiver::{HELP_TURNS, NOWHERE, Receiver, ReceiverContext, place_of},
+    reply_sender::{Sender, value_bytes_max},
 };
 
 /// Reads that wait for a queue.
@@ -84,18 +84,23 @@ impl WaitingReads {
     }
 }
 
-impl Door<'_> {
+impl Receiver<'_> {
     /// Answers a read, or has it wait.
-    pub(super) fn read(&mut self, means: &mut Means<'_, '_>, request: &Request<'_>, from: Sender) {
+    pub(super) fn read(
+        &mut self,
+        receiver_cx: &mut ReceiverContext<'_>,
+        request: &Request<'_>,
+        from: Sender,
+    ) {
         let head = &request.head;
         let Some(key) = request.key else {
             return;
         };
-        if !self.admits(means, head, from) {
+        if !self.admits(receiver_cx, head, from) {
             return;
         }
-        let hash = means.hands.store.hash(key.bytes());
-        means.hands.store.prefetch(hash);
+        let hash = receiver_cx.store_cx.store.hash(key.bytes());
+        receiver_cx.store_cx.store.prefetch(hash);
         let number = self.native.queue_number(hash.0);
         let stamp = self.native.stamp(hash.0);
         let Some(queue) = self.queues.get(number) else {
@@ -103,28 +108,28 @@ impl Door<'_> {
         };
         let forward = queue.forward(stamp, hash.0, key.bytes(), &mut self.copy[..]);
         match forward {
-            Forward::Executed => self.read_store(means, head, key, hash, from),
+            Forward::Executed => self.read_store(receiver_cx, head, key, hash, from),
             Forward::Payload {
                 bytes, arrived_ns, ..
-            } => self.read_entry(means, head, (bytes, arrived_ns), number, from),
+            } => self.read_entry(receiver_cx, head, (bytes, arrived_ns), number, from),
             Forward::Wait => {
                 let ahead = stamp.saturating_sub(queue.backlog().head);
-                let Means {
-                    executor, hands, ..
-                } = means;
+                let ReceiverContext {
+                    executor, store_cx, ..
+                } = receiver_cx;
                 // What is far behind is the workers' to execute: they run side by side.
                 let helps = ahead <= (HELP_TURNS * TURN_MAX) as u64;
-                if helps && executor.reach(self.native, hands, number, stamp, HELP_TURNS) {
-                    return self.read_store(means, head, key, hash, from);
+                if helps && executor.reach(self.native, store_cx, number, stamp, HELP_TURNS) {
+                    return self.read_store(receiver_cx, head, key, hash, from);
                 }
-                self.wait(means, head, key, hash, (number, stamp), from);
+                self.wait(receiver_cx, head, key, hash, (number, stamp), from);
             }
         }
     }
 
     fn wait(
         &mut self,
-        means: &mut Means<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         head: &Head,
         key: Key<'_>,
         hash: KeyHash,
@@ -142,24 +147,24 @@ impl Door<'_> {
             place.copy_from_slice(bytes);
         }
         let is_parked = self.waiting.park(number, stamp, waiting);
-        let counts = &mut means.executor.desk().counts;
+        let counts = &mut receiver_cx.executor.state().counts;
         if is_parked {
             return counts.add(NativeCount::Parked, 1);
         }
         counts.add(NativeCount::NackBusy, 1);
         let place = place_of(self, number, 0);
-        self.nack(means, head.echo(), place, NackReason::Busy, from);
+        self.nack(receiver_cx, head.echo(), place, NackReason::Busy, from);
     }
 
     /// Answers the reads whose queues have come far enough, and helps the oldest of the others.
-    pub(super) fn serve_waiting(&mut self, means: &mut Means<'_, '_>) {
+    pub(super) fn serve_waiting(&mut self, receiver_cx: &mut ReceiverContext<'_>) {
         let Some((number, stamp)) = self.waiting.parked.oldest() else {
             return;
         };
-        let Means {
-            executor, hands, ..
-        } = means;
-        executor.reach(self.native, hands, usize::from(number), stamp, 1);
+        let ReceiverContext {
+            executor, store_cx, ..
+        } = receiver_cx;
+        executor.reach(self.native, store_cx, usize::from(number), stamp, 1);
         let WaitingReads { parked, due, .. } = &mut self.waiting;
         due.clear();
         for (number, queue) in self.queues.iter().enumerate() {
@@ -173,7 +178,7 @@ impl Door<'_> {
             let length = usize::from(waiting.head.key_bytes);
             let key = waiting.key.get(..length).unwrap_or_default();
             if let Ok(key) = Key::new(key) {
-                self.read_store(means, &waiting.head, key, waiting.hash, waiting.from);
+                self.read_store(receiver_cx, &waiting.head, key, waiting.hash, waiting.from);
             }
             self.waiting.free.push(*id);
         }
@@ -183,27 +188,27 @@ impl Door<'_> {
     /// Answers from the store.
     fn read_store(
         &self,
-        means: &mut Means<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         head: &Head,
         key: Key<'_>,
         hash: KeyHash,
         from: Sender,
     ) {
-        let Means {
-            executor, hands, ..
-        } = means;
-        let desk = executor.desk();
+        let ReceiverContext {
+            executor, store_cx, ..
+        } = receiver_cx;
+        let state = executor.state();
         let room = self.native.datagram_bytes_for(from.address);
-        let value = desk.value.get_mut(..room).unwrap_or_default();
+        let value = state.value.get_mut(..room).unwrap_or_default();
         self.native.pretend_work();
-        let done = read_and_touch(hands, key, hash, &Get::default(), value);
+        let done = read_and_touch(store_cx, key, hash, &Get::default(), value);
         let hit = match done.status {
             Status::NotFound => NativeCount::GetMisses,
             _ => NativeCount::GetHits,
         };
-        desk.counts.add(hit, 1);
+        state.counts.add(hit, 1);
         if done.status == Status::TooLarge {
-            return self.error(means, head, ErrorCode::TooLarge, from);
+            return self.error(receiver_cx, head, ErrorCode::TooLarge, from);
         }
         let number = self.native.queue_number(hash.0);
         let reply = Reply::Result {
@@ -213,15 +218,17 @@ impl Door<'_> {
             version: done.version,
             number: 0,
             item_flags: done.item_flags,
-            value: desk.value.get(..done.value_bytes).unwrap_or_default(),
+            value: state.value.get(..done.value_bytes).unwrap_or_default(),
         };
-        desk.post.reply(self.native, &mut desk.counts, from, &reply);
+        state
+            .post
+            .reply(self.native, &mut state.counts, from, &reply);
     }
 
     /// Answers from the entry whose payload was copied.
     fn read_entry(
         &self,
-        means: &mut Means<'_, '_>,
+        receiver_cx: &mut ReceiverContext<'_>,
         head: &Head,
         (bytes, arrived_ns): (usize, u64),
         number: usize,
@@ -231,17 +238,19 @@ impl Door<'_> {
             return;
         };
         let exptime = at_arrival(Exptime(i64::from(entry.head.exptime)), arrived_ns);
-        let is_over = exptime.expiry(means.hands.now).is_past(means.hands.now);
+        let is_over = exptime
+            .expiry(receiver_cx.store_cx.now)
+            .is_past(receiver_cx.store_cx.now);
         let room = value_bytes_max(self.native.datagram_bytes_for(from.address));
         let (status, value) = match is_over {
             true => (Status::NotFound, &[][..]),
             false if entry.value.len() > room => {
-                return self.error(means, head, ErrorCode::TooLarge, from);
+                return self.error(receiver_cx, head, ErrorCode::TooLarge, from);
             }
             false => (Status::Value, entry.value),
         };
         let place = place_of(self, number, 0);
-        let counts = &mut means.executor.desk().counts;
+        let counts = &mut receiver_cx.executor.state().counts;
         counts.add(NativeCount::Forwarded, 1);
         counts.add(NativeCount::GetHits, u64::from(!is_over));
         counts.add(NativeCount::GetMisses, u64::from(is_over));
@@ -254,6 +263,6 @@ impl Door<'_> {
             item_flags: if is_over { 0 } else { entry.head.item_flags },
             value,
         };
-        self.reply(means, from, &reply);
+        self.reply(receiver_cx, from, &reply);
     }
 }

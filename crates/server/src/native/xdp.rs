@@ -6,9 +6,9 @@ use curtail_runtime::{Attach, Nic, NicOptions, Origin, Xdp, XdpOptions};
 use curtail_types::HashSeed;
 use tracing::error;
 
-use super::{
+use crate::native::{
     HEARTBEAT_NS_MAX, NativeConfig,
-    memory::{QueueMemory, Secrets, Shape},
+    queue_memory::{QueueMemory, Secrets, Shape},
 };
 use crate::{log::component, sync::AtomicU64};
 

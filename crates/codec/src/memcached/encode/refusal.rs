@@ -1,5 +1,7 @@
 //! Every error that this protocol knows, word for word: clients match on these texts.
 
+use curtail_types::Failure;
+
 /// An error that a client is told.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
@@ -60,6 +62,20 @@ pub enum Refusal {
     Busy,
     /// A node of a cluster that may not answer.
     OutOfService,
+    /// A request that waited too long on a node of a cluster.
+    Late,
+    /// A request during which the cluster changed.
+    ViewChanged,
+    /// A request for a node that cannot be reached.
+    Unreachable,
+    /// A request whose node was lost.
+    NodeLost,
+    /// A request for a key that moves to another node.
+    NotArrived,
+    /// A request during which a node's lease ended.
+    LeaseEnded,
+    /// A datagram whose answer has no room in one.
+    UseTcp,
     /// A command before the login.
     Unauthenticated,
     /// A login without a name and a password.
@@ -121,6 +137,16 @@ impl Refusal {
             Self::OutOfMemoryStats => b"SERVER_ERROR out of memory writing stats\r\n",
             Self::Busy => b"SERVER_ERROR busy\r\n",
             Self::OutOfService => b"SERVER_ERROR this node is not in service\r\n",
+            Self::Late => b"SERVER_ERROR timed out; a write may still take effect\r\n",
+            Self::ViewChanged =>
+                b"SERVER_ERROR the cluster changed meanwhile; a write may have taken effect\r\n",
+            Self::Unreachable => b"SERVER_ERROR the node of this key cannot be reached\r\n",
+            Self::NodeLost =>
+                b"SERVER_ERROR the node of this key was lost; a write may have happened\r\n",
+            Self::NotArrived => b"SERVER_ERROR this key is still on its way to another node\r\n",
+            Self::LeaseEnded =>
+                b"SERVER_ERROR this node's lease ended meanwhile; a write may have taken effect\r\n",
+            Self::UseTcp => b"SERVER_ERROR use TCP\r\n",
             Self::Unauthenticated => b"CLIENT_ERROR unauthenticated\r\n",
             Self::BadLogin => b"CLIENT_ERROR bad authentication token format\r\n",
             Self::BadLoginEnd => b"CLIENT_ERROR bad command line termination\r\n",
@@ -136,6 +162,22 @@ impl Refusal {
                 b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n",
             Self::MemlimitFailed =>
                 b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n",
+        }
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::OutOfMemory => Self::OutOfMemoryGet,
+            Failure::Busy => Self::Busy,
+            Failure::OutOfService => Self::OutOfService,
+            Failure::Late => Self::Late,
+            Failure::ViewChanged => Self::ViewChanged,
+            Failure::Unreachable => Self::Unreachable,
+            Failure::NodeLost => Self::NodeLost,
+            Failure::NotArrived => Self::NotArrived,
+            Failure::LeaseEnded => Self::LeaseEnded,
         }
     }
 }

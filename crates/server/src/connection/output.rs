@@ -1,0 +1,417 @@
+//! Replies that the kernel has not taken yet, and sending in general.
+//!
+//! A client that does not read makes its own queue grow, never the server's: while a connection has
+//! queued replies nothing is read from it, so the queue holds at most what one turn answered.
+
+use std::{collections::VecDeque, io::IoSlice, ops::Range};
+
+use curtail_codec::memcached::encode::Refusal;
+use curtail_runtime::{Sent, Stream};
+use curtail_store::ValueLease;
+
+use crate::{
+    completion::{Answer, Awaited, Place},
+    connection::buffer_pool::{Buffer, BufferPool},
+    request::reply_buffer::{Content, Line, Piece},
+};
+
+/// What a connection still has to send, in order.
+#[derive(Debug, Default)]
+pub(crate) struct OutputQueue {
+    pieces: VecDeque<OutputPiece>,
+    /// How many of them other workers still owe.
+    awaited: usize,
+    /// What is to be told in the last line of a request that is answered in parts, when that line
+    /// comes: a part has failed.
+    failure: Option<Line>,
+}
+
+#[derive(Debug)]
+enum OutputPiece {
+    Held(Buffer),
+    Lease {
+        lease: ValueLease,
+        from: usize,
+    },
+    /// What is answered later.
+    Awaited(Place),
+    /// The line that ends a request of several parts.
+    Final {
+        line: Buffer,
+        /// It says that a part has failed.
+        failed: bool,
+    },
+}
+
+/// How far sending came.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Progress {
+    /// Everything offered was taken.
+    All,
+    /// The kernel's buffer is full; the poller will tell.
+    Full,
+    /// There is more, and the kernel would take it: continue in the next turn.
+    More,
+    /// The connection broke.
+    Broken,
+}
+
+/// Pieces of memory in one call.
+const SLICES_MAX: usize = 64;
+
+/// Bytes in one call, so that one large reply does not hold up a turn, nor a processor on which a
+/// small request wakes another worker: the kernel copies some 5 bytes a nanosecond, and on loopback
+/// the receiver's side of it runs here too, and many kernels let nobody in between.
+const SEND_BYTES_MAX: usize = 64 << 10;
+
+/// The slices of one call.
+struct Gather<'a> {
+    slices: [IoSlice<'a>; SLICES_MAX],
+    count: usize,
+    bytes: usize,
+}
+
+impl<'a> Gather<'a> {
+    fn new() -> Self {
+        Self {
+            slices: [IoSlice::new(&[]); SLICES_MAX],
+            count: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Adds as much of `bytes` as may go into this call; false when it is full.
+    fn add(&mut self, bytes: &'a [u8]) -> bool {
+        let take = bytes.len().min(SEND_BYTES_MAX - self.bytes);
+        if let Some(slice) = self.slices.get_mut(self.count)
+            && let Some(part) = bytes.get(..take)
+        {
+            *slice = IoSlice::new(part);
+            self.count += 1;
+            self.bytes += take;
+            return take == bytes.len();
+        }
+        false
+    }
+
+    fn add_lease(&mut self, lease: &'a ValueLease, mut from: usize) -> bool {
+        loop {
+            let part = lease.part(from);
+            if part.is_empty() {
+                return true;
+            }
+            if !self.add(part) {
+                return false;
+            }
+            from += part.len();
+        }
+    }
+
+    fn send(&self, stream: &mut Stream) -> Sent {
+        match self.slices.get(..self.count) {
+            Some([one]) => stream.send(one),
+            Some(many) => stream.send_many(many),
+            None => Sent::Bytes(0),
+        }
+    }
+}
+
+/// Sends `pieces` of the turn whose small replies are in `area`, with one call. Returns how many
+/// bytes were taken and how far that is.
+pub(crate) fn send_pieces(stream: &mut Stream, area: &[u8], pieces: &[Piece]) -> (usize, Progress) {
+    let mut gather = Gather::new();
+    let complete = pieces.iter().all(|piece| match &piece.content {
+        Content::Area { start, end } => gather.add(area.get(*start..*end).unwrap_or_default()),
+        Content::Lease(lease) => gather.add_lease(lease, 0),
+        Content::Owned(bytes) => gather.add(bytes),
+        Content::Final { line, .. } => gather.add(line),
+        Content::Awaited(..) => false,
+    });
+    judge(gather.send(stream), gather.bytes, complete)
+}
+
+fn judge(sent: Sent, offered: usize, complete: bool) -> (usize, Progress) {
+    match sent {
+        Sent::Broken => (0, Progress::Broken),
+        Sent::Bytes(taken) if taken < offered => (taken, Progress::Full),
+        Sent::Bytes(taken) if complete => (taken, Progress::All),
+        Sent::Bytes(taken) => (taken, Progress::More),
+    }
+}
+
+impl OutputQueue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Whether another worker still owes an answer; nothing is sent before it is there.
+    pub(crate) fn is_awaiting(&self) -> bool {
+        self.awaited > 0
+    }
+
+    /// Bytes of buffers that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.buffers().1
+    }
+
+    /// How many buffers it holds, and their bytes.
+    pub(crate) fn buffers(&self) -> (usize, usize) {
+        let held = |piece: &OutputPiece| match piece {
+            OutputPiece::Held(buffer) | OutputPiece::Final { line: buffer, .. } => {
+                Some(buffer.capacity())
+            }
+            OutputPiece::Lease { .. } | OutputPiece::Awaited(..) => None,
+        };
+        let held = self.pieces.iter().filter_map(held);
+        held.fold((0, 0), |(count, bytes), more| (count + 1, bytes + more))
+    }
+
+    /// The longest value that is to be sent from where it lies, in bytes.
+    pub(crate) fn value_bytes_max(&self) -> usize {
+        let value = |piece: &OutputPiece| match piece {
+            OutputPiece::Lease { lease, .. } => lease.value_bytes(),
+            _ => 0,
+        };
+        self.pieces.iter().map(value).max().unwrap_or(0)
+    }
+
+    /// Bytes of store memory that cannot be reused while this waits.
+    pub(crate) fn leased_bytes(&self) -> usize {
+        let leased = |piece: &OutputPiece| match piece {
+            OutputPiece::Lease { lease, .. } => lease.pinned_bytes(),
+            _ => 0,
+        };
+        self.pieces.iter().map(leased).sum()
+    }
+
+    /// Keeps what is left of `pieces` when their first `skip` bytes are gone.
+    pub(crate) fn keep(
+        &mut self,
+        pool: &mut BufferPool,
+        area: &[u8],
+        pieces: impl Iterator<Item = Piece>,
+        mut skip: usize,
+    ) {
+        for piece in pieces {
+            let bytes = match &piece.content {
+                Content::Area { start, end } => end - start,
+                Content::Lease(lease) => lease.value_bytes(),
+                Content::Owned(bytes) => bytes.len(),
+                Content::Final { line, .. } => line.len(),
+                // Nothing behind what is awaited was sent, so nothing is left to skip.
+                Content::Awaited(..) => usize::MAX,
+            };
+            if skip >= bytes {
+                skip -= bytes;
+                continue;
+            }
+            self.add(pool, area, piece.content, std::mem::take(&mut skip), true);
+        }
+    }
+
+    /// Fills places with the answers of another worker, which stand in `area` and are the next of
+    /// `answers`: those of request `first` and its followers, one for each of `places`.
+    pub(crate) fn fill(
+        &mut self,
+        pool: &mut BufferPool,
+        area: &[u8],
+        first: usize,
+        places: impl Iterator<Item = (u32, Option<Refusal>)>,
+        answers: &mut std::iter::Peekable<impl Iterator<Item = Piece>>,
+    ) {
+        let mut places = places.enumerate().peekable();
+        let mut joins = false;
+        for behind in (0..self.pieces.len()).rev() {
+            let Some(piece) = self.pieces.pop_front() else {
+                break;
+            };
+            let filled = match &piece {
+                OutputPiece::Awaited(place) => places.next_if(|(_, (it, _))| *it == place.number),
+                _ => None,
+            };
+            let (Some((number, (_, refusal))), OutputPiece::Awaited(place)) = (filled, &piece)
+            else {
+                self.pieces.push_back(piece);
+                joins = true;
+                continue;
+            };
+            self.awaited -= 1;
+            let is_answer = |piece: &Piece| piece.slot == first + number;
+            if let (Some(refusal), Awaited::Part) = (refusal, place.what) {
+                self.fail(pool, 0..behind, refusal.reply());
+                while answers.next_if(is_answer).is_some() {}
+            }
+            while let Some(answer) = answers.next_if(is_answer) {
+                // The first one must not be joined to the old end of the queue.
+                self.add(pool, area, answer.content, 0, joins);
+                joins = true;
+            }
+        }
+    }
+
+    /// Fills the place of this number, if it still waits.
+    pub(crate) fn complete(&mut self, pool: &mut BufferPool, number: u32, answer: Answer<'_>) {
+        let is_place = |piece: &OutputPiece| match piece {
+            OutputPiece::Awaited(place) if place.number == number => Some(*place),
+            _ => None,
+        };
+        let mut places = self.pieces.iter().map(is_place).enumerate();
+        let Some((at, place)) = places.find_map(|(at, place)| Some((at, place?))) else {
+            return;
+        };
+        self.awaited -= 1;
+        let spelt = match place.spell(answer) {
+            Ok(spelt) => spelt,
+            Err(line) => {
+                self.pieces.remove(at);
+                return self.fail(pool, at..self.pieces.len(), line);
+            }
+        };
+        // Joined to what is before it, if that is held; else in a piece of its own.
+        let before = at.checked_sub(1);
+        let held = before.and_then(|before| self.pieces.get_mut(before));
+        if let Some(OutputPiece::Held(buffer)) = held {
+            for piece in spelt.pieces() {
+                pool.append(buffer, piece);
+            }
+            self.pieces.remove(at);
+        } else if spelt.is_empty() {
+            self.pieces.remove(at);
+        } else if let Some(place) = self.pieces.get_mut(at) {
+            let [head, value, tail] = spelt.pieces();
+            let mut buffer = pool.hold(head);
+            pool.append(&mut buffer, value);
+            pool.append(&mut buffer, tail);
+            *place = OutputPiece::Held(buffer);
+        }
+    }
+
+    fn add(
+        &mut self,
+        pool: &mut BufferPool,
+        area: &[u8],
+        content: Content,
+        from: usize,
+        joins: bool,
+    ) {
+        match content {
+            Content::Area { start, end } => {
+                let bytes = area.get(start + from..end).unwrap_or_default();
+                self.hold(pool, bytes, joins);
+            }
+            Content::Lease(lease) => self.pieces.push_back(OutputPiece::Lease { lease, from }),
+            Content::Owned(bytes) => {
+                self.hold(pool, bytes.get(from..).unwrap_or_default(), joins);
+            }
+            Content::Awaited(place) => {
+                self.awaited += 1;
+                self.pieces.push_back(OutputPiece::Awaited(place));
+            }
+            Content::Final { line, failed } => {
+                let line = pool.hold(line.get(from..).unwrap_or_default());
+                self.pieces.push_back(OutputPiece::Final { line, failed });
+            }
+        }
+    }
+
+    /// A part of a request has failed with `line`: this becomes the request's last line, which is
+    /// the next one among the pieces `behind`. If that is not there yet, what failed is kept for
+    /// it; of several failures the first is told.
+    #[cold]
+    fn fail(&mut self, pool: &mut BufferPool, behind: Range<usize>, line: &[u8]) {
+        for piece in self.pieces.range_mut(behind) {
+            if let OutputPiece::Final { line: last, failed } = piece {
+                if !std::mem::replace(failed, true) {
+                    let told = pool.hold(line);
+                    pool.release(std::mem::replace(last, told));
+                }
+                return;
+            }
+        }
+        self.failure.get_or_insert_with(|| line.to_vec().into());
+    }
+
+    /// The same for a part that failed before anything was awaited for it.
+    #[cold]
+    pub(crate) fn fail_ahead(&mut self, line: &'static [u8]) {
+        self.failure.get_or_insert(line.into());
+    }
+
+    /// What the last line of the request has to tell that ends now.
+    pub(crate) fn take_failure(&mut self) -> Option<Line> {
+        self.failure.take()
+    }
+
+    /// Adds `bytes` behind everything else.
+    pub(crate) fn push(&mut self, pool: &mut BufferPool, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.hold(pool, bytes, true);
+        }
+    }
+
+    /// Tries to send, with one call. Returns how many bytes were taken and how far that is.
+    pub(crate) fn send(&mut self, pool: &mut BufferPool, stream: &mut Stream) -> (usize, Progress) {
+        let mut gather = Gather::new();
+        let complete = self.pieces.iter().all(|piece| match piece {
+            OutputPiece::Held(buffer) => gather.add(buffer.content()),
+            OutputPiece::Lease { lease, from } => gather.add_lease(lease, *from),
+            OutputPiece::Final { line, .. } => gather.add(line.content()),
+            OutputPiece::Awaited(..) => false,
+        });
+        let (taken, progress) = judge(gather.send(stream), gather.bytes, complete);
+        self.consume(pool, taken);
+        (taken, progress)
+    }
+
+    /// Gives the buffers back.
+    pub(crate) fn discard(&mut self, pool: &mut BufferPool) {
+        for piece in self.pieces.drain(..) {
+            piece.release(pool);
+        }
+    }
+
+    fn hold(&mut self, pool: &mut BufferPool, bytes: &[u8], joins: bool) {
+        if let Some(OutputPiece::Held(buffer)) = self.pieces.back_mut().filter(|_| joins) {
+            pool.append(buffer, bytes);
+        } else {
+            self.pieces.push_back(OutputPiece::Held(pool.hold(bytes)));
+        }
+    }
+
+    fn consume(&mut self, pool: &mut BufferPool, mut taken: usize) {
+        while let Some(mut piece) = self.pieces.pop_front() {
+            let left = piece.bytes_left();
+            if taken < left || matches!(piece, OutputPiece::Awaited(..)) {
+                piece.skip(taken);
+                self.pieces.push_front(piece);
+                return;
+            }
+            taken -= left;
+            piece.release(pool);
+        }
+    }
+}
+
+impl OutputPiece {
+    fn bytes_left(&self) -> usize {
+        match self {
+            Self::Held(buffer) | Self::Final { line: buffer, .. } => buffer.content().len(),
+            Self::Lease { lease, from } => lease.value_bytes() - from,
+            Self::Awaited(..) => 0,
+        }
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        match self {
+            Self::Held(buffer) | Self::Final { line: buffer, .. } => buffer.consume(bytes),
+            Self::Lease { from, .. } => *from += bytes,
+            Self::Awaited(..) => {}
+        }
+    }
+
+    fn release(self, pool: &mut BufferPool) {
+        if let Self::Held(buffer) | Self::Final { line: buffer, .. } = self {
+            pool.release(buffer);
+        }
+    }
+}

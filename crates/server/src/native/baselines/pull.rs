@@ -1,0 +1,258 @@
+//! How datagrams come to workers when not simply by their own sockets: Minos's baselines (NSDI
+//! 2019, section 5.1) on the datagram path. `curtail_dispatch::Puller` decides, here it is done.
+//!
+//! ```text
+//!   hand-off (SHO)      one thread receives --> shared queue --> workers take one at a time
+//!   stealing (HKH+WS)   own socket --> own software queue --> own worker, one at a time
+//!                       idle: others' software queues, then others' sockets, one at a time
+//! ```
+//!
+//! A request that is taken is executed and answered before the next is taken, so that what waits
+//! does so where others can reach it. Who takes it decides speed and never an answer: writes still
+//! have their place in an Ordered Queue, and reads look at stamps, whoever runs them (MI-12).
+
+use curtail_codec::native::{NackReason, Request};
+use curtail_dispatch::{
+    Worker as Id,
+    ordered_queue::TURN_MAX,
+    pull::{Binding, Pull, Puller, Source},
+};
+use curtail_runtime::Inbox;
+
+use crate::native::{
+    Native, NativePlacement,
+    baselines::software_queue::QueuedWrite,
+    counters::NativeCount,
+    receiver::{Receiver, ReceiverContext, place_of},
+    reply_sender::Sender,
+};
+use crate::worker::shared::Shared;
+
+/// A worker's part in it.
+pub(crate) struct Pulling {
+    puller: Puller,
+    me: usize,
+    queued: Box<QueuedWrite>,
+    /// For one datagram of another worker's socket.
+    stolen: Inbox,
+    /// Sockets, by worker, that had nothing in this turn.
+    empty: u64,
+}
+
+/// Requests that a worker takes before it looks after its connections again.
+const REQUESTS_A_TURN: usize = 64;
+
+/// Workers whose sockets are looked at.
+const WORKERS_MAX: usize = 64;
+
+impl Pulling {
+    /// For worker `me` of `workers`; `None` where requests come by the workers' own sockets alone.
+    pub(crate) fn new(native: &Native, me: usize, workers: usize) -> Option<Self> {
+        let binding = match native.config.placement {
+            NativePlacement::HandOff => Binding::Late { hand_off: 0 },
+            NativePlacement::Stealing if native.mode.workers_receive() => Binding::EarlyStealing,
+            _ => return None,
+        };
+        let narrow = |number: usize| u16::try_from(number).unwrap_or(u16::MAX);
+        let cores = narrow(workers.clamp(1, WORKERS_MAX));
+        let puller = Puller::new(binding, Id(narrow(me) % cores), cores, BATCH);
+        Some(Self {
+            puller,
+            me,
+            queued: Box::new(QueuedWrite::empty()),
+            stolen: Inbox::new(1),
+            empty: 0,
+        })
+    }
+
+    /// Takes and runs requests until there are none, or enough for a turn; how many that were.
+    pub(crate) fn turn(
+        &mut self,
+        receiver: &mut Receiver<'_>,
+        receiver_cx: &mut ReceiverContext<'_>,
+        shared: &Shared,
+    ) -> usize {
+        let native = receiver.native;
+        let mut taken = 0;
+        self.empty = 0;
+        while taken < REQUESTS_A_TURN {
+            let depth = |source| match source {
+                Source::Shared => native.software(0),
+                Source::Software(worker) => native.software(worker.index()),
+                Source::Rx(worker) => usize::from(self.empty >> (worker.0 % 64) & 1 == 0),
+                Source::Ring(_) => 0,
+            };
+            match self.puller.next(depth) {
+                None => break,
+                Some(Pull::Move(_, _)) => self.collect(receiver, receiver_cx, shared),
+                Some(Pull::Run(take)) => {
+                    taken += usize::from(self.run(receiver, receiver_cx, take.from))
+                }
+            }
+        }
+        taken
+    }
+
+    /// Moves what one's own socket has into one's software queue, and wakes somebody who sleeps if
+    /// that is more than one.
+    fn collect(
+        &mut self,
+        receiver: &mut Receiver<'_>,
+        receiver_cx: &mut ReceiverContext<'_>,
+        shared: &Shared,
+    ) {
+        let native = receiver.native;
+        let Some(queue) = native.software.get(self.me) else {
+            return;
+        };
+        let count = receiver.receive(receiver_cx, |receiver, receiver_cx, bytes, from| {
+            if !queue.push(bytes, from) {
+                receiver.run(receiver_cx, bytes, from);
+            }
+        });
+        if count == 0 {
+            self.empty |= 1 << (self.me % 64);
+        } else if queue.depth() > 1 {
+            native.wake(shared, self.me + 1, queue.depth() - 1);
+        }
+    }
+
+    /// Takes one request and runs it; false if somebody else was quicker.
+    fn run(
+        &mut self,
+        receiver: &mut Receiver<'_>,
+        receiver_cx: &mut ReceiverContext<'_>,
+        from: Source,
+    ) -> bool {
+        let native = receiver.native;
+        let worker = match from {
+            Source::Rx(worker) => return self.steal(receiver, receiver_cx, worker.index()),
+            Source::Software(worker) => worker.index(),
+            Source::Shared | Source::Ring(_) => 0,
+        };
+        let queue = native.software.get(worker);
+        let is_taken = queue.is_some_and(|queue| queue.pop(&mut self.queued));
+        if is_taken {
+            let stolen = worker != self.me && matches!(from, Source::Software(_));
+            let counts = &mut receiver_cx.executor.state().counts;
+            counts.add(NativeCount::Stolen, u64::from(stolen));
+            receiver.run(receiver_cx, self.queued.bytes(), self.queued.from());
+        }
+        is_taken
+    }
+
+    /// Takes one datagram of another worker's sockets.
+    fn steal(
+        &mut self,
+        receiver: &mut Receiver<'_>,
+        receiver_cx: &mut ReceiverContext<'_>,
+        worker: usize,
+    ) -> bool {
+        let native = receiver.native;
+        let addresses = native.addresses.len();
+        for number in 0..addresses {
+            let socket = native.sockets.get(worker * addresses + number);
+            let count = socket.map_or(0, |socket| self.stolen.receive(socket));
+            if let (1, Some((bytes, address))) = (count, self.stolen.get(0)) {
+                let counts = &mut receiver_cx.executor.state().counts;
+                counts.add(NativeCount::Received, 1);
+                counts.add(NativeCount::Receives, 1);
+                counts.add(NativeCount::Stolen, 1);
+                let socket = number as u8;
+                let local = self.stolen.local(0);
+                let from = Sender {
+                    socket,
+                    address,
+                    local,
+                };
+                receiver.run(receiver_cx, bytes, from);
+                return true;
+            }
+        }
+        self.empty |= 1 << (worker % 64);
+        false
+    }
+}
+
+impl Receiver<'_> {
+    /// Runs one datagram to its end, as far as nobody else holds its queue, and sends its answer.
+    pub(crate) fn run(
+        &mut self,
+        receiver_cx: &mut ReceiverContext<'_>,
+        bytes: &[u8],
+        from: Sender,
+    ) {
+        let native = self.native;
+        let before = self.take_touched();
+        self.take(receiver_cx, bytes, from);
+        // What is acknowledged before it is executed leaves before that.
+        let state = receiver_cx.executor.state();
+        state.post.send(native, &mut state.counts);
+        let mut touched = self.take_touched();
+        self.touch(before | touched);
+        while touched != 0 {
+            let number = touched.trailing_zeros() as usize;
+            touched &= touched - 1;
+            receiver_cx
+                .executor
+                .drain(native, receiver_cx.store_cx, number, TURN_MAX);
+        }
+        let state = receiver_cx.executor.state();
+        state.post.send(native, &mut state.counts);
+    }
+
+    /// Leaves a request to the workers, or says that too many wait.
+    pub(crate) fn hand_off(
+        &mut self,
+        receiver_cx: &mut ReceiverContext<'_>,
+        request: &Request<'_>,
+        bytes: &[u8],
+        from: Sender,
+    ) {
+        let queue = self.native.software.first();
+        if queue.is_some_and(|queue| queue.push(bytes, from)) {
+            self.handed += 1;
+            return;
+        }
+        receiver_cx
+            .executor
+            .state()
+            .counts
+            .add(NativeCount::NackBusy, 1);
+        let place = place_of(self, 0, 0);
+        self.nack(
+            receiver_cx,
+            request.head.echo(),
+            place,
+            NackReason::Busy,
+            from,
+        );
+    }
+}
+
+impl Native {
+    /// How many datagrams wait in a software queue.
+    #[inline]
+    fn software(&self, number: usize) -> usize {
+        self.software.get(number).map_or(0, |queue| queue.depth())
+    }
+
+    /// Wakes up to `count` workers that sleep, beginning with worker `first`.
+    pub(crate) fn wake(&self, shared: &Shared, first: usize, count: usize) {
+        let workers = shared.small_workers();
+        let mut left = count.min(workers.len());
+        for number in 0..workers.len() {
+            if left == 0 {
+                return;
+            }
+            let handle = workers.get((first + number) % workers.len());
+            if let Some(handle) = handle.filter(|handle| handle.mail.bell.ring()) {
+                handle.mail.wake();
+                left -= 1;
+            }
+        }
+    }
+}
+
+/// Datagrams that a socket gives at a time.
+const BATCH: u16 = 64;

@@ -1,0 +1,343 @@
+//! The native protocol in the server: writes that are acknowledged when they have their place in a
+//! queue, and executed by the workers later (Juneberry, NSDI 2025); `docs/reference/protocol.md` is
+//! the wire.
+//!
+//! ```text
+//!   UDP --> Door: handshake, admission, reads       TCP --> stream: large values, past the queues
+//!            |  claim, reserve, publish, stamp               |
+//!            |  then ACK                                     | waits for head >= stamp
+//!            v                                               v
+//!        Ordered Queues --lease--> Executor (a worker) --> store <-- memcached's path, which waits
+//!                                   | answers what was not acknowledged          for head >= stamp
+//! ```
+//!
+//! Who acknowledges, and when, is the mode: the network card's program before any thread has run, a
+//! thread that does nothing else, or the worker itself just before or after executing. All modes
+//! are the same code: they differ in who runs the [`receiver`], and in whether entries may be
+//! acknowledged early.
+//!
+//! Invariants. Everybody who touches an item looks at the stamp of its bucket first and has the
+//! queue executed up to there (JB-40, JB-41), so native clients and all others see one store. An
+//! entry is executed under its queue's lease, and answered before head moves past it. What a
+//! stranger sends is answered with no more bytes than it has.
+
+mod baselines;
+mod config;
+mod counters;
+mod executor;
+mod handshake;
+mod io_thread;
+mod local_addresses;
+mod queue_memory;
+mod queue_scan;
+mod read;
+mod read_barrier;
+mod receiver;
+mod reply_cache;
+mod reply_sender;
+mod start;
+mod stats;
+mod stream;
+mod worker;
+mod xdp;
+
+use std::{net::SocketAddr, time::Duration};
+
+use curtail_codec::native::{Cookies, DATAGRAM_BYTES_MAX, Head};
+use curtail_dispatch::ordered_queue::{
+    Entry, Limits, OrderedQueue, QueueState, Sessions, Stamps, layout,
+};
+use curtail_runtime::DatagramSocket;
+use curtail_types::{HashSeed, Now};
+use tracing::error;
+
+pub use crate::native::config::{NativeChoice, NativeConfig, NativeMode, NativePlacement};
+pub(crate) use crate::native::counters::{NativeCount, NativeCounts};
+pub(crate) use crate::native::executor::Executor;
+pub(crate) use crate::native::io_thread::run as run_io_thread;
+pub(crate) use crate::native::read_barrier::{Behind, ReadBarrier};
+pub(crate) use crate::native::start::{Opened, Opening};
+pub(crate) use crate::native::stats::{NativeQueues, statistics};
+pub(crate) use crate::native::stream::Streams;
+pub(crate) use crate::native::worker::NativeTurns;
+
+use crate::{
+    log::{Limit, component},
+    memcached::admin::log_flush,
+    sync::{AtomicU64, Mutex, Relaxed},
+    test_faults::Fault,
+};
+
+use crate::native::{
+    baselines::software_queue::SoftwareQueue, counters::PublishedNativeCounts, handshake::Grants,
+    local_addresses::Locals, queue_memory::QueueMemory, reply_cache::Answers,
+};
+
+/// What the threads of the path share.
+pub(crate) struct Native {
+    pub(crate) config: NativeConfig,
+    pub(crate) mode: NativeMode,
+    /// Bounds the log lines about flushes.
+    pub(crate) flushes: Limit,
+    memory: Box<dyn QueueMemory>,
+    queue_words: usize,
+    /// Of this life of the queues.
+    incarnation: u64,
+    seed: HashSeed,
+    cookies: Cookies,
+    /// One for each address, of each thread that receives.
+    sockets: Vec<DatagramSocket>,
+    /// Addresses that are listened at.
+    addresses: Vec<SocketAddr>,
+    answers: Answers,
+    /// Which of this host's addresses each session's client asks.
+    locals: Locals,
+    grants: Mutex<Grants>,
+    /// Between receiving and running, where the placement has that.
+    software: Vec<SoftwareQueue>,
+    /// Of each thread: workers, large workers, and the others behind them.
+    published: Vec<PublishedNativeCounts>,
+    /// Whether payloads are looked at once more when they are executed.
+    verifies: bool,
+    item_bytes_max: usize,
+    flush_allowed: bool,
+    /// What tests have it do wrong.
+    fault: Fault,
+    /// Entries that were not what was acknowledged; from the first one on nothing is acknowledged
+    /// early any more.
+    corrupt: AtomicU64,
+}
+
+/// How old the heartbeat may be for writes to be admitted (JB-48 a).
+const HEARTBEAT_NS_MAX: u64 = 100_000_000;
+
+/// How often it beats at least.
+const BEAT_NS: u64 = 10_000_000;
+
+impl Native {
+    /// One of the queues.
+    #[inline]
+    pub(crate) fn queue(&self, number: usize) -> Option<OrderedQueue<'_>> {
+        let start = number * self.queue_words;
+        let words = self.memory.queues().get(start..start + self.queue_words)?;
+        OrderedQueue::open(words).ok()
+    }
+
+    /// All queues, in a list that is made: for the start of a thread.
+    fn all_queues(&self) -> Vec<OrderedQueue<'_>> {
+        (0..self.config.queues)
+            .filter_map(|number| self.queue(number))
+            .collect()
+    }
+
+    #[inline]
+    fn stamps(&self) -> Stamps<'_> {
+        Stamps::new(self.memory.stamps())
+    }
+
+    #[inline]
+    fn sessions(&self) -> Sessions<'_> {
+        Sessions::new(self.memory.sessions())
+    }
+
+    /// The queue of a key.
+    #[inline]
+    pub(crate) fn queue_number(&self, key_hash: u64) -> usize {
+        (key_hash >> (64 - self.config.queues.trailing_zeros())) as usize
+    }
+
+    /// Whether the server was started with this fault.
+    #[inline(always)]
+    fn has(&self, fault: Fault) -> bool {
+        cfg!(debug_assertions) && self.fault == fault
+    }
+
+    /// What a request that touches a key waits for: the queue, and up to where; `None` if there is
+    /// nothing to wait for. To be asked when the request is there, and before the store.
+    #[inline]
+    pub(crate) fn behind(&self, key_hash: u64) -> Option<(usize, u64)> {
+        let stamp = self.stamp(key_hash);
+        let number = self.queue_number(key_hash);
+        if stamp == 0 || self.queue(number)?.has_reached(stamp) {
+            return None;
+        }
+        Some((number, stamp))
+    }
+
+    /// Up to where the queue of a key must be executed before anybody looks for it in the store.
+    #[inline]
+    fn stamp(&self, key_hash: u64) -> u64 {
+        if self.has(Fault::SkipsStamps) {
+            return 0;
+        }
+        self.stamps().stamp(key_hash)
+    }
+
+    /// Whether everything below `stamp` is executed.
+    #[inline]
+    pub(crate) fn has_reached(&self, number: usize, stamp: u64) -> bool {
+        self.queue(number)
+            .is_none_or(|queue| queue.has_reached(stamp))
+    }
+
+    /// Whether every queue is empty.
+    pub(crate) fn is_idle(&self) -> bool {
+        (0..self.config.queues).all(|number| !self.has_backlog(number))
+    }
+
+    /// Whether something waits in a queue.
+    #[inline]
+    pub(crate) fn has_backlog(&self, number: usize) -> bool {
+        self.queue(number).is_some_and(|queue| {
+            let backlog = queue.backlog();
+            backlog.head != backlog.tail
+        })
+    }
+
+    /// Has all queues take writes, or not.
+    pub(crate) fn set_state(&self, state: QueueState) {
+        self.all_queues()
+            .iter()
+            .for_each(|queue| queue.set_state(state));
+    }
+
+    /// Stops acknowledging early before a planned stop (JB-50).
+    pub(crate) fn begin_to_stop(&self) {
+        self.set_state(QueueState::Draining);
+    }
+
+    /// The server lives.
+    fn beat(&self, now_ns: u64) {
+        for number in 0..self.config.queues {
+            if let Some(queue) = self.queue(number) {
+                queue.beat(now_ns);
+            }
+        }
+        self.memory.beat();
+    }
+
+    /// Writes to the log which session has all items flushed.
+    fn log_flush(&self, now: Now, head: &Head) {
+        let session = head.session.index;
+        log_flush(
+            &self.flushes,
+            now,
+            &format_args!("native session {session}"),
+        );
+    }
+
+    /// Something was executed that is not what was acknowledged: from here on nothing is
+    /// acknowledged before it is executed.
+    #[cold]
+    fn alarm(&self) {
+        if self.corrupt.fetch_add(1, Relaxed) == 0 {
+            error!(
+                target: component::NATIVE,
+                "an accepted write was damaged before it was executed; from now on writes are \
+                 acknowledged after they are executed; check this machine's memory and report this"
+            );
+        }
+        self.set_state(QueueState::Draining);
+    }
+
+    /// What sessions are held to; whoever admits a request renews its session.
+    fn limits(&self, now_ns: u64) -> Limits {
+        Limits {
+            now_ns,
+            lease_ns: u64::from(self.config.lease_ms) * 1_000_000,
+            per_address: self.config.sessions_per_address,
+        }
+    }
+
+    /// The socket that an entry's answer leaves by, among those of a thread.
+    fn socket_of(&self, entry: Entry<'_>) -> u8 {
+        let number = entry.rx_queue();
+        if !self.memory.acknowledges() && usize::from(number) < self.addresses.len() {
+            return number;
+        }
+        let is_v4 = reply_sender::address_of(entry.peer()).is_ipv4();
+        let mut addresses = self.addresses.iter();
+        let found = addresses.position(|address| address.is_ipv4() == is_v4);
+        found.unwrap_or(0) as u8
+    }
+
+    /// Longest datagram to and from a client.
+    fn datagram_bytes_for(&self, client: SocketAddr) -> usize {
+        match client.ip().to_canonical().is_loopback() {
+            true => DATAGRAM_BYTES_MAX,
+            false => self.config.datagram_bytes_max.min(DATAGRAM_BYTES_MAX),
+        }
+    }
+
+    /// Takes the processor time that an execution is told to take.
+    #[inline]
+    fn pretend_work(&self) {
+        if self.config.service_ns > 0 {
+            let started = std::time::Instant::now();
+            let time = Duration::from_nanos(self.config.service_ns);
+            while started.elapsed() < time {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    fn publish(&self, thread: usize, counts: &NativeCounts) {
+        if let Some(published) = self.published.get(thread) {
+            published.publish(counts);
+        }
+    }
+
+    /// The counts of all threads.
+    pub(crate) fn counts_total(&self) -> NativeCounts {
+        let mut sum = NativeCounts::new();
+        self.published
+            .iter()
+            .for_each(|counts| counts.add_to(&mut sum));
+        sum
+    }
+
+    /// How many accepted writes were found damaged.
+    pub(crate) fn corrupt(&self) -> u64 {
+        self.corrupt.load(Relaxed)
+    }
+
+    /// Where it listens.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Bytes that it takes of the memory limit.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let words = self.config.queues * self.queue_words + layout::STAMP_WORDS;
+        let session = layout::SESSION_WORDS * 8 + Answers::session_bytes();
+        let software = self.software.len() * SoftwareQueue::bytes();
+        words * 8 + self.config.sessions * session + software
+    }
+
+    /// What an acknowledgement promises here, for people (JB-52).
+    pub(crate) fn promise(&self) -> String {
+        let who = match self.mode {
+            NativeMode::Xdp => "the network card's program acknowledges",
+            NativeMode::IoAck => "a thread acknowledges",
+            NativeMode::Deferred => "workers acknowledge before they execute",
+            NativeMode::Raw => "workers acknowledge after they execute",
+        };
+        let what = match self.mode {
+            NativeMode::Raw => "accepted means executed",
+            _ => "accepted means ordered and held once in memory, to be executed exactly once",
+        };
+        format!(
+            "{who}: {what}; this store is memory, so the end of the process loses accepted and \
+             executed writes alike, and nothing is ever durable"
+        )
+    }
+}
+
+impl std::fmt::Debug for Native {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Native")
+            .field("config", &self.config)
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
+}

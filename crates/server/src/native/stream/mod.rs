@@ -1,0 +1,205 @@
+//! The protocol over TCP, for values that fit no datagram: the same sessions, slots and sequence
+//! numbers, so that a retry may change transports.
+//!
+//! ```text
+//!   head, key --> value, straight into the store's room --> checksum --> claim the slot
+//!        --> wait until the bucket's queue has come to its stamp --> apply --> answer
+//! ```
+//!
+//! Writes here go past the queues (JB-41): they take the stamp of their bucket when they are
+//! complete, and are applied when everything accepted before them is executed. One thread serves
+//! all streams, because they are few and move megabytes; small requests belong into datagrams.
+//!
+//! Invariants. A stream has one request at a time. A value is received into memory that is reserved
+//! for it, after its length was found to be allowed; one that stops half-way is given up after
+//! [`STALLED_NS`]. A stream that is refused something for its form is closed, since nobody knows
+//! where its next request begins.
+
+mod decode;
+mod execute;
+
+use std::{io, sync::Arc, time::Duration};
+
+use curtail_runtime::{
+    Events, Listener, PeerAddress, Poller, SocketOptions, Token, bind_tcp, monotonic_ns,
+};
+use curtail_store::Writer;
+
+use crate::native::stream::decode::Line;
+use crate::native::{Native, executor::Executor};
+use crate::worker::store_context::StoreContext;
+use crate::{sync::Relaxed, worker::shared::Shared};
+
+/// The listeners, with their poller, until the thread begins.
+pub(crate) struct Streams {
+    poller: Poller,
+    listeners: Vec<Listener>,
+}
+
+/// Streams at most; further ones wait in the kernel.
+const STREAMS_MAX: usize = 256;
+
+/// The tokens of the listeners; streams have the numbers below.
+const LISTENERS: usize = 1 << 32;
+
+/// How long the thread sleeps at most: it looks then whether the server stops.
+const SLEEP: Duration = Duration::from_millis(20);
+
+/// How long a stream may stand still in the middle of a request.
+const STALLED_NS: u64 = 30_000_000_000;
+
+/// How long a stream may be idle between requests.
+const IDLE_NS: u64 = 600_000_000_000;
+
+/// Events taken in one wait.
+const EVENTS_MAX: usize = 64;
+
+impl Streams {
+    /// Listens at the addresses of the datagrams.
+    pub(crate) fn listen(
+        addresses: &[std::net::SocketAddr],
+        backlog: i32,
+    ) -> Result<Vec<Listener>, (std::net::SocketAddr, curtail_runtime::BindError)> {
+        let options = SocketOptions {
+            backlog,
+            listens: true,
+        };
+        let listen = |address: &std::net::SocketAddr| {
+            bind_tcp(*address, options).map_err(|error| (*address, error))
+        };
+        addresses.iter().map(listen).collect()
+    }
+
+    /// Ready to begin.
+    pub(crate) fn new(mut listeners: Vec<Listener>) -> io::Result<Self> {
+        let poller = Poller::new()?;
+        for (number, listener) in listeners.iter_mut().enumerate() {
+            let token = Token(LISTENERS + number);
+            listener.watch(&poller, token).map_err(|error| error.0)?;
+        }
+        Ok(Self { poller, listeners })
+    }
+
+    /// Serves streams until the server stops.
+    pub(crate) fn run(self, shared: &Arc<Shared>, writer: Writer, thread: usize) {
+        let Some(native) = shared.native.as_deref() else {
+            return;
+        };
+        let mut thread = StreamThread {
+            shared,
+            native,
+            poller: self.poller,
+            listeners: self.listeners,
+            lines: (0..STREAMS_MAX).map(|_| None).collect(),
+            store_cx: StoreContext::new(shared, writer),
+            thread,
+            executor: Executor::new(thread, native.addresses.len(), 0),
+            events: Events::with_capacity(EVENTS_MAX),
+            may_accept: true,
+        };
+        while !shared.stopping.load(Relaxed) {
+            let is_busy = thread.turn();
+            thread.wait(is_busy);
+        }
+        thread.lines.clear();
+        thread.publish();
+    }
+}
+
+struct StreamThread<'a> {
+    shared: &'a Shared,
+    native: &'a Native,
+    poller: Poller,
+    listeners: Vec<Listener>,
+    lines: Vec<Option<Box<Line>>>,
+    store_cx: StoreContext,
+    thread: usize,
+    executor: Executor,
+    events: Events,
+    may_accept: bool,
+}
+
+impl StreamThread<'_> {
+    /// Every stream's next step; whether one can go on at once.
+    fn turn(&mut self) -> bool {
+        if self.may_accept {
+            self.accept();
+        }
+        let now_ns = monotonic_ns();
+        let mut is_busy = false;
+        self.store_cx.now = self.shared.now();
+        let store_cx = &mut self.store_cx;
+        for place in &mut self.lines {
+            let Some(line) = place else {
+                continue;
+            };
+            let went_on = line.go_on(self.native, &mut self.executor, store_cx, now_ns);
+            let limit_ns = if line.is_between() {
+                IDLE_NS
+            } else {
+                STALLED_NS
+            };
+            let is_late = now_ns.saturating_sub(line.moved_ns) > limit_ns;
+            match went_on {
+                Some(can_go_on) if !is_late => is_busy |= can_go_on,
+                _ => {
+                    line.give_up(self.native);
+                    self.shared.store.account(-LINE_BYTES);
+                    *place = None;
+                    self.may_accept = true;
+                }
+            }
+        }
+        self.native.hand_back(self.shared, &mut self.executor);
+        self.publish();
+        is_busy
+    }
+
+    fn accept(&mut self) {
+        self.may_accept = false;
+        for listener in &self.listeners {
+            loop {
+                let Some(slot) = self.lines.iter().position(Option::is_none) else {
+                    return;
+                };
+                let Ok(Some((mut stream, PeerAddress::Tcp(address)))) = listener.accept() else {
+                    break;
+                };
+                if stream.watch(&self.poller, Token(slot)).is_err() {
+                    continue;
+                }
+                let line = Box::new(Line::new(stream, address, monotonic_ns()));
+                self.shared.store.account(LINE_BYTES);
+                if let Some(place) = self.lines.get_mut(slot) {
+                    *place = Some(line);
+                }
+            }
+        }
+    }
+
+    fn wait(&mut self, is_busy: bool) {
+        let timeout = if is_busy { Duration::ZERO } else { SLEEP };
+        // An error is a wait that ends at once.
+        let _ = self.poller.wait(&mut self.events, Some(timeout));
+        let (lines, may_accept) = (&mut self.lines, &mut self.may_accept);
+        self.events.for_each(|token, readiness| {
+            if token.0 >= LISTENERS {
+                *may_accept = true;
+            } else if let Some(Some(line)) = lines.get_mut(token.0) {
+                line.note(readiness);
+            }
+        });
+        if is_busy {
+            // Whoever executes the queue that is waited for needs a processor, too.
+            std::thread::yield_now();
+        }
+    }
+
+    fn publish(&mut self) {
+        self.native
+            .publish(self.thread, &self.executor.state().counts);
+    }
+}
+
+/// What a stream takes beside a value on its way.
+const LINE_BYTES: isize = (size_of::<Line>() + decode::INPUT_BYTES).cast_signed();

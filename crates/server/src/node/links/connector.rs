@@ -1,0 +1,501 @@
+//! The linker: one thread that makes connections to other nodes and takes theirs, has both sides
+//! prove that they belong to the cluster, and gives each connection to the worker it is for.
+//!
+//! ```text
+//!   set_peers ---> dials ---> connect --+                      +--> worker 0
+//!   a link is lost --^                  +--> handshake ok? ----+--> worker 1
+//!   node port ---> accept --------------+        | no          +--> ...
+//!                                                v
+//!                                   a pause, and again; said once
+//! ```
+//!
+//! Bounds: handshakes under way at a time, bytes of one, time for one. Strangers can cost no more.
+
+use std::{
+    cmp::Reverse,
+    fs::File,
+    io::{self, Read},
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use curtail_codec::node::{Nonce, cluster_hash};
+use curtail_runtime::{
+    BindError, Clock, Events, Listener, PeerAddress, Poller, SocketOptions, Token, Waker, bind_tcp,
+    connect_tcp,
+};
+use curtail_types::NodeId;
+
+use crate::node::links::{
+    Peer,
+    handshake::{Established, Handshake, Identity, VERSIONS},
+    log_once::Complaints,
+    peer_list::Roster,
+    pending_handshake::{End, Pending},
+    reconnect::Dials,
+    tls::Tls,
+    transport::Wire,
+};
+use crate::sync::{Mutex, lock};
+
+/// See the head of this file.
+pub(crate) struct Linker {
+    me: Identity,
+    listener: Listener,
+    address: SocketAddr,
+    poller: Poller,
+    events: Events,
+    random: File,
+    clock: Clock,
+    office: Arc<Office>,
+    dials: Dials,
+    pending: Vec<Option<Box<Pending>>>,
+    complaints: Complaints,
+    tls: Option<Tls>,
+    deliver: Box<Deliver>,
+    say: Box<Say>,
+}
+
+/// Hands a connection to a worker, by its index.
+pub(crate) type Deliver = dyn Fn(usize, NewLink) + Send;
+
+/// Tells the operator.
+pub(crate) type Say = dyn Fn(&str) + Send;
+
+/// What a linker is started with.
+pub(crate) struct LinkerConfig {
+    /// This node.
+    pub(crate) node: NodeId,
+    /// The cluster's name.
+    pub(crate) cluster: String,
+    /// What every node of the cluster knows and nobody else.
+    pub(crate) secret: Vec<u8>,
+    /// Where to listen for nodes; port 0 lets the kernel choose.
+    pub(crate) listen: SocketAddr,
+    /// Workers that have links.
+    pub(crate) workers: u16,
+    /// What connections are secured with, if they are to be.
+    pub(crate) tls: Option<Tls>,
+    pub(crate) deliver: Box<Deliver>,
+    pub(crate) say: Box<Say>,
+}
+
+/// Why a linker could not be made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub(crate) enum LinkerError {
+    /// The node port could not be listened on.
+    Bind(BindError),
+    /// The system refused something else.
+    System(io::Error),
+}
+
+/// A connection that has proved itself, on its way to its worker.
+#[derive(Debug)]
+pub(crate) struct NewLink {
+    pub(super) stream: Wire,
+    pub(super) established: Established,
+    pub(super) attempt: u64,
+}
+
+/// What others tell the linker.
+#[derive(Debug)]
+pub(super) struct Office {
+    pub(super) roster: Roster,
+    orders: Mutex<Vec<Order>>,
+    waker: Waker,
+}
+
+/// What the linker is told.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Order {
+    /// There is another list of peers.
+    Peers,
+    /// The link of an attempt of ours is not connected any more.
+    Lost(u64),
+    /// End.
+    Stop,
+}
+
+/// Reaches the linker from other threads.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkerHandle {
+    pub(super) office: Arc<Office>,
+    address: SocketAddr,
+}
+
+const WAKER: Token = Token(usize::MAX);
+const LISTENER: Token = Token(usize::MAX - 1);
+
+/// Handshakes that others have begun, at a time; beyond, one is given up for each.
+const PENDING_MAX: usize = 64;
+
+/// Connections taken in one turn.
+const ACCEPTS_MAX: usize = 32;
+
+/// How long a handshake may take, with connecting.
+const HANDSHAKE_NS_MAX: u64 = 2_000_000_000;
+
+/// How long to wait when the process is out of descriptors.
+const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(10);
+
+/// How long to wait when there is nothing to do.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Connections that the kernel holds until they are accepted.
+const BACKLOG: i32 = 256;
+
+impl Linker {
+    /// Listens on the node port; nothing happens before [`Linker::run`].
+    ///
+    /// # Errors
+    /// When the port cannot be listened on, or the system refuses a poller or randomness.
+    pub(crate) fn bind(config: LinkerConfig) -> Result<Self, LinkerError> {
+        let options = SocketOptions {
+            backlog: BACKLOG,
+            listens: true,
+        };
+        let mut listener = bind_tcp(config.listen, options).map_err(LinkerError::Bind)?;
+        let poller = Poller::new().map_err(LinkerError::System)?;
+        let waker = poller.waker(WAKER).map_err(LinkerError::System)?;
+        let watched = listener.watch(&poller, LISTENER);
+        watched.map_err(|error| LinkerError::System(error.0))?;
+        let me = Identity {
+            node: config.node,
+            incarnation: 0,
+            workers: config.workers.max(1),
+            cluster: cluster_hash(&config.cluster),
+            secret: config.secret,
+            versions: VERSIONS,
+        };
+        let office = Office {
+            roster: Roster::default(),
+            orders: Mutex::default(),
+            waker,
+        };
+        Ok(Self {
+            me,
+            address: listener.tcp_address().unwrap_or(config.listen),
+            listener,
+            poller,
+            events: Events::with_capacity(PENDING_MAX),
+            random: File::open("/dev/urandom").map_err(LinkerError::System)?,
+            clock: Clock::start(),
+            office: Arc::new(office),
+            dials: Dials::default(),
+            pending: Vec::new(),
+            complaints: Complaints::default(),
+            tls: config.tls,
+            deliver: config.deliver,
+            say: config.say,
+        })
+    }
+
+    /// What reaches it from other threads.
+    pub(crate) fn handle(&self) -> LinkerHandle {
+        LinkerHandle {
+            office: Arc::clone(&self.office),
+            address: self.address,
+        }
+    }
+
+    /// Makes and takes connections until it is stopped.
+    pub(crate) fn run(mut self) {
+        let mut accepts = true;
+        loop {
+            let orders = std::mem::take(&mut *lock(&self.office.orders));
+            if orders.contains(&Order::Stop) {
+                return;
+            }
+            orders.into_iter().for_each(|order| self.follow(order));
+            let more = if accepts { self.accept() } else { None };
+            accepts = more.is_some();
+            self.dial();
+            self.step_all();
+            let timeout = more.unwrap_or_else(|| self.pause());
+            if self.poller.wait(&mut self.events, Some(timeout)).is_err() {
+                continue;
+            }
+            let pending = &mut self.pending;
+            self.events.for_each(|token, readiness| match token {
+                LISTENER => accepts = true,
+                Token(slot) => {
+                    if let Some(Some(pending)) = pending.get_mut(slot) {
+                        pending.note_readiness(readiness.read, readiness.write);
+                    }
+                }
+            });
+        }
+    }
+
+    fn follow(&mut self, order: Order) {
+        let now_ns = self.now_ns();
+        match order {
+            Order::Peers => {
+                let (own, peers) = self.office.roster.get();
+                self.live(own);
+                let peers: &[Peer] = if own == 0 { &[] } else { &peers };
+                self.dials.set_peers(self.me.node, self.me.workers, peers);
+            }
+            Order::Lost(attempt) => self.dials.lose(attempt, now_ns),
+            Order::Stop => {}
+        }
+    }
+
+    /// Begins another life, if it is one: whatever was begun in the one before is given up.
+    fn live(&mut self, own: u64) {
+        if self.me.incarnation != own {
+            self.me.incarnation = own;
+            self.dials = Dials::after(&self.dials);
+            self.pending.clear();
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock.now().instant.ns
+    }
+
+    /// How long there is nothing to do.
+    fn pause(&self) -> Duration {
+        let pending = self.pending.iter().flatten();
+        let until_ns = pending
+            .map(|pending| pending.until_ns)
+            .chain(self.dials.due_ns())
+            .min();
+        let ns = until_ns.map(|until_ns| until_ns.saturating_sub(self.now_ns()));
+        // A poller counts in milliseconds and would wait for less than one not at all.
+        ns.map_or(TICK, |ns| TICK.min(Duration::from_nanos(ns + 1_000_000)))
+    }
+
+    /// Takes connections of others; after how long there may be more, if there may.
+    fn accept(&mut self) -> Option<Duration> {
+        for _ in 0..ACCEPTS_MAX {
+            let (stream, address) = match self.listener.accept() {
+                Ok(Some((stream, PeerAddress::Tcp(address)))) => (stream, address),
+                Ok(_) => return None,
+                Err(_) => return Some(OUT_OF_DESCRIPTORS),
+            };
+            if let Some(nonce) = self.nonce() {
+                let until_ns = self.now_ns() + HANDSHAKE_NS_MAX;
+                let handshake = Handshake::accept(nonce);
+                let wire = match &self.tls {
+                    None => Some(Wire::Plain(stream)),
+                    Some(tls) => tls.accept(stream),
+                };
+                if let Some(wire) = wire {
+                    self.begin(Pending::accepted(wire, address, handshake, until_ns));
+                }
+            }
+        }
+        Some(Duration::ZERO)
+    }
+
+    /// Begins the connections that are due.
+    fn dial(&mut self) {
+        let now_ns = self.now_ns();
+        while let Some((dial, attempt)) = self.dials.next_due(now_ns) {
+            let (peer, of_link) = (dial.peer, (dial.pair, dial.large));
+            let stream = connect_tcp(peer.address).ok();
+            let wire = stream.and_then(|stream| match &self.tls {
+                None => Some(Wire::Plain(stream)),
+                Some(tls) => tls.connect(stream, peer.address.ip()),
+            });
+            let Some((wire, nonce)) = wire.zip(self.nonce()) else {
+                self.dials.fail(attempt, now_ns, attempt);
+                continue;
+            };
+            let handshake = Handshake::connect(&self.me, peer, of_link, nonce);
+            let until_ns = now_ns + HANDSHAKE_NS_MAX;
+            let name = (peer.address, attempt);
+            self.begin(Pending::connecting(wire, name, handshake, until_ns));
+        }
+    }
+
+    fn nonce(&mut self) -> Option<Nonce> {
+        let mut nonce = Nonce::default();
+        self.random.read_exact(&mut nonce).ok()?;
+        Some(nonce)
+    }
+
+    fn begin(&mut self, mut pending: Pending) {
+        let slot = self.free_slot(pending.attempt.is_none());
+        let watched = pending.stream.watch(&self.poller, Token(slot));
+        match (watched, pending.attempt) {
+            (Ok(()), _) => {
+                if let Some(place) = self.pending.get_mut(slot) {
+                    *place = Some(Box::new(pending));
+                }
+            }
+            (Err(_), Some(attempt)) => self.dials.fail(attempt, self.now_ns(), attempt),
+            (Err(_), None) => {}
+        }
+    }
+
+    /// A slot for another handshake. Those of others are bounded; ours are as many as there are
+    /// links.
+    fn free_slot(&mut self, of_other: bool) -> usize {
+        let pending = self.pending.iter().enumerate();
+        let theirs: Vec<_> = pending
+            .filter_map(|(slot, pending)| {
+                let pending = pending.as_ref().filter(|it| it.attempt.is_none())?;
+                Some((slot, pending.address.ip(), pending.until_ns))
+            })
+            .collect();
+        if of_other
+            && theirs.len() >= PENDING_MAX
+            && let Some(slot) = victim(&theirs)
+        {
+            drop(self.pending.get_mut(slot).and_then(Option::take));
+            return slot;
+        }
+        if let Some(slot) = self.pending.iter().position(Option::is_none) {
+            return slot;
+        }
+        self.pending.push(None);
+        self.pending.len() - 1
+    }
+
+    fn step_all(&mut self) {
+        let now_ns = self.now_ns();
+        for slot in 0..self.pending.len() {
+            let Some(Some(pending)) = self.pending.get_mut(slot) else {
+                continue;
+            };
+            let attempt = pending.attempt;
+            let end = match pending.step(&self.me, &self.office.roster) {
+                _ if attempt.is_some_and(|attempt| !self.dials.is_wanted(attempt)) => {
+                    Some(End::Broken)
+                }
+                None if now_ns >= pending.until_ns => Some(End::Broken),
+                end => end,
+            };
+            if let Some(end) = end
+                && let Some(pending) = self.pending.get_mut(slot).and_then(Option::take)
+            {
+                self.finish(*pending, end);
+            }
+        }
+    }
+
+    fn finish(&mut self, pending: Pending, end: End) {
+        let (address, attempt) = (pending.address.ip(), pending.attempt);
+        if let End::Linked(established) = end {
+            self.complaints.forget(address);
+            self.link(pending, established);
+            return;
+        }
+        if let Some(attempt) = attempt {
+            self.dials.fail(attempt, self.now_ns(), attempt);
+        }
+        let complaint = match end {
+            End::Refuses(reason) => self.complaints.about(address, reason, true),
+            End::IsRefused(reason) => self.complaints.about(address, reason, false),
+            End::Linked(_) => None,
+            End::Broken => {
+                let advice = pending.advice();
+                advice.and_then(|advice| self.complaints.about_tls(address, advice))
+            }
+        };
+        if let Some(complaint) = complaint {
+            (self.say)(&complaint);
+        }
+    }
+
+    fn link(&mut self, pending: Pending, established: Established) {
+        let Pending {
+            mut stream,
+            attempt,
+            ..
+        } = pending;
+        if let Some(attempt) = attempt {
+            let Some(dial) = self.dials.succeed(attempt) else {
+                return;
+            };
+            self.dials.add(dial.peer, established.workers);
+        }
+        stream.unwatch(&self.poller);
+        let worker = usize::from(established.pair % self.me.workers);
+        let link = NewLink {
+            stream,
+            established,
+            attempt: attempt.unwrap_or(0),
+        };
+        (self.deliver)(worker, link);
+    }
+}
+
+/// Which of others' handshakes (slot, address, end) is given up for another one: the oldest of
+/// whoever has most, so that nodes are linked however often a stranger connects.
+fn victim(theirs: &[(usize, IpAddr, u64)]) -> Option<usize> {
+    let count = |address: IpAddr| theirs.iter().filter(|other| other.1 == address).count();
+    let worst = theirs
+        .iter()
+        .max_by_key(|(_, address, until_ns)| (count(*address), Reverse(*until_ns)));
+    worst.map(|(slot, ..)| *slot)
+}
+
+impl LinkerHandle {
+    /// Where nodes are listened for, with the port that the kernel chose.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes another list of peers, for this life of this node: in another life it has no link in
+    /// common with the one before. From the list this node may be absent or not. Links to nodes
+    /// that are not in it, or in another life, end and are reset.
+    pub(crate) fn set_peers(&self, own: u64, peers: Vec<Peer>) {
+        self.office.roster.set(own, peers);
+        self.order(Order::Peers);
+    }
+
+    /// Ends the linker; links that are connected stay so until their workers drop them.
+    pub(crate) fn stop(&self) {
+        self.order(Order::Stop);
+    }
+
+    /// The connection of an attempt is gone; 0 for those that the other side makes.
+    pub(super) fn lost(&self, attempt: u64) {
+        if attempt != 0 {
+            self.order(Order::Lost(attempt));
+        }
+    }
+
+    fn order(&self, order: Order) {
+        lock(&self.office.orders).push(order);
+        self.office.waker.wake();
+    }
+}
+
+impl std::fmt::Display for LinkerError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bind(error) => write!(f, "cannot listen for nodes: {error}"),
+            Self::System(error) => write!(f, "the system refused: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for LinkerError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a stranger that connects again and again pushes no node out. Method: one address with
+    /// many handshakes, all later than those of others.
+    #[test]
+    fn who_has_most_handshakes_gives_one_up() {
+        let [node, other, stranger] = [1, 2, 3].map(|last| IpAddr::from([10, 0, 0, last]));
+        let theirs = [
+            (0, node, 100),
+            (3, stranger, 300),
+            (4, stranger, 200),
+            (5, other, 150),
+            (7, stranger, 400),
+        ];
+        assert_eq!(victim(&theirs), Some(4));
+        assert_eq!(victim(&theirs[..2]), Some(0));
+        assert_eq!(victim(&[]), None);
+    }
+}

@@ -1,0 +1,184 @@
+//! A connection whose handshake is under way: its bytes in and out, a message at a time.
+//!
+//! Nothing is received beyond the message that is awaited, so that the frames behind the handshake
+//! are left for the worker that gets the connection. What it may take is bounded by the longest
+//! message.
+
+use std::net::SocketAddr;
+
+use curtail_codec::node::{Greeting, HandshakeKind, RefusalReason};
+use curtail_runtime::{Received, Sent};
+
+use crate::node::links::{
+    handshake::{Established, Handshake, Identity, Step},
+    peer_list::Roster,
+    tls::{SPEAKS_TLS, is_tls},
+    transport::Wire,
+};
+
+/// See the head of this file.
+pub(super) struct Pending {
+    pub(super) stream: Wire,
+    pub(super) address: SocketAddr,
+    /// The attempt, on the side that connects.
+    pub(super) attempt: Option<u64>,
+    /// When it must be done.
+    pub(super) until_ns: u64,
+    handshake: Handshake,
+    incoming: [u8; Greeting::BYTES],
+    received: usize,
+    outgoing: Vec<u8>,
+    end: Option<End>,
+    readable: bool,
+    writable: bool,
+}
+
+/// How a handshake ends when everything is sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum End {
+    /// It is a link.
+    Linked(Established),
+    /// This side refuses.
+    Refuses(RefusalReason),
+    /// The other side has refused.
+    IsRefused(RefusalReason),
+    /// The connection broke, or it is not this protocol.
+    Broken,
+}
+
+/// Bytes from which the length of a message is known, and which every message has.
+const BEGINNING_BYTES: usize = 8;
+
+impl Pending {
+    /// A connection that this side makes, and what it says first.
+    pub(super) fn connecting(
+        stream: Wire,
+        (address, attempt): (SocketAddr, u64),
+        (handshake, hello): (Handshake, Vec<u8>),
+        until_ns: u64,
+    ) -> Self {
+        Self {
+            attempt: Some(attempt),
+            outgoing: hello,
+            // Before it is connected it can neither send nor receive; the poller tells.
+            readable: false,
+            writable: false,
+            ..Self::accepted(stream, address, handshake, until_ns)
+        }
+    }
+
+    /// A connection that the other side has made.
+    pub(super) fn accepted(
+        stream: Wire,
+        address: SocketAddr,
+        handshake: Handshake,
+        until_ns: u64,
+    ) -> Self {
+        Self {
+            stream,
+            address,
+            attempt: None,
+            until_ns,
+            handshake,
+            incoming: [0; Greeting::BYTES],
+            received: 0,
+            outgoing: Vec::new(),
+            end: None,
+            readable: true,
+            writable: true,
+        }
+    }
+
+    pub(super) fn note_readiness(&mut self, read: bool, write: bool) {
+        self.readable |= read;
+        self.writable |= write;
+    }
+
+    /// Goes on as far as it can; how it ended, if it has.
+    pub(super) fn step(&mut self, me: &Identity, roster: &Roster) -> Option<End> {
+        loop {
+            if !self.send() || !self.push() {
+                return Some(End::Broken);
+            }
+            if !self.outgoing.is_empty() {
+                return None;
+            }
+            if self.end.is_some() {
+                return self.end;
+            }
+            match self.receive() {
+                Ok(Some(bytes)) => {
+                    self.received = 0;
+                    let message = self.incoming.get(..bytes).unwrap_or_default();
+                    let step = self.handshake.take(me, roster, message);
+                    self.follow(step);
+                }
+                Ok(None) => return None,
+                Err(end) => return Some(end),
+            }
+        }
+    }
+
+    fn follow(&mut self, step: Step) {
+        let (bytes, end) = match step {
+            Step::Send(bytes) => (bytes, None),
+            Step::Done(bytes, established) => (bytes, Some(End::Linked(established))),
+            Step::Refuse(bytes, reason) => (bytes, Some(End::Refuses(reason))),
+            Step::Refused(reason) => (Vec::new(), Some(End::IsRefused(reason))),
+            Step::Close => (Vec::new(), Some(End::Broken)),
+        };
+        (self.outgoing, self.end) = (bytes, end);
+    }
+
+    /// Sends what there is; false if the connection broke.
+    fn send(&mut self) -> bool {
+        while self.writable && !self.outgoing.is_empty() {
+            match self.stream.send(&self.outgoing) {
+                Sent::Bytes(0) => self.writable = false,
+                Sent::Bytes(bytes) => drop(self.outgoing.drain(..bytes)),
+                Sent::Broken => return false,
+            }
+        }
+        true
+    }
+
+    /// Sends what TLS has to say.
+    fn push(&mut self) -> bool {
+        let is_well = !self.writable || self.stream.push();
+        self.writable &= !self.stream.holds_back();
+        is_well
+    }
+
+    /// Why it broke, if there is something that an operator can do about it.
+    pub(super) fn advice(&self) -> Option<String> {
+        let arrived = self.incoming.get(..self.received).unwrap_or_default();
+        match self.stream.fault() {
+            Some(fault) => Some(fault.advice()),
+            None => is_tls(arrived).then(|| SPEAKS_TLS.to_owned()),
+        }
+    }
+
+    /// Receives until the awaited message is complete; its length.
+    fn receive(&mut self) -> Result<Option<usize>, End> {
+        while self.readable {
+            let arrived = self.incoming.get(..self.received).unwrap_or_default();
+            let needed = match HandshakeKind::of(arrived) {
+                Ok(None) => BEGINNING_BYTES,
+                Ok(Some((_, bytes))) => bytes,
+                Err(_) => return Err(End::Broken),
+            };
+            if self.received == needed {
+                return Ok(Some(needed));
+            }
+            let room = self.incoming.get_mut(self.received..needed);
+            match self.stream.receive(room.unwrap_or_default()) {
+                Received::Bytes(bytes) => self.received += bytes,
+                Received::Nothing => self.readable = false,
+                Received::End => return Err(End::Broken),
+            }
+        }
+        Ok(None)
+    }
+}
+
+const _: () = assert!(BEGINNING_BYTES <= curtail_codec::node::Refusal::BYTES);

@@ -1,0 +1,301 @@
+//! What the membership says, brought to the workers.
+//!
+//! ```text
+//!   Member (thread) --- seen  ---> linker: whom to reach, as which life
+//!                   --- adopt ---> views: workers find it at their next turn, slices are told
+//!                   --- event ---> the log; removed: forget everything, join anew
+//! ```
+//!
+//! A node that is to end leaves first: no new clients, keys to the others, out of the view.
+
+use std::{
+    sync::{Arc, OnceLock, Weak},
+    thread::{self, JoinHandle},
+};
+
+use curtail_cluster::{Addresses, Event, Member, NodeConfig, Observer, Roster};
+use curtail_consistency::membership::{Heartbeat, Incarnation};
+use curtail_types::{Exptime, NodeId, Now, View, ViewNumber};
+use tracing::{debug, error, info, warn};
+
+use crate::node::{
+    Cluster, InForce,
+    links::{Linker, LinkerConfig, LinkerHandle, NewLink, Peer, Tls},
+};
+use crate::{
+    config::Config,
+    log::component,
+    start::StartError,
+    sync::Relaxed,
+    test_faults::Fault,
+    worker::{mailbox::Arrival, shared::Shared},
+};
+
+/// What a node has before its workers run. Nothing of it runs yet: the server may not start.
+pub(crate) struct Opening {
+    pub(crate) cluster: Arc<Cluster>,
+    /// Where links find the workers, once there are any.
+    reach: Reach,
+    linker: Linker,
+}
+
+type Reach = Arc<OnceLock<Weak<Shared>>>;
+
+/// What keeps a node in its cluster; to be stopped last.
+pub(crate) struct Membership {
+    member: Member,
+    linker: LinkerHandle,
+    thread: JoinHandle<()>,
+}
+
+impl Opening {
+    /// Listens for other nodes, if the server is to be a node.
+    pub(crate) fn begin(
+        config: &Config,
+        threads: usize,
+        now: Now,
+    ) -> Result<Option<Self>, StartError> {
+        let Some(node) = &config.node else {
+            return Ok(None);
+        };
+        if config.native.is_some() || config.udp_port.is_some() {
+            let why = "datagrams (--native, -U) do not know of other nodes";
+            return Err(StartError::Cluster(why.into()));
+        }
+        let entry = node.entry().ok_or_else(|| {
+            StartError::Cluster("this node is not among those of the cluster's file".into())
+        })?;
+        let unknown =
+            |error| StartError::Cluster(format!("node links at {}: {error}", entry.links));
+        let listen = entry.links_address().map_err(unknown)?;
+        let tls = node.cluster.tls.as_ref().map(Tls::load).transpose();
+        let tls = tls.map_err(|error| StartError::Cluster(format!("[tls]: {error}")))?;
+        let reach: Reach = Arc::default();
+        let deliver_to = Arc::clone(&reach);
+        let deliver = move |worker: usize, link: NewLink| {
+            let shared = deliver_to.get().and_then(Weak::upgrade);
+            if let Some(handle) = shared
+                .as_ref()
+                .and_then(|shared| shared.workers.get(worker))
+            {
+                handle.mail.send(Arrival::Link(Box::new(link)));
+            }
+        };
+        let linker = Linker::bind(LinkerConfig {
+            node: node.me,
+            cluster: node.cluster.name.clone(),
+            secret: node.cluster.secret().bytes().to_vec(),
+            listen,
+            workers: u16::try_from(config.workers).unwrap_or(u16::MAX),
+            tls,
+            deliver: Box::new(deliver),
+            say: Box::new(|text: &str| warn!(target: component::CLUSTER, "{text}")),
+        })
+        .map_err(|error| StartError::Cluster(format!("node links at {}: {error}", entry.links)))?;
+        let cluster = Cluster::new(
+            (node.me, now),
+            (node.cluster.model, node.cluster.replicas),
+            (config.hot_keys_max, config.fault),
+            (config.workers, threads),
+            linker.handle(),
+        );
+        Ok(Some(Self {
+            cluster: Arc::new(cluster),
+            reach,
+            linker,
+        }))
+    }
+
+    /// Joins the cluster, now that workers run.
+    pub(crate) fn join(
+        self,
+        config: &NodeConfig,
+        clients: std::net::SocketAddr,
+        shared: &Arc<Shared>,
+    ) -> Result<Membership, StartError> {
+        let fail = |error: &dyn std::fmt::Display| StartError::Cluster(error.to_string());
+        // It is set once, here.
+        let _ = self.reach.set(Arc::downgrade(shared));
+        let linker = self.linker.handle();
+        let addresses = Addresses {
+            clients,
+            links: linker.address(),
+        };
+        let clock = shared.clock;
+        let watcher = Watcher {
+            shared: Arc::downgrade(shared),
+            cluster: Arc::clone(&self.cluster),
+            life: (0, ViewNumber(0)),
+        };
+        let now = move || clock.now().instant;
+        let member = Member::start(config, addresses, now, watcher);
+        let member = member.map_err(|error| fail(&error))?;
+        self.cluster.set_member(member.handle().clone());
+        let thread = thread::Builder::new().name("linker".to_owned());
+        let thread = thread
+            .spawn(move || self.linker.run())
+            .map_err(StartError::System)?;
+        Ok(Membership {
+            member,
+            linker,
+            thread,
+        })
+    }
+}
+
+impl Membership {
+    /// Begins to leave the cluster without loss; false if this node is no member, and has nothing
+    /// to give. One whose lease is over for a moment has what it had.
+    pub(crate) fn leave(&self, shared: &Shared) -> bool {
+        let Some(cluster) = &shared.cluster else {
+            return false;
+        };
+        cluster.is_leaving.store(true, Relaxed);
+        shared.doors.set_open(false);
+        self.member.handle().leave();
+        cluster.views.current().is_some()
+    }
+
+    pub(crate) fn stop(self) {
+        self.member.stop();
+        self.linker.stop();
+        // A thread that panicked has said so itself.
+        let _ = self.thread.join();
+    }
+}
+
+/// Hears what the membership says.
+struct Watcher {
+    shared: Weak<Shared>,
+    cluster: Arc<Cluster>,
+    /// Which of this node's lives it is, and the first view of that.
+    life: (u64, ViewNumber),
+}
+
+impl Observer for Watcher {
+    fn seen(&mut self, roster: &Arc<Roster>, life: Incarnation) {
+        let others = roster.nodes().filter(|(id, _)| *id != self.cluster.me);
+        let peers = others.map(|(node, entry)| Peer {
+            node,
+            address: entry.addresses.links,
+            incarnation: entry.incarnation.0,
+        });
+        // Another process may have taken this node's place: its links are not made here.
+        let own = Some(own_life(roster, self.cluster.me));
+        let own = own.filter(|own| *own == life.0).unwrap_or(0);
+        if let Some(shared) = self.shared.upgrade() {
+            let seconds = shared.uptime_seconds();
+            self.cluster.journal.note_roster(seconds, roster);
+        }
+        self.cluster.linker.set_peers(own, peers.collect());
+    }
+
+    fn adopt(&mut self, roster: &Arc<Roster>) {
+        let (view, me) = (roster.view(), self.cluster.me);
+        if let Some(shared) = self.shared.upgrade() {
+            let now = shared.clock.now().instant;
+            let is_lowest = view.live.first() == Some(me);
+            self.cluster.clock.note_view(now, view.number, is_lowest);
+        }
+        let staying = roster.members.staying();
+        let life = own_life(roster, me);
+        if self.life.0 != life {
+            self.life = (life, view.number);
+        }
+        if self.cluster.has(Fault::MissesSettled) && self.misses(view) {
+            return;
+        }
+        let in_force = InForce::new(*view, staying, self.cluster.replicas);
+        let in_force = in_force.map(|now| now.of_life(self.life.1));
+        self.put_in_force(in_force.map(Arc::new));
+        self.let_clients_in();
+    }
+
+    fn heartbeat(&mut self, heartbeats: &[(NodeId, Heartbeat)]) {
+        self.cluster.heartbeat(heartbeats);
+        self.let_clients_in();
+        self.wake();
+    }
+
+    fn event(&mut self, event: &Event) {
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        log_event(self.cluster.me, event);
+        match event {
+            Event::Removed => {
+                // The workers count from here on what has forgotten: they hear of it next.
+                self.cluster.begin_anew();
+                self.put_in_force(None);
+                shared.store.flush_all(shared.now(), Exptime(0));
+                self.nothing_to_give();
+            }
+            Event::Replaced => {
+                self.put_in_force(None);
+                self.nothing_to_give();
+            }
+            Event::Departed => self.cluster.has_left.store(true, Relaxed),
+            // Also a view of another cluster changes nothing: if it stays, the lease ends.
+            _ => {}
+        }
+    }
+}
+
+/// Which of its lives a node has, 0 if it is no member.
+fn own_life(roster: &Roster, me: NodeId) -> u64 {
+    roster.node(me).map_or(0, |node| node.incarnation.0)
+}
+
+impl Watcher {
+    fn put_in_force(&self, in_force: Option<Arc<InForce>>) {
+        self.cluster.put_in_force(in_force);
+        self.wake();
+    }
+
+    /// Who was taken out while it was leaving has left.
+    fn nothing_to_give(&self) {
+        let is_leaving = self.cluster.is_leaving.load(Relaxed);
+        self.cluster.has_left.fetch_or(is_leaving, Relaxed);
+    }
+
+    /// Whether a test is not to have this node hear of a view.
+    fn misses(&self, view: &View) -> bool {
+        let now = self.cluster.views.current();
+        let waits = now.is_some_and(|now| now.view.moves());
+        waits && !view.moves() && view.placed.len() == 3 && self.cluster.me == NodeId(0)
+    }
+
+    /// From when it is first in service: before, a client is better off elsewhere.
+    fn let_clients_in(&self) {
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        let is_leaving = self.cluster.is_leaving.load(Relaxed);
+        if !is_leaving && self.cluster.holds_lease(shared.clock.now().instant) {
+            shared.doors.set_open(true);
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.workers.iter().for_each(|worker| worker.mail.wake());
+        }
+    }
+}
+
+/// Writes an event to the log, as important as it is.
+fn log_event(me: NodeId, event: &Event) {
+    let node = me.0;
+    match event {
+        Event::Beaten(_) | Event::Heard(_) | Event::Suspected(_) => {
+            debug!(target: component::CLUSTER, node, "{event}");
+        }
+        Event::Resumed | Event::Departed | Event::Changed(_) | Event::StoreAnswers => {
+            info!(target: component::CLUSTER, node, "{event}");
+        }
+        Event::Removed | Event::Replaced | Event::Mismatch(_) => {
+            error!(target: component::CLUSTER, node, "{event}");
+        }
+        _ => warn!(target: component::CLUSTER, node, "{event}"),
+    }
+}

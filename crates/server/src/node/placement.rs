@@ -1,0 +1,75 @@
+//! Where a request runs: here past the protocol, through the protocol, or on another node.
+//!
+//! ```text
+//!                    the key is ...
+//!              Ordinary                     Valid               Unsettled
+//!   home       here (R = 1, or a read),     read: here, looked
+//!              else protocol                at twice            protocol
+//!   other      the home                     write: protocol     protocol
+//! ```
+
+use curtail_dispatch::{Seen, SharedState};
+use curtail_types::{NodeId, Operation, RouteHash};
+use twox_hash::XxHash3_64;
+
+use curtail_consistency::{moves::Stand, symmetric::Access};
+
+use crate::node::{Cluster, InForce};
+use crate::test_faults::Fault;
+
+/// Where a request runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Way {
+    /// Here, as on a server that is alone.
+    Here,
+    /// Here, and what was read is shown only if the key still looks like this then.
+    Looked(Seen),
+    /// Where the protocol of its slice says.
+    Protocol,
+    /// On this node.
+    At(NodeId),
+    /// Here, when the item has come from one of those who had it.
+    Arriving,
+}
+
+/// The hash that places a key on nodes: xxh3-64, the same everywhere.
+#[inline]
+pub(super) fn route_of(key: &[u8]) -> RouteHash {
+    RouteHash(XxHash3_64::oneshot(key))
+}
+
+/// What an operation does, as the protocol tells them apart.
+#[inline]
+pub(super) fn access_of(operation: &Operation) -> Access {
+    use curtail_types::SetMode;
+    match operation {
+        Operation::Get(get)
+            if get.touch.is_none() && get.vivify.is_none() && get.recache.is_none() =>
+        {
+            Access::Read
+        }
+        Operation::Set(set) if set.mode == SetMode::Set && set.compare.is_none() => Access::Replace,
+        _ => Access::Update,
+    }
+}
+
+impl Cluster {
+    /// Where a request for `key` runs.
+    #[inline]
+    pub(super) fn place(&self, in_force: &InForce, key: RouteHash, access: Access) -> Way {
+        let seen = self.keys.look(key);
+        if seen.state == SharedState::Ordinary {
+            match in_force.stand(key, self.me) {
+                Stand::Elsewhere(home) => return Way::At(home),
+                Stand::Arriving => return Way::Arriving,
+                Stand::Here if self.replicas == 1 => return Way::Here,
+                Stand::Here => {}
+            }
+        }
+        match (seen.state, access) {
+            (SharedState::Ordinary | SharedState::Valid, Access::Read) => Way::Looked(seen),
+            _ if self.has(Fault::ShowsUnsettled) && access == Access::Read => Way::Here,
+            _ => Way::Protocol,
+        }
+    }
+}

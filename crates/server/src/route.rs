@@ -1,0 +1,263 @@
+//! Where a request runs.
+//!
+//! ```text
+//!   accepted writes before it? --> placement among nodes --> policy among workers --> Here ...
+//!        Behind                     Node                      Claimed, Worker, Later
+//! ```
+//!
+//! A route is computed when the requests before it have been executed, not for the whole batch
+//! ahead: a claim is held for one run of requests instead of a turn, a stamp is compared with a
+//! queue that has come as far as it can, and a read follows the write of its key that was just
+//! handed on.
+//!
+//! Speed alone depends on a route: the store is right under any assignment of requests to workers.
+
+use std::sync::Arc;
+
+use curtail_codec::memcached::{Admin, Request};
+use curtail_dispatch::{
+    Access, Claim, Partition, Placement, Policy, SharedWriters, Ticket, Worker as Id,
+};
+use curtail_types::{KeyHash, Operation};
+
+use crate::{
+    native::Behind,
+    request::{
+        batch::{Entry, Work},
+        execute::OUTPUT_BYTES_MAX,
+    },
+    size_aware::plan_snapshot::PlanSnapshot,
+    test_faults::Fault,
+    worker::event_loop::Worker,
+};
+
+/// Where the requests of a run go. All of a run have one key, so they have one route.
+#[derive(Debug)]
+pub(crate) enum Route {
+    /// They run where they arrived.
+    Here,
+    /// They run where they arrived, and their partition is held meanwhile.
+    Claimed(Ticket),
+    /// Another worker executes them; with a claim that is given back behind the last of them.
+    Worker(Id, Option<Ticket>),
+    /// The placement among the nodes of the cluster decides.
+    Node,
+    /// They wait for accepted writes, in a later turn.
+    Behind(Behind),
+    /// They run in a later turn, when what went before them on their connection is answered.
+    Later,
+}
+
+/// What routes follow from in a turn: settled when it begins.
+#[derive(Debug)]
+pub(crate) struct Routing {
+    /// The policy and the plan in force.
+    pub(crate) snapshot: Arc<PlanSnapshot>,
+    /// Whether requests may have to run at other workers.
+    decides: bool,
+    /// Whether only writes have to ask where they run, and ask for their partition; until something
+    /// is handed on in this turn.
+    claims: bool,
+    /// Whether reads run where they arrive.
+    reads_here: bool,
+    /// What is read may be shown only as long as this node's lease holds.
+    pub(crate) under_lease: bool,
+}
+
+/// Partitions that are held one by one: slices of the key hash. A claim lasts as long as a write is
+/// executed or on its way, so even a worker's whole batch holds few of them.
+const PARTITION_BITS: u32 = 16;
+
+/// The table of claims.
+pub(crate) type Writers = SharedWriters<{ 1 << PARTITION_BITS }>;
+
+/// Bytes of memory that it takes: a worker that is alone never claims, and touches none of it.
+pub(crate) const fn bytes_of_writers(workers: usize) -> usize {
+    match workers {
+        0 | 1 => 0,
+        _ => Writers::BYTES,
+    }
+}
+
+impl Routing {
+    pub(crate) fn new(snapshot: Arc<PlanSnapshot>) -> Self {
+        Self {
+            snapshot,
+            decides: false,
+            claims: false,
+            reads_here: true,
+            under_lease: false,
+        }
+    }
+
+    /// Settles what holds for a turn, on one of so many workers; a large worker decides nothing.
+    pub(crate) fn settle(&mut self, workers: usize, is_large_worker: bool) {
+        let policy = self.snapshot.name.policy;
+        self.decides = workers > 1 && policy != Policy::Crcw && !is_large_worker;
+        self.claims = self.decides && policy == Policy::DynamicCrew;
+        self.reads_here = policy != Policy::Erew;
+    }
+
+    /// Whether writes claim their partition, and nothing else has to ask.
+    #[inline]
+    pub(crate) const fn claims(&self) -> bool {
+        self.claims
+    }
+
+    /// Whether each request has to ask where it runs.
+    #[inline]
+    pub(crate) const fn asks(&self) -> bool {
+        self.decides && !self.claims
+    }
+
+    /// Something was handed on in this turn: what follows it has to ask.
+    pub(crate) const fn note_handed_on(&mut self) {
+        self.claims = false;
+    }
+}
+
+impl Worker {
+    /// Whether every request of this turn runs here, but for the policy.
+    #[inline]
+    pub(crate) fn routes_by_policy_alone(&self) -> bool {
+        self.node.is_none() && self.native.is_none()
+    }
+
+    /// Where a run of requests goes whose first is `entry`.
+    pub(crate) fn route(&mut self, entry: &Entry<'_>) -> Route {
+        // A connection that was put off has no further part in this turn.
+        if self.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {
+            return Route::Later;
+        }
+        if self.native.is_some()
+            && let Some(behind) = self.accepted_before(entry)
+        {
+            return Route::Behind(behind);
+        }
+        if self.node.is_some() {
+            return Route::Node;
+        }
+        self.route_among_workers(entry)
+    }
+
+    /// The same where the nodes of a cluster have no say.
+    #[inline]
+    pub(crate) fn route_among_workers(&mut self, entry: &Entry<'_>) -> Route {
+        match (self.routing.claims, self.routing.decides) {
+            (true, _) if is_write(entry) => self.claim(entry.hash),
+            (true, _) | (_, false) => Route::Here,
+            (false, true) => self.route_by_policy(entry),
+        }
+    }
+
+    #[inline(never)]
+    fn route_by_policy(&mut self, entry: &Entry<'_>) -> Route {
+        let Work::Request(Request::Item { operation, .. }) = &entry.work else {
+            return self.route_other(entry);
+        };
+        let access = access_of(operation);
+        if access == Access::Read && self.routing.reads_here && self.delegation.is_empty() {
+            return Route::Here;
+        }
+        if let Some(owner) = self.delegation.follows(entry.hash)
+            && !(access == Access::Read && self.cx.has(Fault::Overtakes))
+        {
+            return Route::Worker(owner, None);
+        }
+        let partition = partition_of(entry.hash);
+        let workers = self.cx.shared.config.workers as u16;
+        let policy = self.routing.snapshot.name.policy;
+        match policy.placement(partition, access, workers) {
+            Placement::Here => Route::Here,
+            Placement::Owner(owner) if owner.index() == self.index => Route::Here,
+            Placement::Owner(owner) => Route::Worker(owner, None),
+            Placement::Claim => self.claim(entry.hash),
+        }
+    }
+
+    /// What is not about one item must not overtake what was handed on before it.
+    fn route_other(&self, entry: &Entry<'_>) -> Route {
+        if !self.delegation.has_handed_on(entry.slot) {
+            return Route::Here;
+        }
+        match &entry.work {
+            Work::Request(
+                Request::EndOfKeys { .. } | Request::Noop | Request::Admin(Admin::Version),
+            )
+            | Work::Malformed { .. }
+            | Work::Login { .. } => Route::Here,
+            _ => Route::Later,
+        }
+    }
+
+    /// The accepted write that `entry` has to wait for, after some help; a flush waits until there
+    /// is none.
+    fn accepted_before(&mut self, entry: &Entry<'_>) -> Option<Behind> {
+        let barrier = self.native.as_deref_mut()?;
+        let store_cx = &mut self.cx.store_cx;
+        match &entry.work {
+            Work::Request(Request::Admin(Admin::FlushAll { .. })) => {
+                barrier.reach_all(store_cx);
+                None
+            }
+            // The end of a large write has waited when it began.
+            Work::Request(Request::Item { .. } | Request::SetTooLarge { .. })
+            | Work::LargeSet { .. } => {
+                let connection = self.slots.get_mut(entry.slot)?;
+                let behind = barrier.behind(store_cx, entry.hash, connection.behind);
+                if behind.is_none() {
+                    connection.behind = None;
+                }
+                behind
+            }
+            _ => None,
+        }
+    }
+
+    /// The claim of a write, if nobody holds its partition.
+    #[inline]
+    pub(crate) fn claim_free(&self, hash: KeyHash) -> Option<Ticket> {
+        let me = Id(self.index as u16);
+        let writers = &self.cx.shared.writers;
+        let ticket = writers.claim_free(partition_of(hash), me)?;
+        self.cx.linger_if_contended();
+        Some(ticket)
+    }
+
+    /// A write is ours if nobody holds its partition; else it follows the holder.
+    pub(crate) fn claim(&self, hash: KeyHash) -> Route {
+        let me = Id(self.index as u16);
+        match self.cx.shared.writers.claim(partition_of(hash), me) {
+            Claim::Granted(owner, ticket) if owner == me => {
+                self.cx.linger_if_contended();
+                Route::Claimed(ticket)
+            }
+            Claim::Granted(owner, ticket) => Route::Worker(owner, Some(ticket)),
+            // More than can be counted wait for it: the store is right without an owner, too.
+            Claim::Full(_) => Route::Here,
+        }
+    }
+}
+
+/// Whether a request is about one item and may change it.
+#[inline]
+pub(crate) fn is_write(entry: &Entry<'_>) -> bool {
+    let Work::Request(Request::Item { operation, .. }) = &entry.work else {
+        return false;
+    };
+    access_of(operation) == Access::Write
+}
+
+/// Whether an operation may change its item: everything that is not a plain read.
+#[inline]
+pub(crate) fn access_of(operation: &Operation) -> Access {
+    match operation {
+        Operation::Get(get) if !get.changes() => Access::Read,
+        _ => Access::Write,
+    }
+}
+
+#[inline]
+pub(crate) fn partition_of(hash: KeyHash) -> Partition {
+    Partition((hash.0 >> (u64::BITS - PARTITION_BITS)) as u32)
+}

@@ -1,0 +1,81 @@
+//! Faults for tests: contention that is forced, and bugs that the judges of histories must catch.
+//!
+//! They exist in debug builds alone: in release builds nobody asks.
+
+use crate::worker::context::WorkerContext;
+
+/// What a server of a test does that it should not.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Fault {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// No bug, but as with all others: whoever holds a partition gives its processor away.
+    Contends,
+    /// A read does not follow the write to its key that was handed to another worker.
+    Overtakes,
+    /// Writes are compacted although something lies between them.
+    FoldsAcross,
+    /// All that count in a run are answered with what the last one counted to.
+    AnswersLast,
+    /// A large value is answered before it is in the store.
+    AnswersAhead,
+    /// No bug: a worker with nothing to do sleeps until it is woken, and never looks by itself.
+    SleepsLong,
+    /// The same, and it does not say that it waits for a connection that a large worker has.
+    ForgetsReturns,
+    /// A native write is acknowledged before it has a place in its queue.
+    AcceptsAhead,
+    /// Nobody looks at the stamps of accepted writes.
+    SkipsStamps,
+    /// A native write that is sent again is executed again.
+    ForgetsRequests,
+    /// A native write is executed again when its queue is taken up again, as after a crash, though
+    /// a write past the queue may have come between.
+    RedoesWrites,
+    /// A node shows its copy of a shared key although a write of it is not everywhere.
+    ShowsUnsettled,
+    /// A node goes on answering when its lease has ended.
+    ServesPastLease,
+    /// No bug: a node takes in no key that moves to it until it is told to be talkative
+    /// (`verbosity 1`).
+    TakesNoMoves,
+    /// No bug: a node sends what moves to nobody who does not ask for it.
+    OffersNothing,
+    /// No bug: a node does not come to sweep out what it does not hold any more.
+    SweepsNever,
+    /// No bug: node 0 does not hear that the keys of three nodes have come to rest.
+    MissesSettled,
+    /// No bug: the clocks of a cluster's nodes are apart: that of node 1 shows 1000 s less than
+    /// that of node 0, and so on.
+    ClocksApart,
+    /// The same, and each node goes by its own.
+    GoesByOwnClock,
+    /// No bug: a worker finds that each step of moving keys took a millisecond.
+    MovesSlowly,
+    /// No bug: the last worker of a node loses its processor for a while before each turn.
+    Dozes,
+    /// No bug: a node finds that its lease has ended whenever replies are to leave.
+    LeaseEndsInTurn,
+}
+
+impl WorkerContext {
+    /// Whether the server was started with this fault.
+    #[inline(always)]
+    pub(crate) fn has(&self, fault: Fault) -> bool {
+        cfg!(debug_assertions) && self.shared.config.fault == fault
+    }
+
+    /// Whether contention is forced.
+    #[inline(always)]
+    pub(crate) fn is_contended(&self) -> bool {
+        cfg!(debug_assertions) && self.shared.config.fault != Fault::Nothing
+    }
+    /// Gives others the time to come to what was just claimed, when contention is forced.
+    #[inline(always)]
+    pub(crate) fn linger_if_contended(&self) {
+        if self.is_contended() {
+            std::thread::yield_now();
+        }
+    }
+}

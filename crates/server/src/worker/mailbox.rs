@@ -1,0 +1,138 @@
+//! What others leave for a worker, and how it hears of it.
+//!
+//! Everything that moves between workers moves as a value through here: connections, and delegated
+//! batches of requests. A worker looks when its bell was rung, at the beginning of a turn; it is
+//! woken by the kernel only if it sleeps. The lock is held for a push or for taking the whole list,
+//! so nobody waits behind work.
+
+use std::sync::Arc;
+
+use curtail_dispatch::Doorbell;
+use curtail_runtime::{PeerAddress, Stream, Waker};
+
+use crate::{
+    connection::Connection,
+    node::{Completed, MoveAsked, Moved, NewLink, Proposal, Waiter},
+    request::delegated_batch::{DelegatedBatch, Sealed},
+    sync::{Mutex, lock},
+};
+
+/// One worker's mailbox.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    left: Mutex<Left>,
+    pub(crate) bell: Doorbell,
+    waker: Waker,
+}
+
+#[derive(Debug, Default)]
+struct Left {
+    arrivals: Vec<Arrival>,
+    /// What nobody waits for.
+    resting: Vec<Arrival>,
+    /// The owner does wait for the next of these.
+    is_expected: bool,
+}
+
+/// Something that was left.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// A new client.
+    Newcomer(Newcomer),
+    /// A connection with a large request, for a large worker.
+    Borrowed(Box<Connection>),
+    /// A connection that is to belong to this worker.
+    Moved(Box<Connection>),
+    /// A connection is back in its slot; whether it was watched there all the time.
+    Returned(usize, Box<Connection>, bool),
+    /// The connection that was lent out of this slot is closed.
+    Lost(usize),
+    /// Requests to be carried out.
+    DelegatedBatch(Arc<Sealed>),
+    /// A delegated batch of ours, carried out.
+    Answer(Box<DelegatedBatch>),
+    /// A link to another node.
+    Link(Box<NewLink>),
+    /// A request for a key of this worker's slices that may still have to come to this node.
+    Waiter(Box<Waiter>),
+    /// Such a key.
+    MovedKey(Box<Moved>),
+    /// Another node wants one.
+    MoveAsked(Box<MoveAsked>),
+    /// What the coordinator proposes.
+    Proposal(Box<Proposal>),
+    /// Something was left for a slice of this worker.
+    Wake(usize),
+    /// A request that another worker completed for one that waits here.
+    Completed(Box<Completed>),
+    /// A lease was refused: whoever holds most without reading has to go.
+    Relieve,
+}
+
+/// A connection on its way from the acceptor to its worker.
+#[derive(Debug)]
+pub(crate) struct Newcomer {
+    pub(crate) stream: Stream,
+    pub(crate) peer: PeerAddress,
+    pub(crate) listener: Arc<str>,
+}
+
+impl Mailbox {
+    pub(crate) fn new(waker: Waker) -> Self {
+        Self {
+            left: Mutex::default(),
+            bell: Doorbell::new(),
+            waker,
+        }
+    }
+
+    /// Leaves something, and wakes the worker if it sleeps.
+    pub(crate) fn send(&self, arrival: Arrival) {
+        lock(&self.left).arrivals.push(arrival);
+        self.ring();
+    }
+
+    /// Leaves something that has time until the worker wakes for anything else; unless it said that
+    /// it waits.
+    pub(crate) fn send_resting(&self, arrival: Arrival) {
+        let mut left = lock(&self.left);
+        left.resting.push(arrival);
+        let is_expected = std::mem::take(&mut left.is_expected);
+        drop(left);
+        match is_expected {
+            true => self.ring(),
+            false => self.bell.tap(),
+        }
+    }
+
+    /// Whether something is here that nobody was to wait for. If not, the worker is woken for the
+    /// next.
+    pub(crate) fn expect(&self) -> bool {
+        let mut left = lock(&self.left);
+        left.is_expected = left.resting.is_empty();
+        !left.is_expected
+    }
+
+    /// Takes all that was left, in order, into `list`, which is empty.
+    pub(crate) fn take(&self, list: &mut Vec<Arrival>) {
+        let mut left = lock(&self.left);
+        std::mem::swap(&mut left.arrivals, list);
+        list.append(&mut left.resting);
+    }
+
+    /// How much is waiting.
+    pub(crate) fn depth(&self) -> usize {
+        lock(&self.left).arrivals.len()
+    }
+
+    fn ring(&self) {
+        if self.bell.ring() {
+            self.wake();
+        }
+    }
+
+    /// Wakes the worker although nothing was left.
+    pub(crate) fn wake(&self) {
+        self.waker.wake();
+    }
+}

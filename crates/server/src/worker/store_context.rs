@@ -1,0 +1,156 @@
+//! What executing an operation needs: the store, a writer, and the time; and the one way from an
+//! operation to its outcome.
+//!
+//! Every thread that touches the store has one: workers, the threads of the native path, and those
+//! that answer datagrams. How an outcome is spelt, and to whom it goes, is for the caller.
+
+use std::sync::Arc;
+
+use curtail_store::{COPY_BYTES_MAX, ItemView, Reservation, Store, Writer};
+use curtail_types::{
+    Arithmetic, ArithmeticOutcome, Delete, DeleteOutcome, Get, Key, KeyHash, Now, Operation,
+    Outcome, Set, SetOutcome,
+};
+
+use crate::worker::shared::Shared;
+
+/// What executing an operation needs.
+pub(crate) struct StoreContext {
+    pub(crate) store: Arc<Store>,
+    pub(crate) writer: Writer,
+    /// The time of this turn.
+    pub(crate) now: Now,
+}
+
+impl StoreContext {
+    /// The context of a thread that writes as `writer`.
+    pub(crate) fn new(shared: &Shared, writer: Writer) -> Self {
+        Self {
+            store: Arc::clone(&shared.store),
+            writer,
+            now: shared.now(),
+        }
+    }
+
+    /// Executes `operation`, a write of `value`. Has `view` look at the item that a read finds,
+    /// perhaps more than once: what it saw last is true.
+    #[inline]
+    pub(crate) fn execute(
+        &mut self,
+        key: Key<'_>,
+        hash: KeyHash,
+        operation: &Operation,
+        value: &[u8],
+        mut view: impl FnMut(&ItemView<'_>),
+    ) -> Outcome {
+        match operation {
+            Operation::Get(get) => {
+                let status = self.get(key, hash, get, |item| {
+                    view(item);
+                    item.status()
+                });
+                status.map_or(Outcome::Missing, Outcome::Found)
+            }
+            Operation::Set(set) => Outcome::Set(self.set(key, hash, set, value)),
+            Operation::Delete(delete) => Outcome::Delete(self.delete(key, hash, delete)),
+            Operation::Arithmetic(arithmetic) => {
+                Outcome::Arithmetic(self.arithmetic(key, hash, arithmetic))
+            }
+        }
+    }
+
+    /// Executes `operation` where nobody waits with a form of its own: for another node, or one
+    /// that was kept for later. The value that a read finds is appended to `into`, if that is
+    /// given. `None` if the value is too long to be copied and nothing more may be leased.
+    pub(crate) fn execute_into(
+        &mut self,
+        key: Key<'_>,
+        hash: KeyHash,
+        operation: &Operation,
+        value: &[u8],
+        mut into: Option<&mut Vec<u8>>,
+    ) -> Option<Outcome> {
+        let begin = into.as_ref().map_or(0, |into| into.len());
+        let mut lease = Some(None);
+        let outcome = self.execute(key, hash, operation, value, |item| {
+            lease = Some(None);
+            let Some(into) = &mut into else {
+                return;
+            };
+            into.truncate(begin);
+            let bytes = item.value_bytes();
+            if bytes > COPY_BYTES_MAX {
+                lease = item.lease_value().map(Some);
+                return;
+            }
+            into.resize(begin + bytes, 0);
+            item.copy_value(0, into.get_mut(begin..).unwrap_or_default());
+        });
+        if let (Some(lease), Some(into)) = (lease?, into) {
+            let mut from = 0;
+            while let part @ [_, ..] = lease.part(from) {
+                into.extend_from_slice(part);
+                from += part.len();
+            }
+        }
+        Some(outcome)
+    }
+
+    #[inline(always)]
+    pub(crate) fn get<T>(
+        &mut self,
+        key: Key<'_>,
+        hash: KeyHash,
+        get: &Get,
+        view: impl FnMut(&ItemView<'_>) -> T,
+    ) -> Option<T> {
+        let (writer, now) = (&mut self.writer, self.now);
+        self.store.get(writer, now, key, hash, get, view)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(
+        &mut self,
+        key: Key<'_>,
+        hash: KeyHash,
+        set: &Set,
+        value: &[u8],
+    ) -> SetOutcome {
+        let (writer, now) = (&mut self.writer, self.now);
+        self.store.set(writer, now, key, hash, set, value)
+    }
+
+    #[inline(always)]
+    pub(crate) fn delete(&mut self, key: Key<'_>, hash: KeyHash, delete: &Delete) -> DeleteOutcome {
+        let (writer, now) = (&mut self.writer, self.now);
+        self.store.delete(writer, now, key, hash, delete)
+    }
+
+    #[inline(always)]
+    pub(crate) fn arithmetic(
+        &mut self,
+        key: Key<'_>,
+        hash: KeyHash,
+        arithmetic: &Arithmetic,
+    ) -> ArithmeticOutcome {
+        let (writer, now) = (&mut self.writer, self.now);
+        self.store.arithmetic(writer, now, key, hash, arithmetic)
+    }
+
+    /// Makes room for a value that arrives in pieces.
+    pub(crate) fn reserve(
+        &mut self,
+        key: Key<'_>,
+        hash: KeyHash,
+        set: &Set,
+        value_bytes: usize,
+    ) -> Result<Reservation, SetOutcome> {
+        let (writer, now) = (&mut self.writer, self.now);
+        self.store.reserve(writer, now, key, hash, set, value_bytes)
+    }
+
+    /// Publishes such a value.
+    pub(crate) fn commit(&mut self, reservation: Reservation) -> SetOutcome {
+        self.store.commit(&mut self.writer, self.now, reservation)
+    }
+}

@@ -2,18 +2,19 @@
 //!
 //! Times on shared machines say little; instructions are the same from run to run. The server runs
 //! under callgrind on one processor (so that no worker spins while it waits) and answers pipelines
-//! of 16 requests from one connection, once some and once three times as many: the difference is
-//! what the requests cost, without start and stop. The kernel's share is not in it.
+//! from one connection, once some and once three times as many: the difference is what the requests
+//! cost, without start and stop. The kernel's share is not in it.
 //!
-//! `docs/benchmarks/instructions.toml` keeps the counts of the default policy; the test fails when
-//! one has grown by more than 3 %, so that a change which makes requests dearer is a decision and
+//! `docs/benchmarks/instructions.toml` keeps the counts of every policy with one worker and with
+//! two. The step of `cargo xtask test` looks at the default policy with one worker and fails when a
+//! count has grown by more than 3 %, so that a change which makes requests dearer is a decision and
 //! not an accident. Another compiler gives other counts: then nothing is judged.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -25,37 +26,68 @@ use crate::server::{self, Server};
 use crate::tally::{Outcome, Tally};
 use crate::workspace::Workspace;
 
-/// A request that is sent again and again, and the length of its reply.
+/// A pipeline that is sent again and again, and the length of its replies.
 struct Form {
     name: &'static str,
-    request: fn(&str) -> String,
-    reply_bytes: fn(&str) -> usize,
+    /// Keys, and so requests, in a pipeline; a key of a `get` with several counts as a request.
+    keys: usize,
+    pipeline: fn(&[String]) -> String,
+    reply_bytes: fn(&[String]) -> usize,
 }
 
 const FORMS: &[Form] = &[
     Form {
         name: "meta get",
-        request: |key| format!("mg {key} v\r\n"),
-        reply_bytes: |_| "VA 64\r\n".len() + VALUE_BYTES + 2,
+        keys: 16,
+        pipeline: |keys| keys.iter().map(|key| format!("mg {key} v\r\n")).collect(),
+        reply_bytes: |keys| keys.len() * ("VA 64\r\n".len() + VALUE_BYTES + 2),
     },
     Form {
         name: "meta set",
-        request: |key| format!("ms {key} 64\r\n{}\r\n", value()),
-        reply_bytes: |_| "HD\r\n".len(),
+        keys: 16,
+        pipeline: |keys| keys.iter().map(|key| meta_set(key)).collect(),
+        reply_bytes: |keys| keys.len() * "HD\r\n".len(),
     },
     Form {
         name: "get",
-        request: |key| format!("get {key}\r\n"),
-        reply_bytes: |key| "VALUE  0 64\r\n".len() + key.len() + VALUE_BYTES + 2 + "END\r\n".len(),
+        keys: 16,
+        pipeline: |keys| keys.iter().map(|key| format!("get {key}\r\n")).collect(),
+        reply_bytes: |keys| {
+            keys.iter()
+                .map(|key| item_bytes(key) + "END\r\n".len())
+                .sum()
+        },
+    },
+    STORE,
+    Form {
+        name: "key of a get of 64",
+        keys: 64,
+        pipeline: |keys| format!("get {}\r\n", keys.join(" ")),
+        reply_bytes: |keys| keys.iter().map(|key| item_bytes(key)).sum::<usize>() + 5,
     },
     Form {
-        name: "set",
-        request: |key| format!("set {key} 0 0 64\r\n{}\r\n", value()),
-        reply_bytes: |_| "STORED\r\n".len(),
+        name: "set of one key",
+        keys: 16,
+        pipeline: |keys| set(&keys[0]).repeat(keys.len()),
+        reply_bytes: STORE.reply_bytes,
+    },
+    Form {
+        name: "meta set of one key",
+        keys: 16,
+        pipeline: |keys| meta_set(&keys[0]).repeat(keys.len()),
+        reply_bytes: |keys| keys.len() * "HD\r\n".len(),
     },
 ];
 
-/// The policies beside the default, for the table.
+/// What also stores the keys that the others ask for.
+const STORE: Form = Form {
+    name: "set",
+    keys: 16,
+    pipeline: |keys| keys.iter().map(|key| set(key)).collect(),
+    reply_bytes: |keys| keys.len() * "STORED\r\n".len(),
+};
+
+/// The default comes first.
 const POLICIES: &[&str] = &[
     "size-aware+d-crew",
     "size-aware-static+d-crew",
@@ -64,34 +96,88 @@ const POLICIES: &[&str] = &[
     "crew",
     "erew",
 ];
+const WORKERS: &[usize] = &[1, 2];
 
 const VALUE_BYTES: usize = 64;
 const KEYS: usize = 512;
-const PIPELINE: usize = 16;
-/// Pipelines of the shorter run.
-const PIPELINES: usize = 1500;
+/// Requests of the shorter run.
+const REQUESTS: usize = 24_000;
 const RECORD: &str = "docs/benchmarks/instructions.toml";
-/// How much more a request may cost than recorded, per cent.
+/// How much more a request may cost than recorded, per cent, unless `--within` says it.
 const GROWTH_MAX: f64 = 3.0;
 
-/// `cargo xtask instructions [--record | --policies]`
+/// Instructions per request, by form.
+type Counts = BTreeMap<&'static str, f64>;
+
+/// The options of the command.
+struct Options {
+    record: bool,
+    all_policies: bool,
+    growth_max: f64,
+    binary: Option<PathBuf>,
+}
+
+/// `cargo xtask instructions [--record] [--all-policies] [--within PER_CENT] [--binary PATH]`
 pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Outcome> {
+    let options = Options::parse(arguments)?;
     let log = Log::file(workspace.scratch("instructions")?.join("log"))?;
-    match arguments.first().map(String::as_str) {
-        None => judge(workspace, &log),
-        Some("--record") => {
-            let counts = count_forms(workspace, &log, &["-t", "1"])?;
-            fs::write(workspace.root.join(RECORD), recorded(&counts)?)?;
-            println!("wrote {RECORD}");
-            Ok(Outcome::passed())
-        }
-        Some("--policies") => policies(workspace, &log),
-        Some(other) => bail!("instructions takes --record or --policies, not `{other}`"),
-    }
+    let outcome = match options.record {
+        true => record(workspace, &log, &options)?,
+        false => compare(workspace, &log, &options)?,
+    };
+    Ok(outcome)
 }
 
 /// The step of `cargo xtask test`.
 pub(crate) fn judge(workspace: &Workspace, log: &Log) -> Result<Outcome> {
+    compare(workspace, log, &Options::parse(&[])?)
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Result<Self> {
+        let mut options = Options {
+            record: false,
+            all_policies: false,
+            growth_max: GROWTH_MAX,
+            binary: None,
+        };
+        let mut words = arguments.iter();
+        while let Some(word) = words.next() {
+            let mut value = || {
+                words
+                    .next()
+                    .with_context(|| format!("{word} takes a value"))
+            };
+            match word.as_str() {
+                "--record" => options.record = true,
+                "--all-policies" => options.all_policies = true,
+                "--within" => options.growth_max = value()?.parse().context("--within")?,
+                "--binary" => options.binary = Some(value()?.into()),
+                other => bail!("instructions has no option `{other}`"),
+            }
+        }
+        Ok(options)
+    }
+
+    /// The servers to look at: a policy and a number of workers.
+    fn servers(&self) -> impl Iterator<Item = (usize, &'static str)> {
+        let all = self.all_policies || self.record;
+        let pairs = |workers: &'static usize| POLICIES.iter().map(|policy| (*workers, *policy));
+        WORKERS
+            .iter()
+            .flat_map(pairs)
+            .take(if all { usize::MAX } else { 1 })
+    }
+
+    fn built(&self, workspace: &Workspace, log: &Log) -> Result<PathBuf> {
+        match &self.binary {
+            Some(binary) => Ok(binary.clone()),
+            None => server::build(workspace, log),
+        }
+    }
+}
+
+fn compare(workspace: &Workspace, log: &Log, options: &Options) -> Result<Outcome> {
     let text = fs::read_to_string(workspace.root.join(RECORD)).context(RECORD)?;
     let record: toml::Table = text.parse().context(RECORD)?;
     let compiler = compiler()?;
@@ -99,75 +185,104 @@ pub(crate) fn judge(workspace: &Workspace, log: &Log) -> Result<Outcome> {
         let why = format!("{RECORD} was made with another compiler than {compiler}");
         return Ok(Outcome::skipped(why));
     }
-    let counts = count_forms(workspace, log, &["-t", "1"])?;
+    let binary = options.built(workspace, log)?;
     let mut tally = Tally::default();
     let mut remarks = Vec::new();
     let mut grown = Vec::new();
-    for (name, count) in &counts {
-        let before = record["requests"]
-            .get(name)
-            .and_then(toml::Value::as_integer);
-        let before = before.with_context(|| format!("{RECORD} does not know `{name}`"))? as f64;
-        let change = (count / before - 1.0) * 100.0;
-        remarks.push(format!("{name} {count:.0} ({change:+.1} %)"));
-        if change > GROWTH_MAX {
-            tally.failed += 1;
-            grown.push(format!(
-                "{name} cost {before} instructions and costs {count:.0} now"
-            ));
-        } else {
-            tally.passed += 1;
+    for (workers, policy) in options.servers() {
+        for (name, count) in count_forms(workspace, log, &binary, workers, policy)? {
+            let section = record
+                .get(&section(workers))
+                .and_then(|all| all.get(policy));
+            let before = section.and_then(|forms| forms.get(name)?.as_integer());
+            let what = format!("`{name}` with {policy}, workers: {workers}");
+            let before = before.with_context(|| format!("{RECORD} does not know {what}"))? as f64;
+            let change = (count / before - 1.0) * 100.0;
+            if options.all_policies {
+                println!(
+                    "{workers} {policy:26} {name:20} {before:6.0} {count:6.0} {change:+6.2} %"
+                );
+            }
+            remarks.push(format!("{name} {count:.0} ({change:+.1} %)"));
+            if change > options.growth_max {
+                tally.failed += 1;
+                grown.push(format!(
+                    "{what}: {before} instructions then, {count:.0} now"
+                ));
+            } else {
+                tally.passed += 1;
+            }
         }
     }
     let failure = (!grown.is_empty()).then(|| {
         let grown = grown.join("; ");
         format!("{grown}. If that is meant: cargo xtask instructions --record, and say why")
     });
-    Ok(Outcome::counted(tally, failure).remark(remarks.join(", ")))
+    let remark = if options.all_policies {
+        String::new()
+    } else {
+        remarks.join(", ")
+    };
+    Ok(Outcome::counted(tally, failure).remark(remark))
 }
 
-/// A table of all policies with two workers.
-fn policies(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    let names: Vec<&str> = FORMS.iter().map(|form| form.name).collect();
-    println!("| policy, 2 workers | {} |", names.join(" | "));
-    println!("|---|{}", "---|".repeat(FORMS.len()));
-    for policy in POLICIES {
-        let counts = count_forms(workspace, log, &["-t", "2", "--policy", policy])?;
-        let cells: Vec<String> = FORMS
-            .iter()
-            .filter_map(|form| counts.get(form.name))
-            .map(|count| format!("{count:.0}"))
-            .collect();
-        println!("| {policy} | {} |", cells.join(" | "));
+fn record(workspace: &Workspace, log: &Log, options: &Options) -> Result<Outcome> {
+    let binary = options.built(workspace, log)?;
+    let mut text = format!(
+        "# Instructions of the server for one request: 16-byte keys, 64-byte values, pipelines of\n\
+         # 16 from one connection, profile release-fast; made by\n\
+         #     cargo xtask instructions --record\n\
+         # `cargo xtask test instructions` holds the default policy to within {GROWTH_MAX} %;\n\
+         # `cargo xtask instructions --all-policies --within 0.5` compares every count.\n\
+         compiler = \"{}\"\n",
+        compiler()?
+    );
+    for (workers, policy) in options.servers() {
+        text += &format!("\n[{}.\"{policy}\"]\n", section(workers));
+        for (name, count) in count_forms(workspace, log, &binary, workers, policy)? {
+            text += &format!("\"{name}\" = {count:.0}\n");
+        }
+        println!("workers: {workers}, {policy}");
     }
+    fs::write(workspace.root.join(RECORD), text)?;
+    println!("wrote {RECORD}");
     Ok(Outcome::passed())
 }
 
-/// Instructions per request, by form.
+/// The record's table of the servers with so many workers.
+fn section(workers: usize) -> String {
+    format!("workers-{workers}")
+}
+
 fn count_forms(
     workspace: &Workspace,
     log: &Log,
-    options: &[&str],
-) -> Result<BTreeMap<&'static str, f64>> {
+    binary: &Path,
+    workers: usize,
+    policy: &str,
+) -> Result<Counts> {
     packages::ensure(log, TOOLS)?;
-    let binary = server::build(workspace, log)?;
     let folder = workspace.scratch("instructions")?;
-    let mut counts = BTreeMap::new();
+    let workers = workers.to_string();
+    let options = ["-m", "64", "-t", &workers, "--policy", policy];
+    let mut counts = Counts::new();
     for form in FORMS {
-        let few = run(&binary, &folder, form, PIPELINES, options)?;
-        let many = run(&binary, &folder, form, 3 * PIPELINES, options)?;
-        let requests = (2 * PIPELINES * PIPELINE) as f64;
-        counts.insert(form.name, (many as f64 - few as f64) / requests);
+        let few = run(binary, &folder, form, REQUESTS, &options)?;
+        let many = run(binary, &folder, form, 3 * REQUESTS, &options)?;
+        counts.insert(
+            form.name,
+            (many as f64 - few as f64) / (2 * REQUESTS) as f64,
+        );
     }
     Ok(counts)
 }
 
-/// All instructions of a server that answered so many pipelines.
+/// All instructions of a server that answered so many requests.
 fn run(
     binary: &Path,
     folder: &Path,
     form: &Form,
-    pipelines: usize,
+    requests: usize,
     options: &[&str],
 ) -> Result<u64> {
     let out = folder.join("callgrind.out");
@@ -176,9 +291,8 @@ fn run(
     words.extend(["valgrind", "--tool=callgrind"].map(String::from));
     words.push(format!("--callgrind-out-file={}", out.display()));
     words.extend(server::words(binary));
-    let options: Vec<&str> = ["-m", "64"].iter().chain(options).copied().collect();
-    let server = Server::start(&words, &options)?;
-    drive(server.port, form, pipelines)?;
+    let server = Server::start(&words, options)?;
+    drive(server.port, form, requests)?;
     server.stop()?;
     let profile = fs::read_to_string(&out).context("callgrind's output")?;
     let total = profile.lines().find_map(|line| {
@@ -191,28 +305,26 @@ fn run(
 }
 
 /// Stores all keys, then asks.
-fn drive(port: u16, form: &Form, pipelines: usize) -> Result<()> {
+fn drive(port: u16, form: &Form, requests: usize) -> Result<()> {
     let keys: Vec<String> = (0..KEYS)
         .map(|key| format!("instruction-{key:04}"))
         .collect();
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-    let store = &FORMS[3];
-    for few in keys.chunks(PIPELINE) {
-        ask(&mut stream, store, few)?;
+    for few in keys.chunks(STORE.keys) {
+        ask(&mut stream, &STORE, few)?;
     }
-    let mut chunks = keys.chunks(PIPELINE).cycle();
-    for _ in 0..pipelines {
-        ask(&mut stream, form, chunks.next().unwrap_or_default())?;
+    let pipelines = requests / form.keys;
+    for few in keys.chunks(form.keys).cycle().take(pipelines) {
+        ask(&mut stream, form, few)?;
     }
     Ok(())
 }
 
 fn ask(stream: &mut TcpStream, form: &Form, keys: &[String]) -> Result<()> {
-    let text: String = keys.iter().map(|key| (form.request)(key)).collect();
-    stream.write_all(text.as_bytes())?;
-    let mut reply = vec![0; keys.iter().map(|key| (form.reply_bytes)(key)).sum()];
+    stream.write_all((form.pipeline)(keys).as_bytes())?;
+    let mut reply = vec![0; (form.reply_bytes)(keys)];
     stream
         .read_exact(&mut reply)
         .context("the server's replies")?;
@@ -223,21 +335,6 @@ fn ask(stream: &mut TcpStream, form: &Form, keys: &[String]) -> Result<()> {
         );
     }
     Ok(())
-}
-
-fn recorded(counts: &BTreeMap<&'static str, f64>) -> Result<String> {
-    let mut text = format!(
-        "# Instructions of the server for one request: 16-byte keys, 64-byte values, pipelines of\n\
-         # 16, one worker, the default policy, profile release-fast; made by\n\
-         #     cargo xtask instructions --record\n\
-         # and held to within {GROWTH_MAX} % by cargo xtask test instructions.\n\
-         compiler = \"{}\"\n\n[requests]\n",
-        compiler()?
-    );
-    for (name, count) in counts {
-        text += &format!("\"{name}\" = {count:.0}\n");
-    }
-    Ok(text)
 }
 
 fn compiler() -> Result<String> {
@@ -255,8 +352,17 @@ fn processor() -> Result<String> {
     first.map(String::from).context("the processors we may use")
 }
 
-fn value() -> String {
-    "v".repeat(VALUE_BYTES)
+fn set(key: &str) -> String {
+    format!("set {key} 0 0 64\r\n{}\r\n", "v".repeat(VALUE_BYTES))
+}
+
+fn meta_set(key: &str) -> String {
+    format!("ms {key} 64\r\n{}\r\n", "v".repeat(VALUE_BYTES))
+}
+
+/// The length of an item in the reply to a `get`.
+fn item_bytes(key: &str) -> usize {
+    "VALUE  0 64\r\n".len() + key.len() + VALUE_BYTES + 2
 }
 
 const TOOLS: &[Tool] = &[

@@ -92,8 +92,8 @@ cargo xtask COMMAND
                            memcached-cluster and pymemcache-cluster: against a node of a cluster
   bench [NAME..]           the benches of a crate (table, store, ..); no name lists them
   instructions             what a small request costs, under callgrind, beside the record;
-                           --all-policies with 1 and 2 workers, --within PER_CENT, --binary PATH,
-                           --record keeps the counts
+                           --all-policies with 1 and 2 workers, --within PER_CENT, --rounds N,
+                           --binary PATH; --record keeps the counts
   soak [SECONDS]           mixed load with verified values (600 s unless told)
   bpf                      compiles the network card's program into the object that is kept
   chart                    draws the documents' charts from the tables in docs/benchmarks

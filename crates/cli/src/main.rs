@@ -1,11 +1,9 @@
-//! The one binary, `curtail`.
+//! The program `curtail`.
 //!
 //! Each command has a file; this one only names them. `serve` speaks memcached's command line, the
-//! others are our own.
+//! others are our own. The instruments' commands are carried out by a second program (`lab`).
 #![forbid(unsafe_code)]
 
-mod bench;
-mod check;
 mod cluster;
 mod cluster_flags;
 mod config_file;
@@ -14,17 +12,17 @@ mod effective;
 mod extended;
 mod faults;
 mod flags;
-mod interrupt;
+mod lab;
 mod native_flags;
 mod ranges;
 mod serve;
-mod simulate;
 mod sizes;
 mod top;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// A key-value store that keeps its tail short.
 #[derive(Debug, Parser)]
@@ -45,38 +43,31 @@ enum Command {
     Serve(Box<flags::Flags>),
     /// Look at this machine and say what it costs a server
     Doctor(doctor::Options),
-    /// Drive load at a server, ours or another, and measure it
-    Bench(Box<curtail_loadgen::bench::BenchArgs>),
-    /// Drive a server with values that prove themselves, and look for lost, torn and stale ones
-    Soak(Box<curtail_loadgen::soak::SoakArgs>),
     /// Watch a server: rates, workers, plan and stages, on a terminal or as a report
     Top(top::Options),
-    /// Walk every path through a tiny cluster, and look for a wrong answer; `check list`
-    Check(check::Options),
     /// Run a trial cluster on this machine, or look after a cluster
     Cluster(cluster::Options),
-    /// Simulate a figure of a paper with the decision-makers of the server; `simulate list`
-    Simulate(Box<curtail_simulator::command::Args>),
 }
 
 fn main() -> ExitCode {
-    let given = std::env::args_os().collect();
+    let given: Vec<OsString> = std::env::args_os().collect();
+    if let Some(arguments) = lab::arguments(&given) {
+        return fail(&lab::run(arguments));
+    }
     let expanded = match config_file::expand(given, &Cli::command()) {
         Ok(expanded) => expanded,
         Err(error) => return fail(&error),
     };
-    let answer = match Cli::parse_from(expanded.arguments).command {
+    let matches = lab::listed(Cli::command()).get_matches_from(expanded.arguments);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let answer = match cli.command {
         Command::Serve(mut flags) => {
             flags.origins = expanded.origins;
             serve::run(&flags)
         }
         Command::Doctor(options) => doctor::run(&options),
-        Command::Bench(options) => bench::run(&options),
-        Command::Soak(options) => curtail_loadgen::soak::run(&options).map_err(Into::into),
         Command::Top(options) => top::run(&options),
-        Command::Check(options) => check::run(&options),
         Command::Cluster(options) => cluster::run(&options),
-        Command::Simulate(options) => simulate::run(&options),
     };
     answer.unwrap_or_else(|error| fail(&error))
 }

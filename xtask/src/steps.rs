@@ -313,14 +313,12 @@ impl Run {
         if self.times.len() > 1 {
             print!("{}", times::table(&self.times));
         }
-        for (what, sum) in ["our tests", "checks", "suites of others"]
-            .iter()
-            .zip(&self.sums)
-        {
-            if sum.total() > 0 {
-                println!("{what}: {sum}");
-            }
-        }
+        let kinds = ["our tests", "checks", "suites of others"].iter();
+        let counted = kinds.zip(&self.sums).filter(|(_, sum)| sum.total() > 0);
+        let counted: Vec<String> = counted
+            .map(|(what, sum)| format!("{what}: {sum}"))
+            .collect();
+        println!("{}", counted.join("; "));
         Ok(())
     }
 }

@@ -75,23 +75,24 @@ fn run(workspace: &Workspace, log: &Log, step: &str, targets: &[&str]) -> Result
         .map(|one| (one.name.as_str(), one.seconds))
         .collect();
     fs::write(record, serde_json::to_string_pretty(&times)?)?;
+    let longest: Vec<String> = ended
+        .iter()
+        .take(LONGEST)
+        .map(|one| format!("{} {:.0} s", one.name, one.seconds))
+        .collect();
+    ended.sort_by_key(|one| !one.succeeded); // the end of the log is shown
     let mut tally = Tally::default();
     let mut failed = Vec::new();
     for one in &ended {
         log.line(&format!(
-            "$ cargo test {}  # {:.1} s",
-            one.name, one.seconds
+            "$ cargo test {}  # {:.1} s\n{}",
+            one.name, one.seconds, one.output
         ))?;
-        log.line(&one.output)?;
         tally += one.tally;
         if !one.succeeded {
             failed.push(format!("cargo test {}", one.name));
         }
     }
-    let longest = ended.iter().take(LONGEST);
-    let longest: Vec<String> = longest
-        .map(|one| format!("{} {:.0} s", one.name, one.seconds))
-        .collect();
     let failure = (!failed.is_empty()).then(|| format!("repeat with: {}", failed.join("; ")));
     let remark = format!(
         "built in {build_seconds:.0} s; longest: {}",

@@ -75,6 +75,7 @@ fn dispatch(arguments: &[String]) -> Result<Outcome> {
         "instructions" => instructions::command(&workspace, rest),
         "soak" => soak::command(&workspace, rest),
         "fix" => steps::fix(&workspace),
+        "hook" => steps::hook(&workspace),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(Outcome::default())
@@ -86,7 +87,9 @@ fn dispatch(arguments: &[String]) -> Result<Outcome> {
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test [--all] [STEP..]    all checks, or the steps named; --all adds the slow ones; --list lists
+  test [STEP..]            all checks, or the steps named; --quick only those for every save,
+                           --all also the slow ones; --list lists; --times PAGE keeps in a page
+                           what each step took
   tidy                     the house rules that a machine can check (STYLE.md)
   licences                 every dependency's licence against deny.toml
   readme                   runs the examples of README.md against a fresh server
@@ -97,12 +100,13 @@ cargo xtask COMMAND
                            memcached-cluster and pymemcache-cluster: against a node of a cluster
   bench [NAME..]           the benches of a crate (table, store, ..); no name lists them
   instructions             instructions of a small request, under callgrind, beside the record;
-                           --all-policies with 1 and 2 workers, --within PER_CENT, --binary PATH,
-                           --record keeps the counts
+                           --all-policies with 1 and 2 workers, --within PER_CENT, --rounds N,
+                           --binary PATH; --record keeps the counts
   soak [SECONDS]           mixed load with verified values (600 s unless told)
   bpf                      compiles the XDP program into the object that is kept
   chart                    draws the documents' charts from the tables in docs/research
-  fix                      cargo fmt, cargo clippy --fix
+  fix                      cargo clippy --fix, cargo fmt, long comments wrapped
+  hook                     has git run format and tidy before each commit
 
 Logs, fetched suites and virtual environments go to target/xtask.
 ";

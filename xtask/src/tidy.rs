@@ -10,6 +10,8 @@ mod manifest;
 mod source;
 mod tree;
 
+pub(crate) use source::COLUMNS_MAX;
+
 use std::fmt;
 
 use anyhow::Result;

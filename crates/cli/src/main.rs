@@ -1,11 +1,9 @@
-//! The one binary, `curtail`.
+//! The program `curtail`.
 //!
 //! Each command has a file; this one only names them. `serve` speaks memcached's command line, the
-//! others are our own.
+//! others are our own. The instruments' commands are carried out by a second program (`lab`).
 #![forbid(unsafe_code)]
 
-mod bench;
-mod check;
 mod cluster;
 mod cluster_flags;
 mod config_file;
@@ -14,19 +12,19 @@ mod effective;
 mod extended;
 mod faults;
 mod flags;
-mod interrupt;
+mod lab;
 mod native_flags;
 mod ranges;
 #[cfg(test)]
 mod reference;
 mod serve;
-mod simulate;
 mod sizes;
 mod top;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// A cache server for memcached's clients, with short tail latency.
 #[derive(Debug, Parser)]
@@ -47,38 +45,31 @@ enum Command {
     Serve(Box<flags::Flags>),
     /// Report settings of this machine that cost a server performance
     Doctor(doctor::Options),
-    /// Generate load on a server, curtail or another, and measure rate and latency
-    Bench(Box<curtail_loadgen::bench::BenchArgs>),
-    /// Run mixed load with self-checking values, and report lost, torn and stale ones
-    Soak(Box<curtail_loadgen::soak::SoakArgs>),
     /// Show a server's rates, memory, workers and hottest keys, on a terminal or as a report
     Top(top::Options),
-    /// Search every state of a small cluster for a wrong answer; `check list` lists the models
-    Check(check::Options),
     /// Run a trial cluster on this machine, or manage a cluster
     Cluster(cluster::Options),
-    /// Simulate a figure of a paper in virtual time; `simulate list` lists the figures
-    Simulate(Box<curtail_simulator::command::Args>),
 }
 
 fn main() -> ExitCode {
-    let given = std::env::args_os().collect();
+    let given: Vec<OsString> = std::env::args_os().collect();
+    if let Some(arguments) = lab::arguments(&given) {
+        return fail(&lab::run(arguments));
+    }
     let expanded = match config_file::expand(given, &Cli::command()) {
         Ok(expanded) => expanded,
         Err(error) => return fail(&error),
     };
-    let answer = match Cli::parse_from(expanded.arguments).command {
+    let matches = lab::listed(Cli::command()).get_matches_from(expanded.arguments);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let answer = match cli.command {
         Command::Serve(mut flags) => {
             flags.origins = expanded.origins;
             serve::run(&flags)
         }
         Command::Doctor(options) => doctor::run(&options),
-        Command::Bench(options) => bench::run(&options),
-        Command::Soak(options) => curtail_loadgen::soak::run(&options).map_err(Into::into),
         Command::Top(options) => top::run(&options),
-        Command::Check(options) => check::run(&options),
         Command::Cluster(options) => cluster::run(&options),
-        Command::Simulate(options) => simulate::run(&options),
     };
     answer.unwrap_or_else(|error| fail(&error))
 }

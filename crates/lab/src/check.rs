@@ -86,7 +86,7 @@ fn planted(name: &str) -> anyhow::Result<Mutant> {
     let Some(mutant) = found else {
         bail!(
             "no error is called {name}: see `curtail check list`; those of the machine are there \
-             only if curtail was built with --features mutants"
+             only if curtail-lab was built with --features mutants"
         );
     };
     Ok(mutant)

@@ -1,7 +1,5 @@
 //! Ctrl-C in a command that works for minutes keeps what was done.
 
-#![expect(clippy::unwrap_used, reason = "a failure here is a test's failure")]
-
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -11,7 +9,7 @@ use std::time::{Duration, Instant};
 const INTERRUPTED: Option<i32> = Some(130);
 
 fn start(words: &[&str]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_curtail"))
+    Command::new(crate::BINARY)
         .args(words)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -1,44 +1,24 @@
 //! `curtail bench timeline` against a real server, at a reduced size.
-#![expect(clippy::unwrap_used, reason = "a failure here is a test's failure")]
 
-use std::{
-    fs,
-    path::Path,
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, process::Command};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_curtail");
+use curtail_server::{Config, Listen, Server};
 
-/// A server, killed when the test is over.
-struct Server(Child);
+use crate::BINARY;
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A server with two workers that plans twice a second, and its port.
-fn start(folder: &Path) -> (Server, String) {
-    let ports = folder.join("ports");
-    let mut command = Command::new(BINARY);
-    command
-        .args(["serve", "-p", "-1", "-t", "2", "-m", "128"])
-        .args(["-o", "size_epoch=500"])
-        .env("MEMCACHED_PORT_FILENAME", &ports)
-        .stderr(Stdio::null());
-    let server = Server(command.spawn().unwrap());
-    let started = Instant::now();
-    while !ports.exists() {
-        assert!(started.elapsed() < Duration::from_secs(20), "no port file");
-        thread::sleep(Duration::from_millis(5));
-    }
-    let text = fs::read_to_string(&ports).unwrap();
-    let port = text.strip_prefix("TCP INET: ").unwrap();
-    (server, port.lines().next().unwrap().to_owned())
+/// A server with two workers that plans twice a second.
+fn start() -> Server {
+    let listen = Listen {
+        address: "127.0.0.1:0".parse().unwrap(),
+        optional: false,
+    };
+    let config = Config {
+        listen: vec![listen],
+        workers: 2,
+        epoch_ms: 500,
+        ..Config::default()
+    };
+    Server::start(config, |_| ()).unwrap()
 }
 
 /// The numbers of a column.
@@ -56,14 +36,10 @@ fn column(csv: &str, name: &str) -> Vec<f64> {
 fn a_changing_load_is_shown_with_the_plan_that_follows_it() {
     let folder = std::env::temp_dir().join(format!("curtail-timeline-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
-    let (server, port) = start(&folder);
+    let server = start();
+    let target = server.addresses()[0].to_string();
     let output = Command::new(BINARY)
-        .args([
-            "bench",
-            "timeline",
-            "--target",
-            &format!("127.0.0.1:{port}"),
-        ])
+        .args(["bench", "timeline", "--target", &target])
         .args([
             "--workload",
             "etc:keys=2000,large-keys=40,p-large=0/20/0@3s",

@@ -78,3 +78,14 @@ fn fail(error: &anyhow::Error) -> ExitCode {
     eprintln!("curtail: {error:#}");
     ExitCode::FAILURE
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: no flag is missing on the page, or has another default or meaning there.
+    #[test]
+    fn the_reference_page_has_every_flag() {
+        reference::check("flags.md", &Cli::command());
+    }
+}

@@ -1,23 +1,21 @@
-//! `docs/reference/flags.md`: every flag of every command, from what clap knows of it.
+//! Reference pages of flags in `docs/reference`: every flag of every command, from what clap knows.
 //!
-//! `cargo xtask reference` writes the page; the test fails while page and flags differ.
+//! `cargo xtask reference` writes the pages; their tests fail while page and flags differ.
 
 use std::{env, fmt::Write as _, fs};
 
-use clap::{Arg, Command, CommandFactory as _};
+use clap::{Arg, Command};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/flags.md");
-
-/// Goal: no flag is missing on the page, or has another default or meaning there.
-#[test]
-fn the_reference_page_has_every_flag() {
-    let mut page = HEAD.to_owned();
-    describe(&crate::Cli::command(), "", &mut page);
+/// Holds the page against the flags of a program, or writes it if that is asked for.
+pub(crate) fn check(page: &str, program: &Command) {
+    let path = format!("{}/../../docs/reference/{page}", env!("CARGO_MANIFEST_DIR"));
+    let mut text = format!("# Flags of {}\n{HEAD}", program.get_name());
+    describe(program, "", &mut text);
     if env::var_os("CURTAIL_REFERENCE").is_some() {
-        fs::write(PAGE, &page).unwrap();
+        fs::write(&path, &text).unwrap();
     }
-    let kept = fs::read_to_string(PAGE).unwrap();
-    assert!(kept == page, "{PAGE}: run `cargo xtask reference`");
+    let kept = fs::read_to_string(&path).unwrap();
+    assert!(kept == text, "{path}: run `cargo xtask reference`");
 }
 
 /// A command's table, and those of its subcommands.
@@ -84,9 +82,7 @@ fn row(flag: &Arg) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-const HEAD: &str = "# Flags
-
-Written by `cargo xtask reference` from the flags that the commands take. `curtail COMMAND --help`
-prints the same. How `serve` differs from memcached's flags is in
-[compatibility](compatibility.md#start-flags).
+const HEAD: &str = "
+Written by `cargo xtask reference` from the flags that the commands take; `--help` prints the same.
+How `curtail serve` differs from memcached is in [compatibility](compatibility.md#start-flags).
 ";

@@ -8,6 +8,9 @@
 mod bench;
 mod check;
 mod interrupt;
+#[cfg(test)]
+#[path = "../../cli/src/reference.rs"]
+mod reference;
 mod simulate;
 
 use std::ffi::OsString;
@@ -31,13 +34,13 @@ struct Lab {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Drive load at a server, ours or another, and measure it
+    /// Generate load on a server, curtail or another, and measure rate and latency
     Bench(Box<curtail_loadgen::bench::BenchArgs>),
-    /// Drive a server with values that prove themselves, and look for lost, torn and stale ones
+    /// Run mixed load with self-checking values, and report lost, torn and stale ones
     Soak(Box<curtail_loadgen::soak::SoakArgs>),
-    /// Walk every path through a tiny cluster, and look for a wrong answer; `check list`
+    /// Search every state of a small cluster for a wrong answer; `check list` lists the models
     Check(check::Options),
-    /// Simulate a figure of a paper with the decision-makers of the server; `simulate list`
+    /// Simulate a figure of a paper in virtual time; `simulate list` lists the figures
     Simulate(Box<curtail_simulator::command::Args>),
 }
 
@@ -74,3 +77,14 @@ fn run(mut words: Vec<OsString>) -> Result<ExitCode> {
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// How `curtail` says that it ran this program, and of which version it is itself.
 const RUN_BY: &str = "--run-by=";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: no flag is missing on the page, or has another default or meaning there.
+    #[test]
+    fn the_reference_page_has_every_flag() {
+        reference::check("flags-lab.md", &Lab::command());
+    }
+}

@@ -38,6 +38,8 @@ pub(crate) fn reference(workspace: &Workspace) -> Result<Outcome> {
         "-p",
         "curtail-cli",
         "-p",
+        "curtail-lab",
+        "-p",
         "curtail-server",
     ]);
     tests.args(["--lib", "--bins", "the_reference_page"]);

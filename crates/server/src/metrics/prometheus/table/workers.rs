@@ -168,13 +168,13 @@ pub(in crate::metrics::prometheus) const TABLE: &[Family] = &[
         "curtail_delegation_batches_total",
         Whole,
         "Batches of requests delegated to other workers.",
-        &[of("", "parcels_sent", ParcelsSent)],
+        &[of("", "parcels_sent", DelegatedBatchesSent)],
     ),
     counter(
         "curtail_delegation_batches_reclaimed_total",
         Whole,
         "Delegated batches reclaimed because the other worker had not begun them.",
-        &[of("", "parcels_taken_back", ParcelsTakenBack)],
+        &[of("", "parcels_taken_back", DelegatedBatchesTakenBack)],
     ),
     counter(
         "curtail_late_releases_total",

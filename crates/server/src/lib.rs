@@ -1,24 +1,30 @@
 //! The server: threads, connections, and the way of a request through them.
 //!
-//! Start reading at [`pipeline`]: it is the turn of a worker on one screen. The folders are rooms:
+//! Start reading at [`pipeline`]: it is the turn of a worker on one screen. The folders are rooms,
+//! here from the bottom to the top; a room knows only those above it in this list.
 //!
-//! - `worker`: the thread and its event loop; what it carries from turn to turn; its mailbox
-//! - `connection`: sockets, buffers, output queues, logins; who accepts and moves connections
-//! - `request`: the stages of a turn: receive, delegate, execute, compact, reply
-//! - `size_aware`: large requests on threads of their own, and what decides which are large
-//! - `memcached`: administration commands, `watch`, dumps, UDP, `stats`
+//! - `config`, `log`, `metrics`: what was asked for, what is written, what is counted
+//! - `connection`, `request`: sockets with their buffers and output; the requests of a turn and
+//!   their replies
+//! - `memcached`: `watch`, event lines and listings; `size_aware`: which thread serves which size
 //! - `native`: the native datagram and stream protocol and its ordered queues
 //! - `node`: what makes a server a node of a cluster
-//! - `metrics`, `log`: what an operator reads
+//! - `worker`: what one thread owns, and how others reach it
+//! - `turn`, `route`: the stages of a turn; `admin`: commands about the server
+//! - `pipeline`, `event_loop`: a turn, and what is around it
+//! - `exporter`, `start`: what others read of a running server; the threads and their start
 //!
 //! Absent on purpose: decisions of a protocol (they are in `codec`), decisions about items (they
 //! are in `store`), and anything shared between workers on the path of a request but the store and,
 //! for a write, the word that says who writes its partition.
 #![forbid(unsafe_code)]
 
+mod admin;
 mod completion;
 mod config;
 mod connection;
+mod event_loop;
+mod exporter;
 pub mod log;
 mod memcached;
 mod metrics;
@@ -29,16 +35,18 @@ mod request;
 mod route;
 mod size_aware;
 mod start;
+mod store_context;
 mod sync;
 mod test_faults;
+mod turn;
 mod worker;
 
 pub use curtail_store::MEMORY_BYTES_LIMIT;
 
+pub use config::policy_name::{PolicyName, Sizes, UnknownPolicy};
 pub use config::{Config, Echoed, Listen, Niceness, UnixSocket};
 pub use connection::auth::{LoginsError, count_logins};
 pub use native::{NativeChoice, NativeConfig, NativeMode, NativePlacement};
-pub use size_aware::policy_name::{PolicyName, Sizes, UnknownPolicy};
 pub use start::{NativeAtStart, Restored, Server, StartError, Stopped};
 #[doc(hidden)]
 pub use test_faults::Fault;

@@ -19,12 +19,14 @@
 //! this path allocates, waits, or reads a clock.
 
 use crate::{
-    request::{
-        batch::{Batch, Entry},
-        execute::OUTPUT_BYTES_MAX,
+    request::batch::{Batch, Entry},
+    route::{self, Route, is_write},
+    turn::{
+        compaction, delegate,
+        execute::{self, OUTPUT_BYTES_MAX},
+        receive, send, stage_times, work_ahead,
     },
-    route::{Route, is_write},
-    worker::event_loop::Worker,
+    worker::Worker,
 };
 
 /// Looking for runs costs each request some 30 instructions, and one that is carried out with its
@@ -36,139 +38,138 @@ const RUNS_PAY_AT: usize = 16;
 /// enough to stay in the first-level cache.
 const VALUES_AHEAD: usize = 6;
 
-impl Worker {
-    /// One turn: everything that arrived, up to a bound, is answered. `area` is the memory to
-    /// receive into; the batch borrows from it.
-    pub(crate) fn turn(&mut self, area: &mut [u8]) {
-        let mut batch = std::mem::take(&mut self.batch).recycle();
-        let mut times = self.stage_times();
-        self.collect(area, &mut batch);
-        times.end_stage();
-        self.execute(&mut batch);
-        self.commit();
-        times.end_stage();
-        self.reply();
-        self.note_turn(&batch, &times);
-        self.batch = batch.recycle();
-    }
+/// One turn: everything that arrived, up to a bound, is answered. `area` is the memory to
+/// receive into; the batch borrows from it.
+pub(crate) fn turn(worker: &mut Worker, area: &mut [u8]) {
+    let mut batch = std::mem::take(&mut worker.batch).recycle();
+    let mut times = stage_times::stage_times(worker);
+    receive::collect(worker, area, &mut batch);
+    times.end_stage();
+    execute(worker, &mut batch);
+    commit(worker);
+    times.end_stage();
+    send::reply(worker);
+    stage_times::note_turn(worker, &batch, &times);
+    worker.batch = batch.recycle();
+}
 
-    fn execute(&mut self, batch: &mut Batch<'_>) {
-        self.replies.begin_turn();
-        let has_runs = self.prefetch(batch);
-        if has_runs || self.is_measured() || !self.routes_by_policy_alone() {
-            self.execute_in_runs(batch, has_runs);
-        } else {
-            for (number, entry) in batch.entries().iter().enumerate() {
-                self.look_ahead(batch, number);
-                match self.routing.asks() {
-                    true => self.route_and_run(std::slice::from_ref(entry)),
-                    // Nothing was handed on in this turn: only writes have to ask, and the way to
-                    // the store is compiled into this loop.
-                    false => self.carry_out(entry, self.routing.claims()),
-                }
+fn execute(worker: &mut Worker, batch: &mut Batch<'_>) {
+    worker.replies.begin_turn();
+    let has_runs = prefetch(worker, batch);
+    if has_runs || stage_times::is_measured(worker) || !route::routes_by_policy_alone(worker) {
+        execute_in_runs(worker, batch, has_runs);
+    } else {
+        for (number, entry) in batch.entries().iter().enumerate() {
+            look_ahead(worker, batch, number);
+            match worker.routing.asks() {
+                true => route_and_run(worker, std::slice::from_ref(entry)),
+                // Nothing was handed on in this turn: only writes have to ask, and the way to
+                // the store is compiled into this loop.
+                false => execute::carry_out(worker, entry, worker.routing.claims()),
             }
         }
-        self.send_delegated();
-        self.note_executed(batch);
     }
+    delegate::send_delegated(worker);
+    stage_times::note_executed(worker, batch);
+}
 
-    /// Executes neighbours with one key together, and measures what is ahead of each request.
-    #[inline(never)]
-    fn execute_in_runs(&mut self, batch: &Batch<'_>, has_runs: bool) {
-        let mut ahead = self.is_measured().then(|| self.measure_ahead());
-        let mut number = 0;
-        while let Some(rest @ [_, ..]) = batch.entries().get(number..) {
-            let length = match has_runs && !self.is_full_for(rest) {
-                true => self.run_length(rest),
-                false => 1,
-            };
-            (number..number + length).for_each(|number| self.look_ahead(batch, number));
-            let run = rest.get(..length).unwrap_or_default();
-            let before = self.answered_for(run);
-            if !(has_runs && length == 1 && self.skips_across(rest)) {
-                self.route_and_run(run);
-            }
-            if let Some(ahead) = &mut ahead {
-                self.note_ahead(ahead, run, before);
-            }
-            number += length;
+/// Executes neighbours with one key together, and measures what is ahead of each request.
+#[inline(never)]
+fn execute_in_runs(worker: &mut Worker, batch: &Batch<'_>, has_runs: bool) {
+    let mut ahead = stage_times::is_measured(worker).then(|| work_ahead::measure_ahead(worker));
+    let mut number = 0;
+    while let Some(rest @ [_, ..]) = batch.entries().get(number..) {
+        let length = match has_runs && !is_full_for(worker, rest) {
+            true => compaction::run_length(worker, rest),
+            false => 1,
+        };
+        (number..number + length).for_each(|number| look_ahead(worker, batch, number));
+        let run = rest.get(..length).unwrap_or_default();
+        let before = work_ahead::answered_for(worker, run);
+        if !(has_runs && length == 1 && compaction::skips_across(worker, rest)) {
+            route_and_run(worker, run);
         }
-    }
-
-    /// Whether the first request of these finds its connection put off: those of others that follow
-    /// it do not share its route.
-    fn is_full_for(&self, rest: &[Entry<'_>]) -> bool {
-        let first = rest.first();
-        first.is_some_and(|first| self.replies.bytes_for(first.slot) > OUTPUT_BYTES_MAX)
-    }
-
-    /// Nothing leaves before it may: what was read on a node of a cluster may be older than the
-    /// node's lease, if that has ended meanwhile; then its clients are told nothing. A mode that
-    /// promises durability would hold replies here until what they tell is safe.
-    pub(crate) fn commit(&mut self) {
-        if self.routing.under_lease && !self.still_holds_lease() {
-            self.withhold();
+        if let Some(ahead) = &mut ahead {
+            work_ahead::note_ahead(worker, ahead, run, before);
         }
+        number += length;
     }
+}
 
-    /// Sends what was answered so far: the memory for replies is used up.
-    pub(crate) fn reply_early(&mut self) {
-        self.commit();
-        self.reply();
+/// Whether the first request of these finds its connection put off: those of others that follow
+/// it do not share its route.
+fn is_full_for(worker: &Worker, rest: &[Entry<'_>]) -> bool {
+    let first = rest.first();
+    first.is_some_and(|first| worker.replies.bytes_for(first.slot) > OUTPUT_BYTES_MAX)
+}
+
+/// Nothing leaves before it may: what was read on a node of a cluster may be older than the
+/// node's lease, if that has ended meanwhile; then its clients are told nothing. A mode that
+/// promises durability would hold replies here until what they tell is safe.
+pub(crate) fn commit(worker: &mut Worker) {
+    if worker.routing.under_lease && !worker.still_holds_lease() {
+        worker.withhold();
     }
+}
 
-    #[inline(never)]
-    fn route_and_run(&mut self, run: &[Entry<'_>]) {
-        if let Some(first) = run.first() {
-            let route = self.route(first);
-            self.execute_run(run, route);
+/// Sends what was answered so far: the memory for replies is used up.
+pub(crate) fn reply_early(worker: &mut Worker) {
+    commit(worker);
+    send::reply(worker);
+}
+
+#[inline(never)]
+fn route_and_run(worker: &mut Worker, run: &[Entry<'_>]) {
+    if let Some(first) = run.first() {
+        let route = route::route(worker, first);
+        execute_run(worker, run, route);
+    }
+}
+
+/// Has the requests of a run, which have one key, executed where `route` says.
+pub(crate) fn execute_run(worker: &mut Worker, run: &[Entry<'_>], route: Route) {
+    match route {
+        Route::Here => execute_here(worker, run),
+        Route::Claimed(ticket) => {
+            execute_here(worker, run);
+            delegate::release(&mut worker.cx, ticket);
         }
+        Route::Worker(owner, ticket) => delegate::delegate_run(worker, run, owner, ticket),
+        Route::Node => worker.run_on_node(run),
+        Route::Behind(behind) => run
+            .iter()
+            .for_each(|entry| execute::put_off_behind(worker, entry, behind)),
+        Route::Later => run.iter().for_each(|entry| execute::put_off(worker, entry)),
     }
+}
 
-    /// Has the requests of a run, which have one key, executed where `route` says.
-    pub(crate) fn execute_run(&mut self, run: &[Entry<'_>], route: Route) {
-        match route {
-            Route::Here => self.execute_here(run),
-            Route::Claimed(ticket) => {
-                self.execute_here(run);
-                self.cx.release(ticket);
-            }
-            Route::Worker(owner, ticket) => self.delegate_run(run, owner, ticket),
-            Route::Node => self.run_on_node(run),
-            Route::Behind(behind) => run
-                .iter()
-                .for_each(|entry| self.put_off_behind(entry, behind)),
-            Route::Later => run.iter().for_each(|entry| self.put_off(entry)),
-        }
+fn execute_here(worker: &mut Worker, run: &[Entry<'_>]) {
+    if run.len() == 1 || !compaction::run_folded(worker, run) {
+        run.iter()
+            .for_each(|entry| execute::carry_out_apart(worker, entry));
     }
+}
 
-    fn execute_here(&mut self, run: &[Entry<'_>]) {
-        if run.len() == 1 || !self.run_folded(run) {
-            run.iter().for_each(|entry| self.carry_out_apart(entry));
+/// Asks the memory for all items of the batch; tells whether so many writes have the key of the
+/// request before them that looking for runs pays.
+fn prefetch(worker: &mut Worker, batch: &mut Batch<'_>) -> bool {
+    let writers = worker.routing.claims().then_some(&worker.cx.shared.writers);
+    let (mut following, mut before) = (0, None);
+    for entry in batch.entries_mut() {
+        delegate::prefetch(&worker.cx, entry, writers);
+        if before == Some(entry.hash) {
+            following += usize::from(is_write(entry));
         }
+        before = Some(entry.hash);
     }
+    let pays = following * RUNS_PAY_AT >= batch.entries().len().max(1);
+    pays && worker.cx.shared.config.compaction
+}
 
-    /// Asks the memory for all items of the batch; tells whether so many writes have the key of the
-    /// request before them that looking for runs pays.
-    fn prefetch(&mut self, batch: &mut Batch<'_>) -> bool {
-        let writers = self.routing.claims().then_some(&self.cx.shared.writers);
-        let (mut following, mut before) = (0, None);
-        for entry in batch.entries_mut() {
-            self.cx.prefetch(entry, writers);
-            if before == Some(entry.hash) {
-                following += usize::from(is_write(entry));
-            }
-            before = Some(entry.hash);
-        }
-        let pays = following * RUNS_PAY_AT >= batch.entries().len().max(1);
-        pays && self.cx.shared.config.compaction
-    }
-
-    /// What is done for a request ahead of its turn.
-    #[inline]
-    pub(crate) fn look_ahead(&mut self, batch: &Batch<'_>, number: usize) {
-        if let Some(ahead) = batch.entries().get(number + VALUES_AHEAD) {
-            self.cx.store_cx.store.prefetch_value(ahead.hint);
-        }
+/// What is done for a request ahead of its turn.
+#[inline]
+pub(crate) fn look_ahead(worker: &mut Worker, batch: &Batch<'_>, number: usize) {
+    if let Some(ahead) = batch.entries().get(number + VALUES_AHEAD) {
+        worker.cx.store_cx.store.prefetch_value(ahead.hint);
     }
 }

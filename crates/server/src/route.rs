@@ -22,13 +22,11 @@ use curtail_types::{KeyHash, Operation};
 
 use crate::{
     native::Behind,
-    request::{
-        batch::{Entry, Work},
-        execute::OUTPUT_BYTES_MAX,
-    },
+    request::batch::{Entry, Work},
     size_aware::plan_snapshot::PlanSnapshot,
     test_faults::Fault,
-    worker::event_loop::Worker,
+    turn::execute::OUTPUT_BYTES_MAX,
+    worker::Worker,
 };
 
 /// Where the requests of a run go. All of a run have one key, so they have one route.
@@ -116,126 +114,124 @@ impl Routing {
     }
 }
 
-impl Worker {
-    /// Whether every request of this turn runs here, but for the policy.
-    #[inline]
-    pub(crate) fn routes_by_policy_alone(&self) -> bool {
-        self.node.is_none() && self.native.is_none()
-    }
+/// Whether every request of this turn runs here, but for the policy.
+#[inline]
+pub(crate) fn routes_by_policy_alone(worker: &Worker) -> bool {
+    worker.node.is_none() && worker.native.is_none()
+}
 
-    /// Where a run of requests goes whose first is `entry`.
-    pub(crate) fn route(&mut self, entry: &Entry<'_>) -> Route {
-        // A connection that was put off has no further part in this turn.
-        if self.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {
-            return Route::Later;
-        }
-        if self.native.is_some()
-            && let Some(behind) = self.accepted_before(entry)
-        {
-            return Route::Behind(behind);
-        }
-        if self.node.is_some() {
-            return Route::Node;
-        }
-        self.route_among_workers(entry)
+/// Where a run of requests goes whose first is `entry`.
+pub(crate) fn route(worker: &mut Worker, entry: &Entry<'_>) -> Route {
+    // A connection that was put off has no further part in this turn.
+    if worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {
+        return Route::Later;
     }
-
-    /// The same where the nodes of a cluster have no say.
-    #[inline]
-    pub(crate) fn route_among_workers(&mut self, entry: &Entry<'_>) -> Route {
-        match (self.routing.claims, self.routing.decides) {
-            (true, _) if is_write(entry) => self.claim(entry.hash),
-            (true, _) | (_, false) => Route::Here,
-            (false, true) => self.route_by_policy(entry),
-        }
+    if worker.native.is_some()
+        && let Some(behind) = accepted_before(worker, entry)
+    {
+        return Route::Behind(behind);
     }
-
-    #[inline(never)]
-    fn route_by_policy(&mut self, entry: &Entry<'_>) -> Route {
-        let Work::Request(Request::Item { operation, .. }) = &entry.work else {
-            return self.route_other(entry);
-        };
-        let access = access_of(operation);
-        if access == Access::Read && self.routing.reads_here && self.delegation.is_empty() {
-            return Route::Here;
-        }
-        if let Some(owner) = self.delegation.follows(entry.hash)
-            && !(access == Access::Read && self.cx.has(Fault::Overtakes))
-        {
-            return Route::Worker(owner, None);
-        }
-        let partition = partition_of(entry.hash);
-        let workers = self.cx.shared.config.workers as u16;
-        let policy = self.routing.snapshot.name.policy;
-        match policy.placement(partition, access, workers) {
-            Placement::Here => Route::Here,
-            Placement::Owner(owner) if owner.index() == self.index => Route::Here,
-            Placement::Owner(owner) => Route::Worker(owner, None),
-            Placement::Claim => self.claim(entry.hash),
-        }
+    if worker.node.is_some() {
+        return Route::Node;
     }
+    route_among_workers(worker, entry)
+}
 
-    /// What is not about one item must not overtake what was handed on before it.
-    fn route_other(&self, entry: &Entry<'_>) -> Route {
-        if !self.delegation.has_handed_on(entry.slot) {
-            return Route::Here;
-        }
-        match &entry.work {
-            Work::Request(
-                Request::EndOfKeys { .. } | Request::Noop | Request::Admin(Admin::Version),
-            )
-            | Work::Malformed { .. }
-            | Work::Login { .. } => Route::Here,
-            _ => Route::Later,
-        }
+/// The same where the nodes of a cluster have no say.
+#[inline]
+pub(crate) fn route_among_workers(worker: &mut Worker, entry: &Entry<'_>) -> Route {
+    match (worker.routing.claims, worker.routing.decides) {
+        (true, _) if is_write(entry) => claim(worker, entry.hash),
+        (true, _) | (_, false) => Route::Here,
+        (false, true) => route_by_policy(worker, entry),
     }
+}
 
-    /// The accepted write that `entry` has to wait for, after some help; a flush waits until there
-    /// is none.
-    fn accepted_before(&mut self, entry: &Entry<'_>) -> Option<Behind> {
-        let barrier = self.native.as_deref_mut()?;
-        let store_cx = &mut self.cx.store_cx;
-        match &entry.work {
-            Work::Request(Request::Admin(Admin::FlushAll { .. })) => {
-                barrier.reach_all(store_cx);
-                None
+#[inline(never)]
+fn route_by_policy(worker: &mut Worker, entry: &Entry<'_>) -> Route {
+    let Work::Request(Request::Item { operation, .. }) = &entry.work else {
+        return route_other(worker, entry);
+    };
+    let access = access_of(operation);
+    if access == Access::Read && worker.routing.reads_here && worker.delegation.is_empty() {
+        return Route::Here;
+    }
+    if let Some(owner) = worker.delegation.follows(entry.hash)
+        && !(access == Access::Read && worker.cx.has(Fault::Overtakes))
+    {
+        return Route::Worker(owner, None);
+    }
+    let partition = partition_of(entry.hash);
+    let workers = worker.cx.shared.config.workers as u16;
+    let policy = worker.routing.snapshot.name.policy;
+    match policy.placement(partition, access, workers) {
+        Placement::Here => Route::Here,
+        Placement::Owner(owner) if owner.index() == worker.index => Route::Here,
+        Placement::Owner(owner) => Route::Worker(owner, None),
+        Placement::Claim => claim(worker, entry.hash),
+    }
+}
+
+/// What is not about one item must not overtake what was handed on before it.
+fn route_other(worker: &Worker, entry: &Entry<'_>) -> Route {
+    if !worker.delegation.has_handed_on(entry.slot) {
+        return Route::Here;
+    }
+    match &entry.work {
+        Work::Request(
+            Request::EndOfKeys { .. } | Request::Noop | Request::Admin(Admin::Version),
+        )
+        | Work::Malformed { .. }
+        | Work::Login { .. } => Route::Here,
+        _ => Route::Later,
+    }
+}
+
+/// The accepted write that `entry` has to wait for, after some help; a flush waits until there
+/// is none.
+fn accepted_before(worker: &mut Worker, entry: &Entry<'_>) -> Option<Behind> {
+    let barrier = worker.native.as_deref_mut()?;
+    let store_cx = &mut worker.cx.store_cx;
+    match &entry.work {
+        Work::Request(Request::Admin(Admin::FlushAll { .. })) => {
+            barrier.reach_all(store_cx);
+            None
+        }
+        // The end of a large write has waited when it began.
+        Work::Request(Request::Item { .. } | Request::SetTooLarge { .. })
+        | Work::LargeSet { .. } => {
+            let connection = worker.slots.get_mut(entry.slot)?;
+            let behind = barrier.behind(store_cx, entry.hash, connection.behind);
+            if behind.is_none() {
+                connection.behind = None;
             }
-            // The end of a large write has waited when it began.
-            Work::Request(Request::Item { .. } | Request::SetTooLarge { .. })
-            | Work::LargeSet { .. } => {
-                let connection = self.slots.get_mut(entry.slot)?;
-                let behind = barrier.behind(store_cx, entry.hash, connection.behind);
-                if behind.is_none() {
-                    connection.behind = None;
-                }
-                behind
-            }
-            _ => None,
+            behind
         }
+        _ => None,
     }
+}
 
-    /// The claim of a write, if nobody holds its partition.
-    #[inline]
-    pub(crate) fn claim_free(&self, hash: KeyHash) -> Option<Ticket> {
-        let me = Id(self.index as u16);
-        let writers = &self.cx.shared.writers;
-        let ticket = writers.claim_free(partition_of(hash), me)?;
-        self.cx.linger_if_contended();
-        Some(ticket)
-    }
+/// The claim of a write, if nobody holds its partition.
+#[inline]
+pub(crate) fn claim_free(worker: &Worker, hash: KeyHash) -> Option<Ticket> {
+    let me = Id(worker.index as u16);
+    let writers = &worker.cx.shared.writers;
+    let ticket = writers.claim_free(partition_of(hash), me)?;
+    worker.cx.linger_if_contended();
+    Some(ticket)
+}
 
-    /// A write is ours if nobody holds its partition; else it follows the holder.
-    pub(crate) fn claim(&self, hash: KeyHash) -> Route {
-        let me = Id(self.index as u16);
-        match self.cx.shared.writers.claim(partition_of(hash), me) {
-            Claim::Granted(owner, ticket) if owner == me => {
-                self.cx.linger_if_contended();
-                Route::Claimed(ticket)
-            }
-            Claim::Granted(owner, ticket) => Route::Worker(owner, Some(ticket)),
-            // More than can be counted wait for it: the store is right without an owner, too.
-            Claim::Full(_) => Route::Here,
+/// A write is ours if nobody holds its partition; else it follows the holder.
+pub(crate) fn claim(worker: &Worker, hash: KeyHash) -> Route {
+    let me = Id(worker.index as u16);
+    match worker.cx.shared.writers.claim(partition_of(hash), me) {
+        Claim::Granted(owner, ticket) if owner == me => {
+            worker.cx.linger_if_contended();
+            Route::Claimed(ticket)
         }
+        Claim::Granted(owner, ticket) => Route::Worker(owner, Some(ticket)),
+        // More than can be counted wait for it: the store is right without an owner, too.
+        Claim::Full(_) => Route::Here,
     }
 }
 

@@ -2,8 +2,6 @@
 //!
 //! They exist in debug builds alone: in release builds nobody asks.
 
-use crate::worker::context::WorkerContext;
-
 /// What a server of a test does that it should not.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Fault {
@@ -57,25 +55,4 @@ pub enum Fault {
     Dozes,
     /// No bug: a node finds that its lease has ended whenever replies are to leave.
     LeaseEndsInTurn,
-}
-
-impl WorkerContext {
-    /// Whether the server was started with this fault.
-    #[inline(always)]
-    pub(crate) fn has(&self, fault: Fault) -> bool {
-        cfg!(debug_assertions) && self.shared.config.fault == fault
-    }
-
-    /// Whether contention is forced.
-    #[inline(always)]
-    pub(crate) fn is_contended(&self) -> bool {
-        cfg!(debug_assertions) && self.shared.config.fault != Fault::Nothing
-    }
-    /// Gives others the time to come to what was just claimed, when contention is forced.
-    #[inline(always)]
-    pub(crate) fn linger_if_contended(&self) {
-        if self.is_contended() {
-            std::thread::yield_now();
-        }
-    }
 }

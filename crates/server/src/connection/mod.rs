@@ -14,12 +14,10 @@
 //! back when the large request is done. While `output` is not empty, nothing is received
 //! or carried out for it. An idle connection holds no buffer.
 
-pub(crate) mod acceptor;
 pub(crate) mod auth;
 pub(crate) mod buffer_pool;
 pub(crate) mod long_running;
 pub(crate) mod output;
-pub(crate) mod rebalance;
 pub(crate) mod registry;
 pub(crate) mod slab;
 

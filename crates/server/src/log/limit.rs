@@ -17,6 +17,21 @@ struct Second {
 /// Lines of one kind in a second.
 const LINES_MAX: u64 = 10;
 
+/// Lines that a peer can cause, each kind with its bound.
+#[derive(Debug, Default)]
+pub(crate) struct Limits {
+    /// Logins that were refused.
+    pub(crate) refused_logins: Limit,
+    /// Logins that were accepted.
+    pub(crate) accepted_logins: Limit,
+    /// Connections whose client does not speak the protocol.
+    pub(crate) malformed: Limit,
+    /// Commands that change the server.
+    pub(crate) admin: Limit,
+    /// Connections that the system could not give.
+    pub(crate) accept: Limit,
+}
+
 impl Limit {
     /// Whether a line may be written in this second; if so, how many were suppressed since the last
     /// one.

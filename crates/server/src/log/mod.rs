@@ -9,12 +9,12 @@
 //! Every line has a time (RFC 3339, UTC), a level, a component, a message and fields. A thread that
 //! logs never waits for standard error: a line that finds the queue full is dropped and counted
 //! (`log_lines_dropped` in `stats curtail`). Requests are not logged one by one; what a peer can
-//! cause by the thousand passes a bound (`limit`) or is summed up once a second (`alarms`).
+//! cause by the thousand passes a bound (`limit`) or is summed up once a second
+//! ([`crate::exporter::alarms`]).
 //!
 //! A process has one log. A program that embeds the server and installs a subscriber of its own
 //! receives the same events.
 
-mod alarms;
 mod limit;
 mod record;
 mod writer;
@@ -33,8 +33,7 @@ use tracing::{
     subscriber::Interest,
 };
 
-pub(crate) use crate::log::alarms::{Alarms, Limits};
-pub(crate) use crate::log::limit::Limit;
+pub(crate) use limit::{Limit, Limits};
 
 use crate::sync::{AtomicU8, AtomicU64, Relaxed};
 

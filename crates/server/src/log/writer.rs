@@ -9,11 +9,13 @@ use std::{
 
 use tracing::Level;
 
-use crate::log::{
-    LogFormat, component,
-    record::{self, Head},
+use crate::{
+    log::{
+        LogFormat, component,
+        record::{self, Head},
+    },
+    sync::{AtomicU64, Relaxed},
 };
-use crate::sync::{AtomicU64, Relaxed};
 
 /// Lines that wait to be written, at most.
 const LINES_MAX: usize = 4096;

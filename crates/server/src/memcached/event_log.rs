@@ -5,7 +5,7 @@
 //! being carried out, with a second look at its item: what it costs is paid while watching. Where
 //! and how a request runs does not depend on it: whoever carries a request out tells of it, in the
 //! order in which requests are carried out there, and of each of those that are carried out as one
-//! ([`crate::request::compaction`]) what would be told of it alone. Only what is shown at `-vv` is
+//! ([`crate::turn::compaction`]) what would be told of it alone. Only what is shown at `-vv` is
 //! shown where it arrived.
 
 use std::io::Write;
@@ -24,7 +24,8 @@ use crate::{
         watch::{Interests, Journal, Watchers},
     },
     request::batch::{Entry, Work},
-    worker::{context::WorkerContext, event_loop::Worker},
+    turn::execute,
+    worker::{Worker, context::WorkerContext},
 };
 
 /// What a worker tells those who look on.
@@ -185,191 +186,186 @@ impl CloseReason {
     }
 }
 
-impl Worker {
-    /// Looks at a request that is about to be carried out here. A node of a cluster has looked at
-    /// it where it arrived.
-    #[cold]
-    pub(crate) fn log_here(&mut self, entry: &Entry<'_>) {
-        if self.cx.shared.cluster.is_none() || self.is_large_worker() {
-            self.event_log(entry);
-        }
-    }
-
-    /// Shows the command of a request at `-vv`.
-    #[cold]
-    pub(crate) fn show(&mut self, entry: &Entry<'_>) {
-        let (cx, Some(connection)) = (&mut self.cx, self.slots.get(entry.slot)) else {
-            return;
-        };
-        if entry.origin.decoder.is_between_commands() {
-            cx.show(connection.visible.number, entry.origin.input);
-        }
-    }
-
-    /// Looks at a request.
-    #[cold]
-    pub(crate) fn event_log(&mut self, entry: &Entry<'_>) {
-        self.show(entry);
-        let (cx, Some(connection)) = (&mut self.cx, self.slots.get_mut(entry.slot)) else {
-            return;
-        };
-        let number = connection.visible.number;
-        cx.event_log.write.number = number;
-        match &entry.work {
-            Work::Request(Request::Item {
-                key,
-                operation,
-                value,
-                ..
-            }) => {
-                cx.log_request(number, key, operation, value.len());
-                cx.log_fetch(key, entry.hash);
-            }
-            Work::Request(Request::SetTooLarge { key, set, .. }) => {
-                cx.log_write(key, set, 0);
-            }
-            Work::LargeSet {
-                request:
-                    Request::SetHeader {
-                        key,
-                        set,
-                        value_bytes,
-                        ..
-                    },
-                ..
-            } => {
-                cx.log_write(key, set, *value_bytes as usize);
-                cx.log_fetch(key, entry.hash);
-            }
-            Work::LargeSetEnd { .. } => {
-                if let Some((key, set, value_bytes)) =
-                    connection.body.as_deref().and_then(Body::write)
-                {
-                    cx.log_write(&key, &set, value_bytes);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Hands on what was noticed in this turn.
-    pub(crate) fn publish_events(&mut self) {
-        let WorkerContext {
-            event_log,
-            shared,
-            store_cx,
-            ..
-        } = &mut self.cx;
-        let (writer, now) = (&mut store_cx.writer, &store_cx.now);
-        let watchers = &shared.watchers;
-        if event_log.watches_evictions() {
-            let each = |evicted| event_log.evicted(watchers, *now, &evicted);
-            let left_out = writer.drain_evicted(each);
-            event_log.journal.drop_lines(left_out);
-        }
-        if !event_log.journal.is_empty() {
-            let wake = |worker: usize| {
-                if let Some(handle) = shared.workers.get(worker) {
-                    handle.mail.wake();
-                }
-            };
-            watchers.publish(&mut event_log.journal, wake);
-        }
+/// Looks at a request that is about to be carried out here. A node of a cluster has looked at
+/// it where it arrived.
+#[cold]
+pub(crate) fn log_here(worker: &mut Worker, entry: &Entry<'_>) {
+    if worker.cx.shared.cluster.is_none() || worker.is_large_worker() {
+        event_log(worker, entry);
     }
 }
 
-impl WorkerContext {
-    /// Shows the first line of `input`.
-    fn show(&mut self, number: i32, input: &[u8]) {
-        let end = input.iter().position(|&byte| byte == b'\n');
-        let line = input.get(..end.unwrap_or(input.len())).unwrap_or_default();
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let shown = line.get(..SHOWN_BYTES_MAX).unwrap_or(line);
-        let shown = shown.escape_ascii();
-        self.event_log.say(format_args!("<{number} {shown}"));
+/// Shows the command of a request at `-vv`.
+#[cold]
+pub(crate) fn show(worker: &mut Worker, entry: &Entry<'_>) {
+    let (cx, Some(connection)) = (&mut worker.cx, worker.slots.get(entry.slot)) else {
+        return;
+    };
+    if entry.origin.decoder.is_between_commands() {
+        show_line(cx, connection.visible.number, entry.origin.input);
     }
+}
 
-    /// Notes what a write is about, for its line when its outcome is known.
-    fn log_write(&mut self, key: &WireKey<'_>, set: &Set, value_bytes: usize) {
-        let write = &mut self.event_log.write;
-        let key = key.resolve(&mut self.decoding.scratch);
-        write.key.clear();
-        write.key.extend_from_slice(key.bytes());
-        write.command = command(set);
-        let remaining = set
-            .exptime
-            .expiry(self.store_cx.now)
-            .remaining_seconds(self.store_cx.now);
-        write.ttl_seconds = remaining.unwrap_or(0);
-        write.value_bytes = value_bytes;
-    }
-
-    /// Notes a request of a connection about one item that is about to be carried out.
-    #[cold]
-    pub(crate) fn log_request(
-        &mut self,
-        connection: i32,
-        key: &WireKey<'_>,
-        operation: &Operation,
-        value_bytes: usize,
-    ) {
-        self.event_log.write.number = connection;
-        if let Operation::Set(set) = operation {
-            self.log_write(key, set, value_bytes);
+/// Looks at a request.
+#[cold]
+pub(crate) fn event_log(worker: &mut Worker, entry: &Entry<'_>) {
+    show(worker, entry);
+    let (cx, Some(connection)) = (&mut worker.cx, worker.slots.get_mut(entry.slot)) else {
+        return;
+    };
+    let number = connection.visible.number;
+    cx.event_log.write.number = number;
+    match &entry.work {
+        Work::Request(Request::Item {
+            key,
+            operation,
+            value,
+            ..
+        }) => {
+            log_request(cx, number, key, operation, value.len());
+            log_fetch(cx, key, entry.hash);
         }
-    }
-
-    /// Tells that an item is looked up, for whatever purpose.
-    #[cold]
-    pub(crate) fn log_fetch(&mut self, key: &WireKey<'_>, hash: KeyHash) {
-        if self.event_log.watched.contain(Interests::FETCHERS) {
-            let found = self.value_bytes_of(key, hash);
-            self.log_found(key, found);
+        Work::Request(Request::SetTooLarge { key, set, .. }) => {
+            log_write(cx, key, set, 0);
         }
+        Work::LargeSet {
+            request:
+                Request::SetHeader {
+                    key,
+                    set,
+                    value_bytes,
+                    ..
+                },
+            ..
+        } => {
+            log_write(cx, key, set, *value_bytes as usize);
+            log_fetch(cx, key, entry.hash);
+        }
+        Work::LargeSetEnd { .. } => {
+            if let Some((key, set, value_bytes)) = connection.body.as_deref().and_then(Body::write)
+            {
+                log_write(cx, &key, &set, value_bytes);
+            }
+        }
+        _ => {}
     }
+}
 
-    /// The same where the length of its value is known, if there is one.
-    pub(crate) fn log_found(&mut self, key: &WireKey<'_>, found: Option<u32>) {
-        let key = key.resolve(&mut self.decoding.scratch);
-        let number = self.event_log.write.number;
-        let (watchers, now) = (&self.shared.watchers, self.store_cx.now);
-        self.event_log
-            .line(watchers, now, Interests::FETCHERS, |text| {
-                text.extend_from_slice(b"type=item_get key=");
-                push_percent(text, key.bytes());
-                let (status, class) = match found {
-                    Some(_) => ("found", 1),
-                    None => ("not_found", 0),
-                };
-                let _ = writeln!(
-                    text,
-                    " status={status} clsid={class} cfd={number} size={}",
-                    found.unwrap_or(0)
-                );
-            });
+/// Hands on what was noticed in this turn.
+pub(crate) fn publish_events(worker: &mut Worker) {
+    let WorkerContext {
+        event_log,
+        shared,
+        store_cx,
+        ..
+    } = &mut worker.cx;
+    let (writer, now) = (&mut store_cx.writer, &store_cx.now);
+    let watchers = &shared.watchers;
+    if event_log.watches_evictions() {
+        let each = |evicted| event_log.evicted(watchers, *now, &evicted);
+        let left_out = writer.drain_evicted(each);
+        event_log.journal.drop_lines(left_out);
     }
+    if !event_log.journal.is_empty() {
+        let wake = |worker: usize| {
+            if let Some(handle) = shared.workers.get(worker) {
+                handle.mail.wake();
+            }
+        };
+        watchers.publish(&mut event_log.journal, wake);
+    }
+}
 
-    /// Tells how the write that was noticed last ended.
-    #[cold]
-    pub(crate) fn log_outcome(&mut self, outcome: SetOutcome) {
-        let write = std::mem::take(&mut self.event_log.write);
-        let (watchers, now) = (&self.shared.watchers, self.store_cx.now);
-        self.event_log
-            .line(watchers, now, Interests::MUTATIONS, |text| {
-                text.extend_from_slice(b"type=item_store key=");
-                push_percent(text, &write.key);
-                let _ = writeln!(
-                    text,
-                    " status={} cmd={} ttl={} clsid=1 cfd={} size={}",
-                    word(outcome),
-                    write.command,
-                    write.ttl_seconds,
-                    write.number,
-                    write.value_bytes
-                );
-            });
-        self.event_log.write = write;
+/// Shows the first line of `input`.
+fn show_line(cx: &mut WorkerContext, number: i32, input: &[u8]) {
+    let end = input.iter().position(|&byte| byte == b'\n');
+    let line = input.get(..end.unwrap_or(input.len())).unwrap_or_default();
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let shown = line.get(..SHOWN_BYTES_MAX).unwrap_or(line);
+    let shown = shown.escape_ascii();
+    cx.event_log.say(format_args!("<{number} {shown}"));
+}
+
+/// Notes what a write is about, for its line when its outcome is known.
+fn log_write(cx: &mut WorkerContext, key: &WireKey<'_>, set: &Set, value_bytes: usize) {
+    let write = &mut cx.event_log.write;
+    let key = key.resolve(&mut cx.decoding.scratch);
+    write.key.clear();
+    write.key.extend_from_slice(key.bytes());
+    write.command = command(set);
+    let remaining = set
+        .exptime
+        .expiry(cx.store_cx.now)
+        .remaining_seconds(cx.store_cx.now);
+    write.ttl_seconds = remaining.unwrap_or(0);
+    write.value_bytes = value_bytes;
+}
+
+/// Notes a request of a connection about one item that is about to be carried out.
+#[cold]
+pub(crate) fn log_request(
+    cx: &mut WorkerContext,
+    connection: i32,
+    key: &WireKey<'_>,
+    operation: &Operation,
+    value_bytes: usize,
+) {
+    cx.event_log.write.number = connection;
+    if let Operation::Set(set) = operation {
+        log_write(cx, key, set, value_bytes);
     }
+}
+
+/// Tells that an item is looked up, for whatever purpose.
+#[cold]
+pub(crate) fn log_fetch(cx: &mut WorkerContext, key: &WireKey<'_>, hash: KeyHash) {
+    if cx.event_log.watched.contain(Interests::FETCHERS) {
+        let found = execute::value_bytes_of(cx, key, hash);
+        log_found(cx, key, found);
+    }
+}
+
+/// The same where the length of its value is known, if there is one.
+pub(crate) fn log_found(cx: &mut WorkerContext, key: &WireKey<'_>, found: Option<u32>) {
+    let key = key.resolve(&mut cx.decoding.scratch);
+    let number = cx.event_log.write.number;
+    let (watchers, now) = (&cx.shared.watchers, cx.store_cx.now);
+    cx.event_log
+        .line(watchers, now, Interests::FETCHERS, |text| {
+            text.extend_from_slice(b"type=item_get key=");
+            push_percent(text, key.bytes());
+            let (status, class) = match found {
+                Some(_) => ("found", 1),
+                None => ("not_found", 0),
+            };
+            let _ = writeln!(
+                text,
+                " status={status} clsid={class} cfd={number} size={}",
+                found.unwrap_or(0)
+            );
+        });
+}
+
+/// Tells how the write that was noticed last ended.
+#[cold]
+pub(crate) fn log_outcome(cx: &mut WorkerContext, outcome: SetOutcome) {
+    let write = std::mem::take(&mut cx.event_log.write);
+    let (watchers, now) = (&cx.shared.watchers, cx.store_cx.now);
+    cx.event_log
+        .line(watchers, now, Interests::MUTATIONS, |text| {
+            text.extend_from_slice(b"type=item_store key=");
+            push_percent(text, &write.key);
+            let _ = writeln!(
+                text,
+                " status={} cmd={} ttl={} clsid=1 cfd={} size={}",
+                word(outcome),
+                write.command,
+                write.ttl_seconds,
+                write.number,
+                write.value_bytes
+            );
+        });
+    cx.event_log.write = write;
 }
 
 const fn command(set: &Set) -> &'static str {

@@ -26,13 +26,16 @@ use curtail_types::{
     ArithmeticOutcome, DeleteOutcome, Exptime, Get, Key, KeyHash, Operation, Outcome, SetOutcome,
 };
 
-use crate::native::{
-    Native,
-    counters::{NativeCount, NativeCounts},
-    reply_cache::Done,
-    reply_sender::{Post, Sender, address_of, place, session_name, value_bytes_max},
+use crate::{
+    native::{
+        Native,
+        counters::{NativeCount, NativeCounts},
+        reply_cache::Done,
+        reply_sender::{Post, Sender, address_of, place, session_name, value_bytes_max},
+    },
+    store_context::StoreContext,
+    test_faults::Fault,
 };
-use crate::{test_faults::Fault, worker::store_context::StoreContext};
 
 /// The memory of a thread that executes.
 pub(crate) struct Executor {

@@ -8,12 +8,14 @@
 use curtail_codec::native::{ErrorCode, Grant, Reply, ReplyError, Request, SLOTS, Session};
 use curtail_dispatch::ordered_queue::GrantError;
 
-use crate::native::{
-    Native,
-    reply_cache::Answers,
-    reply_sender::{codec_peer, queue_peer},
+use crate::{
+    native::{
+        Native,
+        reply_cache::Answers,
+        reply_sender::{codec_peer, queue_peer},
+    },
+    sync::lock,
 };
-use crate::sync::lock;
 
 /// Grants one session at a time: the table is changed by one thread.
 #[derive(Debug, Default)]

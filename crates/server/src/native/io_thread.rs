@@ -16,13 +16,13 @@ use curtail_dispatch::ordered_queue::{QueueState, TURN_MAX, before_looking_again
 use curtail_runtime::{Events, Poller, monotonic_ns};
 use curtail_store::Writer;
 
-use crate::native::{
-    BEAT_NS, Native,
-    executor::Executor,
-    receiver::{Receiver, ReceiverContext},
-};
-use crate::worker::store_context::StoreContext;
 use crate::{
+    native::{
+        BEAT_NS, Native,
+        executor::Executor,
+        receiver::{Receiver, ReceiverContext},
+    },
+    store_context::StoreContext,
     sync::Relaxed,
     worker::{busy_poll::BusyPoll, shared::Shared},
 };

@@ -22,7 +22,6 @@
 //! stranger sends is answered with no more bytes than it has.
 
 mod baselines;
-mod config;
 mod counters;
 mod executor;
 mod handshake;
@@ -51,7 +50,19 @@ use curtail_runtime::DatagramSocket;
 use curtail_types::{HashSeed, Now};
 use tracing::error;
 
-pub use crate::native::config::{NativeChoice, NativeConfig, NativeMode, NativePlacement};
+use crate::{
+    admin::commands::log_flush,
+    log::{Limit, component},
+    native::{
+        baselines::software_queue::SoftwareQueue, counters::PublishedNativeCounts,
+        handshake::Grants, local_addresses::Locals, queue_memory::QueueMemory,
+        reply_cache::Answers,
+    },
+    sync::{AtomicU64, Mutex, Relaxed},
+    test_faults::Fault,
+};
+
+pub use crate::config::native::{NativeChoice, NativeConfig, NativeMode, NativePlacement};
 pub(crate) use crate::native::counters::{NativeCount, NativeCounts};
 pub(crate) use crate::native::executor::Executor;
 pub(crate) use crate::native::io_thread::run as run_io_thread;
@@ -60,18 +71,6 @@ pub(crate) use crate::native::start::{Opened, Opening};
 pub(crate) use crate::native::stats::{NativeQueues, statistics};
 pub(crate) use crate::native::stream::Streams;
 pub(crate) use crate::native::worker::NativeTurns;
-
-use crate::{
-    log::{Limit, component},
-    memcached::admin::log_flush,
-    sync::{AtomicU64, Mutex, Relaxed},
-    test_faults::Fault,
-};
-
-use crate::native::{
-    baselines::software_queue::SoftwareQueue, counters::PublishedNativeCounts, handshake::Grants,
-    local_addresses::Locals, queue_memory::QueueMemory, reply_cache::Answers,
-};
 
 /// What the threads of the path share.
 pub(crate) struct Native {

@@ -13,8 +13,10 @@
 
 use curtail_dispatch::ordered_queue::{Listener, TURN_MAX, before_looking_again};
 
-use crate::native::{Native, NativePlacement, executor::Executor};
-use crate::worker::store_context::StoreContext;
+use crate::{
+    native::{Native, NativePlacement, executor::Executor},
+    store_context::StoreContext,
+};
 
 /// What a worker has heard of each queue, and which of them are its own.
 pub(super) struct Rounds {

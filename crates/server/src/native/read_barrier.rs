@@ -19,7 +19,7 @@ use curtail_types::KeyHash;
 
 use crate::{
     native::{Executor, Native},
-    worker::store_context::StoreContext,
+    store_context::StoreContext,
 };
 
 /// What a connection's first request waits for.

@@ -38,17 +38,19 @@ use curtail_dispatch::ordered_queue::{
 use curtail_runtime::Inbox;
 use curtail_types::{Exptime, KeyHash};
 
-use crate::native::{
-    HEARTBEAT_NS_MAX, Native, NativeMode, NativePlacement,
-    counters::NativeCount,
-    executor::{Executor, read_and_touch, reply_to},
-    handshake::Budget,
-    read::WaitingReads,
-    reply_cache::Done,
-    reply_sender::{OPCODE_AT, Sender, place, queue_peer, session_name},
+use crate::{
+    native::{
+        HEARTBEAT_NS_MAX, Native, NativeMode, NativePlacement,
+        counters::NativeCount,
+        executor::{Executor, read_and_touch, reply_to},
+        handshake::Budget,
+        read::WaitingReads,
+        reply_cache::Done,
+        reply_sender::{OPCODE_AT, Sender, place, queue_peer, session_name},
+    },
+    store_context::StoreContext,
+    test_faults::Fault,
 };
-use crate::test_faults::Fault;
-use crate::worker::store_context::StoreContext;
 
 /// One thread's way in.
 pub(crate) struct Receiver<'a> {

@@ -14,19 +14,19 @@ use curtail_runtime::{
 use curtail_store::Store;
 use curtail_types::HashSeed;
 
-use crate::native::{
-    Native, NativeConfig, NativeMode, NativePlacement, Streams,
-    baselines::software_queue::SoftwareQueue,
-    counters::PublishedNativeCounts,
-    handshake::{Grants, answers_for},
-    local_addresses::Locals,
-    queue_memory::{Anonymous, QueueMemory, Secrets, Shape},
-    reply_sender,
-    xdp::NicMemory,
-};
 use crate::{
     config::Config,
     log::Limit,
+    native::{
+        Native, NativeConfig, NativeMode, NativePlacement, Streams,
+        baselines::software_queue::SoftwareQueue,
+        counters::PublishedNativeCounts,
+        handshake::{Grants, answers_for},
+        local_addresses::Locals,
+        queue_memory::{Anonymous, QueueMemory, Secrets, Shape},
+        reply_sender,
+        xdp::NicMemory,
+    },
     start::{StartError, random_seed},
     sync::{AtomicU64, Mutex},
 };

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use curtail_dispatch::ordered_queue::{QueueState, TURN_MAX};
 use curtail_runtime::monotonic_ns;
 
-use crate::native::{
-    BEAT_NS, Native, NativePlacement,
-    baselines::pull::Pulling,
-    executor::Executor,
-    queue_scan::Rounds,
-    receiver::{Receiver, ReceiverContext},
-};
-use crate::worker::store_context::StoreContext;
 use crate::{
+    native::{
+        BEAT_NS, Native, NativePlacement,
+        baselines::pull::Pulling,
+        executor::Executor,
+        queue_scan::Rounds,
+        receiver::{Receiver, ReceiverContext},
+    },
+    store_context::StoreContext,
     sync::Relaxed,
-    worker::{event_loop::Worker, shared::Shared},
+    worker::{Worker, shared::Shared},
 };
 
 /// The native path's part of a worker, for as long as it runs.

@@ -6,11 +6,14 @@ use curtail_runtime::{Attach, Nic, NicOptions, Origin, Xdp, XdpOptions};
 use curtail_types::HashSeed;
 use tracing::error;
 
-use crate::native::{
-    HEARTBEAT_NS_MAX, NativeConfig,
-    queue_memory::{QueueMemory, Secrets, Shape},
+use crate::{
+    log::component,
+    native::{
+        HEARTBEAT_NS_MAX, NativeConfig,
+        queue_memory::{QueueMemory, Secrets, Shape},
+    },
+    sync::AtomicU64,
 };
-use crate::{log::component, sync::AtomicU64};
 
 /// The program on an interface, and what it shares with this process.
 pub(super) struct NicMemory {

@@ -9,22 +9,26 @@ use curtail_consistency::symmetric::Access;
 use curtail_dispatch::{Seen, SharedState};
 use curtail_types::{Cas, NodeId, RouteHash};
 
-use crate::node::{
-    migration::Waiter,
-    placement::{Way, access_of, route_of},
-    slice_jobs::{Asker, Completed, Origin},
-    slices::{Relayed, RelayedKind},
-    worker::NodeWorker,
-};
 use crate::{
     completion::{Answer, Awaited, Token},
     connection::output::Progress,
-    metrics::counters::Count,
-    request::{
-        batch::{Entry, Work},
-        execute::{OUTPUT_BYTES_MAX, ROOM_BYTES},
+    memcached::event_log,
+    metrics::{counters::Count, latency},
+    node::{
+        migration::Waiter,
+        placement::{Way, access_of, route_of},
+        slice_jobs::{Asker, Completed, Origin},
+        slices::{Relayed, RelayedKind},
+        worker::NodeWorker,
     },
-    worker::{context::WorkerContext, event_loop::Worker},
+    pipeline,
+    request::batch::{Entry, Work},
+    route,
+    turn::{
+        execute::{self, OUTPUT_BYTES_MAX, ROOM_BYTES},
+        lifecycle, send,
+    },
+    worker::{Worker, context::WorkerContext},
 };
 
 impl Worker {
@@ -36,7 +40,7 @@ impl Worker {
         };
         for entry in run {
             if self.cx.event_log.on {
-                self.event_log(entry);
+                event_log::event_log(self, entry);
             }
             node.run(self, entry);
         }
@@ -61,7 +65,7 @@ impl Worker {
             .extend(pieces.iter().map(|piece| piece.slot));
         self.replies.clear();
         while let Some(slot) = self.slots.broken.pop() {
-            self.close(slot);
+            lifecycle::close(self, slot);
         }
     }
 
@@ -74,7 +78,7 @@ impl Worker {
         node.work(&mut self.cx, &mut filled);
         if !filled.is_empty() {
             // Whoever sees a reply must find it counted.
-            self.publish_counts();
+            send::publish_counts(self);
         }
         for completed in filled.drain(..) {
             self.fill(&completed);
@@ -96,7 +100,7 @@ impl Worker {
         if connection.serial != token.serial {
             return;
         }
-        self.cx.note_value_sent(connection, completed.reply.len());
+        latency::note_value_sent(&self.cx, connection, completed.reply.len());
         let output = &mut connection.output;
         output.complete(
             &mut self.cx.pool,
@@ -122,11 +126,11 @@ impl Worker {
         self.cx.counts.add(Count::Sends, 1);
         self.cx.counts.add(Count::BytesWritten, bytes as u64);
         match progress {
-            Progress::Broken => return self.close(slot),
+            Progress::Broken => return lifecycle::close(self, slot),
             Progress::Full => connection.writable = false,
             Progress::All | Progress::More => {}
         }
-        self.cx.note_sent(connection);
+        latency::note_sent(&mut self.cx, connection);
         // There may be more to send, or the next requests may be here already.
         self.slots.queue(slot);
     }
@@ -147,7 +151,7 @@ impl NodeWorker {
             return self.run_other(worker, entry);
         };
         if worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {
-            return worker.put_off(entry);
+            return execute::put_off(worker, entry);
         }
         let in_force = match &self.in_force {
             Some(in_force) if self.serves => in_force,
@@ -194,11 +198,11 @@ impl NodeWorker {
         home: NodeId,
     ) -> Looked {
         if worker.replies.remaining() < ROOM_BYTES {
-            worker.reply_early();
+            pipeline::reply_early(worker);
         }
         let mark = worker.replies.mark();
         let misses = worker.cx.counts.get(Count::GetMisses);
-        worker.carry_out_apart(entry);
+        execute::carry_out_apart(worker, entry);
         let missed = worker.cx.counts.get(Count::GetMisses) != misses;
         let looked = match self.cluster.keys.is_as(route, seen) {
             false => Looked::Changed,
@@ -315,6 +319,6 @@ enum Looked {
 
 /// Runs a request as on a server that is alone.
 pub(crate) fn run_here(worker: &mut Worker, entry: &Entry<'_>) {
-    let route = worker.route_among_workers(entry);
-    worker.execute_run(std::slice::from_ref(entry), route);
+    let route = route::route_among_workers(worker, entry);
+    pipeline::execute_run(worker, std::slice::from_ref(entry), route);
 }

@@ -9,11 +9,10 @@ use curtail_store::{Hint, Image};
 use curtail_types::{Cas, Key, KeyHash, Operation};
 
 use crate::{
-    request::{
-        execute::{Item, ROOM_BYTES},
-        reply_buffer::{Content, Replies},
-    },
-    worker::{context::WorkerContext, store_context::StoreContext},
+    request::reply_buffer::{Content, Replies},
+    store_context::StoreContext,
+    turn::execute::{self, Item, ROOM_BYTES},
+    worker::context::WorkerContext,
 };
 
 /// What one request needs to be carried out apart from the batch.
@@ -53,7 +52,13 @@ impl ExecuteContext {
         // who look on where it arrived.
         let logged = std::mem::take(&mut cx.event_log.on);
         let large_here = cx.measured.large_here.take();
-        cx.run_item_apart(&mut self.replies, &item, &carried.operation, carried.value);
+        execute::run_item_apart(
+            cx,
+            &mut self.replies,
+            &item,
+            &carried.operation,
+            carried.value,
+        );
         cx.event_log.on = logged;
         cx.measured.large_here = large_here;
         let (area, pieces) = self.replies.take();

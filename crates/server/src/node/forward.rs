@@ -14,15 +14,17 @@ use curtail_codec::{
 use curtail_dispatch::SharedState;
 use curtail_types::{Cas, Instant, RouteHash};
 
-use crate::node::{
-    Cluster, NodeWorker,
-    inbox::{AFTER, FLUSH, SHOW},
-    migration::Waiter,
-    placement::{Way, access_of},
-    slices::{LARGE_BYTES, Relayed, RelayedKind},
-    worker::AGAIN_NS,
+use crate::{
+    node::{
+        Cluster, NodeWorker,
+        inbox::{AFTER, FLUSH, SHOW},
+        migration::Waiter,
+        placement::{Way, access_of},
+        slices::{LARGE_BYTES, Relayed, RelayedKind},
+        worker::AGAIN_NS,
+    },
+    worker::context::WorkerContext,
 };
-use crate::worker::context::WorkerContext;
 
 /// A request that another node carries out.
 #[derive(Debug)]

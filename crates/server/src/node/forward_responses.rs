@@ -5,17 +5,20 @@ use curtail_consistency::placement::slice_of;
 use curtail_dispatch::SharedState;
 use curtail_types::{Cas, NodeId};
 
-use crate::node::{
-    NodeWorker,
-    forward::{Out, UNKNOWN, UNREACHABLE},
-    inbox::Answered,
-    links::LinkEvent,
-    placement::access_of,
-    slice_jobs::{Completed, End, Job, Origin},
-    slices::RelayedKind,
-    worker::AGAIN_NS,
+use crate::{
+    metrics::counters::Count,
+    node::{
+        NodeWorker,
+        forward::{Out, UNKNOWN, UNREACHABLE},
+        inbox::Answered,
+        links::LinkEvent,
+        placement::access_of,
+        slice_jobs::{Completed, End, Job, Origin},
+        slices::RelayedKind,
+        worker::AGAIN_NS,
+    },
+    worker::context::WorkerContext,
 };
-use crate::{metrics::counters::Count, worker::context::WorkerContext};
 
 /// How long a request that was sent waits for its answer.
 const ANSWER_NS: u64 = 10_000_000_000;

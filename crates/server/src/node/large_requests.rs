@@ -5,20 +5,21 @@ use std::sync::Arc;
 use curtail_codec::memcached::{Admin, Carried, Form, Request, WireKey, encode::Refusal};
 use curtail_types::{Cas, Delete, Exptime, Operation, RouteHash};
 
-use crate::node::client_requests::run_here;
 use crate::{
     completion::Awaited,
     node::{
         NodeWorker,
+        client_requests::run_here,
         placement::{Way, access_of, route_of},
         slices::{Relayed, RelayedKind},
     },
-    request::{
-        batch::{Entry, Work},
-        execute::OUTPUT_BYTES_MAX,
+    request::batch::{Entry, Work},
+    route::{self, Route},
+    turn::{
+        execute::{self, OUTPUT_BYTES_MAX},
+        large_write,
     },
-    route::Route,
-    worker::event_loop::Worker,
+    worker::Worker,
 };
 
 impl Worker {
@@ -61,8 +62,8 @@ impl NodeWorker {
     pub(crate) fn run_other(&mut self, worker: &mut Worker, entry: &Entry<'_>) {
         // What is asked of other nodes must not be asked twice.
         let is_off = worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX;
-        if is_off || matches!(worker.route_among_workers(entry), Route::Later) {
-            return worker.put_off(entry);
+        if is_off || matches!(route::route_among_workers(worker, entry), Route::Later) {
+            return execute::put_off(worker, entry);
         }
         if let Work::Request(Request::Admin(Admin::FlushAll { delay, noreply })) = &entry.work
             && worker.cx.shared.config.flush_allowed
@@ -90,12 +91,12 @@ impl NodeWorker {
             let route = route_of(key.resolve(&mut worker.cx.decoding.scratch).bytes());
             let way = self.way(route, &operation);
             if !matches!(way, Some(Way::Here)) {
-                let ended = worker.begin_large_set(entry, request, rest, true);
+                let ended = large_write::begin_large_set(worker, entry, request, rest, true);
                 if ended == Some(true) && self.pass_large(worker, entry.slot) {
                     return;
                 }
                 if let Some(right) = ended {
-                    worker.end_large_set(entry.slot, right);
+                    large_write::end_large_set(worker, entry.slot, right);
                 }
                 return;
             }

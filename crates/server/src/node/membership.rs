@@ -18,13 +18,13 @@ use curtail_consistency::membership::{Heartbeat, Incarnation};
 use curtail_types::{Exptime, NodeId, Now, View, ViewNumber};
 use tracing::{debug, error, info, warn};
 
-use crate::node::{
-    Cluster, InForce,
-    links::{Linker, LinkerConfig, LinkerHandle, NewLink, Peer, Tls},
-};
 use crate::{
     config::Config,
     log::component,
+    node::{
+        Cluster, InForce,
+        links::{Linker, LinkerConfig, LinkerHandle, NewLink, Peer, Tls},
+    },
     start::StartError,
     sync::Relaxed,
     test_faults::Fault,

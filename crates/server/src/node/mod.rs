@@ -56,18 +56,17 @@ use tracing::warn;
 use crate::{
     config::Config,
     log::component,
+    node::{
+        active_view::{InForce, Marks, Views},
+        clock::WallClock,
+        event_history::Journal,
+        hot_set::{coordinator::Coordinator, promote::Prepared},
+        migration::progress::Progress,
+        slices::{Dues, Slice},
+    },
     sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
     test_faults::Fault,
     worker::shared::Shared,
-};
-
-use crate::node::{
-    active_view::{InForce, Marks, Views},
-    clock::WallClock,
-    event_history::Journal,
-    hot_set::{coordinator::Coordinator, promote::Prepared},
-    migration::progress::Progress,
-    slices::{Dues, Slice},
 };
 
 pub(crate) use crate::node::{

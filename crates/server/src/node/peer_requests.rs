@@ -16,16 +16,20 @@ use curtail_codec::{
 };
 use curtail_types::{Cas, Exptime, Key, NodeId};
 
-use crate::node::{
-    NodeWorker,
-    inbox::Asked,
-    links::Endpoint,
-    migration::Waiter,
-    placement::{Way, access_of, route_of},
-    slice_jobs::{Asker, Completed, End, Origin},
-    slices::{LARGE_BYTES, RelayedKind},
+use crate::{
+    admin::commands,
+    metrics::counters::Count,
+    node::{
+        NodeWorker,
+        inbox::Asked,
+        links::Endpoint,
+        migration::Waiter,
+        placement::{Way, access_of, route_of},
+        slice_jobs::{Asker, Completed, End, Origin},
+        slices::{LARGE_BYTES, RelayedKind},
+    },
+    worker::context::WorkerContext,
 };
-use crate::{memcached::admin, metrics::counters::Count, worker::context::WorkerContext};
 
 /// Another node, as the log names it.
 struct Node(NodeId);
@@ -80,7 +84,7 @@ impl NodeWorker {
     ) -> Option<(End, Cas)> {
         if let (RelayedKind::Flush, Some(at)) = (asked.kind, asked.bytes.first_chunk()) {
             let at = Exptime(i64::from_le_bytes(*at));
-            admin::log_flush(
+            commands::log_flush(
                 &cx.shared.limits.admin,
                 cx.store_cx.now,
                 &Node(asked.at.node),

@@ -14,8 +14,10 @@ use twox_hash::XxHash3_64;
 
 use curtail_consistency::{moves::Stand, symmetric::Access};
 
-use crate::node::{Cluster, InForce};
-use crate::test_faults::Fault;
+use crate::{
+    node::{Cluster, InForce},
+    test_faults::Fault,
+};
 
 /// Where a request runs.
 #[derive(Clone, Copy, Debug)]

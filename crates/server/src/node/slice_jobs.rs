@@ -7,8 +7,10 @@ use curtail_consistency::symmetric::Access;
 use curtail_store::Image;
 use curtail_types::{Cas, Message, NodeId, RouteHash, ViewNumber};
 
-use crate::completion::Token;
-use crate::node::{InForce, links::Endpoint};
+use crate::{
+    completion::Token,
+    node::{InForce, links::Endpoint},
+};
 
 /// Something for a slice.
 #[derive(Debug)]

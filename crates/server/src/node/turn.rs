@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use curtail_types::Instant;
 
-use crate::node::{
-    Cluster, NodeWorker,
-    links::{Links, LinksConfig, NewLink},
-    slice_jobs::Completed,
-};
 use crate::{
+    node::{
+        Cluster, NodeWorker,
+        links::{Links, LinksConfig, NewLink},
+        slice_jobs::Completed,
+    },
     test_faults::Fault,
-    worker::{event_loop::Worker, mailbox::Arrival, shared::Shared},
+    turn::delegate,
+    worker::{Worker, mailbox::Arrival, shared::Shared},
 };
 
 /// For how long a worker is away before each turn if a test wants that.
@@ -50,8 +51,8 @@ impl Worker {
     /// Notes that nothing from before the last mark is on its way any more.
     fn pass_mark(&mut self, cluster: &Cluster) {
         let last = cluster.marks.last();
-        let next = self.next_delegated();
-        let oldest = self.oldest_delegated();
+        let next = delegate::next_delegated(self);
+        let oldest = delegate::oldest_delegated(self);
         let Some(node) = &mut self.node else {
             return;
         };

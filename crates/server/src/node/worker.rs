@@ -15,19 +15,19 @@ use curtail_codec::node::{Class, Part};
 use curtail_consistency::{membership::Heartbeat, placement::slice_of};
 use curtail_types::{Cas, Instant, NodeId, NodeSet, RouteHash};
 
-use crate::node::{
-    Cluster, InForce,
-    control_messages::News,
-    execute::ExecuteContext,
-    forward::Out,
-    inbox::Inbox,
-    links::{Links, Vitals},
-    migration::Mover,
-    slice_jobs::{Asker, Completed, End, Job, Origin, Spare},
-    slices::{Relayed, SliceContext},
-};
 use crate::{
     metrics::counters::Count,
+    node::{
+        Cluster, InForce,
+        control_messages::News,
+        execute::ExecuteContext,
+        forward::Out,
+        inbox::Inbox,
+        links::{Links, Vitals},
+        migration::Mover,
+        slice_jobs::{Asker, Completed, End, Job, Origin, Spare},
+        slices::{Relayed, SliceContext},
+    },
     worker::{context::WorkerContext, mailbox::Arrival},
 };
 

@@ -21,13 +21,14 @@ use curtail_types::{KeyHash, Now, Operation};
 
 use crate::{
     completion::Token,
-    request::{
-        compaction::{Kind, Run, is_same, room_for},
-        execute::{Item, ROOM_BYTES},
-        owned_form::OwnedForm,
-        reply_buffer::Replies,
-    },
+    memcached::event_log,
+    request::{owned_form::OwnedForm, reply_buffer::Replies},
     sync::{Mutex, lock},
+    turn::{
+        compaction::{self, Kind, Run, is_same, room_for},
+        delegate,
+        execute::{self, Item, ROOM_BYTES},
+    },
     worker::context::WorkerContext,
 };
 
@@ -192,75 +193,73 @@ struct DelegatedRun<'r> {
     bytes: &'r [u8],
 }
 
-impl WorkerContext {
-    /// Carries out all requests of a delegated batch and gives their claims back.
-    pub(crate) fn run_delegated(&mut self, delegated: &mut DelegatedBatch) {
-        let DelegatedBatch {
-            items,
-            replies,
-            bytes,
-            ..
-        } = delegated;
-        items
-            .iter()
-            .for_each(|item| self.store_cx.store.prefetch(item.hash));
-        for item in items.iter_mut() {
-            item.hint = self.store_cx.store.prefetch_item(item.hash);
-        }
-        let mut first = 0;
-        while first < items.len() {
-            let run = DelegatedRun::starting_at(first, items, bytes, self);
-            while replies.remaining() < room_for(run.length()) {
-                replies.grow();
-            }
-            let length = run.length();
-            if length == 1 || !self.fold(replies, &run) {
-                for number in first..first + length {
-                    let refused = self.run_delegated_alone(replies, items, bytes, number);
-                    if let (Some(_), Some(item)) = (refused, items.get_mut(number)) {
-                        item.refused = refused;
-                    }
-                }
-            }
-            let next = first + length;
-            for item in items.get_mut(first..next).unwrap_or_default() {
-                if let Some(ticket) = item.ticket.take() {
-                    self.release(ticket);
-                }
-            }
-            first = next;
-        }
+/// Carries out all requests of a delegated batch and gives their claims back.
+pub(crate) fn run_delegated(cx: &mut WorkerContext, delegated: &mut DelegatedBatch) {
+    let DelegatedBatch {
+        items,
+        replies,
+        bytes,
+        ..
+    } = delegated;
+    items
+        .iter()
+        .for_each(|item| cx.store_cx.store.prefetch(item.hash));
+    for item in items.iter_mut() {
+        item.hint = cx.store_cx.store.prefetch_item(item.hash);
     }
-
-    /// Carries out one request of a delegated batch by itself.
-    fn run_delegated_alone(
-        &mut self,
-        replies: &mut Replies,
-        items: &[DelegatedRequest],
-        bytes: &[u8],
-        number: usize,
-    ) -> Option<Refusal> {
-        if replies.remaining() < ROOM_BYTES {
+    let mut first = 0;
+    while first < items.len() {
+        let run = DelegatedRun::starting_at(first, items, bytes, cx);
+        while replies.remaining() < room_for(run.length()) {
             replies.grow();
         }
-        let request = items.get(number)?;
-        let (key, value, form) = request.restore(bytes)?;
-        let operation = &request.operation;
-        if self.event_log.on {
-            self.log_request(request.connection, &key, operation, value.len());
-            if self.shared.cluster.is_none() {
-                self.log_fetch(&key, request.hash);
+        let length = run.length();
+        if length == 1 || !compaction::fold(cx, replies, &run) {
+            for number in first..first + length {
+                let refused = run_delegated_alone(cx, replies, items, bytes, number);
+                if let (Some(_), Some(item)) = (refused, items.get_mut(number)) {
+                    item.refused = refused;
+                }
             }
         }
-        let item = Item {
-            slot: number,
-            key: &key,
-            hash: request.hash,
-            form: &form,
-            hint: request.hint,
-        };
-        self.run_item_apart(replies, &item, operation, value)
+        let next = first + length;
+        for item in items.get_mut(first..next).unwrap_or_default() {
+            if let Some(ticket) = item.ticket.take() {
+                delegate::release(cx, ticket);
+            }
+        }
+        first = next;
     }
+}
+
+/// Carries out one request of a delegated batch by itself.
+fn run_delegated_alone(
+    cx: &mut WorkerContext,
+    replies: &mut Replies,
+    items: &[DelegatedRequest],
+    bytes: &[u8],
+    number: usize,
+) -> Option<Refusal> {
+    if replies.remaining() < ROOM_BYTES {
+        replies.grow();
+    }
+    let request = items.get(number)?;
+    let (key, value, form) = request.restore(bytes)?;
+    let operation = &request.operation;
+    if cx.event_log.on {
+        event_log::log_request(cx, request.connection, &key, operation, value.len());
+        if cx.shared.cluster.is_none() {
+            event_log::log_fetch(cx, &key, request.hash);
+        }
+    }
+    let item = Item {
+        slot: number,
+        key: &key,
+        hash: request.hash,
+        form: &form,
+        hint: request.hint,
+    };
+    execute::run_item_apart(cx, replies, &item, operation, value)
 }
 
 impl<'r> DelegatedRun<'r> {

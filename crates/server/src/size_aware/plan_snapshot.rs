@@ -16,7 +16,7 @@ use std::{collections::VecDeque, sync::Arc};
 use curtail_dispatch::size_aware::{SizeClasses, SizePlan};
 
 use crate::{
-    size_aware::policy_name::{PolicyName, Sizes},
+    config::policy_name::{PolicyName, Sizes},
     sync::{AtomicU64, Mutex, Relaxed, lock},
 };
 

@@ -15,7 +15,9 @@ use crate::{
         counters::Counts, hot_keys::HotKeys, latency::Latencies, slow_log, stage_histograms::Stages,
     },
     request::batch::REQUESTS_MAX,
-    worker::{shared::Shared, store_context::StoreContext},
+    store_context::StoreContext,
+    test_faults::Fault,
+    worker::shared::Shared,
 };
 
 /// What a worker works with. `Worker` is the writer of a field unless its comment names another.
@@ -174,6 +176,25 @@ impl WorkerContext {
                 usize::MAX => _ = self.measured.large_here.get_or_insert(slot),
                 slot => self.measured.large_here = Some(slot),
             }
+        }
+    }
+
+    /// Whether the server was started with this fault.
+    #[inline(always)]
+    pub(crate) fn has(&self, fault: Fault) -> bool {
+        cfg!(debug_assertions) && self.shared.config.fault == fault
+    }
+
+    /// Whether contention is forced.
+    #[inline(always)]
+    pub(crate) fn is_contended(&self) -> bool {
+        cfg!(debug_assertions) && self.shared.config.fault != Fault::Nothing
+    }
+    /// Gives others the time to come to what was just claimed, when contention is forced.
+    #[inline(always)]
+    pub(crate) fn linger_if_contended(&self) {
+        if self.is_contended() {
+            std::thread::yield_now();
         }
     }
 }

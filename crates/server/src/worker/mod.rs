@@ -1,9 +1,153 @@
-//! A worker: one thread, its event loop and what it carries from turn to turn.
+//! A worker: what one thread with one event loop owns, and how others reach it.
 
 pub(crate) mod busy_poll;
 pub(crate) mod context;
-pub(crate) mod event_loop;
 pub(crate) mod mailbox;
 pub(crate) mod prefault;
 pub(crate) mod shared;
-pub(crate) mod store_context;
+
+use std::sync::Arc;
+
+use curtail_dispatch::Doorbell;
+use curtail_runtime::{Events, Poller, Token};
+use curtail_store::Writer;
+use curtail_types::Instant;
+
+use crate::{
+    connection::slab::ConnectionSlab,
+    metrics::turn_cpu_time::TurnClock,
+    native::ReadBarrier,
+    node::{self, NodeWorker},
+    request::{batch::Batch, reply_buffer::Replies},
+    route::Routing,
+    size_aware::lent_connections::LentConnections,
+    sync::Relaxed,
+    turn::delegate::Delegation,
+    worker::{busy_poll::BusyPoll, context::WorkerContext, mailbox::Arrival, shared::Shared},
+};
+
+/// One worker; see the head of this file. The comment of a field names the part of the server that
+/// it belongs to, if that is not the event loop.
+pub(crate) struct Worker {
+    /// Which one.
+    pub(crate) index: usize,
+    pub(crate) cx: WorkerContext,
+    /// Its connections: `connection`.
+    pub(crate) slots: ConnectionSlab,
+    /// Connections that large workers have: `size_aware`.
+    pub(crate) lent: LentConnections,
+    /// The requests of a turn: `request::receive`.
+    pub(crate) batch: Batch<'static>,
+    /// Their replies: `request::execute`.
+    pub(crate) replies: Replies,
+    /// What routes follow from: `route`.
+    pub(crate) routing: Routing,
+    /// What other workers execute: `request::delegate`.
+    pub(crate) delegation: Delegation,
+    /// What keeps requests behind accepted writes, if the native path is on: `native`.
+    pub(crate) native: Option<Box<ReadBarrier>>,
+    /// What it is in a cluster, if the server is a node of one: `node`.
+    pub(crate) node: Option<Box<NodeWorker>>,
+    pub(crate) clock: TurnCount,
+    pub(crate) poller: Poller,
+    pub(crate) wait: WaitState,
+    pub(crate) maintenance: Maintenance,
+    /// When it stops although requests are under way.
+    pub(crate) stop_at: Option<Instant>,
+}
+
+/// How many turns there were, and what they took.
+#[derive(Debug, Default)]
+pub(crate) struct TurnCount {
+    pub(crate) turns: u64,
+    /// The last epoch of the control that it ended.
+    pub(crate) epoch: u64,
+    pub(crate) cpu: TurnClock,
+}
+
+/// How a worker waits, and for what.
+#[derive(Debug)]
+pub(crate) struct WaitState {
+    pub(crate) events: Events,
+    pub(crate) arrivals: Vec<Arrival>,
+    pub(crate) busy_poll: BusyPoll,
+}
+
+/// Background work that a worker does between turns.
+#[derive(Debug, Default)]
+pub(crate) struct Maintenance {
+    pub(crate) is_under_way: bool,
+    /// When the store's background work is looked for again (monotonic, ns).
+    pub(crate) due_ns: u64,
+    pub(crate) sweep: Sweep,
+}
+
+/// The search for idle connections: a few slots a turn, beginning once a second.
+#[derive(Debug, Default)]
+pub(crate) struct Sweep {
+    pub(crate) next_slot: usize,
+    pub(crate) begun_seconds: u32,
+}
+
+/// The token of the waker; slots have the numbers below.
+pub(crate) const WAKER: Token = Token(usize::MAX);
+
+/// Events taken in one wait.
+const EVENTS_MAX: usize = 256;
+
+impl Worker {
+    pub(crate) fn new(index: usize, shared: Arc<Shared>, writer: Writer, poller: Poller) -> Self {
+        let is_small = index < shared.config.workers;
+        let busy_poll = BusyPoll::new(shared.spins && is_small);
+        let snapshot = shared.snapshots.current();
+        let workers = shared.config.workers;
+        let native = shared.native.as_ref().map(|native| {
+            let executor = native.executor_of(index, workers);
+            Box::new(ReadBarrier::new(Arc::clone(native), executor))
+        });
+        let node = node::node_worker(&shared, index);
+        Self {
+            index,
+            cx: WorkerContext::new(index, shared, writer),
+            slots: ConnectionSlab::default(),
+            lent: LentConnections::default(),
+            batch: Batch::default(),
+            replies: Replies::new(),
+            routing: Routing::new(snapshot),
+            delegation: Delegation::new(workers),
+            native,
+            node,
+            clock: TurnCount::default(),
+            poller,
+            wait: WaitState {
+                events: Events::with_capacity(EVENTS_MAX),
+                arrivals: Vec::new(),
+                busy_poll,
+            },
+            maintenance: Maintenance::default(),
+            stop_at: None,
+        }
+    }
+
+    pub(crate) fn bell(&self) -> Option<&Doorbell> {
+        let handle = self.cx.shared.workers.get(self.index)?;
+        Some(&handle.mail.bell)
+    }
+
+    /// Whether it serves large requests alone.
+    pub(crate) fn is_large_worker(&self) -> bool {
+        self.index >= self.cx.shared.config.workers
+    }
+
+    pub(crate) fn next_serial(&mut self) -> u64 {
+        self.slots.next_serial += 1;
+        self.slots.next_serial
+    }
+
+    pub(crate) fn leave(&self) {
+        if let Some(handle) = self.cx.shared.workers.get(self.index) {
+            handle.connections.fetch_sub(1, Relaxed);
+        }
+        self.cx.shared.doors.leave();
+    }
+}

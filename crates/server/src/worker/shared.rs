@@ -15,14 +15,16 @@ use curtail_types::{LoadReport, Now};
 use tracing::info;
 
 use crate::{
-    config::Config,
-    connection::{auth::Logins, rebalance::Order, registry::Registry},
+    admin::lru_crawler::Crawler,
+    config::{Config, policy_name::PolicyName},
+    connection::{auth::Logins, registry::Registry},
     log::{Limits, component},
-    memcached::{lru_crawler::Crawler, prefix_stats::Prefixes, watch::Watchers},
+    memcached::watch::Watchers,
     metrics::{
         counters::{Count, Counts, PublishedCounts, Tally},
         hot_keys::Hottest,
         latency::{Latencies, PublishedLatencies},
+        prefix_stats::Prefixes,
         slow_log::SlowLog,
         stage_histograms::{PublishedStages, Stages},
         turn_cpu_time::TurnTimes,
@@ -30,10 +32,10 @@ use crate::{
     native::Native,
     node::Cluster,
     route::Writers,
-    size_aware::{
-        control_loop::ControlHandle, plan_snapshot::PlanSnapshots, policy_name::PolicyName,
-    },
+    size_aware::plan_snapshot::PlanSnapshots,
+    start::control_loop::ControlHandle,
     sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
+    turn::rebalance::Order,
     worker::{mailbox::Mailbox, prefault::PagesThread},
 };
 

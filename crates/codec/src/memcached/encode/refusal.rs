@@ -144,8 +144,10 @@ impl Refusal {
             Self::NodeLost =>
                 b"SERVER_ERROR the node of this key was lost; a write may have happened\r\n",
             Self::NotArrived => b"SERVER_ERROR this key is still on its way to another node\r\n",
-            Self::LeaseEnded =>
-                b"SERVER_ERROR this node's lease ended meanwhile; a write may have taken effect\r\n",
+            Self::LeaseEnded => {
+                b"SERVER_ERROR this node's lease ended meanwhile; \
+                a write may have taken effect\r\n"
+            }
             Self::UseTcp => b"SERVER_ERROR use TCP\r\n",
             Self::Unauthenticated => b"CLIENT_ERROR unauthenticated\r\n",
             Self::BadLogin => b"CLIENT_ERROR bad authentication token format\r\n",

@@ -19,14 +19,16 @@ use curtail_dispatch::{
 };
 use curtail_runtime::Inbox;
 
-use crate::native::{
-    Native, NativePlacement,
-    baselines::software_queue::QueuedWrite,
-    counters::NativeCount,
-    receiver::{Receiver, ReceiverContext, place_of},
-    reply_sender::Sender,
+use crate::{
+    native::{
+        Native, NativePlacement,
+        baselines::software_queue::QueuedWrite,
+        counters::NativeCount,
+        receiver::{Receiver, ReceiverContext, place_of},
+        reply_sender::Sender,
+    },
+    worker::shared::Shared,
 };
-use crate::worker::shared::Shared;
 
 /// A worker's part in it.
 pub(crate) struct Pulling {

@@ -9,8 +9,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use curtail_runtime::DATAGRAM_SLOT_BYTES;
 
-use crate::native::{receiver::NOWHERE, reply_sender::Sender};
-use crate::sync::{AtomicUsize, Mutex, Relaxed, lock};
+use crate::{
+    native::{receiver::NOWHERE, reply_sender::Sender},
+    sync::{AtomicUsize, Mutex, Relaxed, lock},
+};
 
 /// A bounded queue of datagrams.
 pub(crate) struct SoftwareQueue {

@@ -17,15 +17,17 @@ use curtail_runtime::{Readiness, Received, Stream};
 use curtail_store::{Reservation, ValueLease};
 use curtail_types::{Key, KeyHash, Operation};
 
-use crate::native::{
-    Native,
-    counters::NativeCount,
-    executor::{Executor, at_arrival, set_done},
-    reply_cache::Done,
-    reply_sender::{queue_peer, session_name},
+use crate::{
+    native::{
+        Native,
+        counters::NativeCount,
+        executor::{Executor, at_arrival, set_done},
+        reply_cache::Done,
+        reply_sender::{queue_peer, session_name},
+    },
+    store_context::StoreContext,
+    worker::context::INLINE_VALUE_BYTES_MAX,
 };
-use crate::worker::context::INLINE_VALUE_BYTES_MAX;
-use crate::worker::store_context::StoreContext;
 
 /// One stream.
 pub(super) struct Line {

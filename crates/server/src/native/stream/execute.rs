@@ -6,15 +6,17 @@ use curtail_runtime::Sent;
 use curtail_store::{COPY_BYTES_MAX, ValueLease};
 use curtail_types::{Exptime, Get, Key, KeyHash};
 
-use crate::native::stream::decode::{Behind, Line, Progress, Whole, error, push};
-use crate::native::{
-    Native,
-    counters::NativeCount,
-    executor::{Executor, at_arrival, execute, reply_to, set_done},
-    reply_cache::Done,
-    reply_sender::{place, session_name},
+use crate::{
+    native::{
+        Native,
+        counters::NativeCount,
+        executor::{Executor, at_arrival, execute, reply_to, set_done},
+        reply_cache::Done,
+        reply_sender::{place, session_name},
+        stream::decode::{Behind, Line, Progress, Whole, error, push},
+    },
+    store_context::StoreContext,
 };
-use crate::worker::store_context::StoreContext;
 
 /// Turns with a queue before others have theirs.
 const HELP_TURNS: usize = 4;

@@ -25,10 +25,12 @@ use curtail_runtime::{
 };
 use curtail_store::Writer;
 
-use crate::native::stream::decode::Line;
-use crate::native::{Native, executor::Executor};
-use crate::worker::store_context::StoreContext;
-use crate::{sync::Relaxed, worker::shared::Shared};
+use crate::{
+    native::{Native, executor::Executor, stream::decode::Line},
+    store_context::StoreContext,
+    sync::Relaxed,
+    worker::shared::Shared,
+};
 
 /// The listeners, with their poller, until the thread begins.
 pub(crate) struct Streams {

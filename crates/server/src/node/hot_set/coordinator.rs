@@ -19,8 +19,8 @@ use curtail_consistency::{
 };
 use curtail_types::{HotSetEpoch, Key, KeyName, Load, LoadReport};
 
-use crate::node::{Cluster, NodeWorker, control_messages::News, placement::route_of};
 use crate::{
+    node::{Cluster, NodeWorker, control_messages::News, placement::route_of},
     sync::{Relaxed, lock},
     worker::{context::WorkerContext, mailbox::Arrival, shared::Shared},
 };

@@ -9,8 +9,10 @@
 use curtail_consistency::placement::slice_of;
 use curtail_types::RouteHash;
 
-use crate::node::{Cluster, NodeWorker, placement::route_of, slice_jobs::Job};
-use crate::worker::{mailbox::Arrival, shared::Shared};
+use crate::{
+    node::{Cluster, NodeWorker, placement::route_of, slice_jobs::Job},
+    worker::{mailbox::Arrival, shared::Shared},
+};
 
 /// A key that waits until nothing runs past its machine.
 #[derive(Clone, Copy, Debug)]

@@ -27,17 +27,19 @@ use curtail_runtime::{
 };
 use curtail_types::NodeId;
 
-use crate::node::links::{
-    Peer,
-    handshake::{Established, Handshake, Identity, VERSIONS},
-    log_once::Complaints,
-    peer_list::Roster,
-    pending_handshake::{End, Pending},
-    reconnect::Dials,
-    tls::Tls,
-    transport::Wire,
+use crate::{
+    node::links::{
+        Peer,
+        handshake::{Established, Handshake, Identity, VERSIONS},
+        log_once::Complaints,
+        peer_list::Roster,
+        pending_handshake::{End, Pending},
+        reconnect::Dials,
+        tls::Tls,
+        transport::Wire,
+    },
+    sync::{Mutex, lock},
 };
-use crate::sync::{Mutex, lock};
 
 /// See the head of this file.
 pub(crate) struct Linker {

@@ -145,7 +145,7 @@ pub(crate) struct LinkCounts {
 }
 
 /// The token of link 0; those of the others are below. The one above is the waker's.
-const TOKEN_MAX: usize = crate::worker::event_loop::WAKER.0 - 1;
+const TOKEN_MAX: usize = crate::worker::WAKER.0 - 1;
 
 /// Links that a worker may have.
 const LINKS_MAX: usize = 1 << 16;

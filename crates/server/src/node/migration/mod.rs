@@ -37,15 +37,18 @@ use curtail_consistency::{
 use curtail_dispatch::{Seen, SharedState};
 use curtail_types::{Cas, NodeId, NodeSet, RouteHash};
 
-use crate::node::migration::rate_limit::Pace;
-use crate::node::{
-    MoveAsked, NodeWorker,
-    control_messages::News,
-    slice_jobs::{Moved, Origin},
-    worker::AGAIN_NS,
-};
 use crate::{
-    metrics::counters::Count, sync::Relaxed, test_faults::Fault, worker::context::WorkerContext,
+    metrics::counters::Count,
+    node::{
+        MoveAsked, NodeWorker,
+        control_messages::News,
+        migration::rate_limit::Pace,
+        slice_jobs::{Moved, Origin},
+        worker::AGAIN_NS,
+    },
+    sync::Relaxed,
+    test_faults::Fault,
+    worker::context::WorkerContext,
 };
 
 /// What a worker has to do with keys that move.

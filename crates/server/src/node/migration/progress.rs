@@ -2,8 +2,10 @@
 
 use curtail_types::{NodeId, NodeSet, ViewNumber};
 
-use crate::node::{Cluster, NodeWorker, control_messages::News};
-use crate::sync::{Mutex, Relaxed, lock};
+use crate::{
+    node::{Cluster, NodeWorker, control_messages::News},
+    sync::{Mutex, Relaxed, lock},
+};
 
 /// What the workers of a node have come to together.
 #[derive(Debug, Default)]

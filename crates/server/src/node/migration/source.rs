@@ -8,14 +8,12 @@ use curtail_consistency::{
 use curtail_dispatch::{Seen, SharedState};
 use curtail_types::{Cas, Key, NodeId, RouteHash, ViewNumber};
 
-use crate::node::migration::{
-    BUCKETS_A_STEP, Departure, Phase, UNDER_WAY_BYTES_MAX, visibility_of,
-};
 use crate::{
     metrics::counters::Count,
     node::{
         InForce, MoveAsked, NodeWorker,
         links::{Links, SendError},
+        migration::{BUCKETS_A_STEP, Departure, Phase, UNDER_WAY_BYTES_MAX, visibility_of},
         placement::route_of,
     },
     test_faults::Fault,

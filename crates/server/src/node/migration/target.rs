@@ -8,10 +8,10 @@ use curtail_consistency::{moves::Due, placement::slice_of};
 use curtail_dispatch::SharedState;
 use curtail_types::{Key, NodeId, NodeSet, RouteHash};
 
-use crate::node::migration::Waiter;
 use crate::{
     node::{
         NodeWorker,
+        migration::Waiter,
         slice_jobs::{Job, Moved},
     },
     sync::Relaxed,

@@ -3,13 +3,13 @@
 use curtail_consistency::symmetric::Refusal;
 use curtail_types::{Cas, NodeId, RouteHash};
 
-use crate::node::slices::Waiting;
 use crate::{
     node::{
         Cluster,
         execute::ExecuteContext,
         links::Links,
         slice_jobs::{Completed, End, Job, Origin, Spare},
+        slices::Waiting,
     },
     worker::context::WorkerContext,
 };

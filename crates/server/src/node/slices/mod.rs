@@ -25,20 +25,21 @@ use curtail_consistency::symmetric::{
 };
 use curtail_types::{Cas, HotEpoch, HybridClock, Instant, Key, RouteHash};
 
-pub(super) use crate::node::slices::context::{LARGE_BYTES, Relayed, RelayedKind, SliceContext};
-use crate::node::slices::{
-    context::{BUSY, CHANGED},
-    keys::Names,
-    outputs::Incoming,
-};
-use crate::node::{
-    InForce, machines,
-    slice_jobs::{Job, Moved, Origin, Said},
-};
 use crate::{
     metrics::counters::Count,
+    node::{
+        InForce, machines,
+        slice_jobs::{Job, Moved, Origin, Said},
+        slices::{
+            context::{BUSY, CHANGED},
+            keys::Names,
+            outputs::Incoming,
+        },
+    },
     sync::{AtomicU64, Mutex, Relaxed, lock},
 };
+
+pub(super) use crate::node::slices::context::{LARGE_BYTES, Relayed, RelayedKind, SliceContext};
 
 /// A slice: its machine, behind a lock that nobody waits for, and its inbox.
 #[derive(Debug)]

@@ -9,8 +9,13 @@ use curtail_dispatch::SharedState;
 use curtail_store::Image;
 use curtail_types::{Cas, Delete, Key, KeyHash, Message, NodeSet, RouteHash};
 
-use crate::node::slices::{Held, LARGE_BYTES, Relayed, RelayedKind, SliceContext};
-use crate::{node::slice_jobs::End, worker::context::WorkerContext};
+use crate::{
+    node::{
+        slice_jobs::End,
+        slices::{Held, LARGE_BYTES, Relayed, RelayedKind, SliceContext},
+    },
+    worker::context::WorkerContext,
+};
 
 /// What a message brought.
 pub(super) struct Incoming<'a> {

@@ -1,0 +1,97 @@
+//! `stats items` and `stats slabs`: the rows of memcached's slab classes.
+//!
+//! There are no classes here, and clients that list keys, or draw charts, look for some. So all
+//! items are those of class 1, as in the dumps: complete rows, since exporters demand those, and
+//! none while there is no item, as memcached does. What memcached counts of one class is counted
+//! here of all items. There is one queue as far as clients can see, so all items are cold; its
+//! chunks have no size but the items' own, so the average is shown.
+
+use crate::{admin::stats::Report, metrics::counters::Count, worker::shared::Shared};
+
+/// The one class.
+const CLASS: u32 = 1;
+
+/// What memcached calls a page.
+const PAGE_BYTES: u64 = 1 << 20;
+
+/// Counts of the rows of `stats slabs`, in memcached's order.
+const COUNTS: [(&str, Count); 8] = [
+    ("get_hits", Count::GetHits),
+    ("cmd_set", Count::CmdSet),
+    ("delete_hits", Count::DeleteHits),
+    ("incr_hits", Count::IncrHits),
+    ("decr_hits", Count::DecrHits),
+    ("cas_hits", Count::CasHits),
+    ("cas_badval", Count::CasBadval),
+    ("touch_hits", Count::TouchHits),
+];
+
+/// `stats items`.
+pub(crate) fn items(shared: &Shared) -> Vec<u8> {
+    let items = shared.store.counters();
+    let mut report = Report::default();
+    if items.items_now == 0 {
+        return report.end();
+    }
+    let no_memory = shared.counts().get(Count::StoreNoMemory);
+    let rows = [
+        ("number", items.items_now),
+        ("number_hot", 0),
+        ("number_warm", 0),
+        ("number_cold", items.items_now),
+        ("age_hot", 0),
+        ("age_warm", 0),
+        ("age", 0),
+        ("mem_requested", items.item_bytes_now),
+        ("evicted", items.evictions),
+        ("evicted_nonzero", 0),
+        ("evicted_time", 0),
+        ("outofmemory", no_memory),
+        ("tailrepairs", 0),
+        ("reclaimed", items.reclaimed),
+        ("expired_unfetched", items.expired_unfetched),
+        ("evicted_unfetched", items.evicted_unfetched),
+        ("evicted_active", 0),
+        ("crawler_reclaimed", 0),
+        ("crawler_items_checked", 0),
+        ("lrutail_reflocked", 0),
+        ("moves_to_cold", 0),
+        ("moves_to_warm", 0),
+        ("moves_within_lru", items.moved),
+        ("direct_reclaims", items.direct_reclaims),
+        ("hits_to_hot", 0),
+        ("hits_to_warm", 0),
+        ("hits_to_cold", shared.counts().get(Count::GetHits)),
+        ("hits_to_temp", 0),
+    ];
+    for (name, value) in rows {
+        report.stat(format_args!("items:{CLASS}:{name}"), value);
+    }
+    report.end()
+}
+
+/// `stats slabs`.
+pub(crate) fn slabs(shared: &Shared) -> Vec<u8> {
+    let (items, memory) = (shared.store.counters(), shared.store.memory());
+    let mut report = Report::default();
+    if let Some(average) = items.item_bytes_now.checked_div(items.items_now) {
+        let chunk_bytes = average.max(1);
+        let rows = [
+            ("chunk_size", chunk_bytes),
+            ("chunks_per_page", (PAGE_BYTES / chunk_bytes).max(1)),
+            ("total_pages", memory.segments.div_ceil(PAGE_BYTES)),
+            ("total_chunks", items.items_now),
+            ("used_chunks", items.items_now),
+            ("free_chunks", 0),
+            ("free_chunks_end", 0),
+        ];
+        let counts = shared.counts();
+        let counted = COUNTS.map(|(name, count)| (name, counts.get(count)));
+        for (name, value) in rows.into_iter().chain(counted) {
+            report.stat(format_args!("{CLASS}:{name}"), value);
+        }
+    }
+    report.stat("active_slabs", u8::from(items.items_now > 0));
+    report.stat("total_malloced", memory.segments + memory.free);
+    report.end()
+}

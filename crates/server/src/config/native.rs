@@ -1,0 +1,280 @@
+//! What the native datagram path is started with.
+
+use std::path::PathBuf;
+
+use curtail_codec::native::{DATAGRAM_BYTES_MAX, HEADER_BYTES};
+use curtail_dispatch::ordered_queue::layout;
+use curtail_runtime::{Attach, SteerBy};
+use curtail_types::Key;
+
+/// The native datagram path: `--native` and what goes with it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct NativeConfig {
+    /// UDP and TCP port at the addresses of [`crate::Config::listen`]; 0 lets the kernel choose.
+    pub port: u16,
+    /// Who acknowledges writes; `None` for the program in the network card's driver where an
+    /// interface is named and that works, else for a thread.
+    pub mode: Option<NativeMode>,
+    /// The interface whose driver runs the program.
+    pub interface: Option<String>,
+    /// Who runs the program there.
+    pub attach: Attach,
+    /// Ordered Queues: 16, 32 or 64.
+    pub queues: usize,
+    /// Slots of a queue, a power of two; `None` for 4096, or fewer so that queues take no more than
+    /// an eighth of the memory limit.
+    pub slots: Option<u64>,
+    /// Where the program and its maps are pinned.
+    pub pin: PathBuf,
+    /// Sessions at most.
+    pub sessions: usize,
+    /// Sessions of one address at most, up to 16.
+    pub sessions_per_address: usize,
+    /// How long a session lasts unused, in milliseconds.
+    pub lease_ms: u32,
+    /// How many writes may wait in a queue for one to be acknowledged before it is executed.
+    pub backlog_max: u64,
+    /// Which workers run requests, and execute a queue.
+    pub placement: NativePlacement,
+    /// Which worker's socket a datagram comes to, where workers receive.
+    pub choice: NativeChoice,
+    /// Longest datagram, in bytes, to and from other machines; what the path's MTU leaves.
+    pub datagram_bytes_max: usize,
+    /// Processor time added to each execution, in nanoseconds: for experiments.
+    pub service_ns: u64,
+}
+
+/// Who acknowledges a write, and when (Juneberry's own way and its baselines; JB-24, JB-25).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NativeMode {
+    /// The network card's program, before any thread has run.
+    Xdp,
+    /// A thread that does nothing else, before a worker executes.
+    IoAck,
+    /// The worker that received it, just before executing it: DeferredExec.
+    Deferred,
+    /// The worker that executed it, after that: RawRPC.
+    Raw,
+}
+
+/// Which workers run requests and execute queues: Minos's baselines (NSDI 2019, section 5.1;
+/// MI-55..57) on the datagram path.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum NativePlacement {
+    /// Whoever comes by, beginning with its own queues.
+    #[default]
+    Any,
+    /// The one worker that the queue belongs to.
+    Owner,
+    /// Where workers receive, whoever received it: HKH, early binding, with
+    /// [`NativeChoice::Writes`] or [`NativeChoice::Key`]. Elsewhere as `Any`.
+    Arrival,
+    /// The same, one request at a time, and who has nothing to do takes what others have not begun:
+    /// HKH+WS. Elsewhere as `Any`.
+    Stealing,
+    /// Whoever is free, one request at a time, from a queue that a thread fills: SHO. Where that
+    /// thread acknowledges writes, it hands over reads.
+    HandOff,
+}
+
+/// Which of the workers' sockets the kernel gives a datagram to (MI-6, MI-8, MI-55). Never more
+/// than a hint: any worker serves any request (MI-12).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum NativeChoice {
+    /// One for each client's address and port.
+    #[default]
+    Flow,
+    /// Any.
+    Random,
+    /// Writes by their key, reads any: CREW, as Minos's clients choose.
+    Writes,
+    /// All by their key: EREW.
+    Key,
+}
+
+impl Default for NativeConfig {
+    fn default() -> Self {
+        Self {
+            port: 0,
+            mode: None,
+            interface: None,
+            attach: Attach::Any,
+            queues: 16,
+            slots: None,
+            pin: PathBuf::from("/sys/fs/bpf/curtail"),
+            sessions: 1024,
+            sessions_per_address: 16,
+            lease_ms: 60_000,
+            backlog_max: 256,
+            placement: NativePlacement::default(),
+            choice: NativeChoice::default(),
+            datagram_bytes_max: 1452,
+            service_ns: 0,
+        }
+    }
+}
+
+impl NativeConfig {
+    /// Slots of a queue at most.
+    pub const SLOTS_MAX: u64 = layout::QUEUE_SLOTS_MAX;
+
+    /// Sessions at most.
+    pub const SESSIONS_MAX: usize = 1 << 16;
+
+    /// Sessions of one address at most.
+    pub const ADDRESS_SESSIONS_MAX: usize = 16;
+
+    /// How long an unused session lasts at least, in milliseconds.
+    pub const LEASE_MS_MIN: u32 = 100;
+
+    /// The longest datagram is so many bytes: one with the longest key and no value at least.
+    pub const DATAGRAM_BYTES: std::ops::RangeInclusive<usize> =
+        HEADER_BYTES + Key::BYTES_MAX..=DATAGRAM_BYTES_MAX;
+
+    /// Whether workers receive datagrams themselves, in a mode.
+    pub(crate) fn workers_receive(&self, mode: NativeMode) -> bool {
+        mode.workers_receive() && self.placement != NativePlacement::HandOff
+    }
+
+    /// Slots of each queue under a memory limit.
+    pub(crate) fn slots_under(&self, memory_bytes_max: usize) -> u64 {
+        self.slots.unwrap_or_else(|| {
+            let share = memory_bytes_max / 8 / self.queues / SLOT_BYTES;
+            let slots = 1_u64 << (share.max(1) as u64).ilog2();
+            slots.clamp(SLOTS_LEAST, SLOTS_MOST)
+        })
+    }
+
+    /// What is wrong with it, in words for an operator.
+    pub(crate) fn fault(&self) -> Option<&'static str> {
+        let slots_fit = self
+            .slots
+            .is_none_or(|slots| slots.is_power_of_two() && slots <= Self::SLOTS_MAX);
+        if !matches!(self.queues, 16 | 32 | 64) {
+            Some("queues are 16, 32 or 64")
+        } else if !slots_fit {
+            Some("slots of a queue are a power of two, at most 1048576")
+        } else if self.sessions == 0 || self.sessions > Self::SESSIONS_MAX {
+            Some("sessions are 1 to 65536")
+        } else if self.lease_ms < Self::LEASE_MS_MIN {
+            Some("a session's lease is at least 100 ms")
+        } else {
+            None
+        }
+    }
+}
+
+impl NativeMode {
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Xdp => "xdp",
+            Self::IoAck => "io-ack",
+            Self::Deferred => "deferred",
+            Self::Raw => "raw",
+        }
+    }
+
+    /// Whether it is the workers who acknowledge, and receive unless a thread does that for them.
+    pub(crate) const fn workers_receive(self) -> bool {
+        matches!(self, Self::Deferred | Self::Raw)
+    }
+}
+
+impl std::str::FromStr for NativeMode {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let all = [Self::Xdp, Self::IoAck, Self::Deferred, Self::Raw];
+        let found = all.into_iter().find(|mode| mode.name() == name);
+        found.ok_or_else(|| format!("'{name}' is not xdp, io-ack, deferred or raw"))
+    }
+}
+
+impl std::str::FromStr for NativePlacement {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "any" => Ok(Self::Any),
+            "owner" => Ok(Self::Owner),
+            "arrival" => Ok(Self::Arrival),
+            "stealing" => Ok(Self::Stealing),
+            "hand-off" => Ok(Self::HandOff),
+            _ => Err(format!(
+                "'{name}' is not any, owner, arrival, stealing or hand-off"
+            )),
+        }
+    }
+}
+
+impl NativeChoice {
+    /// What the kernel is told; `None` for what it does by itself.
+    pub(crate) const fn steer(self) -> Option<SteerBy> {
+        match self {
+            Self::Flow => None,
+            Self::Random => Some(SteerBy::Random),
+            Self::Writes => Some(SteerBy::WritesByKey),
+            Self::Key => Some(SteerBy::Key),
+        }
+    }
+}
+
+impl std::str::FromStr for NativeChoice {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "flow" => Ok(Self::Flow),
+            "random" => Ok(Self::Random),
+            "writes" => Ok(Self::Writes),
+            "key" => Ok(Self::Key),
+            _ => Err(format!("'{name}' is not flow, random, writes or key")),
+        }
+    }
+}
+
+const SLOT_BYTES: usize = layout::SLOT_WORDS * 8;
+const SLOTS_LEAST: u64 = 64;
+const SLOTS_MOST: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_take_an_eighth_of_the_memory_at_most() {
+        let config = NativeConfig::default();
+        assert_eq!(config.slots_under(64 << 20), 256);
+        assert_eq!(config.slots_under(1 << 30), 4096);
+        assert_eq!(config.slots_under(1 << 40), 4096);
+        assert_eq!(config.slots_under(1 << 20), 64);
+        let told = NativeConfig {
+            slots: Some(512),
+            ..NativeConfig::default()
+        };
+        assert_eq!(told.slots_under(64 << 20), 512);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_said_so() {
+        assert_eq!(NativeConfig::default().fault(), None);
+        let wrong = [
+            NativeConfig {
+                queues: 8,
+                ..NativeConfig::default()
+            },
+            NativeConfig {
+                slots: Some(100),
+                ..NativeConfig::default()
+            },
+            NativeConfig {
+                sessions: 0,
+                ..NativeConfig::default()
+            },
+        ];
+        assert!(wrong.iter().all(|config| config.fault().is_some()));
+        assert_eq!("io-ack".parse(), Ok(NativeMode::IoAck));
+        assert!("fast".parse::<NativeMode>().is_err());
+    }
+}

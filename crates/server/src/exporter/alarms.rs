@@ -1,0 +1,157 @@
+//! What goes wrong by the thousand, as one line a second: the control compares counters.
+//!
+//! So neither a worker nor the acceptor writes a line for a refused request, and a flood makes no
+//! more lines than a trickle.
+
+use tracing::{info, warn};
+
+use crate::{
+    log::{Limit, Limits, component},
+    metrics::counters::Count,
+    worker::shared::Shared,
+};
+
+/// What was counted at the last look.
+#[derive(Debug)]
+pub(crate) struct Alarms {
+    looked_at: u64,
+    counted: [u64; ALARMS.len()],
+}
+
+struct Alarm {
+    component: Component,
+    count: fn(&Shared) -> u64,
+    /// What happened so many times.
+    what: &'static str,
+    /// What to do.
+    remedy: &'static str,
+}
+
+/// An event's target is fixed where it is written.
+#[derive(Clone, Copy)]
+enum Component {
+    Connections,
+    Memory,
+}
+
+const ALARMS: [Alarm; 6] = [
+    Alarm {
+        component: Component::Connections,
+        count: |shared| shared.doors.refused.total(),
+        what: "connections were refused because -c connections are open",
+        remedy: "raise -c, or close connections that are not used (-o idle_timeout)",
+    },
+    Alarm {
+        component: Component::Connections,
+        count: |shared| shared.doors.pauses.total(),
+        what: "times no connection was accepted because -c connections are open",
+        remedy: "raise -c, or close connections that are not used (-o idle_timeout)",
+    },
+    Alarm {
+        component: Component::Connections,
+        count: |shared| of(shared, Count::SlowReadersClosed),
+        what: "connections were closed because their clients did not read their replies",
+        remedy: "look for clients that are stuck; -o read_buf_mem_limit bounds what they may hold",
+    },
+    Alarm {
+        component: Component::Memory,
+        count: |shared| of(shared, Count::StoreNoMemory),
+        what: "writes found no memory",
+        remedy: "raise -m or cache_memlimit, or allow evictions (-M is given)",
+    },
+    Alarm {
+        component: Component::Memory,
+        count: |shared| of(shared, Count::ReadNoMemory) + of(shared, Count::ReplyNoMemory),
+        what: "requests found no memory for their buffers or replies",
+        remedy: "raise -m or -o read_buf_mem_limit",
+    },
+    Alarm {
+        component: Component::Memory,
+        count: |shared| of(shared, Count::LargeRefused),
+        what: "requests for large values were refused because all threads for them are full",
+        remedy: "raise -o size_queue, or send fewer large values at a time",
+    },
+];
+
+fn of(shared: &Shared, count: Count) -> u64 {
+    shared.counts_total().get(count)
+}
+
+impl Alarms {
+    /// Begins with what is counted now.
+    pub(crate) fn new(shared: &Shared) -> Self {
+        Self {
+            looked_at: shared.now().unix_seconds().into(),
+            counted: ALARMS.map(|alarm| (alarm.count)(shared)),
+        }
+    }
+
+    /// Reports what has grown since the last look, once a second at most.
+    pub(crate) fn look(&mut self, shared: &Shared) {
+        let seconds = u64::from(shared.now().unix_seconds());
+        if seconds == self.looked_at {
+            return;
+        }
+        let within_s = seconds.saturating_sub(self.looked_at);
+        self.looked_at = seconds;
+        for (alarm, counted) in ALARMS.iter().zip(&mut self.counted) {
+            let now = (alarm.count)(shared);
+            // `stats reset` starts some of them over.
+            let more = if now < *counted { now } else { now - *counted };
+            *counted = now;
+            if more > 0 {
+                alarm.report(more, within_s);
+            }
+        }
+        report_suppressed(&shared.limits, seconds);
+        if let Some(native) = shared.native.as_deref() {
+            report_suppressed_commands(&native.flushes, seconds);
+        }
+    }
+}
+
+impl Alarm {
+    fn report(&self, count: u64, within_s: u64) {
+        let (what, remedy) = (self.what, self.remedy);
+        match self.component {
+            Component::Connections => {
+                warn!(target: component::CONNECTIONS, count, within_s, "{count} {what}; {remedy}");
+            }
+            Component::Memory => {
+                warn!(target: component::MEMORY, count, within_s, "{count} {what}; {remedy}");
+            }
+        }
+    }
+}
+
+fn report_suppressed_commands(limit: &Limit, seconds: u64) {
+    if let Some(suppressed) = limit.left(seconds) {
+        info!(target: component::ADMIN, suppressed, "{suppressed} more commands were carried out");
+    }
+}
+
+/// After a flood has ended, the lines that were left out of it are still to be told of.
+fn report_suppressed(limits: &Limits, seconds: u64) {
+    if let Some(suppressed) = limits.refused_logins.left(seconds) {
+        warn!(target: component::AUTH, suppressed, "{suppressed} more logins were refused");
+    }
+    if let Some(suppressed) = limits.accepted_logins.left(seconds) {
+        info!(target: component::AUTH, suppressed, "{suppressed} more logins were accepted");
+    }
+    if let Some(suppressed) = limits.malformed.left(seconds) {
+        info!(
+            target: component::CONNECTIONS,
+            suppressed,
+            "{suppressed} more connections were closed because their clients do not speak the \
+             protocol"
+        );
+    }
+    report_suppressed_commands(&limits.admin, seconds);
+    if let Some(suppressed) = limits.accept.left(seconds) {
+        warn!(
+            target: component::CONNECTIONS,
+            suppressed,
+            "accepting connections failed {suppressed} more times"
+        );
+    }
+}

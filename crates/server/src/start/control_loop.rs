@@ -1,0 +1,318 @@
+//! The control: a thread that learns once an epoch from which size on values are large, and how
+//! many large workers that takes.
+//!
+//! ```text
+//! workers: sizes of what was asked for ---> SizeControl ---> plan ---> the plan snapshot of all
+//! workers
+//!           (left at the end of an epoch)    (Minos, 3.3)
+//! ```
+//!
+//! Plans count time: what serving a request costs a worker, as a price for each request and each
+//! kilobyte ([`serve_ns`]), so that no request needs a clock for it. The threshold follows from the
+//! same prices: large is what costs more to serve than to hand on, and where hand-offs would take
+//! more than [`HAND_OFF_SHARE_MILLI`] of all work, it rises until they do not.
+//!
+//! It sleeps between epochs, so it costs no request anything; while large workers have connections
+//! it looks more often whether one of them starves ([`StarvationBoost`]). The machine that decides
+//! is `curtail_dispatch`'s, the same that the simulator runs.
+
+use std::{
+    sync::{Condvar, PoisonError},
+    time::{Duration, Instant},
+};
+
+use curtail_dispatch::size_aware::{
+    ControlConfig, ControlInput, CostRule, SizeControl, ThresholdRule,
+};
+
+use tracing::debug;
+
+use crate::{
+    config::Config,
+    exporter::alarms::Alarms,
+    log::component,
+    metrics::counters::Count,
+    start::thread_priority::{self, StarvationBoost},
+    sync::{AtomicU64, Mutex, Relaxed, lock},
+    turn::rebalance::{self, Load},
+    worker::shared::{Shared, WorkerHandle},
+};
+
+/// How others reach the control.
+#[derive(Debug, Default)]
+pub(crate) struct ControlHandle {
+    /// Counts epochs; workers leave what they measured when it moves.
+    pub(crate) epoch: AtomicU64,
+    watch: Mutex<Watch>,
+    wakes: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Watch {
+    is_woken: bool,
+    /// Whether it looks after large workers now.
+    looks: bool,
+}
+
+/// An epoch with fewer requests changes nothing.
+const SAMPLES_MIN: u64 = 1000;
+
+/// If so many epochs do not bring them together, what was learned is forgotten.
+const SILENT_MAX: u32 = 60;
+
+/// What handing a connection to a large worker and back costs the two of them together, beside
+/// serving the request.
+const HAND_OFF_NS: u32 = 20_000;
+
+/// What hand-offs may take of the time of all requests, in thousandths, before the threshold rises.
+/// A value that costs four hand-offs or more is therefore always large.
+const HAND_OFF_SHARE_MILLI: u32 = 250;
+
+/// What serving a request for a value of so many bytes costs a worker, in nanoseconds.
+pub(crate) const fn serve_ns(bytes: usize) -> u64 {
+    REQUEST_NS + bytes as u64 * KILOBYTE_NS / 1024
+}
+
+/// A request that is alone in its turn: the prices are processor time over loopback, on two virtual
+/// cores (Xeon, kernel 6.18). Plans depend on their ratios alone.
+const REQUEST_NS: u64 = 8_000;
+const KILOBYTE_NS: u64 = 250;
+
+/// What one looked-at request stands for when one turn in so many is looked at.
+pub(crate) const SAMPLED_EVERY: u64 = 16;
+
+impl ControlHandle {
+    /// Has the control look what there is to do.
+    pub(crate) fn wake(&self) {
+        lock(&self.watch).is_woken = true;
+        self.wakes.notify_all();
+    }
+
+    /// A large worker has got a connection: from now on it is looked after.
+    pub(crate) fn watch(&self) {
+        let mut watch = lock(&self.watch);
+        if !watch.looks {
+            (watch.looks, watch.is_woken) = (true, true);
+            self.wakes.notify_all();
+        }
+    }
+
+    /// Sleeps until the epoch has this much left, or to the next look.
+    fn sleep(&self, left: Duration) {
+        let watch = lock(&self.watch);
+        let at_most = if watch.looks {
+            left.min(thread_priority::LOOK)
+        } else {
+            left
+        };
+        let waited = self
+            .wakes
+            .wait_timeout_while(watch, at_most, |watch| !watch.is_woken);
+        let (mut watch, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        // What comes from here on is seen by the look that follows, or wakes.
+        *watch = Watch::default();
+    }
+}
+
+/// Controls until the server stops.
+pub(crate) fn run(shared: &Shared) {
+    let mut control = SizeControl::new(settings(&shared.config), shared.clock.now().instant);
+    let mut boost = StarvationBoost::new(shared);
+    let mut alarms = Alarms::new(shared);
+    let mut requests = vec![0; shared.workers.len()];
+    let epoch = Duration::from_millis(u64::from(shared.config.epoch_ms.max(1)));
+    let mut begun = Instant::now();
+    loop {
+        shared.control.sleep(epoch.saturating_sub(begun.elapsed()));
+        if shared.stopping.load(Relaxed) {
+            return;
+        }
+        if boost.look(shared) {
+            lock(&shared.control.watch).looks = true;
+        }
+        if begun.elapsed() >= epoch {
+            begun = Instant::now();
+            end_epoch(shared, &mut control, &mut requests);
+            alarms.look(shared);
+        }
+    }
+}
+
+/// Has everybody leave what was measured, and learns from what was left before.
+fn end_epoch(shared: &Shared, control: &mut SizeControl, requests: &mut [u64]) {
+    note_loads(shared, requests);
+    shared.control.epoch.fetch_add(1, Relaxed);
+    if let Some(cluster) = &shared.cluster {
+        cluster.end_epoch(shared);
+    }
+    let now = shared.clock.now().instant;
+    for worker in &shared.workers {
+        let measured = lock(&worker.measured).take();
+        if let Some(measured) = measured {
+            control.step(now, ControlInput::Measured(&measured), |_| ());
+        }
+    }
+    control.step(now, ControlInput::Tick, |plan| {
+        if shared.snapshots.learn(plan, now.ns / 1_000_000_000) {
+            debug!(
+                target: component::POLICY,
+                threshold_bytes = plan.threshold,
+                small_cores = plan.small,
+                large_cores = plan.cores - plan.small,
+                "values of {} bytes and more are large now",
+                plan.threshold
+            );
+        }
+    });
+}
+
+fn settings(config: &Config) -> ControlConfig {
+    ControlConfig {
+        threshold: ThresholdRule::Cost(CostRule {
+            bytes_min: config.threshold_first(),
+            hand_off: HAND_OFF_NS,
+            share_milli: HAND_OFF_SHARE_MILLI,
+        }),
+        epoch_ns: u64::from(config.epoch_ms.max(1)) * 1_000_000 / 2,
+        samples_min: SAMPLES_MIN,
+        silent_max: Some(SILENT_MAX),
+        damped: true,
+        ..ControlConfig::new(u16::try_from(config.workers).unwrap_or(u16::MAX))
+    }
+}
+
+/// What each worker did in the epoch: whoever did least gets the next connection, and some of those
+/// that whoever did most has.
+fn note_loads(shared: &Shared, before: &mut [u64]) {
+    for (worker, before) in shared.workers.iter().zip(before) {
+        let requests = worker.counts.read().get(Count::Requests);
+        worker.load.store(requests.wrapping_sub(*before), Relaxed);
+        *before = requests;
+    }
+    let small = shared.small_workers();
+    let load = |worker: &WorkerHandle| Load {
+        requests: worker.load.load(Relaxed),
+        connections: worker.connections.load(Relaxed),
+    };
+    let loads: Vec<Load> = small.iter().map(load).collect();
+    if let Some(shift) = rebalance::shift(&loads, u64::from(shared.config.epoch_ms.max(1)))
+        && let Some(worker) = small.get(shift.from)
+    {
+        worker.order.give(shift);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use curtail_dispatch::size_aware::{SizeClasses, SizeHistogram};
+
+    use super::*;
+    use crate::{
+        config::policy_name::PolicyName,
+        size_aware::plan_snapshot::{PlanSnapshot, PlanSnapshots},
+    };
+
+    /// The control of a server with eight workers, and what it publishes.
+    struct Controlled {
+        control: SizeControl,
+        snapshots: PlanSnapshots,
+        epochs: u64,
+    }
+
+    impl Controlled {
+        fn new() -> Self {
+            let config = Config {
+                workers: 8,
+                ..Config::default()
+            };
+            let start = curtail_types::Instant::default();
+            Self {
+                control: SizeControl::new(settings(&config), start),
+                snapshots: PlanSnapshots::new(PolicyName::default(), 8, config.threshold_first()),
+                epochs: 0,
+            }
+        }
+
+        /// An epoch with so many requests for values of each of these sizes.
+        fn epoch(&mut self, sizes: &[(u32, u64)]) -> std::sync::Arc<PlanSnapshot> {
+            self.epochs += 1;
+            let mut measured = SizeHistogram::new(SizeClasses::LogLinear);
+            for (bytes, count) in sizes {
+                measured.record_many(*bytes, serve_ns(*bytes as usize) * count, *count);
+            }
+            let now = curtail_types::Instant {
+                ns: self.epochs * 1_000_000_000,
+            };
+            let control = &mut self.control;
+            control.step(now, ControlInput::Measured(&measured), |_| ());
+            control.step(now, ControlInput::Tick, |plan| {
+                self.snapshots.learn(plan, self.epochs);
+            });
+            self.snapshots.current()
+        }
+    }
+
+    /// Goal: with the prices that ship, a value of 2 MB is large whatever share of the requests is
+    /// for such values, and the threshold stays where it is if none is for middle sizes. Method:
+    /// shares from 0.1 to 60 %.
+    #[test]
+    fn frequent_large_values_stay_large() {
+        for permille in [1, 10, 20, 50, 200, 600] {
+            let mut server = Controlled::new();
+            let sizes = [(700, 10 * (1000 - permille)), (2 << 20, 10 * permille)];
+            for _ in 0..3 {
+                let snapshot = server.epoch(&sizes);
+                assert_eq!(snapshot.plan.threshold, 32 << 10, "{permille}");
+                assert!(snapshot.large_number(2 << 20, 0).is_some(), "{permille}");
+            }
+        }
+    }
+
+    /// Goal: the threshold has the ceiling that the guide names. Method: nothing but values of one
+    /// size, below it and above.
+    #[test]
+    fn the_threshold_has_a_ceiling() {
+        let learned = |bytes| Controlled::new().epoch(&[(bytes, 10_000)]).plan.threshold;
+        let thresholds: Vec<_> = (1..64).map(|step| learned(step << 13)).collect();
+        assert_eq!(thresholds.iter().max(), Some(&(288 << 10)));
+        assert_eq!(learned(288 << 10), 32 << 10);
+    }
+
+    /// Goal: a plan of which the ranges alone differ reaches the workers. Method: values of 850 KB,
+    /// then of 1,000 KB, which had no large worker but one.
+    #[test]
+    fn new_ranges_are_published() {
+        let mut server = Controlled::new();
+        let sizes = |bytes| [(100, 9_000), (bytes, 1_100)];
+        let larges = |snapshot: &PlanSnapshot| {
+            let hashes = (0..64_u64).map(|part| part << 58);
+            let numbers = hashes.filter_map(|hash| snapshot.large_number(1_000_000, hash));
+            let mut numbers: Vec<_> = numbers.collect();
+            numbers.dedup();
+            numbers.len()
+        };
+        let first = server.epoch(&sizes(850_000));
+        assert_eq!(larges(&first), 1);
+        assert_eq!(first.plan.large_cores(), 6);
+        let then = server.epoch(&sizes(1_000_000));
+        let basics = |snapshot: &PlanSnapshot| (snapshot.plan.threshold, snapshot.plan.small);
+        assert_eq!(basics(&then), basics(&first));
+        assert_eq!(larges(&then), usize::from(then.plan.large_cores()));
+        let last = server.epoch(&sizes(1_000_000));
+        assert_eq!(last.generation, then.generation, "published again");
+    }
+
+    /// Goal: what a preload taught does not stay when nothing follows it. Method: silent epochs.
+    #[test]
+    fn a_preload_is_forgotten() {
+        let mut server = Controlled::new();
+        let first = server.snapshots.current();
+        let loaded = server.epoch(&[(40_000, 9_000), (850_000, 1_000)]);
+        assert!(loaded.plan.small < first.plan.small);
+        assert!(loaded.plan.threshold > first.plan.threshold);
+        for _ in 1..SILENT_MAX {
+            assert_eq!(server.epoch(&[]).generation, loaded.generation);
+        }
+        assert_eq!(server.epoch(&[]).plan, first.plan);
+    }
+}

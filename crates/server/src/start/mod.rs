@@ -1,0 +1,679 @@
+//! Starting and stopping a server.
+//!
+//! ```text
+//!  main thread          acceptor            worker 0..n-1  <-->  large workers     (admin)
+//!  start, wait for -->  accept, place  -->  turn after turn      large requests     /metrics
+//!  signals, stop                            control: a plan of sizes once an epoch
+//! ```
+
+pub(crate) mod acceptor;
+pub(crate) mod control_loop;
+pub(crate) mod thread_priority;
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use curtail_runtime::{
+    BindError, Clock, ControlEvent, DatagramOptions, DatagramSocket, Listener, Poller,
+    SocketOptions, ThreadId, bind_tcp, bind_udp, bind_unix,
+};
+use curtail_store::{Store, StoreConfig, StoreError, Writer};
+use curtail_types::{HashSeed, Now, WriterId};
+
+use crate::{
+    admin::{lru_crawler::Crawler, udp::MemcachedDatagrams},
+    config::Config,
+    connection::{
+        auth::{Logins, LoginsError},
+        registry::Registry,
+    },
+    event_loop,
+    exporter::http,
+    log::Limits,
+    memcached::watch::Watchers,
+    metrics::{counters::Counts, prefix_stats::Prefixes, slow_log::SlowLog},
+    native::{self, NativeMode, Opened, Opening, Streams},
+    node::{self, Membership},
+    route::{Writers, bytes_of_writers},
+    size_aware::plan_snapshot::PlanSnapshots,
+    start::{
+        acceptor::{Acceptor, name_of},
+        control_loop::ControlHandle,
+    },
+    sync::{AtomicBool, AtomicI64, AtomicU8, Relaxed, lock},
+    worker::{
+        WAKER, Worker, busy_poll,
+        prefault::{self, PagesThread},
+        shared::{AcceptorHandle, Shared, WorkerHandle},
+    },
+};
+
+/// A running server.
+pub struct Server {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    addresses: Vec<SocketAddr>,
+    names: Vec<String>,
+    admin_address: Option<SocketAddr>,
+    restored: Restored,
+    native_note: Option<String>,
+    udp_addresses: Vec<SocketAddr>,
+    membership: Option<Membership>,
+}
+
+/// What became of the contents saved by an earlier process.
+#[derive(Debug)]
+pub enum Restored {
+    /// None were asked for, or there was no file.
+    Nothing,
+    /// So many items are back.
+    Items(u64),
+    /// The file is of no use; the server started empty.
+    Failed(StoreError),
+}
+
+/// What an operator is told of the native path at the start.
+#[derive(Clone, Debug)]
+pub struct NativeAtStart<'a> {
+    /// Where datagrams are taken.
+    pub addresses: &'a [SocketAddr],
+    /// Who acknowledges.
+    pub mode: NativeMode,
+    /// What an acknowledgement promises.
+    pub promise: String,
+    /// What is out of the ordinary.
+    pub note: Option<&'a str>,
+}
+
+/// Why a server could not be started; each says what an operator can do.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// It cannot listen at the address or path named.
+    Bind(String, BindError),
+    /// It was told to listen nowhere.
+    NoAddress,
+    /// The memory limits do not work out.
+    Store(StoreError),
+    /// The authentication file is of no use.
+    Logins(LoginsError),
+    /// The native datagram path cannot be had as it was asked for.
+    Native(String),
+    /// The server cannot be the node that it is to be.
+    Cluster(String),
+    /// The system refused threads, descriptors or randomness.
+    System(io::Error),
+}
+
+/// Room for a worker's stack: nothing on the path of a request recurses.
+const STACK_BYTES: usize = 512 << 10;
+
+/// A worker's turn on a processor that it shares: shorter than the scheduler's own, 1.4 ms and
+/// more, and long enough that workers beside each other do not change all the time.
+const SLICE: Duration = Duration::from_micros(500);
+
+/// The turn of the thread that acknowledges, which is shorter than any other's.
+const SLICE_OF_IO: Duration = Duration::from_micros(100);
+
+impl Server {
+    /// Starts a server. `ask` is called, from any thread, when a client sends `shutdown`.
+    ///
+    /// # Errors
+    /// Anything that keeps it from answering; nothing keeps running then.
+    pub fn start(
+        mut config: Config,
+        ask: impl Fn(ControlEvent) + Send + Sync + 'static,
+    ) -> Result<Self, StartError> {
+        config.large_nice = config.large_nice.possible();
+        let listeners = listen(&config)?;
+        let admin = config.admin.map(listen_admin).transpose()?;
+        let (udp, udp_addresses) = bind_udp_sockets(&config)?;
+        let clock = Clock::start();
+        let started = clock.now();
+        let node = node::Opening::begin(&config, threads(&config), started)?;
+        let mut opening = Opening::begin(&config)?;
+        let seed = opening.as_ref().and_then(Opening::seed);
+        let (store, restored) = open_store(&config, started, seed)?;
+        let logins = config.auth_file.as_deref().map(Logins::read);
+        let logins = logins.transpose().map_err(StartError::Logins)?;
+        let (acceptor_poller, worker_pollers) =
+            open_pollers(threads(&config)).map_err(StartError::System)?;
+        let io_poller = watch_datagrams(opening.as_mut(), &worker_pollers, &config);
+        let io_poller = io_poller.map_err(StartError::System)?;
+        let streams = open_streams(opening.as_mut()).map_err(StartError::System)?;
+        let wake_acceptor = acceptor_poller.waker(acceptor::WAKER);
+        let handles = handles_of(&worker_pollers);
+        store.account(bytes_of_writers(config.workers).cast_signed());
+        let snapshots = snapshots_of(&config);
+        let native_threads = threads(&config) + NATIVE_THREADS;
+        let finished = opening.map(|opening| opening.finish(&config, &store, native_threads));
+        let (native, native_note) = finished.transpose()?.map(Opened::split).unzip();
+        let shared = Arc::new(Shared {
+            native: native.map(Arc::from),
+            store: Arc::new(store),
+            clock,
+            started,
+            registry: Registry::default(),
+            workers: handles.map_err(StartError::System)?,
+            writers: Writers::over(curtail_memory::zeros(), Writers::WRITES_MAX),
+            snapshots,
+            control: ControlHandle::default(),
+            doors: AcceptorHandle::new(wake_acceptor.map_err(StartError::System)?, node.is_none()),
+            pages: PagesThread::default(),
+            prefixes: Prefixes::new(config.detail, config.prefix_delimiter),
+            logins: Mutex::new(logins.map(Arc::new)),
+            baseline: Mutex::new(Counts::new()),
+            verbosity: AtomicU8::new(config.verbosity),
+            crawler: Crawler::new(config.echoed.lru_crawler),
+            watchers: Watchers::new(config.watcher_bytes_max),
+            slow: SlowLog::new(config.slow_us),
+            limits: Limits::default(),
+            cluster: node.as_ref().map(|node| Arc::clone(&node.cluster)),
+            spins: busy_poll::is_allowed(config.workers),
+            stopping: AtomicBool::new(false),
+            time_shift_seconds: AtomicI64::new(0),
+            ask: Box::new(ask),
+            config,
+        });
+        let mut server = Self {
+            addresses: listeners.iter().filter_map(Listener::tcp_address).collect(),
+            names: listeners.iter().map(name_of).collect(),
+            admin_address: admin.as_ref().and_then(|admin| admin.local_addr().ok()),
+            shared,
+            threads: Vec::new(),
+            restored,
+            native_note: native_note.flatten(),
+            udp_addresses,
+            membership: None,
+        };
+        server
+            .spawn(
+                acceptor_poller,
+                worker_pollers,
+                (io_poller, streams),
+                listeners,
+            )
+            .map_err(StartError::System)?;
+        server.spawn_admin(admin).map_err(StartError::System)?;
+        server.spawn_udp(udp).map_err(StartError::System)?;
+        server.join_cluster(node)?;
+        Ok(server)
+    }
+
+    fn join_cluster(&mut self, opening: Option<node::Opening>) -> Result<(), StartError> {
+        if let (Some(opening), Some(node)) = (opening, &self.shared.config.node) {
+            // A node may have a Unix socket alone; the others are told what its file says.
+            let entry = node.entry().and_then(|entry| entry.clients_address().ok());
+            let clients = self.addresses.first().copied().or(entry);
+            let clients = clients.ok_or(StartError::NoAddress)?;
+            self.membership = Some(opening.join(node, clients, &self.shared)?);
+        }
+        Ok(())
+    }
+
+    fn spawn_admin(&mut self, listener: Option<TcpListener>) -> io::Result<()> {
+        let Some(listener) = listener else {
+            return Ok(());
+        };
+        let shared = Arc::clone(&self.shared);
+        self.spawn_thread("admin".to_owned(), move || http::run(listener, shared))
+    }
+
+    fn spawn(
+        &mut self,
+        acceptor_poller: Poller,
+        worker_pollers: Vec<Poller>,
+        native: (Option<Poller>, Option<Streams>),
+        listeners: Vec<Listener>,
+    ) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        self.spawn_thread("pages".to_owned(), move || prefault::run(&shared))?;
+        let cpus = cpus_to_pin(&self.shared.config);
+        for (index, poller) in worker_pollers.into_iter().enumerate() {
+            let writer_id = self.writer_id(index);
+            let writer = self.shared.store.writer(writer_id);
+            let worker = Worker::new(index, Arc::clone(&self.shared), writer, poller);
+            let large_nice = self.shared.config.large_nice;
+            let is_small = index < self.shared.config.workers;
+            let cpu = cpus.get(index).copied().filter(|_| is_small);
+            let name = match index.checked_sub(self.shared.config.workers) {
+                None => format!("worker-{index}"),
+                Some(number) => format!("large-{number}"),
+            };
+            let shared = Arc::clone(&self.shared);
+            self.spawn_thread(name, move || {
+                if let Some(handle) = shared.workers.get(index) {
+                    let _ = handle.thread.set(ThreadId::current());
+                }
+                // Small requests wait for something large nowhere but on a processor, and there not
+                // for the end of its turn. Where neither is to be had, all is only slower.
+                let _ = match is_small {
+                    true => curtail_runtime::set_slice(SLICE),
+                    false => large_nice.take_on(),
+                };
+                if let Some(cpu) = cpu {
+                    // Running elsewhere is only slower.
+                    let _ = curtail_runtime::pin_current_thread(cpu);
+                }
+                event_loop::run(worker);
+            })?;
+        }
+        self.spawn_native(native)?;
+        let shared = Arc::clone(&self.shared);
+        self.spawn_thread("control".to_owned(), move || control_loop::run(&shared))?;
+        let mut acceptor = Acceptor::new(Arc::clone(&self.shared), acceptor_poller, listeners);
+        acceptor.watch().map_err(|error| error.0)?;
+        self.spawn_thread("acceptor".to_owned(), move || acceptor.run())
+    }
+
+    /// The thread that receives datagrams, if the workers do not, and the one of streams.
+    fn spawn_native(
+        &mut self,
+        (poller, streams): (Option<Poller>, Option<Streams>),
+    ) -> io::Result<()> {
+        let first = threads(&self.shared.config);
+        if let Some(poller) = poller {
+            let (shared, writer) = self.native_writer(first);
+            self.spawn_thread("native-io".to_owned(), move || {
+                // Where it shares a processor with a worker it acknowledges between two executions,
+                // and not when the worker's turn is over. Without that, all is only slower.
+                let _ = curtail_runtime::set_slice(SLICE_OF_IO);
+                native::run_io_thread(&shared, poller, writer, first);
+            })?;
+        }
+        if let Some(streams) = streams {
+            let (shared, writer) = self.native_writer(first + 1);
+            self.spawn_thread("native-stream".to_owned(), move || {
+                streams.run(&shared, writer, first + 1);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The thread of memcached's own datagrams, if there are any.
+    fn spawn_udp(&mut self, sockets: Vec<DatagramSocket>) -> io::Result<()> {
+        if sockets.is_empty() {
+            return Ok(());
+        }
+        let thread = threads(&self.shared.config) + NATIVE_THREADS - 1;
+        let datagrams = MemcachedDatagrams::new(sockets)?;
+        let (shared, writer) = self.native_writer(thread);
+        self.spawn_thread("udp".to_owned(), move || {
+            datagrams.run(&shared, writer, thread);
+        })
+    }
+
+    fn native_writer(&self, thread: usize) -> (Arc<Shared>, Writer) {
+        let id = self.writer_id(thread);
+        (Arc::clone(&self.shared), self.shared.store.writer(id))
+    }
+
+    /// The writer of thread `index`; no two nodes of a cluster have the same.
+    fn writer_id(&self, index: usize) -> WriterId {
+        let node = self.shared.cluster.as_ref().map(|cluster| cluster.me);
+        let index = u16::try_from(index).unwrap_or(u16::MAX);
+        WriterId::of(node.unwrap_or_default(), index)
+    }
+
+    fn spawn_thread(
+        &mut self,
+        name: String,
+        run: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
+        let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES);
+        self.threads.push(thread.spawn(run)?);
+        Ok(())
+    }
+
+    /// The TCP addresses it listens on, with the ports that the kernel chose.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Where it takes memcached's own datagrams.
+    pub fn udp_addresses(&self) -> &[SocketAddr] {
+        &self.udp_addresses
+    }
+
+    /// Everything it listens on, for people.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Where native datagrams are taken, and what an acknowledgement of one promises.
+    pub fn native(&self) -> Option<NativeAtStart<'_>> {
+        let native = self.shared.native.as_deref()?;
+        Some(NativeAtStart {
+            addresses: native.addresses(),
+            mode: native.mode,
+            promise: native.promise(),
+            note: self.native_note.as_deref(),
+        })
+    }
+
+    /// Where `/metrics` is served.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address
+    }
+
+    /// For tests: which rows of `stats` which metric carries, as patterns with `*`; the metric's
+    /// name, and its labels as far as they are fixed.
+    #[doc(hidden)]
+    pub fn stats_in_metrics() -> Vec<(&'static str, &'static str, &'static str)> {
+        crate::exporter::prometheus::carried()
+    }
+
+    /// For tests: has a key become hot, or cease to be, if this server is its home.
+    #[doc(hidden)]
+    pub fn change_hot(&self, key: &[u8], hot: bool) {
+        if let Some(cluster) = self.shared.cluster.as_deref() {
+            cluster.change_hot(&self.shared, key, hot);
+        }
+    }
+
+    /// Whether it answers clients: always, unless it is a node that is not in service.
+    pub fn is_in_service(&self) -> bool {
+        let now = self.shared.clock.now().instant;
+        let cluster = self.shared.cluster.as_deref();
+        cluster.is_none_or(|cluster| cluster.holds_lease(now))
+    }
+
+    /// Has a node leave its cluster: no more clients are let in, its keys go to the other nodes,
+    /// who is connected is served meanwhile. False if there is nothing to wait for: it is no node,
+    /// or no member of a cluster now.
+    pub fn leave(&self) -> bool {
+        let membership = self.membership.as_ref();
+        membership.is_some_and(|membership| membership.leave(&self.shared))
+    }
+
+    /// Whether it has left since [`leave`](Self::leave).
+    pub fn has_left(&self) -> bool {
+        let cluster = self.shared.cluster.as_deref();
+        cluster.is_some_and(node::Cluster::has_left)
+    }
+
+    /// What became of the contents saved by an earlier process.
+    pub fn restored(&self) -> &Restored {
+        &self.restored
+    }
+
+    /// Seconds since the start.
+    pub fn uptime_seconds(&self) -> u64 {
+        self.shared.uptime_seconds()
+    }
+
+    /// Reads the authentication file again, and returns how many logins it has; `None` if there is
+    /// none to read. On an error the old one stays in force. Clients that are logged in stay so.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub fn reload(&self) -> Result<Option<usize>, LoginsError> {
+        let Some(path) = &self.shared.config.auth_file else {
+            return Ok(None);
+        };
+        let logins = Logins::read(path)?;
+        let count = logins.count();
+        *lock(&self.shared.logins) = Some(Arc::new(logins));
+        Ok(Some(count))
+    }
+
+    /// Stops: no new connections, what is in flight is answered, all connections are closed. Takes
+    /// two seconds at most.
+    pub fn stop(mut self) -> Stopped {
+        self.shut();
+        Stopped {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+
+    fn shut(&mut self) {
+        if let Some(membership) = self.membership.take() {
+            membership.stop();
+        }
+        if let Some(native) = self.shared.native.as_deref() {
+            native.begin_to_stop();
+        }
+        self.shared.stopping.store(true, Relaxed);
+        self.shared.doors.waker.wake();
+        self.shared.pages.wake();
+        self.shared
+            .workers
+            .iter()
+            .for_each(|worker| worker.mail.wake());
+        self.shared.control.wake();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shut();
+    }
+}
+
+/// A server that has stopped and still has its contents.
+pub struct Stopped {
+    shared: Arc<Shared>,
+}
+
+impl Stopped {
+    /// Saves the contents where the configuration says, and returns where that was; `None` when it
+    /// says nothing.
+    ///
+    /// # Errors
+    /// The disk is full, or the file cannot be written; nothing is left behind then.
+    pub fn save(&self) -> Result<Option<PathBuf>, StoreError> {
+        let Some(path) = self.shared.config.memory_file.clone() else {
+            return Ok(None);
+        };
+        self.shared.store.save(&path, self.shared.clock.now())?;
+        Ok(Some(path))
+    }
+}
+
+/// What is seen of each worker, with what wakes it.
+fn handles_of(pollers: &[Poller]) -> io::Result<Vec<WorkerHandle>> {
+    let handle = |poller: &Poller| {
+        let waker = poller.waker(WAKER)?;
+        Ok(WorkerHandle::new(waker, poller.registrar()?))
+    };
+    pollers.iter().map(handle).collect()
+}
+
+fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
+    let mut listeners = Vec::new();
+    let options = SocketOptions {
+        backlog: config.backlog,
+        // Whoever reaches a node shall be answered: it is not there before it is in service.
+        listens: config.node.is_none(),
+    };
+    for listen in &config.listen {
+        match bind_tcp(listen.address, options) {
+            Ok(listener) => listeners.push(listener),
+            Err(BindError::NotHere(_)) if listen.optional => {}
+            Err(error) => return Err(StartError::Bind(listen.address.to_string(), error)),
+        }
+    }
+    if let Some(unix) = &config.unix {
+        let listener = bind_unix(&unix.path, unix.mode, options)
+            .map_err(|error| StartError::Bind(unix.path.display().to_string(), error))?;
+        listeners.push(listener);
+    }
+    if listeners.is_empty() && !config.listen.is_empty() {
+        return Err(StartError::NoAddress);
+    }
+    Ok(listeners)
+}
+
+fn snapshots_of(config: &Config) -> PlanSnapshots {
+    let workers = u16::try_from(config.workers).unwrap_or(u16::MAX);
+    PlanSnapshots::new(config.policy, workers, config.threshold_first())
+}
+
+fn listen_admin(address: SocketAddr) -> Result<TcpListener, StartError> {
+    let bind = || {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    bind().map_err(|error: io::Error| {
+        StartError::Bind(format!("{address} (admin port)"), BindError::Other(error))
+    })
+}
+
+/// Workers and large workers. There are as many of the latter as a plan can make large cores, and
+/// one to help the first when that has a queue.
+fn threads(config: &Config) -> usize {
+    let larges = config.workers.saturating_sub(1);
+    config.workers + larges.clamp(LARGE_WORKERS_MIN, LARGE_WORKERS_MAX)
+}
+
+/// Large workers at least. They sleep until there is something for them.
+const LARGE_WORKERS_MIN: usize = 2;
+
+/// Threads for datagrams and streams that write to the store: of the native path one each, and one
+/// of memcached's own datagrams.
+const NATIVE_THREADS: usize = 3;
+
+/// Sockets for memcached's own datagrams, if they are asked for, and their addresses.
+fn bind_udp_sockets(config: &Config) -> Result<(Vec<DatagramSocket>, Vec<SocketAddr>), StartError> {
+    let (mut sockets, mut addresses) = (Vec::new(), Vec::new());
+    let Some(mut port) = config.udp_port else {
+        return Ok((sockets, addresses));
+    };
+    for listen in &config.listen {
+        let wanted = SocketAddr::new(listen.address.ip(), port);
+        match bind_udp(wanted, DatagramOptions::default()) {
+            Ok(socket) => {
+                let address = socket.address().unwrap_or(wanted);
+                port = address.port();
+                addresses.push(address);
+                sockets.push(socket);
+            }
+            Err(_) if listen.optional => {}
+            Err(error) => return Err(StartError::Bind(format!("{wanted} (UDP)"), error)),
+        }
+    }
+    Ok((sockets, addresses))
+}
+
+/// What takes streams of the native path, if it is on.
+fn open_streams(opening: Option<&mut Opening>) -> io::Result<Option<Streams>> {
+    let listeners = opening.map(Opening::take_listeners);
+    listeners.map(Streams::new).transpose()
+}
+
+/// Has the workers told of datagrams if they receive them, or a poller of its own that is returned.
+fn watch_datagrams(
+    opening: Option<&mut Opening>,
+    workers: &[Poller],
+    config: &Config,
+) -> io::Result<Option<Poller>> {
+    let Some(opening) = opening else {
+        return Ok(None);
+    };
+    if opening.workers_receive() {
+        for (worker, poller) in workers.iter().enumerate().take(config.workers) {
+            opening.watch(poller, worker)?;
+        }
+        return Ok(None);
+    }
+    let poller = Poller::new()?;
+    opening.watch(&poller, 0)?;
+    Ok(Some(poller))
+}
+
+/// Large workers at most.
+const LARGE_WORKERS_MAX: usize = 16;
+
+fn open_pollers(workers: usize) -> io::Result<(Poller, Vec<Poller>)> {
+    let workers: io::Result<_> = (0..workers).map(|_| Poller::new()).collect();
+    Ok((Poller::new()?, workers?))
+}
+
+/// Restores what was saved, or starts empty. The file is removed once it is read: contents that
+/// have aged since must not come back after a crash.
+fn open_store(
+    config: &Config,
+    now: Now,
+    seed: Option<HashSeed>,
+) -> Result<(Store, Restored), StartError> {
+    let drawn = random_seed().map_err(StartError::System)?;
+    let store_config = StoreConfig {
+        memory_bytes_max: config.memory_bytes_max,
+        item_bytes_max: config.item_bytes_max,
+        evict: config.evict,
+        hash_seed: seed.unwrap_or(drawn),
+        writers_max: threads(config) + NATIVE_THREADS,
+        huge_pages: config.huge_pages,
+        ..StoreConfig::default()
+    };
+    let saved = config.memory_file.as_deref().filter(|path| path.exists());
+    let restored = saved.map(|path| {
+        let store = Store::restore(path, store_config.clone(), now)?;
+        std::fs::remove_file(path).map_err(StoreError::File)?;
+        Ok(store)
+    });
+    match restored {
+        Some(Ok(store)) => {
+            let items = store.counters().items_now;
+            Ok((store, Restored::Items(items)))
+        }
+        Some(Err(error)) => {
+            let store = Store::new(store_config).map_err(StartError::Store)?;
+            Ok((store, Restored::Failed(error)))
+        }
+        None => {
+            let store = Store::new(store_config).map_err(StartError::Store)?;
+            Ok((store, Restored::Nothing))
+        }
+    }
+}
+
+/// A seed that nobody outside can guess.
+pub(crate) fn random_seed() -> io::Result<HashSeed> {
+    let mut bytes = [0; 16];
+    io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
+    let (low, high) = bytes.split_at(8);
+    let word = |half: &[u8]| {
+        half.iter()
+            .fold(0, |word, &byte| word << 8 | u64::from(byte))
+    };
+    Ok(HashSeed([word(low), word(high)]))
+}
+
+/// The processors that workers keep to, one each; none unless one is left for others: a worker that
+/// may not move waits where somebody else runs, beside a processor that is idle.
+fn cpus_to_pin(config: &Config) -> Vec<usize> {
+    let cpus = curtail_runtime::cpus_allowed();
+    if config.pin && config.workers < cpus.len().min(curtail_runtime::cpus_usable()) {
+        cpus
+    } else {
+        Vec::new()
+    }
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bind(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            Self::NoAddress => write!(f, "none of the addresses can be listened on"),
+            Self::Store(error) => write!(f, "{error}"),
+            Self::Logins(error) => write!(f, "{error}"),
+            Self::Native(why) => write!(f, "--native: {why}"),
+            Self::Cluster(why) => write!(f, "--cluster: {why}"),
+            Self::System(error) => write!(f, "the system refused: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}

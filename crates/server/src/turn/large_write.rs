@@ -1,0 +1,153 @@
+//! Writes whose value comes after their command: room is made when the command is decoded, and the
+//! value is published when all of it is there.
+
+use curtail_codec::memcached::{
+    BodyEnd, BodyEndState, Request,
+    encode::{self, Refusal},
+};
+use curtail_store::Hint;
+use curtail_types::{Set, SetOutcome};
+
+use crate::{
+    connection::Body,
+    memcached::event_log,
+    metrics::{counters::Count, latency},
+    pipeline,
+    request::batch::Entry,
+    store_context::StoreContext,
+    test_faults::Fault,
+    turn::{
+        execute::{self, Item},
+        hand_off,
+    },
+    worker::{Worker, context::WorkerContext},
+};
+
+/// Makes room for a large value and takes in what has come of it; if that was all, whether it
+/// ended as it should. One that `passes` is received by this worker, for another node or its
+/// machine.
+pub(crate) fn begin_large_set(
+    worker: &mut Worker,
+    entry: &Entry<'_>,
+    request: &Request<'_>,
+    mut rest: &[u8],
+    passes: bool,
+) -> Option<bool> {
+    let (slot, hash) = (entry.slot, entry.hash);
+    let Request::SetHeader {
+        key,
+        set,
+        value_bytes,
+        form,
+    } = request
+    else {
+        return None;
+    };
+    let (cx, Some(connection)) = (&mut worker.cx, worker.slots.get_mut(slot)) else {
+        return None;
+    };
+    let item = Item {
+        slot,
+        key,
+        hash,
+        form,
+        hint: Hint::default(),
+    };
+    let joined = execute::joined_bytes(cx, &item, set);
+    let bytes = value_bytes.saturating_add(joined);
+    let is_large = hand_off::is_large(cx, bytes as usize) && !passes;
+    if is_large && !cx.turn.large_full {
+        // Not decoded here after all: a large worker starts over with the command.
+        execute::depart_to_receive(worker, slot, hash, bytes);
+        execute::put_off(worker, entry);
+        return None;
+    }
+    let reserved = match is_large {
+        false if passes => execute::reserve(cx, &item, &Set::default(), *value_bytes),
+        false => execute::reserve(cx, &item, set, *value_bytes),
+        true => Err(SetOutcome::OutOfMemory),
+    };
+    match reserved {
+        Err(_) if is_large => {
+            cx.counts.add(Count::LargeRefused, 1);
+            worker.replies.refuse(slot, form, Refusal::Busy);
+            let unread = u64::from(*value_bytes) + BodyEnd::BYTES as u64;
+            connection.decoder.swallow(unread);
+            connection.hold(&mut cx.pool, rest, true);
+            execute::swallow_apart(worker, slot, hash, bytes);
+            return None;
+        }
+        Err(outcome) => {
+            execute::answer_set(
+                cx,
+                &mut worker.replies,
+                &item,
+                set.compare.is_some(),
+                outcome,
+            );
+            let unread = u64::from(*value_bytes) + BodyEnd::BYTES as u64;
+            connection.decoder.swallow(unread);
+        }
+        Ok(mut reservation) => {
+            let written = reservation.write(rest);
+            rest = rest.get(written..).unwrap_or_default();
+            let full = reservation.is_full();
+            connection.body = Body::new(&mut cx.pool, request, reservation);
+            if full && let Some(body) = &mut connection.body {
+                let (taken, state) = body.end.feed(rest);
+                rest = rest.get(taken..).unwrap_or_default();
+                connection.hold(&mut cx.pool, rest, true);
+                let ended = state != BodyEndState::Incomplete;
+                return ended.then_some(state == BodyEndState::Right);
+            }
+        }
+    }
+    connection.hold(&mut cx.pool, rest, true);
+    None
+}
+
+/// Publishes a large value that is complete.
+pub(crate) fn end_large_set(worker: &mut Worker, slot: usize, right: bool) {
+    if right && worker.cx.shared.cluster.is_some() && worker.end_large_elsewhere(slot) {
+        return;
+    }
+    let ahead = right && worker.cx.has(Fault::AnswersAhead);
+    if ahead {
+        worker.replies.write(slot, |sink| sink.push(b"STORED\r\n"));
+        pipeline::reply_early(worker);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let (cx, Some(connection)) = (&mut worker.cx, worker.slots.get_mut(slot)) else {
+        return;
+    };
+    let Some(body) = connection.body.take() else {
+        return;
+    };
+    if connection.pending.is_some() {
+        latency::end_pending(cx, connection);
+    }
+    let WorkerContext {
+        store_cx: StoreContext { store, writer, now },
+        pool,
+        counts,
+        ..
+    } = cx;
+    let replies = &mut worker.replies;
+    let mut stored = None;
+    body.finish(pool, |reservation, key, form, compares| {
+        if right {
+            let outcome = store.commit(writer, *now, reservation);
+            counts.add_set(compares, outcome);
+            stored = Some(outcome);
+            if !ahead {
+                replies.write(slot, |sink| encode::set(sink, &key, &form, outcome));
+            }
+        } else {
+            counts.add(Count::CmdSet, 1);
+            replies.write(slot, |sink| encode::bad_data_chunk(sink, &form));
+        }
+    });
+    if let Some(outcome) = stored.filter(|_| cx.event_log.on) {
+        event_log::log_outcome(cx, outcome);
+    }
+}

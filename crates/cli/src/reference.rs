@@ -2,7 +2,7 @@
 //!
 //! `cargo xtask reference` writes the pages; their tests fail while page and flags differ.
 
-use std::{env, fmt::Write as _, fs};
+use std::{collections::HashSet, env, fmt::Write as _, fs};
 
 use clap::{Arg, Command};
 
@@ -10,7 +10,7 @@ use clap::{Arg, Command};
 pub(crate) fn check(page: &str, program: &Command) {
     let path = format!("{}/../../docs/reference/{page}", env!("CARGO_MANIFEST_DIR"));
     let mut text = format!("# Flags of {}\n{HEAD}", program.get_name());
-    describe(program, "", &mut text);
+    describe(program, "", &mut HashSet::new(), &mut text);
     if env::var_os("CURTAIL_REFERENCE").is_some() {
         fs::write(&path, &text).unwrap();
     }
@@ -18,24 +18,35 @@ pub(crate) fn check(page: &str, program: &Command) {
     assert!(kept == text, "{path}: run `cargo xtask reference`");
 }
 
-/// A command's table, and those of its subcommands.
-fn describe(command: &Command, parent: &str, page: &mut String) {
+/// A command's table, and those of its subcommands; rows that stand `above` are named only.
+fn describe(command: &Command, parent: &str, above: &mut HashSet<String>, page: &mut String) {
     let path = format!("{parent} {}", command.get_name());
-    let shown = |flag: &&Arg| !flag.is_hide_set();
-    if command.get_arguments().any(|flag| shown(&flag)) {
+    let shown = command.get_arguments().filter(|flag| !flag.is_hide_set());
+    let (known, new): (Vec<_>, Vec<_>) = shown.map(row).partition(|row| above.contains(row));
+    if !known.is_empty() || !new.is_empty() {
         let about = command.get_about().map(ToString::to_string);
         let about = about.unwrap_or_default();
         write!(page, "\n##{path}\n\n{about}.\n\n").unwrap();
-        page.push_str("| flag | default | meaning |\n|---|---|---|\n");
-        for flag in command.get_arguments().filter(shown) {
-            page.push_str(&row(flag));
-        }
-        if let Some(more) = command.get_after_help() {
-            write!(page, "\n```text\n{more}\n```\n").unwrap();
-        }
     }
+    if !new.is_empty() {
+        page.push_str("| flag | default | meaning |\n|---|---|---|\n");
+        page.extend(new.iter().map(String::as_str));
+    }
+    if !known.is_empty() {
+        let known = known.iter().filter_map(|row| row.split(" | ").next());
+        let known: Vec<_> = known.map(|name| name.trim_start_matches("| ")).collect();
+        let blank = if new.is_empty() { "" } else { "\n" };
+        write!(page, "{blank}As above: {}.\n", known.join(", ")).unwrap();
+    }
+    if let Some(more) = command.get_after_help() {
+        write!(page, "\n```text\n{more}\n```\n").unwrap();
+    }
+    above.extend(new);
     for subcommand in command.get_subcommands() {
-        describe(subcommand, &path, page);
+        if parent.is_empty() {
+            above.clear(); // the next command of the program, with flags of its own
+        }
+        describe(subcommand, &path, above, page);
     }
 }
 

@@ -2,6 +2,9 @@
 //!
 //! Each command has a file; this one only names them. `serve` speaks memcached's command line, the
 //! others are our own. The instruments' commands are carried out by a second program (`lab`).
+//!
+//! A library, so that it is compiled beside the server's code generation: a program would wait for
+//! that, and is left with nothing but the link.
 #![forbid(unsafe_code)]
 
 mod cluster;
@@ -49,7 +52,8 @@ enum Command {
     Cluster(cluster::Options),
 }
 
-fn main() -> ExitCode {
+/// Carries out the command that this process was started with.
+pub fn main() -> ExitCode {
     let given: Vec<OsString> = std::env::args_os().collect();
     if let Some(arguments) = lab::arguments(&given) {
         return fail(&lab::run(arguments));

@@ -126,6 +126,9 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
         true => record(workspace, &log, &options)?,
         false => compare(workspace, &log, &options)?,
     };
+    if !outcome.remark.is_empty() {
+        println!("{}", outcome.remark);
+    }
     Ok(outcome)
 }
 
@@ -230,7 +233,7 @@ fn record(workspace: &Workspace, log: &Log, options: &Options) -> Result<Outcome
          # 16 from one connection, profile release-fast; made by\n\
          #     cargo xtask instructions --record --rounds {}\n\
          # `cargo xtask test instructions` holds the default policy to within {GROWTH_MAX} %, and\n\
-         # `cargo xtask instructions --all-policies --rounds 3 --within 0.5` compares every count.\n\
+         # `cargo xtask instructions --all-policies --rounds 3 --within 0.5` looks at every one.\n\
          compiler = \"{}\"\n",
         options.rounds,
         compiler()?

@@ -36,7 +36,7 @@ fn describe(command: &Command, parent: &str, above: &mut HashSet<String>, page: 
         let known = known.iter().filter_map(|row| row.split(" | ").next());
         let known: Vec<_> = known.map(|name| name.trim_start_matches("| ")).collect();
         let blank = if new.is_empty() { "" } else { "\n" };
-        write!(page, "{blank}As above: {}.\n", known.join(", ")).unwrap();
+        writeln!(page, "{blank}As above: {}.", known.join(", ")).unwrap();
     }
     if let Some(more) = command.get_after_help() {
         write!(page, "\n```text\n{more}\n```\n").unwrap();

@@ -1,4 +1,4 @@
-"""A client of curtail's native protocol (docs/protocol.md), for notebooks and tests.
+"""A client of curtail's native protocol (docs/reference/protocol.md), for notebooks and tests.
 
 Python alone, no package needed; one thread, plain sockets:
 

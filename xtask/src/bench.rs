@@ -11,19 +11,20 @@
 //! `cluster` starts clusters of processes on loopback, with shared hot keys and without.
 //!
 //! A bench prints its tables; what it printed is kept under target/xtask/bench. The figures that
-//! the documents show, with the command that made each, are in docs/benchmarks.
+//! the documents show, with the command that made each, are in docs/research.
 
 mod cluster;
 mod growth;
 mod nic;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use crate::process::Log;
+use crate::server;
 use crate::tally::Outcome;
 use crate::workspace::{Member, Workspace, cargo};
 
@@ -83,7 +84,7 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
             )?;
         }
     }
-    println!("the tables that the documents show are in docs/benchmarks");
+    println!("the tables that the documents show are in docs/research");
     Ok(Outcome::passed())
 }
 
@@ -101,23 +102,19 @@ fn run(path: &Path, command: &mut Command) -> Result<()> {
 
 /// The server against memcached and redis, each on one core, alternately.
 fn compare(workspace: &Workspace) -> Result<Command> {
-    build(workspace)?;
-    let binary = workspace.target.join("release/curtail");
+    let binary = build(workspace)?;
     let mut command = Command::new(&binary);
     command.args(["bench", "compare", "--ours"]).arg(&binary);
     Ok(command)
 }
 
-/// Makes the program as it is released.
-fn build(workspace: &Workspace) -> Result<()> {
-    let mut build = Command::new(cargo());
-    build.args(["build", "--release", "--package", "curtail-cli"]);
-    Log::terminal().run(build.current_dir(&workspace.root))?;
-    Ok(())
+/// Makes the programs as they are released, and says where the server is.
+fn build(workspace: &Workspace) -> Result<PathBuf> {
+    server::build_with_lab(workspace, &Log::terminal(), "release")
 }
 
 /// The median.
-fn middle(mut values: Vec<f64>) -> Option<f64> {
+pub(crate) fn middle(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
     match values.len() % 2 {

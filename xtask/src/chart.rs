@@ -1,7 +1,7 @@
 //! The charts of the documents, drawn from measured numbers: `cargo xtask chart`.
 //!
-//! A number stands in one place: in a table of a page under `docs/benchmarks`. The files
-//! `docs/benchmarks/*.toml` say which cells a drawing shows and which command measured them, the
+//! A number stands in one place: in a table of a page under `docs/research`. The files
+//! `docs/research/*.toml` say which cells a drawing shows and which command measured them, the
 //! drawings stand beside the texts that show them. Tidy draws them again and compares, so that
 //! neither a table nor a drawing changes alone, and a cell that is gone is an error. Every group of
 //! bars has its own scale, and every scale starts at zero. The best bar of a group is the coloured
@@ -20,8 +20,8 @@ use crate::workspace::Workspace;
 
 /// Which cells are drawn, and their drawing.
 pub(crate) const CHARTS: [(&str, &str); 2] = [
-    ("docs/benchmarks/summary.toml", "docs/chart.svg"),
-    ("docs/benchmarks/policies.toml", "docs/guide/policies.svg"),
+    ("docs/research/summary.toml", "docs/chart.svg"),
+    ("docs/research/policies.toml", "docs/guide/policies.svg"),
 ];
 
 /// One scale: what was measured, and each server's number.
@@ -252,7 +252,7 @@ mod tests {
         fn new(name: &str) -> Self {
             let name = format!("xtask-chart-{name}-{}", std::process::id());
             let folder = std::env::temp_dir().join(name);
-            fs::create_dir_all(folder.join("docs/benchmarks")).unwrap();
+            fs::create_dir_all(folder.join("docs/research")).unwrap();
             fs::write(folder.join("page.md"), PAGE).unwrap();
             Self(folder)
         }

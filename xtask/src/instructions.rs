@@ -5,7 +5,7 @@
 //! from one connection, once some and once three times as many: the difference is what the requests
 //! cost, without start and stop. The kernel's share is not in it.
 //!
-//! `docs/benchmarks/instructions.toml` keeps the counts of every policy with one worker and with
+//! `docs/research/instructions.toml` keeps the counts of every policy with one worker and with
 //! two. The step of `cargo xtask test` looks at the default policy with one worker and fails when a
 //! count has grown by more than 3 %, so that a change which makes requests dearer is a decision and
 //! not an accident. Another compiler gives other counts: then nothing is judged.
@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::bench;
 use crate::packages::{self, Tool};
 use crate::process::Log;
 use crate::server::{self, Server};
@@ -102,22 +103,22 @@ const VALUE_BYTES: usize = 64;
 const KEYS: usize = 512;
 /// Requests of the shorter run.
 const REQUESTS: usize = 24_000;
-const RECORD: &str = "docs/benchmarks/instructions.toml";
+const RECORD: &str = "docs/research/instructions.toml";
 /// How much more a request may cost than recorded, per cent, unless `--within` says it.
 const GROWTH_MAX: f64 = 3.0;
-
-/// Instructions per request, by form.
-type Counts = BTreeMap<&'static str, f64>;
 
 /// The options of the command.
 struct Options {
     record: bool,
     all_policies: bool,
     growth_max: f64,
+    /// Pairs of runs, of which the middle one counts.
+    rounds: usize,
     binary: Option<PathBuf>,
 }
 
-/// `cargo xtask instructions [--record] [--all-policies] [--within PER_CENT] [--binary PATH]`
+/// `cargo xtask instructions [--record | --all-policies] [--within PER_CENT] [--rounds N]
+/// [--binary PATH]`
 pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Outcome> {
     let options = Options::parse(arguments)?;
     let log = Log::file(workspace.scratch("instructions")?.join("log"))?;
@@ -125,6 +126,9 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
         true => record(workspace, &log, &options)?,
         false => compare(workspace, &log, &options)?,
     };
+    if !outcome.remark.is_empty() {
+        println!("{}", outcome.remark);
+    }
     Ok(outcome)
 }
 
@@ -139,6 +143,7 @@ impl Options {
             record: false,
             all_policies: false,
             growth_max: GROWTH_MAX,
+            rounds: 1,
             binary: None,
         };
         let mut words = arguments.iter();
@@ -152,9 +157,13 @@ impl Options {
                 "--record" => options.record = true,
                 "--all-policies" => options.all_policies = true,
                 "--within" => options.growth_max = value()?.parse().context("--within")?,
+                "--rounds" => options.rounds = value()?.parse().context("--rounds")?,
                 "--binary" => options.binary = Some(value()?.into()),
                 other => bail!("instructions has no option `{other}`"),
             }
+        }
+        if options.rounds == 0 {
+            bail!("at least one round");
         }
         Ok(options)
     }
@@ -168,13 +177,6 @@ impl Options {
             .flat_map(pairs)
             .take(if all { usize::MAX } else { 1 })
     }
-
-    fn built(&self, workspace: &Workspace, log: &Log) -> Result<PathBuf> {
-        match &self.binary {
-            Some(binary) => Ok(binary.clone()),
-            None => server::build(workspace, log),
-        }
-    }
 }
 
 fn compare(workspace: &Workspace, log: &Log, options: &Options) -> Result<Outcome> {
@@ -185,12 +187,12 @@ fn compare(workspace: &Workspace, log: &Log, options: &Options) -> Result<Outcom
         let why = format!("{RECORD} was made with another compiler than {compiler}");
         return Ok(Outcome::skipped(why));
     }
-    let binary = options.built(workspace, log)?;
+    let counter = Counter::new(workspace, log, options)?;
     let mut tally = Tally::default();
     let mut remarks = Vec::new();
     let mut grown = Vec::new();
     for (workers, policy) in options.servers() {
-        for (name, count) in count_forms(workspace, log, &binary, workers, policy)? {
+        for (name, count) in counter.counts(workers, policy)? {
             let section = record
                 .get(&section(workers))
                 .and_then(|all| all.get(policy));
@@ -218,28 +220,27 @@ fn compare(workspace: &Workspace, log: &Log, options: &Options) -> Result<Outcom
         let grown = grown.join("; ");
         format!("{grown}. If that is meant: cargo xtask instructions --record, and say why")
     });
-    let remark = if options.all_policies {
-        String::new()
-    } else {
-        remarks.join(", ")
-    };
-    Ok(Outcome::counted(tally, failure).remark(remark))
+    if options.all_policies {
+        remarks.clear(); // they stand in the table
+    }
+    Ok(Outcome::counted(tally, failure).remark(remarks.join(", ")))
 }
 
 fn record(workspace: &Workspace, log: &Log, options: &Options) -> Result<Outcome> {
-    let binary = options.built(workspace, log)?;
+    let counter = Counter::new(workspace, log, options)?;
     let mut text = format!(
         "# Instructions of the server for one request: 16-byte keys, 64-byte values, pipelines of\n\
          # 16 from one connection, profile release-fast; made by\n\
-         #     cargo xtask instructions --record\n\
-         # `cargo xtask test instructions` holds the default policy to within {GROWTH_MAX} %;\n\
-         # `cargo xtask instructions --all-policies --within 0.5` compares every count.\n\
+         #     cargo xtask instructions --record --rounds {}\n\
+         # `cargo xtask test instructions` holds the default policy to within {GROWTH_MAX} %, and\n\
+         # `cargo xtask instructions --all-policies --rounds 3 --within 0.5` looks at every one.\n\
          compiler = \"{}\"\n",
+        options.rounds,
         compiler()?
     );
     for (workers, policy) in options.servers() {
         text += &format!("\n[{}.\"{policy}\"]\n", section(workers));
-        for (name, count) in count_forms(workspace, log, &binary, workers, policy)? {
+        for (name, count) in counter.counts(workers, policy)? {
             text += &format!("\"{name}\" = {count:.0}\n");
         }
         println!("workers: {workers}, {policy}");
@@ -254,27 +255,44 @@ fn section(workers: usize) -> String {
     format!("workers-{workers}")
 }
 
-fn count_forms(
-    workspace: &Workspace,
-    log: &Log,
-    binary: &Path,
-    workers: usize,
-    policy: &str,
-) -> Result<Counts> {
-    packages::ensure(log, TOOLS)?;
-    let folder = workspace.scratch("instructions")?;
-    let workers = workers.to_string();
-    let options = ["-m", "64", "-t", &workers, "--policy", policy];
-    let mut counts = Counts::new();
-    for form in FORMS {
-        let few = run(binary, &folder, form, REQUESTS, &options)?;
-        let many = run(binary, &folder, form, 3 * REQUESTS, &options)?;
-        counts.insert(
-            form.name,
-            (many as f64 - few as f64) / (2 * REQUESTS) as f64,
-        );
+/// What counts: the program and its surroundings.
+struct Counter {
+    binary: PathBuf,
+    folder: PathBuf,
+    rounds: usize,
+}
+
+impl Counter {
+    fn new(workspace: &Workspace, log: &Log, options: &Options) -> Result<Self> {
+        packages::ensure(log, TOOLS)?;
+        let binary = match &options.binary {
+            Some(binary) => binary.clone(),
+            None => server::build(workspace, log)?,
+        };
+        Ok(Self {
+            binary,
+            folder: workspace.scratch("instructions")?,
+            rounds: options.rounds,
+        })
     }
-    Ok(counts)
+
+    /// Instructions per request, by form.
+    fn counts(&self, workers: usize, policy: &str) -> Result<BTreeMap<&'static str, f64>> {
+        let workers = workers.to_string();
+        let options = ["-m", "64", "-t", &workers, "--policy", policy];
+        let count = |form: &Form| -> Result<f64> {
+            let few = run(&self.binary, &self.folder, form, REQUESTS, &options)?;
+            let many = run(&self.binary, &self.folder, form, 3 * REQUESTS, &options)?;
+            Ok((many as f64 - few as f64) / (2 * REQUESTS) as f64)
+        };
+        let middle = |form: &Form| -> Result<(&'static str, f64)> {
+            let counts: Vec<f64> = (0..self.rounds)
+                .map(|_| count(form))
+                .collect::<Result<_>>()?;
+            Ok((form.name, bench::middle(counts).context("no round")?))
+        };
+        FORMS.iter().map(middle).collect()
+    }
 }
 
 /// All instructions of a server that answered so many requests.

@@ -14,6 +14,7 @@ mod bench;
 mod bpf;
 mod chart;
 mod conformance;
+mod docs;
 mod instructions;
 mod licences;
 mod metrics;
@@ -65,6 +66,8 @@ fn dispatch(arguments: &[String]) -> Result<Outcome> {
         "tidy" => tidy::command(&workspace, rest),
         "licences" => licences::command(&workspace),
         "readme" => readme::check(&workspace, &Log::terminal()),
+        "docs" => docs::command(&workspace),
+        "reference" => docs::reference(&workspace),
         "conformance" => conformance::command(&workspace, rest),
         "bpf" => bpf::command(&workspace),
         "chart" => chart::command(&workspace),
@@ -72,6 +75,7 @@ fn dispatch(arguments: &[String]) -> Result<Outcome> {
         "instructions" => instructions::command(&workspace, rest),
         "soak" => soak::command(&workspace, rest),
         "fix" => steps::fix(&workspace),
+        "hook" => steps::hook(&workspace),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(Outcome::default())
@@ -83,23 +87,28 @@ fn dispatch(arguments: &[String]) -> Result<Outcome> {
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test [--all] [STEP..]    all checks, or the steps named; --all adds the slow ones; --list lists
+  test [STEP..]            all checks, or the steps named; --quick only those for every save,
+                           --all also the slow ones; --list lists; --times PAGE keeps in a page
+                           what each step took
   tidy [--rooms]           the house rules that a machine can check (STYLE.md); --rooms prints
                            which room of the server uses which
   licences                 every dependency's licence against deny.toml
   readme                   runs the examples of README.md against a fresh server
+  docs                     builds the documentation as a site with search
+  reference                writes docs/reference/flags.md and metrics.md from the code
   conformance SUITE [..]   memcached, pymemcache, memccapable, exporter; --binary PATH tests
                            another server; memcached takes file names of its test-suite;
                            memcached-cluster and pymemcache-cluster: against a node of a cluster
   bench [NAME..]           the benches of a crate (table, store, ..); no name lists them
-  instructions             what a small request costs, under callgrind, beside the record;
-                           --all-policies with 1 and 2 workers, --within PER_CENT, --binary PATH,
-                           --record keeps the counts
+  instructions             instructions of a small request, under callgrind, beside the record;
+                           --all-policies with 1 and 2 workers, --within PER_CENT, --rounds N,
+                           --binary PATH; --record keeps the counts
   soak [SECONDS]           mixed load with verified values (600 s unless told)
-  bpf                      compiles the network card's program into the object that is kept
-  chart                    draws the documents' charts from the tables in docs/benchmarks
-  fix                      cargo fmt, cargo clippy --fix; drops exceptions that tidy's lists no
-                           longer need
+  bpf                      compiles the XDP program into the object that is kept
+  chart                    draws the documents' charts from the tables in docs/research
+  fix                      cargo clippy --fix, cargo fmt, long comments wrapped; drops exceptions
+                           that tidy's lists no longer need
+  hook                     has git run format and tidy before each commit
 
 Logs, fetched suites and virtual environments go to target/xtask.
 ";

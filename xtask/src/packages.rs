@@ -1,10 +1,13 @@
-//! Debian packages that a check needs: installed if they are missing, and said so.
+//! Debian packages and Python packages that a check needs: installed if they are missing.
 
+use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, bail};
 
 use crate::process::{self, Log};
+use crate::workspace::Workspace;
 
 /// A program that a check calls, and the Debian package that has it.
 #[derive(Clone, Copy)]
@@ -24,6 +27,38 @@ pub(crate) fn ensure(log: &Log, tools: &[Tool]) -> Result<()> {
         true => Ok(()),
         false => install(log, &missing),
     }
+}
+
+/// Python with these packages of PyPI, in a virtual environment of this name.
+pub(crate) fn virtual_environment(
+    workspace: &Workspace,
+    log: &Log,
+    name: &str,
+    packages: &[&str],
+) -> Result<PathBuf> {
+    // Debian has python3 without ensurepip unless python3-venv is there.
+    let package = "python3-venv";
+    let program = "python3";
+    ensure(log, &[Tool { program, package }])?;
+    let folder = workspace.scratch(name)?;
+    let (python, ready) = (folder.join("bin/python"), folder.join("ready"));
+    let wanted = packages.join("\n");
+    if fs::read_to_string(&ready).is_ok_and(|installed| installed == wanted) {
+        return Ok(python);
+    }
+    let make = || {
+        let mut make = Command::new(program);
+        make.args(["-m", "venv"]).arg(&folder);
+        make
+    };
+    if log.run(&mut make()).is_err() {
+        install(log, &[package])?;
+        log.run(&mut make())?;
+    }
+    let mut pip = Command::new(&python);
+    log.run(pip.args(["-m", "pip", "install", "--quiet"]).args(packages))?;
+    fs::write(ready, wanted)?;
+    Ok(python)
 }
 
 /// Installs Debian packages.

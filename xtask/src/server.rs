@@ -18,14 +18,31 @@ pub(crate) struct Server {
 }
 
 /// The profile that tests run the server in: optimised, but quick to build.
-const PROFILE: &str = "release-fast";
+pub(crate) const PROFILE: &str = "release-fast";
 
 /// Builds `curtail` and says where it is.
 pub(crate) fn build(workspace: &Workspace, log: &Log) -> Result<PathBuf> {
+    build_packages(workspace, log, PROFILE, &["curtail-cli"])
+}
+
+/// The same, with `curtail-lab` beside it.
+pub(crate) fn build_with_lab(workspace: &Workspace, log: &Log, profile: &str) -> Result<PathBuf> {
+    build_packages(workspace, log, profile, &["curtail-cli", "curtail-lab"])
+}
+
+fn build_packages(
+    workspace: &Workspace,
+    log: &Log,
+    profile: &str,
+    packages: &[&str],
+) -> Result<PathBuf> {
     let mut command = Command::new(cargo());
-    command.args(["build", "--profile", PROFILE, "--package", "curtail-cli"]);
+    command.args(["build", "--profile", profile]);
+    for package in packages {
+        command.args(["--package", package]);
+    }
     log.run(command.current_dir(&workspace.root))?;
-    Ok(workspace.target.join(PROFILE).join("curtail"))
+    Ok(workspace.target.join(profile).join("curtail"))
 }
 
 /// How a server is spelled: ours is a command of `curtail`, others are a program of their own.

@@ -1,235 +1,339 @@
 //! `cargo xtask test`: one list of steps, run in order, with durations and a closing sum.
 //!
 //! A step is a named function. All steps run even when one fails, so that one run tells
-//! everything; the last lines name what failed and the command that repeats it. Steps marked slow
-//! run only with `--all` or when named.
+//! everything; the last lines name what failed and the command that repeats it, and say what each
+//! step took. Three tiers: `--quick` is for every save, no option for every change, `--all` adds
+//! what takes long. Our tests, checks of files and suites of others are counted apart.
 
 mod build;
+mod hook;
 mod slow;
+mod suites;
+mod times;
+mod wrap;
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::process::{self, Log};
 use crate::tally::{Outcome, Tally};
 use crate::workspace::{Workspace, cargo};
-use crate::{bpf, conformance, instructions, licences, metrics, python_client, readme, tidy};
+use crate::{bpf, conformance, docs, instructions, licences, metrics, python_client, readme, tidy};
 
 /// One line of the list.
 struct Step {
     name: &'static str,
     what: &'static str,
-    slow: bool,
+    tier: Tier,
+    counts: Counts,
     run: fn(&Workspace, &Log) -> Result<Outcome>,
 }
 
+/// How often a step is worth its time; each tier holds those before it.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Tier {
+    Quick,
+    Usual,
+    Slow,
+}
+
+/// What the cases of a step are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Counts {
+    /// Our own tests.
+    Tests,
+    /// Files, builds and counts that a rule or a record is held against.
+    Checks,
+    /// Cases of test-suites and programs of others.
+    Outside,
+}
+
+use Counts::{Checks, Outside, Tests};
+use Tier::{Quick, Slow, Usual};
+
 const STEPS: &[Step] = &[
-    quick(
+    step(
         "packages",
         "Debian packages and Rust components that later steps need",
+        (Quick, Checks),
         build::packages,
     ),
-    quick("format", "rustfmt agrees with every file", build::format),
-    quick(
+    step(
+        "format",
+        "rustfmt agrees with every file",
+        (Quick, Checks),
+        build::format,
+    ),
+    step(
         "clippy",
         "the compiler and clippy have nothing to say",
+        (Quick, Checks),
         build::clippy,
     ),
-    quick(
+    step(
         "tidy",
         "the house rules that a machine can check",
+        (Quick, Checks),
         tidy::step,
     ),
-    quick(
+    step(
         "licences",
         "every dependency's licence is on the list",
+        (Usual, Checks),
         licences::step,
     ),
-    quick(
-        "test",
-        "unit and integration tests of every crate",
-        build::test,
+    step(
+        "unit",
+        "unit tests of every crate",
+        (Quick, Tests),
+        suites::unit,
     ),
-    quick(
+    step(
+        "test",
+        "integration tests of every crate, examples in the documentation",
+        (Usual, Tests),
+        suites::integration,
+    ),
+    step(
         "loom",
         "every interleaving of the publication protocols",
+        (Usual, Tests),
         build::loom,
     ),
-    quick(
+    step(
         "bpf",
         "the network card's program: source, object, verifier and twin agree",
+        (Usual, Checks),
         bpf::step,
     ),
-    quick(
+    step(
         "fuzz",
         "every fuzz target compiles (its properties run in `test`)",
+        (Usual, Checks),
         build::fuzz,
     ),
-    quick(
+    step(
         "doc",
-        "the documentation builds without a warning",
+        "rustdoc builds without a warning",
+        (Usual, Checks),
         build::doc,
     ),
-    quick("build", "the server, optimised", build::binary),
-    quick(
+    step(
+        "site",
+        "the documentation builds as a site, without a broken link",
+        (Usual, Checks),
+        docs::site,
+    ),
+    step(
+        "build",
+        "the server, optimised",
+        (Usual, Checks),
+        build::binary,
+    ),
+    step(
         "readme",
         "the examples of README.md do what they say",
+        (Usual, Tests),
         readme::check,
     ),
-    quick(
+    step(
         "memcached",
         "memcached's own test-suite",
+        (Usual, Outside),
         conformance::memcached_step,
     ),
-    quick(
+    step(
         "pymemcache",
         "pymemcache's integration tests",
+        (Usual, Outside),
         conformance::pymemcache_step,
     ),
-    quick(
+    step(
         "memcached-cluster",
         "what memcached's test-suite asks of one key, of a node of a cluster",
+        (Usual, Outside),
         conformance::memcached_cluster_step,
     ),
-    quick(
+    step(
         "pymemcache-cluster",
         "pymemcache with one, with all and with any of the nodes of a cluster",
+        (Usual, Outside),
         conformance::pymemcache_cluster_step,
     ),
-    quick(
+    step(
         "memccapable",
         "libmemcached's protocol checks",
+        (Usual, Outside),
         conformance::memccapable_step,
     ),
-    quick(
+    step(
         "exporter",
         "a Prometheus exporter reports the server as up",
+        (Usual, Outside),
         conformance::exporter_step,
     ),
-    quick(
+    step(
         "metrics",
         "promtool agrees with /metrics, the alert rules, their tests and the dashboard",
+        (Usual, Outside),
         metrics::step,
     ),
-    quick(
+    step(
         "python-client",
         "the pure-Python client against packets and a server",
+        (Usual, Tests),
         python_client::step,
     ),
-    quick(
+    step(
         "instructions",
         "a small request costs no more instructions than recorded",
+        (Usual, Checks),
         instructions::judge,
     ),
-    slow(
+    step(
         "ignored",
         "tests that are too slow for every run",
+        (Slow, Tests),
         slow::ignored,
     ),
-    slow(
+    step(
         "miri",
         "unsafe crates under Miri, where a nightly has it",
+        (Slow, Tests),
         slow::miri,
     ),
-    slow(
+    step(
         "fuzz-long",
         "every fuzz target for a minute, where a nightly has cargo-fuzz",
+        (Slow, Tests),
         slow::fuzz,
     ),
-    slow(
+    step(
         "clients",
         "clients of six languages see the same server as memcached",
+        (Slow, Outside),
         conformance::languages_step,
     ),
-    slow(
+    step(
         "soak",
         "ten minutes of mixed load with verified values",
+        (Slow, Tests),
         slow::soak,
     ),
 ];
 
-const fn quick(
+const fn step(
     name: &'static str,
     what: &'static str,
+    (tier, counts): (Tier, Counts),
     run: fn(&Workspace, &Log) -> Result<Outcome>,
 ) -> Step {
     Step {
         name,
         what,
-        slow: false,
+        tier,
+        counts,
         run,
     }
 }
 
-const fn slow(
-    name: &'static str,
-    what: &'static str,
-    run: fn(&Workspace, &Log) -> Result<Outcome>,
-) -> Step {
-    Step {
-        name,
-        what,
-        slow: true,
-        run,
-    }
+/// What `cargo xtask test` was asked for.
+#[derive(Debug)]
+struct Asked {
+    tier: Tier,
+    lists: bool,
+    /// A page that is to show what each step took.
+    times: Option<PathBuf>,
+    names: Vec<String>,
 }
 
-/// `cargo xtask test [--all] [--list] [STEP..]`
+/// `cargo xtask test [--quick | --all] [--list] [--times PAGE] [STEP..]`
 pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Outcome> {
-    if arguments.iter().any(|argument| argument == "--list") {
-        for step in STEPS {
-            let when = if step.slow { "(--all)" } else { "" };
-            println!("{:12} {} {when}", step.name, step.what);
+    let asked = Asked::parse(arguments)?;
+    let steps = asked.steps();
+    if asked.lists {
+        for step in steps {
+            let tier = format!("{:?}", step.tier).to_lowercase();
+            println!("{:18} {tier:5}  {}", step.name, step.what);
         }
         return Ok(Outcome::default());
     }
-    let chosen = choose(arguments)?;
-    let logs = workspace.scratch("logs")?;
-    let start = Instant::now();
-    let mut sum = Tally::default();
-    let mut failures = Vec::new();
-    for (number, step) in chosen.iter().enumerate() {
-        let heading = format!("[{:2}/{}] {:12}", number + 1, chosen.len(), step.name);
+    let mut run = Run::default();
+    for (number, step) in steps.iter().enumerate() {
+        let heading = format!("[{:2}/{}] {:12}", number + 1, steps.len(), step.name);
+        run.step(workspace, step, &heading)?;
+    }
+    run.close(workspace)?;
+    if let Some(page) = &asked.times {
+        times::keep(page, &run.times)?;
+    }
+    if run.failures.is_empty() {
+        return Ok(Outcome::default());
+    }
+    std::process::exit(1) // all has been said; the closing line stays the last
+}
+
+/// What the steps have come to so far.
+#[derive(Default)]
+struct Run {
+    sums: [Tally; 3],
+    /// Name and seconds of each step.
+    times: Vec<(&'static str, f64)>,
+    /// Name and first line of each failure.
+    failures: Vec<(&'static str, String)>,
+}
+
+impl Run {
+    fn step(&mut self, workspace: &Workspace, step: &Step, heading: &str) -> Result<()> {
         print!("{heading} {} ..", step.what);
         std::io::stdout().flush()?;
-        let log = Log::file(logs.join(format!("{}.log", step.name)))?;
+        let log = Log::file(log_path(workspace, step.name)?)?;
         let start = Instant::now();
         let outcome = match (step.run)(workspace, &log) {
             Ok(outcome) => outcome,
             Err(error) => Outcome::failed(format!("{error:#}")),
         };
-        println!(" {}", ending(&outcome, start.elapsed().as_secs_f64()));
+        let seconds = start.elapsed().as_secs_f64();
+        println!(" {}", ending(&outcome, seconds));
         if let Some(failure) = &outcome.failure {
             println!("{}\n{heading} failed: {failure}", log.tail(TAIL_LINES));
-            failures.push((
-                step.name,
-                failure.lines().next().unwrap_or_default().to_string(),
-            ));
+            let first = failure.lines().next().unwrap_or_default();
+            self.failures.push((step.name, first.to_string()));
         }
-        sum += outcome.tally;
+        self.times.push((step.name, seconds));
+        self.sums[step.counts as usize] += outcome.tally;
+        Ok(())
     }
-    println!();
-    for (name, failure) in &failures {
-        println!("{name} failed: {failure}\n    repeat it with: cargo xtask test {name}");
-        println!(
-            "    its log: {}",
-            logs.join(format!("{name}.log")).display()
-        );
+
+    /// Names what failed, and says what was counted and what each step took.
+    fn close(&self, workspace: &Workspace) -> Result<()> {
+        println!();
+        for (name, failure) in &self.failures {
+            println!("{name} failed: {failure}\n    repeat it with: cargo xtask test {name}");
+            println!("    its log: {}", log_path(workspace, name)?.display());
+        }
+        if self.times.len() > 1 {
+            print!("{}", times::table(&self.times));
+        }
+        let kinds = ["our tests", "checks", "suites of others"].iter();
+        let counted = kinds.zip(&self.sums).filter(|(_, sum)| sum.total() > 0);
+        let counted: Vec<String> = counted
+            .map(|(what, sum)| format!("{what}: {sum}"))
+            .collect();
+        println!("{}", counted.join("; "));
+        Ok(())
     }
-    println!(
-        "{} steps in {:.0} s",
-        chosen.len(),
-        start.elapsed().as_secs_f64()
-    );
-    println!("{sum}");
-    if failures.is_empty() {
-        return Ok(Outcome::counted(sum, None));
-    }
-    std::process::exit(1) // all has been said; the closing line stays the last
 }
+
+fn log_path(workspace: &Workspace, name: &str) -> Result<PathBuf> {
+    Ok(workspace.scratch("logs")?.join(format!("{name}.log")))
+}
+
+pub(crate) use hook::install as hook;
 
 /// `cargo xtask fix`: the only command that edits files.
 pub(crate) fn fix(workspace: &Workspace) -> Result<Outcome> {
@@ -243,6 +347,7 @@ pub(crate) fn fix(workspace: &Workspace) -> Result<Outcome> {
         "--workspace",
     ]);
     log.run(clippy.arg("--all-targets").current_dir(&workspace.root))?;
+    wrap::all(workspace)?;
     log.run(
         Command::new(cargo())
             .args(["fmt", "--all"])
@@ -252,22 +357,39 @@ pub(crate) fn fix(workspace: &Workspace) -> Result<Outcome> {
     Ok(Outcome::passed())
 }
 
-fn choose(arguments: &[String]) -> Result<Vec<&'static Step>> {
-    let all = arguments.iter().any(|argument| argument == "--all");
-    let names: Vec<&String> = arguments
-        .iter()
-        .filter(|argument| *argument != "--all")
-        .collect();
-    for name in &names {
-        if !STEPS.iter().any(|step| step.name == name.as_str()) {
-            bail!("there is no step `{name}`; `cargo xtask test --list` lists them");
+impl Asked {
+    fn parse(arguments: &[String]) -> Result<Self> {
+        let mut asked = Self {
+            tier: Usual,
+            lists: false,
+            times: None,
+            names: Vec::new(),
+        };
+        let mut words = arguments.iter();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--quick" => asked.tier = Quick,
+                "--all" => asked.tier = Slow,
+                "--list" => (asked.lists, asked.tier) = (true, Slow),
+                "--times" => asked.times = Some(words.next().context("--times PAGE")?.into()),
+                name if STEPS.iter().any(|step| step.name == name) => {
+                    asked.names.push(name.to_string());
+                }
+                name => {
+                    bail!("there is no step `{name}`; `cargo xtask test --list` lists them")
+                }
+            }
         }
+        Ok(asked)
     }
-    let wanted = |step: &&Step| match names.is_empty() {
-        true => all || !step.slow,
-        false => names.iter().any(|name| *name == step.name),
-    };
-    Ok(STEPS.iter().filter(wanted).collect())
+
+    fn steps(&self) -> Vec<&'static Step> {
+        let wanted = |step: &&Step| match self.names.is_empty() {
+            true => step.tier <= self.tier,
+            false => self.names.iter().any(|name| *name == step.name),
+        };
+        STEPS.iter().filter(wanted).collect()
+    }
 }
 
 fn ending(outcome: &Outcome, seconds: f64) -> String {
@@ -349,25 +471,29 @@ mod tests {
         );
     }
 
+    fn chosen(line: &str) -> Result<Vec<&'static str>> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let steps = Asked::parse(&words)?.steps();
+        Ok(steps.iter().map(|step| step.name).collect())
+    }
+
     // A misspelt step must not end as "nothing failed".
     #[test]
     fn an_unknown_step_is_refused() {
-        assert!(choose(&["tydi".to_string()]).is_err());
-        assert_eq!(choose(&["tidy".to_string()]).unwrap().len(), 1);
+        assert!(chosen("tydi").is_err());
+        assert!(chosen("tidy --times").is_err());
+        assert_eq!(chosen("--all tidy").unwrap(), ["tidy"]);
     }
 
-    // Slow steps run with --all only, and two steps never share a name.
+    // Each tier holds those before it, and two steps never share a name.
     #[test]
     fn the_list_is_sound() {
-        let quick = choose(&[]).unwrap();
-        let all = choose(&["--all".to_string()]).unwrap();
-        assert!(quick.len() < all.len());
-        for (number, step) in STEPS.iter().enumerate() {
-            assert!(
-                STEPS[..number]
-                    .iter()
-                    .all(|earlier| earlier.name != step.name)
-            );
+        let (quick, usual) = (chosen("--quick").unwrap(), chosen("").unwrap());
+        let all = chosen("--all").unwrap();
+        assert!(quick.len() < usual.len() && usual.len() < all.len());
+        assert!(quick.iter().all(|name| usual.contains(name)));
+        for (number, name) in all.iter().enumerate() {
+            assert!(!all[..number].contains(name), "{name} twice");
         }
     }
 }

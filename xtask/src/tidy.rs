@@ -1,11 +1,12 @@
 //! The house rules that a machine can check (STYLE.md names them): `cargo xtask tidy`.
 //!
 //! A file for each kind of rules: `source` reads one Rust file at a time, `manifest` the
-//! dependencies, `rooms` who uses whom within the server, `homonyms` the types of all crates,
-//! `tree` every text file and the documents. Rules read text, not syntax trees: they are meant to
-//! be obvious, and a rule that needs a parser belongs to clippy. Every rule has a test that plants
-//! a violation and sees it caught.
+//! dependencies, `rooms` which part of the server uses which, `homonyms` the types of all crates,
+//! `documents` the Markdown pages, `tree` every text file. Rules read text, not syntax trees; a rule
+//! that needs a parser belongs to clippy. Every rule has a test that plants a violation and checks
+//! that it is found.
 
+mod documents;
 mod homonyms;
 mod manifest;
 mod paths;
@@ -13,6 +14,8 @@ mod ratchet;
 mod rooms;
 mod source;
 mod tree;
+
+pub(crate) use source::COLUMNS_MAX;
 
 use std::fmt;
 use std::fs;
@@ -58,7 +61,8 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
 pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     let files = tree::read(workspace)?;
     let mut violations = manifest::check(workspace, &files)?;
-    violations.extend(tree::check(workspace, &files)?);
+    violations.extend(documents::check(workspace, &files));
+    violations.extend(tree::check(&files));
     violations.extend(rooms::check(&files)?);
     violations.extend(homonyms::check(&files)?);
     for file in files.iter().filter(|file| file.path.ends_with(".rs")) {

@@ -35,7 +35,7 @@ pub(crate) struct Options {
 enum Command {
     /// Start a trial cluster on loopback, and keep it until Ctrl-C
     Up(up::Options),
-    /// Say who is in the cluster, what each node does, and whether keys are moving
+    /// Show the members, the counters of each node, and whether keys are moving
     Status {
         #[command(flatten)]
         target: Target,
@@ -43,13 +43,13 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Kill a node of the trial cluster, as a crash would
+    /// Kill a node of the trial cluster (SIGKILL)
     Kill(OneNode),
-    /// Stop a node of the trial cluster in its tracks, as a long pause would
+    /// Pause a node of the trial cluster (SIGSTOP)
     Pause(OneNode),
-    /// Let a paused node go on
+    /// Resume a paused node
     Resume(OneNode),
-    /// Add a node to the trial cluster, or start one again that was killed or removed
+    /// Add a node to the trial cluster, or restart one that was killed or removed
     Add {
         /// Its number or name; a new one if none is given
         node: Option<String>,
@@ -58,14 +58,14 @@ enum Command {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Have a node leave: its keys move to the others first
+    /// Remove a node: its keys move to the other nodes first
     Remove {
         #[command(flatten)]
         one: OneNode,
         #[command(flatten)]
         wait: Wait,
     },
-    /// Wait until keys are placed on every node that stays, and none is on its way
+    /// Wait until keys are placed on every remaining node and none is moving
     Rebalance {
         #[command(flatten)]
         target: Target,
@@ -84,7 +84,7 @@ struct OneNode {
 
 #[derive(Args, Debug)]
 struct Wait {
-    /// How many seconds to wait until it is done
+    /// Maximum seconds to wait for completion
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     wait: u64,
 }
@@ -98,7 +98,7 @@ struct Target {
     /// The trial cluster that was started with this port
     #[arg(long, value_name = "PORT", default_value_t = trial::PORT)]
     port: u16,
-    /// Not a trial cluster, but the one of this cluster file (status, remove, rebalance)
+    /// The cluster of this cluster file, not a trial cluster (status, remove, rebalance)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "port"])]
     file: Option<PathBuf>,
 }

@@ -13,18 +13,18 @@ use crate::ranges;
 /// The flags; see `--help` for what each means.
 #[derive(Args, Debug)]
 pub(crate) struct ClusterFlags {
-    /// Be a node of the cluster that this file describes; needs --node
+    /// Run as a node of the cluster that this file describes; requires --node
     #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
-    /// Which of the cluster's nodes to be: its number or its name. Without -p, -l or -s the server
-    /// listens where the file says
+    /// Number or name of this node in the cluster file. Without -p, -l or -s the server listens
+    /// where the file says
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
-    /// Keys that may be on every node of the cluster; 0 shares none (default: 256)
+    /// Maximum number of hot keys, of which every node holds a copy; 0 for none (default: 256)
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     hot_keys: Option<usize>,
-    /// How long a node that is told to stop may take to give its keys to the others first; 0 stops
-    /// at once, and so does a second signal (default: 20)
+    /// Maximum time for a node to move its keys to other nodes before it stops; 0 stops at once,
+    /// and so does a second signal (default: 20)
     #[arg(long, value_name = "SECONDS")]
     leave_seconds: Option<u64>,
     /// End when the process that started this one, which has this number, ends

@@ -12,7 +12,7 @@ use serde_json::json;
 /// Options of `curtail doctor`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// How to print the findings
+    /// Format of the findings
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

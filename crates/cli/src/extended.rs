@@ -15,30 +15,33 @@ Extended options (-o), comma separated; no_maxconns_fast and no_compaction switc
   maxconns_fast          close new connections at once above the limit (default: on)
   idle_timeout=SECONDS   close idle connections (default: 0, never)
   read_buf_mem_limit=MB  limit for connection buffers within -m (default: 0, no own limit)
-  watcher_logbuf_size=KB lines that wait for one watcher (default: 256)
-  worker_logbuf_size=KB  lines a worker writes for watchers in a turn (default: 64)
-  compaction             carry neighbouring writes of one key out as one, each with its own answer
+  watcher_logbuf_size=KB buffer for the lines that one watcher has not read (default: 256)
+  worker_logbuf_size=KB  buffer for the lines that a worker writes in a turn (default: 64)
+  compaction             execute consecutive writes of one key as one, each with its own reply
                          (default: on)
-  size_threshold=BYTES   values so long are large for size-aware-static; no shorter ones are for
+  size_threshold=BYTES   size from which a value is large for size-aware-static, and the least for
                          size-aware (default: 32768, at least 4097)
-  size_queue=NUM         large requests under way on a thread for them, at most (default: 256)
-  size_nice=0..19|idle   how far threads for large requests give way (default: idle, for everybody
-                         unless they starve)
-  slow_us=US             requests that take longer are in `stats slow` and `watch slow`; set at run
-                         time by `stats slow threshold US` (default: 0, off)
-  size_epoch=MS          how often size-aware learns its threshold (default: 1000)
-  native_backlog=NUM     writes that may wait in a queue for one to be acknowledged before it is
-                         executed (default: 256)
-  native_sessions=NUM    native sessions (default: 1024), native_address_sessions=NUM of one address
-                         (default: 16, the most)
-  native_lease_ms=MS     how long an unused session lasts (default: 60000)
+  size_queue=NUM         maximum connections on a large worker (default: 256)
+  size_nice=0..19|idle   priority of large workers; idle is SCHED_IDLE with a boost when a worker
+                         starves (default: idle)
+  slow_us=US             log requests that take at least this long to `stats slow` and `watch slow`;
+                         also set by `stats slow threshold US` (default: 0, off)
+  size_epoch=MS          how often size-aware recomputes its threshold (default: 1000)
+  native_backlog=NUM     writes waiting in a queue above which a further one is acknowledged only
+                         after it is executed (default: 256)
+  native_sessions=NUM    maximum native sessions (default: 1024)
+  native_address_sessions=NUM  of them, maximum for one address (default: 16, at most 16)
+  native_lease_ms=MS     time after which an unused session ends (default: 60000)
   native_datagram=BYTES  longest datagram to and from other machines (default: 1452)
-  native_attach=HOW      who runs the network card's program: native is the driver, generic the
-                         kernel's stack (default: any, the stack for a veth, else the driver)
-  native_placement=WHO   executes a queue: any worker, or its owner alone (default: any)
+  native_attach=HOW      where the XDP program runs: native (driver), generic (kernel's stack) or
+                         any (the stack for a veth, else the driver; default)
+  native_placement=WHO   which worker executes a native request: any, owner, arrival, stealing or
+                         hand-off (default: any)
+  native_choice=HOW      which worker's socket receives a datagram: flow, random, writes or key
+                         (default: flow)
   native_service_us=US   processor time added to each execution, for experiments (default: 0)
-Other options of memcached are accepted, change nothing and are warned about, as unknown ones are;
-those that would protect or store something that is not offered here are refused.
+Other options of memcached, and unknown ones, are accepted without effect, with a warning. Options
+for protection or storage that curtail does not have are refused.
 
 Signals: SIGTERM, SIGINT stop; SIGUSR1 saves to the -e file and stops; SIGHUP reads -Y again.";
 

@@ -29,8 +29,7 @@ pub(crate) struct Flags {
     /// TCP port to listen on; 0 for none, -1 for one that the system chooses (default: 11211)
     #[arg(short = 'p', long, value_name = "NUM", allow_negative_numbers = true)]
     port: Option<i32>,
-    /// UDP port of memcached's datagrams, for requests whose answer is no longer than they are; 0
-    /// is off
+    /// UDP port for memcached's datagrams; no reply is longer than its request; 0 disables it
     #[arg(short = 'U', long, value_name = "NUM", default_value_t = 0)]
     #[arg(allow_negative_numbers = true)]
     udp_port: i32,
@@ -46,7 +45,7 @@ pub(crate) struct Flags {
     /// Address to listen on, with an optional :port; several with commas (default: loopback)
     #[arg(short = 'l', long, value_name = "ADDR", action = ArgAction::Append)]
     listen: Vec<String>,
-    /// Allow an address that others can reach without a login (-Y)
+    /// Allow listening beyond loopback without a login (-Y)
     #[arg(long)]
     open_to_network: bool,
     /// Run as a daemon
@@ -58,7 +57,8 @@ pub(crate) struct Flags {
     /// Become this user (only when run as root)
     #[arg(short = 'u', long, value_name = "USER")]
     pub(crate) user: Option<String>,
-    /// The one memory limit, in megabytes: items, index, buffers and all (at most 8388607)
+    /// Memory limit in megabytes, for items, index and connection buffers together (at most
+    /// 8388607)
     #[arg(
         short = 'm',
         long,
@@ -77,18 +77,18 @@ pub(crate) struct Flags {
     /// Lock down all memory
     #[arg(short = 'k', long)]
     pub(crate) lock_memory: bool,
-    /// Log more: -v is --log-level debug, -vv also shows connections and commands, as -vvv does
+    /// Log more: -v sets --log-level debug; -vv and -vvv also log connections and commands
     #[arg(short = 'v', long, action = ArgAction::Count)]
     verbose: u8,
-    /// How the log looks on standard error: text or json, one line an event
+    /// Format of the log on standard error: text or json, one line for each event
     #[arg(long, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
-    /// Which lines the log has: error, warn, info or debug, each with those before it
+    /// Least severe level that is logged: error, warn, info or debug
     #[arg(long, value_name = "LEVEL", default_value_t = LogLevel::Info)]
     pub(crate) log_level: LogLevel,
-    /// Check all flags and the files that they name, print the configuration that they make, and
-    /// exit: 0 if nothing is wrong with them, else 1 (2 for a flag that is unknown or misspelt).
-    /// Nothing is started; ports, users, folders and address space are tried by a start alone
+    /// Check all flags and the files that they name, print the resulting configuration, and exit: 0
+    /// if it is valid, 1 if not, 2 for an unknown flag. Starts nothing; ports, users, folders and
+    /// address space are only tested by a start
     #[arg(long)]
     pub(crate) check_config: bool,
     /// Print version and exit
@@ -97,13 +97,13 @@ pub(crate) struct Flags {
     /// Save the process id in this file
     #[arg(short = 'P', long, value_name = "FILE")]
     pub(crate) pidfile: Option<PathBuf>,
-    /// Accepted; there are no slabs to grow
+    /// Accepted and ignored: there are no slabs
     #[arg(short = 'f', long, value_name = "NUM")]
     slab_growth_factor: Option<f64>,
-    /// Accepted; there are no slabs with a smallest chunk
+    /// Accepted and ignored: there are no slabs
     #[arg(short = 'n', long, value_name = "BYTES")]
     slab_min_size: Option<u32>,
-    /// Try to use large memory pages: the default
+    /// Use large memory pages where the system has them (the default)
     #[arg(short = 'L', long, overrides_with = "no_largepages")]
     enable_largepages: bool,
     /// Use small memory pages only
@@ -115,7 +115,7 @@ pub(crate) struct Flags {
     /// Number of worker threads (default: usable processors)
     #[arg(short = 't', long, value_name = "NUM", allow_negative_numbers = true)]
     threads: Option<i64>,
-    /// Requests of one connection in one turn, at most
+    /// Maximum requests of one connection in one turn of its worker
     #[arg(short = 'R', long, value_name = "NUM", default_value_t = 256)]
     #[arg(allow_negative_numbers = true)]
     max_reqs_per_event: i64,
@@ -165,22 +165,22 @@ pub(crate) struct Flags {
     /// Enable the "debugtime" command, which shifts the clock: for test suites
     #[arg(long, hide = true)]
     debug_time: bool,
-    /// Who may run a request, and whether large ones are served apart: erew, crew, crcw or d-crew,
-    /// with size-aware+ or size-aware-static+ in front if wanted
+    /// Which worker runs a request: erew, crew, crcw or d-crew; with size-aware+ or
+    /// size-aware-static+ in front, separate threads serve large requests
     #[arg(long, value_name = "NAME", default_value = "size-aware+d-crew")]
     policy: String,
-    /// Disable changing the policy while running
+    /// Forbid changing the policy at run time
     #[arg(long)]
     fixed_policy: bool,
-    /// Let the system move worker threads between processors, also where there are more processors
-    /// than workers
+    /// Never pin workers to processors (by default they are pinned where there are more processors
+    /// than workers)
     #[arg(long)]
     no_pin: bool,
     #[command(flatten)]
     native: NativeFlags,
     #[command(flatten)]
     pub(crate) cluster: ClusterFlags,
-    /// Read flags from a TOML file, under their long names; the command line wins
+    /// Read flags from a TOML file under their long names; the command line takes precedence
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where the flags of that file stand in it.

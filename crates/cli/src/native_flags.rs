@@ -15,21 +15,22 @@ pub(crate) struct NativeFlags {
     /// (default: none)
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     native: Option<i32>,
-    /// Who acknowledges native writes: xdp (the network card's program), io-ack (a thread),
-    /// deferred or raw (the workers, before or after they execute); default: xdp where an
-    /// interface is named and the system allows it, else io-ack
+    /// What acknowledges native writes: xdp (a program in the kernel's receive path), io-ack (a
+    /// thread), deferred or raw (the worker, before or after it executes) (default: xdp if an
+    /// interface is named and the system allows it, else io-ack)
     #[arg(long, value_name = "MODE")]
     native_mode: Option<String>,
-    /// Interface whose driver acknowledges native writes
+    /// Network interface on which a program in the kernel acknowledges native writes
     #[arg(long, value_name = "NAME")]
     native_interface: Option<String>,
-    /// Ordered queues of the native protocol: 16, 32 or 64 (default: 16)
+    /// Number of ordered queues for native writes: 16, 32 or 64 (default: 16)
     #[arg(long, value_name = "NUM")]
     native_queues: Option<usize>,
-    /// Writes that fit into a queue, a power of two (default: 4096, or what an eighth of -m holds)
+    /// Writes that a queue holds, a power of two (default: 4096, or what an eighth of -m holds)
     #[arg(long, value_name = "NUM")]
     native_slots: Option<u64>,
-    /// Where the network card's program and its queues are pinned (default: /sys/fs/bpf/curtail)
+    /// Folder in the BPF file system where the program and its queues are pinned (default:
+    /// /sys/fs/bpf/curtail)
     #[arg(long, value_name = "DIR")]
     native_pin: Option<PathBuf>,
 }

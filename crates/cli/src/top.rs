@@ -53,16 +53,17 @@ pub(crate) struct Options {
     /// The server: HOST, HOST:PORT or the path of a Unix socket
     #[arg(value_name = "SERVER", default_value = "127.0.0.1:11211")]
     server: Address,
-    /// Seconds between two looks, from 0.1
+    /// Seconds between two samples, from 0.1
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     interval: Duration,
     /// Print one report after one interval; the default when standard output is no terminal
     #[arg(long)]
     once: bool,
-    /// The same as JSON
+    /// Print one report as JSON
     #[arg(long)]
     json: bool,
-    /// Show the hottest keys: watches for a moment of each interval, which costs the server
+    /// Show the hottest keys, by `watch` for a tenth of a second each interval, which costs the
+    /// server time
     #[arg(short, long)]
     keys: bool,
     /// Name to log in with, if the server asks (-Y)

@@ -1,5 +1,5 @@
-//! A client of curtail's native protocol (`docs/protocol.md`): writes that are acknowledged before
-//! they are executed, over datagrams, exactly once.
+//! A client of curtail's native protocol (`docs/reference/protocol.md`): writes that are
+//! acknowledged before they are executed, over datagrams, exactly once.
 //!
 //! ```text
 //!   Session   one for a process: threads hand requests to a thread that sends and receives

@@ -1,5 +1,5 @@
 //! curtail's own datagram protocol: one request a datagram, one answer at most, each with a header
-//! of 64 bytes; `docs/protocol.md` is the text for people who write a client.
+//! of 64 bytes; `docs/reference/protocol.md` is the text for people who write a client.
 //!
 //! It exists because a network card's program must be able to admit a write without knowing text:
 //! every field lies at a fixed place in eight little-endian words, and a table of 256 bytes

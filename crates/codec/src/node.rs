@@ -1,5 +1,5 @@
 //! The protocol between nodes: how two workers greet each other, and the frames they exchange
-//! afterwards; `docs/protocol-nodes.md` draws every byte.
+//! afterwards; `docs/reference/protocol-nodes.md` draws every byte.
 //!
 //! It is a stream protocol over TCP. A link proves itself first (a [`Greeting`] from either side,
 //! then a [`HandshakeProof`] from either side), and then carries frames: a header of 24 bytes, and

@@ -42,7 +42,7 @@ use crate::{
 /// What a shell calls a process that was interrupted.
 const INTERRUPTED: u8 = 130;
 
-/// Drives load at servers and reports rates and latencies.
+/// Generate load on running servers and report rates and latencies.
 #[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
@@ -57,9 +57,9 @@ pub struct BenchArgs {
 /// The other things that `bench` does.
 #[derive(Clone, Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Starts servers, alternates between them and prints medians and paired ratios.
+    /// Start servers, alternate between them, and print medians and paired ratios.
     Compare(CompareArgs),
-    /// Runs once and shows second by second what the server decides by beside its latencies.
+    /// Run once, and show the server's plan and latencies for each second.
     Timeline(Box<LoadArgs>),
 }
 

@@ -27,13 +27,13 @@ use serde::Serialize;
 use self::servers::{Kind, Setting};
 use crate::{error::LoadError, measure::rank};
 
-/// Starts servers, alternates between them and prints medians and paired ratios.
+/// Start servers, alternate between them, and print medians and paired ratios.
 #[derive(Clone, Debug, Args)]
 pub struct CompareArgs {
-    /// Our binary; without it only the peers are measured.
+    /// The curtail binary; without it only the peers are measured.
     #[arg(long, value_name = "PATH")]
     pub ours: Option<PathBuf>,
-    /// A further argument for our `serve`; may be given several times.
+    /// A further argument for `curtail serve`; may be repeated.
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
     pub ours_argument: Vec<String>,
     /// Peers to measure; installed with apt-get when missing and allowed.
@@ -44,16 +44,16 @@ pub struct CompareArgs {
         default_value = "memcached,redis"
     )]
     pub peers: Vec<Peer>,
-    /// Parts to run; all unless named.
+    /// Parts to run [default: all].
     #[arg(long, value_enum, value_delimiter = ',')]
     pub only: Vec<Part>,
-    /// Times that each server is measured in each cell.
+    /// Measurements of each server in each cell.
     #[arg(long, default_value_t = 5)]
     pub rounds: usize,
-    /// Seconds measured each time.
+    /// Seconds of each measurement.
     #[arg(long, default_value_t = 1.0)]
     pub duration: f64,
-    /// Seconds before measuring starts.
+    /// Seconds of warm-up before each measurement.
     #[arg(long, default_value_t = 0.3)]
     pub warm_up: f64,
     /// Keys of the throughput and latency parts.
@@ -68,20 +68,19 @@ pub struct CompareArgs {
     /// Core of the driver.
     #[arg(long, default_value_t = 1)]
     pub driver_core: usize,
-    /// Small requests beside large ones: servers and drivers on all cores, in place of one core for
-    /// the servers and one for the driver that measures.
+    /// Part `beside`: run servers and drivers on all cores, instead of one core for the servers and
+    /// one for the measuring driver.
     #[arg(long)]
     pub spread: bool,
-    /// Small requests beside large ones: 1 KB beside values of 10 MB, in place of 14 to 1400 B
-    /// beside 500 KB.
+    /// Part `beside`: small values of 1 KB and large ones of 10 MB, instead of 14 to 1400 B and 500
+    /// KB.
     #[arg(long)]
     pub long: bool,
-    /// Small requests beside large ones: every round of a load waits until the host takes less than
-    /// so many per cent of the processors' time away, 15 s at most; the table says how many rounds
-    /// began so.
+    /// Part `beside`: begin a round when the host's steal time is below this percentage, or after
+    /// 15 s; the table says how many rounds met it.
     #[arg(long, value_name = "PERCENT")]
     pub quiet: Option<f64>,
-    /// Prints one JSON object instead of Markdown tables.
+    /// Print one JSON object instead of Markdown tables.
     #[arg(long)]
     pub json: bool,
 }
@@ -104,7 +103,7 @@ pub enum Part {
     Unpipelined,
     /// 50 connections, 16 requests at a time each.
     Pipelined,
-    /// Windows' p99 at half of memcached's peak rate.
+    /// p99 in windows, at half of memcached's peak rate.
     Tail,
     /// Small requests beside large ones, with two workers.
     Beside,
@@ -112,9 +111,9 @@ pub enum Part {
     Policies,
     /// The same with and without compaction: one counter, one key, many writes of hot keys.
     Compaction,
-    /// Resident memory per item, and whether the items are there.
+    /// Resident memory per item, and whether every item is found.
     Memory,
-    /// From start to the first answer.
+    /// Time from start to the first reply.
     Start,
 }
 

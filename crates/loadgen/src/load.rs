@@ -41,14 +41,14 @@ pub struct Load {
 }
 
 /// Which writes of the native protocol are marked: they end when they are accepted, the others when
-/// they were executed.
+/// they are executed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Marking {
-    /// Sets, whose answer says no more than that.
+    /// Sets.
     #[default]
     Sets,
-    /// All, and what came of them is waived.
+    /// All writes; their results are waived.
     Writes,
     /// None.
     None,

@@ -29,11 +29,10 @@ pub use self::model::Mode;
 use self::tally::{Fault, Tally, Totals};
 use crate::{cpu, error::LoadError, terminal::Progress};
 
-/// Mixed load that finds lost, torn, stale and foreign values.
+/// Run mixed load that finds lost, torn, stale and foreign values.
 #[derive(Clone, Debug, Args)]
 pub struct SoakArgs {
-    /// Server to check, HOST:PORT, speaking memcached's text and meta protocols. Its contents are
-    /// not kept.
+    /// Server to check, HOST:PORT, with memcached's text and meta protocols. Its contents are lost.
     #[arg(long, default_value = "127.0.0.1:11211")]
     pub target: String,
     /// Seconds to run.
@@ -57,20 +56,20 @@ pub struct SoakArgs {
     /// Whether a missing value is a fault.
     #[arg(long, value_enum, default_value = "strict")]
     pub mode: Mode,
-    /// Also records histories of this many keys at a time and judges their linearizability. Only
-    /// for servers with room: an eviction looks like a lost write.
+    /// Also record histories of this many keys at a time and check that they are linearizable. Only
+    /// for servers that do not evict: an eviction looks like a lost write.
     #[arg(long, value_name = "KEYS", num_args = 0..=1, default_missing_value = "4")]
     pub linearizability: Option<u64>,
-    /// Process of the server, to watch its resident memory.
+    /// Process id of the server, to watch its resident memory.
     #[arg(long)]
     pub server_pid: Option<u32>,
-    /// Most resident memory that the server may have, in MiB.
+    /// Maximum resident memory of the server, in MiB.
     #[arg(long, requires = "server_pid")]
     pub rss_max: Option<u64>,
     /// Seed of every random choice.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Prints one JSON object instead of a summary.
+    /// Print one JSON object instead of a summary.
     #[arg(long)]
     pub json: bool,
 }

@@ -27,10 +27,10 @@ use crate::{
     spread::Threads,
 };
 
-/// Simulates a figure of a paper, in virtual time, with the decision-makers that the server runs.
+/// Simulate a figure of a paper in virtual time.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The figure; `list` names them all, `cluster` runs whole clusters.
+    /// The figure; `list` lists them, `cluster` simulates whole clusters.
     pub figure: String,
     /// Cores, as 8 or 4,8,64.
     #[arg(long, value_delimiter = ',')]
@@ -41,10 +41,10 @@ pub struct Args {
     /// Writes, per cent.
     #[arg(long, value_delimiter = ',')]
     pub writes: Vec<f64>,
-    /// Exponents of the keys' popularity (Zipf's law); 0 is uniform.
+    /// Zipf exponents of key popularity; 0 is uniform.
     #[arg(long, value_delimiter = ',')]
     pub gamma: Vec<f64>,
-    /// What a large request costs, in small ones.
+    /// Cost of a large request, as a multiple of a small one's.
     #[arg(long, value_delimiter = ',')]
     pub k: Vec<u32>,
     /// Large requests as a share of all: 0.00125 is the paper's 0.125 %.
@@ -53,35 +53,35 @@ pub struct Args {
     /// Minos's system: the longest value in KB, as 500 or 250,500,1000.
     #[arg(long, value_delimiter = ',')]
     pub large_max_kb: Vec<f64>,
-    /// Minos's system: the link's speed in Gb/s, in place of the prices' own.
+    /// Minos's system: the link's speed in Gb/s, instead of that of the calibration.
     #[arg(long)]
     pub gigabits: Option<f64>,
     /// Curves; `list` names every figure's.
     #[arg(long, value_delimiter = ',')]
     pub series: Vec<String>,
-    /// Requests a point, as 200000, 200k or 5m.
+    /// Requests simulated for each point, as 200000, 200k or 5m.
     #[arg(long, value_parser = count)]
     pub requests: Option<u64>,
-    /// Replays a run; 1 unless another is given.
+    /// Seed; the same seed gives the same numbers [default: 1].
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Threads over which points are spread; 0 is all processors.
+    /// Threads; 0 is all processors.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,
-    /// C-4: whose rules, where the paper and its authors' simulator differ.
+    /// C-4: rules of the paper or of its authors' simulator, where they differ.
     #[arg(long, value_enum)]
     pub rules: Option<RulesArg>,
-    /// C-4: outstanding requests of a worker that takes no more balanced ones.
+    /// C-4: outstanding requests from which a worker gets no more balanced ones.
     #[arg(long)]
     pub depth: Option<u16>,
-    /// C-4: who balances; the network card, as in the paper, or one of the cores.
+    /// C-4: what balances: the network card, as in the paper, or one of the cores.
     #[arg(long, value_enum, value_delimiter = ',')]
     pub balancer: Vec<Balancer>,
-    /// Whole systems: a file of costs in place of the built-in one, which was measured on our own
-    /// store (see crates/simulator/costs.toml).
+    /// Whole systems: a file of costs instead of the built-in one, which was measured on curtail's
+    /// store (crates/simulator/costs.toml).
     #[arg(long)]
     pub costs: Option<PathBuf>,
-    /// Whole systems: whose costs.
+    /// Whole systems: costs of the paper or measured ones.
     #[arg(long, value_enum, value_delimiter = ',')]
     pub calibration: Vec<Calibration>,
     /// C-4's whole system: sizes of items.
@@ -93,48 +93,47 @@ pub struct Args {
     /// C-4's whole system with measured costs: requests that share a receive and a send.
     #[arg(long)]
     pub batch: Option<u32>,
-    /// Juneberry: a file of prices in place of the built-in one (see
-    /// crates/simulator/juneberry.toml).
+    /// Juneberry: a file of costs instead of the built-in one (crates/simulator/juneberry.toml).
     #[arg(long)]
     pub prices: Option<PathBuf>,
-    /// Juneberry: work in each execution beside the store, in microseconds.
+    /// Juneberry: additional work in each execution, in microseconds.
     #[arg(long)]
     pub work_us: Option<f64>,
-    /// Juneberry: Twitter's clusters, of 12, 19, 27 and 31.
+    /// Juneberry: Twitter's clusters: 12, 19, 27, 31.
     #[arg(long, value_delimiter = ',')]
     pub cluster: Vec<u16>,
     /// Juneberry and ccKVS: lengths of values in bytes.
     #[arg(long, value_delimiter = ',')]
     pub value_bytes: Vec<u32>,
-    /// Juneberry: entries that a turn of the Ordered Queue executes; with more than one, sets of
-    /// one key are folded.
+    /// Juneberry: entries of the ordered queue executed in one turn; with more than one, sets of
+    /// one key are compacted.
     #[arg(long)]
     pub turn: Option<usize>,
-    /// Juneberry: share of the packets that are lost, as 0.001.
+    /// Juneberry: share of packets lost, as 0.001.
     #[arg(long)]
     pub loss: Option<f64>,
     /// ccKVS and `cluster`: nodes, as 9 or 5,9,40.
     #[arg(long, value_delimiter = ',')]
     pub nodes: Vec<u16>,
-    /// ccKVS on shared cores: a file of costs in place of the built-in one (see
-    /// crates/simulator/cckvs.toml).
+    /// ccKVS on shared cores: a file of costs instead of the built-in one
+    /// (crates/simulator/cckvs.toml).
     #[arg(long)]
     pub cluster_costs: Option<PathBuf>,
-    /// ccKVS simulated: a file of what nodes and network cost in place of the built-in one (see
-    /// crates/simulator/cckvs-paper.toml).
+    /// ccKVS simulated: a file of the costs of nodes and network instead of the built-in one
+    /// (crates/simulator/cckvs-paper.toml).
     #[arg(long)]
     pub cluster_hardware: Option<PathBuf>,
     /// Of whole clusters.
     #[command(flatten)]
     pub cluster_run: ClusterArgs,
-    /// A folder whose CSV files hold this figure's rows as the real thing gave them, in the same
-    /// form; they stand beside the simulated ones as series `real-...`.
+    /// A folder with CSV files of measured rows in the form of `--format csv`; they are shown
+    /// beside the simulated rows as series `real-...`.
     #[arg(long)]
     pub real: Option<PathBuf>,
-    /// What goes to standard output.
+    /// Format of standard output.
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
-    /// A folder for NAME.csv, NAME.json and NAME.html (with charts; readable offline).
+    /// Folder to write NAME.csv, NAME.json and NAME.html (charts, readable offline) into.
     #[arg(long)]
     pub out: Option<PathBuf>,
 }

@@ -31,7 +31,7 @@ use crate::{
 };
 
 const SLOTS: usize = 8;
-/// Slots per stripe unless told: docs/benchmarks/table.md compares.
+/// Slots per stripe unless told: docs/research/table.md compares.
 const STRIPE_SLOTS: usize = 128;
 const REFERENCE_BITS: u32 = 40;
 const REFERENCE_MASK: u64 = (1 << REFERENCE_BITS) - 1;

@@ -21,7 +21,7 @@ use crate::{
 /// Keys that `get_many` has under way at once: enough to keep every miss buffer of a core busy.
 const BATCH: usize = 32;
 
-/// Slots per stripe unless told: docs/benchmarks/table.md compares.
+/// Slots per stripe unless told: docs/research/table.md compares.
 const STRIPE_SLOTS: usize = 128;
 
 /// How to make a [`CuckooMap`].

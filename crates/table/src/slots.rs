@@ -12,7 +12,7 @@
 //!
 //! `Apart8` is the paper's (section 3.2; CK-6); `Beside4` is the default because a hit is then one
 //! round of misses, both candidate lines at once, where tags or a value line cost a second one
-//! (`docs/benchmarks/table.md`). What is occupied is kept apart from the bucket, because a search
+//! (`docs/research/table.md`). What is occupied is kept apart from the bucket, because a search
 //! then finds a free slot in an array that stays in the cache.
 //!
 //! An empty slot has key words of zero. So a lookup of any key but zero needs no look at what is

@@ -8,8 +8,7 @@
 //!     medians ──> what messages cost (CC-58) ──> measured and modelled ratios, break-even
 //! ```
 //!
-//! `--into docs/benchmarks/cluster.md` puts the tables into the page, which the defaults are for:
-//! three sizes in three rounds, 10 to 12 minutes on an idle machine.
+//! The defaults are three sizes in three rounds, 10 to 12 minutes on an idle machine.
 //!
 //! The client has the same cores as the nodes, so requests a second say little about the nodes
 //! alone. What is compared with the model is their processor time for a request; the requests a
@@ -53,8 +52,6 @@ struct Asked {
     /// Whether the binary is made first; not if one was named.
     builds: bool,
     folder: PathBuf,
-    /// A page whose tables are to be these.
-    into: Option<PathBuf>,
 }
 
 /// Whether these arguments of `bench` are for this module.
@@ -82,26 +79,11 @@ pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
         runs.extend(block);
     }
     fs::create_dir_all(&asked.folder)?;
-    if let Some(page) = &asked.into {
-        let old = fs::read_to_string(page).with_context(|| page.display().to_string())?;
-        fs::write(page, with_tables(&old, &text)?)?;
-    }
     fs::write(asked.folder.join("cluster.md"), text)?;
     fs::write(asked.folder.join("cluster.csv"), table::csv(&runs))?;
     println!("tables and rows: {}", asked.folder.display());
     Ok(Outcome::passed())
 }
-
-/// The page with these tables below its mark, in place of those that were there.
-fn with_tables(page: &str, tables: &str) -> Result<String> {
-    let (above, _) = page
-        .split_once(MARK)
-        .with_context(|| format!("the page has no line {MARK}"))?;
-    Ok(format!("{above}{MARK}\n{tables}"))
-}
-
-/// Where the tables of a page begin.
-const MARK: &str = "<!-- tables -->";
 
 /// All runs of clusters of one size, and of the small ones that calibrate the model.
 fn block(asked: &Asked, nodes: usize) -> Result<Vec<Run>> {
@@ -163,7 +145,6 @@ impl Asked {
             binary,
             builds: true,
             folder,
-            into: None,
         };
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
@@ -177,7 +158,6 @@ impl Asked {
                 "--writes" => asked.writes = list(value)?,
                 "--connections" => asked.connections = value.parse()?,
                 "--out" => asked.folder = value.into(),
-                "--into" => asked.into = Some(value.into()),
                 "--ours" => (asked.binary, asked.builds) = (value.into(), false),
                 _ => bail!("{word} is no argument of `bench cluster`"),
             }
@@ -202,15 +182,6 @@ mod tests {
     fn parse(line: &str) -> Result<Asked> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         Asked::parse(&words, PathBuf::new(), PathBuf::new())
-    }
-
-    /// Goal: a page keeps its words and gets new tables, and one without a mark is left alone.
-    #[test]
-    fn tables_take_the_place_of_tables() {
-        let page = format!("words\n{MARK}\nold\n");
-        let text = with_tables(&page, "\nnew\n").unwrap();
-        assert_eq!(text, format!("words\n{MARK}\n\nnew\n"));
-        assert!(with_tables("words", "new").is_err());
     }
 
     /// Goal: what is asked for is understood, and what is not is refused.

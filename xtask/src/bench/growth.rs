@@ -21,10 +21,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::process::Log;
 use crate::tally::Outcome;
 use crate::trial::Trial;
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::Workspace;
 
 /// What was asked for.
 struct Asked {
@@ -81,12 +80,7 @@ pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
     let asked = Asked::parse(arguments.get(1..).unwrap_or_default())?;
     let binary = match &asked.binary {
         Some(binary) => binary.clone(),
-        None => {
-            let mut build = Command::new(cargo());
-            build.args(["build", "--release", "--package", "curtail-cli"]);
-            Log::terminal().run(build.current_dir(&workspace.root))?;
-            workspace.target.join("release/curtail")
-        }
+        None => super::build(workspace)?,
     };
     let folder = workspace.scratch("growth")?;
     let flags = ["--threads", "1", "--memory", "256"];

@@ -16,33 +16,9 @@ use crate::server::{self, Server};
 use crate::tally::{Outcome, Tally};
 use crate::workspace::Workspace;
 
-/// Python with pymemcache and pytest, in a virtual environment of ours.
+/// Python with pymemcache and pytest.
 pub(crate) fn python(workspace: &Workspace, log: &Log) -> Result<PathBuf> {
-    packages::ensure(
-        log,
-        &[Tool {
-            program: "python3",
-            package: "python3-venv",
-        }],
-    )?;
-    let folder = workspace.scratch("python")?;
-    let python = folder.join("bin/python");
-    if !folder.join("ready").exists() {
-        let mut make = Command::new("python3");
-        if log.run(make.args(["-m", "venv"]).arg(&folder)).is_err() {
-            // Debian has python3 without ensurepip unless this package is there.
-            let venv = Tool {
-                program: "python3-venv",
-                package: "python3-venv",
-            };
-            packages::ensure(log, &[venv])?;
-            log.run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
-        }
-        let words = ["-m", "pip", "install", "--quiet", PYMEMCACHE, "pytest"];
-        log.run(Command::new(&python).args(words))?;
-        fs::write(folder.join("ready"), "")?;
-    }
-    Ok(python)
+    packages::virtual_environment(workspace, log, "python", &[PYMEMCACHE, "pytest"])
 }
 
 pub(super) fn pymemcache(workspace: &Workspace, log: &Log, server: &[String]) -> Result<Outcome> {

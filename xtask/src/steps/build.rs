@@ -43,13 +43,6 @@ pub(super) fn clippy(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     Ok(Outcome::passed())
 }
 
-pub(super) fn test(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    counted(
-        log,
-        &mut in_root(workspace, &["test", "--workspace", "--no-fail-fast"]),
-    )
-}
-
 /// Loom replaces the atomics, so these tests are another build, kept in a folder of its own.
 pub(super) fn loom(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     let mut words = vec!["test", "--release", "--lib", "--tests", "--no-fail-fast"];

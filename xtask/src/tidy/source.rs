@@ -415,7 +415,7 @@ fn has_word(text: &str, word: &str) -> bool {
 const LINES_MAX: usize = 800;
 /// Longest test module at the foot of a file.
 const TEST_LINES_MAX: usize = 200;
-const COLUMNS_MAX: usize = 100;
+pub(crate) const COLUMNS_MAX: usize = 100;
 /// How far above an ordering its partner may be named.
 const PARTNER_LINES_MAX: usize = 10;
 

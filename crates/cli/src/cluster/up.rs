@@ -30,30 +30,29 @@ use super::{
 /// What cluster to start.
 #[derive(Args, Debug)]
 pub(super) struct Options {
-    /// How many nodes
+    /// Number of nodes
     #[arg(long, value_name = "NUM", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=64))]
     nodes: u8,
-    /// Where node 0 answers clients; node i does at this port + i
+    /// Client port of node 0; node i listens on this port + i
     #[arg(long, value_name = "PORT", default_value_t = trial::PORT)]
     port: u16,
-    /// What hot keys promise: lin (linearizability) or sc (sequential consistency per key)
+    /// Consistency of hot keys: lin (linearizable) or sc (sequential consistency per key)
     #[arg(long, value_name = "MODEL", default_value = "lin")]
     model: String,
-    /// How many nodes hold a key that is not hot
+    /// Number of nodes that hold a key which is not hot
     #[arg(long, value_name = "NUM", default_value_t = 1)]
     replicas: usize,
-    /// The memory limit of each node, in megabytes
+    /// Memory limit of each node, in megabytes
     #[arg(long, value_name = "NUM", default_value = "64")]
     memory: String,
     /// Worker threads of each node (default: the usable processors divided among the nodes)
     #[arg(long, value_name = "NUM")]
     threads: Option<usize>,
-    /// How long a node may serve after it read the view, in milliseconds; a node that gets no
-    /// processor for as long is taken for dead
+    /// Lease in milliseconds: a node that gets no processor for so long is removed
     #[arg(long, value_name = "MS", default_value_t = 3000)]
     lease_ms: u64,
-    /// Where to keep the cluster's files (default: a folder for this port among the temporary ones)
+    /// Folder for the cluster's files (default: one for this port in the temporary folder)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// More flags for `curtail serve`

@@ -273,7 +273,7 @@ const BAD_VALUES: [(&str, &[&str]); 37] = [
 ];
 
 /// The same for `-o`, where `None` is no value at all. An option with no bad values takes none.
-const BAD_OPTIONS: [(&str, &[&str]); 27] = [
+const BAD_OPTIONS: [(&str, &[&str]); 28] = [
     ("maxconns_fast", &["=1", "="]),
     ("no_maxconns_fast", &["=0"]),
     ("idle_timeout", &["", "=-1", "=x", "=4294967296"]),
@@ -295,6 +295,7 @@ const BAD_OPTIONS: [(&str, &[&str]); 27] = [
     ("native_datagram", &["", "=0", "=313", "=1985", "=99999"]),
     ("native_attach", &["", "=both"]),
     ("native_placement", &["", "=nobody"]),
+    ("native_choice", &["", "=nobody"]),
     ("native_service_us", &["", "=-1", "=nan", "=1e9"]),
     ("hashpower", &["", "=11", "=33"]),
     ("tail_repair_time", &["", "=9"]),

@@ -164,8 +164,8 @@ mod tests {
         (found.class(), found.is_queued())
     }
 
-    /// Goal: the table is the one that `docs/protocol.md` prints. Method: every opcode, unmarked,
-    /// marked, marked and waived, and with a compare.
+    /// Goal: the table is the one that `docs/reference/protocol.md` prints. Method: every opcode,
+    /// unmarked, marked, marked and waived, and with a compare.
     #[test]
     fn the_table_is_as_printed() {
         use Class::{Barrier, Externalising, Local, Nilext, NilextNonidempotent, Rejected};

@@ -23,20 +23,20 @@ use crate::{
 /// Runs against servers that are up.
 #[derive(Clone, Debug, Args)]
 pub struct LoadArgs {
-    /// Server to drive, [LABEL=]HOST:PORT; several are run alternately and shown together. The
-    /// nodes of a cluster are one server: HOST:PORT+HOST:PORT.
+    /// Server to measure, [LABEL=]HOST:PORT; several are measured alternately and shown together.
+    /// The nodes of a cluster are one server: HOST:PORT+HOST:PORT.
     #[arg(long, default_value = "127.0.0.1:11211", help_heading = "Servers")]
     pub target: Vec<Target>,
     /// Protocol to speak.
     #[arg(long, value_enum, default_value = "meta", help_heading = "Servers")]
     pub protocol: Protocol,
-    /// Log in as this user, where a server wants a login (-Y).
+    /// User to log in as, for a server with -Y.
     #[arg(long, requires = "password_file", help_heading = "Servers")]
     pub user: Option<String>,
-    /// The file whose first line is the user's password.
+    /// File whose first line is the password.
     #[arg(long, value_name = "FILE", requires = "user", help_heading = "Servers")]
     pub password_file: Option<PathBuf>,
-    /// Writes of the native protocol that end when they are accepted.
+    /// Native protocol: which writes complete when they are accepted.
     #[arg(
         long,
         value_enum,
@@ -45,12 +45,12 @@ pub struct LoadArgs {
         help_heading = "Servers"
     )]
     pub mark: Marking,
-    /// Has sessions of the native protocol answer a full queue by standing still for so many
-    /// microseconds, as RDMA's do, and not by narrowing their windows.
+    /// Native protocol: on a full queue pause the session for this many microseconds, as RDMA does,
+    /// in place of narrowing its window.
     #[arg(long, value_name = "US", help_heading = "Servers")]
     pub when_full_pause_us: Option<u64>,
-    /// Process of the server, to measure its processor time; one for each target. Those of a
-    /// cluster's nodes: PID+PID.
+    /// Process id of the server, to measure its processor time; one for each target, PID+PID for a
+    /// cluster.
     #[arg(long, value_name = "PID", help_heading = "Servers")]
     pub server_pid: Vec<Processes>,
 
@@ -58,7 +58,7 @@ pub struct LoadArgs {
     /// a recorded trace.
     #[arg(long, value_name = "NAME|FILE", help_heading = "Load")]
     pub workload: Option<String>,
-    /// Table of Twitter's clusters (CSV), for the workload twitter:.
+    /// Table of Twitter's clusters (CSV), for the workload twitter:NAME.
     #[arg(long, value_name = "FILE", help_heading = "Load")]
     pub clusters: Option<PathBuf>,
     /// Number of keys [default: 1000000, or the workload's].
@@ -67,26 +67,26 @@ pub struct LoadArgs {
     /// Length of keys in bytes [default: 16, or the workload's].
     #[arg(long, help_heading = "Load")]
     pub key_bytes: Option<usize>,
-    /// Lengths of values: 64, 64..1400, or shares of the keys: 64..1400@0.995+500000@0.005
+    /// Lengths of values: 64, 64..1400, or by share of the keys: 64..1400@0.995+500000@0.005
     /// [default: 64, or the workload's].
     #[arg(long, help_heading = "Load")]
     pub value_bytes: Option<String>,
-    /// Share of reads, the rest sets [default: 0.95, or the workload's].
+    /// Share of reads; the rest are sets [default: 0.95, or the workload's].
     #[arg(long, help_heading = "Load")]
     pub get_ratio: Option<f64>,
-    /// Zipf exponent of the keys' popularity, 0 is uniform [default: 0.99, or the workload's].
+    /// Zipf exponent of key popularity; 0 is uniform [default: 0.99, or the workload's].
     #[arg(long, help_heading = "Load")]
     pub zipf: Option<f64>,
-    /// Stores every key once before the runs.
+    /// Store every key once before the runs.
     #[arg(long, help_heading = "Load")]
     pub preload: bool,
-    /// Stores every key once and does nothing else.
+    /// Store every key once and do nothing else.
     #[arg(long, help_heading = "Load")]
     pub preload_only: bool,
-    /// Follows every read that misses by a write, as a cache's client does.
+    /// Write after every read that misses, as a cache's client does.
     #[arg(long, help_heading = "Load")]
     pub fill: bool,
-    /// Sends values that prove themselves and checks every one that is read.
+    /// Send self-checking values and verify every value that is read.
     #[arg(long, help_heading = "Load")]
     pub verify: bool,
     /// Seed of every random choice.
@@ -94,10 +94,10 @@ pub struct LoadArgs {
     pub seed: u64,
 
     /// Offered load in requests a second, one run for each: 50k,100k,200k (open loop). Without it
-    /// every connection is kept busy (closed loop).
+    /// every connection always has a request outstanding (closed loop).
     #[arg(long, value_delimiter = ',', value_parser = quantity::rate, help_heading = "Pace")]
     pub rate: Vec<f64>,
-    /// Offered loads from the first to the last: 50k..400k/8.
+    /// Evenly spaced offered loads: 50k..400k/8 is eight of them.
     #[arg(
         long,
         value_name = "LOW..HIGH/N",
@@ -105,11 +105,11 @@ pub struct LoadArgs {
         help_heading = "Pace"
     )]
     pub sweep: Option<Sweep>,
-    /// Bounds to keep: p99<1ms,p99.9<5ms. Alone or with --search: finds the highest rate that keeps
-    /// them; with --rate or --sweep: judges every run.
+    /// Latency bounds: p99<1ms,p99.9<5ms. Alone or with --search: find the highest rate that meets
+    /// them; with --rate or --sweep: judge every run.
     #[arg(long, value_name = "BOUNDS", help_heading = "Pace")]
     pub slo: Option<Slo>,
-    /// Where to search [default: 5k..5m].
+    /// Range of the search [default: 5k..5m].
     #[arg(
         long,
         value_name = "LOW..HIGH",
@@ -119,17 +119,17 @@ pub struct LoadArgs {
     )]
     pub search: Option<Range>,
 
-    /// Connections in all; sessions of the native protocol [default: 50, native one a thread].
+    /// Connections in total; with the native protocol, sessions [default: 50; native: 1 a thread].
     #[arg(long, help_heading = "Driver")]
     pub connections: Option<usize>,
     /// Driver threads.
     #[arg(long, default_value_t = 1, help_heading = "Driver")]
     pub threads: usize,
-    /// Requests under way on a connection at most [default: 1, native 32].
+    /// Maximum outstanding requests on a connection [default: 1; native: 32].
     #[arg(long, help_heading = "Driver")]
     pub pipeline: Option<usize>,
-    /// Makes this many requests a thread in advance and counts replies by bytes: the driver that
-    /// is not the limit (closed loop only).
+    /// Prepare this many requests a thread in advance and count replies by bytes, so that the
+    /// driver is not the limit (closed loop only).
     #[arg(
         long,
         value_name = "REQUESTS",
@@ -138,10 +138,10 @@ pub struct LoadArgs {
         help_heading = "Driver"
     )]
     pub pregenerated: Option<usize>,
-    /// Cores to pin the threads to, in turn.
+    /// Cores to pin the driver's threads to, in turn.
     #[arg(long, value_delimiter = ',', help_heading = "Driver")]
     pub pin: Vec<usize>,
-    /// Polls without sleeping; for latencies on a core of its own.
+    /// Poll without sleeping, for exact latencies on a dedicated core.
     #[arg(long, help_heading = "Driver")]
     pub spin: bool,
     /// Seconds over which connections are set up.
@@ -151,16 +151,16 @@ pub struct LoadArgs {
     /// Seconds measured in each run.
     #[arg(long, default_value_t = 5.0, help_heading = "Measuring")]
     pub duration: f64,
-    /// Seconds before measuring starts, in each run.
+    /// Seconds of warm-up before each run.
     #[arg(long, default_value_t = 1.0, help_heading = "Measuring")]
     pub warm_up: f64,
-    /// Times that every run is made, alternately; reports show medians.
+    /// Repetitions of every run, alternating between targets; reports show medians.
     #[arg(long, default_value_t = 1, help_heading = "Measuring")]
     pub repeat: usize,
-    /// Length of a window in milliseconds.
+    /// Length of a measurement window in milliseconds.
     #[arg(long, default_value_t = 20.0, help_heading = "Measuring")]
     pub window_ms: f64,
-    /// Limits between size classes, in bytes of the value.
+    /// Boundaries of size classes, in bytes of the value.
     #[arg(
         long,
         value_name = "BYTES",
@@ -169,7 +169,7 @@ pub struct LoadArgs {
         help_heading = "Measuring"
     )]
     pub size_classes: Vec<u32>,
-    /// A request sent later than this many microseconds was late.
+    /// Microseconds after its due time from which a sent request counts as late.
     #[arg(
         long,
         value_name = "US",
@@ -181,10 +181,10 @@ pub struct LoadArgs {
     #[arg(long, hide = true, value_name = "AT:LENGTH")]
     pub stall: Option<String>,
 
-    /// Writes a folder with a page to look at, JSON and HDR histograms.
+    /// Write a folder with an HTML page, JSON and HDR histograms.
     #[arg(long, value_name = "FOLDER", help_heading = "Output")]
     pub report: Option<PathBuf>,
-    /// Prints one JSON object instead of tables.
+    /// Print one JSON object instead of tables.
     #[arg(long, help_heading = "Output")]
     pub json: bool,
 }

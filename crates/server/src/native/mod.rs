@@ -1,5 +1,6 @@
 //! The native protocol in the server: writes that are acknowledged when they have their place in a
-//! queue, and executed by the workers later (Juneberry, NSDI 2025); `docs/protocol.md` is the wire.
+//! queue, and executed by the workers later (Juneberry, NSDI 2025); `docs/reference/protocol.md` is
+//! the wire.
 //!
 //! ```text
 //!   UDP --> Door: handshake, admission, reads       TCP --> stream: large values, past the queues

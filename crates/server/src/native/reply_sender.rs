@@ -85,7 +85,7 @@ pub(super) fn steering(by: SteerBy, receivers: usize) -> Steering {
     }
 }
 
-/// Where a request's header has these (docs/protocol.md).
+/// Where a request's header has these (docs/reference/protocol.md).
 pub(super) const OPCODE_AT: u32 = 3;
 const KEY_BYTES_AT: u32 = 7;
 

@@ -11,32 +11,32 @@ use crate::spread::Threads;
 /// Options of `curtail simulate cluster`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ClusterArgs {
-    /// Cluster: runs, with seeds from --seed on.
+    /// Cluster: number of runs, with consecutive seeds from --seed.
     #[arg(long)]
     pub runs: Option<u64>,
-    /// Cluster: operations of each run.
+    /// Cluster: operations in each run.
     #[arg(long)]
     pub operations: Option<u64>,
-    /// Cluster: nodes that hold a key which is not hot.
+    /// Cluster: number of nodes that hold a key which is not hot.
     #[arg(long)]
     pub replicas: Option<usize>,
-    /// Cluster: how the copies of hot keys agree.
+    /// Cluster: consistency of hot keys.
     #[arg(long, value_enum)]
     pub model: Option<ModelArg>,
-    /// Cluster: what may go wrong: all, none, or names with commas between, of loss, duplicate,
-    /// reorder, partition, slow, crash, pause, drift and churn; a name behind a minus is taken out.
+    /// Cluster: faults: all, none, or a list of loss, duplicate, reorder, partition, slow, crash,
+    /// pause, drift and churn; a name after a minus is excluded.
     #[arg(long, allow_hyphen_values = true)]
     pub faults: Option<Faults>,
-    /// Cluster: keys.
+    /// Cluster: number of keys.
     #[arg(long)]
     pub keys: Option<usize>,
-    /// Cluster: clients.
+    /// Cluster: number of clients.
     #[arg(long)]
     pub sessions: Option<usize>,
-    /// Cluster: a wrong driver, which must be found out.
+    /// Cluster: an error to plant, which a run must find.
     #[arg(long, value_enum)]
     pub mutant: Option<Mutant>,
-    /// Cluster: shows every step of one key, by its number, on standard error.
+    /// Cluster: print every step of the key with this number to standard error.
     #[arg(long)]
     pub trace: Option<usize>,
 }

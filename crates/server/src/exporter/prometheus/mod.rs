@@ -364,6 +364,49 @@ mod tests {
         assert!(names.len() > 100, "{}", names.len());
     }
 
+    /// Goal: `docs/reference/metrics.md` is this table; `cargo xtask reference` writes it.
+    #[test]
+    fn the_reference_page_has_every_metric() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/reference/metrics.md"
+        );
+        let mut page = HEAD.to_owned();
+        for family in table::families() {
+            let rows = match &family.rows {
+                Rows::Fixed(rows) => rows.iter().map(|row| (row.0, row.1)).collect(),
+                Rows::Workers(stats, _) | Rows::Found(stats, _) => vec![("", *stats)],
+            };
+            let cell = |(labels, stats): (&str, &str)| {
+                let stats = stats.split_ascii_whitespace();
+                let stats = stats.map(|stat| format!("`{stat}`")).collect::<Vec<_>>();
+                match labels {
+                    "" => stats.join(" "),
+                    _ => format!("`{labels}` {}", stats.join(" ")),
+                }
+            };
+            let stats = rows.into_iter().map(cell).collect::<Vec<_>>().join(", ");
+            let (name, kind, help) = (family.name, family.kind.name(), family.help);
+            let _ = writeln!(page, "| `{name}` | {kind} | {help} | {} |", stats.trim());
+        }
+        if std::env::var_os("CURTAIL_REFERENCE").is_some() {
+            std::fs::write(path, &page).unwrap();
+        }
+        let kept = std::fs::read_to_string(path).unwrap();
+        assert!(kept == page, "{path}: run `cargo xtask reference`");
+    }
+
+    const HEAD: &str = "# Metrics
+
+Written by `cargo xtask reference` from the table that `/metrics` is made of. The last column has
+the rows of [`stats`](stats.md) that a metric carries, each behind its labels; `*` is any text.
+`stats reset` resets rows of `stats`, but no metric. Metrics that begin with `curtail_cluster_`
+exist on nodes of a cluster, those that begin with `curtail_native_` with `--native`.
+
+| metric | type | meaning | rows of stats |
+|---|---|---|---|
+";
+
     #[test]
     fn numbers_are_shown_in_base_units() {
         for (unit, value, shown) in [

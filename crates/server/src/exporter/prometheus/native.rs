@@ -42,7 +42,7 @@ pub(super) const TABLE: &[Family] = &[
     found(
         "curtail_native_info",
         Whole,
-        "Who acknowledges native writes; always 1.",
+        "Mode in which native writes are acknowledged; always 1.",
         "native:mode",
         mode,
     ),
@@ -55,7 +55,7 @@ pub(super) const TABLE: &[Family] = &[
     counter(
         "curtail_native_queued_total",
         Whole,
-        "Native writes queued to be acknowledged after execution.",
+        "Native writes acknowledged after execution.",
         &[by("", "native:queued", |native| native.queues.queued)],
     ),
     counter(
@@ -69,7 +69,7 @@ pub(super) const TABLE: &[Family] = &[
     found(
         "curtail_native_queue_depth",
         Whole,
-        "Native writes that wait, by queue.",
+        "Native writes waiting to be executed, by queue.",
         "native:queue:*:depth native:backlog native:backlog_max",
         depths,
     ),
@@ -82,7 +82,7 @@ pub(super) const TABLE: &[Family] = &[
     counter(
         "curtail_native_corrupt_total",
         Whole,
-        "Accepted writes whose bytes were damaged before they were executed.",
+        "Accepted writes whose bytes were damaged before they were executed; must stay 0.",
         &[of("", "native:corrupt_after_ack", CorruptAfterAck)],
     ),
     counter(
@@ -103,7 +103,7 @@ pub(super) const TABLE: &[Family] = &[
     counter(
         "curtail_native_lost_sending_total",
         Whole,
-        "Native datagrams that the kernel had no room to send.",
+        "Native datagrams not sent because the kernel's buffer was full.",
         &[of("", "native:lost_sending", LostSending)],
     ),
     counter(
@@ -115,31 +115,31 @@ pub(super) const TABLE: &[Family] = &[
     counter(
         "curtail_native_compacted_total",
         Whole,
-        "Queued native writes that a later one of their key made needless.",
+        "Queued native writes superseded by a later one of their key before execution.",
         &[of("", "native:compacted", Compacted)],
     ),
     counter(
         "curtail_native_leases_total",
         Whole,
-        "Turns in which a worker had a queue.",
+        "Times that a worker took the lease of a queue.",
         &[of("", "native:leases", Leases)],
     ),
     counter(
         "curtail_native_helped_total",
         Whole,
-        "Turns with a queue that a waiting read or direct write asked for.",
+        "Times that a thread executed a queue on behalf of a waiting read or direct write.",
         &[of("", "native:helped", Helped)],
     ),
     counter(
         "curtail_native_reacknowledged_total",
         Whole,
-        "Native writes acknowledged again.",
+        "Repeated native writes that were acknowledged again.",
         &[of("", "native:reacknowledged", Reacknowledged)],
     ),
     counter(
         "curtail_native_replayed_total",
         Whole,
-        "Results of native requests that were sent again.",
+        "Repeated native requests whose result was sent again.",
         &[of("", "native:replayed", Replayed)],
     ),
     counter(
@@ -166,8 +166,8 @@ pub(super) const TABLE: &[Family] = &[
     counter(
         "curtail_native_dropped_total",
         Whole,
-        "Native datagrams dropped, by reason: foreign (not of this protocol), stale (under way or \
-         over), handshakes (above the rate), absent (no heartbeat).",
+        "Native datagrams dropped, by reason: foreign (not of this protocol), stale (in progress \
+         or superseded), handshakes (above the rate), absent (the server's heartbeat stopped).",
         &[
             of(
                 "reason=\"foreign\"",
@@ -186,13 +186,13 @@ pub(super) const TABLE: &[Family] = &[
     counter(
         "curtail_native_cookies_total",
         Whole,
-        "Cookies given to clients that begin a session.",
+        "Cookies sent to clients that begin a session.",
         &[of("", "native:cookies", Cookies)],
     ),
     counter(
         "curtail_native_sessions_granted_total",
         Whole,
-        "Sessions granted, some perhaps twice.",
+        "Sessions granted; a repeated handshake may count twice.",
         &[of("", "native:grants", Grants)],
     ),
     counter(
@@ -219,19 +219,19 @@ pub(super) const TABLE: &[Family] = &[
     counter(
         "curtail_native_parked_total",
         Whole,
-        "Native reads that waited for a queue.",
+        "Native reads that waited for a queue to be executed.",
         &[of("", "native:parked", Parked)],
     ),
     counter(
         "curtail_native_stolen_total",
         Whole,
-        "Native requests that a worker took from another one.",
+        "Native requests that a worker stole from another one.",
         &[of("", "native:stolen", Stolen)],
     ),
     counter(
         "curtail_native_direct_writes_total",
         Whole,
-        "Native writes that went past the queues.",
+        "Native writes executed without a queue: over TCP, and flushes.",
         &[of("", "native:direct", Direct)],
     ),
 ];

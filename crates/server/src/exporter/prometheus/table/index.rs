@@ -26,19 +26,19 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     counter(
         "curtail_index_restarts_total",
         Whole,
-        "Searches for a displacement that were repeated because another worker wrote meanwhile.",
+        "Searches for a displacement that were repeated because of a concurrent write.",
         &[by("", "index_restarts", |look| look.index.restarts)],
     ),
     counter(
         "curtail_index_lock_alls_total",
         Whole,
-        "Writes that locked the whole index after too many restarts.",
+        "Writes that locked the whole index after 16 restarts; should stay 0.",
         &[by("", "index_lock_alls", |look| look.index.locked_all)],
     ),
     counter(
         "curtail_index_searches_far_total",
         Whole,
-        "Writes whose first searches found no displacement, so that a longer one followed.",
+        "Writes whose first searches found no displacement, so that a longer search followed.",
         &[by("", "index_searches_far", |look| look.index.searches_far)],
     ),
     counter(
@@ -50,13 +50,13 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     counter(
         "curtail_index_read_retries_total",
         Whole,
-        "Reads that were repeated because a write changed their buckets meanwhile.",
+        "Reads that were repeated because of a concurrent write to their buckets.",
         &[by("", "index_read_retries", |look| look.index.read_retries)],
     ),
     counter(
         "curtail_index_reads_locked_total",
         Whole,
-        "Reads that took the locks of their buckets after too many repetitions.",
+        "Reads that locked their buckets after 64 repetitions; should stay 0.",
         &[by("", "index_reads_locked", |look| look.index.reads_locked)],
     ),
 ];

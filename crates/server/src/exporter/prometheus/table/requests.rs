@@ -61,7 +61,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     gauge(
         "curtail_connections_highest",
         Whole,
-        "The most client connections open at once so far.",
+        "Highest number of client connections open at once.",
         &[by("", "connection_structures", |look| {
             look.shared.doors.connections_most.load(Relaxed) as u64
         })],
@@ -106,7 +106,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     gauge(
         "curtail_accepting_connections",
         Whole,
-        "1 while connections are accepted, 0 while the limit keeps them waiting.",
+        "1 while connections are accepted, 0 while the limit (-c) stops accepting.",
         &[by("", "accepting_conns", |look| {
             u64::from(look.shared.doors.accepting.load(Relaxed))
         })],
@@ -162,7 +162,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     counter(
         "curtail_connection_yields_total",
         Whole,
-        "Connections that had more requests than one turn takes.",
+        "Times that a connection had more requests than one turn executes (-R).",
         &[of("", "conn_yields", ConnYields)],
     ),
     gauge(
@@ -192,8 +192,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     counter(
         "curtail_commands_total",
         Whole,
-        "Commands as memcached counts them: a get of many keys is as many, meta counts beside the \
-         others.",
+        "Commands as memcached counts them: a get of several keys counts each key, and a meta \
+         command counts under both meta and its kind.",
         &[
             of("command=\"get\"", "cmd_get", CmdGet),
             of("command=\"set\"", "cmd_set", CmdSet),
@@ -241,7 +241,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     counter(
         "curtail_dead_items_read_total",
         Whole,
-        "Reads that missed because the item had ended, by reason.",
+        "Reads that missed because the item had expired or been flushed, by reason.",
         &[
             by("reason=\"expired\"", "get_expired", |look| {
                 look.items.get_expired
@@ -291,7 +291,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     gauge(
         "curtail_size_class_boundary_bytes",
         Bytes,
-        "From which value size on curtail_request_duration_seconds has a request as large; fixed \
+        "Value size from which curtail_request_duration_seconds counts a request as large; fixed \
          at the start.",
         &[by("", "", |look| {
             u64::from(look.shared.config.threshold_first())
@@ -300,72 +300,72 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     histogram(
         "curtail_stage_duration_seconds",
         Microseconds,
-        "Time of the stages of a request, by stage and size: small ones in one turn of 64, large \
-         ones that a large worker served always.",
+        "Time that requests spend in each stage, by stage and size. Small requests are sampled in \
+         one turn of 64, those served by a large worker are all counted.",
         "stage:queue_us:* stage:execute_us:* stage:reply_us:*",
         sources::stage_times,
     ),
     histogram(
         "curtail_turn_requests_ahead",
         Whole,
-        "Requests carried out before a request in its turn.",
+        "Requests executed before a request in its turn.",
         "stage:queue_requests_ahead:*",
         sources::turn_ahead,
     ),
     histogram(
         "curtail_line_requests_ahead",
         Whole,
-        "Requests carried out before a connection's first since the connection was queued.",
+        "Requests executed between the queueing of a connection and its first request.",
         "stage:line_requests_ahead:*",
         sources::line_ahead,
     ),
     histogram(
         "curtail_large_queue_connections_ahead",
         Whole,
-        "Connections that a large worker had when another came.",
+        "Connections that a large worker had when it was handed another.",
         "stage:large_queue_connections_ahead:*",
         sources::large_ahead,
     ),
     histogram(
         "curtail_reply_ahead_bytes",
         Bytes,
-        "Bytes of replies sent before a connection's in its turn, in whole KiB.",
+        "Bytes of replies sent in a turn before those of a connection, in whole KiB.",
         "stage:reply_kilobytes_ahead:*",
         sources::reply_ahead,
     ),
     histogram(
         "curtail_sampled_requests_ahead",
         Whole,
-        "Requests carried out before a request in its turn, by its size, in one turn of 64.",
+        "Requests executed before a request in its turn, by its size; sampled in one turn of 64.",
         "stage:ahead_requests:*",
         sources::sampled_ahead,
     ),
     histogram(
         "curtail_sampled_ahead_bytes",
         Bytes,
-        "Bytes moved before a request since its worker last looked for requests, by its size, in \
-         whole KiB, in one turn of 64.",
+        "Bytes received, copied and sent before a request since its worker last polled, by its \
+         size, in whole KiB; sampled in one turn of 64.",
         "stage:ahead_kilobytes:*",
         sources::sampled_bytes_ahead,
     ),
     histogram(
         "curtail_turn_cpu_seconds",
         Nanoseconds,
-        "Processor time of turns, by worker: one turn of 64, and those with maintenance.",
+        "Processor time of turns, by worker; sampled: one turn of 64, and all with maintenance.",
         "worker:*:turn_cpu_us_* large:*:turn_cpu_us_*",
         sources::turn_times,
     ),
     workers(
         "curtail_turn_cpu_highest_seconds",
         Nanoseconds,
-        "The longest measured turn of a worker, in processor time, since the last `stats reset`.",
+        "Longest sampled turn of a worker, in processor time, since the last `stats reset`.",
         "worker:*:turn_cpu_us_max large:*:turn_cpu_us_max",
         |worker| worker.turns.ns_max(),
     ),
     gauge(
         "curtail_watchers",
         Whole,
-        "Connections that watch (`watch`).",
+        "Connections that sent `watch`.",
         &[by("", "log_watchers", |look| {
             look.shared.watchers.count() as u64
         })],
@@ -379,13 +379,13 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     counter(
         "curtail_slow_requests_total",
         Whole,
-        "Requests that took at least the threshold of the slow log; none while that is off.",
+        "Requests that took at least the threshold of the slow log; 0 while it is off.",
         &[by("", "slow_requests", |look| look.shared.slow.total())],
     ),
     counter(
         "curtail_watch_lines_total",
         Whole,
-        "Lines for watchers that workers wrote, or dropped for lack of room.",
+        "Lines for watchers, by outcome: written, or dropped because the worker's buffer was full.",
         &[
             by("outcome=\"written\"", "log_worker_written", |look| {
                 look.shared.watchers.counts.worker_written.total()
@@ -398,7 +398,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     counter(
         "curtail_watcher_lines_total",
         Whole,
-        "Lines sent to a watcher, or skipped because it did not read.",
+        "Lines for one watcher, by outcome: sent, or skipped because it did not read.",
         &[
             by("outcome=\"sent\"", "log_watcher_sent", |look| {
                 look.shared.watchers.counts.watcher_sent.total()

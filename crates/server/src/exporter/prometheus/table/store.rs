@@ -14,13 +14,13 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     gauge(
         "curtail_items",
         Whole,
-        "Items in the store, expired ones that were not found yet included.",
+        "Items in the store, including expired ones that were not removed yet.",
         &[by("", "curr_items", |look| look.items.items_now)],
     ),
     gauge(
         "curtail_item_bytes",
         Bytes,
-        "Bytes that the items take.",
+        "Bytes of all items.",
         &[by("", "bytes items_live", |look| look.items.item_bytes_now)],
     ),
     gauge(
@@ -53,7 +53,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     counter(
         "curtail_items_removed_unread_total",
         Whole,
-        "Of the removed items, those that nobody had read, by reason.",
+        "Removed items that were never read, by reason.",
         &[
             by("reason=\"evicted\"", "evicted_unfetched", |look| {
                 look.items.evicted_unfetched
@@ -78,13 +78,13 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     counter(
         "curtail_direct_reclaims_total",
         Whole,
-        "Writes that had to evict by themselves because no room was ready.",
+        "Writes that had to evict items themselves because no memory was free.",
         &[by("", "direct_reclaims", |look| look.items.direct_reclaims)],
     ),
     gauge(
         "curtail_memory_limit_bytes",
         Bytes,
-        "The limit of all memory below (-m).",
+        "Memory limit (-m).",
         &[by("", "limit_maxbytes limit maxbytes", |look| {
             look.memory.limit
         })],
@@ -127,7 +127,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     gauge(
         "curtail_buffer_limit_bytes",
         Bytes,
-        "The most that connection buffers may take; 0 for a quarter of the limit.",
+        "Limit for connection buffers; 0 means a quarter of the memory limit.",
         &[by("", "read_buf_mem_limit", |look| {
             look.shared.config.buffer_bytes_max as u64
         })],

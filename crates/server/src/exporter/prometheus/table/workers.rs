@@ -49,31 +49,31 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     ),
     each(
         "curtail_hand_offs_total",
-        "Connections handed to large workers, by worker that did.",
+        "Connections handed to large workers, by the worker that handed them over.",
         "hand_offs worker:*:hand_offs large:*:hand_offs",
         |worker| worker.count(HandOffs),
     ),
     each(
         "curtail_delegations_total",
-        "Requests given to another worker to run, by worker that did.",
+        "Requests delegated to another worker, by the worker that delegated them.",
         "delegations worker:*:delegations large:*:delegations",
         |worker| worker.count(Delegations),
     ),
     each(
         "curtail_writes_compacted_total",
-        "Writes answered together with a later write of their key, by worker.",
+        "Writes executed together with an adjacent write of their key, by worker.",
         "writes_compacted worker:*:writes_compacted large:*:writes_compacted",
         |worker| worker.count(Compacted),
     ),
     each(
         "curtail_worker_queue_depth",
-        "Connections that found no room in a worker's last turn, and its mailbox.",
+        "Connections that a worker's last turn had no room for, plus its mailbox.",
         "worker:*:queue_depth large:*:queue_depth",
         |worker| worker.queue_depth() as u64,
     ),
     each(
         "curtail_worker_mailbox_depth",
-        "Messages of other threads that a worker has not taken.",
+        "Messages from other threads that a worker has not processed.",
         "worker:*:mailbox large:*:mailbox",
         |worker| worker.mail.depth() as u64,
     ),
@@ -87,7 +87,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     found(
         "curtail_large_starvation_boosts_total",
         Whole,
-        "How often a large worker that got no processor was raised, by worker.",
+        "Times that a large worker got no processor and was raised to normal priority, by worker.",
         "large:*:lifts",
         sources::boosts,
     ),
@@ -101,19 +101,19 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     counter(
         "curtail_plans_total",
         Whole,
-        "Policies and plans put in force, the first included.",
+        "Policies and plans activated, including the first.",
         &[by("", "regime", |look| look.snapshot.generation)],
     ),
     counter(
         "curtail_plan_epochs_total",
         Whole,
-        "Plans that the size control has made.",
+        "Plans computed by size-aware sharding.",
         &[by("", "plan_epoch", |look| look.snapshot.plan.epoch)],
     ),
     gauge(
         "curtail_size_threshold_bytes",
         Bytes,
-        "From which value size on the plan in force has a request as large.",
+        "Value size from which the active plan treats a request as large.",
         &[by("", "threshold", |look| {
             u64::from(look.snapshot.plan.threshold)
         })],
@@ -121,7 +121,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     gauge(
         "curtail_plan_cores",
         Whole,
-        "Cores by role in the plan in force.",
+        "Cores by role in the active plan.",
         &[
             by("role=\"small\"", "small_cores", |look| {
                 u64::from(look.snapshot.plan.small)
@@ -134,7 +134,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     gauge(
         "curtail_plan_standby",
         Whole,
-        "1 if the plan in force sets no core aside for large requests.",
+        "1 if the active plan reserves no core for large requests.",
         &[by("", "standby", |look| {
             u64::from(look.snapshot.plan.standby().is_some())
         })],
@@ -142,20 +142,20 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     found(
         "curtail_plan_large_from_bytes",
         Bytes,
-        "From which value size on each large core of the plan serves.",
+        "Value size from which each large core of the active plan serves requests.",
         "large:*:from_bytes",
         sources::large_ranges,
     ),
     gauge(
         "curtail_spinning",
         Whole,
-        "1 if workers may look again before they sleep.",
+        "1 if workers may poll for a moment before they sleep.",
         &[by("", "spinning", |look| u64::from(look.shared.spins))],
     ),
     counter(
         "curtail_spins_total",
         Whole,
-        "Times a worker looked again before it slept, by whether it found something.",
+        "Times that a worker polled before it slept, by whether it found work.",
         &[
             of("outcome=\"found\"", "spins_found", SpinsFound),
             of("outcome=\"vain\"", "spins_in_vain", SpinsInVain),
@@ -164,64 +164,64 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     counter(
         "curtail_delegations_refused_total",
         Whole,
-        "Requests run where they arrived because too many were with other workers.",
+        "Requests not delegated because too many were outstanding at other workers.",
         &[of("", "delegations_refused", DelegationsRefused)],
     ),
     counter(
         "curtail_delegation_batches_total",
         Whole,
-        "Batches of requests sent to other workers.",
+        "Batches of requests delegated to other workers.",
         &[of("", "parcels_sent", DelegatedBatchesSent)],
     ),
     counter(
         "curtail_delegation_batches_reclaimed_total",
         Whole,
-        "Batches taken back because their worker did not come to them.",
+        "Delegated batches reclaimed because the other worker had not begun them.",
         &[of("", "parcels_taken_back", DelegatedBatchesTakenBack)],
     ),
     counter(
         "curtail_late_releases_total",
         Whole,
-        "Partitions given back later than at the end of their request.",
+        "Partitions released later than at the end of their request.",
         &[of("", "late_releases", LateReleases)],
     ),
     counter(
         "curtail_hand_offs_relieved_total",
         Whole,
-        "Connections that another large worker took than the plan says, because that one had a \
+        "Connections served by another large worker than planned because the planned one had a \
          queue.",
         &[of("", "hand_offs_relieved", HandOffsRelieved)],
     ),
     counter(
         "curtail_large_refused_total",
         Whole,
-        "Large requests answered with `busy` because all large workers were full.",
+        "Large requests answered with `SERVER_ERROR busy` because all large workers were full.",
         &[of("", "large_refused", LargeRefused)],
     ),
     counter(
         "curtail_small_behind_large_total",
         Whole,
-        "Small requests that waited for something large in their worker.",
+        "Small requests that waited for a large value in the same worker.",
         &[of("", "small_behind_large", SmallBehindLarge)],
     ),
     counter(
         "curtail_connections_rebalanced_total",
         Whole,
-        "Connections given to a worker with less to do.",
+        "Connections moved to a worker with less load.",
         &[of("", "connections_moved", ConnectionsMoved)],
     ),
     // Shares without the keys: those are clients' data, and each would be a series of its own.
     found(
         "curtail_hot_key_share_ratio",
         Ratio,
-        "Share of all requests, by rank of their key among the hottest.",
+        "Share of all requests that the key of this rank has.",
         "hot_key:*",
         sources::hot_key_shares,
     ),
     found(
         "curtail_hot_key_write_ratio",
         Ratio,
-        "Share of writes among the requests of a key, by its rank among the hottest.",
+        "Share of writes among the requests of the key of this rank.",
         "hot_key_writes:*",
         sources::hot_key_writes,
     ),

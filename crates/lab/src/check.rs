@@ -1,0 +1,241 @@
+//! `curtail check`: every path through a tiny cluster, on the machine that the server runs.
+
+use std::io::{self, IsTerminal as _, Write as _, stderr, stdout};
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use clap::Args;
+use curtail_checker::{Cluster, Limits, MODELS, Mutant, Outcome, Progress, Setup, search};
+use serde_json::{Value, json};
+
+use crate::interrupt;
+
+/// Options of `curtail check`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// The model; `list` names them all, `all` runs them one after the other
+    model: String,
+    /// With `all`: also the models that take minutes
+    #[arg(long)]
+    deep: bool,
+    /// Plant an error that the search must find; `list` names them
+    #[arg(long)]
+    mutant: Option<String>,
+    /// Stop after about this many states
+    #[arg(long, default_value_t = 100_000_000)]
+    states_max: usize,
+    /// Remember at most this many steps (12 bytes each) for the check that every state can reach an
+    /// end; a longer search skips that check
+    #[arg(long, default_value_t = 300_000_000)]
+    steps_max: usize,
+    /// Threads; 0 is all processors
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// Print results as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the models. The exit code says whether one of them failed: it found a fault, did not see
+/// what it must see, or did not get to the end. The first Ctrl-C ends the model that is under way
+/// with what it saw.
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    if options.model == "list" {
+        print(&list(options.json))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let is_asked = |setup: &&Setup| match options.model.as_str() {
+        "all" => options.deep || !setup.is_deep,
+        name => setup.name == name,
+    };
+    let setups: Vec<Setup> = MODELS.iter().filter(is_asked).copied().collect();
+    if setups.is_empty() {
+        bail!(
+            "no model is called {}: see `curtail check list`",
+            options.model
+        );
+    }
+    let mutant = options.mutant.as_deref().map(planted).transpose()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&stop);
+    interrupt::on_first(move || asked.store(true, Ordering::Relaxed))?;
+    let (mut is_right, mut left) = (true, setups.len());
+    for setup in setups {
+        let outcome = run_one(options, setup, mutant, &stop);
+        left -= 1;
+        is_right &= is_as_it_should_be(&setup, &outcome);
+        let text = match options.json {
+            true => as_json(&setup, &outcome).to_string() + "\n",
+            false => as_text(&setup, &outcome),
+        };
+        print(&text)?;
+        if stop.load(Ordering::Relaxed) {
+            eprintln!("PARTIAL: ended early; {left} further models were not begun");
+            return Ok(ExitCode::from(interrupt::INTERRUPTED));
+        }
+    }
+    Ok(ExitCode::from(u8::from(!is_right)))
+}
+
+fn planted(name: &str) -> anyhow::Result<Mutant> {
+    let found = Mutant::all().find(|mutant| mutant.name() == name);
+    let Some(mutant) = found else {
+        bail!(
+            "no error is called {name}: see `curtail check list`; those of the machine are there \
+             only if curtail-lab was built with --features mutants"
+        );
+    };
+    Ok(mutant)
+}
+
+fn run_one(options: &Options, setup: Setup, mutant: Option<Mutant>, stop: &AtomicBool) -> Outcome {
+    let mut limits = Limits {
+        states_max: options.states_max,
+        steps_max: options.steps_max,
+        ..Limits::default()
+    };
+    if options.threads > 0 {
+        limits.threads = options.threads;
+    }
+    let shows = stderr().is_terminal();
+    let began = Instant::now();
+    let mut last = Duration::ZERO;
+    let cluster = Cluster {
+        setup,
+        mutant,
+        keeps_past: false,
+    };
+    let outcome = search(&cluster, limits, |progress| {
+        let now = began.elapsed();
+        if shows && now >= last + Duration::from_millis(200) {
+            last = now;
+            show(setup.name, progress, now);
+        }
+        match stop.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    if shows {
+        eprint!("\r\x1b[K");
+    }
+    outcome
+}
+
+fn show(name: &str, progress: Progress, took: Duration) {
+    let Progress {
+        states,
+        depth,
+        frontier,
+        ..
+    } = progress;
+    let seconds = took.as_secs_f64();
+    let speed = states as f64 / seconds.max(0.001);
+    eprint!(
+        "\r\x1b[K{name}: {states} states, {speed:.0} a second, {depth} steps deep, {frontier} \
+         ahead, {seconds:.0} s"
+    );
+    // Progress that cannot be shown is no reason to stop.
+    let _ = stderr().flush();
+}
+
+/// The things that a model must see and did not.
+fn unseen(setup: &Setup, outcome: &Outcome) -> Vec<String> {
+    let unseen = setup.sees.iter().filter(|one| !outcome.saw(**one));
+    unseen.map(|one| format!("{one:?}")).collect()
+}
+
+fn is_as_it_should_be(setup: &Setup, outcome: &Outcome) -> bool {
+    outcome.fault.is_none() && outcome.is_complete && unseen(setup, outcome).is_empty()
+}
+
+fn verdict(setup: &Setup, outcome: &Outcome) -> &'static str {
+    match (&outcome.fault, outcome.is_complete) {
+        (Some(_), _) => "FAULT",
+        (None, false) => "not finished",
+        (None, true) if unseen(setup, outcome).is_empty() && outcome.ends => "right",
+        (None, true) if unseen(setup, outcome).is_empty() => "right, ends not judged",
+        (None, true) => "right, but it saw too little",
+    }
+}
+
+fn as_text(setup: &Setup, outcome: &Outcome) -> String {
+    let Progress {
+        states,
+        transitions,
+        depth,
+        ..
+    } = outcome.progress;
+    let mut text = format!(
+        "{:<24} {:<12} {states:>10} states {transitions:>11} steps, {depth:>2} deep, {:.1} s\n",
+        setup.name,
+        verdict(setup, outcome),
+        outcome.took.as_secs_f64(),
+    );
+    for witness in unseen(setup, outcome) {
+        text += &format!("  never seen: {witness}\n");
+    }
+    if let Some(found) = &outcome.fault {
+        text += &format!("  {}; this led to it:\n", found.fault);
+        for (number, step) in found.steps.iter().enumerate() {
+            text += &format!(
+                "  {:>3}. {}\n",
+                number + 1,
+                step.replace("; ", "\n         ")
+            );
+        }
+    }
+    text
+}
+
+fn as_json(setup: &Setup, outcome: &Outcome) -> Value {
+    let fault = outcome.fault.as_ref();
+    json!({
+        "model": setup.name,
+        "bound": setup.bound(),
+        "verdict": verdict(setup, outcome),
+        "states": outcome.progress.states,
+        "transitions": outcome.progress.transitions,
+        "depth": outcome.progress.depth,
+        "complete": outcome.is_complete,
+        "ends": outcome.ends,
+        "seconds": outcome.took.as_secs_f64(),
+        "unseen": unseen(setup, outcome),
+        "fault": fault.map(|found| &found.fault),
+        "steps": fault.map(|found| &found.steps),
+    })
+}
+
+/// Prints; who has read enough may close the pipe.
+fn print(text: &str) -> io::Result<()> {
+    match stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+fn list(json: bool) -> String {
+    if json {
+        let model = |setup: &Setup| {
+            let bound = setup.bound();
+            json!({"model": setup.name, "bound": bound, "deep": setup.is_deep})
+        };
+        let models: Vec<Value> = MODELS.iter().map(model).collect();
+        let mutants: Vec<String> = Mutant::all().map(|one| one.name()).collect();
+        return format!("{}\n", json!({"models": models, "mutants": mutants}));
+    }
+    let mut text = String::new();
+    for setup in MODELS {
+        let deep = if setup.is_deep { " (takes long)" } else { "" };
+        text += &format!("{:<24} {}{deep}\n", setup.name, setup.bound());
+    }
+    text += "\nerrors that can be planted:\n";
+    for mutant in Mutant::all() {
+        text += &format!("  {}\n", mutant.name());
+    }
+    text
+}

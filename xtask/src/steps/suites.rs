@@ -1,0 +1,209 @@
+//! The test programs of the workspace, built by one call of cargo and run side by side.
+//!
+//! Cargo runs them one after the other, and many of them wait more than they compute. The program
+//! that took longest the last time starts first, so that it does not run alone at the end.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::build::in_root;
+use super::tally_of;
+use crate::process::Log;
+use crate::tally::{Outcome, Tally};
+use crate::workspace::{Workspace, text};
+
+/// A test program that cargo has built.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Program {
+    /// What repeats it: `cargo test NAME`.
+    name: String,
+    path: PathBuf,
+    /// Where cargo would run it.
+    folder: PathBuf,
+}
+
+/// How a program ended.
+struct Ended {
+    name: String,
+    seconds: f64,
+    output: String,
+    tally: Tally,
+    succeeded: bool,
+}
+
+/// The tests inside the sources.
+pub(super) fn unit(workspace: &Workspace, log: &Log) -> Result<Outcome> {
+    run(workspace, log, "unit", &["--lib", "--bins"])
+}
+
+/// The tests beside the sources, and the examples in the documentation.
+pub(super) fn integration(workspace: &Workspace, log: &Log) -> Result<Outcome> {
+    let programs = run(workspace, log, "test", &["--test", "*"])?;
+    let mut command = in_root(workspace, &["test", "--workspace", "--doc"]);
+    let documented = super::counted(log, &mut command)?;
+    let mut tally = programs.tally;
+    tally += documented.tally;
+    let failures = [programs.failure, documented.failure];
+    let failures: Vec<String> = failures.into_iter().flatten().collect();
+    let failure = (!failures.is_empty()).then(|| failures.join("; "));
+    Ok(Outcome::counted(tally, failure).remark(programs.remark))
+}
+
+fn run(workspace: &Workspace, log: &Log, step: &str, targets: &[&str]) -> Result<Outcome> {
+    let start = Instant::now();
+    let mut programs = built(workspace, log, targets)?;
+    let build_seconds = start.elapsed().as_secs_f64();
+    let record = workspace.scratch("times")?.join(format!("{step}.json"));
+    let before: BTreeMap<String, f64> = fs::read_to_string(&record)
+        .ok()
+        .and_then(|text| serde_json::from_str(&text).ok())
+        .unwrap_or_default();
+    let took = |program: &Program| before.get(&program.name).copied().unwrap_or(f64::MAX);
+    programs.sort_by(|one, other| took(other).total_cmp(&took(one)));
+    let mut ended = all(workspace, programs)?;
+    ended.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    let times: BTreeMap<&str, f64> = ended
+        .iter()
+        .map(|one| (one.name.as_str(), one.seconds))
+        .collect();
+    fs::write(record, serde_json::to_string_pretty(&times)?)?;
+    let longest: Vec<String> = ended
+        .iter()
+        .take(LONGEST)
+        .map(|one| format!("{} {:.0} s", one.name, one.seconds))
+        .collect();
+    ended.sort_by_key(|one| !one.succeeded); // the end of the log is shown
+    let mut tally = Tally::default();
+    let mut failed = Vec::new();
+    for one in &ended {
+        log.line(&format!(
+            "$ cargo test {}  # {:.1} s\n{}",
+            one.name, one.seconds, one.output
+        ))?;
+        tally += one.tally;
+        if !one.succeeded {
+            failed.push(format!("cargo test {}", one.name));
+        }
+    }
+    let failure = (!failed.is_empty()).then(|| format!("repeat with: {}", failed.join("; ")));
+    let remark = format!(
+        "built in {build_seconds:.0} s; longest: {}",
+        longest.join(", ")
+    );
+    Ok(Outcome::counted(tally, failure).remark(remark))
+}
+
+fn built(workspace: &Workspace, log: &Log, targets: &[&str]) -> Result<Vec<Program>> {
+    let words = ["test", "--workspace", "--no-run"];
+    let mut command = in_root(workspace, &words);
+    command.arg("--message-format=json-render-diagnostics");
+    let output = log.run(command.args(targets))?;
+    Ok(output.lines().filter_map(program).collect())
+}
+
+/// The test program that a line of cargo's messages announces.
+fn program(line: &str) -> Option<Program> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let path = PathBuf::from(message["executable"].as_str()?);
+    if message["profile"]["test"] != true {
+        return None;
+    }
+    let manifest = PathBuf::from(text(&message, "manifest_path"));
+    let folder = manifest.parent()?.to_path_buf();
+    let package = text(&message, "package_id");
+    let package = package.rsplit(['/', '#']).next()?.split('@').next()?;
+    // `path+file:///..../crates/table#curtail-table@0.1.0`; the name is left out where it is the
+    // folder's.
+    let package = match package.starts_with(|first: char| first.is_ascii_digit()) {
+        true => folder.file_name()?.to_str()?,
+        false => package,
+    };
+    let name = text(&message["target"], "name");
+    let kind = match message["target"]["kind"][0].as_str()? {
+        "test" => format!("--test {name}"),
+        "bin" => format!("--bin {name}"),
+        _ => "--lib".to_string(),
+    };
+    Some(Program {
+        name: format!("-p {package} {kind}"),
+        path,
+        folder,
+    })
+}
+
+/// Runs them, as many at once as there are processors.
+fn all(workspace: &Workspace, programs: Vec<Program>) -> Result<Vec<Ended>> {
+    let logs = workspace.scratch("logs")?;
+    let side_by_side = thread::available_parallelism().map_or(1, usize::from);
+    let waiting = Mutex::new(programs.into_iter());
+    let next = || waiting.lock().ok()?.next();
+    let work = |number: usize| -> Result<Vec<Ended>> {
+        let mut ended = Vec::new();
+        while let Some(program) = next() {
+            let log = Log::file(logs.join(format!("program-{number}.log")))?;
+            let start = Instant::now();
+            let mut command = Command::new(&program.path);
+            let finished = log.finish(command.current_dir(&program.folder))?;
+            ended.push(Ended {
+                seconds: start.elapsed().as_secs_f64(),
+                tally: tally_of(&finished.output),
+                succeeded: finished.status.success(),
+                output: finished.output,
+                name: program.name,
+            });
+        }
+        Ok(ended)
+    };
+    thread::scope(|scope| {
+        let start = |number| scope.spawn(move || work(number));
+        let threads: Vec<_> = (0..side_by_side).map(start).collect();
+        let mut ended = Vec::new();
+        for thread in threads {
+            let finished = thread
+                .join()
+                .ok()
+                .context("a thread that runs tests panicked")?;
+            ended.extend(finished?);
+        }
+        Ok(ended)
+    })
+}
+
+/// Programs that the step's line names.
+const LONGEST: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Only test programs are run, under the name that repeats them.
+    #[test]
+    fn programs_are_read_from_cargos_messages() {
+        let line = r#"{"reason":"compiler-artifact","package_id":"path+file:///w/crates/table#curtail-table@0.1.0",
+            "manifest_path":"/w/crates/table/Cargo.toml","target":{"kind":["test"],"name":"stress"},
+            "profile":{"test":true},"executable":"/w/target/debug/deps/stress-1"}"#;
+        let found = program(&line.replace('\n', "")).unwrap();
+        assert_eq!(found.name, "-p curtail-table --test stress");
+        assert_eq!(found.folder, PathBuf::from("/w/crates/table"));
+        let tool = line
+            .replace('\n', "")
+            .replace("\"test\":true", "\"test\":false");
+        assert_eq!(program(&tool), None);
+        let own = line
+            .replace('\n', "")
+            .replace("crates/table#curtail-table@", "xtask#");
+        let own = own
+            .replace("crates/table/", "xtask/")
+            .replace("[\"test\"]", "[\"bin\"]");
+        assert_eq!(program(&own).unwrap().name, "-p xtask --bin stress");
+        assert_eq!(program("warning: noise"), None);
+    }
+}

@@ -110,7 +110,7 @@ fn compare(workspace: &Workspace) -> Result<Command> {
 
 /// Makes the programs as they are released, and says where the server is.
 fn build(workspace: &Workspace) -> Result<PathBuf> {
-    server::build_with_lab(workspace, &Log::terminal(), "release")
+    server::build_with_lab(workspace, &Log::terminal())
 }
 
 /// The median.

@@ -230,7 +230,7 @@ fn record(workspace: &Workspace, log: &Log, options: &Options) -> Result<Outcome
     let counter = Counter::new(workspace, log, options)?;
     let mut text = format!(
         "# Instructions of the server for one request: 16-byte keys, 64-byte values, pipelines of\n\
-         # 16 from one connection, profile release-fast; made by\n\
+         # 16 from one connection, profile release; made by\n\
          #     cargo xtask instructions --record --rounds {}\n\
          # `cargo xtask test instructions` holds the default policy to within {GROWTH_MAX} %, and\n\
          # `cargo xtask instructions --all-policies --rounds 3 --within 0.5` looks at every one.\n\

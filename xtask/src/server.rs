@@ -17,32 +17,24 @@ pub(crate) struct Server {
     running: Running,
 }
 
-/// The profile that tests run the server in: optimised, but quick to build.
-pub(crate) const PROFILE: &str = "release-fast";
-
 /// Builds `curtail` and says where it is.
 pub(crate) fn build(workspace: &Workspace, log: &Log) -> Result<PathBuf> {
-    build_packages(workspace, log, PROFILE, &["curtail-cli"])
+    build_packages(workspace, log, &["curtail-cli"])
 }
 
 /// The same, with `curtail-lab` beside it.
-pub(crate) fn build_with_lab(workspace: &Workspace, log: &Log, profile: &str) -> Result<PathBuf> {
-    build_packages(workspace, log, profile, &["curtail-cli", "curtail-lab"])
+pub(crate) fn build_with_lab(workspace: &Workspace, log: &Log) -> Result<PathBuf> {
+    build_packages(workspace, log, &["curtail-cli", "curtail-lab"])
 }
 
-fn build_packages(
-    workspace: &Workspace,
-    log: &Log,
-    profile: &str,
-    packages: &[&str],
-) -> Result<PathBuf> {
+fn build_packages(workspace: &Workspace, log: &Log, packages: &[&str]) -> Result<PathBuf> {
     let mut command = Command::new(cargo());
-    command.args(["build", "--profile", profile]);
+    command.args(["build", "--release"]);
     for package in packages {
         command.args(["--package", package]);
     }
     log.run(command.current_dir(&workspace.root))?;
-    Ok(workspace.target.join(profile).join("curtail"))
+    Ok(workspace.target.join("release/curtail"))
 }
 
 /// How a server is spelled: ours is a command of `curtail`, others are a program of their own.

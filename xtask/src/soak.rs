@@ -24,7 +24,7 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
 /// Half of the time with room for everything, where nothing may be missing and histories must be
 /// linearizable; half with far too little room, where what comes back must still be true.
 pub(crate) fn run(workspace: &Workspace, log: &Log, seconds: u64) -> Result<Outcome> {
-    let binary = server::build_with_lab(workspace, log, server::PROFILE)?;
+    let binary = server::build_with_lab(workspace, log)?;
     let half = (seconds / 2).max(1).to_string();
     let roomy = ["--mode", "strict", "--linearizability", "--duration", &half];
     let full = ["--mode", "cache", "--duration", &half];

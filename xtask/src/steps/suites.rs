@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::build::in_root;
@@ -106,11 +106,21 @@ fn built(workspace: &Workspace, log: &Log, targets: &[&str]) -> Result<Vec<Progr
     let mut command = in_root(workspace, &words);
     command.arg("--message-format=json-render-diagnostics");
     let output = log.run(command.args(targets))?;
-    Ok(output.lines().filter_map(program).collect())
+    let names = |folder: &Path| {
+        let mut members = workspace.members().into_iter();
+        let member = members.find(|member| workspace.root.join(&member.folder) == folder);
+        member.map(|member| member.name)
+    };
+    let programs: Vec<Program> = output
+        .lines()
+        .filter_map(|line| program(line, &names))
+        .collect();
+    ensure!(!programs.is_empty(), "cargo names no test program");
+    Ok(programs)
 }
 
-/// The test program that a line of cargo's messages announces.
-fn program(line: &str) -> Option<Program> {
+/// The test program that a line of cargo's messages announces; `names` knows the packages.
+fn program(line: &str, names: &dyn Fn(&Path) -> Option<String>) -> Option<Program> {
     let message: Value = serde_json::from_str(line).ok()?;
     let path = PathBuf::from(message["executable"].as_str()?);
     if message["profile"]["test"] != true {
@@ -118,14 +128,7 @@ fn program(line: &str) -> Option<Program> {
     }
     let manifest = PathBuf::from(text(&message, "manifest_path"));
     let folder = manifest.parent()?.to_path_buf();
-    let package = text(&message, "package_id");
-    let package = package.rsplit(['/', '#']).next()?.split('@').next()?;
-    // `path+file:///..../crates/table#curtail-table@0.1.0`; the name is left out where it is the
-    // folder's.
-    let package = match package.starts_with(|first: char| first.is_ascii_digit()) {
-        true => folder.file_name()?.to_str()?,
-        false => package,
-    };
+    let package = names(&folder)?;
     let name = text(&message["target"], "name");
     let kind = match message["target"]["kind"][0].as_str()? {
         "test" => format!("--test {name}"),
@@ -187,23 +190,21 @@ mod tests {
     // Only test programs are run, under the name that repeats them.
     #[test]
     fn programs_are_read_from_cargos_messages() {
-        let line = r#"{"reason":"compiler-artifact","package_id":"path+file:///w/crates/table#curtail-table@0.1.0",
-            "manifest_path":"/w/crates/table/Cargo.toml","target":{"kind":["test"],"name":"stress"},
-            "profile":{"test":true},"executable":"/w/target/debug/deps/stress-1"}"#;
-        let found = program(&line.replace('\n', "")).unwrap();
+        let names =
+            |folder: &Path| (folder == Path::new("/w/table")).then(|| "curtail-table".into());
+        let line = "{'manifest_path':'/w/table/Cargo.toml','executable':'/w/target/stress-1',\
+                    'target':{'kind':['test'],'name':'stress'},'profile':{'test':true}}";
+        let line = &line.replace('\'', "\"");
+        let found = program(line, &names).unwrap();
         assert_eq!(found.name, "-p curtail-table --test stress");
-        assert_eq!(found.folder, PathBuf::from("/w/crates/table"));
-        let tool = line
-            .replace('\n', "")
-            .replace("\"test\":true", "\"test\":false");
-        assert_eq!(program(&tool), None);
-        let own = line
-            .replace('\n', "")
-            .replace("crates/table#curtail-table@", "xtask#");
-        let own = own
-            .replace("crates/table/", "xtask/")
-            .replace("[\"test\"]", "[\"bin\"]");
-        assert_eq!(program(&own).unwrap().name, "-p xtask --bin stress");
-        assert_eq!(program("warning: noise"), None);
+        assert_eq!(found.folder, PathBuf::from("/w/table"));
+        let tool = line.replace("\"test\":true", "\"test\":false");
+        assert_eq!(program(&tool, &names), None);
+        let unit = line.replace("[\"test\"]", "[\"lib\"]");
+        assert_eq!(
+            program(&unit, &names).unwrap().name,
+            "-p curtail-table --lib"
+        );
+        assert_eq!(program("warning: noise", &names), None);
     }
 }

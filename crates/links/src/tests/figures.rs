@@ -1,6 +1,6 @@
 //! How many messages a second one link carries over loopback, with and without coalescing.
 //!
-//! `cargo test --profile release-fast -p curtail-links --lib figures -- --ignored --nocapture`
+//! `cargo test --release -p curtail-links --lib figures -- --ignored --nocapture`
 //!
 //! On two virtual processors, one for each side, in millions a second for values of 0, 40 and 1000
 //! bytes:

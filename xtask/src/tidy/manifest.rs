@@ -38,13 +38,23 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("client", &["codec"]),
+    ("report", &[]),
     (
         "loadgen",
-        &["codec", "workload", "history", "client", "runtime"],
+        &[
+            "codec", "workload", "history", "client", "report", "runtime",
+        ],
     ),
     (
         "simulator",
-        &["dispatch", "workload", "hotkeys", "consistency", "history"],
+        &[
+            "dispatch",
+            "workload",
+            "hotkeys",
+            "consistency",
+            "history",
+            "report",
+        ],
     ),
     (
         "cli",
@@ -57,7 +67,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "runtime",
         ],
     ),
-    ("xtask", &[]),
+    ("xtask", &["report"]),
 ];
 
 /// What pure crates may take from outside.

@@ -23,4 +23,4 @@ pub use bars::{Bar, BarChart, BarGroup};
 pub use chart::{Chart, Series};
 pub use number::{count, number, time};
 pub use page::{Card, Page};
-pub use table::Table;
+pub use table::{Column, Table};

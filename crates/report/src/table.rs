@@ -14,6 +14,9 @@ pub struct Table {
     marked: Vec<usize>,
 }
 
+/// A column: its header, and what it says of a row.
+pub type Column<'a, R> = (&'a str, &'a dyn Fn(&R) -> String);
+
 /// Blanks between two columns on a terminal.
 const GAP: usize = 2;
 
@@ -25,6 +28,17 @@ impl Table {
             ..Self::default()
         };
         table.row(header);
+        table
+    }
+
+    /// A table of these rows; every column begins at the left edge.
+    pub fn of<R>(rows: impl IntoIterator<Item = R>, columns: &[Column<'_, R>]) -> Self {
+        let header: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+        let mut table = Self::new(&header, &Vec::from_iter(0..columns.len()));
+        for row in rows {
+            let cells: Vec<String> = columns.iter().map(|(_, cell)| cell(&row)).collect();
+            table.row(&cells);
+        }
         table
     }
 
@@ -122,6 +136,12 @@ mod tests {
         let expected = "| name | count | why |\n|---|---|---|\n| a | 123456789012 | late |\n\
                         | longer than <the> header | 7 |\n";
         assert_eq!(table.markdown(), expected);
+        let columns: [Column<'_, u32>; 2] = [
+            ("n", &|n| n.to_string()),
+            ("square", &|n| (n * n).to_string()),
+        ];
+        let squares = Table::of([2, 3], &columns).markdown();
+        assert_eq!(squares, "| n | square |\n|---|---|\n| 2 | 4 |\n| 3 | 9 |\n");
         let html = table.html();
         assert_eq!(html.matches("<tr").count(), 3);
         let marked = "<tr class=\"marked\"><td class=\"left\">longer than &lt;the&gt; header</td>";

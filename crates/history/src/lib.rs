@@ -4,8 +4,9 @@
 //! checkers say whether one order of the operations explains all answers. Linearizable (Herlihy
 //! and Wing, 1990): that order also respects real time, so that an operation that returned before
 //! another was invoked comes before it. Sequentially consistent (Lamport, 1979): it respects each
-//! client's own order only. Both are judged key by key; for linearizability nothing is lost by
-//! that (it is local), for sequential consistency the promise is per key, as in ccKVS.
+//! client's own order only, and is judged where a store numbers its writes. Both are judged key by
+//! key; for linearizability nothing is lost by that (it is local), for sequential consistency the
+//! promise is per key, as in ccKVS.
 //!
 //! Nothing here reads a clock, sends anything or knows a server: whoever records supplies the
 //! instants, and a simulator's virtual time serves as well as a real clock.
@@ -24,14 +25,12 @@ mod agreed;
 mod linearizability;
 mod record;
 mod register;
-mod sequential;
 mod values;
 mod violation;
 
 pub use agreed::{Numbered, Updates, check_agreed};
 pub use linearizability::check_linearizable;
 pub use record::{Action, Entry, History, Outcome};
-pub use sequential::check_sequential;
 pub use violation::Violation;
 
 /// What a checker found.

@@ -12,7 +12,6 @@ mod arguments;
 mod document;
 mod files;
 mod html;
-mod plot;
 mod quantity;
 mod search;
 mod slo;

@@ -18,7 +18,6 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
-mod columns;
 pub mod compare;
 mod cpu;
 mod drive;

@@ -2,10 +2,10 @@
 
 use std::{fmt::Write, time::Instant};
 
+use curtail_report::Table;
 use serde::Serialize;
 
 use crate::{
-    columns::Columns,
     drive::{Lost, Plan, Usage},
     error::LoadError,
     measure::{
@@ -279,7 +279,7 @@ impl Report {
         self.write_reasons(text)
     }
 
-    fn latencies(&self) -> Columns {
+    fn latencies(&self) -> Table {
         let header = [
             "latency, us",
             "count",
@@ -290,22 +290,22 @@ impl Report {
             "p99.9",
             "max",
         ];
-        let mut columns = Columns::new(&header, &[0]);
-        row(&mut columns, "all", &self.all);
+        let mut table = Table::new(&header, &[0]);
+        row(&mut table, "all", &self.all);
         if let Some(service) = &self.service {
-            row(&mut columns, "  service time", service);
+            row(&mut table, "  service time", service);
         }
         if self.classes.len() > 1 {
             for class in &self.classes {
                 let name = format!("  {} {}", class.operation, class.size);
-                row(&mut columns, name.trim_end(), &class.latency);
+                row(&mut table, name.trim_end(), &class.latency);
             }
         }
         if let Some(late) = &self.driver_lateness {
             let [p50, p99, p999, max] =
                 [late.p50_us, late.p99_us, late.p999_us, late.max_us].map(|us| format!("{us:.1}"));
             let blank = String::new;
-            columns.row(&[
+            table.row(&[
                 "driver late".into(),
                 late.count.to_string(),
                 blank(),
@@ -317,13 +317,13 @@ impl Report {
             ]);
         }
         if let Some(native) = &self.native {
-            row(&mut columns, "writes, until accepted", &native.accepted);
-            row(&mut columns, "writes, until the result", &native.result);
-            row(&mut columns, "reads", &native.read);
+            row(&mut table, "writes, until accepted", &native.accepted);
+            row(&mut table, "writes, until the result", &native.result);
+            row(&mut table, "reads", &native.read);
         }
         let w = &self.windows;
         if w.not_measurable.is_none() {
-            columns.row(&[
+            table.row(&[
                 format!("{:.0} ms windows", w.window_ms),
                 w.count.to_string(),
                 String::new(),
@@ -334,7 +334,7 @@ impl Report {
                 format!("{:.1}", w.max_us),
             ]);
         }
-        columns
+        table
     }
 
     fn write_windows(&self, text: &mut String) -> std::fmt::Result {
@@ -365,9 +365,9 @@ impl Report {
     }
 }
 
-fn row(columns: &mut Columns, name: &str, q: &Quantiles) {
+fn row(table: &mut Table, name: &str, q: &Quantiles) {
     if q.count > 0 {
-        columns.row(&[
+        table.row(&[
             name.to_owned(),
             q.count.to_string(),
             format!("{:.1}", q.mean_us),

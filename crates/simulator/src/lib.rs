@@ -21,7 +21,6 @@ mod full;
 mod histogram;
 mod juneberry;
 mod planned;
-mod plot;
 mod report;
 mod rows;
 mod sized;

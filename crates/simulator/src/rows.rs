@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use curtail_report::{Table, number};
 use serde::Serialize;
 
 /// One measured number.
@@ -95,44 +96,37 @@ fn named_alike<'a>(params: &'a str, known: &'a [Row]) -> &'a str {
     known.iter().find(has_all).map_or(params, |row| &row.params)
 }
 
+/// The columns of a table of rows.
+pub(crate) const HEADER: [&str; 7] = [
+    "series", "params", "x", "metric", "value", "paper", "differs",
+];
+
+/// A row of such a table, with these parameters.
+pub(crate) fn cells(row: &Row, params: String) -> [String; 7] {
+    [
+        row.series.clone(),
+        params,
+        number(row.x),
+        row.metric.into(),
+        optional(row.value),
+        optional(row.paper),
+        difference(row),
+    ]
+}
+
 /// Columns for a person, one line a number; what all rows have in common is said once, above.
 pub fn table(rows: &[Row]) -> String {
-    let head = [
-        "series", "params", "x", "metric", "value", "paper", "differs",
-    ];
-    let mut lines = vec![head.map(String::from)];
     let shared = shared_params(rows);
+    let mut table = Table::new(&HEADER, &[0, 1, 3]);
     for row in rows {
-        let own: Vec<&str> = words(&row.params)
-            .filter(|word| !shared.contains(word))
-            .collect();
-        lines.push([
-            row.series.clone(),
-            own.join(";"),
-            number(row.x),
-            row.metric.into(),
-            optional(row.value),
-            optional(row.paper),
-            difference(row),
-        ]);
+        let own = words(&row.params).filter(|word| !shared.contains(word));
+        table.row(&cells(row, own.collect::<Vec<&str>>().join(";")));
     }
-    let width = |column: usize| lines.iter().map(|line| line[column].len()).max();
-    let widths: Vec<usize> = (0..head.len()).filter_map(width).collect();
-    let mut text = match shared.is_empty() {
-        true => String::new(),
-        false => format!("everywhere {}\n\n", shared.join(", ")),
-    };
-    for line in &lines {
-        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
-            let _ = match column {
-                0 | 1 | 3 => write!(text, "{cell:width$}  "),
-                _ => write!(text, "{cell:>width$}  "),
-            };
-        }
-        text.truncate(text.trim_end().len());
-        text.push('\n');
+    let text = table.text();
+    match shared.is_empty() {
+        true => text,
+        false => format!("everywhere {}\n\n{text}", shared.join(", ")),
     }
-    text
 }
 
 /// The parameters that all rows have in common.
@@ -151,7 +145,7 @@ pub(crate) fn words(params: &str) -> impl Iterator<Item = &str> {
 }
 
 /// By how much a number differs from the paper's: `+1.5 %`; empty if either is not known.
-pub(crate) fn difference(row: &Row) -> String {
+fn difference(row: &Row) -> String {
     match (row.value, row.paper) {
         (Some(value), Some(paper)) if paper != 0.0 => {
             format!("{:+.1} %", (value / paper - 1.0) * 100.0)
@@ -162,17 +156,6 @@ pub(crate) fn difference(row: &Row) -> String {
 
 fn optional(value: Option<f64>) -> String {
     value.map_or_else(String::new, number)
-}
-
-/// Four significant digits behind the point at most, and no zeros that say nothing.
-pub(crate) fn number(value: f64) -> String {
-    let digits = match value.abs() {
-        0.0..1.0 => 5,
-        1.0..100.0 => 3,
-        _ => 1,
-    };
-    let text = format!("{value:.digits$}");
-    text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
 #[cfg(test)]
@@ -230,11 +213,5 @@ mod tests {
         let text = csv(&rows).replace("87.5", "much");
         assert!(measured(&text, "c4-fig3", &rows).is_err());
         assert!(measured("figure,series", "c4-fig3", &rows).is_err());
-    }
-
-    #[test]
-    fn numbers_are_short_and_keep_their_zeros() {
-        let all = [0.0, 100.0, 0.958_7, 1781.0, 6350.25, 1.5].map(number);
-        assert_eq!(all, ["0", "100", "0.9587", "1781", "6350.2", "1.5"]);
     }
 }

@@ -42,9 +42,12 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("client", &["codec"]),
+    ("report", &[]),
     (
         "loadgen",
-        &["codec", "workload", "history", "client", "runtime"],
+        &[
+            "codec", "workload", "history", "client", "report", "runtime",
+        ],
     ),
     (
         "simulator",
@@ -55,11 +58,12 @@ const ARROWS: &[(&str, &[&str])] = &[
             "hotkeys",
             "consistency",
             "history",
+            "report",
         ],
     ),
     ("cli", &["server", "membership", "runtime"]),
     ("lab", &["loadgen", "simulator", "checker", "runtime"]),
-    ("xtask", &[]),
+    ("xtask", &["report"]),
 ];
 
 /// What pure crates may take from outside.

@@ -5,100 +5,75 @@
 
 mod charts;
 
-use std::fmt::Write as _;
+use curtail_report::{Card, Page, Table, count, time};
 
 use super::{
-    document::{Document, Point, highest_kept},
-    plot::{self, escape},
+    document::{Document, Point, TargetText, highest_kept},
     slo::Verdict,
 };
-
-const STYLE: &str = include_str!("page.css");
 
 /// Warnings that are listed; more are only counted.
 const WARNINGS_MAX: usize = 12;
 
 /// The whole page.
 pub(super) fn page(document: &Document) -> String {
-    let mut body = String::new();
-    head(document, &mut body);
-    warnings(document, &mut body);
-    cards(document, &mut body);
-    charts::put(document, &mut body);
-    table(document, &mut body);
-    searches(document, &mut body);
-    classes(document, &mut body);
-    circumstances(document, &mut body);
-    let title = escape(document.load.name_or_workload());
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\">\
-         <meta name=\"color-scheme\" content=\"light dark\">\
-         <title>{title}: latency against load</title><style>{STYLE}</style></head>\n\
-         <body>{body}</body></html>\n"
-    )
-}
-
-fn head(document: &Document, body: &mut String) {
     let load = &document.load;
-    let targets: Vec<String> = document
+    let name = load.name_or_workload();
+    let mut page = Page::new(&format!("{name}: latency against load"));
+    let targets: Vec<&str> = document
         .targets
         .iter()
-        .map(|target| escape(&target.label))
+        .map(|target| target.label.as_str())
         .collect();
-    let (seconds, warm_up) = (load.seconds, load.warm_up_seconds);
-    let _ = write!(
-        body,
-        "<h1>{}: {}</h1><p class=\"soft\">{} connections, pipeline {}, {} protocol, {} keys; \
-         {seconds} s a run after {warm_up} s of warm-up; {}</p>",
-        targets.join(" and "),
-        escape(load.name_or_workload()),
+    page.top(&format!("{}: {name}", targets.join(" and ")));
+    page.soft(&format!(
+        "{} connections, pipeline {}, {} protocol, {} keys; {} s a run after {} s of warm-up; {}",
         load.connections,
         load.pipeline,
         format!("{:?}", load.protocol).to_lowercase(),
-        plot::rate(load.keys as f64),
+        count(load.keys as f64),
+        load.seconds,
+        load.warm_up_seconds,
         document.started
-    );
+    ));
+    warnings(document, &mut page);
+    page.cards(&cards(document));
+    charts::put(document, &mut page);
+    table(document, &mut page);
+    searches(document, &mut page);
+    classes(document, &mut page);
+    circumstances(document, &mut page);
+    page.html()
 }
 
-fn warnings(document: &Document, body: &mut String) {
-    if document.warnings.is_empty() && document.partial.is_none() {
-        return;
-    }
-    body.push_str("<div class=\"warn\" role=\"alert\"><b>&#9888; Read this first</b><ul>");
-    if let Some(why) = &document.partial {
-        let why = escape(why);
-        let _ = write!(body, "<li>A part of what was asked for: {why}</li>");
-    }
-    for warning in document.warnings.iter().take(WARNINGS_MAX) {
-        let _ = write!(body, "<li>{}</li>", escape(warning));
-    }
+fn warnings(document: &Document, page: &mut Page) {
+    let partial = document.partial.iter();
+    let mut lines: Vec<String> = partial
+        .map(|why| format!("A part of what was asked for: {why}"))
+        .collect();
+    lines.extend(document.warnings.iter().take(WARNINGS_MAX).cloned());
     let more = document.warnings.len().saturating_sub(WARNINGS_MAX);
     if more > 0 {
-        let _ = write!(body, "<li>and {more} more of this kind</li>");
+        lines.push(format!("and {more} more of this kind"));
     }
-    body.push_str("</ul></div>");
+    if !lines.is_empty() {
+        page.warning("Read this first", &lines);
+    }
 }
 
 /// One card a target: the one number that its runs were for.
-fn cards(document: &Document, body: &mut String) {
-    body.push_str("<div class=\"cards\">");
-    for (style, target) in document.targets.iter().enumerate() {
+fn cards(document: &Document) -> Vec<Card> {
+    let card = |target: &TargetText| {
         let points = document.points(&target.label);
         let (number, text) = headline(document, &target.label, &points);
-        let server = target.server.as_deref().map_or(String::new(), |server| {
-            format!(" <span class=\"soft\">{}</span>", escape(server))
-        });
-        let _ = write!(
-            body,
-            "<div class=\"card s{}\">{}{server}<b>{}</b>{}</div>",
-            style % plot::STYLES,
-            escape(&target.label),
-            escape(&number),
-            escape(&text)
-        );
-    }
-    body.push_str("</div>");
+        Card {
+            name: target.label.clone(),
+            about: target.server.clone().unwrap_or_default(),
+            number,
+            text,
+        }
+    };
+    document.targets.iter().map(card).collect()
 }
 
 fn headline(document: &Document, label: &str, points: &[Point<'_>]) -> (String, String) {
@@ -106,7 +81,7 @@ fn headline(document: &Document, label: &str, points: &[Point<'_>]) -> (String, 
     if let Some(found) = document.searches.get(label) {
         return match found.rate {
             Some(rate) => (
-                format!("{}/s", plot::rate(rate)),
+                format!("{}/s", count(rate)),
                 format!("requests keep {slo}; {}", found.reason),
             ),
             None if found.undecided.is_some() => ("no answer".into(), found.headline(slo)),
@@ -116,7 +91,7 @@ fn headline(document: &Document, label: &str, points: &[Point<'_>]) -> (String, 
     let latency = |point: &Point<'_>| {
         let at = |name: &str| {
             let median = point.median(|report| report.all.get(name));
-            median.map_or("not measurable".into(), plot::time)
+            median.map_or("not measurable".into(), time)
         };
         format!(
             "p50 {}, p99 {}, p99.9 {}",
@@ -129,7 +104,7 @@ fn headline(document: &Document, label: &str, points: &[Point<'_>]) -> (String, 
         [] => ("-".into(), "was not run".into()),
         [point] => {
             let rate = point.median(|report| Some(report.rate)).unwrap_or(0.0);
-            (format!("{}/s", plot::rate(rate)), latency(point))
+            (format!("{}/s", count(rate)), latency(point))
         }
         _ if document.slo.is_some() => {
             let kept = highest_kept(points);
@@ -137,11 +112,11 @@ fn headline(document: &Document, label: &str, points: &[Point<'_>]) -> (String, 
             let stopper = stopper.map_or("all loads did".into(), |point| {
                 let verdict = point.why_not_met();
                 let reason = verdict.map_or("not met", Verdict::reason);
-                format!("{}/s did not: {reason}", plot::rate(point.load))
+                format!("{}/s did not: {reason}", count(point.load))
             });
             match kept {
                 Some(point) => (
-                    format!("{}/s", plot::rate(point.load)),
+                    format!("{}/s", count(point.load)),
                     format!(
                         "keep {slo}, as all lower loads do; {stopper}; {}",
                         latency(point)
@@ -155,175 +130,162 @@ fn headline(document: &Document, label: &str, points: &[Point<'_>]) -> (String, 
                 .iter()
                 .filter_map(|point| point.median(|report| Some(report.rate)))
                 .fold(0.0, f64::max);
-            let load = plot::rate(last.load);
+            let load = count(last.load);
             (
-                format!("{}/s", plot::rate(best)),
+                format!("{}/s", count(best)),
                 format!("answered at most; at {load}/s offered: {}", latency(last)),
             )
         }
     }
 }
 
-fn table(document: &Document, body: &mut String) {
-    body.push_str(
-        "<h2>Every load</h2><div class=\"scroll\"><table><tr><th>target</th><th>offered/s</th>\
-         <th>answered/s</th><th>p50</th><th>p90</th><th>p95</th><th>p99</th><th>p99.9</th>\
-         <th>p99.99</th><th>windows&rsquo; p99</th><th>service p99</th>\
-         <th>driver late p99</th><th>slo</th></tr>",
-    );
+fn table(document: &Document, page: &mut Page) {
+    let header = [
+        "target",
+        "offered/s",
+        "answered/s",
+        "p50",
+        "p90",
+        "p95",
+        "p99",
+        "p99.9",
+        "p99.99",
+        "windows\u{2019} p99",
+        "service p99",
+        "driver late p99",
+        "slo",
+    ];
+    let mut table = Table::new(&header, &[0]);
     let mut notes: Vec<String> = Vec::new();
     for target in &document.targets {
         for point in document.points(&target.label) {
-            row(&target.label, &point, &mut notes, body);
+            table.row(&row(&target.label, &point, &mut notes));
         }
     }
-    body.push_str("</table></div>");
-    if !notes.is_empty() {
-        body.push_str("<p class=\"soft\">Not measurable:</p><ol class=\"soft\">");
-        for note in &notes {
-            let _ = write!(body, "<li>{}</li>", escape(note));
-        }
-        body.push_str("</ol>");
-    }
+    page.heading("Every load");
+    page.table(&table);
+    page.notes(
+        "Not measurable, or what was to be kept and was not:",
+        &notes,
+    );
 }
 
-fn row(label: &str, point: &Point<'_>, notes: &mut Vec<String>, body: &mut String) {
-    let offered = point
-        .steps
-        .first()
-        .and_then(|step| step.report.rate_offered);
+/// A number that is not measurable is the number of its note.
+fn row(label: &str, point: &Point<'_>, notes: &mut Vec<String>) -> Vec<String> {
+    let load = count(point.load);
     let answered = point.median(|report| Some(report.rate)).unwrap_or(0.0);
-    let _ = write!(
-        body,
-        "<tr><td>{}</td><td>{}</td><td>{answered:.0}</td>",
-        escape(label),
-        offered.map_or("closed loop".into(), |rate| format!("{rate:.0}"))
-    );
+    let offered = point.offered();
+    let mut cells = vec![
+        label.to_owned(),
+        offered.map_or("closed loop".into(), |rate| format!("{rate:.0}")),
+        format!("{answered:.0}"),
+    ];
     for (_, name) in crate::measure::QUANTILES {
-        match point.median(|report| report.all.get(name)) {
-            Some(us) => {
-                let _ = write!(body, "<td>{}</td>", plot::time(us));
-            }
-            None => {
+        let us = point.median(|report| report.all.get(name));
+        cells.push(us.map_or_else(
+            || {
                 let reason = point.reason(name);
-                let note = format!("{label} at {}/s, {name}: {reason}", plot::rate(point.load));
-                notes.push(note);
-                let _ = write!(
-                    body,
-                    "<td title=\"{}\">&ndash; <sup>{}</sup></td>",
-                    escape(&reason),
-                    notes.len()
-                );
-            }
-        }
+                notes.push(format!("{label} at {load}/s, {name}: {reason}"));
+                format!("\u{2013} ({})", notes.len())
+            },
+            time,
+        ));
     }
-    let optional = |value: Option<f64>| value.map_or("&ndash;".into(), plot::time);
-    let windows = point.median(|report| report.windows.p99_us);
-    let service = point.median(|report| report.service.as_ref()?.p99_us);
-    let late = point.median(|report| Some(report.driver_lateness.as_ref()?.p99_us));
+    cells.extend(
+        [
+            point.median(|report| report.windows.p99_us),
+            point.median(|report| report.service.as_ref()?.p99_us),
+            point.median(|report| Some(report.driver_lateness.as_ref()?.p99_us)),
+        ]
+        .map(known),
+    );
     let verdicts: Vec<&str> = point.steps.iter().filter_map(|step| step.slo).collect();
     let met = verdicts.iter().filter(|verdict| **verdict == "met").count();
-    let verdict = match verdicts.as_slice() {
+    cells.push(match verdicts.as_slice() {
         [] => String::new(),
         [only] => (*only).to_string(),
         all => format!("met {met} of {}", all.len()),
-    };
-    let _ = write!(
-        body,
-        "<td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-        optional(windows),
-        optional(service),
-        optional(late),
-        escape(&verdict)
-    );
+    });
+    if let Some(verdict) = point.why_not_met().filter(|_| !point.met()) {
+        let (name, reason) = (verdict.name(), verdict.reason());
+        notes.push(format!("{label} at {load}/s, {name}: {reason}"));
+    }
+    cells
 }
 
-fn searches(document: &Document, body: &mut String) {
+fn known(us: Option<f64>) -> String {
+    us.map_or_else(|| "\u{2013}".into(), time)
+}
+
+fn searches(document: &Document, page: &mut Page) {
     for (label, found) in &document.searches {
-        let _ = write!(
-            body,
-            "<h2>Path of the search: {}</h2><div class=\"scroll\"><table><tr><th>run</th>\
-             <th>offered/s</th><th>verdict</th><th>why</th></tr>",
-            escape(label)
-        );
+        let mut table = Table::new(&["run", "offered/s", "verdict", "why"], &[0, 2, 3]);
         for (number, probe) in found.path.iter().enumerate() {
-            let _ = write!(
-                body,
-                "<tr><td>{}</td><td>{:.0}</td><td>{}</td><td>{}</td></tr>",
-                number + 1,
-                probe.rate,
-                probe.verdict,
-                escape(&probe.reason)
-            );
+            table.row(&[
+                (number + 1).to_string(),
+                format!("{:.0}", probe.rate),
+                probe.verdict.into(),
+                probe.reason.clone(),
+            ]);
         }
-        body.push_str("</table></div>");
+        page.heading(&format!("Path of the search: {label}"));
+        page.table(&table);
     }
 }
 
 /// Classes of every target at the load whose tail is shown.
-fn classes(document: &Document, body: &mut String) {
-    let mut rows = String::new();
+fn classes(document: &Document, page: &mut Page) {
+    let header = [
+        "target", "load/s", "class", "count", "p50", "p99", "p99.9", "longest",
+    ];
+    let mut table = Table::new(&header, &[0, 2]);
     for target in &document.targets {
         let Some(step) = document.telling_step(&target.label) else {
             continue;
         };
         for class in &step.report.classes {
-            let cell = |name: &str| class.latency.get(name).map_or("&ndash;".into(), plot::time);
-            let _ = write!(
-                rows,
-                "<tr><td>{}</td><td>{}</td><td>{} {}</td><td>{}</td><td>{}</td><td>{}</td>\
-                 <td>{}</td><td>{}</td></tr>",
-                escape(&target.label),
-                plot::rate(step.report.load()),
-                class.operation,
-                escape(&class.size),
-                class.latency.count,
+            let cell = |name: &str| known(class.latency.get(name));
+            table.row(&[
+                target.label.clone(),
+                count(step.report.load()),
+                format!("{} {}", class.operation, class.size),
+                class.latency.count.to_string(),
                 cell("p50"),
                 cell("p99"),
                 cell("p99.9"),
-                plot::time(class.latency.max_us)
-            );
+                time(class.latency.max_us),
+            ]);
         }
     }
-    let _ = write!(
-        body,
-        "<h2>Operations and sizes at that load</h2><div class=\"scroll\"><table><tr>\
-         <th>target</th><th>load/s</th><th>class</th><th>count</th><th>p50</th><th>p99</th>\
-         <th>p99.9</th><th>longest</th></tr>{rows}</table></div>"
-    );
+    page.heading("Operations and sizes at that load");
+    page.table(&table);
 }
 
-fn circumstances(document: &Document, body: &mut String) {
+fn circumstances(document: &Document, page: &mut Page) {
     let machine = &document.machine;
-    let _ = write!(
-        body,
-        "<h2>How it was measured</h2><pre>{}</pre><p>Workload: <code>{}</code></p>\
-         <p>Driver: {} threads on {} ({} cores, {:.0} GiB, Linux {}), curtail {}{}.</p>",
-        escape(&document.command),
-        escape(&document.load.workload),
+    page.heading("How it was measured");
+    page.verbatim(&document.command);
+    page.text(&format!("Workload: {}", document.load.workload));
+    page.text(&format!(
+        "Driver: {} threads on {} ({} cores, {:.0} GiB, Linux {}), curtail {}{}.",
         document.load.threads,
-        escape(&machine.processor),
+        machine.processor,
         machine.cores,
         machine.memory_gib,
-        escape(&machine.kernel),
+        machine.kernel,
         machine.version,
         if document.load.spin { ", spinning" } else { "" }
-    );
+    ));
     for target in &document.targets {
-        let _ = write!(
-            body,
-            "<p>{}: {} {}</p>",
-            escape(&target.label),
-            escape(&target.address),
-            escape(target.server.as_deref().unwrap_or(""))
-        );
+        let server = target.server.as_deref().unwrap_or("");
+        page.text(&format!("{}: {} {server}", target.label, target.address));
     }
-    body.push_str(
-        "<p class=\"soft\">In open loop a latency counts from the instant a request was meant to \
-         be sent, so that waiting in the client is part of it; service time counts from the real \
-         sending. A quantile is not measurable when fewer than ten latencies lie beyond it, when \
-         more requests than that were never answered, or when more than half of it may be the \
-         driver&rsquo;s own lateness. Windows: the quantile inside each short window, then the \
-         median over windows, with quartiles.</p>",
+    page.soft(
+        "In open loop a latency counts from the instant a request was meant to be sent, so that \
+         waiting in the client is part of it; service time counts from the real sending. A \
+         quantile is not measurable when fewer than ten latencies lie beyond it, when more \
+         requests than that were never answered, or when more than half of it may be the \
+         driver\u{2019}s own lateness. Windows: the quantile inside each short window, then the \
+         median over windows, with quartiles.",
     );
 }

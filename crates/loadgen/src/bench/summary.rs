@@ -2,8 +2,10 @@
 
 use std::fmt::{self, Write};
 
+use curtail_report::Table;
+
 use super::document::{Document, Step};
-use crate::{columns::Columns, report::cell};
+use crate::report::cell;
 
 /// Tables for all runs; a single run in full.
 pub(super) fn text(document: &Document) -> String {
@@ -61,10 +63,10 @@ fn write_steps(text: &mut String, document: &Document) -> fmt::Result {
         "late p99",
         "slo",
     ];
-    let mut columns = Columns::new(&header, &[0, 8]);
+    let mut table = Table::new(&header, &[0, 8]);
     let mut notes: Vec<String> = Vec::new();
     for step in &document.steps {
-        columns.row(&cells(step));
+        table.row(&cells(step));
         for name in ["p50", "p99", "p99.9"] {
             if let Some(reason) = step.report.all.not_measurable.get(name) {
                 let load = step.report.load();
@@ -72,7 +74,7 @@ fn write_steps(text: &mut String, document: &Document) -> fmt::Result {
             }
         }
     }
-    text.push_str(&columns.text());
+    text.push_str(&table.text());
     if !notes.is_empty() {
         writeln!(text, "not measurable (-):")?;
     }
@@ -105,12 +107,12 @@ fn write_searches(text: &mut String, document: &Document) -> fmt::Result {
     let slo = document.slo.as_deref().unwrap_or("");
     for (label, found) in &document.searches {
         writeln!(text, "path of {label}:")?;
-        let mut columns = Columns::new(&["  offered/s", "verdict", "why"], &[1, 2]);
+        let mut table = Table::new(&["  offered/s", "verdict", "why"], &[1, 2]);
         for probe in &found.path {
             let rate = format!("{:.0}", probe.rate);
-            columns.row(&[rate, probe.verdict.into(), probe.reason.clone()]);
+            table.row(&[rate, probe.verdict.into(), probe.reason.clone()]);
         }
-        text.push_str(&columns.text());
+        text.push_str(&table.text());
     }
     for (label, found) in &document.searches {
         writeln!(text, "{label}: {}", found.headline(slo))?;

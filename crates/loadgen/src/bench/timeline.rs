@@ -26,11 +26,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use curtail_report::Table;
 use curtail_workload::Phases;
 
 use super::{arguments::LoadArgs, steps};
 use crate::{
-    columns::Columns,
     drive::{Plan, measure_until_lost},
     error::LoadError,
     exchange,
@@ -128,7 +128,7 @@ pub(super) fn run(args: &LoadArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
     });
     let report = report?;
     let rows = rows(&plan, &report, &told);
-    print!("{}", table(&rows));
+    print!("{}", table(&rows).text());
     if let Some(folder) = &args.report {
         let page = page::page(&plan, &setting.targets[0].label, &rows);
         save(folder, "timeline.csv", &csv(&rows))?;
@@ -304,7 +304,7 @@ fn csv(rows: &[Second]) -> String {
     text
 }
 
-fn table(rows: &[Second]) -> String {
+fn table(rows: &[Second]) -> Table {
     let header = [
         "s",
         "large %",
@@ -319,7 +319,7 @@ fn table(rows: &[Second]) -> String {
         "large p50",
         "p99",
     ];
-    let mut columns = Columns::new(&header, &[]);
+    let mut table = Table::new(&header, &[]);
     let cell = |number: Option<f64>| {
         number.map_or("-".to_owned(), |number| match number {
             number if number < 10.0 && number.fract() != 0.0 => format!("{number:.3}"),
@@ -331,7 +331,7 @@ fn table(rows: &[Second]) -> String {
             (Some(small), Some(large)) => format!("{small:.0}+{large:.0}"),
             _ => "-".into(),
         };
-        columns.row(&[
+        table.row(&[
             row.second.to_string(),
             cell(row.large_percent),
             cell(row.threshold),
@@ -346,7 +346,7 @@ fn table(rows: &[Second]) -> String {
             cell(row.large_p99_us.map(f64::round)),
         ]);
     }
-    columns.text()
+    table
 }
 
 #[cfg(test)]

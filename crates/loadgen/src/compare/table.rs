@@ -1,6 +1,6 @@
 //! The comparison as Markdown tables.
 
-use std::fmt::{self, Write};
+use curtail_report::Table;
 
 use super::{
     Comparison, Spread,
@@ -13,73 +13,68 @@ use super::{
 
 /// All parts that were measured, each under its heading.
 pub(crate) fn markdown(comparison: &Comparison) -> String {
-    let mut text = String::new();
-    // Writing to a String cannot fail.
-    let _ = write_all(&mut text, comparison);
+    let mut text = match comparison.prioritized {
+        true => String::new(),
+        false => "Without high priority: expect more noise.\n\n".into(),
+    };
+    let all_cores = "servers and driver on all cores";
+    let tables = [
+        throughput(&comparison.cells, "one server core"),
+        throughput(&comparison.policies, all_cores),
+        throughput(&comparison.compaction, all_cores),
+        comparison.tail.as_ref().and_then(tail),
+        beside(&comparison.beside),
+        memory(&comparison.memory),
+        start(&comparison.start),
+    ];
+    for (heading, table) in tables.into_iter().flatten() {
+        text += &format!("{heading}\n\n{}\n", table.markdown());
+    }
     text
 }
 
-fn write_all(text: &mut String, comparison: &Comparison) -> fmt::Result {
-    if !comparison.prioritized {
-        writeln!(text, "Without high priority: expect more noise.\n")?;
-    }
-    if !comparison.cells.is_empty() {
-        write_cells(text, &comparison.cells, "one server core")?;
-    }
-    let cores = "servers and driver on all cores";
-    for cells in [&comparison.policies, &comparison.compaction] {
-        if !cells.is_empty() {
-            write_cells(text, cells, cores)?;
-        }
-    }
-    if let Some(tail) = &comparison.tail {
-        write_tail(text, tail)?;
-    }
-    if !comparison.beside.is_empty() {
-        write_beside(text, &comparison.beside)?;
-    }
-    if !comparison.memory.is_empty() {
-        write_memory(text, &comparison.memory)?;
-    }
-    if !comparison.start.is_empty() {
-        write_start(text, &comparison.start)?;
-    }
-    Ok(())
+/// A table below its heading; none without a row.
+type Part = Option<(String, Table)>;
+
+fn part(heading: String, table: Table) -> Part {
+    (!table.is_empty()).then_some((heading, table))
 }
 
-fn write_cells(text: &mut String, cells: &[Cell], cores: &str) -> fmt::Result {
+fn throughput(cells: &[Cell], cores: &str) -> Part {
     let first = cells.first().and_then(|cell| cell.servers.first());
     let name = first.map_or("", |figures| figures.server.as_str());
-    writeln!(
-        text,
-        "Closed loop, {cores}; median (min-max) over rounds; ratios are {name}'s within \
-         rounds.\n\n\
-         | load | server | k requests/s | CPU ns/request | server, driver cores | \
-         {name}'s rate is | {name}'s CPU is | faults |\n|---|---|---|---|---|---|---|---|"
-    )?;
-    for cell in cells {
-        for (index, figures) in cell.servers.iter().enumerate() {
-            let load = if index == 0 {
-                name_of(&cell.plan)
-            } else {
-                String::new()
-            };
-            let thousands = |rate: f64| rate / 1000.0;
-            writeln!(
-                text,
-                "| {load} | {} | {} | {} | {:.2}, {:.2} | {} | {} | {} |",
-                figures.server,
-                spread(figures.rate, thousands, 0),
-                spread(figures.server_ns, |ns| ns, 0),
-                figures.server_cores.median,
-                figures.driver_cores.median,
-                ratio(index, figures.rate_ratio),
-                ratio(index, figures.server_ns_ratio),
-                figures.faults
-            )?;
-        }
-    }
-    writeln!(text)
+    let rows = cells.iter().flat_map(|cell| {
+        let servers = cell.servers.iter().enumerate();
+        servers.map(move |(index, figures)| (&cell.plan, index, figures))
+    });
+    let table = Table::of(
+        rows,
+        &[
+            ("load", &|(plan, index, _)| once(*index, || name_of(plan))),
+            ("server", &|(_, _, one)| one.server.clone()),
+            ("k requests/s", &|(_, _, one)| {
+                spread(one.rate, |rate| rate / 1000.0, 0)
+            }),
+            ("CPU ns/request", &|(_, _, one)| {
+                spread(one.server_ns, |ns| ns, 0)
+            }),
+            ("server, driver cores", &|(_, _, one)| {
+                let (server, driver) = (one.server_cores.median, one.driver_cores.median);
+                format!("{server:.2}, {driver:.2}")
+            }),
+            (&format!("{name}'s rate is"), &|(_, index, one)| {
+                ratio(*index, one.rate_ratio)
+            }),
+            (&format!("{name}'s CPU is"), &|(_, index, one)| {
+                ratio(*index, one.server_ns_ratio)
+            }),
+            ("faults", &|(_, _, one)| one.faults.to_string()),
+        ],
+    );
+    let heading = format!(
+        "Closed loop, {cores}; median (min-max) over rounds; ratios are {name}'s within rounds."
+    );
+    part(heading, table)
 }
 
 fn name_of(plan: &CellPlan) -> String {
@@ -102,153 +97,151 @@ fn name_of(plan: &CellPlan) -> String {
     )
 }
 
-fn write_tail(text: &mut String, tail: &Tail) -> fmt::Result {
-    let name = tail
-        .servers
-        .first()
-        .map_or("", |figures| figures.server.name());
-    writeln!(
-        text,
+fn tail(tail: &Tail) -> Part {
+    let first = tail.servers.first();
+    let name = first.map_or("", |figures| figures.server.name());
+    let table = Table::of(
+        tail.servers.iter().enumerate(),
+        &[
+            ("server", &|(_, one)| one.server.name().into()),
+            ("windows", &|(_, one)| one.windows.to_string()),
+            ("p50", &|(_, one)| whole(one.p50_us)),
+            ("p99 median", &|(_, one)| whole(one.p99_us)),
+            ("p99 quartiles", &|(_, one)| {
+                quartiles(one.p99_lower_quartile_us, one.p99_upper_quartile_us)
+            }),
+            ("run p99", &|(_, one)| whole(one.run_p99_us)),
+            (&format!("{name}'s p99 is"), &|(index, one)| {
+                ratio(*index, one.ratio)
+            }),
+            (&format!("{name}'s lower quartile is"), &|(index, one)| {
+                ratio(*index, one.lower_quartile_ratio)
+            }),
+            ("unfinished", &|(_, one)| one.unfinished.to_string()),
+        ],
+    );
+    let heading = format!(
         "Open loop at {:.0} k requests/s (half of memcached's peak); 20 ms windows, pooled over \
-         rounds; us.\n\n\
-         | server | windows | p50 | p99 median | p99 quartiles | run p99 | \
-         {name}'s p99 is | {name}'s lower quartile is | unfinished |\n\
-         |---|---|---|---|---|---|---|---|---|",
+         rounds; us.",
         tail.rate / 1000.0
-    )?;
-    for (index, figures) in tail.servers.iter().enumerate() {
-        writeln!(
-            text,
-            "| {} | {} | {:.0} | {:.0} | {:.0}-{:.0} | {:.0} | {} | {} | {} |",
-            figures.server.name(),
-            figures.windows,
-            figures.p50_us,
-            figures.p99_us,
-            figures.p99_lower_quartile_us,
-            figures.p99_upper_quartile_us,
-            figures.run_p99_us,
-            ratio(index, figures.ratio),
-            ratio(index, figures.lower_quartile_ratio),
-            figures.unfinished
-        )?;
-    }
-    writeln!(text)
+    );
+    part(heading, table)
 }
 
-fn write_beside(text: &mut String, all: &[Beside]) -> fmt::Result {
-    writeln!(
-        text,
-        "Small requests (95:5, zipf 0.99) in open loop beside large ones; windows of \
-         20 ms; us; ratios within rounds.\n\n\
-         | load | server | windows | p99 alone | p99 beside | quartiles | beside : alone | \
-         driver late, p99 | large/s | unfinished | same bytes without a server, p99 | \
-         that : alone | beside : that | ahead alone, p99 | ahead beside, p99 | ahead with \
-         the same bytes without a server, p99 |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
-    )?;
-    for one in all {
-        let quiet = one.quiet;
-        let quiet = quiet.map(|[rounds, all]| format!("; {rounds} of {all} rounds begun quiet"));
-        for (index, figures) in one.servers.iter().enumerate() {
-            let load = if index == 0 {
-                format!(
-                    "{:.0} % of peak ({:.0} k/s), {}{}",
-                    one.load * 100.0,
-                    one.rate / 1000.0,
-                    one.company,
-                    quiet.as_deref().unwrap_or("")
-                )
-            } else {
-                String::new()
-            };
-            let control = figures.control.as_ref().map(|one| {
-                let (above, left) = (times(one.ratio), times(one.beside));
-                format!("{:.0} | {above} | {left}", one.p99_us)
-            });
-            let ahead = figures.ahead.map(|one| one.map_or_else(String::new, ahead));
-            writeln!(
-                text,
-                "| {load} | {} | {} | {:.0} | {:.0} | {:.0}-{:.0} | {} | \
-                 {:.0}, {:.0} | {:.0} | {} | {} | {} |",
-                figures.server,
-                figures.windows,
-                figures.alone_p99_us,
-                figures.p99_us,
-                figures.p99_lower_quartile_us,
-                figures.p99_upper_quartile_us,
-                times(figures.ratio),
-                figures.late_us[0],
-                figures.late_us[1],
-                figures.large_rate,
-                figures.unfinished,
-                control.as_deref().unwrap_or("| |"),
-                ahead.join(" | ")
-            )?;
-        }
-    }
-    writeln!(text)
+fn beside(all: &[Beside]) -> Part {
+    let rows = all.iter().flat_map(|load| {
+        let servers = load.servers.iter().enumerate();
+        servers.map(move |(index, figures)| (load, index, figures))
+    });
+    let table = Table::of(
+        rows,
+        &[
+            ("load", &|(load, index, _)| once(*index, || company(load))),
+            ("server", &|(_, _, one)| one.server.clone()),
+            ("windows", &|(_, _, one)| one.windows.to_string()),
+            ("p99 alone", &|(_, _, one)| whole(one.alone_p99_us)),
+            ("p99 beside", &|(_, _, one)| whole(one.p99_us)),
+            ("quartiles", &|(_, _, one)| {
+                quartiles(one.p99_lower_quartile_us, one.p99_upper_quartile_us)
+            }),
+            ("beside : alone", &|(_, _, one)| times(one.ratio)),
+            ("driver late, p99", &|(_, _, one)| {
+                one.late_us.map(whole).join(", ")
+            }),
+            ("large/s", &|(_, _, one)| whole(one.large_rate)),
+            ("unfinished", &|(_, _, one)| one.unfinished.to_string()),
+            ("same bytes without a server, p99", &|(_, _, one)| {
+                let control = one.control.as_ref();
+                control.map_or_else(String::new, |control| whole(control.p99_us))
+            }),
+            ("that : alone", &|(_, _, one)| {
+                let control = one.control.as_ref();
+                control.map_or_else(String::new, |control| times(control.ratio))
+            }),
+            ("beside : that", &|(_, _, one)| {
+                let control = one.control.as_ref();
+                control.map_or_else(String::new, |control| times(control.beside))
+            }),
+            ("ahead alone, p99", &|(_, _, one)| ahead(one.ahead[0])),
+            ("ahead beside, p99", &|(_, _, one)| ahead(one.ahead[1])),
+            (
+                "ahead with the same bytes without a server, p99",
+                &|(_, _, one)| ahead(one.ahead[2]),
+            ),
+        ],
+    );
+    let heading = "Small requests (95:5, zipf 0.99) in open loop beside large ones; windows of \
+                   20 ms; us; ratios within rounds.";
+    part(heading.into(), table)
 }
 
-/// Work ahead of small requests, and that over the work that is ahead of them alone.
-fn ahead(figures: AheadFigures) -> String {
-    let AheadFigures {
-        median,
-        requests_ratio,
-        kilobytes_ratio,
-    } = figures;
+fn company(load: &Beside) -> String {
+    let quiet = load.quiet.map_or_else(String::new, |[rounds, all]| {
+        format!("; {rounds} of {all} rounds begun quiet")
+    });
     format!(
-        "{:.1} requests, {}; {:.1} KB, {}; {:.2} % some",
-        median.requests,
-        times(requests_ratio),
-        median.kilobytes,
-        times(kilobytes_ratio),
-        100.0 * median.share
+        "{:.0} % of peak ({:.0} k/s), {}{quiet}",
+        load.load * 100.0,
+        load.rate / 1000.0,
+        load.company
     )
 }
 
-fn times(Spread { median, min, max }: Spread) -> String {
-    format!("{median:.2}x ({min:.2}-{max:.2})")
+/// Work ahead of small requests, and that over the work that is ahead of them alone.
+fn ahead(figures: Option<AheadFigures>) -> String {
+    figures.map_or_else(String::new, |figures| {
+        let AheadFigures {
+            median,
+            requests_ratio,
+            kilobytes_ratio,
+        } = figures;
+        format!(
+            "{:.1} requests, {}; {:.1} KB, {}; {:.2} % some",
+            median.requests,
+            times(requests_ratio),
+            median.kilobytes,
+            times(kilobytes_ratio),
+            100.0 * median.share
+        )
+    })
 }
 
-fn write_memory(text: &mut String, memory: &[Memory]) -> fmt::Result {
-    writeln!(
-        text,
-        "Items of 16 B + 32 B.\n\n\
-         | server | -m, MiB | items | RSS, MiB | B/item | B/item less the empty server | \
-         found | refused |\n|---|---|---|---|---|---|---|---|"
-    )?;
-    for one in memory {
-        writeln!(
-            text,
-            "| {} | {} | {} | {:.0} | {:.1} | {:.1} | {:.2} % | {} |",
-            one.server.name(),
-            one.limit_mib,
-            one.items,
-            one.resident_mib,
-            one.bytes_per_item,
-            one.bytes_per_item_net,
-            one.found * 100.0,
-            one.refused
-        )?;
+fn memory(memory: &[Memory]) -> Part {
+    let table = Table::of(
+        memory,
+        &[
+            ("server", &|one| one.server.name().into()),
+            ("-m, MiB", &|one| one.limit_mib.to_string()),
+            ("items", &|one| one.items.to_string()),
+            ("RSS, MiB", &|one| whole(one.resident_mib)),
+            ("B/item", &|one| format!("{:.1}", one.bytes_per_item)),
+            ("B/item less the empty server", &|one| {
+                format!("{:.1}", one.bytes_per_item_net)
+            }),
+            ("found", &|one| format!("{:.2} %", one.found * 100.0)),
+            ("refused", &|one| one.refused.to_string()),
+        ],
+    );
+    part("Items of 16 B + 32 B.".into(), table)
+}
+
+fn start(starts: &[Start]) -> Part {
+    let table = Table::of(
+        starts,
+        &[
+            ("server", &|one| one.server.name().into()),
+            ("ms", &|one| spread(one.ms, |ms| ms, 1)),
+        ],
+    );
+    part("From start to first answer, -m 64.".into(), table)
+}
+
+/// Said in the first of several rows alone.
+fn once(index: usize, text: impl Fn() -> String) -> String {
+    match index {
+        0 => text(),
+        _ => String::new(),
     }
-    writeln!(text)
-}
-
-fn write_start(text: &mut String, starts: &[Start]) -> fmt::Result {
-    writeln!(
-        text,
-        "From start to first answer, -m 64.\n\n| server | ms |\n|---|---|"
-    )?;
-    for start in starts {
-        let ms = spread(start.ms, |ms| ms, 1);
-        writeln!(text, "| {} | {ms} |", start.server.name())?;
-    }
-    writeln!(text)
-}
-
-fn spread(values: Spread, scale: impl Fn(f64) -> f64, digits: usize) -> String {
-    let [median, min, max] = [values.median, values.min, values.max].map(scale);
-    format!("{median:.digits$} ({min:.digits$}-{max:.digits$})")
 }
 
 /// A ratio to oneself says nothing.
@@ -257,4 +250,21 @@ fn ratio(index: usize, values: Spread) -> String {
         0 => String::new(),
         _ => times(values),
     }
+}
+
+fn times(Spread { median, min, max }: Spread) -> String {
+    format!("{median:.2}x ({min:.2}-{max:.2})")
+}
+
+fn spread(values: Spread, scale: impl Fn(f64) -> f64, digits: usize) -> String {
+    let [median, min, max] = [values.median, values.min, values.max].map(scale);
+    format!("{median:.digits$} ({min:.digits$}-{max:.digits$})")
+}
+
+fn whole(value: f64) -> String {
+    format!("{value:.0}")
+}
+
+fn quartiles(lower: f64, upper: f64) -> String {
+    format!("{lower:.0}-{upper:.0}")
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use curtail_report::Table;
+
 use super::{
     model::{Costs, crossing, median, paired},
     plan::{Job, PACED_WRITES, PIPELINE, PIPELINES, Popularity, System},
@@ -10,15 +12,17 @@ use super::{
 
 /// The tables of one block, for clusters of `nodes`.
 pub(super) fn block(nodes: usize, runs: &[Run]) -> String {
-    let mut text = format!("\n## {nodes} nodes\n\n");
     let costs = Costs::calibrated(runs, nodes);
-    // Writing to a String cannot fail.
-    let _ = comparison(&mut text, nodes, runs, costs.as_ref());
-    let _ = break_even(&mut text, nodes, runs, costs.as_ref());
-    let _ = latency(&mut text, nodes, runs);
-    let _ = coalescing(&mut text, nodes, runs);
-    let _ = disturbed(&mut text, runs);
-    text
+    let calibrated = costs.as_ref().map(calibrated).unwrap_or_default();
+    let tables = [
+        comparison(nodes, runs, costs.as_ref()),
+        break_even(nodes, runs, costs.as_ref()),
+        latency(nodes, runs),
+        coalescing(nodes, runs),
+    ];
+    let tables = tables.map(|table| table.markdown()).join("\n");
+    let disturbed = disturbed(runs);
+    format!("\n## {nodes} nodes\n\n{calibrated}{tables}\n{disturbed}\n")
 }
 
 /// Every run once, in the order of the plan.
@@ -32,28 +36,32 @@ fn jobs(runs: &[Run], nodes: usize) -> Vec<Job> {
     jobs
 }
 
-fn comparison(
-    text: &mut String,
-    nodes: usize,
-    runs: &[Run],
-    costs: Option<&Costs>,
-) -> std::fmt::Result {
-    if let Some(costs) = costs {
-        writeln!(
-            text,
-            "Calibrated on smaller clusters, in ns of one core: a request {:.0}, a call \
-             {:.0}, a request that another node carries out {:.0} more, a message about a hot key \
-             {:.0}.\n",
-            costs.request, costs.call, costs.relayed, costs.message,
-        )?;
-    }
-    writeln!(
-        text,
-        "| system | pipeline | writes | requests/s | CPU, ns | \
-         hot reads | handed on | calls | messages | \
-         in a frame | requests/s to Base | CPU: Base to it | model | differs |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
-    )?;
+fn calibrated(costs: &Costs) -> String {
+    format!(
+        "Calibrated on smaller clusters, in ns of one core: a request {:.0}, a call {:.0}, a \
+         request that another node carries out {:.0} more, a message about a hot key {:.0}.\n\n",
+        costs.request, costs.call, costs.relayed, costs.message,
+    )
+}
+
+fn comparison(nodes: usize, runs: &[Run], costs: Option<&Costs>) -> Table {
+    let header = [
+        "system",
+        "pipeline",
+        "writes",
+        "requests/s",
+        "CPU, ns",
+        "hot reads",
+        "handed on",
+        "calls",
+        "messages",
+        "in a frame",
+        "requests/s to Base",
+        "CPU: Base to it",
+        "model",
+        "differs",
+    ];
+    let mut table = Table::new(&header, &[0]);
     let closed = |job: &Job| job.rate.is_none() && !job.is_light;
     for job in jobs(runs, nodes).iter().filter(|job| closed(job)) {
         let base = Job {
@@ -61,33 +69,27 @@ fn comparison(
             ..Job::new(nodes, System::Base, job.writes)
         };
         let of = |what: fn(&Run) -> f64| median(runs, job, |run| Some(what(run)));
-        let hot = of(|run| run.hot_share).unwrap_or(0.0);
+        let share = |what| format!("{:.1} %", 100.0 * of(what).unwrap_or(0.0));
         let measured = paired(runs, (&base, job), |run| run.cpu_ns);
         let model = costs.and_then(|costs| modelled(runs, costs, &base, job));
-        let differs = measured
-            .zip(model)
-            .map(|(measured, model)| model / measured - 1.0);
-        writeln!(
-            text,
-            "| {} | {} | {:.0} % | {} | {} | {:.1} % | {:.1} % | {} | {} | {} | {} | {} | {} \
-             | {} |",
+        table.row(&[
             title(job),
-            job.pipeline,
-            100.0 * job.writes,
+            job.pipeline.to_string(),
+            format!("{:.0} %", 100.0 * job.writes),
             number(of(|run| run.rate), 0),
             number(of(|run| run.cpu_ns), 0),
-            100.0 * hot,
-            100.0 * of(|run| run.relayed).unwrap_or(0.0),
+            share(|run| run.hot_share),
+            share(|run| run.relayed),
             number(of(|run| run.calls), 2),
             number(of(|run| run.messages), 3),
             number(of(|run| run.parts / run.frames.max(1e-9)), 1),
             number(paired(runs, (job, &base), |run| run.rate), 2),
             number(measured, 2),
             number(model, 2),
-            percent(differs),
-        )?;
+            differs(measured, model),
+        ]);
     }
-    Ok(())
+    table
 }
 
 /// Base's cost over that of another system, by the model.
@@ -105,23 +107,17 @@ fn title(job: &Job) -> String {
     }
 }
 
-fn break_even(
-    text: &mut String,
-    nodes: usize,
-    runs: &[Run],
-    costs: Option<&Costs>,
-) -> std::fmt::Result {
-    writeln!(
-        text,
-        "\n| break-even | pipeline | measured | model | differs |\n|---|---|---|---|---|"
-    )?;
+fn break_even(nodes: usize, runs: &[Run], costs: Option<&Costs>) -> Table {
+    let header = ["break-even", "pipeline", "measured", "model", "differs"];
+    let mut table = Table::new(&header, &[0]);
     for pipeline in PIPELINES {
         for system in [System::Lin, System::Sc] {
-            let row = crossings(nodes, runs, costs, (system, pipeline));
-            writeln!(text, "| {} | {pipeline} | {row} |", system.name())?;
+            let [measured, model, differs] = crossings(nodes, runs, costs, (system, pipeline));
+            let name = system.name().to_owned();
+            table.row(&[name, pipeline.to_string(), measured, model, differs]);
         }
     }
-    Ok(())
+    table
 }
 
 /// Where a system stops to pay, measured and by the model, and how far they differ.
@@ -130,7 +126,7 @@ fn crossings(
     runs: &[Run],
     costs: Option<&Costs>,
     (system, pipeline): (System, usize),
-) -> String {
+) -> [String; 3] {
     let jobs = jobs(runs, nodes);
     let compared = jobs
         .iter()
@@ -154,11 +150,8 @@ fn crossings(
     };
     let ratios: Vec<(f64, f64)> = writes.iter().filter_map(measured).collect();
     let model: Vec<(f64, f64)> = writes.iter().filter_map(modelled).collect();
-    let differs = crossing(&ratios)
-        .zip(crossing(&model))
-        .map(|(measured, model)| model / measured - 1.0);
-    let (measured, model) = (where_even(&ratios), where_even(&model));
-    format!("{measured} | {model} | {}", percent(differs))
+    let differs = differs(crossing(&ratios), crossing(&model));
+    [where_even(&ratios), where_even(&model), differs]
 }
 
 /// Where ratios fall to 1, in words.
@@ -171,12 +164,10 @@ fn where_even(ratios: &[(f64, f64)]) -> String {
     }
 }
 
-fn latency(text: &mut String, nodes: usize, runs: &[Run]) -> std::fmt::Result {
-    writeln!(
-        text,
-        "\n| latency, {:.0} % writes | requests/s | p50 | p95 | p99, us |\n|---|---|---|---|---|",
-        100.0 * PACED_WRITES
-    )?;
+fn latency(nodes: usize, runs: &[Run]) -> Table {
+    let what = format!("latency, {:.0} % writes", 100.0 * PACED_WRITES);
+    let header = [&what, "requests/s", "p50", "p95", "p99, us"];
+    let mut table = Table::new(&header, &[0]);
     let jobs = jobs(runs, nodes);
     for job in jobs.iter().filter(|job| job.rate.is_some() || job.is_light) {
         let us = |of: fn(&Run) -> Option<f64>| number(median(runs, job, of), 0);
@@ -187,39 +178,41 @@ fn latency(text: &mut String, nodes: usize, runs: &[Run]) -> std::fmt::Result {
                 median(runs, job, |run| Some(run.rate)),
             ),
         };
-        writeln!(
-            text,
-            "| {}, {kind} | {} | {} | {} | {} |",
-            job.system.name(),
+        table.row(&[
+            format!("{}, {kind}", job.system.name()),
             number(rate, 0),
             us(|run| run.p50_us),
             us(|run| run.p95_us),
             us(|run| run.p99_us),
-        )?;
+        ]);
     }
-    Ok(())
+    table
 }
 
 /// How many runs others disturbed, and by how much at most.
-fn disturbed(text: &mut String, runs: &[Run]) -> std::fmt::Result {
+fn disturbed(runs: &[Run]) -> String {
     let above = runs.iter().filter(|run| run.others > OTHERS_MAX).count();
     let most = runs.iter().map(|run| run.others).fold(0.0, f64::max);
-    writeln!(
-        text,
-        "\nDuring {above} of {} runs others took more than {:.0} % of the cores, {:.0} % at most.",
+    format!(
+        "During {above} of {} runs others took more than {:.0} % of the cores, {:.0} % at most.",
         runs.len(),
         100.0 * OTHERS_MAX,
         100.0 * most,
     )
 }
 
-fn coalescing(text: &mut String, nodes: usize, runs: &[Run]) -> std::fmt::Result {
-    writeln!(
-        text,
-        "\n| coalescing | requests/s, pipelines of 1 | of {PIPELINE} | gain | CPU, ns, of 1 | \
-         of {PIPELINE} | gain |\n\
-         |---|---|---|---|---|---|---|"
-    )?;
+fn coalescing(nodes: usize, runs: &[Run]) -> Table {
+    let of_many = format!("of {PIPELINE}");
+    let header = [
+        "coalescing",
+        "requests/s, pipelines of 1",
+        &of_many,
+        "gain",
+        "CPU, ns, of 1",
+        &of_many,
+        "gain",
+    ];
+    let mut table = Table::new(&header, &[0]);
     for system in [System::Base, System::Lin] {
         let many = Job::new(nodes, system, 0.0);
         let one = Job {
@@ -227,29 +220,31 @@ fn coalescing(text: &mut String, nodes: usize, runs: &[Run]) -> std::fmt::Result
             ..many
         };
         let of = |job: &Job, what: fn(&Run) -> f64| median(runs, job, |run| Some(what(run)));
-        writeln!(
-            text,
-            "| {} | {} | {} | {} | {} | {} | {} |",
-            system.name(),
+        table.row(&[
+            system.name().to_owned(),
             number(of(&one, |run| run.rate), 0),
             number(of(&many, |run| run.rate), 0),
             number(paired(runs, (&many, &one), |run| run.rate), 2),
             number(of(&one, |run| run.cpu_ns), 0),
             number(of(&many, |run| run.cpu_ns), 0),
             number(paired(runs, (&one, &many), |run| run.cpu_ns), 2),
-        )?;
+        ]);
     }
-    Ok(())
+    table
 }
 
 fn number(value: Option<f64>, places: usize) -> String {
     value.map_or("-".to_owned(), |value| format!("{value:.places$}"))
 }
 
-fn percent(value: Option<f64>) -> String {
+/// How far the model is off.
+fn differs(measured: Option<f64>, model: Option<f64>) -> String {
     // Adding 0 makes a rounded -0 one without its sign.
-    let whole = |value: f64| (100.0 * value).round() + 0.0;
-    value.map_or("-".to_owned(), |value| format!("{:+.0} %", whole(value)))
+    let whole = |share: f64| (100.0 * share).round() + 0.0;
+    let off = measured
+        .zip(model)
+        .map(|(measured, model)| model / measured - 1.0);
+    off.map_or("-".to_owned(), |off| format!("{:+.0} %", whole(off)))
 }
 
 /// Every run as a row.

@@ -4,6 +4,7 @@
 use std::{fs, process::Command};
 
 use anyhow::{Context as _, Result, bail};
+use curtail_report::Table;
 
 use super::{
     Asked,
@@ -182,11 +183,6 @@ impl Run<'_> {
             capacity / 1000.0,
             asked.work_us,
         );
-        println!(
-            "| load | mode | k/s | writes p50 / p90 / p99, us | over xdp | \
-             reads p50 / p90 / p99, us | refused, % | backlog p99 | driver late p99, us |\n\
-             |---|---|---|---|---|---|---|---|---|"
-        );
     }
 }
 
@@ -217,6 +213,7 @@ fn one(asked: &Asked, link: &Link, ways: &[Way], cluster: &Cluster, rows: &mut R
         "prices=measured;workload=cluster{};cores=1{own}",
         cluster.number
     );
+    let mut table = Table::new(&HEADER, &[0]);
     for (load, rate) in loads.iter().zip(&rates) {
         let at: f64 = rate.parse()?;
         let of = |way: usize| -> Vec<&Step> {
@@ -226,17 +223,31 @@ fn one(asked: &Asked, link: &Link, ways: &[Way], cluster: &Cluster, rows: &mut R
         let last = of(ways.len() - 1);
         for (index, way) in ways.iter().enumerate() {
             let own = of(index);
-            line(*load, way.label, &own, &last);
+            table.row(&cells(*load, way.label, &own, &last));
             rows.add_point(("juneberry-fig7", way.series, &params), *load, &own);
         }
     }
+    print!("{}", table.markdown());
     Ok(())
 }
 
-fn line(load: f64, label: &str, own: &[&Step], last: &[&Step]) {
+const HEADER: [&str; 9] = [
+    "load",
+    "mode",
+    "k/s",
+    "writes p50 / p90 / p99, us",
+    "over xdp",
+    "reads p50 / p90 / p99, us",
+    "refused, %",
+    "backlog p99",
+    "driver late p99, us",
+];
+
+fn cells(load: f64, label: &str, own: &[&Step], last: &[&Step]) -> [String; 9] {
     let middle = |of: &dyn Fn(&Step) -> Option<f64>| median(own, of);
-    println!(
-        "| {load} | {label} | {} | {} | {} | {} | {} | {} | {} |",
+    [
+        load.to_string(),
+        label.to_owned(),
         cell(&[middle(&|step| Some(step.rate / 1000.0))]),
         cell(&[0, 1, 2].map(|place| middle(&|step| step.accepted[place]))),
         cell(&[ratio(own, last, |step| step.accepted[0])]),
@@ -244,5 +255,5 @@ fn line(load: f64, label: &str, own: &[&Step], last: &[&Step]) {
         cell(&[middle(&|step| Some(100.0 * step.refused))]),
         cell(&[middle(&|step| Some(step.backlog_p99))]),
         cell(&[middle(&|step| Some(step.late_p99))]),
-    );
+    ]
 }

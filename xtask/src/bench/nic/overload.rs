@@ -4,6 +4,7 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, bail};
+use curtail_report::Table;
 
 use super::{
     Asked,
@@ -111,11 +112,17 @@ fn ways() -> Vec<Way> {
 }
 
 fn report(ways: &[Way], loads: &[f64], steps: &[Vec<Vec<Step>>]) -> Rows {
-    println!(
-        "| load | way | executed, k/s | of its peak | accepted since sent p50 / p90 / p99, us | \
-         since due p50 / p99, us | refused, % | backlog p50 / p99 |\n\
-         |---|---|---|---|---|---|---|---|"
-    );
+    let header = [
+        "load",
+        "way",
+        "executed, k/s",
+        "of its peak",
+        "accepted since sent p50 / p90 / p99, us",
+        "since due p50 / p99, us",
+        "refused, %",
+        "backlog p50 / p99",
+    ];
+    let mut table = Table::new(&header, &[0]);
     let mut rows = Rows::default();
     for (way, steps) in ways.iter().zip(steps) {
         let steps: Vec<Vec<&Step>> = steps.iter().map(|steps| steps.iter().collect()).collect();
@@ -126,11 +133,11 @@ fn report(ways: &[Way], loads: &[f64], steps: &[Vec<Vec<Step>>]) -> Rows {
             .fold(f64::MIN_POSITIVE, f64::max);
         for (load, own) in loads.iter().zip(&steps) {
             let middle = |of: &dyn Fn(&Step) -> Option<f64>| median(own, of);
-            println!(
-                "| {load} | {} | {} | {:.2} | {} | {} | {} | {} |",
-                way.label,
+            table.row(&[
+                load.to_string(),
+                way.label.to_owned(),
                 cell(&[Some(rate(own) / 1000.0)]),
-                rate(own) / peak,
+                format!("{:.2}", rate(own) / peak),
                 cell(&[0, 1, 2].map(|place| middle(&|step| step.sent[place]))),
                 cell(&[0, 2].map(|place| middle(&|step| step.accepted[place]))),
                 cell(&[middle(&|step| Some(100.0 * step.refused))]),
@@ -138,7 +145,7 @@ fn report(ways: &[Way], loads: &[f64], steps: &[Vec<Vec<Step>>]) -> Rows {
                     middle(&|step| Some(step.backlog_p50)),
                     middle(&|step| Some(step.backlog_p99)),
                 ]),
-            );
+            ]);
             let of = ("juneberry-overload", way.series, PARAMS);
             rows.add_point(of, *load, own);
             rows.add(of, *load, "over_peak", Some(rate(own) / peak));
@@ -146,6 +153,7 @@ fn report(ways: &[Way], loads: &[f64], steps: &[Vec<Vec<Step>>]) -> Rows {
             rows.add(of, *load, "ack_since_sent_p99_us", sent);
         }
     }
+    print!("{}", table.markdown());
     rows
 }
 

@@ -1,10 +1,9 @@
 //! The charts of the page.
 
-use std::fmt::Write as _;
+use curtail_report::{Axis, Chart, Page, Scale, Series, Unit, count, time};
 
 use crate::bench::{
     document::{Document, Point, Step},
-    plot::{self, Axis, Chart, Series, escape},
     slo::Verdict,
 };
 
@@ -14,22 +13,19 @@ const CLASSES_MAX: usize = 8;
 /// Points of a line of percentiles.
 const NINES_STEPS: u32 = 60;
 
-pub(super) fn put(document: &Document, body: &mut String) {
+pub(super) fn put(document: &Document, page: &mut Page) {
     let has_curve = document
         .targets
         .iter()
         .any(|target| document.points(&target.label).len() > 1);
-    if document.targets.len() > 1 {
-        legend(document, body);
-    }
     if has_curve {
-        against_load(document, body);
+        against_load(document, page);
     }
     let loads: Vec<String> = document
         .targets
         .iter()
         .filter_map(|target| document.telling_step(&target.label))
-        .map(|step| format!("{}/s", plot::rate(step.report.load())))
+        .map(|step| format!("{}/s", count(step.report.load())))
         .collect();
     let why = if has_curve {
         "The highest load that all kept up with, if there is one. "
@@ -40,55 +36,68 @@ pub(super) fn put(document: &Document, body: &mut String) {
         Some((first, rest)) if rest.iter().all(|other| other == first) => first.clone(),
         _ => loads.join(" and "),
     };
-    let _ = write!(
-        body,
-        "<h2>The tail at {load}</h2><p class=\"soft\">{why}Left: the share of the requests that \
-         were faster; dashed is service time, without the wait for the driver and for a free \
-         connection. Right: the 99th percentile of every window of the run.</p>\
-         <div class=\"charts\">"
-    );
-    body.push_str(&percentiles(document).svg());
-    body.push_str(&over_time(document).svg());
-    body.push_str("</div>");
-    by_class(document, has_curve, body);
-}
-
-fn legend(document: &Document, body: &mut String) {
-    body.push_str("<div class=\"legend\">");
-    for (style, target) in document.targets.iter().enumerate() {
-        let key = plot::key(style, false);
-        let _ = write!(body, "<span>{key}{}</span>", escape(&target.label));
+    page.heading(&format!("The tail at {load}"));
+    page.soft(&format!(
+        "{why}Left: the share of the requests that were faster; dashed is service time, without \
+         the wait for the driver and for a free connection. Right: the 99th percentile of every \
+         window of the run."
+    ));
+    page.charts(&[percentiles(document), over_time(document)]);
+    if has_curve {
+        by_class(document, page);
     }
-    body.push_str("</div>");
 }
 
-fn against_load(document: &Document, body: &mut String) {
+fn against_load(document: &Document, page: &mut Page) {
     let missed = if document.slo.is_some() {
         " A ring is around what missed the bounds."
     } else {
         ""
     };
-    let _ = write!(
-        body,
-        "<h2>Latency against load</h2><p class=\"soft\">From the instant a request was meant to be \
-         sent to its answer; both axes of the four charts are the same. A cross at the upper edge \
-         marks what could not be measured, and no line goes across it; point at it for the \
-         reason.{missed}</p><div class=\"charts\">",
-    );
+    page.heading("Latency against load");
+    page.soft(&format!(
+        "From the instant a request was meant to be sent to its answer; both axes of the four \
+         charts are the same. A cross at the upper edge marks what could not be measured, and no \
+         line goes across it; point at it for the reason.{missed}"
+    ));
     let mut charts: Vec<Chart> = ["p50", "p99", "p99.9"]
         .map(|name| quantile_chart(document, name))
         .into();
     charts.push(window_chart(document));
-    let load_max = document.load_max();
     let ranges: Vec<(f64, f64)> = charts.iter().filter_map(Chart::y_range).collect();
     let low = ranges.iter().map(|range| range.0).fold(f64::MAX, f64::min);
     let high = ranges.iter().map(|range| range.1).fold(0.0, f64::max);
     for chart in &mut charts {
-        chart.y_at_least = (low < high).then_some((low, high));
-        chart.x_at_least = load_max;
-        body.push_str(&chart.svg());
+        chart.y.at_least = (low < high).then_some((low, high));
     }
-    body.push_str("</div>");
+    page.charts(&charts);
+}
+
+/// A chart of latencies; where there is none, it says why.
+fn latencies(title: String, x_label: &str, x: Axis, series: Vec<Series>) -> Chart {
+    let reason = series.iter().flat_map(|series| &series.gaps).next();
+    let reason = reason.map_or("", |(_, reason)| reason);
+    Chart {
+        nothing: format!("not measurable: {reason}"),
+        title,
+        x_label: x_label.into(),
+        x,
+        y: Axis::new(Unit::Micros, Scale::Logarithmic),
+        series,
+        ..Chart::default()
+    }
+}
+
+/// A chart of latencies over offered load, as wide as all others.
+fn over_load(document: &Document, title: String, series: Vec<Series>) -> Chart {
+    let loads = document.steps.iter().map(|step| step.report.load());
+    let load_min = loads.fold(f64::MAX, f64::min);
+    let x = Axis {
+        unit: Unit::Count,
+        scale: Scale::Fitted,
+        at_least: Some((load_min, document.load_max())),
+    };
+    latencies(title, "offered requests/s", x, series)
 }
 
 /// One quantile of every target.
@@ -114,12 +123,12 @@ fn quantile_chart(document: &Document, name: &'static str) -> Chart {
     });
     let bound = document.bounds.iter().find(|(bound, _)| *bound == name);
     Chart {
-        title: format!("{name} of all requests"),
-        x_label: "offered requests/s".into(),
-        series: series.collect(),
-        names_ends: true,
-        bound: bound.map(|(_, us)| (*us, format!("{name} < {}", plot::time(*us)))),
-        ..Chart::default()
+        bound: bound.map(|(_, us)| (*us, format!("{name} < {}", time(*us)))),
+        ..over_load(
+            document,
+            format!("{name} of all requests"),
+            series.collect(),
+        )
     }
 }
 
@@ -196,23 +205,13 @@ fn window_chart(document: &Document) -> Chart {
         .steps
         .first()
         .map_or(0.0, |step| step.report.windows.window_ms);
-    Chart {
-        title: format!("p99 inside windows of {window_ms:.0} ms (median, quartiles)"),
-        x_label: "offered requests/s".into(),
-        series: series.collect(),
-        names_ends: true,
-        ..Chart::default()
-    }
+    let title = format!("p99 inside windows of {window_ms:.0} ms (median, quartiles)");
+    over_load(document, title, series.collect())
 }
 
 /// Latency by share of the requests, and service time beside it.
 fn percentiles(document: &Document) -> Chart {
-    let mut chart = Chart {
-        title: "latency by share of the requests".into(),
-        x_label: "share of the requests that were faster".into(),
-        x: Axis::Nines,
-        ..Chart::default()
-    };
+    let mut series = Vec::new();
     for (style, target) in document.targets.iter().enumerate() {
         let Some(step) = document.telling_step(&target.label) else {
             continue;
@@ -232,8 +231,9 @@ fn percentiles(document: &Document) -> Chart {
                 let us = judge.quantile(&histogram, 1.0 - 10_f64.powf(-nines)).ok()?;
                 Some((nines, us))
             });
-            chart.series.push(Series {
-                name: target.label.clone(),
+            let what = if is_service { ", service time" } else { "" };
+            series.push(Series {
+                name: format!("{}{what}", target.label),
                 style,
                 is_dashed: is_service,
                 points: points.collect(),
@@ -241,7 +241,16 @@ fn percentiles(document: &Document) -> Chart {
             });
         }
     }
-    chart
+    latencies(
+        "latency by share of the requests".into(),
+        "share of the requests that were faster",
+        Axis {
+            unit: Unit::Nines,
+            scale: Scale::FromZero,
+            at_least: Some((0.0, 3.0)),
+        },
+        series,
+    )
 }
 
 /// The p99 of every window over the time of a run.
@@ -260,17 +269,16 @@ fn over_time(document: &Document) -> Chart {
                 ..Series::default()
             })
         });
-    Chart {
-        title: "p99 of every window over time".into(),
-        x_label: "seconds".into(),
-        x: Axis::Time,
-        series: series.collect(),
-        ..Chart::default()
-    }
+    latencies(
+        "p99 of every window over time".into(),
+        "time into the run",
+        Axis::new(Unit::Seconds, Scale::FromZero),
+        series.collect(),
+    )
 }
 
 /// A chart for each target with a line for each class, where there are several.
-fn by_class(document: &Document, has_curve: bool, body: &mut String) {
+fn by_class(document: &Document, page: &mut Page) {
     let mut names: Vec<String> = Vec::new();
     for class in document.steps.iter().flat_map(|step| &step.report.classes) {
         let name = class_name(class.operation, &class.size);
@@ -279,27 +287,15 @@ fn by_class(document: &Document, has_curve: bool, body: &mut String) {
         }
     }
     names.truncate(CLASSES_MAX);
-    if !has_curve || names.len() < 2 {
+    if names.len() < 2 {
         return;
     }
-    body.push_str(
-        "<h2>p99 by operation and size</h2><p class=\"soft\">A class needs 1,000 requests for a \
-         p99.</p><div class=\"legend\">",
-    );
-    // Not the targets' colours.
-    let first = document.targets.len();
-    for (style, name) in (first..).zip(&names) {
-        let _ = write!(
-            body,
-            "<span>{}{}</span>",
-            plot::key(style, false),
-            escape(name)
-        );
-    }
-    body.push_str("</div><div class=\"charts\">");
-    for target in &document.targets {
+    page.heading("p99 by operation and size");
+    page.soft("A class needs 1,000 requests for a p99.");
+    let charts = document.targets.iter().map(|target| {
         let points = document.points(&target.label);
-        let series = (first..).zip(&names).map(|(style, name)| {
+        // Not the targets' colours.
+        let series = (document.targets.len()..).zip(&names).map(|(style, name)| {
             let at = |point: &Point<'_>| {
                 let us = point.median(|report| {
                     let own = report.classes.iter();
@@ -311,25 +307,18 @@ fn by_class(document: &Document, has_curve: bool, body: &mut String) {
             };
             Series {
                 name: name.clone(),
-                style,
+                style: style % CLASSES_MAX,
                 is_marked: true,
                 points: points.iter().filter_map(at).collect(),
                 gaps: without(&points, at, |_| "not measurable at this load".into()),
                 ..Series::default()
             }
         });
-        let chart = Chart {
-            title: format!("{}: p99 by class", target.label),
-            x_label: "offered requests/s".into(),
-            series: series.collect(),
-            x_at_least: document.load_max(),
-            ..Chart::default()
-        };
-        if !chart.is_empty() {
-            body.push_str(&chart.svg());
-        }
-    }
-    body.push_str("</div>");
+        let title = format!("{}: p99 by class", target.label);
+        over_load(document, title, series.collect())
+    });
+    let charts: Vec<Chart> = charts.filter(|chart| !chart.is_empty()).collect();
+    page.charts(&charts);
 }
 
 fn class_name(operation: &str, size: &str) -> String {

@@ -11,7 +11,8 @@ use std::{
 };
 
 use curtail_codec::node::{
-    Body, Class, Greeting, HandshakeKind, HandshakeRefusal, Part, RefusalReason, cluster_hash,
+    Body, Class, Greeting, HandshakeKind, HandshakeRefusal, Part, RefusalReason, VERSION_MAX,
+    VERSION_MIN, cluster_hash,
 };
 use curtail_runtime::{Clock, Events, Poller};
 
@@ -464,8 +465,8 @@ fn acceptor() -> (Node, SocketAddr) {
 fn hello() -> Greeting {
     Greeting {
         kind: HandshakeKind::Hello,
-        version_min: 1,
-        version_max: 1,
+        version_min: VERSION_MIN,
+        version_max: VERSION_MAX,
         large: false,
         cluster: cluster_hash("test"),
         incarnation: 11,
@@ -503,7 +504,7 @@ fn greetings_that_do_not_fit_are_refused() {
     let wrong: [(Greeting, RefusalReason); 6] = [
         (
             Greeting {
-                version_min: 2,
+                version_min: VERSION_MAX + 1,
                 version_max: 9,
                 ..hello()
             },
@@ -601,8 +602,8 @@ fn a_challenge_of_another_version_is_refused() {
     let hello = Greeting::decode(&bytes).unwrap();
     let challenge = Greeting {
         kind: HandshakeKind::Challenge,
-        version_min: 2,
-        version_max: 2,
+        version_min: VERSION_MAX + 1,
+        version_max: VERSION_MAX + 1,
         incarnation: 22,
         node: NodeId(2),
         to: NodeId(1),

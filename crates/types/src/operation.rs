@@ -303,8 +303,8 @@ pub enum Failure {
 mod tests {
     use super::*;
 
-    /// Goal: nothing that depends on what is there, and no change at all, is taken for less. Method:
-    /// each kind of operation, plain and with what makes it depend on its item.
+    /// Goal: nothing that depends on what is there, and no change at all, is taken for less.
+    /// Method: each kind of operation, plain and with what makes it depend on its item.
     #[test]
     fn access_is_what_an_operation_does_to_its_item() {
         let get = |get| Operation::Get(get);

@@ -8,7 +8,7 @@
 //!   | outcome | status                          | value |   found
 //!   | outcome | number u64 | created u8 | status        |   counted
 //!   +---------+-----------------------------------------+
-//!   status: flags u32, version u64, value bytes u32, seconds to live u32, idle seconds u32, bits u8
+//!   status: flags u32, version u64, value bytes u32, seconds to live u32, idle u32, bits u8
 //! ```
 
 use curtail_types::{

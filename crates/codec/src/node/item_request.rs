@@ -101,7 +101,8 @@ impl<'a> ItemRequest<'a> {
 }
 
 impl ItemRequest<'_> {
-    /// Whether `answer` can be the answer to this: of its kind, and with the value that it asks for.
+    /// Whether `answer` can be the answer to this: of its kind, and with the value that
+    /// it asks for.
     pub fn is_answered_by(&self, answer: &ItemAnswer<'_>) -> bool {
         match (&self.operation, &answer.outcome) {
             (Operation::Get(_), Outcome::Found(status)) => match self.shows {

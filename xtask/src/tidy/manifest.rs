@@ -38,6 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("client", &["codec"]),
+    ("testing", &["client", "server"]),
     (
         "loadgen",
         &["codec", "workload", "history", "client", "runtime"],

@@ -50,6 +50,11 @@ impl Random {
         scaled(self.next(), bound)
     }
 
+    /// True once in so many times on average.
+    pub fn one_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
     /// One of `all`, each alike.
     ///
     /// # Panics

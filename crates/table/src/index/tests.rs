@@ -45,10 +45,9 @@ fn index(slots_initial: usize, slots_max: usize, items: usize, fill_target: f64)
 }
 
 fn mix(number: u64) -> KeyHash {
-    let mut word = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    KeyHash(word ^ word >> 31)
+    KeyHash(curtail_workload::mix(
+        number.wrapping_add(0x9e37_79b9_7f4a_7c15),
+    ))
 }
 
 fn reference(number: u64) -> Reference {

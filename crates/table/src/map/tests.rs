@@ -20,10 +20,7 @@ fn config(slots: usize) -> MapConfig {
 }
 
 fn random(seed: u64) -> u64 {
-    let mut word = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ word >> 31
+    curtail_workload::mix(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 /// Random operations on `map` beside a `HashMap`; small keys, zero included, so that all cases

@@ -18,6 +18,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use curtail_client::memcached;
 
 use crate::packages::{self, Tool};
 use crate::process::Log;
@@ -195,9 +196,7 @@ fn drive(port: u16, form: &Form, pipelines: usize) -> Result<()> {
     let keys: Vec<String> = (0..KEYS)
         .map(|key| format!("instruction-{key:04}"))
         .collect();
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    let mut stream = memcached::connect(("127.0.0.1", port), Duration::from_secs(60))?;
     let store = &FORMS[3];
     for few in keys.chunks(PIPELINE) {
         ask(&mut stream, store, few)?;

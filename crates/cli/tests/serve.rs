@@ -1,5 +1,4 @@
 //! The binary as an operator meets it: start, signals, errors, files, `doctor`.
-#![expect(clippy::unwrap_used, reason = "a failure here is a test's failure")]
 
 use std::{
     fs,

@@ -30,23 +30,30 @@ pub struct Login {
 pub enum OpenError {
     /// The network or the system refused.
     Io(io::Error),
-    /// The server does not accept this login; what it answered.
-    Login(String),
+    /// The server does not accept the login.
+    Login {
+        /// The name in it.
+        user: String,
+        /// What the server answered.
+        answer: String,
+    },
 }
 
 /// What a server answers to any command before a login.
 pub const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated";
 
+/// A host that does not answer for so long is not there.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
 const BUFFER_BYTES: usize = 64 << 10;
 const LINE_BYTES_MAX: u64 = 64 << 10;
 const STATS_BYTES_MAX: usize = 16 << 20;
 
-/// Connects to the first address of `target` that accepts, with `TCP_NODELAY`. Connecting, and each
-/// read and write, fails after `patience`.
+/// Connects to the first address of `target` that accepts, with `TCP_NODELAY`. Each read and write
+/// fails after `patience`, and connecting after some seconds.
 pub fn connect(target: impl ToSocketAddrs, patience: Duration) -> io::Result<TcpStream> {
     let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
     for address in target.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, patience) {
+        match TcpStream::connect_timeout(&address, patience.min(CONNECT_MAX)) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
                 stream.set_read_timeout(Some(patience))?;
@@ -92,7 +99,10 @@ impl<S: Read + Write> Connection<S> {
         let bytes = user.len() + 1 + password.len();
         match connection.ask(format!("set auth 0 0 {bytes}\r\n{user} {password}\r\n"))? {
             answer if answer == "STORED" => Ok(connection),
-            answer => Err(OpenError::Login(answer)),
+            answer => Err(OpenError::Login {
+                user: user.clone(),
+                answer,
+            }),
         }
     }
 
@@ -101,17 +111,24 @@ impl<S: Read + Write> Connection<S> {
         self.reader.get_mut().write_all(bytes.as_ref())
     }
 
+    /// Puts the next line into `line`, with its end.
+    pub fn read_line(&mut self, line: &mut Vec<u8>) -> io::Result<()> {
+        line.clear();
+        let mut limited = (&mut self.reader).take(LINE_BYTES_MAX);
+        limited.read_until(b'\n', line)?;
+        if line.ends_with(b"\n") {
+            return Ok(());
+        }
+        Err(match line.len() as u64 {
+            LINE_BYTES_MAX => io::Error::new(ErrorKind::InvalidData, "a line without an end"),
+            _ => io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection"),
+        })
+    }
+
     /// The next line, without its end.
     pub fn line(&mut self) -> io::Result<String> {
         let mut line = Vec::new();
-        let mut limited = (&mut self.reader).take(LINE_BYTES_MAX);
-        limited.read_until(b'\n', &mut line)?;
-        if !line.ends_with(b"\n") {
-            return Err(match line.len() as u64 {
-                LINE_BYTES_MAX => io::Error::new(ErrorKind::InvalidData, "a line without an end"),
-                _ => io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection"),
-            });
-        }
+        self.read_line(&mut line)?;
         let text = String::from_utf8_lossy(&line);
         Ok(text.trim_end_matches(['\r', '\n']).to_owned())
     }
@@ -206,11 +223,22 @@ impl From<io::Error> for OpenError {
     }
 }
 
+impl From<OpenError> for io::Error {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Io(error) => error,
+            OpenError::Login { .. } => Self::new(ErrorKind::PermissionDenied, error.to_string()),
+        }
+    }
+}
+
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
-            Self::Login(answer) => write!(f, "the server does not accept the login: {answer}"),
+            Self::Login { user, answer } => {
+                write!(f, "the server does not let {user:?} in: {answer}")
+            }
         }
     }
 }
@@ -260,7 +288,7 @@ mod tests {
         let open_to_all = open(b"VERSION 1\r\n", &login).unwrap().into_stream();
         assert_eq!(open_to_all.1, b"version\r\n");
         let refused = open(b"CLIENT_ERROR unauthenticated\r\n", &login).unwrap_err();
-        assert!(matches!(refused, OpenError::Login(answer) if answer == UNAUTHENTICATED));
+        assert!(matches!(refused, OpenError::Login { answer, .. } if answer == UNAUTHENTICATED));
     }
 
     #[test]

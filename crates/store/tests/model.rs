@@ -588,7 +588,7 @@ fn number_at_start(value: &[u8]) -> Option<u64> {
 fn small_values_agree_with_the_model() {
     for seed in 1..=6 {
         let mut run = Run::new(seed, 1500);
-        for _ in 0..8_000 {
+        for _ in 0..10_000 {
             run.step();
         }
         assert!(run.store.counters().in_place > 0);

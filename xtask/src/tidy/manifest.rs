@@ -54,11 +54,12 @@ const ARROWS: &[(&str, &[&str])] = &[
             "loadgen",
             "simulator",
             "checker",
+            "client",
             "cluster",
             "runtime",
         ],
     ),
-    ("xtask", &[]),
+    ("xtask", &["client"]),
 ];
 
 /// What pure crates may take from outside.

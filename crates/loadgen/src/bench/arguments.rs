@@ -4,6 +4,7 @@ use std::{path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
 use clap::Args;
 use curtail_client::WhenFull;
+use curtail_client::memcached::Login;
 use curtail_workload::{Arrivals, Catalogue, Mix, Phases, Popularity, Workload, WorkloadError};
 
 use super::{
@@ -14,7 +15,6 @@ use crate::{
     drive::{Pace, Plan, Session, Stall},
     error::LoadError,
     load::{Load, Marking, Source},
-    login::Login,
     protocol::Protocol,
     recording::Recording,
     stop::Stop,
@@ -372,8 +372,11 @@ impl LoadArgs {
 
     fn login(&self) -> Result<Option<Login>, LoadError> {
         let both = self.user.as_deref().zip(self.password_file.as_deref());
-        both.map(|(user, path)| Login::from_file(user, path))
-            .transpose()
+        both.map(|(user, path)| {
+            let doing = format!("reading the password in {}", path.display());
+            Login::from_file(user, path).map_err(LoadError::machine(doing))
+        })
+        .transpose()
     }
 
     /// A workload of the catalogue, or else a trace if there is such a file.

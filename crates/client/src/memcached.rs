@@ -250,6 +250,7 @@ mod tests {
     use super::*;
 
     /// What a server sends, and what it was sent.
+    #[derive(Debug)]
     struct Script(&'static [u8], Vec<u8>);
 
     impl Read for Script {

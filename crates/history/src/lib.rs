@@ -24,14 +24,12 @@ mod agreed;
 mod linearizability;
 mod record;
 mod register;
-mod sequential;
 mod values;
 mod violation;
 
 pub use agreed::{Numbered, Updates, check_agreed};
 pub use linearizability::check_linearizable;
 pub use record::{Action, Entry, History, Outcome};
-pub use sequential::check_sequential;
 pub use violation::Violation;
 
 /// What a checker found.

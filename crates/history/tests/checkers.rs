@@ -1,9 +1,7 @@
 //! The checkers against histories whose verdict is known: by hand, by construction, and by trying
 //! every order.
 
-use curtail_history::{
-    Action, Entry, History, Outcome, Verdict, check_linearizable, check_sequential,
-};
+use curtail_history::{Action, Entry, History, Outcome, Verdict, check_linearizable};
 use curtail_types::Instant;
 use curtail_workload::Random;
 
@@ -60,11 +58,6 @@ fn is_linearizable(entries: &[Entry]) -> bool {
         Verdict::Violation(_) => false,
         Verdict::TooHard { .. } => panic!("too hard: {entries:?}"),
     }
-}
-
-fn is_sequential(entries: &[Entry]) -> bool {
-    let history: History = entries.iter().copied().collect();
-    check_sequential(&history, STEPS_MAX) == Verdict::Consistent
 }
 
 #[test]
@@ -171,28 +164,6 @@ fn histories_that_no_order_explains_are_rejected() {
 }
 
 #[test]
-fn sequential_consistency_allows_stale_reads_but_no_disagreement() {
-    let stale = [write(0, 0, 1, 1), write(0, 2, 3, 2), read(1, 4, 5, 1)];
-    assert!(is_sequential(&stale) && !is_linearizable(&stale));
-    let backwards = [
-        write(0, 0, 1, 1),
-        write(0, 2, 3, 2),
-        read(1, 4, 5, 2),
-        read(1, 6, 7, 1),
-    ];
-    assert!(!is_sequential(&backwards));
-    let two_orders = [
-        write(0, 0, 1, 1),
-        write(1, 0, 1, 2),
-        read(2, 2, 3, 1),
-        read(2, 4, 5, 2),
-        read(3, 2, 3, 2),
-        read(3, 4, 5, 1),
-    ];
-    assert!(!is_sequential(&two_orders));
-}
-
-#[test]
 fn keys_are_judged_apart() {
     let other = |entry: Entry| Entry { key: 2, ..entry };
     let good = [write(0, 0, 1, 1), other(read_missing(0, 2, 3))];
@@ -215,7 +186,6 @@ fn a_search_that_is_cut_short_says_so() {
         entries: 21,
     };
     assert_eq!(check_linearizable(&history, 1000), too_hard);
-    assert_eq!(check_sequential(&history, 1000), too_hard);
 }
 
 /// Goal: the explanation is small and about the right operation. Method: a stale read in the
@@ -440,25 +410,21 @@ fn arbitrary(random: &mut Random) -> Vec<Entry> {
 #[test]
 fn agrees_with_trying_every_order() {
     let mut random = Random::new(99);
-    let (mut linearizable, mut sequential) = (0, 0);
+    let mut linearizable = 0;
     const HISTORIES: u32 = 4000;
     for _ in 0..HISTORIES {
         let entries = arbitrary(&mut random);
         let in_time =
             |a: &Entry, b: &Entry| a.returned.is_some_and(|(returned, _)| returned < b.invoked);
-        let by_client = |a: &Entry, b: &Entry| a.client == b.client && a.invoked < b.invoked;
         let expected = brute_force(&entries, in_time);
         assert_eq!(is_linearizable(&entries), expected, "{entries:?}");
         linearizable += u32::from(expected);
-        let expected = brute_force(&entries, by_client);
-        assert_eq!(is_sequential(&entries), expected, "{entries:?}");
-        sequential += u32::from(expected);
     }
-    // Neither verdict is rare, and one promise is weaker than the other.
-    assert!(linearizable > HISTORIES / 100, "{linearizable}");
+    // Neither verdict is rare.
+    let few = HISTORIES / 100;
     assert!(
-        sequential > linearizable && sequential < HISTORIES / 2,
-        "{sequential}"
+        (few..HISTORIES - few).contains(&linearizable),
+        "{linearizable}"
     );
 }
 

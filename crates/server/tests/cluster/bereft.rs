@@ -36,7 +36,7 @@ fn new_holders_find_a_key_among_themselves_when_all_old_ones_are_dead() {
     let keys: Vec<String> = (0..KEYS).map(|number| format!("key{number}")).collect();
     let mut client = cluster.client(0);
     for key in &keys {
-        client.demand(&format!("set {key} 0 0 1\r\nv\r\n"), "STORED\r\n");
+        client.demand(format!("set {key} 0 0 1\r\nv\r\n"), "STORED\r\n");
     }
     cluster.grow(5);
     for (id, fault) in [
@@ -95,7 +95,7 @@ impl Talk {
         let mut client = cluster.client(id);
         let asked = there.iter().chain(&gone);
         client.send(
-            &asked
+            asked
                 .map(|key| format!("mg {key} v\r\n"))
                 .collect::<String>(),
         );

@@ -81,11 +81,11 @@ fn a_node_out_of_service_answers_every_command_once() {
     );
     let long = "x".repeat(30_000);
     client.demand(
-        &format!("set a 0 0 30000 noreply\r\n{long}\r\nmn\r\n"),
+        format!("set a 0 0 30000 noreply\r\n{long}\r\nmn\r\n"),
         "MN\r\n",
     );
     client.demand(
-        &format!("set a 0 0 30000\r\n{long}\r\nmn\r\n"),
+        format!("set a 0 0 30000\r\n{long}\r\nmn\r\n"),
         format!("{refusal}\r\nMN\r\n"),
     );
     let counted = converse_with(&[cluster.address(0), cluster.address(1)], TALK);

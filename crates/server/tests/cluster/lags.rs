@@ -109,7 +109,7 @@ fn who_waits_for_a_key_that_does_not_come_is_told_so() {
     let keys = (0..).map(|number| format!("late{number}"));
     let keys: Vec<String> = keys.filter(comes).take(20).collect();
     for key in &keys {
-        client.demand(&format!("set {key} 0 0 1\r\n5\r\n"), "STORED\r\n");
+        client.demand(format!("set {key} 0 0 1\r\n5\r\n"), "STORED\r\n");
     }
     cluster.set_fault(Fault::TakesNoMoves);
     cluster.nodes[2] = Some(cluster.node(2));
@@ -118,8 +118,7 @@ fn who_waits_for_a_key_that_does_not_come_is_told_so() {
         third.stat("curtail", "cluster_nodes_placed") == 3
     });
     third.send(
-        &keys
-            .iter()
+        keys.iter()
             .map(|key| format!("incr {key} 1\r\n"))
             .collect::<String>(),
     );
@@ -149,7 +148,7 @@ fn a_value_that_its_new_node_does_not_take_holds_no_move_up() {
         for key in keys(kind) {
             let value = "v".repeat(bytes);
             client.demand(
-                &format!("set {key} 0 0 {bytes}\r\n{value}\r\n"),
+                format!("set {key} 0 0 {bytes}\r\n{value}\r\n"),
                 "STORED\r\n",
             );
         }
@@ -159,7 +158,7 @@ fn a_value_that_its_new_node_does_not_take_holds_no_move_up() {
     cluster.nodes[2] = Some(again);
     await_placement(&mut client, 3);
     let there = |client: &mut Client, kind| {
-        let found = keys(kind).filter(|key| client.ask(&format!("mg {key}\r\n")) == "HD");
+        let found = keys(kind).filter(|key| client.ask(format!("mg {key}\r\n")) == "HD");
         found.count()
     };
     assert_eq!(there(&mut client, "small"), 40);
@@ -183,16 +182,16 @@ fn replies_do_not_leave_when_the_lease_has_ended() {
         let again = cluster.node(2);
         cluster.nodes[2] = Some(again);
         await_placement(&mut client, 3);
-        let ask = |number| (number, client.ask(&format!("mg key{number}\r\n")));
+        let ask = |number| (number, client.ask(format!("mg key{number}\r\n")));
         let answers = (0..200).map(ask);
         let (shown, refused): (Vec<_>, Vec<_>) = answers.partition(|(_, answer)| answer == "EN");
         let is_refused = |(_, answer): &(u32, String)| answer.contains("lease ended");
         assert!(refused.iter().all(is_refused), "{refused:?}");
         let (value, there) = ("v".repeat(1020), refused[0].0);
-        client.ask(&format!("set key{there} 0 0 1020\r\n{value}\r\n"));
+        client.ask(format!("set key{there} 0 0 1020\r\n{value}\r\n"));
         // More than a worker has room for in one batch.
         let mut own = cluster.client(2);
-        own.send(&format!("mg key{there} v\r\n").repeat(2000));
+        own.send(format!("mg key{there} v\r\n").repeat(2000));
         own.expect_closed();
         let counts = (shown.len(), refused.len());
         assert!(
@@ -234,7 +233,7 @@ fn a_node_whose_lease_is_over_gives_its_keys_away() {
     let mut client = cluster.client(0);
     let keys = || (0..100).map(|number| format!("kept{number}"));
     for key in keys() {
-        client.demand(&format!("set {key} 0 0 1\r\n1\r\n"), "STORED\r\n");
+        client.demand(format!("set {key} 0 0 1\r\n1\r\n"), "STORED\r\n");
     }
     let (name, view) = (cluster.name(), cluster.view_file());
     let own = std::fs::read_to_string(&view).unwrap();

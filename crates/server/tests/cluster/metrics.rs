@@ -88,8 +88,8 @@ fn every_number_of_stats_has_a_metric() {
     let mut faults = Vec::new();
     for (server, mut client) in servers.all() {
         for number in 0..50 {
-            client.ask(&format!("set key{number} 0 0 1\r\nx\r\n"));
-            client.ask(&format!("mg key{number}\r\n"));
+            client.ask(format!("set key{number} 0 0 1\r\nx\r\n"));
+            client.ask(format!("mg key{number}\r\n"));
         }
         let before = Page::of(server);
         let reports: Vec<_> = REPORTS.iter().flat_map(|kind| client.rows(kind)).collect();

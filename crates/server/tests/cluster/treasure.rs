@@ -75,7 +75,7 @@ impl Treasure {
     pub(crate) fn remove(&self, cluster: &mut Processes, keys: Range<u64>) {
         let mut client = client(cluster, self.spared);
         for key in self.keys().chain(keys.map(|key| format!("k{key}"))) {
-            client.ask(&format!("delete {key}\r\n"));
+            client.ask(format!("delete {key}\r\n"));
         }
     }
 }

@@ -109,10 +109,7 @@ fn a_client_that_never_reads_is_bounded() {
     assert!(sent > 10_000);
     let held = good.stat("", "read_buf_bytes") - good.stat("", "read_buf_bytes_free");
     assert!(held < 1 << 20, "holds {held} bytes");
-    good.demand(
-        "get a\r\n",
-        &format!("VALUE a 0 1000\r\n{value}\r\nEND\r\n"),
-    );
+    good.demand("get a\r\n", format!("VALUE a 0 1000\r\n{value}\r\nEND\r\n"));
     drop(bad);
     eventually("it is gone", || good.stat("", "curr_connections") == 1);
 }

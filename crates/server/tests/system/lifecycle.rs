@@ -95,10 +95,10 @@ fn contents_survive_a_restart_once() {
     );
     client.demand(
         "get large\r\n",
-        &format!("VALUE large 0 100000\r\n{large}\r\nEND\r\n"),
+        format!("VALUE large 0 100000\r\n{large}\r\nEND\r\n"),
     );
     client.demand("get short k7\r\n", "END\r\n");
-    client.demand("gets k5\r\n", &format!("{version}\r\nabcd\r\nEND\r\n"));
+    client.demand("gets k5\r\n", format!("{version}\r\nabcd\r\nEND\r\n"));
     drop(server);
 
     let server = start(with_file());

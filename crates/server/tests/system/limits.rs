@@ -134,7 +134,7 @@ fn a_full_server_refuses_where_it_may_not_evict() {
     for number in 0..stored {
         client.demand(
             format!("get k{number}\r\n"),
-            &format!("VALUE k{number} 0 8192\r\n{value}\r\nEND\r\n"),
+            format!("VALUE k{number} 0 8192\r\n{value}\r\nEND\r\n"),
         );
     }
     assert_eq!(client.stat("", "store_no_memory"), 1);

@@ -112,7 +112,7 @@ fn stages_are_told_by_size() {
                 client.demand(&set, "STORED\r\n");
                 client.demand(
                     "get large\r\n",
-                    &format!("VALUE large 0 100000\r\n{value}\r\nEND\r\n"),
+                    format!("VALUE large 0 100000\r\n{value}\r\nEND\r\n"),
                 );
                 client.demand("mg small\r\n", "EN\r\n");
             }

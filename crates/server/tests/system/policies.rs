@@ -440,7 +440,7 @@ fn the_policy_can_be_changed() {
         .ends_with(&format!("{name}\n"))
     );
     assert!(http(server.admin_address().unwrap(), "PUT /policy/best").starts_with("HTTP/1.1 400"));
-    client.demand("policy\r\n", &format!("POLICY {name}\r\n"));
+    client.demand("policy\r\n", format!("POLICY {name}\r\n"));
     assert!(
         http(server.admin_address().unwrap(), "GET /metrics")
             .contains(&format!("curtail_policy_info{{name=\"{name}\"}} 1"))

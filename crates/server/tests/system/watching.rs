@@ -218,7 +218,7 @@ fn what_is_carried_out_elsewhere_is_told() {
         client.demand(format!("append k{key} 0 0 1\r\nw\r\n"), "STORED\r\n");
         client.demand(
             format!("get k{key}\r\n"),
-            &format!("VALUE k{key} 0 2\r\nvw\r\nEND\r\n"),
+            format!("VALUE k{key} 0 2\r\nvw\r\nEND\r\n"),
         );
     }
     assert!(client.stat("curtail", "delegations") > keys);

@@ -5,6 +5,7 @@
 //! server's crate; here it is what another program reads.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};

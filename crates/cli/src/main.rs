@@ -19,7 +19,6 @@ mod native_flags;
 mod ranges;
 mod serve;
 mod simulate;
-mod sizes;
 mod top;
 
 use std::process::ExitCode;

@@ -57,6 +57,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "client",
             "cluster",
             "runtime",
+            "workload",
         ],
     ),
     ("xtask", &["client"]),

@@ -5,10 +5,11 @@ use std::{path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 use clap::Args;
 use curtail_client::WhenFull;
 use curtail_client::memcached::Login;
+use curtail_workload::quantity;
 use curtail_workload::{Arrivals, Catalogue, Mix, Phases, Popularity, Workload, WorkloadError};
 
 use super::{
-    quantity::{self, Range, Sweep},
+    quantity::{Range, Sweep},
     slo::Slo,
 };
 use crate::{
@@ -62,7 +63,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE", help_heading = "Load")]
     pub clusters: Option<PathBuf>,
     /// Number of keys [default: 1000000, or the workload's].
-    #[arg(long, value_parser = quantity::count, help_heading = "Load")]
+    #[arg(long, value_parser = quantity::count_from_1, help_heading = "Load")]
     pub keys: Option<u64>,
     /// Length of keys in bytes [default: 16, or the workload's].
     #[arg(long, help_heading = "Load")]
@@ -95,7 +96,7 @@ pub struct LoadArgs {
 
     /// Offered load in requests a second, one run for each: 50k,100k,200k (open loop). Without it
     /// every connection is kept busy (closed loop).
-    #[arg(long, value_delimiter = ',', value_parser = quantity::rate, help_heading = "Pace")]
+    #[arg(long, value_delimiter = ',', value_parser = quantity::positive, help_heading = "Pace")]
     pub rate: Vec<f64>,
     /// Offered loads from the first to the last: 50k..400k/8.
     #[arg(

@@ -126,8 +126,8 @@ impl Trial {
         self.wait_until(&label, || self.node(id, what) == value);
     }
 
-    /// Sends a request to a node and demands this answer. On a machine with much else to do a node's
-    /// lease may end for a moment: then it is asked again.
+    /// Sends a request to a node and demands this answer. On a machine with much else to do a
+    /// node's lease may end for a moment: then it is asked again.
     fn demand(&self, node: u16, request: &str, answer: &str) {
         let mut client = Client::connect_to(([127, 0, 0, 1], self.port + node).into());
         let not_in_service = "SERVER_ERROR this node is not in service";

@@ -281,8 +281,8 @@ mod tests {
         assert!(!format!("{login:?}").contains("lovelace"));
     }
 
-    /// Goal: only a server that asks for a login is told the password. Method: one that answers, and
-    /// one that refuses every command.
+    /// Goal: only a server that asks for a login is told the password. Method: one that answers,
+    /// and one that refuses every command.
     #[test]
     fn the_password_is_sent_only_where_it_is_asked_for() {
         let login = Login::parse("ada", "lovelace").unwrap();

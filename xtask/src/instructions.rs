@@ -19,6 +19,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use curtail_client::memcached;
 
 use crate::bench;
 use crate::packages::{self, Tool};
@@ -327,9 +328,7 @@ fn drive(port: u16, form: &Form, requests: usize) -> Result<()> {
     let keys: Vec<String> = (0..KEYS)
         .map(|key| format!("instruction-{key:04}"))
         .collect();
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    let mut stream = memcached::connect(("127.0.0.1", port), Duration::from_secs(60))?;
     for few in keys.chunks(STORE.keys) {
         ask(&mut stream, &STORE, few)?;
     }

@@ -5,8 +5,7 @@
 //! server's crate; here it is what another program reads.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::packages::{self, Tool};
 use crate::process::{Log, Running};
-use crate::server::{self, Server, free_port, free_ports};
+use crate::server::{self, Server, free_port, free_ports, talk};
 use crate::tally::{Outcome, Tally};
 use crate::workspace::Workspace;
 
@@ -157,16 +156,6 @@ fn get(port: u16, path: &str) -> Result<String> {
         bail!("{path}: {head}");
     }
     Ok(body.to_owned())
-}
-
-/// Sends, and reads until the other side closes.
-fn talk(port: u16, request: &str) -> Result<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    stream.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
 }
 
 /// What the panels of a dashboard ask for.

@@ -1,5 +1,6 @@
 //! The server under test: built, started on a free port, waited for, stopped.
 
+use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use curtail_client::memcached;
 
 use crate::process::{Log, Running};
 use crate::workspace::{Workspace, cargo};
@@ -108,6 +110,15 @@ impl Server {
             START_LIMIT.as_secs()
         )
     }
+}
+
+/// Sends, and reads until the other side closes.
+pub(crate) fn talk(port: u16, request: &str) -> Result<String> {
+    let mut stream = memcached::connect(("127.0.0.1", port), Duration::from_secs(5))?;
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 /// A port that was free a moment ago.

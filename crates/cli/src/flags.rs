@@ -11,6 +11,7 @@ use curtail_server::{
     Config, Listen, MEMORY_BYTES_LIMIT, PolicyName, UnixSocket, count_logins,
     log::{LogFormat, LogLevel},
 };
+use curtail_workload::quantity;
 
 use crate::{
     cluster_flags::ClusterFlags,
@@ -18,7 +19,7 @@ use crate::{
     extended::{self, Unused},
     faults::Faults,
     native_flags::NativeFlags,
-    ranges, sizes,
+    ranges,
 };
 
 /// The flags; see `--help` for what each means.
@@ -306,7 +307,7 @@ impl Flags {
     }
 
     fn settle_limits(&self, config: &mut Config, faults: &mut Faults) {
-        let bytes = |text: &str, unit| sizes::parse(text, unit).map_err(anyhow::Error::msg);
+        let bytes = |text: &str, unit| quantity::memory(text, unit).map_err(anyhow::Error::msg);
         let memory = bytes(&self.memory_limit, 1 << 20)
             .context("-m")
             .and_then(|bytes| {

@@ -21,7 +21,6 @@ mod ranges;
 #[cfg(test)]
 mod reference;
 mod serve;
-mod sizes;
 mod top;
 
 use std::ffi::OsString;

@@ -27,7 +27,6 @@ mod terminal;
 mod view;
 
 use std::{
-    fs,
     io::{IsTerminal, Write},
     path::PathBuf,
     process::ExitCode,
@@ -36,15 +35,11 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Args;
+use curtail_client::memcached::Login;
 
 use self::{
-    address::Address,
-    connection::{Connection, Login},
-    history::History,
-    hot_keys::HotKeys,
-    report::Report,
-    sample::Sample,
-    view::View,
+    address::Address, connection::Connection, history::History, hot_keys::HotKeys, report::Report,
+    sample::Sample, view::View,
 };
 
 /// Options of `curtail top`.
@@ -129,12 +124,10 @@ fn login(options: &Options) -> Result<Option<Login>> {
     let (Some(user), Some(path)) = (&options.user, &options.password_file) else {
         return Ok(None);
     };
-    let text =
-        fs::read_to_string(path).with_context(|| format!("password file {}", path.display()))?;
-    Ok(Some(Login {
-        user: user.clone(),
-        password: text.lines().next().unwrap_or("").to_owned(),
-    }))
+    let login = Login::from_file(user, path);
+    Ok(Some(login.with_context(|| {
+        format!("password file {}", path.display())
+    })?))
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

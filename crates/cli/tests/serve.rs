@@ -1,16 +1,12 @@
 //! The binary as an operator meets it: start, signals, errors, files, `doctor`.
-#![expect(clippy::unwrap_used, reason = "a failure here is a test's failure")]
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
-    path::PathBuf,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
-const PATIENCE: Duration = Duration::from_secs(20);
+use curtail_testing::{Client, Process, eventually, listening, signal, temporary_path};
 
 fn curtail(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_curtail"));
@@ -19,103 +15,20 @@ fn curtail(arguments: &[&str]) -> Command {
     command
 }
 
-fn temporary_path(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("curtail-cli-{}-{name}", std::process::id()))
-}
-
-/// A server on a port that the system chose, killed when the test is over.
-struct Running {
-    child: Child,
-    port: u16,
-    ports: PathBuf,
-}
-
-impl Running {
-    fn start(name: &str, arguments: &[&str]) -> Self {
-        let ports = temporary_path(&format!("{name}.ports"));
-        let all: Vec<&str> = ["serve", "-p", "-1", "-t", "1"]
-            .into_iter()
-            .chain(arguments.iter().copied())
-            .collect();
-        let child = curtail(&all)
-            .env("MEMCACHED_PORT_FILENAME", &ports)
-            .spawn()
-            .unwrap();
-        let start = Instant::now();
-        let text = loop {
-            assert!(start.elapsed() < PATIENCE, "no port file");
-            match fs::read_to_string(&ports) {
-                Ok(text) => break text,
-                Err(_) => std::thread::sleep(Duration::from_millis(2)),
-            }
-        };
-        let port = text
-            .strip_prefix("TCP INET: ")
-            .unwrap()
-            .trim()
-            .parse()
-            .unwrap();
-        Self { child, port, ports }
-    }
-
-    fn ask(&self, request: &str) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        stream.shutdown(std::net::Shutdown::Write).unwrap();
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).unwrap();
-        reply
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-s", name, &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
-    }
-
-    fn wait(mut self) -> (ExitStatus, String) {
-        let start = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(start.elapsed() < PATIENCE, "did not end");
-            std::thread::sleep(Duration::from_millis(2));
-        };
-        let mut told = String::new();
-        self.child
-            .stderr
-            .take()
-            .unwrap()
-            .read_to_string(&mut told)
-            .unwrap();
-        (status, told)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = fs::remove_file(&self.ports);
-    }
+/// A server with these arguments.
+fn serve(arguments: &[&str]) -> Process {
+    Process::serve(env!("CARGO_BIN_EXE_curtail"), arguments)
 }
 
 #[test]
 fn a_server_greets_serves_and_stops_on_either_signal() {
     for signal in ["TERM", "INT"] {
-        let server = Running::start(signal, &["-m32"]);
+        let server = serve(&["-m32"]);
         assert_eq!(
             server.ask("set a 0 0 1\r\nx\r\nget a\r\n"),
             "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n"
         );
-        let port = server.port;
+        let port = server.address().port();
         server.signal(signal);
         let (status, told) = server.wait();
         assert!(status.success(), "{status}");
@@ -138,12 +51,12 @@ fn a_server_greets_serves_and_stops_on_either_signal() {
 fn contents_survive_sigusr1() {
     let file = temporary_path("contents");
     let path = file.to_str().unwrap();
-    let server = Running::start("save", &["-e", path]);
+    let server = serve(&["-e", path]);
     assert_eq!(server.ask("set a 7 0 5\r\nhello\r\n"), "STORED\r\n");
     server.signal("USR1");
     assert!(server.wait().0.success());
     assert!(file.exists());
-    let server = Running::start("restore", &["-e", path]);
+    let server = serve(&["-e", path]);
     assert_eq!(server.ask("get a\r\n"), "VALUE a 7 5\r\nhello\r\nEND\r\n");
     assert!(
         !file.exists(),
@@ -162,31 +75,12 @@ fn contents_survive_sigusr1() {
 #[test]
 fn a_full_disk_fails_the_save() {
     let file = temporary_path("full");
-    let ports = temporary_path("ports-of-full");
     let script = format!(
         "trap '' XFSZ; ulimit -f 8; exec {} serve -p -1 -t 1 -m 64 -e {}",
         env!("CARGO_BIN_EXE_curtail"),
         file.display()
     );
-    let child = Command::new("bash")
-        .args(["-c", &script])
-        .env("MEMCACHED_PORT_FILENAME", &ports)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let start = Instant::now();
-    while !ports.exists() {
-        assert!(start.elapsed() < PATIENCE);
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    let text = fs::read_to_string(&ports).unwrap();
-    let port = text
-        .strip_prefix("TCP INET: ")
-        .unwrap()
-        .trim()
-        .parse()
-        .unwrap();
-    let server = Running { child, port, ports };
+    let server = Process::start(Command::new("bash").args(["-c", &script]));
     let value = "v".repeat(100_000);
     assert_eq!(
         server.ask(&format!("set a 0 0 100000\r\n{value}\r\n")),
@@ -213,23 +107,20 @@ fn a_full_disk_fails_the_save() {
 fn logins_are_read_again_on_sighup() {
     let file = temporary_path("logins");
     fs::write(&file, "a:b\n").unwrap();
-    let server = Running::start("logins", &["-Y", file.to_str().unwrap()]);
+    let server = serve(&["-Y", file.to_str().unwrap()]);
     let login = |text: &str| server.ask(&format!("set x 0 0 {}\r\n{text}\r\n", text.len()));
     assert_eq!(login("a b"), "STORED\r\n");
     fs::write(&file, "c:d\n").unwrap();
     server.signal("HUP");
-    let start = Instant::now();
-    while login("c d") != "STORED\r\n" {
-        assert!(start.elapsed() < PATIENCE);
-    }
+    eventually("the file is read", || login("c d") == "STORED\r\n");
     assert_eq!(login("a b"), "CLIENT_ERROR authentication failure\r\n");
     fs::remove_file(&file).unwrap();
 }
 
 #[test]
 fn what_cannot_be_done_is_said_and_fails() {
-    let taken = Running::start("taken", &[]);
-    let port = taken.port.to_string();
+    let taken = serve(&[]);
+    let port = taken.address().port().to_string();
     for (arguments, words) in [
         (vec!["serve", "-p", &port], "already in use"),
         (vec!["serve", "-l", "0.0.0.0"], "without a login"),
@@ -260,7 +151,7 @@ fn what_cannot_be_done_is_said_and_fails() {
 fn a_configuration_file_counts_less_than_the_command_line() {
     let file = temporary_path("config.toml");
     fs::write(&file, "memory-limit = 77\nconn-limit = 5\n").unwrap();
-    let server = Running::start("config", &["--config", file.to_str().unwrap(), "-c", "9"]);
+    let server = serve(&["--config", file.to_str().unwrap(), "-c", "9"]);
     let settings = server.ask("stats settings\r\n");
     assert!(
         settings.contains(&format!("STAT maxbytes {}\r\n", 77 << 20)),
@@ -282,33 +173,12 @@ fn a_daemon_comes_up_and_leaves_a_pid_file() {
     assert!(started.status.success(), "{started:?}");
     // The parent waits for the child, so both files are there now.
     let pid = fs::read_to_string(&file).unwrap();
-    let port = fs::read_to_string(&ports).unwrap();
-    let port: u16 = port
-        .strip_prefix("TCP INET: ")
-        .unwrap()
-        .trim()
-        .parse()
-        .unwrap();
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.write_all(b"mn\r\n").unwrap();
-    let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).unwrap();
-    assert_eq!(line, "MN\r\n");
-    assert!(
-        Command::new("kill")
-            .arg(pid.trim())
-            .status()
-            .unwrap()
-            .success()
-    );
-    let start = Instant::now();
-    while file.exists() {
-        assert!(start.elapsed() < PATIENCE, "the pid file stays");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    Client::connect_to(listening(&ports)).demand("mn\r\n", "MN\r\n");
+    signal(pid.trim(), "TERM");
+    eventually("the pid file is removed", || !file.exists());
     fs::remove_file(&ports).unwrap();
-    let taken = Running::start("beside", &[]);
-    let port = taken.port.to_string();
+    let taken = serve(&[]);
+    let port = taken.address().port().to_string();
     let failed = curtail(&["serve", "-d", "-p", &port]).output().unwrap();
     assert!(
         !failed.status.success(),
@@ -340,7 +210,7 @@ fn help_version_and_doctor_answer() {
 /// the rights allow it; where they do not, the server warns and serves.
 #[test]
 fn locked_memory_is_not_touched_beforehand() {
-    let server = Running::start("locked", &["-k", "-m", "64"]);
+    let server = serve(&["-k", "-m", "64"]);
     assert_eq!(server.ask("set a 0 0 1\r\nx\r\n"), "STORED\r\n");
     let resident: u64 = server
         .ask("stats memory\r\n")
@@ -366,7 +236,7 @@ fn limits_of_a_terabyte_and_more_start() {
             assert!(told.contains("vm.overcommit_memory is 2"), "{told}");
             continue;
         }
-        let server = Running::start(&format!("terabyte-{limit}"), &["-m", &limit]);
+        let server = serve(&["-m", &limit]);
         assert_eq!(server.ask("set a 0 0 1\r\nx\r\n"), "STORED\r\n");
         assert_eq!(server.ask("get a\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\n");
         let report = server.ask("stats memory\r\n");
@@ -405,8 +275,8 @@ fn a_limit_of_address_space_is_named() {
 /// the same requests to both.
 #[test]
 fn very_verbose_shows_connections_and_commands() {
-    for (name, flags, shows) in [("loud", &["-vv"][..], true), ("still", &[], false)] {
-        let server = Running::start(name, flags);
+    for (_name, flags, shows) in [("loud", &["-vv"][..], true), ("still", &[], false)] {
+        let server = serve(flags);
         server.ask("set a 0 0 6\r\nsecret\r\nget a b\r\nquit\r\n");
         server.signal("TERM");
         let (_, told) = server.wait();
@@ -434,7 +304,7 @@ fn the_log_tells_what_happened_to_whom() {
     let file = temporary_path("log-logins");
     fs::write(&file, "ada:lovelace\n").unwrap();
     let flags = ["--log-format", "json", "-Y", file.to_str().unwrap()];
-    let server = Running::start("log", &flags);
+    let server = serve(&flags);
     let login = |text: &str| format!("set x 0 0 {}\r\n{text}\r\n", text.len());
     server.ask(&login("ada wrongsecret"));
     let commands = "set k 0 0 5\r\ns3crt\r\nflush_all\r\ncache_memlimit 72\r\npolicy crew\r\n\
@@ -443,7 +313,7 @@ fn the_log_tells_what_happened_to_whom() {
     server.signal("HUP");
     // Signals are taken one after another, so the first is done before the second.
     std::thread::sleep(Duration::from_millis(100));
-    let port = server.port;
+    let port = server.address().port();
     server.signal("TERM");
     let (_, told) = server.wait();
     fs::remove_file(&file).unwrap();
@@ -500,7 +370,7 @@ fn the_log_tells_what_happened_to_whom() {
 fn a_flood_of_refused_logins_makes_few_lines() {
     let file = temporary_path("flood-logins");
     fs::write(&file, "ada:lovelace\n").unwrap();
-    let server = Running::start("flood", &["-Y", file.to_str().unwrap()]);
+    let server = serve(&["-Y", file.to_str().unwrap()]);
     let begun = Instant::now();
     server.ask(&"set x 0 0 3\r\na b\r\n".repeat(1000));
     // The control reports the rest of a flood in a second after it.
@@ -526,15 +396,10 @@ fn a_flood_of_refused_logins_makes_few_lines() {
 /// connection.
 #[test]
 fn refused_connections_are_logged_with_the_remedy() {
-    let server = Running::start("refused", &["-c", "1"]);
-    let mut first = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-    first.write_all(b"mn\r\n").unwrap();
-    let mut line = String::new();
-    BufReader::new(&first).read_line(&mut line).unwrap();
-    let mut second = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-    second.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut answer = String::new();
-    second.read_to_string(&mut answer).unwrap();
+    let server = serve(&["-c", "1"]);
+    let mut first = server.client();
+    first.demand("mn\r\n", "MN\r\n");
+    let answer = server.client().line();
     assert!(answer.contains("Too many open connections"), "{answer}");
     std::thread::sleep(Duration::from_secs(3));
     server.signal("TERM");
@@ -550,8 +415,8 @@ fn refused_connections_are_logged_with_the_remedy() {
 /// nothing. Method: a right and a wrong configuration, on a port that is taken.
 #[test]
 fn a_configuration_is_checked_without_a_start() {
-    let taken = Running::start("checked", &[]);
-    let port = taken.port.to_string();
+    let taken = serve(&[]);
+    let port = taken.address().port().to_string();
     let check = |arguments: &[&str]| {
         let mut command = curtail(&["serve", "--check-config"]);
         let output = command.args(arguments).output().unwrap();

@@ -3,10 +3,9 @@
 
 use std::{
     fs::{self, File},
-    io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
+    io::{Read, Write},
+    net::TcpListener,
     os::fd::AsFd,
-    path::PathBuf,
     process::{Child, Command, Output, Stdio},
     sync::{
         Arc, Mutex,
@@ -16,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use curtail_testing::{PATIENCE, Process, eventually, temporary_path};
 use rustix::{
     process::{Pid, Signal, kill_process},
     pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt},
@@ -23,60 +23,11 @@ use rustix::{
 };
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(20);
 const BINARY: &str = env!("CARGO_BIN_EXE_curtail");
 
-fn temporary_path(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("curtail-top-{}-{name}", std::process::id()))
-}
-
-/// A server, killed when the test is over.
-struct Server {
-    child: Child,
-    address: String,
-}
-
-impl Server {
-    /// On a port that the system chose.
-    fn start(name: &str, arguments: &[&str]) -> Self {
-        Self::start_on("-1", name, arguments)
-    }
-
-    fn start_on(port: &str, name: &str, arguments: &[&str]) -> Self {
-        let ports = temporary_path(name);
-        let child = Command::new(BINARY)
-            .args(["serve", "-m", "32", "-p", port])
-            .args(arguments)
-            .env("MEMCACHED_PORT_FILENAME", &ports)
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        until("a port file", || ports.exists());
-        let text = fs::read_to_string(&ports).unwrap();
-        fs::remove_file(&ports).unwrap();
-        let port = text.strip_prefix("TCP INET: ").unwrap_or("0\n");
-        let port = port.lines().next().unwrap();
-        Self {
-            child,
-            address: format!("127.0.0.1:{port}"),
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "no {what}");
-        thread::sleep(Duration::from_millis(2));
-    }
+/// A server with little memory and these arguments.
+fn serve(arguments: &[&str]) -> Process {
+    Process::serve(BINARY, &[&["-m", "32"], arguments].concat())
 }
 
 fn top(arguments: &[&str]) -> Output {
@@ -97,23 +48,16 @@ struct Load {
 }
 
 impl Load {
-    fn start(server: &Server) -> Self {
-        let mut stream = TcpStream::connect(&server.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    fn start(server: &Process) -> Self {
+        let mut client = server.client();
         let over = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&over);
         let thread = thread::spawn(move || {
-            let mut reader = BufReader::new(stream.try_clone().unwrap());
-            let mut line = String::new();
             while !asked.load(Relaxed) {
-                let requests =
-                    b"set hot 0 0 1\r\nx\r\nmg hot v\r\nmg hot v\r\nmg hot v\r\nmg cold\r\n";
-                stream.write_all(requests).unwrap();
-                while line != "EN\r\n" {
-                    line.clear();
-                    assert!(reader.read_line(&mut line).unwrap() > 0);
-                }
-                line.clear();
+                client.demand(
+                    "set hot 0 0 1\r\nx\r\nmg hot v\r\nmg hot v\r\nmg hot v\r\nmg cold\r\n",
+                    "STORED\r\nVA 1\r\nx\r\nVA 1\r\nx\r\nVA 1\r\nx\r\nEN\r\n",
+                );
             }
         });
         Self {
@@ -134,11 +78,12 @@ impl Drop for Load {
 /// five, one is a write, three hit and one misses.
 #[test]
 fn a_report_tells_what_the_server_does() {
-    let server = Server::start("report", &["-t", "2"]);
+    let server = serve(&["-t", "2"]);
+    let address = server.address().to_string();
     let load = Load::start(&server);
-    let text = told(&top(&[&server.address]));
+    let text = told(&top(&[&address]));
     for words in [
-        &server.address,
+        &address,
         "hits 75.",
         "\nWORKER ",
         "\n0 ",
@@ -151,7 +96,7 @@ fn a_report_tells_what_the_server_does() {
     ] {
         assert!(text.contains(words), "{words} in\n{text}");
     }
-    let report: Value = serde_json::from_str(&told(&top(&["--json", &server.address]))).unwrap();
+    let report: Value = serde_json::from_str(&told(&top(&["--json", &address]))).unwrap();
     drop(load);
     let number = |path: &str| report.pointer(path).and_then(Value::as_f64).unwrap();
     let (requests, reads) = (number("/traffic/requests"), number("/traffic/reads"));
@@ -176,10 +121,10 @@ fn a_report_tells_what_the_server_does() {
 
 #[test]
 fn the_hottest_key_is_first() {
-    let server = Server::start("keys", &["-t", "1"]);
+    let server = serve(&[]);
+    let address = server.address().to_string();
     let _load = Load::start(&server);
-    let report: Value =
-        serde_json::from_str(&told(&top(&["--json", "--keys", &server.address]))).unwrap();
+    let report: Value = serde_json::from_str(&told(&top(&["--json", "--keys", &address]))).unwrap();
     let keys = &report["keys"]["Ok"]["keys"];
     assert_eq!(
         (&keys[0]["key"], &keys[1]["key"]),
@@ -187,7 +132,7 @@ fn the_hottest_key_is_first() {
     );
     let seen = |index: usize| keys[index]["seen"].as_f64().unwrap();
     assert!((seen(0) / seen(1) - 4.0).abs() < 1.0, "{keys}");
-    let text = told(&top(&["--keys", &server.address]));
+    let text = told(&top(&["--keys", &address]));
     assert!(text.contains("\nHOTTEST KEYS "), "{text}");
 }
 
@@ -202,8 +147,8 @@ fn logins_are_told_to_those_who_ask() {
     let login = ["--user", "me", "--password-file", password];
     let stranger = ["--user", "you", "--password-file", password];
 
-    let server = Server::start("asks", &["-t", "1", "-Y", logins]);
-    let address = server.address.as_str();
+    let server = serve(&["-Y", logins]);
+    let address = &*server.address().to_string();
     told(&top(&[&login[..], &[address]].concat()));
     for (arguments, words) in [
         (vec![address], "--user NAME"),
@@ -215,14 +160,18 @@ fn logins_are_told_to_those_who_ask() {
         assert!(!said.contains("secret"), "{said}");
     }
 
-    let open = Server::start("open", &["-t", "1"]);
-    let report = told(&top(&[&login[..], &["--json", &open.address]].concat()));
+    let open = serve(&[]);
+    let report = told(&top(&[
+        &login[..],
+        &["--json", &open.address().to_string()],
+    ]
+    .concat()));
     let report: Value = serde_json::from_str(&report).unwrap();
     assert_eq!(report["memory"]["items"], 0);
 
     let socket = temporary_path("socket");
     let path = socket.to_str().unwrap();
-    let _unix = Server::start("unix", &["-t", "1", "-Y", logins, "-s", path]);
+    let _unix = serve(&["-Y", logins, "-s", path]);
     told(&top(&[&login[..], &[path]].concat()));
     fs::remove_file(logins).unwrap();
     fs::remove_file(password).unwrap();
@@ -352,7 +301,7 @@ impl OnTerminal {
 
     /// The end: success, and a terminal as it was.
     fn ends_well(mut self) {
-        until("end", || self.child.try_wait().unwrap().is_some());
+        eventually("it ends", || self.child.try_wait().unwrap().is_some());
         assert!(self.child.wait().unwrap().success());
         assert!(!self.is_raw(), "the terminal is still raw");
         self.wait_for(LEAVE);
@@ -372,8 +321,9 @@ const LEAVE: &str = "\x1b[?1049l";
 
 #[test]
 fn the_screen_follows_keys_and_leaves_the_terminal_as_it_was() {
-    let server = Server::start("screen", &["-t", "1"]);
-    let mut screen = OnTerminal::start(&[&server.address]);
+    let server = serve(&[]);
+    let address = server.address().to_string();
+    let mut screen = OnTerminal::start(&[&address]);
     screen.wait_for(ENTER);
     screen.wait_for("PLAN");
     assert!(screen.is_raw());
@@ -393,9 +343,10 @@ fn the_screen_follows_keys_and_leaves_the_terminal_as_it_was() {
 /// Goal: a signal ends it like a key does.
 #[test]
 fn signals_leave_the_terminal_as_it_was() {
-    let server = Server::start("signals", &["-t", "1"]);
+    let server = serve(&[]);
+    let address = server.address().to_string();
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        let screen = OnTerminal::start(&[&server.address]);
+        let screen = OnTerminal::start(&[&address]);
         screen.wait_for("PLAN");
         let pid = Pid::from_raw(screen.child.id().try_into().unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
@@ -407,14 +358,14 @@ fn signals_leave_the_terminal_as_it_was() {
 /// one on the same port.
 #[test]
 fn a_server_that_comes_back_is_found() {
-    let server = Server::start("first", &["-t", "1"]);
-    let address = server.address.clone();
+    let server = serve(&[]);
+    let address = server.address().to_string();
     let mut screen = OnTerminal::start(&[&address]);
     screen.wait_for("PLAN");
     drop(server);
     screen.wait_for("trying again");
     let (_, port) = address.split_once(':').unwrap();
-    let _server = Server::start_on(port, "second", &["-t", "3"]);
+    let _server = serve(&["-p", port, "-t", "3"]);
     // Three workers have two large ones.
     screen.wait_for("large 1");
     screen.press("q");

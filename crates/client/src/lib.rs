@@ -7,6 +7,8 @@
 //!       Machine   what is sent and when, as a pure state machine
 //! ```
 //!
+//! Beside it, [`memcached`] is a blocking connection of memcached's text protocol, for tools.
+//!
 //! # What an answer means
 //!
 //! A *marked* write ([`Command::marked`], and [`Session::set`]) ends when it is **accepted**: it
@@ -42,6 +44,7 @@ mod error;
 mod handle;
 mod link;
 pub mod machine;
+pub mod memcached;
 mod outcome;
 mod session;
 mod stream;

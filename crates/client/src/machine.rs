@@ -294,11 +294,6 @@ impl Machine {
         is_known.then(|| (window.credits(), window.writes()))
     }
 
-    /// Smoothed round trips of acknowledgements and of answers, in nanoseconds.
-    pub fn round_trips_ns(&self) -> (Option<u64>, Option<u64>) {
-        (self.early.smoothed_ns(), self.late.smoothed_ns())
-    }
-
     /// Ends every request: the client goes.
     pub fn abandon(&mut self, emit: &mut impl FnMut(MachineOutput<'_>)) {
         for index in 0..self.slots.len() {

@@ -143,6 +143,8 @@ impl ClusterClock {
 mod tests {
     use alloc::vec::Vec;
 
+    use curtail_workload::Random;
+
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -168,7 +170,7 @@ mod tests {
     }
 
     struct World {
-        state: u64,
+        random: Random,
         /// Nanoseconds that have truly passed.
         now: u64,
         nodes: Vec<Node>,
@@ -178,7 +180,7 @@ mod tests {
     impl World {
         fn new(seed: u64, fault: Fault) -> Self {
             let mut world = Self {
-                state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+                random: Random::new(seed),
                 now: 0,
                 nodes: Vec::new(),
                 fault,
@@ -199,10 +201,7 @@ mod tests {
         }
 
         fn below(&mut self, bound: u64) -> u64 {
-            self.state ^= self.state << 13;
-            self.state ^= self.state >> 7;
-            self.state ^= self.state << 17;
-            self.state % bound
+            self.random.below(bound)
         }
 
         fn now_of(&self, node: usize) -> Now {

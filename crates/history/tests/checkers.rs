@@ -3,6 +3,7 @@
 
 use curtail_history::{Action, Entry, History, Outcome, Verdict, check_linearizable};
 use curtail_types::Instant;
+use curtail_workload::Random;
 
 const STEPS_MAX: u64 = 1_000_000;
 
@@ -212,18 +213,6 @@ fn a_violation_is_cut_down_to_the_operations_that_show_it() {
     assert_eq!(text.lines().count(), violation.window.len() + 1);
 }
 
-/// A small generator of its own; the same seed gives the same history.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-}
-
 /// What a planted bug does to the simulated register.
 #[derive(Clone, Copy, PartialEq)]
 enum Bug {
@@ -238,7 +227,7 @@ enum Bug {
 /// time: 100 ns apart, with up to `spread_ns` before and after. The value before the last change is
 /// kept for the bugs to show.
 fn simulate(seed: u64, clients: u32, spread_ns: u64, bug: Bug) -> (History, bool) {
-    let mut random = Random(seed * 2 + 1);
+    let mut random = Random::new(seed);
     let (mut register, mut before) = (None, None);
     let mut free_at = vec![0; clients as usize];
     let mut history = History::new();
@@ -423,7 +412,7 @@ fn arbitrary(random: &mut Random) -> Vec<Entry> {
 /// histories, good and bad, against trying every order.
 #[test]
 fn agrees_with_trying_every_order() {
-    let mut random = Random(99);
+    let mut random = Random::new(99);
     let mut linearizable = 0;
     const HISTORIES: u32 = 4000;
     for _ in 0..HISTORIES {
@@ -444,7 +433,7 @@ fn agrees_with_trying_every_order() {
 /// histories, judged by trying every order from every value that could have been there.
 #[test]
 fn a_cut_down_window_is_itself_impossible() {
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let mut cut = 0;
     for _ in 0..3000 {
         let entries = arbitrary(&mut random);

@@ -12,12 +12,12 @@
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use curtail_client::memcached::Login;
 use curtail_workload::{Generator, Items, KeyText, Kind, Random, Stream, Workload};
 use serde::Serialize;
 
 use crate::{
     error::LoadError,
-    login::Login,
     protocol::{Asked, Protocol, Verb},
     recording::Recording,
     stamp::{HEAD_BYTES, Piece},

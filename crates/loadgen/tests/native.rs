@@ -1,15 +1,11 @@
-//! The native driver against a small server of the protocol.
+//! The native driver against the server.
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 use std::time::Duration;
 
 use curtail_loadgen::{Load, Marking, Pace, Plan, Protocol, Report, Session, Stop, measure};
-
-#[path = "../../client/tests/support/server.rs"]
-#[allow(dead_code, reason = "each test uses a part")]
-mod server;
-
-use server::{Behaviour, Server};
+use curtail_server::{NativeMode, Server};
+use curtail_testing::{native_address, native_config, start};
 
 const MIX: &str = "zipf:keys=500,key=8,value=64,mix=get@0.4+set@0.3+incr@0.1+delete@0.1+rmw@0.1";
 
@@ -17,7 +13,7 @@ fn plan(server: &Server, marking: Marking) -> Plan {
     let mut load = Load::drawn(Protocol::Native, MIX.parse().unwrap());
     load.marking = marking;
     Plan {
-        target: server.address.to_string(),
+        target: native_address(server).to_string(),
         other_nodes: Vec::new(),
         load,
         connections: 2,
@@ -49,7 +45,7 @@ fn run(plan: &Plan) -> Report {
 #[test]
 fn accepted_result_and_read_are_told_apart() {
     for marking in [Marking::Sets, Marking::Writes, Marking::None] {
-        let server = Server::start(Behaviour::default());
+        let server = start(native_config(NativeMode::IoAck));
         let report = run(&plan(&server, marking));
         let native = report.native.as_ref().unwrap();
         assert!(native.read.count > 50, "{marking:?}: {}", report.table());
@@ -72,21 +68,20 @@ fn accepted_result_and_read_are_told_apart() {
     }
 }
 
-/// Goal: values are verified on this path too, and a full queue is seen. Method: queues of a few
-/// places that execute slowly, so that writes are refused and wait; every value must still be the
+/// Goal: values are verified on this path too, and a full queue is seen. Method: a queue of a few
+/// places that executes slowly, so that writes are refused and wait; every value must still be the
 /// newest.
 #[test]
 fn refusals_and_backlog_are_shown_and_values_verified() {
-    let server = Server::start(Behaviour {
-        capacity: 4,
-        service: Duration::from_micros(200),
-        queues: 2,
-        ..Behaviour::default()
-    });
+    let mut config = native_config(NativeMode::IoAck);
+    let native = config.native.as_mut().unwrap();
+    native.slots = Some(16);
+    native.service_ns = 200_000;
+    let server = start(config);
     let mut plan = plan(&server, Marking::Sets);
     plan.load = Load::drawn(
         Protocol::Native,
-        "zipf:keys=50,value=64,mix=get@0.5+set@0.5".parse().unwrap(),
+        "zipf:keys=1,value=64,mix=get@0.5+set@0.5".parse().unwrap(),
     );
     plan.load.verify = true;
     let report = run(&plan);
@@ -97,7 +92,7 @@ fn refusals_and_backlog_are_shown_and_values_verified() {
         report.table()
     );
     assert!(
-        native.backlog_max > 0 && native.backlog_max <= 4,
+        native.backlog_max > 0 && native.backlog_max <= 16,
         "{}",
         report.table()
     );
@@ -110,7 +105,7 @@ fn refusals_and_backlog_are_shown_and_values_verified() {
 /// Goal: the open loop offers what was asked, and a think time holds back.
 #[test]
 fn open_and_thinking_loops_are_timed() {
-    let server = Server::start(Behaviour::default());
+    let server = start(native_config(NativeMode::IoAck));
     let open = Plan {
         pace: Pace::poisson(2000.0),
         ..plan(&server, Marking::Sets)

@@ -13,6 +13,7 @@ use std::{
 };
 
 use clap::ValueEnum;
+use curtail_workload::quantity;
 
 use crate::{
     balanced::{Balancer, Rules},
@@ -450,25 +451,9 @@ fn print(text: &str) -> io::Result<()> {
 
 /// `200000`, `200k`, `5m`.
 fn count(text: &str) -> Result<u64, String> {
-    let lower = text.to_ascii_lowercase();
-    let (digits, unit) = match lower.strip_suffix(['k', 'm', 'g']) {
-        Some(digits) => (digits, lower.len() - digits.len()),
-        None => (lower.as_str(), 0),
-    };
-    let scale = match lower.as_bytes().last() {
-        Some(b'k') if unit == 1 => 1e3,
-        Some(b'm') if unit == 1 => 1e6,
-        Some(b'g') if unit == 1 => 1e9,
-        _ => 1.0,
-    };
-    let number: f64 = digits
-        .replace('_', "")
-        .parse()
-        .map_err(|_| format!("{text:?} is no count"))?;
-    let count = number * scale;
-    let whole = (1.0..=1e12).contains(&count) && count.fract() == 0.0;
-    whole
-        .then_some(count as u64)
+    let count = quantity::count(text)?;
+    let fits = (1..=1_000_000_000_000).contains(&count);
+    fits.then_some(count)
         .ok_or_else(|| format!("{text:?} is not 1 to 10^12"))
 }
 

@@ -20,6 +20,7 @@ use std::{
 use curtail_runtime::ThreadCpuClock;
 use curtail_store::{Store, StoreConfig, Writer};
 use curtail_types::{Get, HashSeed, Key, Now, Set, WriterId};
+use curtail_workload::Random;
 
 /// Operations of one turn.
 const BATCH: u64 = 64;
@@ -87,7 +88,7 @@ fn run(items: u64) -> [Vec<u64>; 3] {
 /// The times of all turns of the three phases.
 fn phases(store: &Store, items: u64, supplier: &Thread) -> [Vec<u64>; 3] {
     let mut writer = store.writer(WriterId(0));
-    let mut state = 1_u64;
+    let mut random = Random::new(1);
     let grow = phase(items / BATCH, |turn| {
         turn_of_sets(store, &mut writer, turn * BATCH, supplier);
     });
@@ -96,9 +97,7 @@ fn phases(store: &Store, items: u64, supplier: &Thread) -> [Vec<u64>; 3] {
     });
     let mixed = phase(items / BATCH / 2, |_| {
         for _ in 0..BATCH {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
+            let state = random.next();
             // The square of a uniform number is skewed to the small ones.
             let uniform = u128::from(state >> 32);
             let n = ((uniform * uniform * 2 * u128::from(items)) >> 64) as u64;

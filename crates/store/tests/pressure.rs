@@ -5,6 +5,7 @@ use curtail_store::{Store, StoreConfig, ValueLease, Writer};
 use curtail_types::{
     Delete, DeleteOutcome, Exptime, Get, HashSeed, Key, Now, Set, SetOutcome, WriterId,
 };
+use curtail_workload::Random;
 
 const START: u64 = 1_800_000_000;
 
@@ -169,11 +170,9 @@ fn large_values_come_and_go_whole() {
 #[test]
 fn large_values_are_never_refused_while_eviction_is_allowed() {
     let mut bench = Bench::new(8, true);
-    let mut state = 9_u64;
+    let mut random = Random::new(9);
     for n in 0..4_000_u64 {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
+        let state = random.next();
         let length = match state % 10 {
             0..=3 => 4096,
             4..=6 => 1_024 * (1 + state / 16 % 60),

@@ -12,6 +12,7 @@ use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, Exptime, Get, HashSeed, Key, Now, Set, SetOutcome,
     WriterId,
 };
+use curtail_workload::Random;
 
 const START: u64 = 1_800_000_000;
 const THREADS: u16 = 4;
@@ -20,21 +21,6 @@ fn now() -> Now {
     Now {
         unix_ns: START * 1_000_000_000,
         ..Now::default()
-    }
-}
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
     }
 }
 
@@ -80,7 +66,7 @@ impl Worker {
         Self {
             store: Arc::clone(store),
             writer: store.writer(WriterId(id)),
-            random: Random(u64::from(id) * 77 + 1),
+            random: Random::new(id.into()),
             value: Vec::new(),
             scratch: Vec::new(),
             leases: Vec::new(),

@@ -33,10 +33,9 @@ const NUMBER: u64 = (1 << 32) - 1;
 const TURNED: u64 = 1 << 32;
 
 fn mix(number: u64) -> KeyHash {
-    let mut word = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    KeyHash(word ^ word >> 31)
+    KeyHash(curtail_workload::mix(
+        number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+    ))
 }
 
 fn main() {

@@ -152,10 +152,5 @@ impl Locks for NoLock {
     fn lock(&self, _stripe: usize) {}
 
     #[inline(always)]
-    fn unlock(&self, stripe: usize, changed: bool) {
-        if changed {
-            // For `set_if_unchanged`.
-            self.0.unlock(stripe, true);
-        }
-    }
+    fn unlock(&self, _stripe: usize, _changed: bool) {}
 }

@@ -317,18 +317,6 @@ impl<R: Resolver> Index<R> {
         Some(mark)
     }
 
-    /// Replaces `old` by `new`, the same item at another place, with a mark; `false` if `old` is
-    /// not there. `old == new` just sets the mark.
-    pub fn replace_if(&self, hash: KeyHash, old: Reference, new: Reference, mark: u8) -> bool {
-        let mut locked = self.lock(hash);
-        let Some(position) = locked.find(|found| found == old) else {
-            return false;
-        };
-        locked.replace(position, new);
-        locked.set_mark(position, mark);
-        true
-    }
-
     /// Grows by up to this many buckets of eight slots; returns how many were added.
     pub fn grow(&self, buckets: usize) -> usize {
         self.table.grow(buckets)

@@ -37,7 +37,7 @@ pub use error::{Full, InsertError, NoRoom, TableError};
 pub use hash::{KeyHasher, SeededHash, SeededHasher};
 pub use index::{Hint, Index, IndexConfig, Locked, MARK_MAX, Position, Reference, Resolver};
 pub use locks::{Locks, Stripes, VersionedSpin};
-pub use map::{CuckooMap, MapConfig, Stamp};
+pub use map::{CuckooMap, MapConfig};
 pub use plain::Plain;
 pub use search::Search;
 pub use slots::{Apart4, Apart8, Apart8Tagged, Apart16, Beside4, Beside8Tagged, Shape};

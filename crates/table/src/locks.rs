@@ -114,13 +114,6 @@ impl Stripes {
         StripePair([self.stripe(self.of_bucket(bucket))])
     }
 
-    /// Whether two stripes, held by this thread, have not changed since `stamp` was taken.
-    pub(crate) fn is_held_at(&self, pair: [usize; 2], stamp: Stamp) -> bool {
-        let version =
-            |index: usize| self.stripe(pair[index])[VERSION].load(Ordering::Relaxed) & !LOCKED;
-        version(0) == stamp.0[0] && version(1) == stamp.0[1]
-    }
-
     /// Takes the stripe's lock, waiting for its holder.
     #[inline]
     fn spin_lock(&self, stripe: usize) {

@@ -12,7 +12,7 @@ use crate::{
     error::{Full, InsertError, TableError},
     hash::{KeyHasher, SeededHash},
     layout::Place,
-    locks::{self, Held, Locks, Stripes, VersionedSpin},
+    locks::{Held, Locks, Stripes, VersionedSpin},
     plain::Plain,
     search::Search,
     slots::{Beside4, Shape, Slots},
@@ -56,13 +56,6 @@ impl Default for MapConfig {
             prefetch: true,
         }
     }
-}
-
-/// When a value was read, for [`CuckooMap::set_if_unchanged`].
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Stamp {
-    versions: locks::Stamp,
-    buckets: [usize; 2],
 }
 
 /// A concurrent cuckoo hash map. Shared by reference; every operation takes `&self`.
@@ -205,44 +198,6 @@ impl<K: Plain, V: Plain, S: Shape, C: Locks, H: KeyHasher<K>> CuckooMap<K, V, S,
                 *value = self.get_hashed(key, hash);
             }
         }
-    }
-
-    /// The value of a key and a stamp for [`set_if_unchanged`](Self::set_if_unchanged).
-    pub fn get_stamped(&self, key: &K) -> Option<(V, Stamp)> {
-        let hash = self.hash(key);
-        loop {
-            let buckets = self.table.pair(hash);
-            let stripes = self.table.locks.stripes();
-            let pair = stripes.pair(stripes.of_pair(buckets));
-            let versions = pair.stamp();
-            let value = self.get_hashed(key, hash)?;
-            // The versions are those before the read and after it, so the value is theirs. If the
-            // buckets are no longer the key's, the stamp is spent already.
-            if let Some(versions) = versions
-                && pair.validate(versions)
-            {
-                return Some((value, Stamp { versions, buckets }));
-            }
-            crate::sync::pause(0);
-        }
-    }
-
-    /// Sets the value of a key that has one, if no writer has touched its two stripes since the
-    /// stamp was taken. It may fail because of another key's writer; then read and try again.
-    pub fn set_if_unchanged(&self, key: &K, value: V, stamp: Stamp) -> bool {
-        let hash = self.hash(key);
-        let mut writer = Writer::new(self, key, hash);
-        let stripes = self.table.locks.stripes();
-        let is_unchanged = writer.pair == stamp.buckets
-            && stripes.is_held_at(stripes.of_pair(stamp.buckets), stamp.versions);
-        if !is_unchanged {
-            return false;
-        }
-        let Some(place) = writer.find() else {
-            return false;
-        };
-        writer.set(place, &value);
-        true
     }
 
     /// Sets the value of a key that has the value `expected`.

@@ -13,9 +13,9 @@ use crate::{
     items::Ttls,
     mix::{Kind, Mix},
     phases::Phases,
+    quantity,
     ranks::Popularity,
     sizes::{SizeClass, Sizes},
-    text,
     twitter::{Cluster, ClusterError, clusters},
     workload::{Large, Workload, WorkloadError},
 };
@@ -286,28 +286,28 @@ fn ycsb(shares: &[(Kind, f64)]) -> Workload {
 fn set(workload: &mut Workload, parameter: &str, given: &str) -> Result<(), WorkloadError> {
     let wrong = |reason| value(parameter, reason);
     match parameter {
-        "keys" => workload.keys = text::count(given).map_err(wrong)?,
-        "key" => workload.key_bytes = text::bytes(given).map_err(wrong)? as usize,
+        "keys" => workload.keys = quantity::count(given).map_err(wrong)?,
+        "key" => workload.key_bytes = quantity::bytes(given).map_err(wrong)? as usize,
         "value" => workload.sizes = given.parse().map_err(wrong)?,
-        "get" => workload.mix = gets(text::share(given).map_err(wrong)?),
-        "writes" => workload.mix = gets(1.0 - text::share(given).map_err(wrong)?),
+        "get" => workload.mix = gets(quantity::share(given).map_err(wrong)?),
+        "writes" => workload.mix = gets(1.0 - quantity::share(given).map_err(wrong)?),
         "mix" => workload.mix = given.parse().map_err(wrong)?,
-        "zipf" => workload.popularity = zipf(text::number(given).map_err(wrong)?),
+        "zipf" => workload.popularity = zipf(quantity::number(given).map_err(wrong)?),
         "latest" => {
-            let exponent = text::number(given).map_err(wrong)?;
+            let exponent = quantity::number(given).map_err(wrong)?;
             workload.popularity = Popularity::Latest { exponent };
         }
         "change" => workload.change = change(given).map_err(wrong)?,
         "ttl" => workload.ttls = given.parse().map_err(wrong)?,
         "rate" => workload.rate = Some(phases(given).map_err(wrong)?),
         "arrivals" => workload.arrivals = arrivals(given).map_err(wrong)?,
-        "layout" => workload.layout = text::count(given).map_err(wrong)?,
+        "layout" => workload.layout = quantity::count(given).map_err(wrong)?,
         "p-large" | "s-large" | "large-keys" | "large-value" => {
             let large = workload.large.get_or_insert_with(large);
             match parameter {
                 "p-large" => large.percent = phases(given).map_err(wrong)?,
                 "s-large" => large.sizes = up_to(given).map_err(wrong)?,
-                "large-keys" => large.keys = text::count(given).map_err(wrong)?,
+                "large-keys" => large.keys = quantity::count(given).map_err(wrong)?,
                 _ => large.sizes = given.parse().map_err(wrong)?,
             }
         }
@@ -324,7 +324,7 @@ fn value(parameter: &str, reason: String) -> WorkloadError {
 }
 
 fn up_to(given: &str) -> Result<Sizes, String> {
-    let bytes = text::bytes(given)?;
+    let bytes = quantity::bytes(given)?;
     if bytes < 1500 {
         return Err(format!("large values begin at 1500 bytes, above {given}"));
     }
@@ -336,12 +336,12 @@ fn phases(given: &str) -> Result<Phases, String> {
     let (values, phase) = given.split_once('@').unwrap_or((given, ""));
     let values: Vec<f64> = values
         .split('/')
-        .map(text::number)
+        .map(quantity::number)
         .collect::<Result<_, _>>()?;
     let phase_ns = match (values.len(), phase) {
         (1, "") => 1,
         (_, "") => return Err(format!("{given:?} needs the time of a phase: a/b/c@20s")),
-        _ => text::ns(phase)?,
+        _ => quantity::ns(phase)?,
     };
     Phases::new(values, phase_ns).ok_or_else(|| format!("{given:?} has a phase without time"))
 }
@@ -357,23 +357,23 @@ fn change(given: &str) -> Result<Option<Change>, String> {
     let (name, keys) = what.split_once('@').ok_or_else(forms)?;
     let pattern = match (name, keys.split_once("of")) {
         ("hot-in", None) => Pattern::HotIn {
-            keys: text::count(keys)?,
+            keys: quantity::count(keys)?,
         },
         ("hot-out", None) => Pattern::HotOut {
-            keys: text::count(keys)?,
+            keys: quantity::count(keys)?,
         },
         ("random", Some((keys, top))) => Pattern::Random {
-            keys: text::count(keys)?,
-            top: text::count(top)?,
+            keys: quantity::count(keys)?,
+            top: quantity::count(top)?,
         },
         _ => return Err(forms()),
     };
     let period = match period.strip_suffix("requests") {
         Some(count) => Period::Requests {
-            count: text::count(count)?,
+            count: quantity::count(count)?,
         },
         None => Period::Time {
-            ns: text::ns(period)?,
+            ns: quantity::ns(period)?,
         },
     };
     Ok(Some(Change { pattern, period }))
@@ -386,7 +386,7 @@ fn arrivals(given: &str) -> Result<Arrivals, String> {
         "closed" => Ok(Arrivals::Closed { think_ns: 0 }),
         _ => match given.strip_prefix("closed:") {
             Some(think) => Ok(Arrivals::Closed {
-                think_ns: text::ns(think)?,
+                think_ns: quantity::ns(think)?,
             }),
             None => Err(format!(
                 "{given:?} is not poisson, constant, closed or closed:TIME"

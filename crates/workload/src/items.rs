@@ -6,7 +6,7 @@
 use std::{fmt, ops::Range, str::FromStr, sync::Arc};
 
 use crate::{
-    alias::Alias, keys::KeyText, mix::write_weighted, random::mix, sizes::SizeTable, text,
+    alias::Alias, keys::KeyText, mix::write_weighted, quantity, random::mix, sizes::SizeTable,
     workload::Workload,
 };
 
@@ -135,13 +135,13 @@ impl FromStr for Ttls {
         if text == "none" {
             return Ok(Self::none());
         }
-        text::weighted(text, seconds).map(Self)
+        quantity::weighted(text, seconds).map(Self)
     }
 }
 
 /// Whole seconds of a time such as `1.5h`.
 pub(crate) fn seconds(text: &str) -> Result<u32, String> {
-    let seconds = text::ns(text)? / 1_000_000_000;
+    let seconds = quantity::ns(text)? / 1_000_000_000;
     u32::try_from(seconds).map_err(|_| format!("{text:?} is too long a time to live"))
 }
 

@@ -5,7 +5,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::{random::Random, text};
+use crate::{quantity, random::Random};
 
 /// A command.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -151,7 +151,7 @@ impl FromStr for Mix {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text::weighted(text, Kind::from_str).map(Self)
+        quantity::weighted(text, Kind::from_str).map(Self)
     }
 }
 
@@ -167,7 +167,7 @@ impl fmt::Display for Mix {
     }
 }
 
-/// The form that `text::weighted` reads.
+/// The form that `quantity::weighted` reads.
 pub(crate) fn write_weighted<T: fmt::Display>(
     f: &mut fmt::Formatter<'_>,
     items: &[(T, f64)],

@@ -50,6 +50,20 @@ impl Random {
         scaled(self.next(), bound)
     }
 
+    /// True once in so many times on average.
+    pub fn one_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    /// One of `all`, each alike.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    pub fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize]
+    }
+
     /// Uniform in the open interval (0, 1), in steps of 2^-52.
     pub fn unit(&mut self) -> f64 {
         unit(self.next())

@@ -8,8 +8,8 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use crate::{
+    quantity,
     random::{mix, scaled},
-    text,
 };
 
 /// Lengths of values: weighted classes, whose shares (of the keys) sum to 1.
@@ -229,25 +229,28 @@ impl FromStr for Sizes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::new(text::weighted(text, class)?)
+        Self::new(quantity::weighted(text, class)?)
     }
 }
 
 fn class(text: &str) -> Result<SizeClass, String> {
     if let Some((first, last)) = text.split_once("..") {
-        return Ok(SizeClass::Uniform(text::bytes(first)?, text::bytes(last)?));
+        return Ok(SizeClass::Uniform(
+            quantity::bytes(first)?,
+            quantity::bytes(last)?,
+        ));
     }
     let parts: Vec<&str> = text.split(':').collect();
     match parts.as_slice() {
         ["lognormal", mean, sigma] => Ok(SizeClass::LogNormal {
-            mean: text::number(mean)?,
-            sigma: text::number(sigma)?,
+            mean: quantity::number(mean)?,
+            sigma: quantity::number(sigma)?,
         }),
         ["pareto", smallest, shape] => Ok(SizeClass::Pareto {
-            smallest: text::number(smallest)?,
-            shape: text::number(shape)?,
+            smallest: quantity::number(smallest)?,
+            shape: quantity::number(shape)?,
         }),
-        _ => text::bytes(text).map(SizeClass::Constant),
+        _ => quantity::bytes(text).map(SizeClass::Constant),
     }
 }
 

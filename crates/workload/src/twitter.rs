@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use crate::{items::seconds, mix::Kind, text};
+use crate::{items::seconds, mix::Kind, quantity};
 
 /// One cluster: one row of the table. `None` is `N/A`.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,11 +89,11 @@ fn row(line: &str) -> Result<Cluster, RowFault> {
     let field = |index: usize| (COLUMNS[index], fields[index].trim());
     let number = |index| {
         let (column, text) = field(index);
-        optional(text, text::number).map_err(|reason| RowFault(column, reason))
+        optional(text, quantity::number).map_err(|reason| RowFault(column, reason))
     };
     let whole = |index| {
         let (column, text) = field(index);
-        optional(text, text::bytes).map_err(|reason| RowFault(column, reason))
+        optional(text, quantity::bytes).map_err(|reason| RowFault(column, reason))
     };
     let (name_column, name) = field(0);
     if name.is_empty() {
@@ -173,7 +173,7 @@ fn shares<T>(
         let (what, share) = part
             .split_once(':')
             .ok_or_else(|| format!("{part:?} has no share"))?;
-        Ok((item(what)?, text::share(share)?))
+        Ok((item(what)?, quantity::share(share)?))
     };
     text.split(between).map(one).collect()
 }

@@ -11,14 +11,13 @@
 //! moved during a run is looked at: medians would not see a short disturbance.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use curtail_client::memcached::Connection;
 use serde_json::Value;
 
 use crate::tally::Outcome;
@@ -197,8 +196,11 @@ fn moving(binary: &Path, trial: &Trial, asked: &Asked, words: &[&str]) -> Result
     })
 }
 
+/// A node that does not answer for so long has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// A connection to the first node, for its numbers.
-struct Look(BufReader<TcpStream>);
+struct Look(Connection);
 
 /// What a node says of moves.
 #[derive(Clone, Copy, Debug, Default)]
@@ -211,30 +213,21 @@ struct Numbers {
 impl Look {
     fn at(trial: &Trial) -> Result<Self> {
         let port = trial.ports.first().context("a cluster without nodes")?;
-        let stream = TcpStream::connect(("127.0.0.1", *port))?;
-        Ok(Self(BufReader::new(stream)))
+        Ok(Self(Connection::to(("127.0.0.1", *port), PATIENCE)?))
     }
 
     fn numbers(&mut self) -> Result<Numbers> {
-        self.0.get_mut().write_all(b"stats curtail\r\n")?;
         let mut numbers = Numbers::default();
-        let mut line = String::new();
-        loop {
-            line.clear();
-            if self.0.read_line(&mut line)? == 0 {
-                bail!("the node has gone");
-            }
-            let mut words = line.split_whitespace().skip(1);
-            let (name, value) = (words.next(), words.next());
-            let number = || value.and_then(|value| value.parse().ok()).unwrap_or(0);
-            match name {
-                Some("cluster_moves") => numbers.moves = number() > 0,
-                Some("cluster_keys_sent") => numbers.sent = number(),
-                Some("cluster_keys_asked") => numbers.asked = number(),
-                None => return Ok(numbers),
+        for (name, value) in self.0.stats("curtail")? {
+            let number = || value.parse().unwrap_or(0);
+            match name.as_str() {
+                "cluster_moves" => numbers.moves = number() > 0,
+                "cluster_keys_sent" => numbers.sent = number(),
+                "cluster_keys_asked" => numbers.asked = number(),
                 _ => {}
             }
         }
+        Ok(numbers)
     }
 }
 

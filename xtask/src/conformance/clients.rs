@@ -2,17 +2,15 @@
 //! libmemcached's `memccapable`, and a Prometheus exporter.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::packages::{self, Tool};
 use crate::process::{self, Log, Running};
-use crate::server::{self, Server};
+use crate::server::{self, Server, talk};
 use crate::tally::{Outcome, Tally};
 use crate::workspace::Workspace;
 
@@ -173,16 +171,6 @@ fn first_answer(port: u16) -> Result<String> {
         }
     }
     bail!("the exporter gave no page within 10 s")
-}
-
-/// Sends, and reads until the other side closes.
-fn talk(port: u16, request: &str) -> Result<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).context("connecting")?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    stream.write_all(request.as_bytes())?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 /// Lines that the exporter's page has if it understood every answer.

@@ -43,6 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("client", &["codec"]),
     ("report", &[]),
+    ("testing", &["client", "server"]),
     (
         "loadgen",
         &[
@@ -61,9 +62,12 @@ const ARROWS: &[(&str, &[&str])] = &[
             "report",
         ],
     ),
-    ("cli", &["server", "membership", "runtime"]),
+    (
+        "cli",
+        &["server", "client", "membership", "runtime", "workload"],
+    ),
     ("lab", &["loadgen", "simulator", "checker", "runtime"]),
-    ("xtask", &["report"]),
+    ("xtask", &["client", "report"]),
 ];
 
 /// What pure crates may take from outside.

@@ -4,26 +4,19 @@
 
 use std::{
     fmt,
-    io::{self, BufRead, BufReader, Read, Write},
-    net::{TcpStream, ToSocketAddrs},
+    io::{self, Read, Write},
+    net::TcpStream,
     os::unix::net::UnixStream,
     time::{Duration, Instant},
 };
+
+use curtail_client::memcached::{self, Login, OpenError};
 
 use super::{address::Address, sample::Names};
 
 /// An open connection; after an error it is of no more use.
 #[derive(Debug)]
-pub(crate) struct Connection {
-    reader: BufReader<Socket>,
-}
-
-/// What a server wants to know first when it was started with `-Y`.
-#[derive(Clone)]
-pub(crate) struct Login {
-    pub(crate) user: String,
-    pub(crate) password: String,
-}
+pub(crate) struct Connection(memcached::Connection<Socket>);
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -48,31 +41,18 @@ enum Socket {
 
 /// A server that does not answer for so long is gone.
 const PATIENCE: Duration = Duration::from_secs(3);
-const LINE_BYTES_MAX: u64 = 64 << 10;
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 impl Connection {
-    /// Connects. A login is told only to a server that asks for one: any other would store it as
-    /// a value.
+    /// Connects. A login is told only to a server that asks for one.
     pub(crate) fn open(address: &Address, login: Option<&Login>) -> Result<Self, Fault> {
-        let mut connection = Self::connect(address)?;
-        match connection.ask("version") {
-            Err(Fault::LoginMissing) => {}
-            Err(fault) => return Err(fault),
-            Ok(_) => return Ok(connection),
-        }
-        let login = login.ok_or(Fault::LoginMissing)?;
-        // The server may have hung up on the first command.
-        let mut connection = Self::connect(address)?;
-        connection.log_in(login)?;
+        let opened = memcached::Connection::open(|| Socket::open(address), login);
+        let mut connection = Self(opened.map_err(|error| match error {
+            OpenError::Login { .. } => Fault::LoginRefused,
+            other => Fault::Io(other.into()),
+        })?);
+        connection.ask("version")?;
         Ok(connection)
-    }
-
-    fn connect(address: &Address) -> Result<Self, Fault> {
-        let socket = Socket::open(address)?;
-        Ok(Self {
-            reader: BufReader::new(socket),
-        })
     }
 
     /// The rows of an answer; `None` when the server does not know `command`.
@@ -102,27 +82,16 @@ impl Connection {
 
     /// Sends a command whose answer is read by [`Connection::line`].
     pub(crate) fn send(&mut self, text: &str) -> Result<(), Fault> {
-        self.reader
-            .get_mut()
-            .write_all(text.as_bytes())
-            .map_err(Fault::Io)
+        self.0.send(text).map_err(Fault::Io)
     }
 
     /// The next line, without its end, and with nothing in it that a terminal would obey.
     pub(crate) fn line(&mut self) -> Result<String, Fault> {
-        let mut line = Vec::new();
-        (&mut self.reader)
-            .take(LINE_BYTES_MAX)
-            .read_until(b'\n', &mut line)
-            .map_err(Fault::Io)?;
-        if line.pop() != Some(b'\n') {
-            return Err(match line.len() as u64 + 1 {
-                LINE_BYTES_MAX => Fault::Foreign("a line without an end".to_owned()),
-                _ => Fault::Io(io::ErrorKind::UnexpectedEof.into()),
-            });
-        }
-        let text = String::from_utf8_lossy(&line);
-        let shown = text.trim_end_matches('\r').chars();
+        let line = self.0.line().map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => Fault::Foreign(error.to_string()),
+            _ => Fault::Io(error),
+        })?;
+        let shown = line.chars();
         Ok(shown
             .map(|c| if c.is_control() { '?' } else { c })
             .collect())
@@ -130,11 +99,8 @@ impl Connection {
 
     /// The next line if one comes within `wait`. After `None` the line that was under way is lost.
     pub(crate) fn line_within(&mut self, wait: Duration) -> Result<Option<String>, Fault> {
-        if !self.reader.buffer().contains(&b'\n') {
-            self.reader
-                .get_ref()
-                .wait_at_most(wait)
-                .map_err(Fault::Io)?;
+        if !self.0.has_line() {
+            self.0.stream().wait_at_most(wait).map_err(Fault::Io)?;
         }
         match self.line() {
             Ok(line) => Ok(Some(line)),
@@ -142,24 +108,17 @@ impl Connection {
             Err(fault) => Err(fault),
         }
     }
-
-    fn log_in(&mut self, login: &Login) -> Result<(), Fault> {
-        let words = format!("{} {}", login.user, login.password);
-        self.send(&format!("set login 0 0 {}\r\n{words}\r\n", words.len()))?;
-        match self.line()?.as_str() {
-            "STORED" => Ok(()),
-            _ => Err(Fault::LoginRefused),
-        }
-    }
 }
 
 impl Socket {
-    fn open(address: &Address) -> Result<Self, Fault> {
+    fn open(address: &Address) -> io::Result<Self> {
         let socket = match address {
-            Address::Tcp { host, port } => Self::Tcp(connect_to_any(host, *port)?),
-            Address::Unix(path) => Self::Unix(UnixStream::connect(path).map_err(Fault::Io)?),
+            Address::Tcp { host, port } => {
+                Self::Tcp(memcached::connect((host.as_str(), *port), PATIENCE)?)
+            }
+            Address::Unix(path) => Self::Unix(UnixStream::connect(path)?),
         };
-        socket.wait_at_most(PATIENCE).map_err(Fault::Io)?;
+        socket.wait_at_most(PATIENCE)?;
         Ok(socket)
     }
 
@@ -174,21 +133,6 @@ impl Socket {
                 .and(stream.set_write_timeout(wait)),
         }
     }
-}
-
-/// The first address of `host` that takes the connection.
-fn connect_to_any(host: &str, port: u16) -> Result<TcpStream, Fault> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in (host, port).to_socket_addrs().map_err(Fault::Io)? {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
-            Ok(stream) => {
-                stream.set_nodelay(true).map_err(Fault::Io)?;
-                return Ok(stream);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(Fault::Io(last))
 }
 
 /// A read that times out says "try again".
@@ -251,12 +195,3 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
-
-impl fmt::Debug for Login {
-    /// Never shows the password.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Login")
-            .field("user", &self.user)
-            .finish_non_exhaustive()
-    }
-}

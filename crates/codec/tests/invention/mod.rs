@@ -13,7 +13,7 @@ pub(crate) fn assert_all_hold(
     invent: fn(&mut Random) -> Vec<u8>,
 ) {
     for (name, property) in properties {
-        let mut random = Random(SEED);
+        let mut random = Random(curtail_workload::Random::new(SEED));
         for round in 0..rounds {
             let input = invent(&mut random);
             let result = panic::catch_unwind(AssertUnwindSafe(|| property(&input)));
@@ -32,7 +32,7 @@ pub(crate) fn assert_noticed(
     rounds: usize,
     invent: fn(&mut Random) -> Vec<u8>,
 ) {
-    let mut random = Random(SEED);
+    let mut random = Random(curtail_workload::Random::new(SEED));
     let found = (0..rounds).any(|_| {
         let input = invent(&mut random);
         panic::catch_unwind(AssertUnwindSafe(|| property(&input))).is_err()
@@ -40,19 +40,16 @@ pub(crate) fn assert_noticed(
     assert!(found, "a planted failure went unnoticed");
 }
 
-/// Marsaglia's xorshift; any seed but 0.
-pub(crate) struct Random(u64);
+/// Random numbers as lengths and indices.
+pub(crate) struct Random(curtail_workload::Random);
 
 impl Random {
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 >> 11
+        self.0.next()
     }
 
     pub(crate) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
+        self.0.below(end as u64) as usize
     }
 }
 

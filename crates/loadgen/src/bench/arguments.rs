@@ -4,17 +4,18 @@ use std::{path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
 use clap::Args;
 use curtail_client::WhenFull;
+use curtail_client::memcached::Login;
+use curtail_workload::quantity;
 use curtail_workload::{Arrivals, Catalogue, Mix, Phases, Popularity, Workload, WorkloadError};
 
 use super::{
-    quantity::{self, Range, Sweep},
+    quantity::{Range, Sweep},
     slo::Slo,
 };
 use crate::{
     drive::{Pace, Plan, Session, Stall},
     error::LoadError,
     load::{Load, Marking, Source},
-    login::Login,
     protocol::Protocol,
     recording::Recording,
     stop::Stop,
@@ -62,7 +63,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE", help_heading = "Load")]
     pub clusters: Option<PathBuf>,
     /// Number of keys [default: 1000000, or the workload's].
-    #[arg(long, value_parser = quantity::count, help_heading = "Load")]
+    #[arg(long, value_parser = quantity::count_from_1, help_heading = "Load")]
     pub keys: Option<u64>,
     /// Length of keys in bytes [default: 16, or the workload's].
     #[arg(long, help_heading = "Load")]
@@ -95,7 +96,7 @@ pub struct LoadArgs {
 
     /// Offered load in requests a second, one run for each: 50k,100k,200k (open loop). Without it
     /// every connection always has a request outstanding (closed loop).
-    #[arg(long, value_delimiter = ',', value_parser = quantity::rate, help_heading = "Pace")]
+    #[arg(long, value_delimiter = ',', value_parser = quantity::positive, help_heading = "Pace")]
     pub rate: Vec<f64>,
     /// Evenly spaced offered loads: 50k..400k/8 is eight of them.
     #[arg(
@@ -372,8 +373,11 @@ impl LoadArgs {
 
     fn login(&self) -> Result<Option<Login>, LoadError> {
         let both = self.user.as_deref().zip(self.password_file.as_deref());
-        both.map(|(user, path)| Login::from_file(user, path))
-            .transpose()
+        both.map(|(user, path)| {
+            let doing = format!("reading the password in {}", path.display());
+            Login::from_file(user, path).map_err(LoadError::machine(doing))
+        })
+        .transpose()
     }
 
     /// A workload of the catalogue, or else a trace if there is such a file.

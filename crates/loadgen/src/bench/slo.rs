@@ -13,6 +13,7 @@
 
 use std::str::FromStr;
 
+use curtail_workload::quantity;
 use hdrhistogram::Histogram;
 
 use crate::{error::LoadError, measure::QUANTILES, report::Report};
@@ -228,7 +229,11 @@ impl FromStr for Slo {
                 let names: Vec<&str> = QUANTILES.iter().map(|(_, name)| *name).collect();
                 format!("{name:?} is not one of {}", names.join(", "))
             })?;
-            let us_max = super::quantity::time_us(time.trim()).ok_or_else(form)?;
+            let us_max = quantity::ns(time.trim())
+                .ok()
+                .filter(|ns| *ns > 0)
+                .map(|ns| ns as f64 / 1e3)
+                .ok_or_else(form)?;
             Ok(Bound {
                 name,
                 quantile,

@@ -18,14 +18,13 @@ mod page;
 use std::{
     collections::HashMap,
     fs,
-    io::{BufRead, BufReader, Write as _},
-    net::TcpStream,
     process::ExitCode,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
+use curtail_client::memcached::Connection;
 use curtail_report::Table;
 use curtail_workload::Phases;
 
@@ -160,18 +159,19 @@ fn watch(plan: &Plan, over: &AtomicBool) -> Vec<Told> {
     if plan.load.protocol == Protocol::Resp {
         return told;
     }
-    let Some(mut reader) = exchange::connect_as(&plan.target, plan.load.login.as_ref())
-        .ok()
-        .and_then(|stream| {
-            stream.set_read_timeout(Some(PATIENCE)).ok()?;
-            Some(BufReader::new(stream))
-        })
-    else {
+    let Ok(mut connection) = exchange::connect(&plan.target, plan.load.login.as_ref()) else {
         return told;
     };
+    if connection
+        .stream()
+        .set_read_timeout(Some(PATIENCE))
+        .is_err()
+    {
+        return told;
+    }
     let started = Instant::now();
     while !over.load(Ordering::Relaxed) {
-        match ask(&mut reader) {
+        match ask(&mut connection) {
             Some(numbers) if !numbers.is_empty() => told.push(Told {
                 at: Instant::now(),
                 numbers,
@@ -184,7 +184,7 @@ fn watch(plan: &Plan, over: &AtomicBool) -> Vec<Told> {
             thread::sleep(left.min(SECOND / 20));
         }
     }
-    told.extend(ask(&mut reader).map(|numbers| Told {
+    told.extend(ask(&mut connection).map(|numbers| Told {
         at: Instant::now(),
         numbers,
     }));
@@ -192,26 +192,10 @@ fn watch(plan: &Plan, over: &AtomicBool) -> Vec<Told> {
 }
 
 /// The numbers of `stats curtail`.
-fn ask(reader: &mut BufReader<TcpStream>) -> Option<HashMap<String, f64>> {
-    reader.get_mut().write_all(b"stats curtail\r\n").ok()?;
-    let mut numbers = HashMap::new();
-    let mut line = String::new();
-    loop {
-        line.clear();
-        reader
-            .read_line(&mut line)
-            .ok()
-            .filter(|bytes| *bytes > 0)?;
-        let mut words = line.split_ascii_whitespace();
-        match (words.next(), words.next(), words.next()) {
-            (Some("STAT"), Some(name), Some(value)) => {
-                if let Ok(number) = value.parse() {
-                    numbers.insert(name.to_owned(), number);
-                }
-            }
-            _ => return Some(numbers),
-        }
-    }
+fn ask(connection: &mut Connection) -> Option<HashMap<String, f64>> {
+    let rows = connection.stats("curtail").ok()?;
+    let number = |(name, value): (String, String)| Some((name, value.parse().ok()?));
+    Some(rows.into_iter().filter_map(number).collect())
 }
 
 /// Brings both together.

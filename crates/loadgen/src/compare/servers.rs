@@ -5,13 +5,13 @@
 //! when its handle is dropped.
 
 use std::{
-    io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     path::PathBuf,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
+use curtail_client::memcached::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
@@ -219,13 +219,9 @@ fn answers(kind: Kind, target: &str) -> bool {
         Kind::Redis => b"PING\r\n",
         _ => b"version\r\n",
     };
-    let ask = || -> std::io::Result<usize> {
-        let mut stream = TcpStream::connect(target)?;
-        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-        stream.write_all(question)?;
-        stream.read(&mut [0; 64])
-    };
-    ask().is_ok_and(|bytes| bytes > 0)
+    Connection::to(target, Duration::from_secs(1))
+        .and_then(|mut connection| connection.ask(question))
+        .is_ok()
 }
 
 fn free_port() -> Result<u16, LoadError> {

@@ -8,9 +8,10 @@ use std::{
     time::Duration,
 };
 
+use curtail_client::memcached::Login;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
-use crate::{error::LoadError, exchange::connect_as, login::Login};
+use crate::{error::LoadError, exchange};
 
 /// Waits for any of a thread's sockets.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ impl Poller {
         login: Option<&Login>,
         connection: usize,
     ) -> Result<Socket, LoadError> {
-        let stream = connect_as(target, login)?;
+        let stream = exchange::connect(target, login)?.into_stream();
         stream
             .set_nonblocking(true)
             .map_err(LoadError::network("making a socket non-blocking"))?;

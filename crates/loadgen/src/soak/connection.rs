@@ -1,17 +1,15 @@
 //! A blocking connection that reads memcached text replies, bodies included.
 
-use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
-    time::Duration,
-};
+use std::{io::Read, time::Duration};
 
-use crate::{error::LoadError, exchange::connect};
+use curtail_client::memcached;
+
+use crate::error::LoadError;
 
 /// One blocking connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    reader: BufReader<TcpStream>,
+    connection: memcached::Connection,
     line: Vec<u8>,
     /// The body of the last value read.
     pub(crate) body: Vec<u8>,
@@ -27,38 +25,29 @@ pub(crate) struct Found {
 /// A silent server is given up after this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// No reply of the protocol has a longer line: a key, three numbers and words.
-const LINE_BYTES_MAX: u64 = 2048;
-
 /// No value of a soak is longer.
 const BODY_BYTES_MAX: usize = 128 << 20;
 
 impl Connection {
     pub(crate) fn open(target: &str) -> Result<Self, LoadError> {
-        let stream = connect(target)?;
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
-            .map_err(LoadError::network("setting time-outs"))?;
+        let connection = memcached::Connection::to(target, PATIENCE);
+        let doing = LoadError::network(format!("connecting to {target}"));
         Ok(Self {
-            reader: BufReader::with_capacity(64 << 10, stream),
+            connection: connection.map_err(doing)?,
             line: Vec::new(),
             body: Vec::new(),
         })
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), LoadError> {
-        let sent = self.reader.get_mut().write_all(bytes);
+        let sent = self.connection.send(bytes);
         sent.map_err(LoadError::network("sending"))
     }
 
     /// The next line without its end.
     pub(crate) fn line(&mut self) -> Result<&str, LoadError> {
-        self.line.clear();
-        let mut limited = self.reader.by_ref().take(LINE_BYTES_MAX);
-        limited
-            .read_until(b'\n', &mut self.line)
-            .map_err(LoadError::network("receiving"))?;
+        let read = self.connection.read_line(&mut self.line);
+        read.map_err(LoadError::network("receiving"))?;
         let line = self.line.strip_suffix(b"\r\n");
         let text = line.and_then(|line| std::str::from_utf8(line).ok());
         text.ok_or_else(|| {
@@ -103,7 +92,7 @@ impl Connection {
             return Err(LoadError::Protocol(format!("{line:?} to a read")));
         };
         self.body.resize(bytes + 2, 0);
-        self.reader
+        self.connection
             .read_exact(&mut self.body)
             .map_err(LoadError::network("receiving a value"))?;
         if !self.body.ends_with(b"\r\n") {

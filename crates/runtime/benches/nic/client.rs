@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use curtail_codec::native::{Flags, Head, Opcode, Reply, Request, Session};
 use curtail_runtime::{monotonic_ns, pin_current_thread};
 use curtail_types::Key;
+use curtail_workload::Random;
 
 use super::namespace::run;
 
@@ -153,7 +154,7 @@ fn drive(load: Load) -> Samples {
         ns: Vec::with_capacity(load.requests),
         refused: 0,
     };
-    let mut random = load.seed.wrapping_mul(0x9e37_79b9) | 1;
+    let mut random = Random::new(load.seed);
     // What was there before has greater numbers than what was there before that.
     let first = monotonic_ns() / 1000;
     let mut due_ns = monotonic_ns();
@@ -162,7 +163,7 @@ fn drive(load: Load) -> Samples {
         let slot = ((first + number) % SLOTS as u64) as usize;
         driver.wait(|driver| driver.due[slot].is_none());
         if load.rate > 0 {
-            due_ns += gap_ns(load.rate, &mut random);
+            due_ns += random.exponential(1e9 / load.rate as f64) as u64;
             driver.wait(|_| monotonic_ns() >= due_ns);
         } else {
             due_ns = monotonic_ns();
@@ -217,13 +218,4 @@ impl Driver {
             debug_assert!(Reply::decode(&room[..bytes]).is_ok() || kind == 131);
         }
     }
-}
-
-/// The time to the next arrival of a Poisson process.
-fn gap_ns(rate: u64, random: &mut u64) -> u64 {
-    *random ^= *random << 13;
-    *random ^= *random >> 7;
-    *random ^= *random << 17;
-    let uniform = ((*random >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
-    (-uniform.ln() * 1e9 / rate as f64) as u64
 }

@@ -7,6 +7,7 @@ use curtail_codec::native::{Flags, Head, Opcode, Request, Session};
 use curtail_ordered_queue::{QueueState, layout};
 use curtail_runtime::{Nic, monotonic_ns};
 use curtail_types::Key;
+use curtail_workload::Random;
 
 use super::frames::{Address, Ends, frame, golden, seal};
 use super::twin::{Expected, peer};
@@ -14,27 +15,6 @@ use super::worlds::{
     Deed, HEARTBEAT_NS_MAX, Memory, PLACES, PORT, QUEUES, WALL_OFFSET_NS, Words, compare,
     compare_stamps, load, options,
 };
-
-/// Where random decisions come from: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn one_in(&mut self, chances: u64) -> bool {
-        self.below(chances) == 0
-    }
-}
 
 struct World {
     nic: Nic,
@@ -55,7 +35,7 @@ impl World {
             nic,
             memory,
             clients: clients.collect(),
-            random: Random(seed),
+            random: Random::new(seed),
             sequence: 0,
         };
         world.nic.set_clock(monotonic_ns() + WALL_OFFSET_NS);

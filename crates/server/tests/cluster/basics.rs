@@ -2,9 +2,11 @@
 
 use std::{thread, time::Duration};
 
+use curtail_testing::{Client, PATIENCE};
+
 use crate::{
     failures::until,
-    support::{Client, Cluster, PATIENCE, Shape},
+    support::{Cluster, Shape},
 };
 
 /// Goal: a client need not know where a key is. Method: every command on many keys, written at one
@@ -17,18 +19,18 @@ fn any_node_answers_for_any_key() {
         let at = number % 3;
         let key = format!("key{number}");
         let (one, other) = (at, (at + 1) % 3);
-        clients[one].expect(&format!("set {key} 7 0 3\r\nabc\r\n"), "STORED\r\n");
-        clients[other].expect(
-            &format!("get {key}\r\n"),
-            &format!("VALUE {key} 7 3\r\nabc\r\nEND\r\n"),
+        clients[one].demand(format!("set {key} 7 0 3\r\nabc\r\n"), "STORED\r\n");
+        clients[other].demand(
+            format!("get {key}\r\n"),
+            format!("VALUE {key} 7 3\r\nabc\r\nEND\r\n"),
         );
-        clients[other].expect(&format!("append {key} 0 0 2\r\nde\r\n"), "STORED\r\n");
-        clients[one].expect(&format!("mg {key} v\r\n"), "VA 5\r\nabcde\r\n");
-        clients[one].expect(&format!("add {key} 0 0 1\r\nx\r\n"), "NOT_STORED\r\n");
-        clients[other].expect(&format!("delete {key}\r\n"), "DELETED\r\n");
-        clients[one].expect(&format!("get {key}\r\n"), "END\r\n");
-        clients[one].expect(&format!("ma {key} N0 J5 v\r\n"), "VA 1\r\n5\r\n");
-        clients[other].expect(&format!("incr {key} 10\r\n"), "15\r\n");
+        clients[other].demand(format!("append {key} 0 0 2\r\nde\r\n"), "STORED\r\n");
+        clients[one].demand(format!("mg {key} v\r\n"), "VA 5\r\nabcde\r\n");
+        clients[one].demand(format!("add {key} 0 0 1\r\nx\r\n"), "NOT_STORED\r\n");
+        clients[other].demand(format!("delete {key}\r\n"), "DELETED\r\n");
+        clients[one].demand(format!("get {key}\r\n"), "END\r\n");
+        clients[one].demand(format!("ma {key} N0 J5 v\r\n"), "VA 1\r\n5\r\n");
+        clients[other].demand(format!("incr {key} 10\r\n"), "15\r\n");
     }
     let keys: Vec<String> = (0..60).map(|number| format!("key{number}")).collect();
     let values: String = keys
@@ -36,7 +38,7 @@ fn any_node_answers_for_any_key() {
         .map(|key| format!("VALUE {key} 0 2\r\n15\r\n"))
         .collect();
     let all = format!("get {}\r\n", keys.join(" "));
-    clients[2].expect(&format!("{all}mn\r\n"), &format!("{values}END\r\nMN\r\n"));
+    clients[2].demand(format!("{all}mn\r\n"), format!("{values}END\r\nMN\r\n"));
     let quiet: String = keys
         .iter()
         .map(|key| format!("mg {key} v q k\r\n"))
@@ -45,7 +47,7 @@ fn any_node_answers_for_any_key() {
         .iter()
         .map(|key| format!("VA 2 k{key}\r\n15\r\n"))
         .collect();
-    clients[1].expect(&format!("{quiet}mn\r\n"), &format!("{found}MN\r\n"));
+    clients[1].demand(format!("{quiet}mn\r\n"), format!("{found}MN\r\n"));
 }
 
 /// Goal: over TLS a cluster is what it is without. Method: small, large and hot keys at every node.
@@ -59,14 +61,14 @@ fn nodes_may_talk_over_tls() {
     for (number, bytes) in [5, 5_000, 300_000].into_iter().cycle().take(24).enumerate() {
         let (key, value) = (format!("key{number}"), "v".repeat(bytes));
         let set = format!("set {key} 0 0 {bytes}\r\n{value}\r\n");
-        clients[number % 3].expect(&set, "STORED\r\n");
+        clients[number % 3].demand(&set, "STORED\r\n");
         // A write whose value is still coming in when its key becomes hot would be refused.
         if number % 2 == 0 {
             cluster.change_hot(&key, true);
         }
         let found = format!("VALUE {key} 0 {bytes}\r\n{value}\r\nEND\r\n");
         for client in &mut clients {
-            client.expect(&format!("get {key}\r\n"), &found);
+            client.demand(format!("get {key}\r\n"), &found);
         }
     }
 }
@@ -80,7 +82,7 @@ fn a_hot_key_is_one_key_everywhere() {
     for round in 0..4 {
         for number in 0..12 {
             let key = format!("hot{number}");
-            clients[number % 3].expect(&format!("set {key} 0 0 2\r\n00\r\n"), "STORED\r\n");
+            clients[number % 3].demand(format!("set {key} 0 0 2\r\n00\r\n"), "STORED\r\n");
             cluster.change_hot(&key, round % 2 == 0);
         }
         thread::sleep(Duration::from_millis(50));
@@ -88,16 +90,16 @@ fn a_hot_key_is_one_key_everywhere() {
             let key = format!("hot{number}");
             for write in 10..40 {
                 let at = write % 3;
-                clients[at].expect(&format!("set {key} 0 0 2\r\n{write}\r\n"), "STORED\r\n");
+                clients[at].demand(format!("set {key} 0 0 2\r\n{write}\r\n"), "STORED\r\n");
                 for client in &mut clients {
-                    client.expect(&format!("mg {key} v\r\n"), &format!("VA 2\r\n{write}\r\n"));
+                    client.demand(format!("mg {key} v\r\n"), format!("VA 2\r\n{write}\r\n"));
                 }
             }
-            clients[0].expect(&format!("incr {key} 1\r\n"), "40\r\n");
-            clients[1].expect(&format!("incr {key} 1\r\n"), "41\r\n");
-            clients[2].expect(&format!("mg {key} v\r\n"), "VA 2\r\n41\r\n");
-            clients[2].expect(&format!("delete {key}\r\n"), "DELETED\r\n");
-            clients[0].expect(&format!("mg {key} v\r\n"), "EN\r\n");
+            clients[0].demand(format!("incr {key} 1\r\n"), "40\r\n");
+            clients[1].demand(format!("incr {key} 1\r\n"), "41\r\n");
+            clients[2].demand(format!("mg {key} v\r\n"), "VA 2\r\n41\r\n");
+            clients[2].demand(format!("delete {key}\r\n"), "DELETED\r\n");
+            clients[0].demand(format!("mg {key} v\r\n"), "EN\r\n");
         }
     }
 }
@@ -115,19 +117,19 @@ fn a_session_reads_what_it_wrote() {
     });
     let key = |client: usize, number: usize| format!("own{client}-{number}");
     let shown = || -> u64 {
-        let nodes = (0..3).map(|node| cluster.client(node).stat("cluster_shown"));
+        let nodes = (0..3).map(|node| cluster.client(node).stat("curtail", "cluster_shown"));
         nodes.sum()
     };
     let mut clients: Vec<_> = (0..12).map(|number| cluster.client(number % 3)).collect();
     for number in 0..60 {
-        clients[0].expect(&format!("set cold{number} 0 0 1\r\n0\r\n"), "STORED\r\n");
-        clients[1].expect(&format!("mg cold{number} v\r\n"), "VA 1\r\n0\r\n");
+        clients[0].demand(format!("set cold{number} 0 0 1\r\n0\r\n"), "STORED\r\n");
+        clients[1].demand(format!("mg cold{number} v\r\n"), "VA 1\r\n0\r\n");
     }
     assert_eq!(shown(), 0, "keys that are not shared are told of");
     for (number, client) in clients.iter_mut().enumerate() {
         for own in 0..8 {
-            client.expect(
-                &format!("set {} 0 0 1\r\n0\r\n", key(number, own)),
+            client.demand(
+                format!("set {} 0 0 1\r\n0\r\n", key(number, own)),
                 "STORED\r\n",
             );
             cluster.change_hot(&key(number, own), true);
@@ -140,10 +142,10 @@ fn a_session_reads_what_it_wrote() {
                 for count in 1..=100 {
                     for own in 0..8 {
                         let key = key(number, own);
-                        client.expect(&format!("incr {key} 1\r\n"), &format!("{count}\r\n"));
+                        client.demand(format!("incr {key} 1\r\n"), format!("{count}\r\n"));
                         let length = count.to_string().len();
                         let shown = format!("VA {length}\r\n{count}\r\n");
-                        client.expect(&format!("mg {key} v\r\n"), &shown);
+                        client.demand(format!("mg {key} v\r\n"), &shown);
                     }
                 }
             });
@@ -163,27 +165,27 @@ fn large_values_are_at_any_node() {
         let mut value = "v".repeat(3000 + 9000 * number);
         let set = |value: &str| format!("set {key} 0 0 {}\r\n{value}\r\n", value.len());
         let found = |value: &str| format!("VA {}\r\n{value}\r\n", value.len());
-        clients[number % 3].expect(&set(&value), "STORED\r\n");
-        clients[(number + 1) % 3].expect(&format!("mg {key} v\r\n"), &found(&value));
+        clients[number % 3].demand(set(&value), "STORED\r\n");
+        clients[(number + 1) % 3].demand(format!("mg {key} v\r\n"), found(&value));
         if number % 2 == 0 {
             cluster.change_hot(&key, true);
             thread::sleep(Duration::from_millis(20));
         }
-        clients[(number + 1) % 3].expect(&format!("append {key} 0 0 3\r\nend\r\n"), "STORED\r\n");
+        clients[(number + 1) % 3].demand(format!("append {key} 0 0 3\r\nend\r\n"), "STORED\r\n");
         value += "end";
         for client in &mut clients {
-            client.expect(&format!("mg {key} v\r\n"), &found(&value));
+            client.demand(format!("mg {key} v\r\n"), found(&value));
         }
         value = "w".repeat(5000);
-        clients[(number + 2) % 3].expect(&set(&value), "STORED\r\n");
-        clients[number % 3].expect(&format!("mg {key} v\r\n"), &found(&value));
+        clients[(number + 2) % 3].demand(set(&value), "STORED\r\n");
+        clients[number % 3].demand(format!("mg {key} v\r\n"), found(&value));
         let too_large = "x".repeat((1 << 20) + 1);
-        clients[(number + 2) % 3].expect(
-            &set(&too_large),
+        clients[(number + 2) % 3].demand(
+            set(&too_large),
             "SERVER_ERROR object too large for cache\r\n",
         );
         // A write above the limit removes what is there, wherever it is.
-        clients[number % 3].expect(&format!("mg {key} v\r\n"), "EN\r\n");
+        clients[number % 3].demand(format!("mg {key} v\r\n"), "EN\r\n");
     }
 }
 
@@ -198,16 +200,16 @@ fn a_value_is_stored_though_its_key_becomes_hot_meanwhile() {
     for number in 0..12 {
         let key = format!("becomes-hot{number}");
         let mut client = cluster.client(number % 3);
-        client.send(&format!("set {key} 0 0 {}\r\n{first}", value.len()));
+        client.send(format!("set {key} 0 0 {}\r\n{first}", value.len()));
         thread::sleep(Duration::from_millis(30));
         cluster.change_hot(&key, true);
         thread::sleep(Duration::from_millis(100));
-        assert_eq!(client.ask(&format!("{second}\r\n")), "STORED\r\n", "{key}");
+        assert_eq!(client.ask(format!("{second}\r\n")), "STORED", "{key}");
         // And the connection is where it belongs.
-        client.expect("mn\r\n", "MN\r\n");
+        client.demand("mn\r\n", "MN\r\n");
         for other in 0..3 {
-            let answer = cluster.client(other).ask(&format!("mg {key} s\r\n"));
-            assert_eq!(answer, "HD s600000\r\n", "{key} at {other}");
+            let answer = cluster.client(other).ask(format!("mg {key} s\r\n"));
+            assert_eq!(answer, "HD s600000", "{key} at {other}");
         }
     }
 }
@@ -219,16 +221,16 @@ fn a_flush_is_for_all_nodes() {
     let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
     for round in 0..3 {
         for number in 0..30 {
-            clients[0].expect(&format!("set key{number} 0 0 1\r\nx\r\n"), "STORED\r\n");
+            clients[0].demand(format!("set key{number} 0 0 1\r\nx\r\n"), "STORED\r\n");
             if number % 3 == 0 {
                 cluster.change_hot(&format!("key{number}"), true);
             }
         }
         thread::sleep(Duration::from_millis(50));
-        clients[round].expect("flush_all\r\n", "OK\r\n");
+        clients[round].demand("flush_all\r\n", "OK\r\n");
         for number in 0..30 {
             for client in &mut clients {
-                client.expect(&format!("mg key{number} v\r\n"), "EN\r\n");
+                client.demand(format!("mg key{number} v\r\n"), "EN\r\n");
             }
         }
     }
@@ -248,7 +250,7 @@ fn a_popular_key_becomes_hot() {
     let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
     let set = |client: &mut Client, value: &str| {
         let request = format!("set popular 0 0 5\r\n{value}\r\n");
-        until(client, &request, |answer| answer == "STORED\r\n");
+        until(client, &request, |answer| answer == "STORED");
     };
     set(&mut clients[0], "value");
     let started = std::time::Instant::now();
@@ -258,7 +260,7 @@ fn a_popular_key_becomes_hot() {
             for _ in 0..4 {
                 read_popular(client, 2000);
             }
-            hot += usize::from(client.stat("cluster_hot_reads") > 100);
+            hot += usize::from(client.stat("curtail", "cluster_hot_reads") > 100);
         }
         if hot == 3 {
             break;
@@ -267,19 +269,19 @@ fn a_popular_key_becomes_hot() {
     }
     set(&mut clients[2], "other");
     until(&mut clients[1], "mg popular v\r\n", |answer| {
-        answer == "VA 5\r\n"
+        answer == "VA 5"
     });
-    assert_eq!(clients[1].line(), "other\r\n");
+    assert_eq!(clients[1].line(), "other");
 }
 
 /// Reads the key so many times at once; it is there whenever the node answers.
 fn read_popular(client: &mut Client, times: usize) {
-    client.send(&"mg popular v\r\n".repeat(times));
+    client.send("mg popular v\r\n".repeat(times));
     for _ in 0..times {
         let head = client.line();
         if head.starts_with("SERVER_ERROR") {
             continue;
         }
-        assert_eq!((&*head, &*client.line()), ("VA 5\r\n", "value\r\n"));
+        assert_eq!((&*head, &*client.line()), ("VA 5", "value"));
     }
 }

@@ -1,17 +1,15 @@
 //! All nodes that had a key die while it moves: those that it was to come to find it among
 //! themselves.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::{thread, time::Duration};
 
 use curtail_consistency::placement::Placement;
 use curtail_server::Fault;
+use curtail_testing::{Client, eventually};
 use curtail_types::{NodeId, NodeSet, RouteHash};
 use twox_hash::XxHash3_64;
 
-use crate::support::{Client, Cluster, PATIENCE, Shape};
+use crate::support::{Cluster, Shape, items};
 
 /// Keys that are stored before nodes are added.
 const KEYS: usize = 120;
@@ -38,7 +36,7 @@ fn new_holders_find_a_key_among_themselves_when_all_old_ones_are_dead() {
     let keys: Vec<String> = (0..KEYS).map(|number| format!("key{number}")).collect();
     let mut client = cluster.client(0);
     for key in &keys {
-        client.expect(&format!("set {key} 0 0 1\r\nv\r\n"), "STORED\r\n");
+        client.demand(format!("set {key} 0 0 1\r\nv\r\n"), "STORED\r\n");
     }
     cluster.grow(5);
     for (id, fault) in [
@@ -53,15 +51,15 @@ fn new_holders_find_a_key_among_themselves_when_all_old_ones_are_dead() {
     let is_with_the_last = |key: &&String| placement.holders(route(key)).contains(NodeId(4));
     let (saved, lost): (Vec<&String>, Vec<&String>) = keys.iter().partition(is_with_the_last);
     let mut last = cluster.client(4);
-    await_all(&mut last, "keys do not come to the last node", |last| {
-        let placed = last.stat("cluster_nodes_placed");
+    eventually("keys come to the last node", || {
+        let placed = last.stat("curtail", "cluster_nodes_placed");
         assert!([2, 5].contains(&placed), "not placed on three at once");
-        placed == 5 && last.items(4) == saved.len()
+        placed == 5 && items(&mut last, 4) == saved.len()
     });
     cluster.nodes[0] = None;
     cluster.nodes[1] = None;
-    await_all(&mut last, "the dead are not removed", |last| {
-        last.stat("cluster_nodes_live") == 3
+    eventually("the dead are removed", || {
+        last.stat("curtail", "cluster_nodes_live") == 3
     });
     let homes = Placement::new(NodeSet::from_bits(0b11100), REPLICAS);
     let of = |keys: &[&String], home| -> Vec<String> {
@@ -80,7 +78,7 @@ fn new_holders_find_a_key_among_themselves_when_all_old_ones_are_dead() {
     // All wait for what the first that they ask says, but for what the last node has itself.
     thread::sleep(Duration::from_millis(200));
     for id in [2, 3] {
-        cluster.client(id).expect("verbosity 1\r\n", "OK\r\n");
+        cluster.client(id).demand("verbosity 1\r\n", "OK\r\n");
     }
     talks.iter_mut().for_each(Talk::end);
 }
@@ -97,7 +95,7 @@ impl Talk {
         let mut client = cluster.client(id);
         let asked = there.iter().chain(&gone);
         client.send(
-            &asked
+            asked
                 .map(|key| format!("mg {key} v\r\n"))
                 .collect::<String>(),
         );
@@ -111,19 +109,11 @@ impl Talk {
     fn end(&mut self) {
         for key in &self.there {
             let answer = self.client.line();
-            assert_eq!(answer, "VA 1\r\n", "{key}");
-            assert_eq!(self.client.line(), "v\r\n", "{key}");
+            assert_eq!(answer, "VA 1", "{key}");
+            assert_eq!(self.client.line(), "v", "{key}");
         }
         for key in &self.gone {
-            assert_eq!(self.client.line(), "EN\r\n", "{key}");
+            assert_eq!(self.client.line(), "EN", "{key}");
         }
-    }
-}
-
-fn await_all(client: &mut Client, what: &str, mut done: impl FnMut(&mut Client) -> bool) {
-    let started = Instant::now();
-    while !done(client) {
-        assert!(started.elapsed() < PATIENCE, "{what}");
-        thread::sleep(Duration::from_millis(5));
     }
 }

@@ -4,8 +4,7 @@
 //! so; the first attempt is then an operation of its own that may happen at any time, or never.
 
 use std::{
-    io::{BufRead, BufReader, Write},
-    net::{SocketAddr, TcpStream},
+    net::SocketAddr,
     ops::Range,
     sync::{
         Mutex,
@@ -16,7 +15,9 @@ use std::{
 };
 
 use curtail_history::{Action, Entry, Outcome};
+use curtail_testing::Connection;
 use curtail_types::Instant;
+use curtail_workload::Random;
 
 use crate::support::Shape;
 
@@ -64,8 +65,8 @@ pub(crate) struct Run {
 pub(crate) struct Caller<'a> {
     run: &'a Run,
     number: u32,
-    random: u64,
-    connections: Vec<Option<(SocketAddr, BufReader<TcpStream>)>>,
+    random: Random,
+    connections: Vec<Option<(SocketAddr, Connection)>>,
     /// The node that was asked last.
     last: usize,
     /// The last attempt failed: the next one goes to another node.
@@ -113,11 +114,11 @@ impl Run {
 }
 
 impl<'a> Caller<'a> {
-    pub(crate) fn new(run: &'a Run, number: u32, random: u64, only: Option<usize>) -> Self {
+    pub(crate) fn new(run: &'a Run, number: u32, seed: u64, only: Option<usize>) -> Self {
         Self {
             run,
             number,
-            random: random | 1,
+            random: Random::of_stream(seed, number.into()),
             connections: Vec::new(),
             last: 0,
             avoids: false,
@@ -127,10 +128,7 @@ impl<'a> Caller<'a> {
     }
 
     pub(crate) fn draw(&mut self, below: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 20) % below
+        self.random.below(below)
     }
 
     pub(crate) fn call(self) -> Vec<Entry> {
@@ -234,7 +232,7 @@ impl<'a> Caller<'a> {
             Some("VA") => {
                 let version = words.nth(1).and_then(|word| word.strip_prefix('c'));
                 let line = self.line()?;
-                let number = |text: &str| text.trim_end().parse().ok();
+                let number = |text: &str| text.parse().ok();
                 match (number(&line), version.and_then(number)) {
                     (Some(value), Some(version)) => Some((Some(value), version)),
                     _ => panic!("{head:?} and {line:?} for k{key}"),
@@ -264,7 +262,7 @@ impl<'a> Caller<'a> {
     fn write(&mut self, key: u64, action: Action, request: String) {
         self.attempt(|caller| {
             let invoked = caller.now();
-            let outcome = match caller.ask(&request).as_deref().map(str::trim_end) {
+            let outcome = match caller.ask(&request).as_deref() {
                 Some("STORED" | "DELETED") => Some(Outcome::Done),
                 Some("NOT_STORED" | "EXISTS") => Some(Outcome::Refused),
                 Some("NOT_FOUND") => Some(Outcome::Missing),
@@ -313,18 +311,14 @@ impl<'a> Caller<'a> {
             .is_none_or(|(to, _)| *to != address)
         {
             let reply = self.run.plan.reply;
-            let stream = TcpStream::connect_timeout(&address, reply);
-            let Ok(stream) = stream else {
+            let Ok(connection) = Connection::to(address, reply) else {
                 thread::sleep(Duration::from_millis(1));
                 return Some(NOT_IN_SERVICE.into());
             };
-            stream.set_nodelay(true).unwrap();
-            stream.set_read_timeout(Some(reply)).unwrap();
-            self.connections[node] = Some((address, BufReader::new(stream)));
+            self.connections[node] = Some((address, connection));
         }
-        let (_, stream) = self.connections[node].as_mut()?;
-        let sent = stream.get_mut().write_all(request.as_bytes());
-        let line = sent.ok().and_then(|()| line_of(stream));
+        let (_, connection) = self.connections[node].as_mut()?;
+        let line = connection.ask(request).ok();
         if line.is_none() {
             self.connections[node] = None;
         }
@@ -333,8 +327,8 @@ impl<'a> Caller<'a> {
 
     /// The next line of the reply whose first was taken last.
     fn line(&mut self) -> Option<String> {
-        let (_, stream) = self.connections[self.last].as_mut()?;
-        line_of(stream)
+        let (_, connection) = self.connections[self.last].as_mut()?;
+        connection.line().ok()
     }
 }
 
@@ -342,11 +336,4 @@ impl<'a> Caller<'a> {
 fn no_answer<T>(line: &str) -> Option<T> {
     assert!(line.starts_with("SERVER_ERROR "), "{line:?}");
     None
-}
-
-/// The next line; nothing if the connection ends before it does.
-fn line_of(stream: &mut BufReader<TcpStream>) -> Option<String> {
-    let mut line = String::new();
-    let read = stream.read_line(&mut line);
-    (read.is_ok() && line.ends_with('\n')).then_some(line)
 }

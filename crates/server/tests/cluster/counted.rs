@@ -8,10 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use curtail_testing::{Connection, PATIENCE, eventually};
+
 use crate::{
     counting::{Counted, Talk, converse},
     processes::Processes,
-    support::{Client, Cluster, PATIENCE, Shape},
+    support::{Cluster, Shape},
 };
 
 const TALK: Talk = Talk {
@@ -68,27 +70,23 @@ fn a_node_out_of_service_answers_every_command_once() {
         cluster.view_file().with_extension("away"),
     )
     .unwrap();
-    let refusal = "SERVER_ERROR this node is not in service\r\n";
+    let refusal = "SERVER_ERROR this node is not in service";
     let mut client = cluster.client(0);
-    let started = Instant::now();
-    while client.ask("mg key\r\n") != refusal {
-        assert!(started.elapsed() < PATIENCE, "the lease never ends");
-        thread::sleep(Duration::from_millis(10));
-    }
-    client.expect("get a b c d e f\r\nmn\r\n", &format!("{refusal}MN\r\n"));
-    client.expect("gats 10 a b\r\nmn\r\n", &format!("{refusal}MN\r\n"));
-    client.expect(
+    eventually("the lease ends", || client.ask("mg key\r\n") == refusal);
+    client.demand("get a b c d e f\r\nmn\r\n", format!("{refusal}\r\nMN\r\n"));
+    client.demand("gats 10 a b\r\nmn\r\n", format!("{refusal}\r\nMN\r\n"));
+    client.demand(
         "set a 0 0 1 noreply\r\nx\r\ndelete a noreply\r\nincr a 1 noreply\r\nmn\r\n",
         "MN\r\n",
     );
     let long = "x".repeat(30_000);
-    client.expect(
-        &format!("set a 0 0 30000 noreply\r\n{long}\r\nmn\r\n"),
+    client.demand(
+        format!("set a 0 0 30000 noreply\r\n{long}\r\nmn\r\n"),
         "MN\r\n",
     );
-    client.expect(
-        &format!("set a 0 0 30000\r\n{long}\r\nmn\r\n"),
-        &format!("{refusal}MN\r\n"),
+    client.demand(
+        format!("set a 0 0 30000\r\n{long}\r\nmn\r\n"),
+        format!("{refusal}\r\nMN\r\n"),
     );
     let counted = converse_with(&[cluster.address(0), cluster.address(1)], TALK);
     assert_eq!(counted.commands, 2 * TALK.commands, "{counted:?}");
@@ -154,7 +152,8 @@ fn while_a_node_is_removed_every_command_is_answered_once() {
         talking.join().unwrap();
     });
     let started = Instant::now();
-    while Client::connect(addresses[2]).ask("mg key\r\n") != "EN\r\n" {
+    let ask = || Connection::to(addresses[2], PATIENCE)?.ask("mg key\r\n");
+    while !ask().is_ok_and(|answer| answer == "EN") {
         assert!(started.elapsed() < 3 * PATIENCE, "it never comes back");
         thread::sleep(Duration::from_millis(20));
     }

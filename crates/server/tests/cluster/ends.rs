@@ -6,10 +6,11 @@ use std::{
 };
 
 use curtail_server::Fault;
+use curtail_testing::{Client, PATIENCE};
 
 use crate::{
     failures::until,
-    support::{Client, Cluster, PATIENCE, Shape},
+    support::{Cluster, Shape},
 };
 
 /// Seconds that an item has left when it is written.
@@ -27,7 +28,7 @@ fn cluster(fault: Fault) -> Cluster {
 /// Seconds that are left of `key` as `client`'s node sees it; `None` if it has ended.
 fn left(client: &mut Client, key: &str) -> Option<u64> {
     let answer = until(client, &format!("mg {key} t\r\n"), |answer| {
-        answer.starts_with("HD t") || answer == "EN\r\n"
+        answer.starts_with("HD t") || answer == "EN"
     });
     let seconds = answer.trim().strip_prefix("HD t");
     seconds.map(|seconds| seconds.parse().unwrap())
@@ -45,7 +46,7 @@ fn disagreements(cluster: &Cluster) -> Vec<String> {
                 cluster.change_hot(&key, true);
             }
             let set = format!("set {key} 0 {SECONDS} 1\r\nx\r\n");
-            clients[number % 3].expect(&set, "STORED\r\n");
+            clients[number % 3].demand(&set, "STORED\r\n");
             for (id, client) in clients.iter_mut().enumerate() {
                 let left = left(client, &key);
                 if left.is_none_or(|left| left.abs_diff(SECONDS) > PATIENCE.as_secs()) {
@@ -67,7 +68,7 @@ fn an_item_ends_at_one_time_on_all_nodes() {
     cluster.change_hot("short2", true);
     for (number, client) in clients.iter_mut().enumerate() {
         let set = format!("set short{number} 0 2 1\r\nx\r\n");
-        client.expect(&set, "STORED\r\n");
+        client.demand(&set, "STORED\r\n");
     }
     for client in &mut clients {
         for number in 0..3 {
@@ -79,7 +80,7 @@ fn an_item_ends_at_one_time_on_all_nodes() {
         }
     }
     for client in &mut clients {
-        assert!(client.stat("cluster_clock_error_us") < 1_000_000);
+        assert!(client.stat("curtail", "cluster_clock_error_us") < 1_000_000);
     }
 }
 
@@ -92,7 +93,7 @@ fn who_joins_goes_by_the_time_of_the_others() {
     for key in ["one", "two"] {
         cluster.change_hot(key, true);
         let set = format!("set {key} 0 {SECONDS} 1\r\nx\r\n");
-        cluster.client(1).expect(&set, "STORED\r\n");
+        cluster.client(1).demand(&set, "STORED\r\n");
     }
     for id in [0, 2] {
         drop(cluster.nodes[id].take());

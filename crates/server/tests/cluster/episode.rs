@@ -10,6 +10,7 @@ use std::{
 use curtail_history::{
     Entry, History, Numbered, Updates, Verdict, check_agreed, check_linearizable,
 };
+use curtail_testing::{Client, PATIENCE};
 use curtail_types::{Instant, NodeId};
 
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     losses::{Views, with_losses, without_losses},
     processes::Processes,
     sessions::{number_the_unanswered, sessions},
-    support::{Client, PATIENCE, Shape},
+    support::Shape,
     treasure::Treasure,
 };
 
@@ -231,7 +232,7 @@ fn heat(cluster: &mut Processes, first_key: u64) {
         }
         // The number is counted about once a second.
         thread::sleep(Duration::from_millis(300));
-        let hot = |address| Client::connect(address).stat("cluster_hot_keys");
+        let hot = |address| Client::connect_to(address).stat("curtail", "cluster_hot_keys");
         let counts: Vec<u64> = cluster.addresses().into_iter().flatten().map(hot).collect();
         if counts.iter().all(|&count| count == PINNED) {
             return;
@@ -325,8 +326,7 @@ impl<'scope> Clients<'scope> {
         let first = run.plan.first_key;
         let is_lin = run.plan.shape.model == "lin";
         for number in 0..CLIENTS {
-            let random = (first + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(number) << 32;
-            let caller = Caller::new(run, number, random, None);
+            let caller = Caller::new(run, number, first, None);
             let keys = match is_lin {
                 // The first key is written at one node alone, so that all others go on showing it.
                 true => first + 1..first + KEYS,

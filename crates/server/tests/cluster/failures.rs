@@ -5,12 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::support::{Client, Cluster, PATIENCE, Shape};
+use curtail_testing::{Client, PATIENCE};
+
+use crate::support::{Cluster, Shape};
 
 /// Sets a key, again and again until a node can do it.
 fn set(client: &mut Client, key: &str, value: &str) {
     let request = format!("set {key} 0 0 {}\r\n{value}\r\n", value.len());
-    until(client, &request, |answer| answer == "STORED\r\n");
+    until(client, &request, |answer| answer == "STORED");
 }
 
 /// Asks again and again until the answer is as wanted; what is no error and not wanted is wrong.
@@ -34,19 +36,20 @@ pub(crate) fn until(client: &mut Client, request: &str, wanted: impl Fn(&str) ->
 fn value(client: &mut Client, key: &str) -> Option<String> {
     let request = format!("mg {key} v\r\n");
     let head = until(client, &request, |head| {
-        head.starts_with("VA ") || head == "EN\r\n"
+        head.starts_with("VA ") || head == "EN"
     });
-    head.starts_with("VA ")
-        .then(|| client.line().trim_end().to_owned())
+    head.starts_with("VA ").then(|| client.line())
 }
 
 /// Whether the nodes have sent keys to a third one, and all are where they belong.
 fn have_moved(clients: &mut [Client]) -> bool {
     let is_over = |client: &mut Client| {
-        client.stat("cluster_moves") == 0 && client.stat("cluster_nodes_placed") == 3
+        client.stat("curtail", "cluster_moves") == 0
+            && client.stat("curtail", "cluster_nodes_placed") == 3
     };
-    let sent =
-        |client: &mut Client| client.stat("cluster_keys_sent") + client.stat("cluster_keys_asked");
+    let sent = |client: &mut Client| {
+        client.stat("curtail", "cluster_keys_sent") + client.stat("curtail", "cluster_keys_asked")
+    };
     // With two holders the first of them sends everything.
     clients.iter_mut().all(is_over) && clients.iter_mut().map(sent).sum::<u64>() > 40
 }
@@ -128,7 +131,7 @@ fn keys_move_to_a_node_that_joins() {
                 let answer = until(client, &request, |answer| {
                     !answer.starts_with("SERVER_ERROR")
                 });
-                assert_eq!(answer.trim_end(), rounds.to_string(), "{key}");
+                assert_eq!(answer, rounds.to_string(), "{key}");
             }
         }
         cluster.await_service(2);

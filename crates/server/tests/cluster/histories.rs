@@ -32,8 +32,7 @@ fn record(plan: Plan, seed: u64) -> History {
     thread::scope(|scope| {
         let clients: Vec<_> = (0..plan.clients)
             .map(|number| {
-                let random = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                let caller = Caller::new(&run, number, random ^ u64::from(number) << 32, None);
+                let caller = Caller::new(&run, number, seed, None);
                 scope.spawn(move || caller.call())
             })
             .collect();
@@ -190,8 +189,7 @@ fn hot_keys_are_sequentially_consistent() {
 /// Reads and writes at one node, with the versions that it was told.
 fn session(run: &Run, number: u32, addresses: &[Option<SocketAddr>]) -> Vec<Numbered> {
     let node = number as usize % addresses.len();
-    let random = u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut caller = Caller::new(run, number, random, Some(node));
+    let mut caller = Caller::new(run, number, 0, Some(node));
     let mut numbered = Vec::new();
     while !run.done.load(Ordering::Relaxed) {
         let key = caller.draw(run.plan.keys);

@@ -8,13 +8,14 @@ use std::{
 use curtail_consistency::placement::Placement;
 use curtail_membership::Roster;
 use curtail_server::Fault;
+use curtail_testing::{Client, PATIENCE, eventually};
 use curtail_types::{NodeId, NodeSet, RouteHash};
 use twox_hash::XxHash3_64;
 
 use crate::{
     failures::until,
     processes::Processes,
-    support::{Client, Cluster, PATIENCE, Shape},
+    support::{Cluster, Shape},
 };
 
 /// Goal: keys that come before the view under which they move are not lost, with one holder each,
@@ -35,11 +36,11 @@ fn keys_that_come_before_their_view_are_not_lost() {
     let late = NodeId(2);
     cluster.kill(2);
     wait_for(&cluster, |roster| !roster.view().live.contains(late));
-    let mut client = Client::connect(cluster.addresses()[0].unwrap());
+    let mut client = Client::connect_to(cluster.addresses()[0].unwrap());
     let keys = || (0..400).map(|number| format!("late{number}"));
     for key in keys() {
         let request = format!("set {key} 0 0 4\r\ngold\r\n");
-        until(&mut client, &request, |answer| answer == "STORED\r\n");
+        until(&mut client, &request, |answer| answer == "STORED");
     }
     cluster.revive(2);
     wait_for(&cluster, |roster| roster.view().live.contains(late));
@@ -51,9 +52,9 @@ fn keys_that_come_before_their_view_are_not_lost() {
     cluster.settle();
     for key in keys() {
         let answer = until(&mut client, &format!("mg {key}\r\n"), |answer| {
-            matches!(answer, "HD\r\n" | "EN\r\n")
+            matches!(answer, "HD" | "EN")
         });
-        assert_eq!(answer, "HD\r\n", "{key}");
+        assert_eq!(answer, "HD", "{key}");
     }
 }
 
@@ -72,7 +73,7 @@ fn keys_that_lie_with_a_slow_worker_are_not_lost() {
     let keys = || (0..400).map(|number| format!("doze{number}"));
     for key in keys() {
         let request = format!("set {key} 0 0 4\r\ngold\r\n");
-        until(&mut client, &request, |answer| answer == "STORED\r\n");
+        until(&mut client, &request, |answer| answer == "STORED");
     }
     cluster.set_workers(2);
     cluster.set_fault(Fault::Dozes);
@@ -81,9 +82,9 @@ fn keys_that_lie_with_a_slow_worker_are_not_lost() {
     await_placement(&mut client, 3);
     for key in keys() {
         let answer = until(&mut client, &format!("mg {key}\r\n"), |answer| {
-            matches!(answer, "HD\r\n" | "EN\r\n")
+            matches!(answer, "HD" | "EN")
         });
-        assert_eq!(answer, "HD\r\n", "{key}");
+        assert_eq!(answer, "HD", "{key}");
     }
 }
 
@@ -108,15 +109,16 @@ fn who_waits_for_a_key_that_does_not_come_is_told_so() {
     let keys = (0..).map(|number| format!("late{number}"));
     let keys: Vec<String> = keys.filter(comes).take(20).collect();
     for key in &keys {
-        client.expect(&format!("set {key} 0 0 1\r\n5\r\n"), "STORED\r\n");
+        client.demand(format!("set {key} 0 0 1\r\n5\r\n"), "STORED\r\n");
     }
     cluster.set_fault(Fault::TakesNoMoves);
     cluster.nodes[2] = Some(cluster.node(2));
     let mut third = cluster.client(2);
-    wait_until(&mut third, |third| third.stat("cluster_nodes_placed") == 3);
+    eventually("keys move", || {
+        third.stat("curtail", "cluster_nodes_placed") == 3
+    });
     third.send(
-        &keys
-            .iter()
+        keys.iter()
             .map(|key| format!("incr {key} 1\r\n"))
             .collect::<String>(),
     );
@@ -124,12 +126,12 @@ fn who_waits_for_a_key_that_does_not_come_is_told_so() {
         let answer = third.line();
         assert!(answer.contains("still on its way"), "{key}: {answer:?}");
     }
-    third.expect("verbosity 1\r\n", "OK\r\n");
+    third.demand("verbosity 1\r\n", "OK\r\n");
     for key in &keys {
         let answer = until(&mut third, &format!("mg {key} v\r\n"), |answer| {
             !answer.starts_with("SERVER_ERROR")
         });
-        assert_eq!((&*answer, &*third.line()), ("VA 1\r\n", "5\r\n"), "{key}");
+        assert_eq!((&*answer, &*third.line()), ("VA 1", "5"), "{key}");
     }
 }
 
@@ -145,8 +147,8 @@ fn a_value_that_its_new_node_does_not_take_holds_no_move_up() {
     for (kind, bytes) in [("small", 100), ("large", 200_000)] {
         for key in keys(kind) {
             let value = "v".repeat(bytes);
-            client.expect(
-                &format!("set {key} 0 0 {bytes}\r\n{value}\r\n"),
+            client.demand(
+                format!("set {key} 0 0 {bytes}\r\n{value}\r\n"),
                 "STORED\r\n",
             );
         }
@@ -156,7 +158,7 @@ fn a_value_that_its_new_node_does_not_take_holds_no_move_up() {
     cluster.nodes[2] = Some(again);
     await_placement(&mut client, 3);
     let there = |client: &mut Client, kind| {
-        let found = keys(kind).filter(|key| client.ask(&format!("mg {key}\r\n")) == "HD\r\n");
+        let found = keys(kind).filter(|key| client.ask(format!("mg {key}\r\n")) == "HD");
         found.count()
     };
     assert_eq!(there(&mut client, "small"), 40);
@@ -180,18 +182,17 @@ fn replies_do_not_leave_when_the_lease_has_ended() {
         let again = cluster.node(2);
         cluster.nodes[2] = Some(again);
         await_placement(&mut client, 3);
-        let ask = |number| (number, client.ask(&format!("mg key{number}\r\n")));
+        let ask = |number| (number, client.ask(format!("mg key{number}\r\n")));
         let answers = (0..200).map(ask);
-        let (shown, refused): (Vec<_>, Vec<_>) =
-            answers.partition(|(_, answer)| answer == "EN\r\n");
+        let (shown, refused): (Vec<_>, Vec<_>) = answers.partition(|(_, answer)| answer == "EN");
         let is_refused = |(_, answer): &(u32, String)| answer.contains("lease ended");
         assert!(refused.iter().all(is_refused), "{refused:?}");
         let (value, there) = ("v".repeat(1020), refused[0].0);
-        client.ask(&format!("set key{there} 0 0 1020\r\n{value}\r\n"));
+        client.ask(format!("set key{there} 0 0 1020\r\n{value}\r\n"));
         // More than a worker has room for in one batch.
         let mut own = cluster.client(2);
-        own.send(&format!("mg key{there} v\r\n").repeat(2000));
-        assert!(own.hears_nothing());
+        own.send(format!("mg key{there} v\r\n").repeat(2000));
+        own.expect_closed();
         let counts = (shown.len(), refused.len());
         assert!(
             (90..180).contains(&counts.0),
@@ -206,7 +207,7 @@ fn replies_do_not_leave_when_the_lease_has_ended() {
 fn the_view_of_another_cluster_is_not_acted_on() {
     let cluster = Cluster::start(Shape::default());
     let mut client = cluster.client(0);
-    client.expect("set kept 0 0 1\r\n1\r\n", "STORED\r\n");
+    client.demand("set kept 0 0 1\r\n1\r\n", "STORED\r\n");
     let (name, view) = (cluster.name(), cluster.view_file());
     let own = std::fs::read_to_string(&view).unwrap();
     let other = own.replace(&name, "another");
@@ -219,7 +220,7 @@ fn the_view_of_another_cluster_is_not_acted_on() {
         let answer = until(&mut client, "mg kept\r\n", |answer| {
             !answer.starts_with("SERVER_ERROR")
         });
-        assert_eq!(answer, "HD\r\n");
+        assert_eq!(answer, "HD");
     }
 }
 
@@ -232,7 +233,7 @@ fn a_node_whose_lease_is_over_gives_its_keys_away() {
     let mut client = cluster.client(0);
     let keys = || (0..100).map(|number| format!("kept{number}"));
     for key in keys() {
-        client.expect(&format!("set {key} 0 0 1\r\n1\r\n"), "STORED\r\n");
+        client.demand(format!("set {key} 0 0 1\r\n1\r\n"), "STORED\r\n");
     }
     let (name, view) = (cluster.name(), cluster.view_file());
     let own = std::fs::read_to_string(&view).unwrap();
@@ -254,7 +255,7 @@ fn a_node_whose_lease_is_over_gives_its_keys_away() {
         let answer = until(&mut client, &format!("mg {key}\r\n"), |answer| {
             !answer.starts_with("SERVER_ERROR")
         });
-        assert_eq!(answer, "HD\r\n", "{key}");
+        assert_eq!(answer, "HD", "{key}");
     }
 }
 
@@ -272,10 +273,12 @@ fn who_is_taken_out_while_it_leaves_has_left() {
         thread::sleep(Duration::from_millis(5));
     }
     let mut client = cluster.client(0);
-    wait_until(&mut client, |client| client.stat("cluster_nodes_live") == 2);
+    eventually("a node is removed", || {
+        client.stat("curtail", "cluster_nodes_live") == 2
+    });
     // Longer than it would take to join.
     thread::sleep(Duration::from_millis(1500));
-    let stat = |name| cluster.client(0).stat(name);
+    let stat = |name| cluster.client(0).stat("curtail", name);
     assert_eq!(
         (stat("cluster_nodes_live"), stat("cluster_nodes_joining")),
         (2, 0)
@@ -295,17 +298,20 @@ fn who_was_replaced_does_not_come_back() {
     await_placement(&mut other, 3);
     let mut first = cluster.client(0);
     let second = cluster.node(0);
-    let mut client = Client::connect(second.addresses()[0]);
+    let mut client = Client::connect_to(second.addresses()[0]);
     let is_out = |answer: &str| answer.contains("not in service");
     let all_answer = |client: &mut Client| {
         for number in 0..30 {
             let request = format!("mg none{number}\r\n");
-            until(client, &request, |answer| answer == "EN\r\n");
+            until(client, &request, |answer| answer == "EN");
         }
     };
     all_answer(&mut client);
     all_answer(&mut other);
-    let (view, relayed) = (other.stat("cluster_view"), other.stat("cluster_relayed"));
+    let (view, relayed) = (
+        other.stat("curtail", "cluster_view"),
+        other.stat("curtail", "cluster_relayed"),
+    );
     await_placement(&mut other, 3);
     for round in 0..20 {
         thread::sleep(Duration::from_millis(100));
@@ -313,15 +319,15 @@ fn who_was_replaced_does_not_come_back() {
             let request = format!("mg none{number}\r\n");
             let answer = client.ask(&request);
             assert!(!is_out(&answer), "who was replaced is back");
-            assert_eq!(answer, "EN\r\n", "round {round}, at who took the place");
+            assert_eq!(answer, "EN", "round {round}, at who took the place");
             // A third of them goes over links with who took the place.
-            assert_eq!(other.ask(&request), "EN\r\n", "round {round}");
+            assert_eq!(other.ask(&request), "EN", "round {round}");
         }
         let answer = first.ask("mg none\r\n");
         assert!(is_out(&answer), "{answer:?}");
     }
-    assert!(other.stat("cluster_relayed") > relayed + 20 * 10);
-    let (before, now) = (view, other.stat("cluster_view"));
+    assert!(other.stat("curtail", "cluster_relayed") > relayed + 20 * 10);
+    let (before, now) = (view, other.stat("curtail", "cluster_view"));
     assert!(
         now <= before + 3,
         "views {before} to {now}: somebody was removed"
@@ -331,25 +337,15 @@ fn who_was_replaced_does_not_come_back() {
 /// Waits until keys are placed on so many nodes, and all are in their place.
 #[track_caller]
 fn await_placement(client: &mut Client, nodes: u64) {
-    wait_until(client, |client| {
-        client.stat("cluster_nodes_placed") == nodes && client.stat("cluster_moves") == 0
+    eventually("keys are placed", || {
+        client.stat("curtail", "cluster_nodes_placed") == nodes
+            && client.stat("curtail", "cluster_moves") == 0
     });
 }
 
 #[track_caller]
-fn wait_until(client: &mut Client, mut there: impl FnMut(&mut Client) -> bool) {
-    let started = Instant::now();
-    while !there(client) {
-        assert!(started.elapsed() < PATIENCE, "keys do not move");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-#[track_caller]
 fn wait_for(cluster: &Processes, there: impl Fn(&Roster) -> bool) {
-    let started = Instant::now();
-    while !cluster.roster().is_some_and(|roster| there(&roster)) {
-        assert!(started.elapsed() < PATIENCE, "it never came");
-        thread::sleep(Duration::from_millis(5));
-    }
+    eventually("it comes", || {
+        cluster.roster().is_some_and(|roster| there(&roster))
+    });
 }

@@ -7,12 +7,13 @@ use std::{
 
 use curtail_consistency::placement::Placement;
 use curtail_server::Fault;
+use curtail_testing::{Client, PATIENCE};
 use curtail_types::{NodeId, NodeSet, RouteHash};
 use twox_hash::XxHash3_64;
 
 use crate::{
     failures::until,
-    support::{Client, Cluster, PATIENCE, Shape},
+    support::{Cluster, Shape},
 };
 
 /// Keys that are stored before a node is added to two.
@@ -40,7 +41,7 @@ fn two_nodes(fault: Fault) -> Cluster {
     let mut client = cluster.client(1);
     for number in 0..KEYS {
         let request = format!("set key{number} 0 0 1\r\nv\r\n");
-        until(&mut client, &request, |answer| answer == "STORED\r\n");
+        until(&mut client, &request, |answer| answer == "STORED");
     }
     cluster
 }
@@ -50,7 +51,8 @@ fn has_settled(cluster: &Cluster, at: usize, placed: u64) {
     let mut client = cluster.client(at);
     wait("keys do not come to rest", || {
         // In this order: the other one is true of the view before keys are placed anew, too.
-        client.stat("cluster_nodes_placed") == placed && client.stat("cluster_moves") == 0
+        client.stat("curtail", "cluster_nodes_placed") == placed
+            && client.stat("curtail", "cluster_moves") == 0
     });
 }
 
@@ -67,16 +69,16 @@ fn delete(client: &mut Client, keys: &[String]) {
     for key in keys {
         let request = format!("delete {key}\r\n");
         let answer = until(client, &request, |answer| !answer.starts_with("SERVER"));
-        assert_eq!(answer, "DELETED\r\n", "{key}");
+        assert_eq!(answer, "DELETED", "{key}");
     }
 }
 
 fn are_gone(client: &mut Client, keys: &[String]) {
     for key in keys {
         let answer = until(client, &format!("mg {key}\r\n"), |answer| {
-            matches!(answer, "HD\r\n" | "EN\r\n")
+            matches!(answer, "HD" | "EN")
         });
-        assert_eq!(answer, "EN\r\n", "{key} is back");
+        assert_eq!(answer, "EN", "{key} is back");
     }
 }
 
@@ -118,7 +120,7 @@ fn what_is_deleted_on_its_way_does_not_arrive() {
     wait("keys are not sent", || {
         let sent_by = clients
             .iter_mut()
-            .map(|client| client.stat("cluster_keys_sent"));
+            .map(|client| client.stat("curtail", "cluster_keys_sent"));
         sent_by.sum::<u64>() >= sent as u64
     });
     // Requests for those whose home is the third node wait until they have arrived.
@@ -129,7 +131,7 @@ fn what_is_deleted_on_its_way_does_not_arrive() {
     };
     let keys: Vec<String> = keys.into_iter().filter(is_answered).collect();
     delete(&mut clients[1], &keys);
-    cluster.client(2).expect("verbosity 1\r\n", "OK\r\n");
+    cluster.client(2).demand("verbosity 1\r\n", "OK\r\n");
     has_settled(&cluster, 2, 3);
     cluster.nodes[0] = None;
     has_settled(&cluster, 2, 2);

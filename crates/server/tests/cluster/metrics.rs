@@ -5,16 +5,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    io::{Read, Write},
-    net::TcpStream,
     path::Path,
-    thread,
-    time::{Duration, Instant},
 };
 
 use curtail_server::{Config, Listen, NativeConfig, NativeMode, Server};
+use curtail_testing::{Client, eventually, http};
 
-use crate::support::{Client, Cluster, PATIENCE, Shape};
+use crate::support::{Cluster, Shape};
 
 /// Reports that hold numbers of the running server.
 const REPORTS: [&str; 4] = ["", "memory", "curtail", "settings"];
@@ -39,8 +36,8 @@ fn every_number_of_stats_has_a_metric() {
     let mut faults = Vec::new();
     for (server, mut client) in servers.all() {
         for number in 0..50 {
-            client.ask(&format!("set key{number} 0 0 1\r\nx\r\n"));
-            client.ask(&format!("mg key{number}\r\n"));
+            client.ask(format!("set key{number} 0 0 1\r\nx\r\n"));
+            client.ask(format!("mg key{number}\r\n"));
         }
         let before = Page::of(server);
         let reports: Vec<_> = REPORTS.iter().flat_map(|kind| client.rows(kind)).collect();
@@ -148,8 +145,8 @@ fn pages_are_well_formed() {
 #[test]
 fn dashboard_and_rules_ask_for_what_there_is() {
     let servers = Servers::start();
-    let mut client = Client::connect(servers.alone.addresses()[0]);
-    wait("a key is hot", || {
+    let mut client = Client::connect_to(servers.alone.addresses()[0]);
+    eventually("a key is hot", || {
         (0..500).for_each(|_| drop(client.ask("mg hot\r\n")));
         let page = Page::of(&servers.alone);
         page.sum("curtail_hot_key_share_ratio", "rank=\"1\"")
@@ -182,14 +179,14 @@ fn dashboard_and_rules_ask_for_what_there_is() {
 fn a_node_out_of_service_is_not_ready() {
     let servers = Servers::start();
     let (cluster, node) = (&servers.cluster, &servers.node);
-    let mut client = Client::connect(node.addresses()[0]);
+    let mut client = Client::connect_to(node.addresses()[0]);
     assert_eq!(get(node, "/readyz"), (200, "ok\n".to_owned()));
     let (name, view) = (cluster.name(), cluster.view_file());
     let own = fs::read_to_string(&view).unwrap();
     fs::write(&view, own.replace(&name, "another")).unwrap();
-    wait("the lease ends", || get(node, "/readyz").0 == 503);
+    eventually("the lease ends", || get(node, "/readyz").0 == 503);
     let answer = client.ask("mg none\r\n");
-    assert_eq!(answer, "SERVER_ERROR this node is not in service\r\n");
+    assert_eq!(answer, "SERVER_ERROR this node is not in service");
     let (status, why) = get(node, "/readyz");
     assert_eq!(status, 503);
     assert!(
@@ -207,7 +204,7 @@ fn a_node_out_of_service_is_not_ready() {
         assert_eq!(page.sum(gone, ""), Some(0.0), "{gone}");
     }
     fs::write(&view, own).unwrap();
-    wait("it is back", || get(node, "/readyz").0 == 200);
+    eventually("it is back", || get(node, "/readyz").0 == 200);
     assert_eq!(Page::of(node).sum("curtail_ready", ""), Some(1.0));
     assert!(node.leave(), "it has keys to give");
     let (status, why) = get(node, "/readyz");
@@ -261,9 +258,9 @@ impl Servers {
             node,
             cluster,
         };
-        wait("the node joins", || get(&servers.node, "/readyz").0 == 200);
+        eventually("the node joins", || get(&servers.node, "/readyz").0 == 200);
         // Until then the view changes, and the first round trip to another node is not known.
-        wait("all keys are in their place", || {
+        eventually("all keys are in their place", || {
             let page = Page::of(&servers.node);
             let sum = |family, labels| page.sum(family, labels);
             sum("curtail_cluster_nodes", "state=\"placed\"") == Some(3.0)
@@ -275,7 +272,7 @@ impl Servers {
 
     fn all(&self) -> impl Iterator<Item = (&Server, Client)> {
         [&self.alone, &self.node].into_iter().map(|server| {
-            let client = Client::connect(server.addresses()[0]);
+            let client = Client::connect_to(server.addresses()[0]);
             (server, client)
         })
     }
@@ -355,22 +352,8 @@ fn fits(pattern: &str, text: &str) -> bool {
 
 /// Status and body of what the admin port answers.
 fn get(server: &Server, path: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(server.admin_address().unwrap()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    let answer = http(server.admin_address().unwrap(), &format!("GET {path}"));
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     (status, body.to_owned())
-}
-
-#[track_caller]
-fn wait(what: &str, mut is: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is() {
-        assert!(started.elapsed() < PATIENCE, "never: {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
 }

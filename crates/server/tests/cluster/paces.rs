@@ -1,13 +1,9 @@
 //! Keys that move leave the time and the links to requests.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
-
 use curtail_server::Fault;
+use curtail_testing::{Client, eventually};
 
-use crate::support::{Client, Cluster, PATIENCE, Shape};
+use crate::support::{Cluster, Shape};
 
 /// Keys that are stored before a node is added to two: about a sixth of them moves from either.
 const KEYS: usize = 600;
@@ -27,22 +23,9 @@ fn two_nodes(fault: Fault, value_bytes: usize) -> (Cluster, Vec<Client>) {
     let value = "v".repeat(value_bytes);
     for number in 0..KEYS {
         let request = format!("set key{number} 0 0 {value_bytes}\r\n{value}\r\n");
-        let started = Instant::now();
-        while clients[0].ask(&request) != "STORED\r\n" {
-            assert!(started.elapsed() < PATIENCE, "key{number}");
-            thread::sleep(Duration::from_millis(5));
-        }
+        eventually("it is stored", || clients[0].ask(&request) == "STORED");
     }
     (cluster, clients)
-}
-
-/// Waits until `done` says so of a node.
-fn wait(client: &mut Client, what: &str, done: impl Fn(&mut Client) -> bool) {
-    let started = Instant::now();
-    while !done(client) {
-        assert!(started.elapsed() < PATIENCE, "{what}");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Goal: the scan has no more on its way to a node than its bound, because what a request asks for
@@ -55,11 +38,11 @@ fn a_source_stops_when_much_is_on_its_way() {
     cluster.set_fault(Fault::TakesNoMoves);
     cluster.nodes[2] = Some(cluster.node(2));
     for client in &mut clients {
-        wait(client, "a source neither stops nor ends", |client| {
-            let sent = client.stat("cluster_keys_sent");
-            client.stat("cluster_moves_held") > 0 || sent > KEYS as u64 / 12
+        eventually("a source stops or ends", || {
+            let sent = client.stat("curtail", "cluster_keys_sent");
+            client.stat("curtail", "cluster_moves_held") > 0 || sent > KEYS as u64 / 12
         });
-        let sent = client.stat("cluster_keys_sent") as usize;
+        let sent = client.stat("curtail", "cluster_keys_sent") as usize;
         assert!(sent * value_bytes <= UNDER_WAY_BYTES_MAX, "{sent} keys");
         assert!(sent > 1, "nothing moves");
     }
@@ -74,11 +57,11 @@ fn keys_move_in_batches_that_end() {
     cluster.set_fault(Fault::Nothing);
     cluster.nodes[2] = Some(cluster.node(2));
     for client in &mut clients {
-        wait(client, "keys do not move", |client| {
-            client.stat("cluster_keys_sent") > KEYS as u64 / 20
+        eventually("keys move", || {
+            client.stat("curtail", "cluster_keys_sent") > KEYS as u64 / 20
         });
-        let sent = client.stat("cluster_keys_sent");
-        let batches = client.stat("cluster_move_batches");
+        let sent = client.stat("curtail", "cluster_keys_sent");
+        let batches = client.stat("curtail", "cluster_move_batches");
         assert!(sent <= batches, "{sent} keys in {batches} batches");
     }
 }

@@ -22,13 +22,14 @@ use curtail_server::{
     Config, Fault, Listen, Server,
     log::{self, LogOptions},
 };
+use curtail_testing::PATIENCE;
 use curtail_types::NodeId;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 use crate::{
     network::Network,
     reasons::{Log, keep_panics},
-    support::{PATIENCE, Shape, restrict},
+    support::{Shape, restrict},
 };
 
 /// Nodes of a cluster, each a process.
@@ -281,6 +282,8 @@ fn node_process() {
         }],
         workers: workers.parse().unwrap(),
         memory_bytes_max: 32 << 20,
+        // Clients that send everything before they read are not closed for that.
+        buffer_bytes_max: 64 << 20,
         huge_pages: false,
         pin: false,
         verbosity: 1,

@@ -7,12 +7,13 @@ use std::{
 };
 
 use curtail_history::{Entry, Verdict, check_linearizable};
+use curtail_testing::{Client, PATIENCE};
 
 use crate::{
     callers::{Caller, End, Nodes, Plan, Run},
     failures::until,
     histories::{PLAN, STEPS_MAX},
-    support::{Client, Cluster, PATIENCE},
+    support::Cluster,
 };
 
 /// Keys that nobody writes while nodes restart: none may be lost.
@@ -63,8 +64,7 @@ fn restart_all(seed: u64, replicas: usize) {
         let end = End(&run);
         let clients: Vec<_> = (0..plan.clients)
             .map(|number| {
-                let random = (seed << 8 | u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                let caller = Caller::new(&run, number, random, None);
+                let caller = Caller::new(&run, number, seed, None);
                 scope.spawn(move || caller.call())
             })
             .collect();
@@ -118,7 +118,7 @@ fn write_kept(client: &mut Client) {
     for number in 0..KEPT {
         let text = format!("{number:08}");
         let request = format!("set kept{number} 0 0 8\r\n{text}\r\n");
-        until(client, &request, |answer| answer == "STORED\r\n");
+        until(client, &request, |answer| answer == "STORED");
     }
 }
 
@@ -130,7 +130,7 @@ fn read_kept(client: &mut Client) {
         let answer = until(client, &request, |answer| {
             !answer.starts_with("SERVER_ERROR")
         });
-        assert_eq!(answer, "VA 8\r\n", "kept{number}");
-        assert_eq!(client.line(), format!("{number:08}\r\n"));
+        assert_eq!(answer, "VA 8", "kept{number}");
+        assert_eq!(client.line(), format!("{number:08}"));
     }
 }

@@ -21,8 +21,7 @@ pub(crate) fn sessions(
     keys: Range<u64>,
     writes: Option<bool>,
 ) -> Vec<Numbered> {
-    let random = u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut caller = Caller::new(run, number, random, Some(node));
+    let mut caller = Caller::new(run, number, 0, Some(node));
     let mut seen: Vec<Numbered> = Vec::new();
     let mut client = number * LIVES;
     while !run.done.load(Ordering::Relaxed) {

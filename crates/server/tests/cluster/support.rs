@@ -1,24 +1,14 @@
 //! A cluster and its clients.
 
-use std::{
-    fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
-    path::PathBuf,
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
 
 use curtail_consistency::membership::Change;
 use curtail_membership::{ClusterFile, NodeConfig};
-use curtail_server::{Config, Fault, Listen, Server};
+use curtail_server::{Config, Fault, Server};
+use curtail_testing::{Client, config, eventually, start, temporary_path};
 use curtail_types::{NodeId, NodeSet};
 
 use crate::reasons::keep_panics;
-
-/// The longest that any single wait may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What differs from cluster to cluster.
 #[derive(Clone, Copy, Debug)]
@@ -39,12 +29,6 @@ pub(crate) struct Cluster {
     shape: Shape,
     folder: PathBuf,
     item_bytes_max: usize,
-}
-
-/// A client of one node.
-pub(crate) struct Client {
-    stream: TcpStream,
-    input: BufReader<TcpStream>,
 }
 
 impl Default for Shape {
@@ -70,10 +54,7 @@ impl Shape {
 impl Cluster {
     /// Starts all nodes and waits until each serves.
     pub(crate) fn start(shape: Shape) -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("curtail-cluster-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(&name);
+        let folder = temporary_path("cluster");
         fs::create_dir_all(&folder).unwrap();
         let secret = folder.join("secret");
         fs::write(&secret, "a secret of sixteen bytes and more").unwrap();
@@ -120,25 +101,22 @@ impl Cluster {
 
     /// A server that is node `id`.
     pub(crate) fn node(&self, id: usize) -> Server {
-        Server::start(self.config(id), |_| ()).unwrap()
+        start(self.config(id))
     }
 
     /// What node `id` is started with.
     pub(crate) fn config(&self, id: usize) -> Config {
         let file = self.folder.join("cluster.toml");
         Config {
-            listen: vec![Listen {
-                address: "127.0.0.1:0".parse().unwrap(),
-                optional: false,
-            }],
             workers: self.shape.workers,
             memory_bytes_max: 32 << 20,
+            // Clients that send everything before they read are not closed for that.
+            buffer_bytes_max: 64 << 20,
             item_bytes_max: self.item_bytes_max,
             huge_pages: false,
-            pin: false,
             fault: self.shape.fault,
             node: Some(NodeConfig::load(&file, &id.to_string()).unwrap()),
-            ..Config::default()
+            ..config()
         }
     }
 
@@ -193,22 +171,15 @@ impl Cluster {
     }
 
     pub(crate) fn client(&self, id: usize) -> Client {
-        Client::connect(self.address(id))
+        Client::connect_to(self.address(id))
     }
 
     /// Waits until node `id` answers for keys of every node.
     pub(crate) fn await_service(&self, id: usize) {
         let mut client = self.client(id);
-        let started = Instant::now();
         for number in 0..64 {
-            loop {
-                let answer = client.ask(&format!("mg probe{number}\r\n"));
-                if answer == "EN\r\n" {
-                    break;
-                }
-                assert!(started.elapsed() < PATIENCE, "node {id}: {answer:?}");
-                thread::sleep(Duration::from_millis(10));
-            }
+            let probe = format!("mg probe{number}\r\n");
+            eventually(&format!("node {id} serves"), || client.ask(&probe) == "EN");
         }
     }
 
@@ -227,98 +198,10 @@ impl Drop for Cluster {
     }
 }
 
-impl Client {
-    /// Connects, as soon as the node is in service.
-    pub(crate) fn connect(address: SocketAddr) -> Self {
-        let started = Instant::now();
-        let stream = loop {
-            match TcpStream::connect(address) {
-                Ok(stream) => break stream,
-                Err(error) => assert!(started.elapsed() < PATIENCE, "{address}: {error}"),
-            }
-            thread::sleep(Duration::from_millis(5));
-        };
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let input = BufReader::new(stream.try_clone().unwrap());
-        Self { stream, input }
-    }
-
-    pub(crate) fn send(&mut self, request: &str) {
-        self.stream.write_all(request.as_bytes()).unwrap();
-    }
-
-    /// Sends a request and takes one line.
-    pub(crate) fn ask(&mut self, request: &str) -> String {
-        self.send(request);
-        self.line()
-    }
-
-    pub(crate) fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.input.read_line(&mut line).unwrap();
-        line
-    }
-
-    /// Whether it is disconnected before anything comes.
-    pub(crate) fn hears_nothing(&mut self) -> bool {
-        !matches!(self.input.read(&mut [0]), Ok(1))
-    }
-
-    /// A number of `stats curtail`.
-    pub(crate) fn stat(&mut self, name: &str) -> u64 {
-        self.row(name).parse().unwrap()
-    }
-
-    /// How many items node `id`, which this is a client of, says that it has.
-    pub(crate) fn items(&mut self, id: usize) -> usize {
-        let row = self.row(&format!("cluster_member:{id}"));
-        row.split(' ').nth(2).unwrap().parse().unwrap()
-    }
-
-    /// All rows of `stats` of a kind.
-    pub(crate) fn rows(&mut self, kind: &str) -> Vec<(String, String)> {
-        let request = format!("stats {kind}");
-        self.send(&format!("{}\r\n", request.trim_end()));
-        let mut rows = Vec::new();
-        loop {
-            let line = self.line();
-            let Some(row) = line.trim_end().strip_prefix("STAT ") else {
-                assert_eq!(line, "END\r\n");
-                return rows;
-            };
-            let (name, value) = row.split_once(' ').unwrap();
-            rows.push((name.to_owned(), value.to_owned()));
-        }
-    }
-
-    /// What `stats curtail` says of `name`.
-    fn row(&mut self, name: &str) -> String {
-        let mut rows = self.rows("curtail").into_iter();
-        rows.find(|(of, _)| of == name).unwrap().1
-    }
-
-    /// Sends a request and demands exactly this answer.
-    #[track_caller]
-    pub(crate) fn expect(&mut self, request: &str, answer: &str) {
-        self.send(request);
-        let mut got = vec![0; answer.len()];
-        let mut filled = 0;
-        while filled < got.len() {
-            match self.input.read(&mut got[filled..]) {
-                Ok(0) | Err(_) => break,
-                Ok(bytes) => filled += bytes,
-            }
-            if !answer.as_bytes().starts_with(&got[..filled]) {
-                break;
-            }
-        }
-        if got[..filled] != *answer.as_bytes() {
-            let rest = self.line();
-            let got = String::from_utf8_lossy(&got[..filled]) + &*rest;
-            panic!("expected {answer:.100?}, got {got:.100?} to {request:.100?}");
-        }
-    }
+/// How many items node `id`, which `client` asks, says that it has.
+pub(crate) fn items(client: &mut Client, id: usize) -> usize {
+    let row = client.row("curtail", &format!("cluster_member:{id}"));
+    row.split(' ').nth(2).unwrap().parse().unwrap()
 }
 
 /// Writes a certificate for all nodes, and says so in the cluster's file.

@@ -3,7 +3,9 @@
 
 use std::ops::Range;
 
-use crate::{failures::until, losses::Views, processes::Processes, support::Client};
+use curtail_testing::Client;
+
+use crate::{failures::until, losses::Views, processes::Processes};
 
 /// Keys that were written before an episode.
 pub(crate) struct Treasure {
@@ -28,7 +30,7 @@ const KEPT: usize = 400;
 impl Treasure {
     pub(crate) fn bury(cluster: &mut Processes, number: usize, spared: usize) -> Self {
         let mut client = client(cluster, spared);
-        let lost_before = client.stat("cluster_items_lost");
+        let lost_before = client.stat("curtail", "cluster_items_lost");
         let treasure = Self {
             number,
             spared,
@@ -37,7 +39,7 @@ impl Treasure {
         for key in treasure.keys() {
             let request = format!("set {key} 0 0 4\r\ngold\r\n");
             // A node that has joined is in service a moment after the view says so.
-            until(&mut client, &request, |answer| answer == "STORED\r\n");
+            until(&mut client, &request, |answer| answer == "STORED");
         }
         treasure
     }
@@ -59,12 +61,12 @@ impl Treasure {
             // A busy node may be out of service for a moment: what it refuses is not gone.
             let is_said = |answer: &str| !answer.starts_with("SERVER_ERROR");
             match &*until(&mut client, &format!("mg {key} v\r\n"), is_said) {
-                "VA 4\r\n" => assert_eq!(client.line(), "gold\r\n", "{key}"),
-                "EN\r\n" if views.may_lose(&key, replicas) => found.lost += 1,
+                "VA 4" => assert_eq!(client.line(), "gold", "{key}"),
+                "EN" if views.may_lose(&key, replicas) => found.lost += 1,
                 answer => found.wrongly.push(format!("{key}: {answer:?}")),
             }
         }
-        let told = client.stat("cluster_items_lost");
+        let told = client.stat("curtail", "cluster_items_lost");
         found.lost_as_told = told.saturating_sub(self.lost_before);
         found
     }
@@ -73,11 +75,11 @@ impl Treasure {
     pub(crate) fn remove(&self, cluster: &mut Processes, keys: Range<u64>) {
         let mut client = client(cluster, self.spared);
         for key in self.keys().chain(keys.map(|key| format!("k{key}"))) {
-            client.ask(&format!("delete {key}\r\n"));
+            client.ask(format!("delete {key}\r\n"));
         }
     }
 }
 
 fn client(cluster: &mut Processes, id: usize) -> Client {
-    Client::connect(cluster.addresses()[id].unwrap())
+    Client::connect_to(cluster.addresses()[id].unwrap())
 }

@@ -9,11 +9,14 @@
 //! Which replies are errors is not judged, only counted, so that a test can see that it met some.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use curtail_testing::{Connection, eventually};
+use curtail_workload::Random;
 
 /// What a conversation is made of.
 #[derive(Clone, Copy, Debug)]
@@ -82,18 +85,21 @@ const KEY_BYTES_MAX: usize = 250;
 /// When a command has a reply too many, or too few, or none comes in time.
 #[track_caller]
 pub(crate) fn converse(address: SocketAddr, talk: Talk) -> Counted {
-    let mut random = Random(2 * talk.seed + 1);
+    let mut random = Random::new(talk.seed);
     let commands: Vec<Command> = (0..talk.commands)
         .map(|_| command(&mut random, &talk))
         .collect();
-    let stream = connect(address);
-    stream.set_nodelay(true).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    let mut connected = None;
+    eventually("somebody listens", || {
+        connected = Connection::to(address, PATIENCE).ok();
+        connected.is_some()
+    });
+    let input = connected.unwrap();
+    let stream = input.stream().try_clone().unwrap();
     let (counted, wrong) = thread::scope(|scope| {
         let writing = scope.spawn(|| send(&stream, &commands, random));
         let mut reader = Reader {
-            input: BufReader::new(&stream),
+            input,
             counted: Counted::default(),
         };
         let wrong = commands.iter().enumerate().find_map(|(number, command)| {
@@ -122,18 +128,6 @@ pub(crate) fn converse(address: SocketAddr, talk: Talk) -> Counted {
     );
 }
 
-/// Connects, as soon as somebody listens there.
-fn connect(address: SocketAddr) -> TcpStream {
-    let started = Instant::now();
-    loop {
-        match TcpStream::connect(address) {
-            Ok(stream) => return stream,
-            Err(error) => assert!(started.elapsed() < PATIENCE, "{address}: {error}"),
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// Why a conversation ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Wrong {
@@ -142,12 +136,12 @@ enum Wrong {
     Got(String),
 }
 
-struct Reader<'a> {
-    input: BufReader<&'a TcpStream>,
+struct Reader {
+    input: Connection,
     counted: Counted,
 }
 
-impl Reader<'_> {
+impl Reader {
     /// Takes the reply to one command, and the one that has to follow it.
     fn take(&mut self, expected: Expected) -> Result<(), Wrong> {
         match expected {
@@ -233,14 +227,7 @@ impl Reader<'_> {
     }
 
     fn line(&mut self) -> Result<String, Wrong> {
-        let mut line = Vec::new();
-        match self.input.read_until(b'\n', &mut line) {
-            Ok(_) if line.ends_with(b"\n") => {}
-            Ok(_) => return Err(Wrong::Closed),
-            Err(error) if is_silence(&error) => return Err(Wrong::Silence),
-            Err(_) => return Err(Wrong::Closed),
-        }
-        Ok(String::from_utf8_lossy(line.trim_ascii_end()).into_owned())
+        self.input.line().map_err(|error| ended(&error))
     }
 
     /// A value and the line end behind it.
@@ -249,15 +236,17 @@ impl Reader<'_> {
         match self.input.read_exact(&mut value) {
             Ok(()) if value.ends_with(b"\r\n") => Ok(()),
             Ok(()) => Err(Wrong::Got("a value without its line end".to_owned())),
-            Err(error) if is_silence(&error) => Err(Wrong::Silence),
-            Err(_) => Err(Wrong::Closed),
+            Err(error) => Err(ended(&error)),
         }
     }
 }
 
-fn is_silence(error: &std::io::Error) -> bool {
+fn ended(error: &std::io::Error) -> Wrong {
     use std::io::ErrorKind::{TimedOut, WouldBlock};
-    matches!(error.kind(), TimedOut | WouldBlock)
+    match error.kind() {
+        TimedOut | WouldBlock => Wrong::Silence,
+        _ => Wrong::Closed,
+    }
 }
 
 fn is_error(line: &str) -> bool {
@@ -334,7 +323,7 @@ fn get(random: &mut Random) -> Command {
 /// The commands that bring a value.
 fn store(random: &mut Random, talk: &Talk) -> Command {
     let names = ["set", "set", "add", "replace", "append", "prepend", "cas"];
-    let name = names[random.below(names.len() as u64) as usize];
+    let name = random.one_of(&names);
     let value = value(random, talk);
     let unique = if name == "cas" { " 7" } else { "" };
     let (noreply, expected) = silence(random, Expected::Line);
@@ -386,7 +375,7 @@ fn meta_store(random: &mut Random, talk: &Talk) -> Command {
     let flags = ["c", "k", "q", "Oxyz", "F3", "T100", "I", "N30"];
     add_flags(random, &mut text, &mut quiet, &flags);
     let modes = ["", "", " MS", " ME", " MA", " MP", " MR", " MX", " C9"];
-    text += modes[random.below(modes.len() as u64) as usize];
+    text += random.one_of(&modes);
     let mut bytes = (text + "\r\n").into_bytes();
     bytes.extend_from_slice(&value);
     bytes.extend_from_slice(b"\r\n");
@@ -491,17 +480,4 @@ fn value(random: &mut Random, talk: &Talk) -> Vec<u8> {
         _ => random.below(300),
     };
     vec![b'a' + (bytes % 26) as u8; bytes as usize]
-}
-
-/// Xorshift: what a seed gives it always gives.
-#[derive(Clone, Copy)]
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound
-    }
 }

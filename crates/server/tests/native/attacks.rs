@@ -7,10 +7,11 @@ use curtail_codec::native::{
     ErrorCode, Flags, Head, NackReason, Opcode, Reply, Request, Session, Status,
 };
 use curtail_server::{Config, NativeMode};
+use curtail_testing::{Client as Memcached, eventually, native_address, native_config, start};
+use curtail_workload::Random;
 
 use crate::support::{
-    Answer, Ask, Client, Memcached, config, config_with, eventually, exchange, handshake,
-    native_address, nonce, receive, socket, start,
+    Answer, Ask, Client, config_with, exchange, handshake, nonce, receive, socket,
 };
 
 /// Writes a checksum that fits what was changed.
@@ -28,31 +29,25 @@ fn is_silent(socket: &UdpSocket) -> bool {
 /// of all lengths and shapes, every byte that comes back is counted.
 #[test]
 fn strangers_get_no_more_than_they_send() {
-    let server = start(config(NativeMode::IoAck));
+    let server = start(native_config(NativeMode::IoAck));
     let to = native_address(&server);
     let stranger = socket();
     stranger
         .set_read_timeout(Some(Duration::from_millis(2)))
         .unwrap();
-    let mut word = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = move || {
-        word ^= word << 13;
-        word ^= word >> 7;
-        word ^= word << 17;
-        word
-    };
+    let mut random = Random::new(1);
     let (mut answers, mut errors, mut answerable) = (0, 0, 0);
     for round in 0..330_usize {
         let length = [1, 8, 60, 63, 64, 65, 100, 400, 1984, 1985, 2100][round % 11];
-        let mut bytes: Vec<u8> = (0..length).map(|_| random() as u8).collect();
+        let mut bytes: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
         // Most look like the protocol at first.
         for (place, byte) in bytes.iter_mut().zip(*b"CN\x01") {
-            if !random().is_multiple_of(8) {
+            if !random.next().is_multiple_of(8) {
                 *place = byte;
             }
         }
-        if random().is_multiple_of(2) && length >= 64 {
-            bytes[3] = 1 + (random() % 17) as u8;
+        if random.next().is_multiple_of(2) && length >= 64 {
+            bytes[3] = 1 + (random.next() % 17) as u8;
             bytes[4..8].fill(0);
             bytes = sealed(bytes);
         }
@@ -75,7 +70,7 @@ fn strangers_get_no_more_than_they_send() {
         answers > 50 && errors > 25,
         "{answers} answers, {errors} errors"
     );
-    let foreign = Memcached::connect(&server).stat("native:dropped_foreign");
+    let foreign = Memcached::connect(&server).stat("curtail", "native:dropped_foreign");
     assert!(foreign > 80, "{foreign} dropped");
 }
 
@@ -83,7 +78,7 @@ fn strangers_get_no_more_than_they_send() {
 /// it wrong from the right place.
 #[test]
 fn sessions_cannot_be_borrowed() {
-    let server = start(config(NativeMode::IoAck));
+    let server = start(native_config(NativeMode::IoAck));
     let mut client = Client::connect(&server);
     client.ask(Ask::set(b"k", b"mine").nilext()).accepted();
     let right = client.grant.session;
@@ -138,7 +133,7 @@ fn sessions_cannot_be_borrowed() {
 #[test]
 fn replayed_datagrams_change_nothing() {
     for mode in [NativeMode::IoAck, NativeMode::Raw] {
-        let server = start(config(mode));
+        let server = start(native_config(mode));
         let mut client = Client::connect(&server);
         client.ask(Ask::set(b"n", b"0").nilext()).accepted();
         let count = Ask::new(Opcode::Increment, b"n").argument(1);
@@ -163,7 +158,7 @@ fn replayed_datagrams_change_nothing() {
 /// Goal: a damaged datagram has no effect, and its number can still be used.
 #[test]
 fn damaged_datagrams_have_no_effect() {
-    let server = start(config(NativeMode::IoAck));
+    let server = start(native_config(NativeMode::IoAck));
     let mut client = Client::connect(&server);
     for byte in [16, 20, 24, 33, 44, 60, 64, 69] {
         let right = client.bytes(0, Ask::set(b"k", b"value").nilext());
@@ -178,9 +173,9 @@ fn damaged_datagrams_have_no_effect() {
         client.exchange(&right).accepted();
     }
     let mut memcached = Memcached::connect(&server);
-    assert_eq!(memcached.stat("native:accepted"), 8);
+    assert_eq!(memcached.stat("curtail", "native:accepted"), 8);
     eventually("all are executed", || {
-        memcached.stat("native:executed") == 8
+        memcached.stat("curtail", "native:executed") == 8
     });
 }
 
@@ -190,7 +185,7 @@ fn unknown_things_are_refused_by_name() {
     let server = start(Config {
         flush_allowed: false,
         item_bytes_max: 1024,
-        ..config(NativeMode::IoAck)
+        ..native_config(NativeMode::IoAck)
     });
     let mut client = Client::connect(&server);
     let mut changed = |byte: usize, value: u8| {
@@ -233,7 +228,7 @@ fn unknown_things_are_refused_by_name() {
 /// Goal: a cookie is good for who got it and what it was got for.
 #[test]
 fn cookies_cannot_be_borrowed() {
-    let server = start(config(NativeMode::IoAck));
+    let server = start(native_config(NativeMode::IoAck));
     let to = native_address(&server);
     let (first, second) = (socket(), socket());
     let number = nonce();
@@ -299,7 +294,7 @@ fn sessions_run_out_and_come_back() {
     });
     assert_eq!(used.get(b"nothing"), None, "who uses a session keeps it");
     let mut memcached = Memcached::connect(&server);
-    assert!(memcached.stat("native:grants_refused") > 0);
+    assert!(memcached.stat("curtail", "native:grants_refused") > 0);
 }
 
 /// Goal: a client that ignores credits and backlogs gets NACKs and loses nothing that was
@@ -345,7 +340,7 @@ fn who_ignores_credits_is_refused_and_loses_nothing() {
 /// another life.
 #[test]
 fn sessions_end_with_their_server() {
-    let first = start(config(NativeMode::IoAck));
+    let first = start(native_config(NativeMode::IoAck));
     let mut client = Client::connect(&first);
     client.ask(Ask::set(b"k", b"v").nilext()).accepted();
     let port = client.to.port();

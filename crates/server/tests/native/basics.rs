@@ -1,16 +1,12 @@
 //! Every operation, in every mode that needs no privileges.
 
-use std::{
-    io::{Read, Write},
-    net::TcpStream,
-};
-
 use curtail_codec::native::{Flags, Opcode, Reply, Status};
 use curtail_server::{Config, NativeConfig, NativeMode, NativePlacement, Server};
-
-use crate::support::{
-    Ask, Client, Memcached, PATIENCE, config, config_with, eventually, native_address, start,
+use curtail_testing::{
+    Client as Memcached, PATIENCE, eventually, http, native_address, native_config, start,
 };
+
+use crate::support::{Ask, Client, config_with};
 
 const MODES: [NativeMode; 3] = [NativeMode::IoAck, NativeMode::Deferred, NativeMode::Raw];
 
@@ -20,7 +16,7 @@ const MODES: [NativeMode; 3] = [NativeMode::IoAck, NativeMode::Deferred, NativeM
 #[test]
 fn answers_come_from_the_address_that_was_asked() {
     for mode in MODES {
-        let mut everywhere = config(mode);
+        let mut everywhere = native_config(mode);
         everywhere.listen[0].address = "0.0.0.0:0".parse().unwrap();
         let server = start(everywhere);
         let port = native_address(&server).port();
@@ -41,7 +37,7 @@ fn answers_come_from_the_address_that_was_asked() {
 #[test]
 fn operations_do_what_they_say() {
     for mode in MODES {
-        let server = start(config(mode));
+        let server = start(native_config(mode));
         let mut client = Client::connect(&server);
         let mut memcached = Memcached::connect(&server);
         assert_eq!(client.get(b"k"), None);
@@ -112,7 +108,7 @@ fn operations_do_what_they_say() {
 #[test]
 fn expiry_flags_and_touches() {
     for mode in MODES {
-        let server = start(config(mode));
+        let server = start(native_config(mode));
         let mut client = Client::connect(&server);
         let mut memcached = Memcached::connect(&server);
         let ask = Ask {
@@ -149,7 +145,7 @@ fn expiry_flags_and_touches() {
 #[test]
 fn a_flush_takes_what_was_accepted_before() {
     for mode in MODES {
-        let server = start(config(mode));
+        let server = start(native_config(mode));
         let mut client = Client::connect(&server);
         for round in 0..20 {
             for key in 0..40 {
@@ -183,7 +179,7 @@ fn operators_see_what_it_does() {
     let admin = "127.0.0.1:0".parse().unwrap();
     let server = start(Config {
         admin: Some(admin),
-        ..config(NativeMode::IoAck)
+        ..native_config(NativeMode::IoAck)
     });
     let mut client = Client::connect(&server);
     for _ in 0..5 {
@@ -201,14 +197,14 @@ fn operators_see_what_it_does() {
         ("native:cookies", 1),
         ("native:grants", 1),
     ] {
-        eventually(name, || memcached.stat(name) >= least);
+        eventually(name, || memcached.stat("curtail", name) >= least);
     }
     eventually("all is executed", || {
-        memcached.stat("native:executed") == 10
+        memcached.stat("curtail", "native:executed") == 10
     });
-    assert_eq!(memcached.stat("native:backlog"), 0);
-    assert_eq!(memcached.stat("native:corrupt_after_ack"), 0);
-    let page = metrics(&server);
+    assert_eq!(memcached.stat("curtail", "native:backlog"), 0);
+    assert_eq!(memcached.stat("curtail", "native:corrupt_after_ack"), 0);
+    let page = http(server.admin_address().unwrap(), "GET /metrics");
     for line in [
         "curtail_native_info{mode=\"io-ack\"} 1\n",
         "curtail_native_accepted_total 5\n",
@@ -221,18 +217,9 @@ fn operators_see_what_it_does() {
     let without = start(Config {
         admin: Some(admin),
         native: None,
-        ..config(NativeMode::IoAck)
+        ..native_config(NativeMode::IoAck)
     });
-    assert!(!metrics(&without).contains("curtail_native"));
-}
-
-fn metrics(server: &Server) -> String {
-    let mut stream = TcpStream::connect(server.admin_address().unwrap()).unwrap();
-    let request = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut page = String::new();
-    stream.read_to_string(&mut page).unwrap();
-    page
+    assert!(!http(without.admin_address().unwrap(), "GET /metrics").contains("curtail_native"));
 }
 
 /// Goal: what cannot be had is said at the start. Method: a port that is taken, by datagrams or by
@@ -249,7 +236,7 @@ fn what_cannot_be_had_is_said_at_the_start() {
     assert!(refused(|native| native.queues = 17).contains("16, 32 or 64"));
     assert!(refused(|native| native.slots = Some(100)).contains("power of two"));
     assert!(refused(|native| native.slots = Some(1 << 14)).contains("more than half of -m"));
-    let first = start(config(NativeMode::IoAck));
+    let first = start(native_config(NativeMode::IoAck));
     let taken = first.native().unwrap().addresses[0].port();
     for mode in [NativeMode::IoAck, NativeMode::Raw] {
         let second = Server::start(config_with(mode, |native| native.port = taken), |_| ());
@@ -303,9 +290,9 @@ fn idle_workers_steal_where_they_may() {
         }
         let mut memcached = Memcached::connect(&server);
         eventually("all is executed", || {
-            memcached.stat("native:executed") == 60
+            memcached.stat("curtail", "native:executed") == 60
         });
-        let stolen = memcached.stat("native:stolen");
+        let stolen = memcached.stat("curtail", "native:stolen");
         assert_eq!(stolen > 0, steals, "{placement:?}: {stolen}");
         assert_eq!(client.get(b"key 59").unwrap(), b"v");
     }

@@ -15,8 +15,10 @@ use std::{
 
 use curtail_codec::native::Opcode;
 use curtail_server::{Config, NativeMode};
+use curtail_testing::{Client as Memcached, native_address, native_config, start};
+use curtail_workload::Random;
 
-use crate::support::{Ask, Client, Memcached, config, config_with, native_address, start};
+use crate::support::{Ask, Client, config_with};
 
 /// A network between one client and the server: an eighth is lost, an eighth doubled, and each
 /// datagram takes up to 3 ms.
@@ -53,23 +55,17 @@ impl BadNetwork {
 }
 
 fn carry(near: &UdpSocket, far: &UdpSocket, seed: u64, is_done: &AtomicBool) -> u64 {
-    let mut word = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut random = |bound: u64| {
-        word ^= word << 13;
-        word ^= word >> 7;
-        word ^= word << 17;
-        (word >> 11) % bound
-    };
+    let mut random = Random::new(seed);
     let mut client = None;
     let mut late: VecDeque<(Instant, bool, Vec<u8>)> = VecDeque::new();
     let mut buffer = [0; 2048];
     let mut disturbed = 0;
     while !is_done.load(Ordering::Relaxed) {
         let mut take = |bytes: &[u8], to_server: bool| {
-            let copies = [0, 2, 1, 1, 1, 1, 1, 1][random(8) as usize];
+            let copies = [0, 2, 1, 1, 1, 1, 1, 1][random.below(8) as usize];
             disturbed += u64::from(copies != 1);
             for _ in 0..copies {
-                let due = Instant::now() + Duration::from_micros(random(3000));
+                let due = Instant::now() + Duration::from_micros(random.below(3000));
                 late.push_back((due, to_server, bytes.to_vec()));
             }
         };
@@ -208,7 +204,7 @@ fn a_planned_stop_loses_nothing() {
         let next = start(Config {
             memory_file: Some(file),
             memory_bytes_max: 256 << 20,
-            ..config(mode)
+            ..native_config(mode)
         });
         let mut memcached = Memcached::connect(&next);
         let found: u64 = memcached.get("n").unwrap().trim().parse().unwrap();

@@ -7,8 +7,6 @@
 //! when it was first sent to when its answer was read.
 
 use std::{
-    io::{Read, Write},
-    net::TcpStream,
     sync::atomic::{AtomicU64, Ordering},
     thread,
     time::Instant as Clock,
@@ -17,9 +15,11 @@ use std::{
 use curtail_codec::native::{ErrorCode, Opcode, Reply, Status};
 use curtail_history::{Action, Entry, History, Outcome, Verdict, check_linearizable};
 use curtail_server::{Config, Fault, NativeChoice, NativeMode, NativePlacement, Server};
+use curtail_testing::{Client as Memcached, start};
 use curtail_types::Instant;
+use curtail_workload::Random;
 
-use crate::support::{Answer, Ask, Client, Memcached, config_with, native_address, start};
+use crate::support::{Answer, Ask, Client, Line, config_with};
 
 /// Clients of each of the three kinds.
 const CLIENTS: u32 = 3;
@@ -43,17 +43,6 @@ struct Run<'a> {
     amount: Amount,
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-}
-
 /// Who asks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Kind {
@@ -63,20 +52,16 @@ enum Kind {
 }
 
 /// A client of any kind.
-enum Line {
-    Datagrams(Box<Client>, TcpStream),
-    Stream(Box<Client>, TcpStream),
+enum Asker {
+    Datagrams(Box<Client>, Line),
+    Stream(Box<Client>, Line),
     Memcached(Memcached),
 }
 
-impl Line {
+impl Asker {
     fn connect(kind: Kind, server: &Server) -> Self {
         let client = || Box::new(Client::connect(server));
-        let stream = || {
-            let stream = TcpStream::connect(native_address(server)).unwrap();
-            stream.set_nodelay(true).unwrap();
-            stream
-        };
+        let stream = || Line::connect(server);
         match kind {
             Kind::Datagrams => Self::Datagrams(client(), stream()),
             Kind::Stream => Self::Stream(client(), stream()),
@@ -99,8 +84,7 @@ impl Line {
                 let mut answer = client.exchange(&bytes);
                 if let Reply::Error(error) = answer.reply() {
                     assert_eq!(error.code, ErrorCode::TooLarge);
-                    stream.write_all(&bytes).unwrap();
-                    answer = read_frame(stream);
+                    answer = stream.exchange(&bytes);
                 }
                 if random.below(4) == 0 {
                     client.socket.send_to(&bytes, client.to).unwrap();
@@ -111,25 +95,11 @@ impl Line {
                 let value = value_of(action, &[12, 3000, 6000, 20_000], random);
                 let ask = spell(name.as_bytes(), action, &value, random);
                 let bytes = client.bytes(0, ask);
-                stream.write_all(&bytes).unwrap();
-                outcome_of(action, &read_frame(stream))
+                outcome_of(action, &stream.exchange(&bytes))
             }
             Self::Memcached(memcached) => ask_memcached(memcached, &name, action, random),
         }
     }
-}
-
-fn read_frame(stream: &mut TcpStream) -> Answer {
-    let mut frame = vec![0; 64];
-    stream.read_exact(&mut frame).unwrap();
-    if frame[3] == 134 {
-        frame.resize(88, 0);
-        stream.read_exact(&mut frame[64..]).unwrap();
-        let bytes = u32::from_le_bytes(frame[80..84].try_into().unwrap()) as usize;
-        frame.resize(88 + bytes, 0);
-        stream.read_exact(&mut frame[88..]).unwrap();
-    }
-    Answer(frame)
 }
 
 /// The number that an action writes, spread over one of these lengths.
@@ -137,7 +107,7 @@ fn value_of(action: Action, lengths: &[usize], random: &mut Random) -> Vec<u8> {
     let (Action::Write(number) | Action::Insert(number)) = action else {
         return Vec::new();
     };
-    let bytes = lengths[random.below(lengths.len() as u64) as usize];
+    let bytes = random.one_of(lengths);
     format!("{number:0bytes$}").into_bytes()
 }
 
@@ -215,15 +185,15 @@ impl Run<'_> {
     }
 
     fn client(&self, number: u32, kind: Kind) -> Vec<Entry> {
-        let mut line = Line::connect(kind, self.server);
-        let seed = self.started.elapsed().subsec_nanos() | 1;
-        let mut random = Random(0x9e37_79b9 * u64::from(number + 1) + u64::from(seed));
+        let mut asker = Asker::connect(kind, self.server);
+        let seed = self.started.elapsed().subsec_nanos();
+        let mut random = Random::of_stream(u64::from(seed), u64::from(number));
         let mut entries = Vec::new();
         for _ in 0..self.amount.rounds {
             let key = random.below(self.amount.keys);
             let action = self.choose(&mut random);
             let invoked = self.now();
-            let outcome = line.ask(key, action, &mut random);
+            let outcome = asker.ask(key, action, &mut random);
             entries.push(Entry {
                 client: number,
                 key,
@@ -316,14 +286,15 @@ fn judge(spread: Spread, amount: Amount, fault: Fault) -> Judgement {
         );
     let by_key = workers == 1 || matches!(spread.choice, NativeChoice::Key);
     let forwards = !(one_by_one && by_key);
-    let again = memcached.stat("native:reacknowledged") + memcached.stat("native:replayed");
+    let again = memcached.stat("curtail", "native:reacknowledged")
+        + memcached.stat("curtail", "native:replayed");
     Judgement {
         requests: history.len(),
         verdict: check_linearizable(&history, STEPS_MAX),
         parts: [
-            memcached.stat("native:accepted") + u64::from(mode == NativeMode::Raw),
-            memcached.stat("native:forwarded") + u64::from(!forwards),
-            memcached.stat("native:helped") + memcached.stat("native:parked"),
+            memcached.stat("curtail", "native:accepted") + u64::from(mode == NativeMode::Raw),
+            memcached.stat("curtail", "native:forwarded") + u64::from(!forwards),
+            memcached.stat("curtail", "native:helped") + memcached.stat("curtail", "native:parked"),
             again,
         ],
     }

@@ -3,8 +3,9 @@
 use std::{net::UdpSocket, time::Duration};
 
 use curtail_server::{Config, NativeMode, Server};
+use curtail_testing::{Client as Memcached, native_config, start};
 
-use crate::support::{Ask, Client, Memcached, config, start};
+use crate::support::{Ask, Client};
 
 fn asked(server: &Server, commands: &str) -> Option<String> {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -26,7 +27,7 @@ fn asked(server: &Server, commands: &str) -> Option<String> {
 fn with_datagrams() -> Config {
     Config {
         udp_port: Some(0),
-        ..config(NativeMode::IoAck)
+        ..native_config(NativeMode::IoAck)
     }
 }
 

@@ -1,63 +1,12 @@
 //! The protocol over TCP: large values, the same sessions, retries that change transports.
 
-use std::{
-    io::{Read, Write},
-    net::TcpStream,
-    time::Instant,
-};
+use std::time::Instant;
 
-use curtail_codec::native::{ErrorCode, HEADER_BYTES, Head, Opcode, Reply, Status};
-use curtail_server::{Config, NativeMode, Server};
+use curtail_codec::native::{ErrorCode, Head, Opcode, Reply, Status};
+use curtail_server::{Config, NativeMode};
+use curtail_testing::{Client as Memcached, PATIENCE, eventually, native_config, start};
 
-use crate::support::{
-    Answer, Ask, Client, Memcached, PATIENCE, config, eventually, native_address, start,
-};
-
-/// A stream of a client's session.
-struct Line(TcpStream);
-
-impl Line {
-    fn connect(server: &Server) -> Self {
-        let stream = TcpStream::connect(native_address(server)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self(stream)
-    }
-
-    fn send(&mut self, bytes: &[u8]) {
-        self.0.write_all(bytes).unwrap();
-    }
-
-    fn answer(&mut self) -> Answer {
-        let mut frame = vec![0; HEADER_BYTES];
-        self.0.read_exact(&mut frame).unwrap();
-        if frame[3] == 134 {
-            frame.resize(88, 0);
-            self.0.read_exact(&mut frame[64..]).unwrap();
-            let bytes = u32::from_le_bytes(frame[80..84].try_into().unwrap()) as usize;
-            frame.resize(88 + bytes, 0);
-            self.0.read_exact(&mut frame[88..]).unwrap();
-        }
-        Answer(frame)
-    }
-
-    fn exchange(&mut self, bytes: &[u8]) -> Answer {
-        self.send(bytes);
-        self.answer()
-    }
-
-    fn ask(&mut self, client: &mut Client, ask: Ask<'_>) -> Answer {
-        let bytes = client.bytes(0, ask);
-        self.exchange(&bytes)
-    }
-
-    fn expect_closed(&mut self) {
-        let mut rest = Vec::new();
-        // A reset is an end as well.
-        let _ = self.0.read_to_end(&mut rest);
-        assert!(rest.is_empty(), "{} bytes", rest.len());
-    }
-}
+use crate::support::{Ask, Client, Line};
 
 fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes)
@@ -68,7 +17,7 @@ fn pattern(bytes: usize) -> Vec<u8> {
 /// Goal: values of every size go in and come out unchanged, and all clients see them.
 #[test]
 fn values_of_every_size_go_in_and_out() {
-    let server = start(config(NativeMode::IoAck));
+    let server = start(native_config(NativeMode::IoAck));
     let mut client = Client::connect(&server);
     let mut line = Line::connect(&server);
     let mut memcached = Memcached::connect(&server);
@@ -117,7 +66,7 @@ fn values_of_every_size_go_in_and_out() {
 /// Goal: small requests work over a stream too, all of them, pipelined, and cut anywhere.
 #[test]
 fn small_requests_pipelined_and_cut_anywhere() {
-    let server = start(config(NativeMode::IoAck));
+    let server = start(native_config(NativeMode::IoAck));
     let mut client = Client::connect(&server);
     let mut line = Line::connect(&server);
     let asks = [
@@ -152,7 +101,7 @@ fn small_requests_pipelined_and_cut_anywhere() {
 /// Goal: a request that was carried out is not carried out again, whichever way its copy comes.
 #[test]
 fn a_retry_may_change_transports() {
-    let server = start(config(NativeMode::IoAck));
+    let server = start(native_config(NativeMode::IoAck));
     let mut client = Client::connect(&server);
     let mut line = Line::connect(&server);
     client.ask(Ask::set(b"n", b"0").nilext()).accepted();
@@ -181,7 +130,7 @@ fn a_retry_may_change_transports() {
 /// known to begin.
 #[test]
 fn wrong_requests_are_refused() {
-    let server = start(config(NativeMode::IoAck));
+    let server = start(native_config(NativeMode::IoAck));
     let mut client = Client::connect(&server);
     let mut line = Line::connect(&server);
     for bytes in [50, 100_000] {
@@ -224,7 +173,7 @@ fn wrong_requests_are_refused() {
 fn a_stream_that_breaks_leaves_nothing() {
     let server = start(Config {
         memory_bytes_max: 64 << 20,
-        ..config(NativeMode::IoAck)
+        ..native_config(NativeMode::IoAck)
     });
     let mut client = Client::connect(&server);
     let mut memcached = Memcached::connect(&server);
@@ -270,7 +219,7 @@ fn a_large_write_comes_after_what_was_accepted_before_it() {
     let mut memcached = Memcached::connect(&server);
     let started = Instant::now();
     eventually("everything is executed", || {
-        memcached.stat("native:backlog") == 0
+        memcached.stat("curtail", "native:backlog") == 0
     });
     assert!(started.elapsed() < PATIENCE);
 }

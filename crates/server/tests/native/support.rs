@@ -9,51 +9,21 @@ use std::{
 };
 
 use curtail_codec::native::{
-    DATAGRAM_BYTES_MAX, ErrorCode, Flags, Grant, Head, NackReason, Opcode, Reply, Request, Session,
-    Status,
+    DATAGRAM_BYTES_MAX, ErrorCode, Flags, Grant, HEADER_BYTES, Head, NackReason, Opcode, Reply,
+    Request, Session, Status,
 };
-use curtail_server::{Config, Listen, NativeConfig, NativeMode, Server};
+use curtail_server::{Config, NativeConfig, NativeMode, Server};
+use curtail_testing::{PATIENCE, connect, native_address, native_config};
 use curtail_types::Key;
-
-/// The longest that any single wait may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// After so long without an answer the same bytes are sent again.
 pub(crate) const RESEND: Duration = Duration::from_millis(30);
 
-/// What tests start: one worker, small queues, a port of its own.
-pub(crate) fn config(mode: NativeMode) -> Config {
-    Config {
-        listen: vec![Listen {
-            address: "127.0.0.1:0".parse().unwrap(),
-            optional: false,
-        }],
-        workers: 1,
-        pin: false,
-        native: Some(NativeConfig {
-            mode: Some(mode),
-            slots: Some(128),
-            sessions: 64,
-            ..NativeConfig::default()
-        }),
-        ..Config::default()
-    }
-}
-
-/// The same with changes to its native part.
+/// What tests start, with changes to its native part.
 pub(crate) fn config_with(mode: NativeMode, change: impl FnOnce(&mut NativeConfig)) -> Config {
-    let mut config = config(mode);
+    let mut config = native_config(mode);
     change(config.native.as_mut().unwrap());
     config
-}
-
-pub(crate) fn start(config: Config) -> Server {
-    Server::start(config, |_| ()).unwrap()
-}
-
-/// Where its native path listens.
-pub(crate) fn native_address(server: &Server) -> SocketAddr {
-    server.native().unwrap().addresses[0]
 }
 
 /// A request to be sent: everything but the session's part.
@@ -302,6 +272,49 @@ impl Client {
     }
 }
 
+/// A stream of a client's session.
+pub(crate) struct Line(TcpStream);
+
+impl Line {
+    pub(crate) fn connect(server: &Server) -> Self {
+        Self(connect(native_address(server), PATIENCE).unwrap())
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).unwrap();
+    }
+
+    pub(crate) fn answer(&mut self) -> Answer {
+        let mut frame = vec![0; HEADER_BYTES];
+        self.0.read_exact(&mut frame).unwrap();
+        if frame[3] == 134 {
+            frame.resize(88, 0);
+            self.0.read_exact(&mut frame[64..]).unwrap();
+            let bytes = u32::from_le_bytes(frame[80..84].try_into().unwrap()) as usize;
+            frame.resize(88 + bytes, 0);
+            self.0.read_exact(&mut frame[88..]).unwrap();
+        }
+        Answer(frame)
+    }
+
+    pub(crate) fn exchange(&mut self, bytes: &[u8]) -> Answer {
+        self.send(bytes);
+        self.answer()
+    }
+
+    pub(crate) fn ask(&mut self, client: &mut Client, ask: Ask<'_>) -> Answer {
+        let bytes = client.bytes(0, ask);
+        self.exchange(&bytes)
+    }
+
+    pub(crate) fn expect_closed(&mut self) {
+        let mut rest = Vec::new();
+        // A reset is an end as well.
+        let _ = self.0.read_to_end(&mut rest);
+        assert!(rest.is_empty(), "{} bytes", rest.len());
+    }
+}
+
 pub(crate) fn socket() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(RESEND)).unwrap();
@@ -358,74 +371,5 @@ pub(crate) fn handshake(
             Reply::Cookie { .. } => {}
             other => panic!("{other:?}"),
         }
-    }
-}
-
-/// A memcached client of the same server.
-#[derive(Debug)]
-pub(crate) struct Memcached {
-    stream: TcpStream,
-}
-
-impl Memcached {
-    pub(crate) fn connect(server: &Server) -> Self {
-        let stream = TcpStream::connect(server.addresses()[0]).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self { stream }
-    }
-
-    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.stream.write_all(bytes.as_ref()).unwrap();
-    }
-
-    /// The next line, without its end.
-    pub(crate) fn line(&mut self) -> String {
-        let mut line = Vec::new();
-        let mut byte = [0];
-        while byte[0] != b'\n' {
-            self.stream.read_exact(&mut byte).unwrap();
-            line.push(byte[0]);
-        }
-        String::from_utf8(line).unwrap().trim_end().to_owned()
-    }
-
-    #[track_caller]
-    pub(crate) fn ask(&mut self, request: impl AsRef<[u8]>) -> String {
-        self.send(request);
-        self.line()
-    }
-
-    pub(crate) fn get(&mut self, key: &str) -> Option<String> {
-        match self.ask(format!("mg {key} v\r\n")).as_str() {
-            "EN" => None,
-            _ => Some(self.line()),
-        }
-    }
-
-    /// One number of `stats curtail`.
-    pub(crate) fn stat(&mut self, name: &str) -> u64 {
-        self.send("stats curtail\r\n");
-        let mut found = None;
-        loop {
-            let line = self.line();
-            if line == "END" {
-                return found.unwrap_or_else(|| panic!("no {name}"));
-            }
-            let mut words = line.split(' ').skip(1);
-            if words.next() == Some(name) {
-                found = words.next().and_then(|word| word.parse().ok());
-            }
-        }
-    }
-}
-
-/// Waits until `is` holds.
-#[track_caller]
-pub(crate) fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is() {
-        assert!(started.elapsed() < PATIENCE, "never: {what}");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }

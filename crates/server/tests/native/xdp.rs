@@ -3,9 +3,10 @@
 
 use curtail_codec::native::{Opcode, Status};
 use curtail_server::{Config, NativeMode};
+use curtail_testing::{Client as Memcached, eventually, start};
 
 use crate::namespace::Namespace;
-use crate::support::{Ask, Client, Memcached, config_with, eventually, start};
+use crate::support::{Ask, Client, config_with};
 
 fn on_loopback(namespace: &Namespace) -> Config {
     config_with(NativeMode::Xdp, |native| {

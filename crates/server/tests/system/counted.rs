@@ -2,11 +2,9 @@
 //! it asks.
 
 use curtail_server::{Config, Server};
+use curtail_testing::{Client, config, start};
 
-use crate::{
-    counting::{Counted, READ_ONLY, Talk, converse},
-    support::{Client, config, start},
-};
+use crate::counting::{Counted, READ_ONLY, Talk, converse};
 
 const TALK: Talk = Talk {
     seed: 1,
@@ -103,7 +101,7 @@ fn every_command_is_answered_once_by_a_server_that_is_busy() {
     let mut client = Client::connect(&server);
     let value = "x".repeat(20_000);
     for number in READ_ONLY {
-        client.ask(
+        client.demand(
             format!("set counted{number} 0 0 20000\r\n{value}\r\n"),
             "STORED\r\n",
         );
@@ -116,7 +114,7 @@ fn every_command_is_answered_once_by_a_server_that_is_busy() {
             holder
         })
         .collect();
-    crate::support::eventually("all places are taken", || {
+    curtail_testing::eventually("all places are taken", || {
         client.send(format!("get {large}\r\n"));
         let line = client.line();
         if line.starts_with("VALUE ") {
@@ -124,11 +122,11 @@ fn every_command_is_answered_once_by_a_server_that_is_busy() {
         }
         line == "SERVER_ERROR busy"
     });
-    client.ask(
+    client.demand(
         format!("get {large} none {large}\r\nget none {large}\r\nmn\r\n"),
         "SERVER_ERROR busy\r\nSERVER_ERROR busy\r\nMN\r\n",
     );
-    client.ask(
+    client.demand(
         format!(
             "set other 0 0 20000 noreply\r\n{value}\r\nappend {large} 0 0 1 noreply\r\nx\r\nmn\r\n"
         ),
@@ -147,19 +145,19 @@ fn every_command_is_answered_once_by_a_server_that_is_busy() {
 /// Goal: who has not logged in is answered once for each command, and then as anybody.
 #[test]
 fn a_login_that_fails_is_answered_once() {
-    let file = crate::support::temporary_path("logins");
+    let file = curtail_testing::temporary_path("logins");
     std::fs::write(&file, "name:password\n").unwrap();
     let server = start(Config {
         auth_file: Some(file.clone()),
         ..limited(1)
     });
     let mut client = Client::connect(&server);
-    client.ask(
+    client.demand(
         "get a b c\r\nmn\r\nset x 0 0 4\r\na b!\r\nset x 0 0 10\r\nname wrong\r\n",
         "CLIENT_ERROR unauthenticated\r\nCLIENT_ERROR unauthenticated\r\n\
          CLIENT_ERROR authentication failure\r\nCLIENT_ERROR authentication failure\r\n",
     );
-    client.ask(
+    client.demand(
         "set x 0 0 13\r\nname password\r\nget a b c\r\nmn\r\n",
         "STORED\r\nEND\r\nMN\r\n",
     );

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Write};
 
-use crate::support::{Client, config, start};
+use curtail_testing::{Client, config, start};
 
 /// Stores `count` items with keys `item-0` and so on.
 fn fill(client: &mut Client, count: usize) {
@@ -11,7 +11,7 @@ fn fill(client: &mut Client, count: usize) {
         write!(text, "set item-{item} 0 0 4 noreply\r\nabcd\r\n").unwrap();
     }
     client.send(text);
-    client.ask("mn\r\n", "MN\r\n");
+    client.demand("mn\r\n", "MN\r\n");
 }
 
 /// Lines up to `end`, which is taken too.
@@ -46,14 +46,14 @@ fn a_dump_lists_every_item_once_and_what_follows_it_waits() {
 fn a_dump_of_requests_can_be_sent_back() {
     let server = start(config());
     let mut client = Client::connect(&server);
-    client.ask("ms plain 2\r\nhi\r\n", "HD\r\n");
-    client.ask("ms AAEgAg== 2 b\r\nyo\r\n", "HD\r\n");
+    client.demand("ms plain 2\r\nhi\r\n", "HD\r\n");
+    client.demand("ms AAEgAg== 2 b\r\nyo\r\n", "HD\r\n");
     client.send("lru_crawler mgdump hash\r\n");
     let lines = lines_until(&mut client, "EN");
     let requests: BTreeSet<&str> = lines.iter().map(String::as_str).collect();
     assert_eq!(requests, BTreeSet::from(["mg AAEgAg== b", "mg plain"]));
     for request in requests {
-        client.ask(format!("{request}\r\n"), "HD\r\n");
+        client.demand(format!("{request}\r\n"), "HD\r\n");
     }
 }
 
@@ -70,7 +70,7 @@ fn a_dump_that_nobody_reads_stands_still() {
         write!(text, "set {item:/>200} 0 0 1 noreply\r\na\r\n").unwrap();
     }
     other.send(text);
-    other.ask("mn\r\n", "MN\r\n");
+    other.demand("mn\r\n", "MN\r\n");
     let mut slow: Vec<Client> = (0..10).map(|_| Client::connect(&server)).collect();
     let empty = other.stat("memory", "connections");
     for client in &mut slow {
@@ -90,43 +90,43 @@ fn a_dump_that_nobody_reads_stands_still() {
 fn the_crawlers_switches_are_kept_and_its_errors_are_memcacheds() {
     let server = start(config());
     let mut client = Client::connect(&server);
-    client.ask("lru_crawler metadump all\r\n", "END\r\n");
-    client.ask("lru_crawler metadump 2,3\r\n", "END\r\n");
-    client.ask(
+    client.demand("lru_crawler metadump all\r\n", "END\r\n");
+    client.demand("lru_crawler metadump 2,3\r\n", "END\r\n");
+    client.demand(
         "lru_crawler metadump 0\r\n",
         "BADCLASS invalid class id\r\n",
     );
-    client.ask(
+    client.demand(
         "lru_crawler crawl hash\r\n",
         "BADCLASS invalid class id\r\n",
     );
-    client.ask("lru_crawler crawl all\r\n", "OK\r\n");
-    client.ask("lru_crawler\r\n", "ERROR\r\n");
-    client.ask("lru_crawler tocrawl 7\r\n", "OK\r\n");
-    client.ask("lru_crawler sleep 1000000\r\n", "OK\r\n");
-    client.ask(
+    client.demand("lru_crawler crawl all\r\n", "OK\r\n");
+    client.demand("lru_crawler\r\n", "ERROR\r\n");
+    client.demand("lru_crawler tocrawl 7\r\n", "OK\r\n");
+    client.demand("lru_crawler sleep 1000000\r\n", "OK\r\n");
+    client.demand(
         "lru_crawler sleep 1000001\r\n",
         "CLIENT_ERROR sleep must be one second or less\r\n",
     );
-    client.ask(
+    client.demand(
         "lru_crawler sleep x\r\n",
         "CLIENT_ERROR bad command line format\r\n",
     );
     assert_eq!(client.stat("settings", "lru_crawler_tocrawl"), 7);
     assert_eq!(client.stat("settings", "lru_crawler_sleep"), 1_000_000);
-    client.ask("lru_crawler disable\r\n", "OK\r\n");
-    client.ask(
+    client.demand("lru_crawler disable\r\n", "OK\r\n");
+    client.demand(
         "lru_crawler metadump all\r\n",
         "CLIENT_ERROR lru crawler disabled\r\n",
     );
-    client.ask("lru_crawler enable\r\n", "OK\r\n");
+    client.demand("lru_crawler enable\r\n", "OK\r\n");
     drop(client);
 
     let mut quiet = config();
     quiet.dump_allowed = false;
     let server = start(quiet);
     let mut client = Client::connect(&server);
-    client.ask(
+    client.demand(
         "lru_crawler mgdump all\r\n",
         "ERROR metadump not allowed\r\n",
     );
@@ -139,10 +139,10 @@ fn the_crawlers_switches_are_kept_and_its_errors_are_memcacheds() {
 fn keys_are_found_by_their_class() {
     let server = start(config());
     let mut client = Client::connect(&server);
-    client.ask("stats items\r\n", "END\r\n");
-    client.ask("stats cachedump 1 0\r\n", "END\r\n");
+    client.demand("stats items\r\n", "END\r\n");
+    client.demand("stats cachedump 1 0\r\n", "END\r\n");
     fill(&mut client, 3000);
-    client.ask("ms YSBiDQo= 2 b\r\nhi\r\n", "HD\r\n");
+    client.demand("ms YSBiDQo= 2 b\r\nhi\r\n", "HD\r\n");
     assert_eq!(client.stat("items", "items:1:number"), 3001);
     assert_eq!(client.stat("items", "items:1:number_cold"), 3001);
     assert_eq!(client.stat("slabs", "active_slabs"), 1);
@@ -165,14 +165,14 @@ fn keys_are_found_by_their_class() {
         ("1", "CLIENT_ERROR bad command line\r\n"),
         ("1 x", "CLIENT_ERROR bad command line format\r\n"),
     ] {
-        client.ask(format!("stats cachedump {words}\r\n"), answer);
+        client.demand(format!("stats cachedump {words}\r\n"), answer);
     }
     let mut text = String::new();
     for item in 0..12_000 {
         write!(text, "set {item:0>200} 0 0 1 noreply\r\na\r\n").unwrap();
     }
     client.send(text);
-    client.ask("mn\r\n", "MN\r\n");
+    client.demand("mn\r\n", "MN\r\n");
     client.send("stats cachedump 1 0\r\n");
     let lines = lines_until(&mut client, "END");
     let bytes: usize = lines.iter().map(|line| line.len() + 2).sum();

@@ -6,8 +6,9 @@ use std::{
 };
 
 use curtail_server::{Config, PolicyName, Server};
+use curtail_testing::{Client, config, eventually, start};
 
-use crate::support::{Client, Over, config, eventually, start};
+use crate::support::Over;
 
 /// Requests that a client sends at once: many turns' worth.
 const DEEP: usize = 3000;
@@ -23,20 +24,16 @@ fn ask_deeply(server: &Server, over: &AtomicBool) {
 
 /// The bounds of a stage's classes that are not empty.
 fn classes(client: &mut Client, stage: &str) -> Vec<u64> {
-    client.send("stats curtail\r\n");
-    let prefix = format!("STAT stage:{stage}:");
-    let mut found = Vec::new();
-    loop {
-        let line = client.line();
-        if line == "END" {
-            return found;
-        }
-        if let Some(class) = line.strip_prefix(&prefix) {
-            let name = class.split(' ').next().unwrap();
-            let bound = name.strip_prefix("below_");
-            found.push(bound.map_or(u64::MAX, |bound| bound.parse().unwrap()));
-        }
-    }
+    let prefix = format!("stage:{stage}:");
+    let bound = |(name, _): (String, String)| {
+        let bound = name.strip_prefix(&prefix)?.strip_prefix("below_");
+        Some(bound.map_or(u64::MAX, |bound| bound.parse().unwrap()))
+    };
+    client
+        .rows("curtail")
+        .into_iter()
+        .filter_map(bound)
+        .collect()
 }
 
 /// Goal: a client that sends one request at a time is not starved by clients with deep pipelines:
@@ -58,7 +55,7 @@ fn deep_pipelines_starve_nobody() {
             let _over = Over(&over);
             let mut single = Client::connect(&server);
             for number in 0..300 {
-                single.ask("mg none v\r\n", "EN\r\n");
+                single.demand("mg none v\r\n", "EN\r\n");
                 // Once all were seen at work; the first turns have few.
                 if number > 200 && single.stat("curtail", "requests") > 50 * DEEP as u64 {
                     break;
@@ -100,21 +97,21 @@ fn connections_move_to_the_worker_that_does_least() {
         for _ in 0..4 {
             // The observer has the first worker: these have the second, those the first.
             let mut busy = Client::connect(&server);
-            busy.ask("mn\r\n", "MN\r\n");
+            busy.demand("mn\r\n", "MN\r\n");
             let over = &over;
             scope.spawn(move || {
                 let mut number = 0_u64;
                 while !over.load(Ordering::Relaxed) {
                     number += 1;
                     let key = format!("k{}", number % 50);
-                    busy.ask(
+                    busy.demand(
                         format!("ms {key} 2\r\nab\r\nmg {key} v\r\nmn\r\n"),
                         "HD\r\nVA 2\r\nab\r\nMN\r\n",
                     );
                 }
             });
             let mut other = Client::connect(&server);
-            other.ask("mn\r\n", "MN\r\n");
+            other.demand("mn\r\n", "MN\r\n");
             idle.push(other);
         }
         eventually("both workers have a share", || {
@@ -128,7 +125,7 @@ fn connections_move_to_the_worker_that_does_least() {
     });
     let mut client = Client::connect(&server);
     for mut other in idle {
-        other.ask("mg none v\r\n", "EN\r\n");
+        other.demand("mg none v\r\n", "EN\r\n");
     }
     eventually("all left", || client.stat("", "curr_connections") == 1);
     let connections = |client: &mut Client, worker: usize| {
@@ -153,7 +150,7 @@ fn an_overload_is_answered_and_not_piled_up() {
     });
     let value = "v".repeat(4 << 20);
     let mut client = Client::connect(&server);
-    client.ask(
+    client.demand(
         format!("set large 0 0 {}\r\n{value}\r\n", value.len()),
         "STORED\r\n",
     );
@@ -164,7 +161,7 @@ fn an_overload_is_answered_and_not_piled_up() {
             let mut small = Client::connect(&server);
             let mut most = 0;
             while !over.load(Ordering::Relaxed) {
-                small.ask("set small 0 0 1\r\nv\r\n", "STORED\r\n");
+                small.demand("set small 0 0 1\r\nv\r\n", "STORED\r\n");
                 let larges = [0, 1].map(|large| format!("large:{large}:connections"));
                 let most_of_both = larges.map(|name| small.stat("curtail", &name));
                 most = most.max(most_of_both[0]).max(most_of_both[1]);

@@ -4,23 +4,8 @@
 use std::collections::BTreeMap;
 
 use curtail_server::{Config, Server};
-
-use crate::support::{Client, config, start};
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-
-    fn one_of<'a>(&mut self, all: &[&'a str]) -> &'a str {
-        all[self.below(all.len() as u64) as usize]
-    }
-}
+use curtail_testing::{Client, config, start};
+use curtail_workload::Random;
 
 /// Two servers that differ in nothing but whether they compact.
 fn pair(config: &Config) -> [Server; 2] {
@@ -112,15 +97,8 @@ fn rounded(word: &str) -> String {
 
 /// What counts requests, by name.
 fn counts(client: &mut Client) -> BTreeMap<String, String> {
-    client.send("stats\r\n");
-    let mut counts = BTreeMap::new();
-    loop {
-        let line = client.line();
-        if line == "END" {
-            return counts;
-        }
-        let mut words = line.split(' ').skip(1);
-        let (name, value) = (words.next().unwrap(), words.next().unwrap());
+    let mut counts = client.rows("");
+    counts.retain(|(name, _)| {
         let counts_requests = [
             "cmd_", "get_", "incr_", "decr_", "touch_", "delete_", "cas_",
         ];
@@ -128,10 +106,9 @@ fn counts(client: &mut Client) -> BTreeMap<String, String> {
         // first, which differs from server to server.
         let counted =
             name != "get_expired" && counts_requests.iter().any(|begin| name.starts_with(begin));
-        if counted || name == "total_items" || name == "curr_items" {
-            counts.insert(name.to_owned(), value.to_owned());
-        }
-    }
+        counted || name == "total_items" || name == "curr_items"
+    });
+    counts.into_iter().collect()
 }
 
 /// Goal: whether requests are carried out as one can be seen neither in an answer nor in a count.
@@ -148,7 +125,7 @@ fn compaction_changes_no_answer_and_no_count() {
         });
         let mut clients = servers.each_ref().map(Client::connect);
         for seed in 0..150 {
-            let text = pipeline(&mut Random(seed * 7919 + 13));
+            let text = pipeline(&mut Random::new(seed * 7919 + 13));
             let [folded, single] = clients.each_mut().map(|client| answers(client, &text));
             assert_eq!(folded, single, "{policy}, pipeline {seed}:\n{text}");
         }
@@ -193,13 +170,13 @@ fn compaction_changes_no_line_of_a_watcher() {
     let mut clients = servers.each_ref().map(Client::connect);
     let mut watchers = servers.each_ref().map(Client::connect);
     for watcher in &mut watchers {
-        watcher.ask("watch fetchers mutations\r\n", "OK\r\n");
+        watcher.demand("watch fetchers mutations\r\n", "OK\r\n");
     }
     for seed in 0..100 {
-        let text = pipeline(&mut Random(seed * 104_729 + 7));
+        let text = pipeline(&mut Random::new(seed * 104_729 + 7));
         for client in &mut clients {
             answers(client, &text);
-            client.ask("get the.end\r\n", "END\r\n");
+            client.demand("get the.end\r\n", "END\r\n");
         }
         let [folded, single] = watchers
             .each_mut()
@@ -223,7 +200,7 @@ fn runs_in_a_full_store_are_answered_truly() {
     let mut client = Client::connect(&server);
     let counters = 200;
     for counter in 0..counters {
-        client.ask(format!("set n{counter} 0 0 1\r\n7\r\n"), "STORED\r\n");
+        client.demand(format!("set n{counter} 0 0 1\r\n7\r\n"), "STORED\r\n");
     }
     let fill = "x".repeat(900);
     let mut refused = false;
@@ -288,7 +265,7 @@ fn many_count_one_counter_and_none_is_lost() {
         });
         let (clients, rounds, depth) = (8, 60, 50);
         let mut first = Client::connect(&server);
-        first.ask("set n 0 0 1\r\n0\r\n", "STORED\r\n");
+        first.demand("set n 0 0 1\r\n0\r\n", "STORED\r\n");
         let mut seen: Vec<u64> = std::thread::scope(|scope| {
             let counting: Vec<_> = (0..clients)
                 .map(|_| {

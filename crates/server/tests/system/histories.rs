@@ -28,10 +28,9 @@ use std::{
 
 use curtail_history::{History, Verdict, check_linearizable};
 use curtail_server::{Config, Fault, PolicyName, Server, Sizes};
+use curtail_testing::{Client, config, start};
 
 use self::clients::{Amount, Run};
-use crate::support::{Client, config, start};
-
 const CLIENTS: u32 = 6;
 
 /// Runs in which everything has to take part at least once.
@@ -160,7 +159,7 @@ fn change_roles(server: &Server, policy: PolicyName, done: &AtomicBool) {
     while !done.load(Ordering::Relaxed) {
         let sizes = sizes.next().unwrap();
         let name = PolicyName { sizes, ..policy };
-        client.ask(format!("policy {name}\r\n"), "OK\r\n");
+        client.demand(format!("policy {name}\r\n"), "OK\r\n");
         thread::sleep(Duration::from_millis(2));
     }
 }

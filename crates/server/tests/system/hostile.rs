@@ -5,14 +5,14 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Client, config, eventually, start};
+use curtail_testing::{Client, config, eventually, start};
 
 /// Goal: whatever a client sends, it gets an error or is closed, and the next client is served.
 #[test]
 fn junk_hurts_only_its_sender() {
     let server = start(config());
     let mut good = Client::connect(&server);
-    good.ask("set good 0 0 4\r\nkept\r\n", "STORED\r\n");
+    good.demand("set good 0 0 4\r\nkept\r\n", "STORED\r\n");
     let long_key = "k".repeat(251);
     let huge_key = "k".repeat(1 << 20);
     let junk: Vec<Vec<u8>> = vec![
@@ -43,14 +43,12 @@ fn junk_hurts_only_its_sender() {
     ];
     for bytes in &junk {
         let mut bad = Client::connect(&server);
-        bad.stream
-            .set_read_timeout(Some(Duration::from_millis(20)))
-            .unwrap();
+        bad.set_patience(Duration::from_millis(20));
         // The server may close while we are still sending.
-        let _ = bad.stream.write_all(bytes);
+        let _ = (&mut bad.stream()).write_all(bytes);
         bad.take(1);
         drop(bad);
-        good.ask("get good\r\n", "VALUE good 0 4\r\nkept\r\nEND\r\n");
+        good.demand("get good\r\n", "VALUE good 0 4\r\nkept\r\nEND\r\n");
     }
     eventually("all of them are gone", || {
         good.stat("", "curr_connections") == 1
@@ -67,18 +65,18 @@ fn a_value_above_the_limit_is_refused_and_swallowed() {
     config.item_bytes_max = 10_000;
     let server = start(config);
     let mut client = Client::connect(&server);
-    client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    client.demand("set a 0 0 1\r\nx\r\n", "STORED\r\n");
     let value = "v".repeat(10_001);
-    client.ask(
+    client.demand(
         format!("set a 0 0 10001\r\n{value}\r\nget a\r\n"),
         "SERVER_ERROR object too large for cache\r\nEND\r\n",
     );
-    client.ask(
+    client.demand(
         format!("ms a 10001\r\n{value}\r\nmn\r\n"),
         "SERVER_ERROR object too large for cache\r\nMN\r\n",
     );
     assert_eq!(client.stat("", "store_too_large"), 2);
-    client.ask(
+    client.demand(
         format!("set a 0 0 10000\r\n{}\r\n", &value[1..]),
         "STORED\r\n",
     );
@@ -92,14 +90,14 @@ fn a_client_that_never_reads_is_bounded() {
     let server = start(config());
     let mut good = Client::connect(&server);
     let value = "v".repeat(1000);
-    good.ask(format!("set a 0 0 1000\r\n{value}\r\n"), "STORED\r\n");
-    let mut bad = Client::connect(&server);
-    bad.stream.set_nonblocking(true).unwrap();
+    good.demand(format!("set a 0 0 1000\r\n{value}\r\n"), "STORED\r\n");
+    let bad = Client::connect(&server);
+    bad.stream().set_nonblocking(true).unwrap();
     let requests = "get a a a a a a a a\r\n".repeat(1000);
     let mut stuck = 0;
     let mut sent = 0;
     while stuck < 20 {
-        match bad.stream.write(requests.as_bytes()) {
+        match (&mut bad.stream()).write(requests.as_bytes()) {
             Ok(bytes) => (sent, stuck) = (sent + bytes, 0),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 stuck += 1;
@@ -111,10 +109,7 @@ fn a_client_that_never_reads_is_bounded() {
     assert!(sent > 10_000);
     let held = good.stat("", "read_buf_bytes") - good.stat("", "read_buf_bytes_free");
     assert!(held < 1 << 20, "holds {held} bytes");
-    good.ask(
-        "get a\r\n",
-        &format!("VALUE a 0 1000\r\n{value}\r\nEND\r\n"),
-    );
+    good.demand("get a\r\n", format!("VALUE a 0 1000\r\n{value}\r\nEND\r\n"));
     drop(bad);
     eventually("it is gone", || good.stat("", "curr_connections") == 1);
 }
@@ -127,9 +122,9 @@ fn a_slow_reader_gets_everything() {
     let mut client = Client::connect(&server);
     let small = "s".repeat(900);
     let large = "L".repeat(300_000);
-    client.ask(format!("set s 7 0 900\r\n{small}\r\n"), "STORED\r\n");
-    client.ask(format!("set l 9 0 300000\r\n{large}\r\n"), "STORED\r\n");
-    let mut sender = client.stream.try_clone().unwrap();
+    client.demand(format!("set s 7 0 900\r\n{small}\r\n"), "STORED\r\n");
+    client.demand(format!("set l 9 0 300000\r\n{large}\r\n"), "STORED\r\n");
+    let mut sender = client.stream().try_clone().unwrap();
     let rounds = 100;
     let sending = std::thread::spawn(move || {
         for _ in 0..rounds {

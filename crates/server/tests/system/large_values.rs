@@ -1,14 +1,13 @@
 //! Values that are received straight into the store and sent from where they lie.
 
 use std::{
-    io::{Read, Write},
+    io::Write,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
 use curtail_server::{Config, Fault};
-
-use crate::support::{Client, PATIENCE, config, start};
+use curtail_testing::{Client, PATIENCE, config, start};
 
 fn pattern(bytes: usize, salt: usize) -> Vec<u8> {
     (0..bytes)
@@ -43,12 +42,12 @@ fn values_of_every_size_come_back() {
     let sizes = borders.iter().flat_map(|&size| [size - 1, size, size + 1]);
     for size in sizes.chain([0, 1, 5 << 20, 16 << 20]) {
         let value = pattern(size, size);
-        client.ask(set("k", &value), "STORED\r\n");
+        client.demand(set("k", &value), "STORED\r\n");
         client.send("get k\r\n");
         client.expect(hit("k", &value));
         let mut both = set("k", &value);
         both.extend_from_slice(b"get k\r\nmn\r\n");
-        let mut sender = client.stream.try_clone().unwrap();
+        let mut sender = client.stream().try_clone().unwrap();
         let sending = std::thread::spawn(move || sender.write_all(&both).unwrap());
         client.expect("STORED\r\n");
         client.expect(hit("k", &value));
@@ -97,8 +96,8 @@ fn a_large_value_with_a_wrong_end_is_refused() {
     let mut request = set("k", &pattern(20_000, 2));
     let end = request.len() - 2;
     request[end] = b'x';
-    client.ask(&request, "CLIENT_ERROR bad data chunk\r\n");
-    client.ask("get k\r\n", "END\r\n");
+    client.demand(&request, "CLIENT_ERROR bad data chunk\r\n");
+    client.demand("get k\r\n", "END\r\n");
 }
 
 /// Goal: a client that leaves in the middle of a large value leaves nothing behind. Method: many
@@ -107,20 +106,20 @@ fn a_large_value_with_a_wrong_end_is_refused() {
 fn half_a_large_value_is_forgotten() {
     let server = start(config());
     let mut observer = Client::connect(&server);
-    observer.ask("set k 0 0 3\r\nold\r\n", "STORED\r\n");
+    observer.demand("set k 0 0 3\r\nold\r\n", "STORED\r\n");
     for _ in 0..40 {
         for _ in 0..5 {
             let mut client = Client::connect(&server);
             client.send("set k 0 0 1000000\r\n");
             client.send(pattern(400_000, 3));
         }
-        crate::support::eventually("they are gone", || {
+        curtail_testing::eventually("they are gone", || {
             observer.stat("", "curr_connections") == 1
         });
     }
-    observer.ask("get k\r\n", "VALUE k 0 3\r\nold\r\nEND\r\n");
+    observer.demand("get k\r\n", "VALUE k 0 3\r\nold\r\nEND\r\n");
     // 200 halves are 80 MB: more than the whole limit, had they stayed.
-    observer.ask(set("l", &pattern(1_000_000, 4)), "STORED\r\n");
+    observer.demand(set("l", &pattern(1_000_000, 4)), "STORED\r\n");
 }
 
 /// Goal: a value that is being sent survives being replaced. Method: one client reads half of a
@@ -130,16 +129,16 @@ fn a_value_on_its_way_is_not_overwritten() {
     let server = start(config());
     let (mut reader, mut writer) = (Client::connect(&server), Client::connect(&server));
     let old = pattern(1_000_000, 5);
-    reader.ask(set("big", &old), "STORED\r\n");
+    reader.demand(set("big", &old), "STORED\r\n");
     reader.send("get big\r\n".repeat(4));
     let first = reader.take(500_000);
     for round in 0..200 {
-        writer.ask(
+        writer.demand(
             set(&format!("fill{round}"), &pattern(900_000, round)),
             "STORED\r\n",
         );
     }
-    writer.ask(set("big", &pattern(1_000_000, 6)), "STORED\r\n");
+    writer.demand(set("big", &pattern(1_000_000, 6)), "STORED\r\n");
     let mut whole = first;
     let reply = hit("big", &old);
     whole.append(&mut reader.take(reply.len() - whole.len()));
@@ -164,10 +163,9 @@ fn all_are_heard(fault: Fault) -> bool {
     let server = start(Config { fault, ..config() });
     let mut client = Client::connect(&server);
     let value = pattern(500_000, 5);
-    client.ask(set("large", &value), "STORED\r\n");
-    let mut reply = vec![0; hit("large", &value).len() + "MN\r\n".len()];
-    let patience = Some(Duration::from_secs(3));
-    client.stream.set_read_timeout(patience).unwrap();
+    client.demand(set("large", &value), "STORED\r\n");
+    let reply_bytes = hit("large", &value).len() + "MN\r\n".len();
+    client.set_patience(Duration::from_secs(3));
     let mut is_heard = |delay: Duration| {
         client.send("get large\r\n");
         let sent = Instant::now();
@@ -175,7 +173,8 @@ fn all_are_heard(fault: Fault) -> bool {
             std::hint::spin_loop();
         }
         client.send("mn\r\n");
-        client.stream.read_exact(&mut reply).is_ok() && reply.ends_with(b"END\r\nMN\r\n")
+        let reply = client.take(reply_bytes);
+        reply.len() == reply_bytes && reply.ends_with(b"END\r\nMN\r\n")
     };
     (0..400).all(|round| is_heard(Duration::from_micros(round % 40 * 25)))
 }
@@ -206,7 +205,7 @@ fn large_requests_do_not_starve() {
         }
         let begun = Instant::now();
         while lifts(&mut client) == 0 && begun.elapsed() < PATIENCE {
-            client.ask(set("large", &value), "STORED\r\n");
+            client.demand(set("large", &value), "STORED\r\n");
             client.send("get large\r\n");
             client.expect(hit("large", &value));
         }

@@ -10,10 +10,9 @@ use std::{
 
 use curtail_runtime::ControlEvent;
 use curtail_server::{Config, Fault, Restored, Server, StartError, UnixSocket};
+use curtail_testing::{Client, PATIENCE, config, eventually, http, start, temporary_path};
 
-use crate::support::{
-    Client, PATIENCE, config, eventually, http, start, start_recording, temporary_path,
-};
+use crate::support::start_recording;
 
 /// Goal: stopping answers what is in flight and takes a bounded time. Method: stop while a client
 /// has a pipeline under way and others are idle.
@@ -22,7 +21,7 @@ fn stopping_answers_what_was_sent() {
     let server = start(config());
     let idle: Vec<Client> = (0..20).map(|_| Client::connect(&server)).collect();
     let mut client = Client::connect(&server);
-    client.ask("set n 0 0 1\r\n0\r\n", "STORED\r\n");
+    client.demand("set n 0 0 1\r\n0\r\n", "STORED\r\n");
     client.send("incr n 1\r\n".repeat(5000));
     let began = Instant::now();
     drop(server.stop());
@@ -46,13 +45,13 @@ fn an_address_in_use_is_an_error() {
 #[test]
 fn shutdown_needs_permission() {
     let server = start(config());
-    Client::connect(&server).ask("shutdown\r\n", "ERROR: shutdown not enabled\r\n");
+    Client::connect(&server).demand("shutdown\r\n", "ERROR: shutdown not enabled\r\n");
     let mut config = config();
     config.shutdown_allowed = true;
     let (server, asked) = start_recording(config);
     let mut client = Client::connect(&server);
-    client.ask("shutdown now\r\n", "CLIENT_ERROR invalid shutdown mode\r\n");
-    client.ask("shutdown graceful\r\nshutdown\r\nmn\r\n", "MN\r\n");
+    client.demand("shutdown now\r\n", "CLIENT_ERROR invalid shutdown mode\r\n");
+    client.demand("shutdown graceful\r\nshutdown\r\nmn\r\n", "MN\r\n");
     let asked = asked.lock().unwrap().clone();
     assert_eq!(asked, [ControlEvent::StopAndSave, ControlEvent::Stop]);
 }
@@ -71,13 +70,13 @@ fn contents_survive_a_restart_once() {
     let server = start(with_file());
     let mut client = Client::connect(&server);
     for number in 0..1000 {
-        client.ask(
+        client.demand(
             format!("set k{number} {number} 0 4\r\nabcd\r\n"),
             "STORED\r\n",
         );
     }
-    client.ask(format!("set large 0 0 100000\r\n{large}\r\n"), "STORED\r\n");
-    client.ask(
+    client.demand(format!("set large 0 0 100000\r\n{large}\r\n"), "STORED\r\n");
+    client.demand(
         "set short 0 1 1\r\nx\r\ndelete k7\r\n",
         "STORED\r\nDELETED\r\n",
     );
@@ -90,21 +89,21 @@ fn contents_survive_a_restart_once() {
     let server = start(with_file());
     assert!(matches!(server.restored(), Restored::Items(1000..=1001)));
     let mut client = Client::connect(&server);
-    client.ask(
+    client.demand(
         "get k0 k999\r\n",
         "VALUE k0 0 4\r\nabcd\r\nVALUE k999 999 4\r\nabcd\r\nEND\r\n",
     );
-    client.ask(
+    client.demand(
         "get large\r\n",
-        &format!("VALUE large 0 100000\r\n{large}\r\nEND\r\n"),
+        format!("VALUE large 0 100000\r\n{large}\r\nEND\r\n"),
     );
-    client.ask("get short k7\r\n", "END\r\n");
-    client.ask("gets k5\r\n", &format!("{version}\r\nabcd\r\nEND\r\n"));
+    client.demand("get short k7\r\n", "END\r\n");
+    client.demand("gets k5\r\n", format!("{version}\r\nabcd\r\nEND\r\n"));
     drop(server);
 
     let server = start(with_file());
     assert!(matches!(server.restored(), Restored::Nothing));
-    Client::connect(&server).ask("get k0\r\n", "END\r\n");
+    Client::connect(&server).demand("get k0\r\n", "END\r\n");
 }
 
 /// Goal: a full disk at a warm restart is an error, leaves nothing behind, and harms nobody.
@@ -115,7 +114,7 @@ fn a_full_disk_is_told_and_leaves_nothing() {
     let mut config = config();
     config.memory_file = Some(missing.clone());
     let server = start(config);
-    Client::connect(&server).ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    Client::connect(&server).demand("set a 0 0 1\r\nx\r\n", "STORED\r\n");
     assert!(server.stop().save().is_err());
     assert!(!missing.exists());
 }
@@ -129,7 +128,7 @@ fn a_damaged_file_starts_empty_and_says_why() {
         config.memory_file = Some(path.clone());
         let server = start(config);
         assert!(matches!(server.restored(), Restored::Failed(_)));
-        Client::connect(&server).ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+        Client::connect(&server).demand("set a 0 0 1\r\nx\r\n", "STORED\r\n");
     }
     fs::remove_file(&path).unwrap();
 }
@@ -142,30 +141,30 @@ fn a_login_is_demanded_and_can_change() {
     config.auth_file = Some(path.clone());
     let server = start(config);
     let mut client = Client::connect(&server);
-    client.ask("get a\r\n", "CLIENT_ERROR unauthenticated\r\n");
-    client.ask(
+    client.demand("get a\r\n", "CLIENT_ERROR unauthenticated\r\n");
+    client.demand(
         "set x 0 0 7\r\nfoo baz\r\n",
         "CLIENT_ERROR authentication failure\r\n",
     );
-    client.ask(
+    client.demand(
         "set x 0 0 7\r\nfoo bar\r\nget x\r\nset a 0 0 1\r\n1\r\n",
         "STORED\r\nEND\r\nSTORED\r\n",
     );
     fs::write(&path, "new:word\n").unwrap();
     server.reload().unwrap();
-    client.ask("get a\r\n", "VALUE a 0 1\r\n1\r\nEND\r\n");
+    client.demand("get a\r\n", "VALUE a 0 1\r\n1\r\nEND\r\n");
     let mut other = Client::connect(&server);
-    other.ask(
+    other.demand(
         "set x 0 0 7\r\nfoo bar\r\n",
         "CLIENT_ERROR authentication failure\r\n",
     );
-    other.ask(
+    other.demand(
         "set x 0 0 8\r\nnew word\r\nget a\r\n",
         "STORED\r\nVALUE a 0 1\r\n1\r\nEND\r\n",
     );
     fs::write(&path, "no colon").unwrap();
     assert!(server.reload().is_err());
-    Client::connect(&server).ask("set x 0 0 8\r\nnew word\r\n", "STORED\r\n");
+    Client::connect(&server).demand("set x 0 0 8\r\nnew word\r\n", "STORED\r\n");
     assert_eq!(other.stat("", "auth_errors"), 2);
     fs::remove_file(&path).unwrap();
 }
@@ -201,7 +200,7 @@ fn the_admin_port_answers_scrapers() {
     let mut config = config();
     config.admin = Some("127.0.0.1:0".parse().unwrap());
     let server = start(config);
-    Client::connect(&server).ask(
+    Client::connect(&server).demand(
         "set a 0 0 1\r\nx\r\nget a b\r\n",
         "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n",
     );
@@ -260,22 +259,22 @@ fn a_worker_that_makes_no_progress_is_told() {
         admin: Some("127.0.0.1:0".parse().unwrap()),
         ..config()
     });
-    assert!(http(&server, "GET /livez").starts_with("HTTP/1.1 200"));
+    assert!(http(server.admin_address().unwrap(), "GET /livez").starts_with("HTTP/1.1 200"));
     let started = Instant::now();
     let mut answer = String::new();
     while !answer.starts_with("HTTP/1.1 503") {
         assert!(started.elapsed() < 5 * PATIENCE, "{answer}");
         thread::sleep(Duration::from_millis(100));
-        answer = http(&server, "GET /livez");
+        answer = http(server.admin_address().unwrap(), "GET /livez");
     }
     assert!(
         answer.contains("worker 0 has made no progress for 1"),
         "{answer}"
     );
-    assert!(http(&server, "GET /readyz").starts_with("HTTP/1.1 200"));
-    Client::connect(&server).ask("mn\r\n", "MN\r\n");
+    assert!(http(server.admin_address().unwrap(), "GET /readyz").starts_with("HTTP/1.1 200"));
+    Client::connect(&server).demand("mn\r\n", "MN\r\n");
     eventually("it moves again", || {
-        http(&server, "GET /livez").starts_with("HTTP/1.1 200")
+        http(server.admin_address().unwrap(), "GET /livez").starts_with("HTTP/1.1 200")
     });
 }
 
@@ -290,7 +289,7 @@ fn a_reset_of_stats_leaves_metrics_alone() {
         ..config()
     });
     let mut client = Client::connect(&server);
-    client.ask(
+    client.demand(
         "set a 0 0 1\r\nx\r\nget a\r\n",
         "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n",
     );
@@ -308,8 +307,8 @@ fn a_reset_of_stats_leaves_metrics_alone() {
             assert!(page.contains(line), "{line} in\n{page}");
         }
     };
-    holds(&http(&server, "GET /metrics"));
-    client.ask("stats reset\r\n", "RESET\r\n");
+    holds(&http(server.admin_address().unwrap(), "GET /metrics"));
+    client.demand("stats reset\r\n", "RESET\r\n");
     for name in [
         "total_connections",
         "rejected_connections",
@@ -318,5 +317,5 @@ fn a_reset_of_stats_leaves_metrics_alone() {
     ] {
         assert_eq!(client.stat("", name), 0, "{name}");
     }
-    holds(&http(&server, "GET /metrics"));
+    holds(&http(server.admin_address().unwrap(), "GET /metrics"));
 }

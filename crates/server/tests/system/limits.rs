@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Client, config, eventually, start};
+use curtail_testing::{Client, config, eventually, start};
 
 #[test]
 fn one_connection_too_many_is_told_so() {
@@ -12,7 +12,7 @@ fn one_connection_too_many_is_told_so() {
     let mut clients: Vec<Client> = (0..5).map(|_| Client::connect(&server)).collect();
     clients
         .iter_mut()
-        .for_each(|client| client.ask("mn\r\n", "MN\r\n"));
+        .for_each(|client| client.demand("mn\r\n", "MN\r\n"));
     let mut refused = Client::connect(&server);
     refused.expect("ERROR Too many open connections\r\n");
     refused.expect_closed();
@@ -33,8 +33,8 @@ fn without_maxconns_fast_a_connection_waits() {
     let server = start(config);
     let mut first = Client::connect(&server);
     let mut second = Client::connect(&server);
-    first.ask("mn\r\n", "MN\r\n");
-    second.ask("mn\r\n", "MN\r\n");
+    first.demand("mn\r\n", "MN\r\n");
+    second.demand("mn\r\n", "MN\r\n");
     let mut waiting = Client::connect(&server);
     waiting.send("mn\r\n");
     eventually("accepting has stopped", || {
@@ -52,7 +52,7 @@ fn an_idle_connection_is_closed_and_a_busy_one_stays() {
     let server = start(config);
     let mut idle = Client::connect(&server);
     let mut busy = Client::connect(&server);
-    idle.ask("mn\r\n", "MN\r\n");
+    idle.demand("mn\r\n", "MN\r\n");
     let start = Instant::now();
     while busy.stat("", "idle_kicks") == 0 {
         assert!(start.elapsed() < Duration::from_secs(10));
@@ -77,7 +77,7 @@ fn idle_connections_hold_nothing() {
         observer.stat("", "read_buf_count") == 500
     });
     for client in &mut clients {
-        client.ask("345\r\n", "STORED\r\n");
+        client.demand("345\r\n", "STORED\r\n");
     }
     assert_eq!(observer.stat("", "read_buf_count"), 0);
     let each = (observer.stat("memory", "connections") - before) / 500;
@@ -96,7 +96,7 @@ fn a_full_server_evicts_and_goes_on() {
     let mut hits = 0;
     for number in 0..5000 {
         let value = format!("{number}.").repeat(size_of(number) / 8);
-        client.ask(
+        client.demand(
             format!("set k{number} 0 0 {}\r\n{value}\r\n", value.len()),
             "STORED\r\n",
         );
@@ -132,9 +132,9 @@ fn a_full_server_refuses_where_it_may_not_evict() {
     }
     assert!(stored > 200, "{stored}");
     for number in 0..stored {
-        client.ask(
+        client.demand(
             format!("get k{number}\r\n"),
-            &format!("VALUE k{number} 0 8192\r\n{value}\r\nEND\r\n"),
+            format!("VALUE k{number} 0 8192\r\n{value}\r\nEND\r\n"),
         );
     }
     assert_eq!(client.stat("", "store_no_memory"), 1);
@@ -150,7 +150,7 @@ fn spinning_needs_a_processor_to_spare() {
         let server = start(config);
         let mut client = Client::connect(&server);
         for _ in 0..1000 {
-            client.ask("mn\r\n", "MN\r\n");
+            client.demand("mn\r\n", "MN\r\n");
         }
         let spins = client.stat("curtail", "spins_found") + client.stat("curtail", "spins_in_vain");
         let may = client.stat("curtail", "spinning") == 1;
@@ -167,11 +167,11 @@ fn a_refused_memory_limit_changes_nothing() {
     let mut client = Client::connect(&server);
     let before = client.stat("settings", "maxbytes");
     let megabytes = 9 * before / (1 << 20);
-    client.ask(
+    client.demand(
         format!("cache_memlimit {megabytes}\r\n"),
         "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n",
     );
     assert_eq!(client.stat("settings", "maxbytes"), before);
-    client.ask("cache_memlimit 65\r\n", "OK\r\n");
+    client.demand("cache_memlimit 65\r\n", "OK\r\n");
     assert_eq!(client.stat("settings", "maxbytes"), 65 << 20);
 }

@@ -2,24 +2,15 @@
 
 use std::collections::HashMap;
 
-use crate::support::{Client, config, eventually, http, start};
+use curtail_testing::{Client, config, eventually, http, start};
 
 /// All rows of `stats curtail`.
 fn rows(client: &mut Client) -> HashMap<String, String> {
-    client.send("stats curtail\r\n");
     let mut rows = HashMap::new();
-    loop {
-        let line = client.line();
-        if line == "END" {
-            return rows;
-        }
-        let row = line.strip_prefix("STAT ").unwrap();
-        let (name, value) = row.split_once(' ').unwrap();
-        assert!(
-            rows.insert(name.to_owned(), value.to_owned()).is_none(),
-            "{name} twice"
-        );
+    for (name, value) in client.rows("curtail") {
+        assert!(rows.insert(name.clone(), value).is_none(), "{name} twice");
     }
+    rows
 }
 
 /// Goal: what the index does is told. Method: more items than it has slots at first, so that it
@@ -34,9 +25,9 @@ fn the_index_tells_what_it_did() {
     let sets: String = (0..30_000)
         .map(|number| format!("ms {number} 1 q\r\nv\r\n"))
         .collect();
-    client.ask(sets + "mn\r\n", "MN\r\n");
+    client.demand(sets + "mn\r\n", "MN\r\n");
     let rows = rows(&mut client);
-    let page = http(&server, "GET /metrics");
+    let page = http(server.admin_address().unwrap(), "GET /metrics");
     for (name, least) in [
         ("index_splits", 1000),
         ("index_paths", 100),
@@ -73,7 +64,7 @@ fn workers_are_counted_apart() {
     let mut clients: Vec<_> = (0..4).map(|_| Client::connect(&server)).collect();
     for client in &mut clients {
         for _ in 0..50 {
-            client.ask("set k 0 0 1\r\nv\r\nmg k v\r\n", "STORED\r\nVA 1\r\nv\r\n");
+            client.demand("set k 0 0 1\r\nv\r\nmg k v\r\n", "STORED\r\nVA 1\r\nv\r\n");
         }
     }
     let rows = rows(&mut clients[0]);
@@ -89,7 +80,7 @@ fn workers_are_counted_apart() {
         assert!(requests >= 200, "two of four clients: {requests}");
         assert_eq!(rows[&format!("worker:{worker}:queue_depth")], "0");
     }
-    let page = http(&server, "GET /metrics");
+    let page = http(server.admin_address().unwrap(), "GET /metrics");
     for line in [
         "curtail_requests_total{worker=\"1\",role=\"small\"} ",
         "curtail_worker_queue_depth{worker=\"2\",role=\"large\"} 0",
@@ -118,12 +109,12 @@ fn stages_are_told_by_size() {
         };
         eventually("all stages of both sizes", || {
             for _ in 0..20 {
-                client.ask(&set, "STORED\r\n");
-                client.ask(
+                client.demand(&set, "STORED\r\n");
+                client.demand(
                     "get large\r\n",
-                    &format!("VALUE large 0 100000\r\n{value}\r\nEND\r\n"),
+                    format!("VALUE large 0 100000\r\n{value}\r\nEND\r\n"),
                 );
-                client.ask("mg small\r\n", "EN\r\n");
+                client.demand("mg small\r\n", "EN\r\n");
             }
             let rows = rows(&mut client);
             ["queue", "execute", "reply"].iter().all(|stage| {
@@ -139,7 +130,7 @@ fn stages_are_told_by_size() {
             let visits = seen(&rows, "execute", "large") + seen(&rows, "reply", "large");
             assert!(visits <= hand_offs && seen(&rows, "queue", "large") <= hand_offs);
         }
-        let page = http(&server, "GET /metrics");
+        let page = http(server.admin_address().unwrap(), "GET /metrics");
         let count = "curtail_stage_duration_seconds_count{stage=\"reply\",size=\"large\"} ";
         assert!(page.contains(count), "{page}");
         assert_eq!(
@@ -188,7 +179,7 @@ fn the_hottest_keys_are_told() {
         let share: f64 = second.split(' ').next().unwrap().parse().unwrap();
         assert!(share < 0.1, "{second}");
     }
-    let page = http(&server, "GET /metrics");
+    let page = http(server.admin_address().unwrap(), "GET /metrics");
     assert!(
         page.contains("curtail_hot_key_share_ratio{rank=\"1\"} 0."),
         "{page}"
@@ -229,18 +220,18 @@ fn latency_is_told_by_command_and_size() {
                 // Not in step with the turns that are measured.
                 rounds += 1;
                 for _ in 0..rounds % 7 {
-                    client.ask("mn\r\n", "MN\r\n");
+                    client.demand("mn\r\n", "MN\r\n");
                 }
-                client.ask("set n 0 0 1\r\n1\r\n", "STORED\r\n");
-                client.ask("mg n v\r\n", "VA 1\r\n1\r\n");
-                client.ask("incr n 1\r\n", "2\r\n");
-                client.ask("touch n 0\r\n", "TOUCHED\r\n");
-                client.ask("delete n\r\n", "DELETED\r\n");
-                client.ask("mn\r\n", "MN\r\n");
-                client.ask(&set, "STORED\r\n");
-                client.ask("get large\r\n", &get);
+                client.demand("set n 0 0 1\r\n1\r\n", "STORED\r\n");
+                client.demand("mg n v\r\n", "VA 1\r\n1\r\n");
+                client.demand("incr n 1\r\n", "2\r\n");
+                client.demand("touch n 0\r\n", "TOUCHED\r\n");
+                client.demand("delete n\r\n", "DELETED\r\n");
+                client.demand("mn\r\n", "MN\r\n");
+                client.demand(&set, "STORED\r\n");
+                client.demand("get large\r\n", &get);
             }
-            page = http(&server, "GET /metrics");
+            page = http(server.admin_address().unwrap(), "GET /metrics");
             let small = ["get", "set", "delete", "arithmetic", "touch", "other"];
             let small = small.map(|command| (command, "small"));
             let mut all = small

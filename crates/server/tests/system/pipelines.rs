@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use crate::support::{Client, config, start};
+use curtail_testing::{Client, config, start};
 
 /// A conversation that touches text and meta commands, values, misses, errors and silence.
 const REQUESTS: &str = "set a 5 0 3\r\nabc\r\nget a b a\r\nmg a v f k Oxy\r\nmg none v\r\nmn\r\n\
@@ -34,7 +34,7 @@ fn a_pipeline_is_answered_in_order() {
     for _ in 0..3 {
         client.send(REQUESTS);
         check_replies(&mut client);
-        client.ask("flush_all\r\n", "OK\r\n");
+        client.demand("flush_all\r\n", "OK\r\n");
     }
 }
 
@@ -53,7 +53,7 @@ fn a_request_may_be_cut_at_every_byte() {
         let _ = observer.stat("", "bytes_read") > before;
         client.send(&REQUESTS[cut..]);
         check_replies(&mut client);
-        client.ask("flush_all\r\n", "OK\r\n");
+        client.demand("flush_all\r\n", "OK\r\n");
     }
 }
 
@@ -75,11 +75,11 @@ fn a_deep_pipeline_takes_many_turns() {
     config.requests_per_turn_max = 7;
     let server = start(config);
     let mut client = Client::connect(&server);
-    client.ask("set n 0 0 1\r\n0\r\n", "STORED\r\n");
+    client.demand("set n 0 0 1\r\n0\r\n", "STORED\r\n");
     let count = 20_000;
     let requests = "incr n 1\r\n".repeat(count);
     let replies: String = (1..=count).map(|n| format!("{n}\r\n")).collect();
-    let mut sender = client.stream.try_clone().unwrap();
+    let mut sender = client.stream().try_clone().unwrap();
     let sending = thread::spawn(move || {
         std::io::Write::write_all(&mut sender, requests.as_bytes()).unwrap();
     });
@@ -112,7 +112,7 @@ fn two_workers_serve_many_clients() {
                             "STORED\r\nVALUE k{number}.{key} 0 {length}\r\n{value}\r\nEND\r\n"
                         );
                     }
-                    client.ask(requests, &replies);
+                    client.demand(requests, &replies);
                 }
             })
         })
@@ -134,15 +134,8 @@ fn stats_has_memcacheds_83_names() {
     config.echoed.lru_maintainer = false;
     let server = start(config);
     let mut client = Client::connect(&server);
-    client.send("stats\r\n");
-    let mut names = std::collections::BTreeSet::new();
-    loop {
-        let line = client.line();
-        if line == "END" {
-            break;
-        }
-        names.insert(line.split(' ').nth(1).unwrap().to_owned());
-    }
+    let rows = client.rows("").into_iter();
+    let names: std::collections::BTreeSet<String> = rows.map(|(name, _)| name).collect();
     assert_eq!(names.len(), 83, "{names:?}");
 }
 
@@ -152,10 +145,10 @@ fn stats_has_memcacheds_83_names() {
 fn a_refused_append_takes_nobodys_right_to_recache() {
     let server = start(config());
     let mut client = Client::connect(&server);
-    client.ask("ms key 1\r\na\r\n", "HD\r\n");
-    client.ask("md key I\r\n", "HD\r\n");
-    client.ask("ms key 1 MA C1\r\nb\r\n", "EX\r\n");
-    client.ask("mg key v\r\n", "VA 1 X W\r\na\r\n");
+    client.demand("ms key 1\r\na\r\n", "HD\r\n");
+    client.demand("md key I\r\n", "HD\r\n");
+    client.demand("ms key 1 MA C1\r\nb\r\n", "EX\r\n");
+    client.demand("mg key v\r\n", "VA 1 X W\r\na\r\n");
 }
 
 /// Goal: no item has version 0, and each command takes it as memcached does. Method: all that
@@ -164,11 +157,11 @@ fn a_refused_append_takes_nobodys_right_to_recache() {
 fn version_0_is_that_of_no_item() {
     let server = start(config());
     let mut client = Client::connect(&server);
-    client.ask("set k 0 0 1\r\n1\r\n", "STORED\r\n");
-    client.ask("cas k 0 0 1 0\r\n2\r\n", "EXISTS\r\n");
-    client.ask("ms k 1 C0\r\n3\r\n", "EX\r\n");
-    client.ask("ms k 1 C0 I\r\n4\r\n", "EX\r\n");
-    client.ask("md k C0\r\n", "EX\r\n");
-    client.ask("ma k C1 v\r\n", "EX\r\n");
-    client.ask("ma k C0 v\r\n", "VA 1\r\n2\r\n");
+    client.demand("set k 0 0 1\r\n1\r\n", "STORED\r\n");
+    client.demand("cas k 0 0 1 0\r\n2\r\n", "EXISTS\r\n");
+    client.demand("ms k 1 C0\r\n3\r\n", "EX\r\n");
+    client.demand("ms k 1 C0 I\r\n4\r\n", "EX\r\n");
+    client.demand("md k C0\r\n", "EX\r\n");
+    client.demand("ma k C1 v\r\n", "EX\r\n");
+    client.demand("ma k C0 v\r\n", "VA 1\r\n2\r\n");
 }

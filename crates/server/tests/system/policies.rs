@@ -8,8 +8,9 @@ use std::{
 };
 
 use curtail_server::{Config, PolicyName, Server};
+use curtail_testing::{Client, config, eventually, http, start};
 
-use crate::support::{Client, Over, config, eventually, http, start};
+use crate::support::Over;
 
 fn configured(policy: PolicyName, workers: usize) -> Config {
     Config {
@@ -85,7 +86,7 @@ fn converse(server: &Server, number: usize, rounds: usize) {
             replies.extend(b"STORED\r\n12\r\n");
         }
         requests.extend(b"version\r\nbogus\r\nverbosity 0\r\n");
-        let mut sender = client.stream.try_clone().unwrap();
+        let mut sender = client.stream().try_clone().unwrap();
         let sending = thread::spawn(move || sender.write_all(&requests).unwrap());
         client.expect(&replies);
         assert!(client.line().starts_with("VERSION"));
@@ -109,7 +110,7 @@ fn policies_change_under_load() {
             let mut names = names.iter().cycle();
             while !done.load(Ordering::Relaxed) {
                 let name = names.next().unwrap();
-                client.ask(format!("policy {name}\r\n"), "OK\r\n");
+                client.demand(format!("policy {name}\r\n"), "OK\r\n");
                 thread::sleep(Duration::from_millis(2));
             }
         });
@@ -250,7 +251,7 @@ fn frequent_large_requests_stay_apart_and_are_counted() {
         client.send(set("large", &large));
         client.expect("STORED\r\n");
         let ask = |client: &mut Client| {
-            (percent..100).for_each(|_| client.ask("get small\r\n", "END\r\n"));
+            (percent..100).for_each(|_| client.demand("get small\r\n", "END\r\n"));
             (0..percent).for_each(|_| ask_large(client, "get", &large));
         };
         let begun = std::time::Instant::now();
@@ -263,14 +264,14 @@ fn frequent_large_requests_stay_apart_and_are_counted() {
         ask(&mut client);
         let hand_offs = client.stat("curtail", "hand_offs") - before;
         assert_eq!(hand_offs, percent, "{percent} %");
-        client.ask("policy crcw\r\n", "OK\r\n");
+        client.demand("policy crcw\r\n", "OK\r\n");
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
                     let mut small = Client::connect(&server);
                     while !done.load(Ordering::Relaxed) {
-                        small.ask("get small\r\n", "END\r\n");
+                        small.demand("get small\r\n", "END\r\n");
                     }
                 });
             }
@@ -286,25 +287,13 @@ fn frequent_large_requests_stay_apart_and_are_counted() {
 
 /// Small requests of which the server says that 64 KB or more were moved ahead of them.
 fn many_kilobytes_ahead(client: &mut Client) -> u64 {
-    client.send("stats curtail\r\n");
-    let mut sum = 0;
-    loop {
-        let line = client.line();
-        if line == "END" {
-            return sum;
-        }
-        let class = line.strip_prefix("STAT stage:ahead_kilobytes:small:");
-        if let Some((bound, count)) = class.and_then(|class| class.split_once(' ')) {
-            let bound = bound
-                .strip_prefix("below_")
-                .map_or(u64::MAX, |bound| bound.parse().unwrap());
-            sum += if bound > 64 {
-                count.parse::<u64>().unwrap()
-            } else {
-                0
-            };
-        }
-    }
+    let count = |(name, count): (String, String)| {
+        let class = name.strip_prefix("stage:ahead_kilobytes:small:")?;
+        let bound = class.strip_prefix("below_").map(|bound| bound.parse());
+        let is_much = bound.is_none_or(|bound: Result<u64, _>| bound.unwrap() > 64);
+        is_much.then(|| count.parse::<u64>().unwrap())
+    };
+    client.rows("curtail").into_iter().filter_map(count).sum()
 }
 
 /// Goal: the work ahead of small requests is told in bytes, and there are none of large values
@@ -324,7 +313,7 @@ fn bytes_ahead_of_small_requests_are_told() {
                 scope.spawn(|| {
                     let mut small = Client::connect(&server);
                     while !done.load(Ordering::Relaxed) {
-                        small.ask("get small\r\n", "END\r\n");
+                        small.demand("get small\r\n", "END\r\n");
                     }
                 });
             }
@@ -360,16 +349,16 @@ fn refused_large_requests_keep_nobody_waiting() {
         scope.spawn(|| {
             let mut small = Client::connect(&server);
             while !done.load(Ordering::Relaxed) {
-                small.ask("set small 0 0 1\r\nv\r\n", "STORED\r\n");
+                small.demand("set small 0 0 1\r\nv\r\n", "STORED\r\n");
             }
         });
         let _over = Over(&done);
         for _ in 0..4 {
             client.send(set("other", &large));
             client.expect("SERVER_ERROR busy\r\n");
-            client.ask("append large 0 0 1\r\nv\r\n", "SERVER_ERROR busy\r\n");
+            client.demand("append large 0 0 1\r\nv\r\n", "SERVER_ERROR busy\r\n");
         }
-        client.ask("get none\r\n", "END\r\n");
+        client.demand("get none\r\n", "END\r\n");
     });
     assert_eq!(client.stat("curtail", "large_refused"), 8);
     assert_eq!(client.stat("curtail", "small_behind_large"), 0);
@@ -421,7 +410,7 @@ fn large_workers_serve_around_slow_readers() {
     }
     for mut slow in slow {
         (0..UNREAD).for_each(|_| slow.expect(hit("large", &large)));
-        slow.ask("get none\r\n", "END\r\n");
+        slow.demand("get none\r\n", "END\r\n");
     }
     drop(half);
     eventually("all are back", || {
@@ -437,29 +426,35 @@ fn the_policy_can_be_changed() {
     config.admin = Some("127.0.0.1:0".parse().unwrap());
     let server = start(config.clone());
     let mut client = Client::connect(&server);
-    client.ask("policy\r\n", "POLICY size-aware+d-crew\r\n");
-    client.ask("policy crew\r\npolicy\r\n", "OK\r\nPOLICY crew\r\n");
-    client.ask("policy best\r\n", "CLIENT_ERROR no such policy\r\n");
-    client.ask("policy a b\r\n", "ERROR\r\n");
-    assert!(http(&server, "GET /policy").ends_with("crew\n"));
+    client.demand("policy\r\n", "POLICY size-aware+d-crew\r\n");
+    client.demand("policy crew\r\npolicy\r\n", "OK\r\nPOLICY crew\r\n");
+    client.demand("policy best\r\n", "CLIENT_ERROR no such policy\r\n");
+    client.demand("policy a b\r\n", "ERROR\r\n");
+    assert!(http(server.admin_address().unwrap(), "GET /policy").ends_with("crew\n"));
     let name = "size-aware-static+erew";
-    assert!(http(&server, &format!("PUT /policy/{name}")).ends_with(&format!("{name}\n")));
-    assert!(http(&server, "PUT /policy/best").starts_with("HTTP/1.1 400"));
-    client.ask("policy\r\n", &format!("POLICY {name}\r\n"));
     assert!(
-        http(&server, "GET /metrics")
+        http(
+            server.admin_address().unwrap(),
+            &format!("PUT /policy/{name}")
+        )
+        .ends_with(&format!("{name}\n"))
+    );
+    assert!(http(server.admin_address().unwrap(), "PUT /policy/best").starts_with("HTTP/1.1 400"));
+    client.demand("policy\r\n", format!("POLICY {name}\r\n"));
+    assert!(
+        http(server.admin_address().unwrap(), "GET /metrics")
             .contains(&format!("curtail_policy_info{{name=\"{name}\"}} 1"))
     );
     assert_eq!(client.stat("curtail", "regime"), 3);
     config.policy_change_allowed = false;
     let server = start(config);
     let mut client = Client::connect(&server);
-    client.ask(
+    client.demand(
         "policy crew\r\n",
         "CLIENT_ERROR policy change not allowed\r\n",
     );
-    assert!(http(&server, "PUT /policy/crew").starts_with("HTTP/1.1 403"));
-    client.ask("policy\r\n", "POLICY size-aware+d-crew\r\n");
+    assert!(http(server.admin_address().unwrap(), "PUT /policy/crew").starts_with("HTTP/1.1 403"));
+    client.demand("policy\r\n", "POLICY size-aware+d-crew\r\n");
 }
 
 /// Goal: the threshold follows what is asked for. Method: epochs of 20 ms; first nearly all values
@@ -473,7 +468,7 @@ fn the_threshold_is_learned() {
     assert_eq!(client.stat("curtail", "threshold"), 32 << 10);
     client.send(set("large", &value(100_000, 0)));
     client.expect("STORED\r\n");
-    client.ask("set small 0 0 1\r\nv\r\n", "STORED\r\n");
+    client.demand("set small 0 0 1\r\nv\r\n", "STORED\r\n");
     let learns = |client: &mut Client, key: &str, bytes: usize, above: u64| {
         let answer = hit(key, &vec![b'v'; bytes]).len();
         eventually("the threshold moves", || {
@@ -510,10 +505,10 @@ fn too_many_large_requests_are_told_so() {
     }
     assert_eq!(client.stat("curtail", "large:1:connections"), 2);
     assert_eq!(client.stat("curtail", "hand_offs_relieved"), 2);
-    client.ask("get large\r\nget none\r\n", "SERVER_ERROR busy\r\nEND\r\n");
+    client.demand("get large\r\nget none\r\n", "SERVER_ERROR busy\r\nEND\r\n");
     client.send(set("other", &large));
     client.expect("SERVER_ERROR busy\r\n");
-    client.ask("set small 0 0 1\r\nv\r\nget other\r\n", "STORED\r\nEND\r\n");
+    client.demand("set small 0 0 1\r\nv\r\nget other\r\n", "STORED\r\nEND\r\n");
     assert_eq!(client.stat("curtail", "large_refused"), 2);
     for slow in &mut slow {
         (0..UNREAD).for_each(|_| slow.expect(hit("large", &large)));
@@ -536,7 +531,7 @@ fn what_follows_a_large_value_follows_it() {
     watcher.send("get large\r\nwatch fetchers\r\n");
     watcher.expect(hit("large", &large));
     watcher.expect("OK\r\n");
-    client.ask("get none\r\n", "END\r\n");
+    client.demand("get none\r\n", "END\r\n");
     assert!(watcher.line().contains("key=none"));
     let mut leaver = Client::connect(&server);
     leaver.send("get large\r\nquit\r\n");

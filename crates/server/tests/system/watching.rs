@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use curtail_server::{Config, PolicyName};
-
-use crate::support::{Client, config, eventually, start};
+use curtail_testing::{Client, config, eventually, start};
 
 /// The fields of a line, without what differs from run to run.
 fn told(watcher: &mut Client) -> String {
@@ -22,13 +21,13 @@ fn fetches_and_writes_are_told_in_order() {
     let server = start(config());
     let mut client = Client::connect(&server);
     let mut watcher = Client::connect(&server);
-    client.ask("mn\r\n", "MN\r\n");
-    watcher.ask("watch fetchers mutations\r\n", "OK\r\n");
-    client.ask("set a 0 50 4\r\nabcd\r\n", "STORED\r\n");
-    client.ask("get a b\r\n", "VALUE a 0 4\r\nabcd\r\nEND\r\n");
-    client.ask("add a 0 0 1\r\nx\r\n", "NOT_STORED\r\n");
-    client.ask("ms AAE= 2 b\r\nhi\r\n", "HD\r\n");
-    client.ask("cas c 0 0 1 7\r\nx\r\n", "NOT_FOUND\r\n");
+    client.demand("mn\r\n", "MN\r\n");
+    watcher.demand("watch fetchers mutations\r\n", "OK\r\n");
+    client.demand("set a 0 50 4\r\nabcd\r\n", "STORED\r\n");
+    client.demand("get a b\r\n", "VALUE a 0 4\r\nabcd\r\nEND\r\n");
+    client.demand("add a 0 0 1\r\nx\r\n", "NOT_STORED\r\n");
+    client.demand("ms AAE= 2 b\r\nhi\r\n", "HD\r\n");
+    client.demand("cas c 0 0 1 7\r\nx\r\n", "NOT_FOUND\r\n");
     for line in [
         "type=item_get key=a status=not_found clsid=0 size=0",
         "type=item_store key=a status=stored cmd=set ttl=50 clsid=1 size=4",
@@ -52,15 +51,15 @@ fn large_writes_are_told_when_they_end() {
     let server = start(config());
     let mut client = Client::connect(&server);
     let mut watcher = Client::connect(&server);
-    watcher.ask("watch mutations\r\n", "OK\r\n");
+    watcher.demand("watch mutations\r\n", "OK\r\n");
     client.send("set big 0 0 100000\r\n");
     client.send(vec![b'x'; 60_000]);
     std::thread::sleep(Duration::from_millis(20));
     client.send(vec![b'x'; 40_000]);
-    client.ask("\r\n", "STORED\r\n");
+    client.demand("\r\n", "STORED\r\n");
     client.send("set huge 0 0 2000000\r\n");
     client.send(vec![b'x'; 2_000_000]);
-    client.ask("\r\n", "SERVER_ERROR object too large for cache\r\n");
+    client.demand("\r\n", "SERVER_ERROR object too large for cache\r\n");
     // One is told by a large worker, the other by a worker: in the order in which their turns end.
     let mut lines = [told(&mut watcher), told(&mut watcher)];
     lines.sort();
@@ -79,10 +78,10 @@ fn connections_are_told_with_how_they_ended() {
     config.workers = 2;
     let server = start(config);
     let mut watcher = Client::connect(&server);
-    watcher.ask("watch connevents\r\n", "OK\r\n");
+    watcher.demand("watch connevents\r\n", "OK\r\n");
     for _ in 0..2 {
         let mut client = Client::connect(&server);
-        client.ask("mn\r\n", "MN\r\n");
+        client.demand("mn\r\n", "MN\r\n");
         let opened = "type=conn_new rip=127.0.0.1 transport=tcp";
         assert_eq!(told(&mut watcher), opened);
         client.send("quit\r\n");
@@ -103,12 +102,12 @@ fn evictions_are_told() {
     let server = start(config);
     let mut client = Client::connect(&server);
     let mut watcher = Client::connect(&server);
-    watcher.ask("watch evictions\r\n", "OK\r\n");
+    watcher.demand("watch evictions\r\n", "OK\r\n");
     let value = "x".repeat(1000);
     for item in 0..20_000 {
         client.send(format!("set item-{item} 0 0 1000 noreply\r\n{value}\r\n"));
     }
-    client.ask("mn\r\n", "MN\r\n");
+    client.demand("mn\r\n", "MN\r\n");
     let line = told(&mut watcher);
     assert!(line.starts_with("type=eviction key=item-"), "{line}");
     assert!(line.contains(" fetch=no ttl=-1 la="), "{line}");
@@ -124,17 +123,17 @@ fn a_watcher_that_does_not_read_is_told_what_it_missed() {
     let server = start(config);
     let mut client = Client::connect(&server);
     let mut watcher = Client::connect(&server);
-    watcher.ask("watch\r\n", "OK\r\n");
+    watcher.demand("watch\r\n", "OK\r\n");
     assert_eq!(client.stat("", "log_watchers"), 1);
     let request = format!("get {}\r\n", "/".repeat(250)).repeat(100);
     let reply = "END\r\n".repeat(100);
     eventually("lines are skipped", || {
-        client.ask(&request, &reply);
+        client.demand(&request, &reply);
         client.stat("", "log_watcher_skipped") > 1000
     });
     let mut skipped = 0;
     while skipped == 0 {
-        client.ask("get a\r\n", "END\r\n");
+        client.demand("get a\r\n", "END\r\n");
         let line = watcher.line();
         if let Some(number) = line.strip_prefix("skipped=") {
             skipped = number.parse().unwrap();
@@ -149,15 +148,15 @@ fn a_watcher_that_does_not_read_is_told_what_it_missed() {
 fn watching_has_its_limits() {
     let server = start(config());
     let mut client = Client::connect(&server);
-    client.ask("watch what\r\n", "ERROR\r\n");
+    client.demand("watch what\r\n", "ERROR\r\n");
     let watchers: Vec<Client> = (0..20)
         .map(|_| {
             let mut watcher = Client::connect(&server);
-            watcher.ask("watch mutations\r\n", "OK\r\n");
+            watcher.demand("watch mutations\r\n", "OK\r\n");
             watcher
         })
         .collect();
-    client.ask(
+    client.demand(
         "watch\r\n",
         "WATCHER_TOO_MANY log watcher limit reached\r\n",
     );
@@ -168,7 +167,7 @@ fn watching_has_its_limits() {
     config.watch_allowed = false;
     let server = start(config);
     let mut client = Client::connect(&server);
-    client.ask("watch\r\n", "CLIENT_ERROR watch commands not allowed\r\n");
+    client.demand("watch\r\n", "CLIENT_ERROR watch commands not allowed\r\n");
 }
 
 /// Goal: where requests run does not depend on who looks on. Method: a policy that hands most
@@ -188,14 +187,14 @@ fn looking_on_changes_no_policy() {
             ..config()
         });
         let mut onlooker = Client::connect(&server);
-        onlooker.ask(looks, "OK\r\n");
+        onlooker.demand(looks, "OK\r\n");
         let mut client = Client::connect(&server);
         for key in 0..100 {
-            client.ask(format!("set k{key} 0 0 1\r\nv\r\n"), "STORED\r\n");
+            client.demand(format!("set k{key} 0 0 1\r\nv\r\n"), "STORED\r\n");
         }
         let delegated = client.stat("curtail", "delegations");
         assert!(delegated > 10, "{looks:?}: {delegated}");
-        client.ask("verbosity 0\r\n", "OK\r\n");
+        client.demand("verbosity 0\r\n", "OK\r\n");
     }
 }
 
@@ -210,16 +209,16 @@ fn what_is_carried_out_elsewhere_is_told() {
         ..config()
     });
     let mut watcher = Client::connect(&server);
-    watcher.ask("watch fetchers mutations\r\n", "OK\r\n");
+    watcher.demand("watch fetchers mutations\r\n", "OK\r\n");
     let mut client = Client::connect(&server);
-    client.ask("mn\r\n", "MN\r\n");
+    client.demand("mn\r\n", "MN\r\n");
     let keys = 40;
     for key in 0..keys {
-        client.ask(format!("set k{key} 0 0 1\r\nv\r\n"), "STORED\r\n");
-        client.ask(format!("append k{key} 0 0 1\r\nw\r\n"), "STORED\r\n");
-        client.ask(
+        client.demand(format!("set k{key} 0 0 1\r\nv\r\n"), "STORED\r\n");
+        client.demand(format!("append k{key} 0 0 1\r\nw\r\n"), "STORED\r\n");
+        client.demand(
             format!("get k{key}\r\n"),
-            &format!("VALUE k{key} 0 2\r\nvw\r\nEND\r\n"),
+            format!("VALUE k{key} 0 2\r\nvw\r\nEND\r\n"),
         );
     }
     assert!(client.stat("curtail", "delegations") > keys);
@@ -243,19 +242,13 @@ fn what_is_carried_out_elsewhere_is_told() {
 
 /// The rows of `stats slow`, and how many requests were slow.
 fn slow(client: &mut Client) -> (Vec<String>, u64) {
-    client.send("stats slow\r\n");
-    let (mut rows, mut count) = (Vec::new(), 0);
-    loop {
-        let line = client.line();
-        if line == "END" {
-            return (rows, count);
-        }
-        if let Some(number) = line.strip_prefix("STAT slow_requests ") {
-            count = number.parse().unwrap();
-        } else if line.starts_with("STAT slow:") {
-            rows.push(line);
-        }
-    }
+    let count = client.stat("slow", "slow_requests");
+    let rows = client.rows("slow").into_iter();
+    let slow = rows.filter(|(name, _)| name.starts_with("slow:"));
+    (
+        slow.map(|(name, row)| format!("{name} {row}")).collect(),
+        count,
+    )
 }
 
 /// Goal: a request above the threshold is listed with what it was, one below is not, and the list
@@ -266,22 +259,22 @@ fn slow_requests_are_listed_from_the_threshold_on() {
     let server = start(config());
     let mut client = Client::connect(&server);
     let mut watcher = Client::connect(&server);
-    watcher.ask("watch slow\r\n", "OK\r\n");
-    client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    watcher.demand("watch slow\r\n", "OK\r\n");
+    client.demand("set a 0 0 1\r\nx\r\n", "STORED\r\n");
     assert_eq!(
         slow(&mut client),
         (Vec::new(), 0),
         "it is off unless asked for"
     );
-    client.ask("stats slow threshold 60000000\r\n", "OK\r\n");
-    client.ask("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
+    client.demand("stats slow threshold 60000000\r\n", "OK\r\n");
+    client.demand("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
     assert_eq!(slow(&mut client), (Vec::new(), 0), "nothing took a minute");
-    client.ask(
+    client.demand(
         "stats slow threshold x\r\n",
         "CLIENT_ERROR bad command line format\r\n",
     );
-    client.ask("stats slow threshold 1\r\n", "OK\r\n");
-    client.ask("set a%b 0 0 5\r\nvalue\r\n", "STORED\r\n");
+    client.demand("stats slow threshold 1\r\n", "OK\r\n");
+    client.demand("set a%b 0 0 5\r\nvalue\r\n", "STORED\r\n");
     eventually("the write is listed", || {
         slow(&mut client)
             .0
@@ -300,14 +293,14 @@ fn slow_requests_are_listed_from_the_threshold_on() {
     );
     assert!(line.contains(" worker=0 cfd="), "{line}");
     for _ in 0..200 {
-        client.ask("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
+        client.demand("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
     }
     let (rows, count) = slow(&mut client);
     assert_eq!(rows.len(), 128, "the newest are kept");
     assert!(count > 200, "{count}");
-    client.ask("stats slow threshold 0\r\n", "OK\r\n");
-    client.ask("stats reset\r\n", "RESET\r\n");
-    client.ask("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
+    client.demand("stats slow threshold 0\r\n", "OK\r\n");
+    client.demand("stats reset\r\n", "RESET\r\n");
+    client.demand("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
     assert_eq!(slow(&mut client), (Vec::new(), 0));
 }
 
@@ -323,7 +316,7 @@ fn a_large_request_is_slow_as_long_as_it_takes() {
     client.send(vec![b'x'; 60_000]);
     std::thread::sleep(Duration::from_millis(150));
     client.send(vec![b'x'; 40_000]);
-    client.ask("\r\n", "STORED\r\n");
+    client.demand("\r\n", "STORED\r\n");
     eventually("the value is listed", || {
         slow(&mut client)
             .0
@@ -344,9 +337,9 @@ fn a_request_is_slow_once_wherever_it_runs() {
     });
     let mut client = Client::connect(&server);
     for key in 0..40 {
-        client.ask(format!("delete k{key}\r\n"), "NOT_FOUND\r\n");
+        client.demand(format!("delete k{key}\r\n"), "NOT_FOUND\r\n");
     }
-    client.ask("get k1 k2 k3\r\n", "END\r\n");
+    client.demand("get k1 k2 k3\r\n", "END\r\n");
     let named = |rows: &[String], command: &str| {
         let name = format!(" cmd={command} ");
         rows.iter().filter(|row| row.contains(&name)).count()
@@ -368,7 +361,7 @@ fn keys_are_not_shown_where_they_must_not_be_listed() {
     (config.slow_us, config.dump_allowed) = (1, false);
     let server = start(config);
     let mut client = Client::connect(&server);
-    client.ask("get secret\r\n", "END\r\n");
+    client.demand("get secret\r\n", "END\r\n");
     eventually("the read is listed", || {
         let (rows, _) = slow(&mut client);
         assert!(rows.iter().all(|row| !row.contains("secret")), "{rows:?}");

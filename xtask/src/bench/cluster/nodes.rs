@@ -4,8 +4,7 @@ use std::{
     collections::HashMap,
     fmt::Write as _,
     fs,
-    io::{BufRead as _, BufReader, Write as _},
-    net::TcpStream,
+    io::Write as _,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -13,6 +12,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
+use curtail_client::memcached::Connection;
 
 use super::plan::System;
 use crate::process::Running;
@@ -186,25 +186,11 @@ impl Drop for Nodes {
 }
 
 fn ask(port: u16, sum: &mut Numbers) -> Result<()> {
-    let stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut reader = BufReader::new(stream);
-    reader.get_mut().write_all(b"stats curtail\r\n")?;
-    let mut line = String::new();
-    loop {
-        line.clear();
-        if reader.read_line(&mut line)? == 0 {
-            bail!("it closed the connection");
-        }
-        let mut words = line.split_ascii_whitespace();
-        match (words.next(), words.next(), words.next()) {
-            (Some("STAT"), Some(name), Some(value)) => {
-                if let Ok(number) = value.parse::<f64>() {
-                    *sum.entry(name.to_owned()).or_default() += number;
-                }
-            }
-            (Some("END"), ..) => return Ok(()),
-            _ => bail!("{line:?} in the middle of `stats curtail`"),
+    let mut connection = Connection::to(("127.0.0.1", port), PATIENCE)?;
+    for (name, value) in connection.stats("curtail")? {
+        if let Ok(number) = value.parse::<f64>() {
+            *sum.entry(name).or_default() += number;
         }
     }
+    Ok(())
 }

@@ -8,6 +8,8 @@
 
 use alloc::{format, string::String, vec, vec::Vec};
 
+use curtail_workload::Random;
+
 use super::super::*;
 
 const MS: u64 = 1_000_000;
@@ -103,7 +105,7 @@ struct Counts {
 }
 
 struct World {
-    random: u64,
+    random: Random,
     now: u64,
     fault: Fault,
     trouble: bool,
@@ -121,7 +123,7 @@ struct World {
 impl World {
     fn new(seed: u64, fault: Fault) -> Self {
         let mut world = Self {
-            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            random: Random::new(seed),
             now: 0,
             fault,
             trouble: true,
@@ -139,13 +141,8 @@ impl World {
         world
     }
 
-    /// Below `bound`; SplitMix64 (Steele, Lea and Flood, 2014).
     fn below(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.random;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (word ^ (word >> 31)) % bound
+        self.random.below(bound)
     }
 
     fn launch(&mut self, id: NodeId) {

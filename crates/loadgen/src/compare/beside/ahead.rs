@@ -1,13 +1,9 @@
 //! What a server of ours tells of the work ahead of small requests: in requests and in kilobytes,
 //! which no stall of the machine lengthens.
 
-use std::{
-    collections::BTreeMap,
-    io::{BufRead, BufReader, Write},
-    net::TcpStream,
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
+use curtail_client::memcached::Connection;
 use serde::Serialize;
 
 use crate::{compare::Spread, measure::rank};
@@ -43,22 +39,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 impl Ahead {
     /// What the server at `target` has counted so far; `None` if it does not say.
     pub(super) fn ask(target: &str) -> Option<Self> {
-        let mut stream = TcpStream::connect(target).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
-        stream.write_all(b"stats curtail\r\n").ok()?;
+        let mut connection = Connection::to(target, PATIENCE).ok()?;
         let mut ahead = Self::default();
-        for line in BufReader::new(stream).lines() {
-            let line = line.ok()?;
-            if line == "END" {
-                return Some(ahead);
-            }
-            ahead.note(&line)?;
+        for (name, count) in connection.stats("curtail").ok()? {
+            ahead.note(&name, &count)?;
         }
-        None
+        Some(ahead)
     }
 
-    fn note(&mut self, line: &str) -> Option<()> {
-        let (name, count) = line.strip_prefix("STAT ")?.split_once(' ')?;
+    fn note(&mut self, name: &str, count: &str) -> Option<()> {
         let Some(stage) = name.strip_prefix("stage:ahead_") else {
             return Some(());
         };
@@ -149,7 +138,7 @@ mod tests {
         let told = |lines: &[(&str, u64)]| {
             let mut ahead = Ahead::default();
             for (name, count) in lines {
-                ahead.note(&format!("STAT {name} {count}")).unwrap();
+                ahead.note(name, &count.to_string()).unwrap();
             }
             ahead
         };

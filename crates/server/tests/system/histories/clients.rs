@@ -7,9 +7,9 @@ use std::{
 
 use curtail_history::{Action, Entry, Outcome};
 use curtail_server::Server;
+use curtail_testing::Client;
 use curtail_types::Instant;
-
-use crate::support::Client;
+use curtail_workload::Random;
 
 /// Requests in a pipeline.
 const DEPTH: usize = 12;
@@ -47,17 +47,6 @@ pub(super) struct Run<'a> {
     pub(super) amount: Amount,
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-}
-
 impl Run<'_> {
     fn now(&self) -> Instant {
         let ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap();
@@ -67,7 +56,7 @@ impl Run<'_> {
     /// One client's requests.
     pub(super) fn client(&self, number: u32) -> Vec<Entry> {
         let mut client = Client::connect(self.server);
-        let mut random = Random((self.seed << 8 | u64::from(number + 1)) * 0x9e37_79b9);
+        let mut random = Random::of_stream(self.seed, u64::from(number));
         let mut entries = Vec::new();
         let mut packet = Vec::new();
         let mut asked: Vec<(u64, Action)> = Vec::new();
@@ -117,7 +106,7 @@ fn spell(packet: &mut Vec<u8>, key: u64, action: Action, random: &mut Random) {
     let mut write = |verb: &str, number: u64| {
         let bytes = match random.below(LONG_EVERY) {
             0 => LONG_BYTES,
-            _ => LENGTHS[random.below(LENGTHS.len() as u64) as usize],
+            _ => random.one_of(&LENGTHS),
         };
         packet.extend(format!("{verb} k{key} 0 0 {bytes}\r\n").bytes());
         let block = format!("{number:0DIGITS$}");

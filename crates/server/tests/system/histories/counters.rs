@@ -8,11 +8,10 @@ use std::{thread, time::Instant as Clock};
 
 use curtail_history::{Action, Entry, History, Outcome, Verdict, check_linearizable};
 use curtail_server::{Config, Fault, PolicyName};
+use curtail_testing::{Client, config, start};
 use curtail_types::Instant;
 
 use super::STEPS_MAX;
-use crate::support::{Client, config, start};
-
 const CLIENTS: u32 = 6;
 const COUNTERS: u64 = 3;
 const ROUNDS: u64 = 60;
@@ -36,7 +35,7 @@ fn record(policy: PolicyName, workers: usize, fault: Fault) -> (History, u64) {
     let mut all = Vec::new();
     for key in 0..COUNTERS {
         let invoked = now();
-        first.ask(format!("set c{key} 0 0 1\r\n0\r\n"), "STORED\r\n");
+        first.demand(format!("set c{key} 0 0 1\r\n0\r\n"), "STORED\r\n");
         all.push(Entry {
             client: u32::MAX,
             key,

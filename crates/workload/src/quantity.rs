@@ -1,14 +1,16 @@
-//! Numbers, times and weighted lists as people write them: `1.6m`, `500k`, `20s`, `a@0.9+b@0.1`.
+//! Numbers, sizes and times as people write them, in flags, files and workloads: `1.6m`, `500k`,
+//! `20s`, `a@0.9+b@0.1`.
 //!
 //! `k`, `m` and `g` are thousands, millions and thousand millions, as the papers count; with an
-//! `i` (`4ki`) they are powers of 1024. A refusal is a text that says what was expected.
+//! `i` (`4ki`) they are powers of 1024. Only [`memory`] counts in powers of 1024 without the `i`,
+//! because memcached's `-m` and `-I` do. A refusal is a text that says what was expected.
 
-/// A whole number: `10000`, `16m`, `1.5k`, `4ki`.
-pub(crate) fn count(text: &str) -> Result<u64, String> {
+/// The number of a text without its unit, and what the unit stands for.
+fn split(text: &str) -> Option<(String, u64)> {
     let lower = text.to_ascii_lowercase();
     let unit = lower.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '_');
     let number = lower[..lower.len() - unit.len()].replace('_', "");
-    let factor: u64 = match unit {
+    let factor = match unit {
         "" => 1,
         "k" => 1_000,
         "m" => 1_000_000,
@@ -16,12 +18,15 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
         "ki" => 1 << 10,
         "mi" => 1 << 20,
         "gi" => 1 << 30,
-        _ => {
-            return Err(format!(
-                "{text:?} is not a number such as 10000, 16m or 4ki"
-            ));
-        }
+        _ => return None,
     };
+    Some((number, factor))
+}
+
+/// A whole number: `10000`, `16m`, `1.5k`, `4ki`.
+pub fn count(text: &str) -> Result<u64, String> {
+    let (number, factor) =
+        split(text).ok_or_else(|| format!("{text:?} is not a number such as 10000, 16m or 4ki"))?;
     let whole = number
         .parse::<u64>()
         .ok()
@@ -36,6 +41,39 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{text:?} is not a whole number below 2^64"))
 }
 
+/// A whole number from 1 on.
+pub fn count_from_1(text: &str) -> Result<u64, String> {
+    match count(text)? {
+        0 => Err(format!("{text:?} is not a number of 1 or more")),
+        count => Ok(count),
+    }
+}
+
+/// Bytes of memory as memcached's flags give them: `64`, `512k`, `1m`, `2g`, where the units are
+/// powers of 1024 and a number without one counts `unit` bytes.
+pub fn memory(text: &str, unit: u64) -> Result<u64, String> {
+    let (digits, factor) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 1 << 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 1 << 20),
+        Some(b'g' | b'G') => (&text[..text.len() - 1], 1 << 30),
+        _ => (text, unit),
+    };
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| format!("{text:?} is not a size such as 64, 512k, 1m or 2g"))?;
+    number
+        .checked_mul(factor)
+        .ok_or_else(|| format!("{text:?} is too large"))
+}
+
+/// A finite number above 0, such as a rate: `50000`, `50k`, `1.2m`.
+pub fn positive(text: &str) -> Result<f64, String> {
+    number(text)
+        .ok()
+        .filter(|number| *number > 0.0)
+        .ok_or_else(|| format!("{text:?} is not a number above 0 such as 50000, 50k or 1.2m"))
+}
+
 /// A number of bytes for a value, below 2^32.
 pub(crate) fn bytes(text: &str) -> Result<u32, String> {
     let bytes = count(text)?;
@@ -44,9 +82,13 @@ pub(crate) fn bytes(text: &str) -> Result<u32, String> {
 
 /// A finite number that is not negative; `k`, `m` and `g` are allowed.
 pub(crate) fn number(text: &str) -> Result<f64, String> {
-    let plain = text.parse::<f64>().ok();
-    let found = plain.or_else(|| count(text).ok().map(|whole| whole as f64));
-    found
+    let with_unit = || {
+        let (number, factor) = split(text)?;
+        Some(number.parse::<f64>().ok()? * factor as f64)
+    };
+    text.parse()
+        .ok()
+        .or_else(with_unit)
         .filter(|number| number.is_finite() && *number >= 0.0)
         .ok_or_else(|| format!("{text:?} is not a number of 0 or more"))
 }
@@ -60,7 +102,7 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
 }
 
 /// A time in nanoseconds: `250ns`, `1.5us`, `10ms`, `20s`, `2min`, `1h`, `4d`.
-pub(crate) fn ns(text: &str) -> Result<u64, String> {
+pub fn ns(text: &str) -> Result<u64, String> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let per_unit: u64 = match unit {
         "ns" => 1,
@@ -142,6 +184,23 @@ mod tests {
     }
 
     #[test]
+    fn memory_is_counted_in_powers_of_1024() {
+        assert_eq!(memory("64", 1 << 20), Ok(64 << 20));
+        assert_eq!(memory("512k", 1), Ok(512 << 10));
+        assert_eq!(memory("2G", 1), Ok(2 << 30));
+        let wrong = [
+            "",
+            "m",
+            "-1",
+            "99999999999999999999",
+            "18446744073709551615k",
+        ];
+        for text in wrong {
+            assert!(memory(text, 1).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn times_are_read_with_their_units() {
         let good = [
             ("7ns", 7),
@@ -178,8 +237,10 @@ mod tests {
     #[test]
     fn numbers_are_finite_and_not_negative() {
         assert_eq!((number("0.99"), number("2.25m")), (Ok(0.99), Ok(2.25e6)));
-        for text in ["inf", "nan", "-0.5", "", "1e999"] {
+        for text in ["inf", "nan", "-0.5", "", "1e999", "5x"] {
             assert!(number(text).is_err(), "{text}");
         }
+        assert_eq!((positive("1.2M"), positive("0.5")), (Ok(1.2e6), Ok(0.5)));
+        assert!(positive("0").is_err() && count_from_1("0").is_err());
     }
 }

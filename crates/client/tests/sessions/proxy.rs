@@ -20,7 +20,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::server::sockets;
+use curtail_codec::native::Reply;
+use curtail_workload::Random;
 
 /// What happens to datagrams, each way, in thousandths; and for how long they are delayed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,13 +33,14 @@ pub(crate) struct Faults {
     pub delay_max: Duration,
     /// Connections are cut after so many bytes; 0 leaves them alone.
     pub cut_bytes: u64,
+    /// Every position in a reply is said to be durable.
+    pub durable: bool,
 }
 
 /// A running proxy; stops when it is dropped.
 pub(crate) struct Proxy {
     pub address: SocketAddr,
     pub faults: Arc<Mutex<Faults>>,
-    pub dropped: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -47,11 +49,10 @@ struct Relay {
     socket: UdpSocket,
     server: SocketAddr,
     faults: Arc<Mutex<Faults>>,
-    dropped: Arc<AtomicU64>,
     clients: HashMap<SocketAddr, UdpSocket>,
     held: BinaryHeap<Reverse<(Instant, u64, Datagram)>>,
     count: u64,
-    random: u64,
+    random: Random,
 }
 
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -66,19 +67,15 @@ impl Proxy {
         let (socket, listener) = sockets();
         let address = socket.local_addr().unwrap();
         let faults = Arc::new(Mutex::new(faults));
-        let (stop, dropped) = (
-            Arc::new(AtomicBool::new(false)),
-            Arc::new(AtomicU64::new(0)),
-        );
+        let stop = Arc::new(AtomicBool::new(false));
         let mut relay = Relay {
             socket,
             server,
             faults: Arc::clone(&faults),
-            dropped: Arc::clone(&dropped),
             clients: HashMap::new(),
             held: BinaryHeap::new(),
             count: 0,
-            random: seed,
+            random: Random::new(seed),
         };
         let datagrams = {
             let stop = Arc::clone(&stop);
@@ -95,7 +92,6 @@ impl Proxy {
         Self {
             address,
             faults,
-            dropped,
             stop,
             threads: vec![datagrams, streams],
         }
@@ -147,7 +143,6 @@ impl Relay {
     fn meet(&mut self, client: SocketAddr, to_server: bool, bytes: &[u8]) {
         let faults = *self.faults.lock().unwrap();
         if self.happens(faults.drop) {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let mut datagram = Datagram {
@@ -155,14 +150,19 @@ impl Relay {
             to_server,
             bytes: bytes.to_vec(),
         };
+        if faults.durable && !to_server {
+            say_durable(&mut datagram.bytes);
+        }
         if self.happens(faults.damage) {
-            let bit = self.below(bytes.len() as u64 * 8) as usize;
+            let bit = self.random.below(bytes.len() as u64 * 8) as usize;
             datagram.bytes[bit / 8] ^= 1 << (bit % 8);
         }
-        let copies = 1 + u64::from(self.happens(faults.repeat)) * (1 + self.below(3));
+        let copies = 1 + u64::from(self.happens(faults.repeat)) * (1 + self.random.below(3));
         for _ in 0..copies {
             if self.happens(faults.delay) {
-                let us = self.below(faults.delay_max.as_micros().max(1) as u64);
+                let us = self
+                    .random
+                    .below(faults.delay_max.as_micros().max(1) as u64);
                 let at = Instant::now() + Duration::from_micros(us);
                 self.count += 1;
                 self.held.push(Reverse((at, self.count, datagram.clone())));
@@ -189,16 +189,35 @@ impl Relay {
     }
 
     fn happens(&mut self, thousandths: u64) -> bool {
-        thousandths > 0 && self.below(1000) < thousandths
+        self.random.below(1000) < thousandths
     }
+}
 
-    fn below(&mut self, bound: u64) -> u64 {
-        self.random = self
-            .random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.random >> 33) % bound.max(1)
+/// Raises the durable position of a reply that has one above its own.
+fn say_durable(bytes: &mut [u8]) {
+    let received = bytes.to_vec();
+    let mut reply = Reply::decode(&received).unwrap();
+    match &mut reply {
+        Reply::Ack(ack) => ack.place.durable_pos = ack.place.pos + 1,
+        Reply::Pong { place, .. } | Reply::Result { place, .. } => {
+            place.durable_pos = place.pos + 1;
+        }
+        _ => return,
     }
+    reply.encode(bytes).unwrap();
+}
+
+/// UDP and TCP on the same number.
+pub(crate) fn sockets() -> (UdpSocket, TcpListener) {
+    for _ in 0..100 {
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        if let Ok(tcp) = TcpListener::bind(udp.local_addr().unwrap()) {
+            udp.set_nonblocking(true).unwrap();
+            tcp.set_nonblocking(true).unwrap();
+            return (udp, tcp);
+        }
+    }
+    panic!("no port that is free for both");
 }
 
 fn relay_streams(

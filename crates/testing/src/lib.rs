@@ -1,0 +1,94 @@
+//! What tests over sockets share: servers in this process or as a process, a client that fails the
+//! test when something is not as demanded, and waits that end.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "a failure here is a test's failure"
+)]
+
+mod client;
+mod process;
+
+use std::{
+    io::{Read, Write},
+    net::SocketAddr,
+    path::PathBuf,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+pub use curtail_client::memcached::{Connection, connect};
+use curtail_server::{Config, Listen, NativeConfig, NativeMode, Server};
+
+pub use self::{
+    client::Client,
+    process::{Process, listening, signal},
+};
+
+/// The longest that any single wait may take.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A configuration for a test: one worker, not pinned, a port of its own.
+pub fn config() -> Config {
+    Config {
+        listen: vec![Listen {
+            address: "127.0.0.1:0".parse().unwrap(),
+            optional: false,
+        }],
+        workers: 1,
+        pin: false,
+        ..Config::default()
+    }
+}
+
+/// The same with the native path in this mode, and small queues.
+pub fn native_config(mode: NativeMode) -> Config {
+    Config {
+        native: Some(NativeConfig {
+            mode: Some(mode),
+            slots: Some(128),
+            sessions: 64,
+            ..NativeConfig::default()
+        }),
+        ..config()
+    }
+}
+
+/// Starts a server whose `shutdown` requests go nowhere.
+pub fn start(config: Config) -> Server {
+    Server::start(config, |_| ()).unwrap()
+}
+
+/// Where the native path of a server listens.
+pub fn native_address(server: &Server) -> SocketAddr {
+    server.native().unwrap().addresses[0]
+}
+
+/// Waits until `is` holds.
+#[track_caller]
+pub fn eventually(what: &str, mut is: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < PATIENCE, "never: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A path in the temporary folder that no other test uses.
+pub fn temporary_path(name: &str) -> PathBuf {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("curtail-{}-{number}-{name}", std::process::id()))
+}
+
+/// What an HTTP server answers to a request line.
+pub fn http(address: SocketAddr, line: &str) -> String {
+    let mut stream = connect(address, PATIENCE).unwrap();
+    let request = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}

@@ -15,19 +15,22 @@ use std::{
 use clap::ValueEnum;
 
 use crate::{
-    balanced::{Balancer, Rules},
+    c4::{
+        Balancer, Rules,
+        system_costs::{Calibration, Items},
+    },
     cckvs::{ClusterCosts, Hardware},
     cluster::{self, ClusterArgs},
     costs::{CostsError, FullCosts},
     figures::{Figure, Given, Options, figure, figures},
-    full::{Calibration, Items},
     juneberry::DatagramTable,
     report,
     rows::{Row, csv, measured, table},
-    spread::Threads,
+    threads::Threads,
 };
 
-/// Simulates a figure of a paper, in virtual time, with the decision-makers that the server runs.
+/// Simulates a figure of a paper, in virtual time. Beside the paper's own mechanism stands what the
+/// server ships of it: series `shipped` in C-4's figures, `curtail` in Minos's.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// The figure; `list` names them all, `cluster` runs whole clusters.

@@ -5,11 +5,11 @@
 //! figure's name alone reproduces the paper's, any point that nobody listed can be asked for, and
 //! what a figure does not take is an error.
 
-mod beside;
 mod c4;
 mod c4_full;
 mod cckvs;
 mod combined;
+mod few_cores;
 mod hot_set;
 mod juneberry;
 mod minos;
@@ -24,13 +24,15 @@ use parameters::Value;
 pub use parameters::{Choice, Parameter, Refused};
 
 use crate::{
-    balanced::{Balancer, Rules},
+    c4::{
+        Balancer, Rules,
+        system_costs::{Calibration, Items},
+    },
     cckvs::{ClusterCosts, Hardware},
     costs::FullCosts,
-    full::{Calibration, Items},
     juneberry::DatagramTable,
     rows::Row,
-    spread::Threads,
+    threads::Threads,
 };
 
 /// A reproduced figure.
@@ -331,7 +333,7 @@ const FIGURES: &[Figure] = &[
     minos_system::FIG9,
     minos_system::FIG10,
     combined::COMBINED,
-    beside::BESIDE,
+    few_cores::BESIDE,
     juneberry::FIG6,
     juneberry::FIG7,
     juneberry::FIG9,

@@ -9,8 +9,8 @@
 use std::fmt;
 
 use crate::{
+    c4::system_costs::Calibration,
     figures::{Figure, Options},
-    full::Calibration,
     rows::{Row, words},
 };
 

@@ -19,7 +19,6 @@
 //! The queueing model (section 3) has no caches and no coherence: it shows what queues and locks
 //! do, not what a contended line costs. A [`FullSystem`] adds that.
 
-pub(crate) mod counted_table;
 pub(crate) mod dispatcher;
 pub(crate) mod exclusive_writers;
 pub(crate) mod jbsq;

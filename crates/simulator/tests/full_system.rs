@@ -3,7 +3,7 @@
 //! little below, not carried a little above.
 
 use curtail_dispatch::{Closing, Policy};
-use curtail_simulator::{C4Model, FullCosts, FullSystem, Items, Outcome};
+use curtail_simulator::{C4Model, FullCosts, FullSystem, Items, Mechanism, Outcome};
 
 /// A class of load: exponent of popularity, and per cent of writes.
 type Class = (f64, f64);
@@ -250,4 +250,27 @@ fn a_core_that_balances_has_its_price() {
         };
         assert_eq!(model.clone().with_dispatcher(dispatch_ns), model);
     }
+}
+
+/// What the server ships in place of the dispatcher keeps its promise, too. Goal: a partition has
+/// one writer at a time, writes that meet go to whoever holds it, and neighbouring ones are carried
+/// out as one. Method: popular writes at a middle load; CRCW, which promises nothing, hands nothing
+/// on, and its writers meet.
+#[test]
+fn as_shipped_a_partition_has_one_writer() {
+    let shipped = |policy| {
+        let model = C4Model {
+            mechanism: Mechanism::Shipped,
+            ..model(paper(), policy, None, (1.25, 50.0))
+        };
+        at(&model, 25.0)
+    };
+    let claimed = shipped(Policy::DynamicCrew);
+    assert_eq!(claimed.write_waits, 0);
+    assert!(claimed.delegated > 500, "{}", claimed.delegated);
+    assert!(claimed.windows > 100, "{}", claimed.windows);
+    assert!(claimed.window_writes >= 2 * claimed.windows);
+    let anywhere = shipped(Policy::Crcw);
+    assert_eq!(anywhere.delegated, 0);
+    assert!(anywhere.write_waits > 500, "{}", anywhere.write_waits);
 }

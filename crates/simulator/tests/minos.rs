@@ -4,7 +4,7 @@
 
 use curtail_dispatch::pull::Binding;
 use curtail_simulator::{
-    FullCosts, LargeReplies, MinosSystem, Outcome, PlanCost, Prices, SizeAware, Stealing, System,
+    FullCosts, LargeReplies, MinosSystem, Outcome, Prices, SizeAware, Stealing, System,
 };
 use curtail_workload::{Catalogue, Workload};
 
@@ -245,10 +245,9 @@ fn sizes_apart_cost_no_throughput() {
         !MinosSystem { rate_mops, ..model }.run().saturated
     };
     let ours = |learned| {
-        minos(move |settings| {
-            settings.learned = learned;
-            settings.cost = PlanCost::Time;
-            settings.large_replies = LargeReplies::Apart;
+        System::SizeAware(SizeAware {
+            learned,
+            ..SizeAware::SHIPPED
         })
     };
     let highest = |system| {

@@ -5,15 +5,13 @@
 //! told of changes. Only buckets written within the last few microseconds are kept, because no
 //! reader can have begun before; the table is therefore small and stays in the first cache.
 
-use std::collections::VecDeque;
-
-use crate::c4::counted_table::Counted;
+use std::collections::{HashMap, VecDeque};
 
 /// Recent writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Versions {
-    /// By bucket, counted by its writes in `entered`.
-    buckets: Counted<Times>,
+    /// By bucket, with the number of its writes in `entered`.
+    buckets: HashMap<u32, (Times, u32)>,
     /// Bucket and end of every write that is kept, in the order in which they were entered.
     entered: VecDeque<(u64, u32)>,
     keep_ns: u64,
@@ -32,7 +30,7 @@ impl Versions {
     /// Writes are remembered for `keep_ns` after they were entered.
     pub(crate) fn new(keep_ns: u64) -> Self {
         Self {
-            buckets: Counted::new(1 << 12),
+            buckets: HashMap::new(),
             entered: VecDeque::with_capacity(1 << 12),
             keep_ns,
         }
@@ -42,19 +40,15 @@ impl Versions {
     #[inline(always)]
     pub(crate) fn write(&mut self, now: u64, bucket: u32, odd_ns: u64, even_ns: u64) {
         self.forget(now);
-        let place = self.buckets.find(bucket);
-        let before = self.buckets.value(place);
-        let times = Times {
+        let (times, writes) = self.buckets.entry(bucket).or_default();
+        *times = Times {
             odd_ns,
             even_ns,
-            odd_before_ns: before.odd_ns,
-            even_before_ns: before.even_ns,
+            odd_before_ns: times.odd_ns,
+            even_before_ns: times.even_ns,
         };
-        self.buckets.enter(place, bucket, times);
+        *writes += 1;
         self.entered.push_back((now + self.keep_ns, bucket));
-        if self.buckets.used() * 4 > self.buckets.places() {
-            self.buckets.grow();
-        }
     }
 
     /// When the write that has the bucket's version odd at `now` ends.
@@ -80,7 +74,9 @@ impl Versions {
 
     #[inline]
     fn times(&self, bucket: u32) -> Times {
-        self.buckets.value(self.buckets.find(bucket))
+        self.buckets
+            .get(&bucket)
+            .map_or_else(Times::default, |(times, _)| *times)
     }
 
     fn forget(&mut self, now: u64) {
@@ -89,7 +85,12 @@ impl Versions {
                 return;
             }
             self.entered.pop_front();
-            self.buckets.leave(self.buckets.find(bucket));
+            if let Some((_, writes)) = self.buckets.get_mut(&bucket) {
+                *writes -= 1;
+                if *writes == 0 {
+                    self.buckets.remove(&bucket);
+                }
+            }
         }
     }
 }
@@ -122,7 +123,7 @@ mod tests {
         }
         assert!((0..20_000).all(|bucket| versions.odd_until(60, bucket) == Some(600)));
         versions.write(1_000, 5, 1_050, 1_600);
-        assert_eq!((versions.buckets.used(), versions.entered.len()), (1, 1));
+        assert_eq!((versions.buckets.len(), versions.entered.len()), (1, 1));
         assert_eq!(versions.odd_until(1_100, 5), Some(1_600));
     }
 }

@@ -108,7 +108,7 @@ pub enum Mechanism {
 }
 
 /// Whose rules are followed.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, ValueEnum)]
 pub enum Rules {
     /// The authors' simulator: reports are seen only with the next arrival, ties go to the lowest
     /// worker, sticky writes wait while all workers are full, a reader retries once, a window

@@ -83,17 +83,17 @@ fn told_in_turn(writes_max: u16) -> Vec<[Told; 2]> {
                 [of_second, of_first]
             });
         };
-        let writers = SharedWriters::new(writes_max);
+        let writers = SharedWriters::<1>::new(writes_max);
         let of_first = claim_and_release(&writers, first, || ());
         push(of_first, claim_and_release(&writers, second, || ()));
-        let writers = SharedWriters::new(writes_max);
+        let writers = SharedWriters::<1>::new(writes_max);
         let mut of_second = (None, None);
         let of_first = claim_and_release(&writers, first, || {
             of_second = claim_and_release(&writers, second, || ());
         });
         push(of_first, of_second);
         // Claim, claim, release of the first, release of the second.
-        let writers = SharedWriters::new(writes_max);
+        let writers = SharedWriters::<1>::new(writes_max);
         let claims = [first, second].map(|me| writers.claim(Partition(0), Worker(me)));
         let [of_first, of_second] = claims.map(|claim| match claim {
             Claim::Granted(owner, ticket) => (Some(owner), writers.release(ticket).ok()),

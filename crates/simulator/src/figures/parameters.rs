@@ -14,63 +14,63 @@ use crate::{
     rows::{Row, words},
 };
 
-/// An option of the command line that figures may take.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Choice {
-    /// `--cores`.
-    Cores,
-    /// `--load`.
-    Load,
-    /// `--writes`, per cent.
-    Writes,
-    /// `--gamma`.
-    Gamma,
-    /// `--k`.
-    K,
-    /// `--large-fraction`; in rows, per cent.
-    LargeFraction,
-    /// `--large-max-kb`.
-    LargeMaxKb,
-    /// `--gigabits`.
-    Gigabits,
-    /// `--requests`.
-    Requests,
-    /// `--seed`.
-    Seed,
-    /// `--rules`.
-    Rules,
-    /// `--depth`.
-    Depth,
-    /// `--balancer`.
-    Balancer,
-    /// `--costs`.
-    Costs,
-    /// `--calibration`.
-    Calibration,
-    /// `--items`.
-    Items,
-    /// `--limit`.
-    Limit,
-    /// `--batch`.
-    Batch,
-    /// `--prices`.
-    Prices,
-    /// `--work-us`.
-    WorkUs,
-    /// `--cluster`.
-    Cluster,
-    /// `--value-bytes`.
-    ValueBytes,
-    /// `--turn`.
-    Turn,
-    /// `--loss`.
-    Loss,
-    /// `--nodes`.
-    Nodes,
-    /// `--cluster-costs`.
-    ClusterCosts,
-    /// `--cluster-hardware`.
-    ClusterHardware,
+/// Declares the options: what each is called on the command line, and in a row.
+macro_rules! choices {
+    ($($choice:ident $flag:literal $key:literal,)*) => {
+        /// An option of the command line that figures may take.
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        pub enum Choice {
+            $(#[doc = $flag] $choice,)*
+        }
+
+        impl Choice {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$choice,)*];
+
+            /// What it is called on the command line.
+            pub fn flag(self) -> &'static str {
+                match self {
+                    $(Self::$choice => $flag,)*
+                }
+            }
+
+            const fn key(self) -> &'static str {
+                match self {
+                    $(Self::$choice => $key,)*
+                }
+            }
+        }
+    };
+}
+
+choices! {
+    Cores "--cores" "cores",
+    Load "--load" "load",
+    Writes "--writes" "writes",
+    Gamma "--gamma" "gamma",
+    K "--k" "k",
+    LargeFraction "--large-fraction" "large",
+    LargeMaxKb "--large-max-kb" "max_kb",
+    Gigabits "--gigabits" "gigabits",
+    Requests "--requests" "requests",
+    Seed "--seed" "seed",
+    Rules "--rules" "rules",
+    Depth "--depth" "depth",
+    Balancer "--balancer" "balancer",
+    Costs "--costs" "costs_file",
+    Calibration "--calibration" "prices",
+    Items "--items" "items",
+    Limit "--limit" "limit",
+    Batch "--batch" "batch",
+    Prices "--prices" "prices_file",
+    WorkUs "--work-us" "work_us",
+    Cluster "--cluster" "cluster",
+    ValueBytes "--value-bytes" "value",
+    Turn "--turn" "turn",
+    Loss "--loss" "loss",
+    Nodes "--nodes" "nodes",
+    ClusterCosts "--cluster-costs" "cluster_costs",
+    ClusterHardware "--cluster-hardware" "cluster_hardware",
 }
 
 /// A parameter of a figure.
@@ -160,104 +160,6 @@ pub enum Refused {
     Value(Choice, String, String),
     /// The option changes nothing without this.
     Idle(Choice, &'static str),
-}
-
-impl Choice {
-    /// What it is called on the command line.
-    pub fn flag(self) -> &'static str {
-        match self {
-            Self::Cores => "--cores",
-            Self::Load => "--load",
-            Self::Writes => "--writes",
-            Self::Gamma => "--gamma",
-            Self::K => "--k",
-            Self::LargeFraction => "--large-fraction",
-            Self::LargeMaxKb => "--large-max-kb",
-            Self::Gigabits => "--gigabits",
-            Self::Requests => "--requests",
-            Self::Seed => "--seed",
-            Self::Rules => "--rules",
-            Self::Depth => "--depth",
-            Self::Balancer => "--balancer",
-            Self::Costs => "--costs",
-            Self::Calibration => "--calibration",
-            Self::Items => "--items",
-            Self::Limit => "--limit",
-            Self::Batch => "--batch",
-            Self::Prices => "--prices",
-            Self::WorkUs => "--work-us",
-            Self::Cluster => "--cluster",
-            Self::ValueBytes => "--value-bytes",
-            Self::Turn => "--turn",
-            Self::Loss => "--loss",
-            Self::Nodes => "--nodes",
-            Self::ClusterCosts => "--cluster-costs",
-            Self::ClusterHardware => "--cluster-hardware",
-        }
-    }
-
-    const fn key(self) -> &'static str {
-        match self {
-            Self::Cores => "cores",
-            Self::Load => "load",
-            Self::Writes => "writes",
-            Self::Gamma => "gamma",
-            Self::K => "k",
-            Self::LargeFraction => "large",
-            Self::LargeMaxKb => "max_kb",
-            Self::Gigabits => "gigabits",
-            Self::Requests => "requests",
-            Self::Seed => "seed",
-            Self::Rules => "rules",
-            Self::Depth => "depth",
-            Self::Balancer => "balancer",
-            Self::Costs => "costs_file",
-            Self::Calibration => "prices",
-            Self::Items => "items",
-            Self::Limit => "limit",
-            Self::Batch => "batch",
-            Self::Prices => "prices_file",
-            Self::WorkUs => "work_us",
-            Self::Cluster => "cluster",
-            Self::ValueBytes => "value",
-            Self::Turn => "turn",
-            Self::Loss => "loss",
-            Self::Nodes => "nodes",
-            Self::ClusterCosts => "cluster_costs",
-            Self::ClusterHardware => "cluster_hardware",
-        }
-    }
-
-    /// All of them.
-    pub const ALL: [Self; 27] = [
-        Self::Cores,
-        Self::Load,
-        Self::Writes,
-        Self::Gamma,
-        Self::K,
-        Self::LargeFraction,
-        Self::LargeMaxKb,
-        Self::Gigabits,
-        Self::Requests,
-        Self::Seed,
-        Self::Rules,
-        Self::Depth,
-        Self::Balancer,
-        Self::Costs,
-        Self::Calibration,
-        Self::Items,
-        Self::Limit,
-        Self::Batch,
-        Self::Prices,
-        Self::WorkUs,
-        Self::Cluster,
-        Self::ValueBytes,
-        Self::Turn,
-        Self::Loss,
-        Self::Nodes,
-        Self::ClusterCosts,
-        Self::ClusterHardware,
-    ];
 }
 
 /// Declaring.
@@ -537,7 +439,7 @@ impl Figure {
 
     /// Says which option is none that it takes.
     pub(crate) fn check(&self, options: &Options, series: &[&str]) -> Result<(), Refused> {
-        for choice in Choice::ALL {
+        for &choice in Choice::ALL {
             let given = options.given(choice);
             match self.parameter(choice) {
                 Some(parameter) => parameter.check(&given)?,

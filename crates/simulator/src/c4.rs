@@ -43,7 +43,7 @@ use crate::{
         arrivals::Arrivals,
         deciders::Deciders,
         shipped::Shipped,
-        times::{Around, Times, Uniform, Whole, services},
+        times::{Around, Publish, Steps, Times, Uniform, Whole, services},
         versions::Versions,
         windows::{Scan, Windows},
     },
@@ -216,8 +216,14 @@ impl C4Model {
         let around = Around {
             fixed_ns: self.costs.fixed - balancer_ns,
             put_aside_ns: self.costs.put_aside,
-            version_lag_ns: self.costs.version_lag,
-            delegate_ns: FullCosts::measured().delegated_write.ns,
+            answer_ns: self.costs.fixed - balancer_ns,
+            publish: Publish::Later {
+                ns: self.costs.version_lag,
+            },
+            steps: Steps {
+                delegate_ns: FullCosts::measured().delegated_write.ns,
+                ..Steps::default()
+            },
         };
         let services = services(self.workers, self.seed, self.same_services);
         match self.whole {

@@ -19,8 +19,11 @@ use crate::{
     costs::FullCosts,
     minos,
     queueing::{
-        Bound, Network, Outcome, Point, arrivals::Arrivals, deciders::Deciders, requests::Request,
-        times::Times,
+        Bound, Network, Outcome, Point,
+        arrivals::Arrivals,
+        deciders::Deciders,
+        requests::Request,
+        times::{Around, Publish, Steps, Times},
     },
 };
 
@@ -137,20 +140,14 @@ impl FewCores {
 
 /// All of a request, in one number.
 impl Times for &FewCores {
-    fn around_ns(&self) -> u64 {
-        0
-    }
-
-    fn put_aside_ns(&self) -> u64 {
-        0
-    }
-
-    fn answer_ns(&self) -> u64 {
-        0
-    }
-
-    fn odd(&self, now: u64, ends: u64) -> (u64, u64) {
-        (now, ends)
+    fn around(&self) -> Around {
+        Around {
+            fixed_ns: 0,
+            put_aside_ns: 0,
+            answer_ns: 0,
+            publish: Publish::AtEnd { ns: 0 },
+            steps: Steps::default(),
+        }
     }
 
     fn read_ns(&mut self, _: usize, request: &Request, _: f64) -> u64 {

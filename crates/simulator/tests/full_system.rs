@@ -47,7 +47,7 @@ fn carries(model: &C4Model, mrps: f64) -> bool {
 }
 
 fn p99(model: &C4Model, mrps: f64) -> f64 {
-    at(model, mrps).all.quantile(0.99).unwrap() as f64
+    at(model, mrps).all.quantile(0.99).unwrap_or(0) as f64
 }
 
 /// Figs. 9 and 10: the highest loads of uniform keys, within a tenth of the paper's. EREW's differs

@@ -19,7 +19,7 @@ fn p99(model: &C4Model) -> f64 {
         .run(&C4Model::ranks(model.gamma))
         .all
         .quantile(0.99)
-        .unwrap() as f64
+        .unwrap_or(0) as f64
 }
 
 fn meets(model: &C4Model) -> bool {

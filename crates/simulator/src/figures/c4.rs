@@ -84,17 +84,7 @@ pub(super) const FIG13: Figure = Figure {
         "d-crew-comp-adaptive",
     ],
     series_default: 6,
-    parameters: &[
-        cores(),
-        Parameter::each(Choice::Gamma, GAMMAS, &[0.99]),
-        Parameter::each(Choice::Writes, PERCENT, &[50.0]),
-        Parameter::each(Choice::Load, LOADS, &CURVE_LOADS).axis(),
-        DEPTH,
-        Parameter::name(Choice::Rules, &["paper"]),
-        balancer(),
-        Parameter::requests(&[200_000.0]),
-        Parameter::seed(),
-    ],
+    parameters: &curve(&[0.99], &["paper"]),
     run: curves,
 };
 
@@ -120,17 +110,7 @@ pub(super) const CURVE: Figure = Figure {
         "d-crew-comp-adaptive",
     ],
     series_default: 8,
-    parameters: &[
-        cores(),
-        Parameter::each(Choice::Gamma, GAMMAS, &[0.0]),
-        Parameter::each(Choice::Writes, PERCENT, &[50.0]),
-        Parameter::each(Choice::Load, LOADS, &CURVE_LOADS).axis(),
-        DEPTH,
-        Parameter::name(Choice::Rules, &["reference"]),
-        balancer(),
-        Parameter::requests(&[200_000.0]),
-        Parameter::seed(),
-    ],
+    parameters: &curve(&[0.0], &["reference"]),
     run: curves,
 };
 
@@ -536,6 +516,21 @@ fn cells(data: &'static str) -> impl Iterator<Item = [Option<f64>; 4]> {
 const fn cores() -> Parameter {
     let cores = Parameter::each(Choice::Cores, CORES, &[64.0]);
     cores.whole().papers(&[64.0])
+}
+
+/// What the figures of latency against load take.
+const fn curve(gamma: &'static [f64], rules: &'static [&'static str]) -> [Parameter; 9] {
+    [
+        cores(),
+        Parameter::each(Choice::Gamma, GAMMAS, gamma),
+        Parameter::each(Choice::Writes, PERCENT, &[50.0]),
+        Parameter::each(Choice::Load, LOADS, &CURVE_LOADS).axis(),
+        DEPTH,
+        Parameter::name(Choice::Rules, rules),
+        balancer(),
+        Parameter::requests(&[200_000.0]),
+        Parameter::seed(),
+    ]
 }
 
 /// Who balances: the paper's network card.

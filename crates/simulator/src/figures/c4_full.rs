@@ -14,7 +14,11 @@ use crate::{
         system_costs::{Calibration, FullSystem, Items},
     },
     costs::FullCosts,
-    figures::{Choice, Figure, Parameter, Request, c4, popularities::Popularities},
+    figures::{
+        Choice, Figure, Parameter, Request, c4,
+        parameters::{and, with},
+        popularities::Popularities,
+    },
     queueing::Outcome,
     rows::Row,
 };
@@ -656,30 +660,10 @@ const fn parameters(gamma: Parameter, writes: Parameter) -> [Parameter; COMMON] 
     ]
 }
 
-/// The same with another declaration of one of them.
-const fn with(mut all: [Parameter; COMMON], other: Parameter) -> [Parameter; COMMON] {
-    let mut index = 0;
-    while index < COMMON {
-        if all[index].choice as usize == other.choice as usize {
-            all[index] = other;
-        }
-        index += 1;
-    }
-    all
-}
-
 /// The same and the limits under which highest loads are sought.
 const fn with_limit(all: [Parameter; COMMON], limits: &'static [f64]) -> [Parameter; COMMON + 1] {
-    let limit = Parameter::each(Choice::Limit, (2.0, 10_000.0), limits)
-        .whole()
-        .axis();
-    let mut more = [limit; COMMON + 1];
-    let mut index = 0;
-    while index < COMMON {
-        more[index] = all[index];
-        index += 1;
-    }
-    more
+    let limit = Parameter::each(Choice::Limit, (2.0, 10_000.0), limits);
+    and(all, limit.whole().axis())
 }
 
 const COMMON: usize = 12;

@@ -14,7 +14,10 @@ use curtail_workload::{Mix, Phases, Popularity, SizeClass, Sizes, Workload};
 use crate::{
     c4::system_costs::Calibration,
     costs::FullCosts,
-    figures::{Choice, Parameter, Request},
+    figures::{
+        Choice, Parameter, Request,
+        parameters::{and, with},
+    },
     minos::{self, LargeReplies, MinosSystem, Prices, SizeAware, Stealing, System},
     rows::Row,
 };
@@ -57,27 +60,9 @@ const fn parameters(requests: &'static [f64]) -> [Parameter; COMMON] {
     ]
 }
 
-/// The same with another declaration of one of them.
-const fn with(mut all: [Parameter; COMMON], other: Parameter) -> [Parameter; COMMON] {
-    let mut index = 0;
-    while index < COMMON {
-        if all[index].choice as usize == other.choice as usize {
-            all[index] = other;
-        }
-        index += 1;
-    }
-    all
-}
-
 /// The same and loads.
 const fn with_load(all: [Parameter; COMMON], load: Parameter) -> [Parameter; COMMON + 1] {
-    let mut more = [load; COMMON + 1];
-    let mut index = 0;
-    while index < COMMON {
-        more[index] = all[index];
-        index += 1;
-    }
-    more
+    and(all, load)
 }
 
 const COMMON: usize = 10;

@@ -147,6 +147,35 @@ pub(crate) enum Value {
     Name(String),
 }
 
+/// A list of parameters with another declaration of one of them.
+pub(super) const fn with<const N: usize>(
+    mut all: [Parameter; N],
+    other: Parameter,
+) -> [Parameter; N] {
+    let mut index = 0;
+    while index < N {
+        if all[index].choice as usize == other.choice as usize {
+            all[index] = other;
+        }
+        index += 1;
+    }
+    all
+}
+
+/// The same list and one more.
+pub(super) const fn and<const N: usize, const MORE: usize>(
+    all: [Parameter; N],
+    more: Parameter,
+) -> [Parameter; MORE] {
+    let mut list = [more; MORE];
+    let mut index = 0;
+    while index < N {
+        list[index] = all[index];
+        index += 1;
+    }
+    list
+}
+
 /// Why options are not what a figure takes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Refused {

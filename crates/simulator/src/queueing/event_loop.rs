@@ -22,7 +22,7 @@ use crate::{
         deciders::{Arrival, Deciders, Serving},
         link::Link,
         requests::{Queues, Request, Slab, Way},
-        times::{Steps, Times},
+        times::{Around, Times},
         tournament::{NO_TIME, Tournament},
     },
 };
@@ -114,7 +114,7 @@ struct Core {
 
 struct Run<'a, T> {
     point: Point<'a, T>,
-    steps: Steps,
+    around: Around,
     requests: Slab,
     queues: Queues,
     cores: Vec<Core>,
@@ -162,7 +162,7 @@ impl<'a, T: Times> Run<'a, T> {
             tx: Link::new(speed, 2 * cores),
         });
         Self {
-            steps: point.times.steps(),
+            around: point.times.around(),
             requests: Slab::default(),
             queues: Queues::new(cores),
             cores: (0..cores).map(core).collect(),

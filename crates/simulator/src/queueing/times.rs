@@ -8,17 +8,8 @@ use crate::{c4::system_costs::FullSystem, minos::Prices, queueing::requests::Req
 /// Times in nanoseconds. The event loop is compiled once for each kind, so that the queueing model
 /// does not pay for what it leaves out.
 pub(crate) trait Times {
-    /// Of a request outside the store: network stack, decoding, answering.
-    fn around_ns(&self) -> u64;
-
-    /// Putting a write aside, in place of carrying it out.
-    fn put_aside_ns(&self) -> u64;
-
-    /// Answering a write that was put aside.
-    fn answer_ns(&self) -> u64;
-
-    /// From when to when the version of a bucket is odd that is written at `now` until `ends`.
-    fn odd(&self, now: u64, ends: u64) -> (u64, u64);
+    /// What surrounds the store, the same for every request.
+    fn around(&self) -> Around;
 
     /// A core comes to the item of a request; it may have to wait there.
     fn come(&mut self, _: &Request) {}
@@ -43,15 +34,32 @@ pub(crate) trait Times {
         0
     }
 
-    /// What a request's steps between queues cost.
-    fn steps(&self) -> Steps {
-        Steps::default()
-    }
-
     /// Network packets of a request: of what comes in for a write, of what goes out for a read.
     fn packets(&self, _: &Request) -> u64 {
         1
     }
+}
+
+/// What surrounds the store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Around {
+    /// Of a request outside the store: network stack, decoding, answering.
+    pub(crate) fixed_ns: u64,
+    /// Putting a write aside, in place of carrying it out.
+    pub(crate) put_aside_ns: u64,
+    /// Answering a write that was put aside.
+    pub(crate) answer_ns: u64,
+    pub(crate) publish: Publish,
+    pub(crate) steps: Steps,
+}
+
+/// When the version of a bucket is odd that is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Publish {
+    /// As long as the write, so much later.
+    Later { ns: u64 },
+    /// For so long at its end.
+    AtEnd { ns: u64 },
 }
 
 /// What the steps between queues cost a core.
@@ -105,16 +113,6 @@ pub(crate) struct Priced {
     pub(crate) lines: Option<Lines>,
 }
 
-/// What C-4's models have outside the store.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Around {
-    pub(crate) fixed_ns: u64,
-    pub(crate) put_aside_ns: u64,
-    /// From the beginning of a write until its version is odd, and from its end until even.
-    pub(crate) version_lag_ns: u64,
-    pub(crate) delegate_ns: f64,
-}
-
 /// Where the lines of items are that matter: of the most popular ones, or of those used lately.
 pub(crate) struct Lines {
     lines: Vec<Line>,
@@ -155,30 +153,19 @@ impl Uniform {
 }
 
 impl Around {
-    fn steps(&self) -> Steps {
-        Steps {
-            delegate_ns: self.delegate_ns,
-            ..Steps::default()
+    /// From when to when the version of a bucket is odd that is written at `now` until `ends`.
+    #[inline]
+    pub(crate) fn odd(&self, now: u64, ends: u64) -> (u64, u64) {
+        match self.publish {
+            Publish::Later { ns } => (now + ns, ends + ns),
+            Publish::AtEnd { ns } => (ends - ns.min(ends - now), ends),
         }
     }
 }
 
 impl Times for Uniform {
-    fn around_ns(&self) -> u64 {
-        self.around.fixed_ns
-    }
-
-    fn put_aside_ns(&self) -> u64 {
-        self.around.put_aside_ns
-    }
-
-    fn answer_ns(&self) -> u64 {
-        self.around.fixed_ns
-    }
-
-    fn odd(&self, now: u64, ends: u64) -> (u64, u64) {
-        let lag = self.around.version_lag_ns;
-        (now + lag, ends + lag)
+    fn around(&self) -> Around {
+        self.around
     }
 
     #[inline]
@@ -189,10 +176,6 @@ impl Times for Uniform {
     #[inline]
     fn write_ns(&mut self, core: usize, _: &Request, owed_ns: f64) -> u64 {
         self.ns(core, owed_ns)
-    }
-
-    fn steps(&self) -> Steps {
-        self.around.steps()
     }
 }
 
@@ -224,21 +207,8 @@ impl Whole {
 }
 
 impl Times for Whole {
-    fn around_ns(&self) -> u64 {
-        self.around.fixed_ns
-    }
-
-    fn put_aside_ns(&self) -> u64 {
-        self.around.put_aside_ns
-    }
-
-    fn answer_ns(&self) -> u64 {
-        self.around.fixed_ns
-    }
-
-    fn odd(&self, now: u64, ends: u64) -> (u64, u64) {
-        let lag = self.around.version_lag_ns;
-        (now + lag, ends + lag)
+    fn around(&self) -> Around {
+        self.around
     }
 
     #[inline]
@@ -275,10 +245,6 @@ impl Times for Whole {
     fn apply_ns(&mut self, core: usize, request: &Request, owed_ns: f64) -> u64 {
         self.write_ns(core, request, owed_ns) + self.system.apply_ns
     }
-
-    fn steps(&self) -> Steps {
-        self.around.steps()
-    }
 }
 
 impl Priced {
@@ -300,26 +266,29 @@ impl Priced {
     #[inline]
     fn ns(&self, request: &Request, more_ns: f64) -> u64 {
         let whole = self.prices.serve_ns(request.write, request.value_bytes) + more_ns;
-        (whole as u64).saturating_sub(self.around_ns())
+        (whole as u64).saturating_sub(self.prices.request_ns as u64)
     }
 }
 
 impl Times for Priced {
-    fn around_ns(&self) -> u64 {
-        self.prices.request_ns as u64
-    }
-
-    fn put_aside_ns(&self) -> u64 {
-        self.put_aside_ns as u64
-    }
-
-    fn answer_ns(&self) -> u64 {
-        self.answer_ns as u64
-    }
-
-    fn odd(&self, now: u64, ends: u64) -> (u64, u64) {
-        let odd = (ends - now).min(self.publish_ns as u64);
-        (ends - odd, ends)
+    fn around(&self) -> Around {
+        let prices = &self.prices;
+        Around {
+            fixed_ns: prices.request_ns as u64,
+            put_aside_ns: self.put_aside_ns as u64,
+            answer_ns: self.answer_ns as u64,
+            publish: Publish::AtEnd {
+                ns: self.publish_ns as u64,
+            },
+            steps: Steps {
+                lookup_ns: prices.lookup_ns,
+                give_ns: prices.give_ns,
+                take_ns: prices.take_ns,
+                move_ns: prices.move_ns,
+                steal_ns: prices.steal_ns,
+                delegate_ns: self.delegate_ns,
+            },
+        }
     }
 
     #[inline]
@@ -342,18 +311,6 @@ impl Times for Priced {
         let travels = line.is_some_and(|line| line.write(core) > 0);
         let line_ns = if travels { self.write_line_ns } else { 0.0 };
         self.ns(request, line_ns + owed_ns)
-    }
-
-    fn steps(&self) -> Steps {
-        let prices = &self.prices;
-        Steps {
-            lookup_ns: prices.lookup_ns,
-            give_ns: prices.give_ns,
-            take_ns: prices.take_ns,
-            move_ns: prices.move_ns,
-            steal_ns: prices.steal_ns,
-            delegate_ns: self.delegate_ns,
-        }
     }
 
     fn packets(&self, request: &Request) -> u64 {

@@ -32,7 +32,7 @@ impl<T: Times> Run<'_, T> {
     fn around_ns(&self, request: &Request) -> u64 {
         match request.way {
             Way::Delegated => 0,
-            Way::Direct | Way::Returned => self.point.times.around_ns(),
+            Way::Direct | Way::Returned => self.around.fixed_ns,
         }
     }
 
@@ -130,7 +130,7 @@ impl<T: Times> Run<'_, T> {
         if self.conflicts(core, request)
             && let Some(versions) = &mut self.point.versions
         {
-            let (odd, even) = self.point.times.odd(now, ends);
+            let (odd, even) = self.around.odd(now, ends);
             versions.write(now, request.partition, odd, even);
         }
         Ok(ends)

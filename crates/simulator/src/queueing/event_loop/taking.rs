@@ -87,8 +87,8 @@ impl<T: Times> Run<'_, T> {
                         continue;
                     }
                     let ns = match is_shipped {
-                        true => self.point.times.around_ns(),
-                        false => self.point.times.answer_ns(),
+                        true => self.around.fixed_ns,
+                        false => self.around.answer_ns,
                     };
                     return self.set(now, core, Phase::Answers { id }, now + ns);
                 }
@@ -120,7 +120,7 @@ impl<T: Times> Run<'_, T> {
                         return false;
                     };
                     let to = Source::Shared;
-                    self.give(now, core, (id, to), self.steps.give_ns);
+                    self.give(now, core, (id, to), self.around.steps.give_ns);
                     return true;
                 }
                 Some(Pull::Move(take, to)) => {
@@ -128,7 +128,7 @@ impl<T: Times> Run<'_, T> {
                         let Some(id) = self.queues.pop(take.from) else {
                             break;
                         };
-                        self.cores[core].owed_ns += self.steps.move_ns;
+                        self.cores[core].owed_ns += self.around.steps.move_ns;
                         self.queues.push(to, id);
                     }
                 }
@@ -157,10 +157,10 @@ impl<T: Times> Run<'_, T> {
         let own = &mut self.cores[core];
         own.owed_ns += match take.from {
             Source::Rx(owner) | Source::Software(owner) if owner.index() != core => {
-                self.steps.steal_ns
+                self.around.steps.steal_ns
             }
             Source::Ring(_) if is_delegated => 0.0,
-            Source::Ring(_) | Source::Shared => self.steps.take_ns,
+            Source::Ring(_) | Source::Shared => self.around.steps.take_ns,
             _ => 0.0,
         };
         own.from_ring = matches!(take.from, Source::Ring(_));
@@ -198,9 +198,9 @@ impl<T: Times> Run<'_, T> {
                 let lookup = if request.write {
                     0.0
                 } else {
-                    self.steps.lookup_ns
+                    self.around.steps.lookup_ns
                 };
-                let ns = lookup + self.steps.give_ns + looked.profile_ns;
+                let ns = lookup + self.around.steps.give_ns + looked.profile_ns;
                 return self.give(now, core, (id, Source::Ring(owner)), ns);
             }
             more_ns = looked.profile_ns;
@@ -231,7 +231,7 @@ impl<T: Times> Run<'_, T> {
                 self.begin_write(now, core, id);
             }
             Decision::PutAside => {
-                let until = now + self.point.times.put_aside_ns();
+                let until = now + self.around.put_aside_ns;
                 self.set(now, core, Phase::PutsAside { id }, until);
             }
         }
@@ -264,10 +264,10 @@ impl<T: Times> Run<'_, T> {
         }
         match request.way {
             Way::Returned => {
-                let until = now + self.point.times.around_ns();
+                let until = now + self.around.fixed_ns;
                 return self.set(now, core, Phase::Answers { id }, until);
             }
-            Way::Delegated => self.cores[core].owed_ns += self.steps.delegate_ns / 2.0,
+            Way::Delegated => self.cores[core].owed_ns += self.around.steps.delegate_ns / 2.0,
             Way::Direct => match shipped.place(me, &request) {
                 Place::Here(ticket) => self.requests.get_mut(id).ticket = ticket,
                 Place::At(owner, ticket) => {
@@ -276,7 +276,7 @@ impl<T: Times> Run<'_, T> {
                     let request = self.requests.get_mut(id);
                     (request.ticket, request.way) = (ticket, Way::Delegated);
                     let owed_ns = std::mem::take(&mut self.cores[core].owed_ns);
-                    let until = now + (self.steps.delegate_ns / 2.0 + owed_ns) as u64;
+                    let until = now + (self.around.steps.delegate_ns / 2.0 + owed_ns) as u64;
                     return self.set(now, core, Phase::Gathers, until);
                 }
             },

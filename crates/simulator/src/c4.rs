@@ -1,6 +1,6 @@
-//! C-4's models (Sutherland, Falsafi, Daglis, ASPLOS 2023): a balancer, workers with private queues,
-//! versions that optimistic readers check, and write compaction; and beside the paper's mechanism
-//! what the server ships of it.
+//! C-4's models (Sutherland, Falsafi, Daglis, ASPLOS 2023): a balancer, workers with private
+//! queues, versions that optimistic readers check, and write compaction; and beside the paper's
+//! mechanism what the server ships of it.
 //!
 //! A request comes to the balancer, goes to a worker's queue, is served, is answered (its latency
 //! ends), and is reported back to the balancer:

@@ -3,8 +3,9 @@
 //! It reproduces the figures of the papers that the server's policies come from, at any number of
 //! cores; the paper's number stands beside ours in every output. In a figure of C-4 all series but
 //! `shipped` are the paper's own mechanism, which is here ([`Dispatcher`], [`ExclusiveWriters`]);
-//! `shipped` is what the server runs, with the code of `curtail-dispatch`. One point is one thread; the points of a figure are spread
-//! over all threads. A seed replays a run, whatever the number of threads.
+//! `shipped` is what the server runs, with the code of `curtail-dispatch`. One point is one thread;
+//! the points of a figure are spread over all threads. A seed replays a run, whatever the number of
+//! threads.
 //!
 //! [`C4Model`], [`MinosModel`], [`MinosSystem`] and [`Combined`] are points of one queueing model;
 //! [`figure`] sweeps them, and [`command`] is the command line, `curtail simulate`.

@@ -27,6 +27,7 @@ use curtail_workload::{
     Catalogue, Kind, Large, Mix, Phases, Popularity, SizeClass, Sizes, Stream, Workload, mix,
 };
 
+pub use crate::queueing::link::LinkSpeed;
 use crate::{
     costs::SizeCosts,
     queueing::{
@@ -37,7 +38,6 @@ use crate::{
     },
 };
 
-pub use crate::queueing::link::LinkSpeed;
 pub use prices::{PlanCost, Prices};
 pub use size_core::{SizeCore, Stealing};
 

@@ -1,5 +1,5 @@
-//! Whether the table of exclusive writers that the server ships, [`SharedWriters`], and the paper's,
-//! [`ExclusiveWriters`], which the figures run, are the same table.
+//! Whether the table of exclusive writers that the server ships, [`SharedWriters`], and the
+//! paper's, [`ExclusiveWriters`], which the figures run, are the same table.
 //!
 //! That a call of several threads answers as some order of the calls does is loom's to show, beside
 //! [`SharedWriters`]; here every order of a few calls is tried on both.

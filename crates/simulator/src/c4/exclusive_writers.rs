@@ -4,8 +4,9 @@
 //! d-CREW (Sutherland, Falsafi, Daglis, ASPLOS 2023, sections 4.1 and 5.1): a write to a partition
 //! that nobody writes may go to any worker, which then owns the partition; later writes to it
 //! follow, and with the answer to the last one it is free again. The paper's table is a memory of
-//! the network card that is searched by content. The server has [`curtail_dispatch::SharedWriters`],
-//! a word for each partition that several threads share; a test holds the two to the same answers.
+//! the network card that is searched by content. The server has
+//! [`curtail_dispatch::SharedWriters`], a word for each partition that several threads share; a
+//! test holds the two to the same answers.
 //!
 //! Invariants: an entry exists exactly while its count is above 0; at most `entries_max` exist;
 //! a full table or a full count is an error that the caller must turn into back-pressure, never an

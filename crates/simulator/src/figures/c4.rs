@@ -45,8 +45,8 @@ pub(super) const FIG4: Figure = Figure {
     x: WRITES,
     about: "As c4-fig3, with Zipf's law: gamma is its exponent. The throughput is over that of the \
             same system without writes. The paper's numbers are those of its authors' simulator at \
-            200,000 requests a point; cells that its histogram falsified are left out. crew and comp are the paper's \
-            mechanism, shipped is the server's (c4-fig3).",
+            200,000 requests a point; cells that its histogram falsified are left out. crew and \
+            comp are the paper's mechanism, shipped is the server's (c4-fig3).",
     series: &["crew", "comp", "shipped"],
     series_default: 3,
     parameters: &[
@@ -93,8 +93,8 @@ pub(super) const CURVE: Figure = Figure {
     title: "C-4's model: latency against load",
     x: "offered load, share of capacity",
     about: "One point a load of the model of c4-fig3; every number that the model measures. Loads \
-            that the system cannot serve have latencies that grow with the length of the run. shipped \
-            is the server's mechanism (c4-fig3), all others are the paper's.",
+            that the system cannot serve have latencies that grow with the length of the run. \
+            shipped is the server's mechanism (c4-fig3), all others are the paper's.",
     series: &[
         "erew",
         "crew",

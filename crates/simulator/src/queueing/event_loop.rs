@@ -435,7 +435,10 @@ impl<'a, T: Times> Run<'a, T> {
 
     /// A large value waits for its next part.
     fn leave_parts(&mut self, now: u64, core: usize, id: u32, is_new: bool) {
-        let apart = matches!(&self.point.deciders, Deciders::InParts { serving, .. } if *serving == Serving::Apart);
+        let apart = match &self.point.deciders {
+            Deciders::InParts { serving, .. } => *serving == Serving::Apart,
+            _ => false,
+        };
         match (apart, is_new) {
             (false, _) => self.queues.push(Source::Software(Worker(core as u16)), id),
             (true, true) => self.put(now, Source::Shared, id),

@@ -2,9 +2,9 @@
 //! lines that cores take from each other, and what the network's stack costs.
 //!
 //! [`crate::C4Model`] is the frame: the balancer, the queues, the machines. A [`FullSystem`] says
-//! how long its workers take. There are two kinds. [`FullSystem::paper`] is set so that a few points
-//! of the paper's cycle-accurate simulation are met, and all others are then what the model says
-//! about them; [`FullSystem::measured`] is what our own store and server cost.
+//! how long its workers take. There are two kinds. [`FullSystem::paper`] is set so that a few
+//! points of the paper's cycle-accurate simulation are met, and all others are then what the model
+//! says about them; [`FullSystem::measured`] is what our own store and server cost.
 //!
 //! ```text
 //! at a worker:  | read or write | + cold item | + journeys of the item's lines | network stack |

@@ -1,39 +1,35 @@
 //! Inside a node: which worker runs a request, in what order, and when it is answered.
 //!
 //! Everything that decides is a machine: time, randomness and configuration are arguments, and
-//! what it wants done it emits. A server's thread and the simulator's event queue drive the same
-//! code, so that the policy that was simulated is the policy that is shipped. What several threads
-//! touch at once is not a machine but a structure of safe atomics ([`SharedWriters`],
-//! [`SharedCredits`], [`Doorbell`]), and loom tests it.
+//! what it wants done it emits. What several threads touch at once is not a machine but a structure
+//! of safe atomics ([`SharedWriters`], [`SharedKeys`], [`Doorbell`]), and loom tests it.
 //!
 //! ```text
-//!            +-- Dispatcher ----------------+          +-- worker -------------------+
-//!  request ->| policy: EREW CREW d-CREW ... |-> run -->| queue -> Compactor -> store |
-//!            | Jbsq: who has room           |          |  (writes of one key fold)   |
-//!            | ExclusiveWriters: who writes |<- done --|                             |
-//!            +------------------------------+          +-----------------------------+
+//!  a worker's batch -> Policy::placement --+-- here -----------------------> store
+//!                                          +-- static owner ---------------> its batch of requests
+//!                                          +-- claim in SharedWriters -----> here, or the holder's
 //! ```
 //!
-//! Two papers are here. C-4 (Sutherland, Falsafi, Daglis, ASPLOS 2023): [`Dispatcher`] and
-//! [`Compactor`]. Minos (Didona, Zwaenepoel, NSDI 2019): [`size_aware`], and its baselines in
-//! [`pull`]. Correctness never depends on these: a store is safe under every assignment of
-//! requests to workers, and a policy decides speed alone.
+//! Two papers are here, in the form that the server ships. C-4 (Sutherland, Falsafi, Daglis,
+//! ASPLOS 2023): [`Policy`], [`Policy::placement`] and [`SharedWriters`]. The paper's own
+//! mechanisms, a central dispatcher with bounded queues and windows that wait for further writes,
+//! need a network card that balances requests; they are in the simulator, which compares the two
+//! and holds [`SharedWriters`] to the paper's table. Only [`Compactor`] is in both, since the
+//! Ordered Queue folds the sets of a turn with it. Minos (Didona, Zwaenepoel, NSDI 2019):
+//! [`size_aware`], and its baselines in [`pull`]. Correctness never depends on these: a store is
+//! safe under every assignment of requests to workers, and a policy decides speed alone.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
 mod compaction;
-mod counted;
-mod dispatcher;
 mod doorbell;
-mod exclusive;
-mod jbsq;
 mod placement;
 pub mod pull;
 mod request;
-mod shared;
 mod shared_keys;
+mod shared_writers;
 pub mod size_aware;
 mod sync;
 
@@ -41,14 +37,8 @@ pub use compaction::{
     Answers, Closing, CompactionConfig, Compactor, Deadline, Decision, Effect, Situation,
     WRITES_MAX,
 };
-pub use counted::{Counted, Place};
-pub use dispatcher::{
-    Completion, DispatchConfig, Dispatcher, Input, Output, Overflow, Policy, Refusal, Sticky,
-};
 pub use doorbell::Doorbell;
-pub use exclusive::{ClaimError, ExclusiveWriters, ReleaseError};
-pub use jbsq::{DEPTH_MAX, Jbsq, TieBreak};
-pub use placement::Placement;
-pub use request::{Access, Partition, Request, RequestId, WORKERS_MAX, Worker};
-pub use shared::{Claim, SharedCredits, SharedWriters, Ticket};
+pub use placement::{Placement, Policy, static_owner};
+pub use request::{Access, Partition, RequestId, WORKERS_MAX, Worker};
 pub use shared_keys::{Seen, SharedKeys, SharedState};
+pub use shared_writers::{Claim, SharedWriters, Ticket};

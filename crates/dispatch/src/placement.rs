@@ -13,10 +13,22 @@
 //! CRCW       here              here
 //! ```
 
-use crate::{
-    dispatcher::Policy,
-    request::{Access, Partition, Worker},
-};
+use crate::request::{Access, Partition, Worker};
+
+/// Who may read and who may write a partition.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Policy {
+    /// Exclusive read, exclusive write: everything of a partition goes to its static owner.
+    Erew,
+    /// Concurrent read, exclusive write: writes go to the static owner.
+    Crew,
+    /// Concurrent read, concurrent write: anything goes anywhere.
+    Crcw,
+    /// Dynamic CREW, the paper's own: an owner only while writes are outstanding.
+    DynamicCrew,
+    /// As CRCW, for a workload without writes: the upper bound that others are compared with.
+    Ideal,
+}
 
 /// Where a request runs.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -47,7 +59,7 @@ impl Policy {
 
 /// The worker that a partition belongs to under EREW and CREW.
 #[inline]
-pub(crate) const fn static_owner(partition: Partition, workers: u16) -> Worker {
+pub const fn static_owner(partition: Partition, workers: u16) -> Worker {
     Worker((partition.0 % workers as u32) as u16)
 }
 

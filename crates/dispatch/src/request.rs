@@ -22,17 +22,6 @@ pub enum Access {
     Write,
 }
 
-/// A request, as a dispatcher sees it.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Request {
-    /// The driver's handle.
-    pub id: RequestId,
-    /// The partition of its key.
-    pub partition: Partition,
-    /// Whether it writes.
-    pub access: Access,
-}
-
 impl Worker {
     /// For tables indexed by worker.
     #[inline]

@@ -5,8 +5,7 @@
 //! Key-value Stores", NSDI 2019, section 3). Every core counts the sizes it serves
 //! ([`SizeHistogram`]); once an epoch [`SizeControl`] sets the threshold between small and large,
 //! divides the cores between the two by cost, and divides the large sizes among the large cores by
-//! ranges of equal cost. The result is a [`SizePlan`], which is immutable and published whole; a
-//! [`SizeCore`] says for one core what it does next under a plan.
+//! ranges of equal cost. The result is a [`SizePlan`], which is immutable and published whole.
 //!
 //! ```text
 //!            +-> small core: own RX queue, its share of the large cores' RX queues
@@ -16,11 +15,9 @@
 //! ```
 
 mod control;
-mod cores;
 mod histogram;
 mod plan;
 
 pub use control::{ControlConfig, ControlInput, CostRule, SizeControl, ThresholdRule};
-pub use cores::{SizeCore, Stealing};
 pub use histogram::{CLASSES_MAX, SizeClasses, SizeHistogram};
 pub use plan::{Route, SizePlan};

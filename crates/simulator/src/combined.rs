@@ -12,6 +12,10 @@
 //!                                                     +-> Compactor -> store
 //! ```
 //!
+//! As shipped ([`Mechanism::Shipped`]) there is no dispatcher: small cores have connections, claim
+//! and hand on ([`crate::queueing::shipped`]), and large requests are handed on when their size is
+//! known.
+//!
 //! Without size awareness all cores are the dispatcher's. The dispatcher takes no time and no core,
 //! with both sets of prices: it is a network card's, as C-4's. Buckets
 //! have versions, which readers of small items wait for and check, and their cache lines travel
@@ -19,17 +23,27 @@
 //! enough), other caches, and the memory's bandwidth. Memory depends on how many requests are under
 //! way.
 
-mod buckets;
-mod run;
-mod worker;
-
-use curtail_dispatch::{Closing, Policy};
+use curtail_dispatch::{
+    Answers, Closing, CompactionConfig, Deadline, Policy, size_aware::ThresholdRule,
+};
 use curtail_workload::Workload;
 
 use crate::{
+    c4::{
+        Mechanism,
+        dispatcher::{DispatchConfig, Dispatcher},
+    },
     costs::FullCosts,
-    histogram::Histogram,
-    stored::{Demand, PlanCost, Prices, Sample},
+    minos::{Demand, PlanCost, Prices, SHIPPED_THRESHOLD, Sample, UNDER_WAY_MAX},
+    queueing::{
+        Bound, Network, Outcome, Point,
+        arrivals::Arrivals,
+        deciders::{self, Deciders},
+        shipped::Shipped,
+        times::{Lines, Priced},
+        versions::Versions,
+        windows::{Scan, Windows},
+    },
 };
 
 /// One point of the model.
@@ -37,6 +51,8 @@ use crate::{
 pub struct Combined {
     /// Who may read and write where, among the cores for small requests.
     pub policy: Policy,
+    /// Whose mechanism balances and compacts. As shipped, the plan's threshold is the server's too.
+    pub mechanism: Mechanism,
     /// Whether workers compact writes, and when windows close.
     pub compaction: Option<Closing>,
     /// Whether large requests have cores of their own, and what their number is judged by.
@@ -72,37 +88,8 @@ pub struct CombinedPrices {
     pub read_line_ns: f64,
     /// Writing a bucket whose line others have.
     pub write_line_ns: f64,
-}
-
-/// What a run measured; latencies in nanoseconds, from arrival to reply.
-#[derive(Clone, Debug)]
-pub struct CombinedOutcome {
-    /// Of all requests.
-    pub all: Histogram,
-    /// Of writes.
-    pub writes: Histogram,
-    /// Of requests for tiny and small items.
-    pub small: Histogram,
-    /// Of requests for large items.
-    pub large: Histogram,
-    /// Cores for small requests.
-    pub small_cores: u16,
-    /// Small requests that a core served after a large one that was before them in its queue.
-    pub behind_large: u64,
-    /// Small requests of all that this is counted of.
-    pub small_served: u64,
-    /// Writes that found another core writing their bucket; none where a partition has one writer.
-    pub write_waits: u64,
-    /// Reads that waited for a writer or read again, and all.
-    pub disturbed_reads: u64,
-    /// See `disturbed_reads`.
-    pub reads: u64,
-    /// Compaction windows, and the writes in them.
-    pub windows: u64,
-    /// See `windows`.
-    pub window_writes: u64,
-    /// More requests were under way when the last one came than a stable system would have.
-    pub saturated: bool,
+    /// A write that goes to the core that holds its partition: both cores' parts.
+    pub delegate_ns: f64,
 }
 
 impl CombinedPrices {
@@ -117,6 +104,7 @@ impl CombinedPrices {
             publish_ns: 100.0,
             read_line_ns: 60.0,
             write_line_ns: 60.0,
+            delegate_ns: serve.give_ns + serve.take_ns,
             serve,
         }
     }
@@ -131,6 +119,7 @@ impl CombinedPrices {
             publish_ns: costs.set.ns(0) / 2.0,
             read_line_ns: costs.contended.read_ns(1.0),
             write_line_ns: costs.contended.write_ns(1.0),
+            delegate_ns: costs.delegated_write.ns,
             serve,
         }
     }
@@ -141,6 +130,7 @@ impl Combined {
     pub fn new(prices: CombinedPrices, workload: Workload) -> Self {
         Self {
             policy: Policy::DynamicCrew,
+            mechanism: Mechanism::Paper,
             compaction: Some(Closing::Adaptive),
             size_aware: Some(PlanCost::Time),
             cores: 8,
@@ -154,8 +144,84 @@ impl Combined {
     }
 
     /// Runs it; `core_ns` is [`Combined::core_ns`] of its workload.
-    pub fn run(&self, core_ns: f64) -> CombinedOutcome {
-        run::run(self, core_ns)
+    pub fn run(&self, core_ns: f64) -> Outcome {
+        let plan = self.size_aware.map(|cost| {
+            let threshold = match self.mechanism {
+                Mechanism::Paper => ThresholdRule::Percentile(99_000),
+                Mechanism::Shipped => SHIPPED_THRESHOLD,
+            };
+            let costs = (&self.prices.serve, cost);
+            let sample = (self.requests, self.seed);
+            deciders::plan(&self.workload, (self.cores, threshold), costs, sample)
+        });
+        let small_cores = plan.as_ref().map_or(self.cores, |plan| plan.small);
+        let rate = self.load * f64::from(self.cores) * 1e9 / core_ns;
+        let sixth = self.requests / 6;
+        let point = Point {
+            cores: self.cores,
+            arrivals: Arrivals::of_workload(&self.workload, rate, self.requests, self.seed)
+                .measured(sixth..self.requests - sixth),
+            deciders: match self.mechanism {
+                Mechanism::Paper => Deciders::Dispatched {
+                    dispatcher: Box::new(Dispatcher::new(self.dispatch(small_cores))),
+                    plan,
+                },
+                Mechanism::Shipped => {
+                    Deciders::Shipped(Box::new(Shipped::new(self.policy, self.cores, plan)))
+                }
+            },
+            times: self.times(),
+            versions: Some(Versions::new(REMEMBERED_NS)),
+            windows: self.compaction.map(|closing| {
+                let config = self.windows(closing, core_ns);
+                let defers = self.policy == Policy::DynamicCrew;
+                Windows::new(small_cores, config, Scan::Slots(8), defers)
+            }),
+            network: Network::NONE,
+            channel_ns: 0,
+            as_authors: false,
+            bound: Bound::stable(UNDER_WAY_MAX, self.requests, u64::MAX),
+            window_ns: 0,
+            seed: self.seed,
+        };
+        point.run()
+    }
+
+    fn times(&self) -> Priced {
+        let prices = &self.prices;
+        Priced {
+            put_aside_ns: prices.put_aside_ns,
+            answer_ns: prices.answer_ns,
+            publish_ns: prices.publish_ns,
+            read_line_ns: prices.read_line_ns,
+            write_line_ns: prices.write_line_ns,
+            delegate_ns: prices.delegate_ns,
+            lines: Some(Lines::used_lately()),
+            ..Priced::new(prices.serve.clone())
+        }
+    }
+
+    fn dispatch(&self, workers: u16) -> DispatchConfig {
+        DispatchConfig {
+            depth: Some(self.depth),
+            // Writes that were put aside keep their entries and not their credits.
+            entries_max: 64 * u32::from(workers),
+            ..DispatchConfig::new(self.policy, workers)
+        }
+    }
+
+    fn windows(&self, closing: Closing, core_ns: f64) -> CompactionConfig {
+        CompactionConfig {
+            closing,
+            deadline: Deadline::BeforeLimit {
+                limit_ns: (10.0 * core_ns) as u64,
+                apply_ns: self.prices.serve.serve_ns(true, 0) as u64,
+                answer_ns: self.prices.answer_ns as u64,
+            },
+            answers: Answers::AfterApply,
+            windows_max: 4,
+            writes_max: 62,
+        }
     }
 
     /// The mean time that a request takes a core, without hand-offs, conflicts and compaction.
@@ -168,14 +234,5 @@ impl Combined {
     }
 }
 
-impl CombinedOutcome {
-    /// The 99th percentile in nanoseconds; `None` if the queues grew without end.
-    pub fn p99_ns(&self) -> Option<u64> {
-        self.all.quantile(0.99).filter(|_| !self.saturated)
-    }
-
-    /// Whether 99 of 100 requests were answered within `limit_ns`.
-    pub fn meets(&self, limit_ns: f64) -> bool {
-        self.p99_ns().is_some_and(|p99| p99 as f64 <= limit_ns)
-    }
-}
+/// How long a write is remembered: longer than any reader that began before it takes.
+const REMEMBERED_NS: u64 = 10_000_000;

@@ -16,114 +16,25 @@ use clap::ValueEnum;
 use curtail_workload::quantity;
 
 use crate::{
-    balanced::{Balancer, Rules},
-    cckvs::{ClusterCosts, Hardware},
     cluster::{self, ClusterArgs},
-    costs::{CostsError, FullCosts},
-    figures::{Figure, Given, Options, figure, figures},
-    full::{Calibration, Items},
-    juneberry::DatagramTable,
+    figures::{Figure, Options, figure, figures},
     report,
     rows::{Row, csv, measured, table},
-    spread::Threads,
+    threads::Threads,
 };
 
-/// Simulate a figure of a paper in virtual time.
+/// Simulates a figure of a paper, in virtual time. Beside the paper's own mechanism stands what the
+/// server ships of it: series `shipped` in C-4's figures, `curtail` in Minos's.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// The figure; `list` lists them, `cluster` simulates whole clusters.
     pub figure: String,
-    /// Cores, as 8 or 4,8,64.
-    #[arg(long, value_delimiter = ',')]
-    pub cores: Vec<u16>,
-    /// Offered loads as shares of the capacity, as 0.5 or 0.1,0.5,0.9.
-    #[arg(long, value_delimiter = ',')]
-    pub load: Vec<f64>,
-    /// Writes, per cent.
-    #[arg(long, value_delimiter = ',')]
-    pub writes: Vec<f64>,
-    /// Zipf exponents of key popularity; 0 is uniform.
-    #[arg(long, value_delimiter = ',')]
-    pub gamma: Vec<f64>,
-    /// Cost of a large request, as a multiple of a small one's.
-    #[arg(long, value_delimiter = ',')]
-    pub k: Vec<u32>,
-    /// Large requests as a share of all: 0.00125 is the paper's 0.125 %.
-    #[arg(long, value_delimiter = ',')]
-    pub large_fraction: Vec<f64>,
-    /// Minos's system: the longest value in KB, as 500 or 250,500,1000.
-    #[arg(long, value_delimiter = ',')]
-    pub large_max_kb: Vec<f64>,
-    /// Minos's system: the link's speed in Gb/s, instead of that of the calibration.
-    #[arg(long)]
-    pub gigabits: Option<f64>,
-    /// Curves; `list` names every figure's.
-    #[arg(long, value_delimiter = ',')]
-    pub series: Vec<String>,
-    /// Requests simulated for each point, as 200000, 200k or 5m.
-    #[arg(long, value_parser = count)]
-    pub requests: Option<u64>,
-    /// Seed; the same seed gives the same numbers [default: 1].
-    #[arg(long)]
-    pub seed: Option<u64>,
-    /// Threads; 0 is all processors.
+    /// Of figures.
+    #[command(flatten)]
+    pub options: Options,
+    /// Threads over which points are spread; 0 is all processors.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,
-    /// C-4: rules of the paper or of its authors' simulator, where they differ.
-    #[arg(long, value_enum)]
-    pub rules: Option<RulesArg>,
-    /// C-4: outstanding requests from which a worker gets no more balanced ones.
-    #[arg(long)]
-    pub depth: Option<u16>,
-    /// C-4: what balances: the network card, as in the paper, or one of the cores.
-    #[arg(long, value_enum, value_delimiter = ',')]
-    pub balancer: Vec<Balancer>,
-    /// Whole systems: a file of costs instead of the built-in one, which was measured on curtail's
-    /// store (crates/simulator/costs.toml).
-    #[arg(long)]
-    pub costs: Option<PathBuf>,
-    /// Whole systems: costs of the paper or measured ones.
-    #[arg(long, value_enum, value_delimiter = ',')]
-    pub calibration: Vec<Calibration>,
-    /// C-4's whole system: sizes of items.
-    #[arg(long, value_enum, value_delimiter = ',')]
-    pub items: Vec<Items>,
-    /// C-4's whole system: limits on the 99th percentile, in mean service times.
-    #[arg(long, value_delimiter = ',')]
-    pub limit: Vec<u16>,
-    /// C-4's whole system with measured costs: requests that share a receive and a send.
-    #[arg(long)]
-    pub batch: Option<u32>,
-    /// Juneberry: a file of costs instead of the built-in one (crates/simulator/juneberry.toml).
-    #[arg(long)]
-    pub prices: Option<PathBuf>,
-    /// Juneberry: additional work in each execution, in microseconds.
-    #[arg(long)]
-    pub work_us: Option<f64>,
-    /// Juneberry: Twitter's clusters: 12, 19, 27, 31.
-    #[arg(long, value_delimiter = ',')]
-    pub cluster: Vec<u16>,
-    /// Juneberry and ccKVS: lengths of values in bytes.
-    #[arg(long, value_delimiter = ',')]
-    pub value_bytes: Vec<u32>,
-    /// Juneberry: entries of the ordered queue executed in one turn; with more than one, sets of
-    /// one key are compacted.
-    #[arg(long)]
-    pub turn: Option<usize>,
-    /// Juneberry: share of packets lost, as 0.001.
-    #[arg(long)]
-    pub loss: Option<f64>,
-    /// ccKVS and `cluster`: nodes, as 9 or 5,9,40.
-    #[arg(long, value_delimiter = ',')]
-    pub nodes: Vec<u16>,
-    /// ccKVS on shared cores: a file of costs instead of the built-in one
-    /// (crates/simulator/cckvs.toml).
-    #[arg(long)]
-    pub cluster_costs: Option<PathBuf>,
-    /// ccKVS simulated: a file of the costs of nodes and network instead of the built-in one
-    /// (crates/simulator/cckvs-paper.toml).
-    #[arg(long)]
-    pub cluster_hardware: Option<PathBuf>,
     /// Of whole clusters.
     #[command(flatten)]
     pub cluster_run: ClusterArgs,
@@ -150,15 +61,6 @@ pub enum Format {
     Json,
 }
 
-/// As [`Rules`].
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum RulesArg {
-    /// The authors' simulator.
-    Reference,
-    /// The paper's text.
-    Paper,
-}
-
 /// Runs the command; `Err` is for a person to read. Once `stop` is set no further point is begun,
 /// and what was simulated is printed and written, marked as partial.
 pub fn run(args: &Args, stop: &Arc<AtomicBool>) -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
@@ -170,8 +72,8 @@ pub fn run(args: &Args, stop: &Arc<AtomicBool>) -> Result<ExitCode, Box<dyn Erro
     }
     if args.figure == "cluster" {
         let threads = Threads::new(args.threads).until(stop);
-        let seed = args.seed.unwrap_or(1);
-        let nodes = args.nodes.first().copied();
+        let seed = args.options.seed.unwrap_or(1);
+        let nodes = args.options.nodes.first().copied();
         let (text, went_well) = cluster::simulate(&args.cluster_run, seed, nodes, &threads)?;
         print(&text)?;
         if is_partial() {
@@ -184,7 +86,7 @@ pub fn run(args: &Args, stop: &Arc<AtomicBool>) -> Result<ExitCode, Box<dyn Erro
         });
     }
     let figure = figure(&args.figure)?;
-    let mut rows = figure.rows(&args.options()?, &Threads::new(args.threads).until(stop))?;
+    let mut rows = figure.rows(&args.options, &Threads::new(args.threads).until(stop))?;
     // Files of a part have names of their own, so that they replace no whole one.
     let (part, mark) = match is_partial() {
         true => (".partial", PARTIAL),
@@ -242,9 +144,9 @@ impl Args {
                 None => return Ok(()),
             },
         };
-        let mut given: Vec<&str> = self.options()?.choices().into_iter().collect();
+        let mut given: Vec<&str> = self.options.choices().into_iter().collect();
         let of_report = [
-            ("--series", !self.series.is_empty()),
+            ("--series", !self.options.series.is_empty()),
             ("--real", self.real.is_some()),
             ("--out", self.out.is_some()),
             ("--format", self.format != Format::Table),
@@ -261,116 +163,18 @@ impl Args {
         if let Some(flag) = given.iter().find(|flag| !taken.contains(flag)) {
             return Err(format!("{name} does not take {flag}").into());
         }
-        if self.nodes.len() > 1 {
+        if self.options.nodes.len() > 1 {
             return Err(format!("{name} takes one --nodes, not a list").into());
         }
         Ok(())
     }
 
-    fn options(&self) -> Result<Options, Box<dyn Error + Send + Sync>> {
-        Ok(Options {
-            cores: self.cores.clone(),
-            loads: self.load.clone(),
-            writes: self.writes.clone(),
-            gammas: self.gamma.clone(),
-            ks: self.k.clone(),
-            large_percents: self.large_fraction.iter().map(|f| f * 100.0).collect(),
-            large_max_kb: self.large_max_kb.clone(),
-            gigabits: self.gigabits,
-            series: self.series.clone(),
-            requests: self.requests,
-            seed: self.seed,
-            rules: self.rules.map(|rules| match rules {
-                RulesArg::Reference => Rules::Reference,
-                RulesArg::Paper => Rules::Paper,
-            }),
-            depth: self.depth,
-            balancers: self.balancer.clone(),
-            costs: self.costs.as_deref().map(costs).transpose()?,
-            calibrations: self.calibration.clone(),
-            items: self.items.clone(),
-            limits: self.limit.clone(),
-            batch: self.batch,
-            prices: self.prices.as_deref().map(prices).transpose()?,
-            work_us: self.work_us,
-            clusters: self.cluster.clone(),
-            value_bytes: self.value_bytes.clone(),
-            turn: self.turn,
-            loss: self.loss,
-            nodes: self.nodes.clone(),
-            cluster_costs: self
-                .cluster_costs
-                .as_deref()
-                .map(cluster_costs)
-                .transpose()?,
-            cluster_hardware: self
-                .cluster_hardware
-                .as_deref()
-                .map(cluster_hardware)
-                .transpose()?,
-        })
-    }
-
     /// The command line that gives these rows again.
     fn command(&self) -> String {
         let mut words = vec![format!("curtail simulate {}", self.figure)];
-        let mut list = |name: &str, values: Vec<String>| {
-            if !values.is_empty() {
-                words.push(format!("--{name} {}", values.join(",")));
-            }
-        };
-        list("seed", self.seed.iter().map(u64::to_string).collect());
-        let texts = |values: &[f64]| values.iter().map(f64::to_string).collect();
-        list("cores", self.cores.iter().map(u16::to_string).collect());
-        list("load", texts(&self.load));
-        list("writes", texts(&self.writes));
-        list("gamma", texts(&self.gamma));
-        list("k", self.k.iter().map(u32::to_string).collect());
-        list("large-fraction", texts(&self.large_fraction));
-        list("large-max-kb", texts(&self.large_max_kb));
-        let gigabits = self.gigabits.iter().map(f64::to_string);
-        list("gigabits", gigabits.collect());
-        list("series", self.series.clone());
-        list(
-            "requests",
-            self.requests.iter().map(u64::to_string).collect(),
-        );
-        list("depth", self.depth.iter().map(u16::to_string).collect());
-        let balancers = self.balancer.iter().map(|one| one.name().into());
-        list("balancer", balancers.collect());
-        let calibrations = self.calibration.iter().map(|one| one.name().into());
-        list("calibration", calibrations.collect());
-        list(
-            "items",
-            self.items.iter().map(|one| one.name().into()).collect(),
-        );
-        list("limit", self.limit.iter().map(u16::to_string).collect());
-        list("batch", self.batch.iter().map(u32::to_string).collect());
-        list("work-us", self.work_us.iter().map(f64::to_string).collect());
-        list("cluster", self.cluster.iter().map(u16::to_string).collect());
-        let bytes = self.value_bytes.iter().map(u32::to_string);
-        list("value-bytes", bytes.collect());
-        list("turn", self.turn.iter().map(usize::to_string).collect());
-        list("loss", self.loss.iter().map(f64::to_string).collect());
-        list("nodes", self.nodes.iter().map(u16::to_string).collect());
-        let costs = self.cluster_costs.iter();
-        let costs = costs.map(|path| path.display().to_string());
-        list("cluster-costs", costs.collect());
-        let hardware = self.cluster_hardware.iter();
-        let hardware = hardware.map(|path| path.display().to_string());
-        list("cluster-hardware", hardware.collect());
-        let real = self.real.iter().map(|path| path.display().to_string());
-        list("real", real.collect());
-        let prices = self.prices.iter().map(|path| path.display().to_string());
-        list("prices", prices.collect());
-        let rules = |rules: RulesArg| {
-            rules
-                .to_possible_value()
-                .map(|value| value.get_name().into())
-        };
-        let costs = self.costs.iter().map(|path| path.display().to_string());
-        list("costs", costs.collect());
-        list("rules", self.rules.and_then(rules).into_iter().collect());
+        words.extend(self.options.words());
+        let real = self.real.iter();
+        words.extend(real.map(|path| format!("--real {}", path.display())));
         words.join(" ")
     }
 }
@@ -389,35 +193,6 @@ fn real(folder: &Path, figure: &'static str, known: &[Row]) -> Result<Vec<Row>, 
         rows.extend(found);
     }
     Ok(rows)
-}
-
-/// Reads a file of costs.
-fn costs(path: &Path) -> Result<Given<FullCosts>, String> {
-    parsed(path, FullCosts::parse)
-}
-
-/// Reads a file of prices.
-fn prices(path: &Path) -> Result<Given<DatagramTable>, String> {
-    parsed(path, DatagramTable::parse)
-}
-
-/// Reads a file of a cluster's costs.
-fn cluster_costs(path: &Path) -> Result<Given<ClusterCosts>, String> {
-    parsed(path, ClusterCosts::parse)
-}
-
-/// Reads a file of what a cluster's nodes and network cost.
-fn cluster_hardware(path: &Path) -> Result<Given<Hardware>, String> {
-    parsed(path, Hardware::parse)
-}
-
-fn parsed<T>(path: &Path, parse: fn(&str) -> Result<T, CostsError>) -> Result<Given<T>, String> {
-    let named = |error: &dyn Error| format!("{}: {error}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
-    let costs = parse(&text).map_err(|error| named(&error))?;
-    // A row's parameters have these signs between them.
-    let name = path.display().to_string().replace([';', ',', '='], "_");
-    Ok(Given { name, costs })
 }
 
 fn heading(figure: &Figure, args: &Args) -> String {
@@ -450,7 +225,7 @@ fn print(text: &str) -> io::Result<()> {
 }
 
 /// `200000`, `200k`, `5m`.
-fn count(text: &str) -> Result<u64, String> {
+pub(crate) fn count(text: &str) -> Result<u64, String> {
     let count = quantity::count(text)?;
     let fits = (1..=1_000_000_000_000).contains(&count);
     fits.then_some(count)
@@ -476,10 +251,10 @@ mod tests {
     #[test]
     fn lists_are_lists_and_the_command_says_them_again() {
         let args = args("x c4-fig3 --writes 50,75 --cores 4,8 --requests 20k --rules paper");
-        let options = args.options().unwrap();
+        let options = &args.options;
         assert_eq!(
-            (options.writes, options.cores),
-            (vec![50.0, 75.0], vec![4, 8])
+            (&options.writes, &options.cores),
+            (&vec![50.0, 75.0], &vec![4, 8])
         );
         let again = "curtail simulate c4-fig3 --cores 4,8 --writes 50,75 \
                      --requests 20000 --rules paper";
@@ -520,7 +295,7 @@ mod tests {
             "--limit 10",
             "--writes 5,5",
         ] {
-            let options = args(&format!("x c4-fig3 {line}")).options().unwrap();
+            let options = args(&format!("x c4-fig3 {line}")).options;
             let refused = fig3.rows(&options, &threads).unwrap_err().to_string();
             let (flag, _) = line.split_once(' ').unwrap();
             assert!(refused.contains("c4-fig3"), "{line}: {refused}");
@@ -542,7 +317,7 @@ mod tests {
             let args = args(&format!("x{line}"));
             args.check().unwrap();
             if let Ok(figure) = figure(&args.figure) {
-                let checked = figure.check(&args.options().unwrap(), figure.series);
+                let checked = figure.check(&args.options, figure.series);
                 assert_eq!(checked, Ok(()), "{line}");
                 taken += 1;
             }

@@ -3,7 +3,7 @@
 //! The numbers are a file in TOML. The one that is built in, `costs.toml`, was measured on our own
 //! server and store by `cargo bench -p curtail-server --bench costs`, which prints such a file;
 //! another can be given on the command line. The models of whole systems draw on it; those of the
-//! papers' queueing models ([`crate::Balanced`] and [`crate::Sized`] as they are) do not.
+//! papers' queueing models ([`crate::C4Model`] and [`crate::MinosModel`] as they are) do not.
 
 use std::{fmt, sync::LazyLock};
 

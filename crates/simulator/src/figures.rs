@@ -5,11 +5,11 @@
 //! figure's name alone reproduces the paper's, any point that nobody listed can be asked for, and
 //! what a figure does not take is an error.
 
-mod beside;
 mod c4;
 mod c4_full;
 mod cckvs;
 mod combined;
+mod few_cores;
 mod hot_set;
 mod juneberry;
 mod minos;
@@ -24,13 +24,16 @@ use parameters::Value;
 pub use parameters::{Choice, Parameter, Refused};
 
 use crate::{
-    balanced::{Balancer, Rules},
+    c4::{
+        Balancer, Rules,
+        system_costs::{Calibration, Items},
+    },
     cckvs::{ClusterCosts, Hardware},
-    costs::FullCosts,
-    full::{Calibration, Items},
+    command::count,
+    costs::{CostsError, FullCosts},
     juneberry::DatagramTable,
     rows::Row,
-    spread::Threads,
+    threads::Threads,
 };
 
 /// A reproduced figure.
@@ -54,73 +57,140 @@ pub struct Figure {
 }
 
 /// What can be asked of a figure. An empty list, or `None`, is the figure's default.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 pub struct Options {
-    /// Workers of the model.
+    /// Cores, as 8 or 4,8,64.
+    #[arg(long, value_delimiter = ',')]
     pub cores: Vec<u16>,
-    /// Offered loads as shares of the capacity.
+    /// Offered loads as shares of the capacity, as 0.5 or 0.1,0.5,0.9.
+    #[arg(long = "load", value_name = "LOAD", value_delimiter = ',')]
     pub loads: Vec<f64>,
     /// Writes, per cent.
+    #[arg(long, value_delimiter = ',')]
     pub writes: Vec<f64>,
-    /// Exponents of popularity.
+    /// Exponents of the keys' popularity (Zipf's law); 0 is uniform.
+    #[arg(long = "gamma", value_name = "GAMMA", value_delimiter = ',')]
     pub gammas: Vec<f64>,
-    /// Costs of a large request in small ones.
+    /// What a large request costs, in small ones.
+    #[arg(long = "k", value_name = "K", value_delimiter = ',')]
     pub ks: Vec<u32>,
-    /// Large requests, per cent.
+    /// Large requests as a share of all: 0.00125 is the paper's 0.125 %.
+    #[arg(
+        long = "large-fraction",
+        value_name = "LARGE_FRACTION",
+        value_delimiter = ',',
+        value_parser = percent
+    )]
     pub large_percents: Vec<f64>,
-    /// The longest value, in KB.
+    /// Minos's system: the longest value in KB, as 500 or 250,500,1000.
+    #[arg(long, value_delimiter = ',')]
     pub large_max_kb: Vec<f64>,
-    /// The speed of Minos's link.
+    /// Minos's system: the link's speed in Gb/s, in place of the prices' own.
+    #[arg(long)]
     pub gigabits: Option<f64>,
-    /// Curves.
+    /// Curves; `list` names every figure's.
+    #[arg(long, value_delimiter = ',')]
     pub series: Vec<String>,
-    /// Requests a point.
+    /// Requests a point, as 200000, 200k or 5m.
+    #[arg(long, value_parser = count)]
     pub requests: Option<u64>,
-    /// Of all randomness.
+    /// Replays a run; 1 unless another is given.
+    #[arg(long)]
     pub seed: Option<u64>,
-    /// Whose rules the model of C-4 follows.
+    /// C-4: whose rules, where the paper and its authors' simulator differ.
+    #[arg(long, value_enum)]
     pub rules: Option<Rules>,
-    /// The bound of JBSQ.
+    /// C-4: outstanding requests of a worker that takes no more balanced ones.
+    #[arg(long)]
     pub depth: Option<u16>,
-    /// Who balances requests in the models of C-4.
+    /// C-4: who balances; the network card, as in the paper, or one of the cores.
+    #[arg(
+        long = "balancer",
+        value_name = "BALANCER",
+        value_enum,
+        value_delimiter = ','
+    )]
     pub balancers: Vec<Balancer>,
-    /// What whole systems' parts cost; `None` is what was measured on our own store.
+    /// Whole systems: a file of costs in place of the built-in one, which was measured on our own
+    /// store (see crates/simulator/costs.toml).
+    #[arg(long, value_parser = file(FullCosts::parse))]
     pub costs: Option<Given<FullCosts>>,
-    /// Whose costs C-4's whole system is drawn with.
+    /// Whole systems: whose costs.
+    #[arg(
+        long = "calibration",
+        value_name = "CALIBRATION",
+        value_enum,
+        value_delimiter = ','
+    )]
     pub calibrations: Vec<Calibration>,
-    /// Sizes of items in C-4's whole system.
+    /// C-4's whole system: sizes of items.
+    #[arg(long, value_enum, value_delimiter = ',')]
     pub items: Vec<Items>,
-    /// Limits on the 99th percentile in C-4's whole system, in mean service times.
+    /// C-4's whole system: limits on the 99th percentile, in mean service times.
+    #[arg(long = "limit", value_name = "LIMIT", value_delimiter = ',')]
     pub limits: Vec<u16>,
-    /// Requests in a turn, which share a receive and a send.
+    /// C-4's whole system with measured costs: requests that share a receive and a send.
+    #[arg(long)]
     pub batch: Option<u32>,
-    /// What the steps of a datagram cost; `None` is the built-in table.
+    /// Juneberry: a file of prices in place of the built-in one (see
+    /// crates/simulator/juneberry.toml).
+    #[arg(long, value_parser = file(DatagramTable::parse))]
     pub prices: Option<Given<DatagramTable>>,
-    /// Work in each execution beside the store, in microseconds.
+    /// Juneberry: work in each execution beside the store, in microseconds.
+    #[arg(long)]
     pub work_us: Option<f64>,
-    /// Twitter's clusters, by their numbers.
+    /// Juneberry: Twitter's clusters, of 12, 19, 27 and 31.
+    #[arg(long = "cluster", value_name = "CLUSTER", value_delimiter = ',')]
     pub clusters: Vec<u16>,
-    /// Lengths of values in bytes.
+    /// Juneberry and ccKVS: lengths of values in bytes.
+    #[arg(long, value_delimiter = ',')]
     pub value_bytes: Vec<u32>,
-    /// Entries that a turn of the Ordered Queue executes.
+    /// Juneberry: entries that a turn of the Ordered Queue executes; with more than one, sets of
+    /// one key are folded.
+    #[arg(long)]
     pub turn: Option<usize>,
-    /// Share of the packets that are lost.
+    /// Juneberry: share of the packets that are lost, as 0.001.
+    #[arg(long)]
     pub loss: Option<f64>,
-    /// Nodes of a cluster.
+    /// ccKVS and `cluster`: nodes, as 9 or 5,9,40.
+    #[arg(long, value_delimiter = ',')]
     pub nodes: Vec<u16>,
-    /// What the work of a cluster costs; `None` is the built-in file.
+    /// ccKVS on shared cores: a file of costs in place of the built-in one (see
+    /// crates/simulator/cckvs.toml).
+    #[arg(long, value_parser = file(ClusterCosts::parse))]
     pub cluster_costs: Option<Given<ClusterCosts>>,
-    /// What the work of a simulated cluster costs; `None` is the paper's hardware.
+    /// ccKVS simulated: a file of what nodes and network cost in place of the built-in one (see
+    /// crates/simulator/cckvs-paper.toml).
+    #[arg(long, value_parser = file(Hardware::parse))]
     pub cluster_hardware: Option<Given<Hardware>>,
 }
 
 /// What was read from a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Given<T> {
-    /// The file's name, as rows show it.
-    pub name: String,
+    /// The file.
+    pub path: String,
     /// What is in it.
     pub costs: T,
+}
+
+/// Reads a file of costs.
+fn file<T>(
+    parse: fn(&str) -> Result<T, CostsError>,
+) -> impl Fn(&str) -> Result<Given<T>, String> + Clone {
+    move |path| {
+        let named = |error: &dyn std::error::Error| format!("{path}: {error}");
+        let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+        let costs = parse(&text).map_err(|error| named(&error))?;
+        let path = path.into();
+        Ok(Given { path, costs })
+    }
+}
+
+/// A share, as per cent.
+fn percent(text: &str) -> Result<f64, String> {
+    let share: f64 = text.parse().map_err(|_| format!("{text:?} is no share"))?;
+    Ok(share * 100.0)
 }
 
 /// A figure being drawn.
@@ -230,7 +300,8 @@ impl Options {
             value.iter().map(|n| Value::Number(*n as f64)).collect()
         }
         fn file<T>(file: &Option<Given<T>>) -> Vec<Value> {
-            let name = |file: &Given<T>| Value::Name(file.name.clone());
+            // A row's parameters have these signs between them.
+            let name = |file: &Given<T>| Value::Name(file.path.replace([';', ',', '='], "_"));
             file.iter().map(name).collect()
         }
         fn names<T: Copy>(values: &[T], name: fn(T) -> &'static str) -> Vec<Value> {
@@ -271,8 +342,43 @@ impl Options {
     /// The options that are given, of those that figures take.
     pub(crate) fn choices(&self) -> BTreeSet<&'static str> {
         let given = |choice: &Choice| !self.given(*choice).is_empty();
-        let all = Choice::ALL.into_iter().filter(given);
+        let all = Choice::ALL.iter().copied().filter(given);
         all.map(Choice::flag).collect()
+    }
+
+    /// The words of the command line that give these options again.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        let files = [
+            (Choice::Costs, self.costs.as_ref().map(|file| &file.path)),
+            (Choice::Prices, self.prices.as_ref().map(|file| &file.path)),
+            (
+                Choice::ClusterCosts,
+                self.cluster_costs.as_ref().map(|file| &file.path),
+            ),
+            (
+                Choice::ClusterHardware,
+                self.cluster_hardware.as_ref().map(|file| &file.path),
+            ),
+        ];
+        for &choice in Choice::ALL {
+            let file = files.iter().find(|(other, _)| *other == choice);
+            let text = |value: &Value| match (value, choice) {
+                (Value::Number(percent), Choice::LargeFraction) => (percent / 100.0).to_string(),
+                _ => value.to_string(),
+            };
+            let values: Vec<String> = match file {
+                Some((_, path)) => path.iter().map(|path| path.to_string()).collect(),
+                None => self.given(choice).iter().map(text).collect(),
+            };
+            if !values.is_empty() {
+                words.push(format!("{} {}", choice.flag(), values.join(",")));
+            }
+        }
+        if !self.series.is_empty() {
+            words.push(format!("--series {}", self.series.join(",")));
+        }
+        words
     }
 }
 
@@ -331,7 +437,7 @@ const FIGURES: &[Figure] = &[
     minos_system::FIG9,
     minos_system::FIG10,
     combined::COMBINED,
-    beside::BESIDE,
+    few_cores::BESIDE,
     juneberry::FIG6,
     juneberry::FIG7,
     juneberry::FIG9,

@@ -2,7 +2,7 @@
 //! than each alone. 120,000 requests a run; the figure `combined` runs in full.
 
 use curtail_dispatch::{Closing, Policy};
-use curtail_simulator::{Combined, CombinedOutcome, CombinedPrices, FullCosts, PlanCost};
+use curtail_simulator::{Combined, CombinedPrices, FullCosts, Outcome, PlanCost};
 use curtail_workload::{Catalogue, Workload};
 
 /// ETC, half writes, and these differences.
@@ -42,7 +42,7 @@ fn alone(together: &Combined) -> [(&'static str, Combined); 3] {
     ]
 }
 
-fn at(model: &Combined, load: f64) -> (CombinedOutcome, f64) {
+fn at(model: &Combined, load: f64) -> (Outcome, f64) {
     let core_ns = model.core_ns();
     let model = Combined {
         load,

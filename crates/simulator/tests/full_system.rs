@@ -3,7 +3,7 @@
 //! little below, not carried a little above.
 
 use curtail_dispatch::{Closing, Policy};
-use curtail_simulator::{Balanced, BalancedOutcome, FullCosts, FullSystem, Items};
+use curtail_simulator::{C4Model, FullCosts, FullSystem, Items, Mechanism, Outcome};
 
 /// A class of load: exponent of popularity, and per cent of writes.
 type Class = (f64, f64);
@@ -22,32 +22,32 @@ fn ours() -> FullSystem {
     FullSystem::measured(FullCosts::measured(), Items::Large, 16)
 }
 
-fn model(system: FullSystem, policy: Policy, closing: Option<Closing>, class: Class) -> Balanced {
+fn model(system: FullSystem, policy: Policy, closing: Option<Closing>, class: Class) -> C4Model {
     let (gamma, writes) = class;
-    Balanced {
+    C4Model {
         gamma,
         write_percent: if policy == Policy::Ideal { 0.0 } else { writes },
         compaction: closing,
         requests: 60_000,
-        ..Balanced::of_system(policy, system)
+        ..C4Model::of_system(policy, system)
     }
 }
 
 /// At so many million requests a second.
-fn at(model: &Balanced, mrps: f64) -> BalancedOutcome {
-    let model = Balanced {
+fn at(model: &C4Model, mrps: f64) -> Outcome {
+    let model = C4Model {
         load: mrps * 1e6 / model.capacity(),
         ..model.clone()
     };
-    model.run(&Balanced::ranks(model.gamma))
+    model.run(&C4Model::ranks(model.gamma))
 }
 
-fn carries(model: &Balanced, mrps: f64) -> bool {
-    at(model, mrps).meets(model.limit_ns())
+fn carries(model: &C4Model, mrps: f64) -> bool {
+    at(model, mrps).meets(model.limit_ns() as f64)
 }
 
-fn p99(model: &Balanced, mrps: f64) -> f64 {
-    at(model, mrps).p99_ns() as f64
+fn p99(model: &C4Model, mrps: f64) -> f64 {
+    at(model, mrps).all.quantile(0.99).unwrap_or(0) as f64
 }
 
 /// Figs. 9 and 10: the highest loads of uniform keys, within a tenth of the paper's. EREW's differs
@@ -94,7 +94,7 @@ fn compaction_lifts_loads_with_popular_reads() {
     assert!(carries(&base, 68.0) && !carries(&base, 90.0));
     let with = model(paper(), Policy::Crew, WINDOW, POPULAR_READS);
     assert!(carries(&with, 125.0));
-    let twenty = Balanced {
+    let twenty = C4Model {
         limit: 20,
         ..with.clone()
     };
@@ -102,16 +102,16 @@ fn compaction_lifts_loads_with_popular_reads() {
 
     let hot = base.hot_worker().unwrap();
     let other = (hot + 1) % 64;
-    let alone = at(&base, 1.0).worker_service_ns(other);
-    let slower = at(&base, 76.0).worker_service_ns(other) / alone;
+    let alone = at(&base, 1.0).core_service_ns(other);
+    let slower = at(&base, 76.0).core_service_ns(other) / alone;
     assert!((1.3..1.8).contains(&slower), "{slower}");
     let outcome = at(&with, 140.0);
-    let service = outcome.worker_service_ns(hot);
+    let service = outcome.core_service_ns(hot);
     assert!((service / 243.0 - 1.0).abs() < 0.15, "{service}");
     let busy = outcome.utilization(hot);
     assert!((busy - 0.47).abs() < 0.08, "{busy}");
-    assert!((outcome.worker_mrps(hot) / 1.66 - 1.0).abs() < 0.1);
-    assert!((outcome.worker_mrps(other) / 2.3 - 1.0).abs() < 0.1);
+    assert!((outcome.core_mrps(hot) / 1.66 - 1.0).abs() < 0.1);
+    assert!((outcome.core_mrps(other) / 2.3 - 1.0).abs() < 0.1);
 }
 
 /// Section 7.1.3: at (0.99, 50 %) the paper's window lifts the throughput only under the longer
@@ -120,7 +120,7 @@ fn compaction_lifts_loads_with_popular_reads() {
 fn compaction_lifts_loads_with_popular_writes() {
     let base = model(paper(), Policy::Crew, None, POPULAR_WRITES);
     assert!(carries(&base, 42.0) && !carries(&base, 62.0));
-    let twenty = Balanced {
+    let twenty = C4Model {
         limit: 20,
         ..model(paper(), Policy::Crew, WINDOW, POPULAR_WRITES)
     };
@@ -182,7 +182,7 @@ fn both_together_are_at_least_as_good_as_each() {
 #[test]
 fn more_workers_never_carry_less() {
     for (workers, mrps) in [(1, 0.7), (4, 4.4), (16, 19.0), (32, 38.0), (64, 56.0)] {
-        let model = Balanced {
+        let model = C4Model {
             workers,
             ..model(ours(), Policy::DynamicCrew, ADAPTIVE, POPULAR_WRITES)
         };
@@ -213,10 +213,10 @@ fn smaller_items_are_faster() {
 fn work_is_counted() {
     let model = model(paper(), Policy::DynamicCrew, ADAPTIVE, POPULAR_WRITES);
     let (one, two) = (at(&model, 60.0), at(&model, 60.0));
-    assert_eq!((&one.all, &one.used), (&two.all, &two.used));
-    let answered: u64 = one.used.iter().map(|worker| worker.answered).sum();
+    assert_eq!((&one.all, &one.cores), (&two.all, &two.cores));
+    let answered: u64 = one.cores.iter().map(|worker| worker.answered).sum();
     assert_eq!(answered, model.requests);
-    let most_idle = one.used.iter().map(|worker| worker.idle_ns).max();
+    let most_idle = one.cores.iter().map(|worker| worker.idle_ns).max();
     assert!(most_idle.is_some_and(|idle| idle > 0 && idle < one.ended_ns));
 }
 
@@ -237,17 +237,40 @@ fn a_core_that_balances_has_its_price() {
         let beyond = at(&core, 1.5 * most);
         assert!(beyond.throughput_mrps() < 1.01 * most, "{beyond:?}");
 
-        let few = Balanced { workers: 4, ..card };
+        let few = C4Model { workers: 4, ..card };
         let fewer = few.clone().with_dispatcher(dispatch_ns);
         assert_eq!((fewer.workers, fewer.cores()), (3, 4));
         let mrps = 0.85 * few.capacity() / 1e6;
         assert!(p99(&fewer, mrps) > 2.0 * p99(&few, mrps), "{policy:?}");
     }
     for (policy, workers) in [(Policy::Erew, 64), (Policy::Ideal, 64), (Policy::Crew, 1)] {
-        let model = Balanced {
+        let model = C4Model {
             workers,
             ..model(ours(), policy, None, UNIFORM)
         };
         assert_eq!(model.clone().with_dispatcher(dispatch_ns), model);
     }
+}
+
+/// What the server ships in place of the dispatcher keeps its promise, too. Goal: a partition has
+/// one writer at a time, writes that meet go to whoever holds it, and neighbouring ones are carried
+/// out as one. Method: popular writes at a middle load; CRCW, which promises nothing, hands nothing
+/// on, and its writers meet.
+#[test]
+fn as_shipped_a_partition_has_one_writer() {
+    let shipped = |policy| {
+        let model = C4Model {
+            mechanism: Mechanism::Shipped,
+            ..model(paper(), policy, None, (1.25, 50.0))
+        };
+        at(&model, 25.0)
+    };
+    let claimed = shipped(Policy::DynamicCrew);
+    assert_eq!(claimed.write_waits, 0);
+    assert!(claimed.delegated > 500, "{}", claimed.delegated);
+    assert!(claimed.windows > 100, "{}", claimed.windows);
+    assert!(claimed.window_writes >= 2 * claimed.windows);
+    let anywhere = shipped(Policy::Crcw);
+    assert_eq!(anywhere.delegated, 0);
+    assert!(anywhere.write_waits > 500, "{}", anywhere.write_waits);
 }

@@ -2,25 +2,29 @@
 //! requests a point, so tails are given a tenth and shares of throughput a twentieth. The figures
 //! themselves run in full.
 
-use curtail_dispatch::{Closing, Policy, pull::Binding, size_aware::Stealing};
-use curtail_simulator::{Balanced, Rules, Sharding, Sized, UNIT};
+use curtail_dispatch::{Closing, Policy, pull::Binding};
+use curtail_simulator::{C4Model, MinosModel, Rules, Sharding, Stealing, UNIT};
 
-fn model(policy: Policy, load: f64, write_percent: f64) -> Balanced {
-    Balanced {
+fn model(policy: Policy, load: f64, write_percent: f64) -> C4Model {
+    C4Model {
         load,
         write_percent,
         requests: 40_000,
-        ..Balanced::new(policy, Rules::Reference)
+        ..C4Model::new(policy, Rules::Reference)
     }
 }
 
-fn p99(model: &Balanced) -> f64 {
-    model.run(&Balanced::ranks(model.gamma)).p99_ns() as f64
+fn p99(model: &C4Model) -> f64 {
+    model
+        .run(&C4Model::ranks(model.gamma))
+        .all
+        .quantile(0.99)
+        .unwrap_or(0) as f64
 }
 
-fn meets(model: &Balanced) -> bool {
-    let ranks = Balanced::ranks(model.gamma);
-    model.run(&ranks).meets(model.limit_ns())
+fn meets(model: &C4Model) -> bool {
+    let ranks = C4Model::ranks(model.gamma);
+    model.run(&ranks).meets(model.limit_ns() as f64)
 }
 
 /// C-4, section 3.1: "Dynamic" has the ideal's throughput and tail at any share of writes; the
@@ -72,7 +76,7 @@ fn compaction_lifts_the_throughput_of_skewed_writes() {
         (1.25, 5.0, 0.87, 0.87),
         (1.4, 25.0, 0.25, 0.5),
     ] {
-        let at = |load, compaction| Balanced {
+        let at = |load, compaction| C4Model {
             gamma,
             compaction,
             ..model(Policy::Crew, load, writes)
@@ -90,7 +94,7 @@ fn compaction_lifts_the_throughput_of_skewed_writes() {
 /// with it is better still.
 #[test]
 fn early_closing_removes_the_step_at_low_load() {
-    let at = |policy, compaction| Balanced {
+    let at = |policy, compaction| C4Model {
         gamma: 0.99,
         rules: Rules::Paper,
         compaction,
@@ -113,7 +117,7 @@ fn early_closing_removes_the_step_at_low_load() {
 #[test]
 fn two_entries_for_each_worker_suffice() {
     let model = model(Policy::DynamicCrew, 0.95, 100.0);
-    let outcome = model.run(&Balanced::ranks(0.0));
+    let outcome = model.run(&C4Model::ranks(0.0));
     assert!(
         (100..=128).contains(&outcome.entries_max),
         "{}",
@@ -122,9 +126,9 @@ fn two_entries_for_each_worker_suffice() {
 }
 
 fn sized(sharding: Sharding, k: u32, load: f64) -> f64 {
-    let model = Sized {
+    let model = MinosModel {
         requests: 150_000,
-        ..Sized::new(sharding, k, load)
+        ..MinosModel::new(sharding, k, load)
     };
     model.run().all.quantile(0.99).unwrap_or(0) as f64 / UNIT as f64
 }
@@ -163,14 +167,14 @@ fn size_awareness_keeps_the_tail_short() {
 /// A seed replays a run to the digit.
 #[test]
 fn seeds_replay() {
-    let model = Balanced {
+    let model = C4Model {
         requests: 5_000,
         gamma: 1.2,
         ..model(Policy::DynamicCrew, 0.8, 50.0)
     };
-    let ranks = Balanced::ranks(1.2);
+    let ranks = C4Model::ranks(1.2);
     assert_eq!(model.run(&ranks).all, model.run(&ranks).all);
-    let other = Balanced {
+    let other = C4Model {
         seed: 2,
         ..model.clone()
     };

@@ -2,9 +2,9 @@
 //! prices derived from their throughputs; and what goes beyond. 100,000 to 200,000 requests a run,
 //! so tails are given a quarter and throughputs a tenth; the figures themselves run in full.
 
-use curtail_dispatch::{pull::Binding, size_aware::Stealing};
+use curtail_dispatch::pull::Binding;
 use curtail_simulator::{
-    FullCosts, LargeReplies, PlanCost, Prices, SizeAware, Stored, StoredOutcome, System,
+    FullCosts, LargeReplies, MinosSystem, Outcome, Prices, SizeAware, Stealing, System,
 };
 use curtail_workload::{Catalogue, Workload};
 
@@ -32,10 +32,10 @@ fn etc(differences: &str) -> Workload {
     workload.unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-fn run(system: System, differences: &str, rate_mops: f64) -> StoredOutcome {
-    let model = Stored {
+fn run(system: System, differences: &str, rate_mops: f64) -> Outcome {
+    let model = MinosSystem {
         requests: 150_000,
-        ..Stored::new(system, Prices::paper(), etc(differences), rate_mops)
+        ..MinosSystem::new(system, Prices::paper(), etc(differences), rate_mops)
     };
     model.run()
 }
@@ -46,9 +46,9 @@ fn p99_us(system: System, differences: &str, rate_mops: f64) -> f64 {
 }
 
 fn bears(system: System, differences: &str, rate_mops: f64) -> bool {
-    let model = Stored {
+    let model = MinosSystem {
         requests: 600_000,
-        ..Stored::new(system, Prices::paper(), etc(differences), rate_mops)
+        ..MinosSystem::new(system, Prices::paper(), etc(differences), rate_mops)
     };
     !model.run().saturated
 }
@@ -56,7 +56,7 @@ fn bears(system: System, differences: &str, rate_mops: f64) -> bool {
 /// Section 5.4: the mean read of the default workload takes 5 us; the limits are 50 and 100.
 #[test]
 fn a_mean_read_takes_five_microseconds() {
-    let model = Stored::new(HKH, Prices::paper(), etc(""), 1.0);
+    let model = MinosSystem::new(HKH, Prices::paper(), etc(""), 1.0);
     let demand = model.demand();
     assert!((demand.get_ns / 5_000.0 - 1.0).abs() < 0.03, "{demand:?}");
     // Section 6.4: the link is what the default workload fills first.
@@ -189,9 +189,9 @@ fn no_small_request_is_behind_a_large_one() {
 #[test]
 fn packets_are_balanced_over_cores() {
     for (differences, rate, large_cores) in [("p-large=0.25", 3.5, 2), ("p-large=0.75", 1.7, 4)] {
-        let model = Stored {
+        let model = MinosSystem {
             requests: 500_000,
-            ..Stored::new(MINOS, Prices::paper(), etc(differences), rate)
+            ..MinosSystem::new(MINOS, Prices::paper(), etc(differences), rate)
         };
         let outcome = model.run();
         let plan = outcome.plan.unwrap();
@@ -237,18 +237,17 @@ fn sizes_apart_cost_no_throughput() {
     let costs = costs.unwrap_or_else(|error| panic!("{error}"));
     let prices = Prices::of(&costs, "measured");
     let is_borne = |system, share: f64| {
-        let model = Stored {
+        let model = MinosSystem {
             requests: 300_000,
-            ..Stored::new(system, prices.clone(), etc(""), 1.0)
+            ..MinosSystem::new(system, prices.clone(), etc(""), 1.0)
         };
         let rate_mops = share * model.capacity_mops();
-        !Stored { rate_mops, ..model }.run().saturated
+        !MinosSystem { rate_mops, ..model }.run().saturated
     };
     let ours = |learned| {
-        minos(move |settings| {
-            settings.learned = learned;
-            settings.cost = PlanCost::Time;
-            settings.large_replies = LargeReplies::Apart;
+        System::SizeAware(SizeAware {
+            learned,
+            ..SizeAware::SHIPPED
         })
     };
     let highest = |system| {
@@ -290,9 +289,9 @@ fn size_awareness_beats_stealing_with_our_costs() {
     let costs = FullCosts::parse(include_str!("prices.toml"));
     let costs = costs.unwrap_or_else(|error| panic!("{error}"));
     let prices = Prices::of(&costs, "measured");
-    let model = |system, rate_mops| Stored {
+    let model = |system, rate_mops| MinosSystem {
         requests: 150_000,
-        ..Stored::new(system, prices.clone(), etc(""), rate_mops)
+        ..MinosSystem::new(system, prices.clone(), etc(""), rate_mops)
     };
     let limit = 20.0 * model(HKH, 1.0).demand().get_ns;
     let rate = 0.6 * model(HKH, 1.0).capacity_mops();
@@ -303,11 +302,11 @@ fn size_awareness_beats_stealing_with_our_costs() {
 /// A seed replays a run, and the number of large cores follows the workload.
 #[test]
 fn roles_follow_the_workload() {
-    let model = Stored {
+    let model = MinosSystem {
         requests: 600_000,
         epoch_ns: 20_000_000,
         window_ns: 20_000_000,
-        ..Stored::new(
+        ..MinosSystem::new(
             MINOS,
             Prices::paper(),
             etc("p-large=0.125/0.75/0.125@100ms"),
@@ -316,12 +315,12 @@ fn roles_follow_the_workload() {
     };
     let outcome = model.run();
     let cores: Vec<u16> = outcome
-        .windows
+        .times
         .iter()
         .map(|window| window.large_cores)
         .collect();
     assert_eq!(&cores[2..5], [1, 1, 1], "{cores:?}");
     assert_eq!(&cores[7..10], [4, 4, 4], "{cores:?}");
     assert_eq!(&cores[12..14], [1, 1], "{cores:?}");
-    assert_eq!(model.run().windows, outcome.windows);
+    assert_eq!(model.run().times, outcome.times);
 }

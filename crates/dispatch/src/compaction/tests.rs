@@ -2,6 +2,8 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 
+use curtail_workload::Random;
+
 use super::*;
 
 const CONFIG: CompactionConfig = CompactionConfig {
@@ -152,16 +154,16 @@ fn every_write_is_answered_once_after_its_value() {
     {
         let mut compactor = Compactor::new(CompactionConfig { closing, ..CONFIG });
         let mut worker = Worker::default();
-        let (mut word, mut now) = (seed * 2 + 1_u64, 0);
+        let (mut random, mut now) = (Random::new(seed), 0);
         let mut id = 0;
         while id < 400 || !worker.queue.is_empty() || compactor.windows() > 0 {
-            word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            if id < 400 && word >> 62 > 0 {
-                worker.queue.push_back((id, (word >> 40) % 3, now));
-                worker.key_of.push((word >> 40) % 3);
+            if id < 400 && random.below(4) > 0 {
+                let key = random.below(3);
+                worker.queue.push_back((id, key, now));
+                worker.key_of.push(key);
                 id += 1;
             }
-            if word & (1 << 61) != 0 {
+            if random.below(2) == 0 {
                 now += 50;
                 worker.turn(&mut compactor, now);
             }

@@ -111,6 +111,19 @@ pub enum ControlInput<'a> {
     Tick,
 }
 
+impl CostRule {
+    /// The server's rule: a hand-off takes 20 us of the worker that hands a connection on and of
+    /// the one that serves it, and hand-offs may take a quarter of the time of all requests. A
+    /// value that costs four hand-offs or more is therefore always large.
+    pub const fn of_server(bytes_min: u32) -> Self {
+        Self {
+            bytes_min,
+            hand_off: 20_000,
+            share_milli: 250,
+        }
+    }
+}
+
 impl ControlConfig {
     /// The paper's settings, with the finer classes and split ranges.
     pub fn new(cores: u16) -> Self {

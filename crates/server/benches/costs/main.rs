@@ -24,11 +24,11 @@ use std::{
 
 use curtail_codec::memcached::{Decoded, Decoder, Limits, Request, Sink, encode};
 use curtail_dispatch::{
-    Access, Answers, Claim, Closing, CompactionConfig, Compactor, Completion, Deadline, Decision,
-    DispatchConfig, Dispatcher, Input, Output, Partition, Policy, RequestId, SharedWriters,
-    Situation, Worker,
+    Access, Answers, Claim, Closing, CompactionConfig, Compactor, Deadline, Decision, Partition,
+    Policy, RequestId, SharedWriters, Situation, Worker,
 };
 use curtail_runtime::{Events, Poller, Token, Waker};
+use curtail_simulator::{Arrival, Completion, DispatchConfig, Dispatcher, Input};
 use curtail_store::{COPY_BYTES_MAX, Hint, Store, StoreConfig, Writer};
 use curtail_types::{Cas, Get, HashSeed, Instant, ItemStatus, Key, Now, Operation, Set, WriterId};
 
@@ -347,7 +347,7 @@ impl Turn {
 /// comes and when it is done; half of them write, to a million partitions.
 fn decision() -> f64 {
     let config = DispatchConfig::new(Policy::DynamicCrew, 64);
-    let mut dispatcher = Dispatcher::new(config, 1);
+    let mut dispatcher = Dispatcher::new(config);
     let mut under_way = VecDeque::new();
     let requests = (TURNS * BATCH) as u32;
     timed(requests as usize, || {
@@ -358,15 +358,13 @@ fn decision() -> f64 {
             } else {
                 Access::Write
             };
-            let request = curtail_dispatch::Request {
+            let request = Arrival {
                 id: RequestId(number),
                 partition: Partition(word >> 12),
                 access,
             };
-            dispatcher.step(Instant::default(), Input::Arrive(request), |output| {
-                if let Output::Run { request, worker } = output {
-                    under_way.push_back((request, worker));
-                }
+            dispatcher.step(Input::Arrive(request), |request, worker| {
+                under_way.push_back((request, worker));
             });
             // As many are under way as the workers have at a load of one half.
             if under_way.len() <= 32 {
@@ -379,11 +377,10 @@ fn decision() -> f64 {
                 worker,
                 partition: request.partition,
                 access: request.access,
-                release: true,
                 deferred: false,
             };
-            dispatcher.step(Instant::default(), Input::Complete(completion), |output| {
-                black_box(output);
+            dispatcher.step(Input::Complete(completion), |request, worker| {
+                black_box((request, worker));
             });
         }
     })

@@ -10,7 +10,7 @@
 //! Plans count time: what serving a request costs a worker, as a price for each request and each
 //! kilobyte ([`serve_ns`]), so that no request needs a clock for it. The threshold follows from the
 //! same prices: large is what costs more to serve than to hand on, and where hand-offs would take
-//! more than [`HAND_OFF_SHARE_MILLI`] of all work, it rises until they do not.
+//! too much of all work, it rises until they do not ([`CostRule::of_server`]).
 //!
 //! It sleeps between epochs, so it costs no request anything; while large workers have connections
 //! it looks more often whether one of them starves ([`StarvationBoost`]). The machine that decides
@@ -39,14 +39,6 @@ const SAMPLES_MIN: u64 = 1000;
 
 /// If so many epochs do not bring them together, what was learned is forgotten.
 const SILENT_MAX: u32 = 60;
-
-/// What handing a connection to a large worker and back costs the two of them together, beside
-/// serving the request.
-const HAND_OFF_NS: u32 = 20_000;
-
-/// What hand-offs may take of the time of all requests, in thousandths, before the threshold rises.
-/// A value that costs four hand-offs or more is therefore always large.
-const HAND_OFF_SHARE_MILLI: u32 = 250;
 
 /// Controls until the server stops.
 pub(crate) fn run(shared: &Shared) {
@@ -102,11 +94,7 @@ fn end_epoch(shared: &Shared, control: &mut SizeControl, requests: &mut [u64]) {
 
 fn settings(config: &Config) -> ControlConfig {
     ControlConfig {
-        threshold: ThresholdRule::Cost(CostRule {
-            bytes_min: config.threshold_first(),
-            hand_off: HAND_OFF_NS,
-            share_milli: HAND_OFF_SHARE_MILLI,
-        }),
+        threshold: ThresholdRule::Cost(CostRule::of_server(config.threshold_first())),
         epoch_ns: u64::from(config.epoch_ms.max(1)) * 1_000_000 / 2,
         samples_min: SAMPLES_MIN,
         silent_max: Some(SILENT_MAX),

@@ -4,9 +4,10 @@ use curtail_dispatch::{Closing, Policy};
 use curtail_workload::Ranks;
 
 use crate::{
-    balanced::{Balanced, BalancedOutcome, Balancer, Rules},
+    c4::{Balancer, C4Model, Mechanism, Rules},
     costs::FullCosts,
     figures::{Choice, Figure, Parameter, Request, popularities::Popularities},
+    queueing::Outcome,
     rows::Row,
 };
 
@@ -18,9 +19,12 @@ pub(super) const FIG3: Figure = Figure {
             throughput is the highest of 23 offered loads whose p99 is at most ten service times; \
             the tail is the p99 there, over that of the ideal system at the same load. The paper's \
             numbers are those of its authors' simulator at 5 million requests a point. The network \
-            card balances, as in the paper, and costs nothing; with --balancer core a core does.",
-    series: &["erew", "crew", "d-crew", "ideal"],
-    series_default: 4,
+            card balances, as in the paper, and costs nothing; with --balancer core a core does. \
+            Series shipped is what the server does in place of d-crew: requests come over \
+            connections spread over workers, nobody balances, a write whose partition another \
+            worker holds goes to it in a batch, and neighbouring writes of a turn are one.",
+    series: &["erew", "crew", "d-crew", "ideal", "shipped"],
+    series_default: 5,
     parameters: &[
         cores(),
         Parameter::each(Choice::Gamma, GAMMAS, &[0.0]).papers(&[0.0]),
@@ -41,9 +45,10 @@ pub(super) const FIG4: Figure = Figure {
     x: WRITES,
     about: "As c4-fig3, with Zipf's law: gamma is its exponent. The throughput is over that of the \
             same system without writes. The paper's numbers are those of its authors' simulator at \
-            200,000 requests a point; cells that its histogram falsified are left out.",
-    series: &["crew", "comp"],
-    series_default: 2,
+            200,000 requests a point; cells that its histogram falsified are left out. crew and \
+            comp are the paper's mechanism, shipped is the server's (c4-fig3).",
+    series: &["crew", "comp", "shipped"],
+    series_default: 3,
     parameters: &[
         cores(),
         Parameter::each(Choice::Gamma, GAMMAS, &[0.9, 0.99, 1.0, 1.1, 1.2, 1.3, 1.4]).any(),
@@ -65,28 +70,21 @@ pub(super) const FIG13: Figure = Figure {
     about: "The queueing model, not the paper's cycle-accurate one, so shapes compare and absolute \
             numbers do not. The paper's window (comp) stays open until shortly before the limit, \
             which lifts the tail as soon as a window opens; the others close it earlier. The \
-            network card balances and costs nothing; with --balancer core a core does.",
+            network card balances and costs nothing; with --balancer core a core does. shipped is \
+            the server's mechanism (c4-fig3), whose windows are the turns; all others are the \
+            paper's.",
     series: &[
         "crew",
         "comp",
         "comp-queue-empty",
         "comp-no-match",
         "comp-adaptive",
+        "shipped",
         "d-crew-comp",
         "d-crew-comp-adaptive",
     ],
-    series_default: 5,
-    parameters: &[
-        cores(),
-        Parameter::each(Choice::Gamma, GAMMAS, &[0.99]),
-        Parameter::each(Choice::Writes, PERCENT, &[50.0]),
-        Parameter::each(Choice::Load, LOADS, &CURVE_LOADS).axis(),
-        DEPTH,
-        Parameter::name(Choice::Rules, &["paper"]),
-        balancer(),
-        Parameter::requests(&[200_000.0]),
-        Parameter::seed(),
-    ],
+    series_default: 6,
+    parameters: &curve(&[0.99], &["paper"]),
     run: curves,
 };
 
@@ -95,7 +93,8 @@ pub(super) const CURVE: Figure = Figure {
     title: "C-4's model: latency against load",
     x: "offered load, share of capacity",
     about: "One point a load of the model of c4-fig3; every number that the model measures. Loads \
-            that the system cannot serve have latencies that grow with the length of the run.",
+            that the system cannot serve have latencies that grow with the length of the run. \
+            shipped is the server's mechanism (c4-fig3), all others are the paper's.",
     series: &[
         "erew",
         "crew",
@@ -104,23 +103,14 @@ pub(super) const CURVE: Figure = Figure {
         "ideal",
         "comp",
         "d-crew-comp",
+        "shipped",
         "comp-queue-empty",
         "comp-no-match",
         "comp-adaptive",
         "d-crew-comp-adaptive",
     ],
-    series_default: 7,
-    parameters: &[
-        cores(),
-        Parameter::each(Choice::Gamma, GAMMAS, &[0.0]),
-        Parameter::each(Choice::Writes, PERCENT, &[50.0]),
-        Parameter::each(Choice::Load, LOADS, &CURVE_LOADS).axis(),
-        DEPTH,
-        Parameter::name(Choice::Rules, &["reference"]),
-        balancer(),
-        Parameter::requests(&[200_000.0]),
-        Parameter::seed(),
-    ],
+    series_default: 8,
+    parameters: &curve(&[0.0], &["reference"]),
     run: curves,
 };
 
@@ -131,11 +121,11 @@ struct Setting {
     /// Per cent; the ideal's own model has none.
     writes: f64,
     balancer: Balancer,
-    model: Balanced,
+    model: C4Model,
 }
 
 /// The policy and the window of a series.
-pub(super) fn model(series: &str, rules: Rules) -> Balanced {
+pub(super) fn model(series: &str, rules: Rules) -> C4Model {
     let (policy, closing) = match series {
         "erew" => (Policy::Erew, None),
         "crew" => (Policy::Crew, None),
@@ -147,11 +137,16 @@ pub(super) fn model(series: &str, rules: Rules) -> Balanced {
         "comp-adaptive" => (Policy::Crew, Some(Closing::Adaptive)),
         "d-crew-comp" => (Policy::DynamicCrew, Some(Closing::DeadlineOnly)),
         "d-crew-comp-adaptive" => (Policy::DynamicCrew, Some(Closing::Adaptive)),
+        "shipped" => (Policy::DynamicCrew, None),
         _ => (Policy::Ideal, None),
     };
-    Balanced {
+    C4Model {
+        mechanism: match series {
+            "shipped" => Mechanism::Shipped,
+            _ => Mechanism::Paper,
+        },
         compaction: closing,
-        ..Balanced::new(policy, rules)
+        ..C4Model::new(policy, rules)
     }
 }
 
@@ -163,12 +158,8 @@ pub(super) fn grid() -> Vec<f64> {
 
 /// The highest load whose p99 is within the limit, by halving, and what was measured there. If
 /// even the lowest load fails it is taken nevertheless, as the authors do.
-pub(super) fn highest(
-    model: &Balanced,
-    ranks: &Ranks,
-    loads: &[f64],
-) -> Option<(f64, BalancedOutcome)> {
-    let at = |load: f64| Balanced {
+pub(super) fn highest(model: &C4Model, ranks: &Ranks, loads: &[f64]) -> Option<(f64, Outcome)> {
+    let at = |load: f64| C4Model {
         load,
         ..model.clone()
     };
@@ -178,7 +169,7 @@ pub(super) fn highest(
         let middle = (low + high) / 2;
         let load = *loads.get(middle)?;
         let outcome = at(load).run(ranks);
-        if outcome.meets(model.limit_ns()) {
+        if outcome.meets(model.limit_ns() as f64) {
             best = Some((load, outcome));
             low = middle + 1;
         } else {
@@ -208,7 +199,7 @@ fn settings(request: &Request<'_>) -> Vec<Setting> {
                 for gamma in request.numbers(Choice::Gamma) {
                     for writes in request.numbers(Choice::Writes) {
                         let base = model(series, rules);
-                        let model = Balanced {
+                        let model = C4Model {
                             workers: cores,
                             gamma,
                             write_percent: match base.policy {
@@ -244,7 +235,7 @@ pub(super) fn balancers(request: &Request<'_>) -> Vec<Balancer> {
 }
 
 /// The model with this balancer, at the same number of cores.
-pub(super) fn balanced(model: Balanced, balancer: Balancer, dispatch_ns: f64) -> Balanced {
+pub(super) fn balanced(model: C4Model, balancer: Balancer, dispatch_ns: f64) -> C4Model {
     match balancer {
         Balancer::Card => model,
         Balancer::Core => model.with_dispatcher(dispatch_ns.round().max(1.0) as u64),
@@ -260,7 +251,7 @@ fn fig3(request: &Request<'_>) -> Vec<Row> {
     let popularities = popularities(&settings);
     let loads = loads_tried(request);
     let highest = highest_of_all(request, &settings, &popularities, &loads);
-    let ideals: Vec<Balanced> = settings
+    let ideals: Vec<C4Model> = settings
         .iter()
         .zip(&highest)
         .filter_map(|(setting, (load, _))| load.map(|load| ideal(&setting.model, load)))
@@ -269,7 +260,7 @@ fn fig3(request: &Request<'_>) -> Vec<Row> {
     let tails = request
         .threads
         .map("c4-fig3, the ideal's tails", &ideals, |model| {
-            model.run(popularities.of(model)).p99_ns()
+            tail_ns(&model.run(popularities.of(model)))
         });
     let mut rows = Vec::new();
     for (setting, (load, p99)) in settings.iter().zip(&highest) {
@@ -301,6 +292,7 @@ fn fig4(request: &Request<'_>) -> Vec<Row> {
             Rules::Reference => Policy::Crcw,
             Rules::Paper => Policy::Ideal,
         };
+        ideal.model.mechanism = Mechanism::Paper;
         ideal.model.write_percent = 0.0;
         ideal.model.compaction = None;
         ideal.model.workers = ideal.model.cores();
@@ -341,7 +333,7 @@ fn curves(request: &Request<'_>) -> Vec<Row> {
     let mut points = Vec::new();
     for setting in &settings {
         for load in request.numbers(Choice::Load) {
-            let model = Balanced {
+            let model = C4Model {
                 load,
                 ..setting.model.clone()
             };
@@ -362,29 +354,27 @@ fn curves(request: &Request<'_>) -> Vec<Row> {
 }
 
 /// All that is measured in one run; a saturated run has no tail that means anything.
-fn metrics(outcome: &BalancedOutcome) -> [(&'static str, Option<f64>); 8] {
+fn metrics(outcome: &Outcome) -> [(&'static str, Option<f64>); 8] {
     let tail = |nanoseconds: Option<u64>| {
         let known = nanoseconds.filter(|_| !outcome.saturated);
         known.map(|nanoseconds| nanoseconds as f64)
     };
-    let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
     let entries = (outcome.entries_max > 0).then_some(f64::from(outcome.entries_max));
     [
         ("p50_ns", tail(outcome.all.quantile(0.5))),
         ("p99_ns", tail(outcome.all.quantile(0.99))),
         ("write_p99_ns", tail(outcome.writes.quantile(0.99))),
         ("throughput_mrps", Some(outcome.throughput_mrps())),
-        ("ewt_mean", entries_mean(outcome)),
+        ("ewt_mean", outcome.entries_mean()),
         ("ewt_max", entries),
-        ("batch_mean", share(outcome.window_writes, outcome.windows)),
-        ("retry_share", share(outcome.disturbed_reads, outcome.reads)),
+        ("batch_mean", outcome.batch_mean()),
+        ("retry_share", outcome.retry_share()),
     ]
 }
 
-/// Entries of the exclusive-writer table, the mean at placements; `None` if there is no table.
-pub(super) fn entries_mean(outcome: &BalancedOutcome) -> Option<f64> {
-    let known = outcome.entries_max > 0 && outcome.placements > 0;
-    known.then(|| outcome.entries_sum as f64 / outcome.placements as f64)
+/// The 99th percentile; beyond any limit if the run was saturated, for latencies grow then.
+pub(super) fn tail_ns(outcome: &Outcome) -> u64 {
+    outcome.all.quantile(0.99).unwrap_or(0)
 }
 
 /// The highest load within the limit, and the p99 there, of every setting. Settings whose models
@@ -395,14 +385,14 @@ fn highest_of_all(
     popularities: &Popularities,
     loads: &[f64],
 ) -> Vec<(Option<f64>, u64)> {
-    let models: Vec<Balanced> = settings.iter().map(|one| canonical(&one.model)).collect();
+    let models: Vec<C4Model> = settings.iter().map(|one| canonical(&one.model)).collect();
     let once = unique(&models);
     let name = request.figure.name;
     let found = request.threads.map(name, &once, |model| {
         let found = highest(model, popularities.of(model), loads);
-        found.map(|(load, outcome)| (load, outcome.p99_ns()))
+        found.map(|(load, outcome)| (load, tail_ns(&outcome)))
     });
-    let of = |model: &Balanced| {
+    let of = |model: &C4Model| {
         let index = once.iter().position(|other| other == model);
         let found = index.and_then(|index| *found.get(index)?);
         found.map_or((None, 0), |(load, p99)| (Some(load), p99))
@@ -411,7 +401,7 @@ fn highest_of_all(
 }
 
 /// EREW treats reads and writes alike, so one share of writes stands for all.
-fn canonical(model: &Balanced) -> Balanced {
+fn canonical(model: &C4Model) -> C4Model {
     let mut model = model.clone();
     if model.policy == Policy::Erew {
         model.write_percent = 50.0;
@@ -419,8 +409,8 @@ fn canonical(model: &Balanced) -> Balanced {
     model
 }
 
-fn unique(models: &[Balanced]) -> Vec<Balanced> {
-    let mut once: Vec<Balanced> = Vec::new();
+fn unique(models: &[C4Model]) -> Vec<C4Model> {
+    let mut once: Vec<C4Model> = Vec::new();
     for model in models {
         if !once.contains(model) {
             once.push(model.clone());
@@ -430,9 +420,10 @@ fn unique(models: &[Balanced]) -> Vec<Balanced> {
 }
 
 /// The ideal system beside a model, with as many requests a second as it has at this load.
-fn ideal(model: &Balanced, load: f64) -> Balanced {
-    let ideal = Balanced {
+fn ideal(model: &C4Model, load: f64) -> C4Model {
+    let ideal = C4Model {
         policy: Policy::Ideal,
+        mechanism: Mechanism::Paper,
         write_percent: 0.0,
         compaction: None,
         workers: model.cores(),
@@ -442,7 +433,7 @@ fn ideal(model: &Balanced, load: f64) -> Balanced {
     };
     match model.dispatch_ns {
         0 => ideal,
-        _ => Balanced {
+        _ => C4Model {
             load: load * model.capacity() / ideal.capacity(),
             ..ideal
         },
@@ -457,7 +448,7 @@ fn row(
     value: Option<f64>,
     paper: Option<f64>,
 ) -> Row {
-    let Balanced {
+    let C4Model {
         gamma,
         depth,
         rules,
@@ -506,7 +497,8 @@ fn known_fig4(setting: &Setting) -> Option<f64> {
     let cells = cells(FIG4_DATA).find(|cells| cells[..2] == wanted)?;
     let load = match setting.series {
         "crew" => cells[2],
-        _ => cells[3],
+        "comp" => cells[3],
+        _ => None,
     };
     load.map(|load| load / IDEAL_LOAD)
 }
@@ -526,6 +518,21 @@ const fn cores() -> Parameter {
     cores.whole().papers(&[64.0])
 }
 
+/// What the figures of latency against load take.
+const fn curve(gamma: &'static [f64], rules: &'static [&'static str]) -> [Parameter; 9] {
+    [
+        cores(),
+        Parameter::each(Choice::Gamma, GAMMAS, gamma),
+        Parameter::each(Choice::Writes, PERCENT, &[50.0]),
+        Parameter::each(Choice::Load, LOADS, &CURVE_LOADS).axis(),
+        DEPTH,
+        Parameter::name(Choice::Rules, rules),
+        balancer(),
+        Parameter::requests(&[200_000.0]),
+        Parameter::seed(),
+    ]
+}
+
 /// Who balances: the paper's network card.
 const fn balancer() -> Parameter {
     Parameter::names(Choice::Balancer, &["card"]).papers_named(&["card"])
@@ -538,7 +545,7 @@ pub(super) const LOADS: (f64, f64) = (0.001, 10.0);
 /// What JBSQ counts up to.
 pub(super) const DEPTH: Parameter = Parameter::one(
     Choice::Depth,
-    (1.0, curtail_dispatch::DEPTH_MAX as f64),
+    (1.0, crate::c4::jbsq::DEPTH_MAX as f64),
     &[2.0],
 )
 .whole()

@@ -2,17 +2,24 @@
 //!
 //! Every figure is drawn with the paper's costs, so that the paper's numbers can stand beside it,
 //! and with ours. The paper's network card balances, and costs no core; with our costs a core does
-//! ([`Balanced::with_dispatcher`]), and systems compare at the same number of cores. A highest load
+//! ([`C4Model::with_dispatcher`]), and systems compare at the same number of cores. A highest load
 //! is found by halving on a grid of hundredths of the capacity.
 
 use curtail_dispatch::Policy;
 use curtail_workload::Ranks;
 
 use crate::{
-    balanced::{Balanced, BalancedOutcome, Balancer, Rules},
+    c4::{
+        Balancer, C4Model, Rules,
+        system_costs::{Calibration, FullSystem, Items},
+    },
     costs::FullCosts,
-    figures::{Choice, Figure, Parameter, Request, c4, popularities::Popularities},
-    full::{Calibration, FullSystem, Items},
+    figures::{
+        Choice, Figure, Parameter, Request, c4,
+        parameters::{and, with},
+        popularities::Popularities,
+    },
+    queueing::Outcome,
     rows::Row,
 };
 
@@ -29,9 +36,11 @@ pub(super) const FIG9: Figure = Figure {
             balancer=core, the default with our costs, takes one of the cores for it, through \
             which every request goes, but for EREW, which binds by the key, and Ideal, a bound \
             that nothing reaches. RLU (10 MRPS) and MV-RLU (below 4) are other programs and not \
-            modelled. Rows at x = 10 are highest loads, for a limit of ten mean service times.",
+            modelled. shipped is the server's mechanism (c4-fig3), which has no balancer; all \
+            others are the paper's. Rows at x = 10 are highest loads, for a limit of ten mean \
+            service times.",
     series: SERIES,
-    series_default: 5,
+    series_default: 6,
     parameters: &with_limit(
         parameters(
             Parameter::each(Choice::Gamma, c4::GAMMAS, &[0.0]).papers(&[0.0]),
@@ -49,9 +58,10 @@ pub(super) const FIG10: Figure = Figure {
     about: "As c4-fig9. The tail is the p99 at the highest load over that of Ideal at the same \
             load; near saturation it differs by half from seed to seed. `ewt_*_at_90` is the \
             exclusive-writer table at 90 MRPS (section 7.1.1), which is nearer to the model's \
-            saturation than to the paper's system's, so that more writes are outstanding.",
+            saturation than to the paper's system's, so that more writes are outstanding. shipped \
+            is the server's mechanism, all others are the paper's.",
     series: SERIES,
-    series_default: 4,
+    series_default: 5,
     parameters: &parameters(
         Parameter::each(Choice::Gamma, c4::GAMMAS, &[0.0]).papers(&[0.0]),
         Parameter::each(Choice::Writes, c4::PERCENT, &FIG10_WRITES).axis(),
@@ -69,10 +79,10 @@ pub(super) const FIG11: Figure = Figure {
             by; the rest follows. There the others need 1.5 times as long (paper: 1.6), the hot \
             worker 1.3 times (paper: 2.4), because its readers wait rather than delay it. With \
             compaction the model carries 146 MRPS, the paper's system 125, and 142 under twenty \
-            service times. Windows are made for ten under either limit. Rows at x = 10 and 20 are \
-            highest loads.",
+            service times. Windows are made for ten under either limit. shipped is the server's \
+            mechanism, all others are the paper's. Rows at x = 10 and 20 are highest loads.",
     series: SERIES,
-    series_default: 5,
+    series_default: 6,
     parameters: &with_limit(POPULAR_READS, &[10.0, 20.0]),
     run: fig11,
 };
@@ -82,9 +92,10 @@ pub(super) const FIG12: Figure = Figure {
     title: "C-4, Fig. 12: what each worker carries at the highest load",
     x: "limit, mean service times",
     about: "As c4-fig11, at the highest load within the limit: requests a second and share of busy \
-            time of the hot worker, and the mean of the others.",
+            time of the hot worker, and the mean of the others. shipped is the server's mechanism, \
+            in which no worker is hot: any may hold the popular key.",
     series: SERIES,
-    series_default: 2,
+    series_default: 3,
     parameters: &with_limit(POPULAR_READS, &[10.0]),
     run: fig12,
 };
@@ -100,20 +111,21 @@ pub(super) const FIG13: Figure = Figure {
             between the plateau and the limit: the paper's plateau crosses it at 58 MRPS, the \
             model's at 32; under twenty both carry 100. d-CREW alone carries less than \
             CREW here: while an owner has a long queue, other popular keys come to stay with it, \
-            and at 64 outstanding writes of a key everything waits. Rows at x = 10 and 20 are \
-            highest loads.",
+            and at 64 outstanding writes of a key everything waits. shipped is the server's \
+            mechanism, all others are the paper's. Rows at x = 10 and 20 are highest loads.",
     series: &[
         "crew",
         "comp",
         "comp-adaptive",
         "d-crew-comp-adaptive",
+        "shipped",
         "comp-queue-empty",
         "comp-no-match",
         "d-crew",
         "d-crew-comp",
         "ideal",
     ],
-    series_default: 4,
+    series_default: 5,
     parameters: &with_limit(
         parameters(
             Parameter::each(Choice::Gamma, c4::GAMMAS, &[0.99]).papers(&[0.99]),
@@ -135,9 +147,9 @@ pub(super) const TABLE2: Figure = Figure {
             paper's (see c4-fig11) and serves reads, too. Tiny items gain nothing in the model: \
             putting a write aside and answering it takes 200 ns, carrying it out 180. In the \
             paper, smaller items have the same bytes in all, hence more keys; here there are 1.6 \
-            million always.",
+            million always. shipped is the server's mechanism, all others are the paper's.",
     series: SERIES,
-    series_default: 5,
+    series_default: 6,
     parameters: &with(
         POPULAR_READS,
         Parameter::names(Choice::Items, &["tiny", "medium", "large"]).axis(),
@@ -154,18 +166,20 @@ pub(super) const SCALING: Figure = Figure {
             balances (balancer=core): all requests go through it, and what it carries is the \
             limit from some number of cores on; --balancer card has a network card do it, as in \
             the paper, and costs nothing. `over_one` is how many times what one core carries, \
-            which within such a limit is less than its share.",
+            which within such a limit is less than its share. shipped is the server's mechanism, \
+            which needs no core that balances; all others are the paper's.",
     series: &[
         "crew",
         "d-crew",
         "comp-adaptive",
         "d-crew-comp-adaptive",
+        "shipped",
         "erew",
         "comp",
         "d-crew-comp",
         "ideal",
     ],
-    series_default: 4,
+    series_default: 5,
     parameters: &with(
         with(
             parameters(
@@ -196,13 +210,13 @@ struct Setting {
     balancer: Balancer,
     /// What a request takes of a core that balances.
     dispatch_ns: f64,
-    model: Balanced,
+    model: C4Model,
 }
 
 /// The highest load of a setting within a limit, and the run there.
 struct Highest {
     mrps: Option<f64>,
-    outcome: BalancedOutcome,
+    outcome: Outcome,
 }
 
 fn fig9(request: &Request<'_>) -> Vec<Row> {
@@ -227,7 +241,7 @@ fn fig10(request: &Request<'_>) -> Vec<Row> {
         let highest = setting.highest(10, ranks, &setting.loads(request));
         let over = highest.mrps.map(|mrps| {
             let ideal = setting.ideal().at_mrps(mrps).run(ranks);
-            highest.outcome.p99_ns() as f64 / ideal.p99_ns().max(1) as f64
+            c4::tail_ns(&highest.outcome) as f64 / c4::tail_ns(&ideal).max(1) as f64
         });
         let paper = |metric| match (setting.series, setting.writes, metric) {
             ("crew" | "d-crew", 50.0, "mrps_under_limit") => Some(91.0),
@@ -243,7 +257,7 @@ fn fig10(request: &Request<'_>) -> Vec<Row> {
         let mut values = vec![("mrps_under_limit", highest.mrps), ("p99_over_ideal", over)];
         if setting.series == "d-crew" && setting.model.capacity() > 90e6 {
             let outcome = Setting::at_mrps(setting, 90.0).run(ranks);
-            values.push(("ewt_mean_at_90", c4::entries_mean(&outcome)));
+            values.push(("ewt_mean_at_90", outcome.entries_mean()));
             let most = f64::from(outcome.entries_max);
             values.push(("ewt_max_at_90", Some(most)));
         }
@@ -280,9 +294,9 @@ fn fig12(request: &Request<'_>) -> Vec<Row> {
             let others = |of: &dyn Fn(usize) -> f64| Some(setting.mean_of_others(of));
             let values = [
                 ("mrps_under_limit", highest.mrps),
-                ("hot_mrps", hot.map(|worker| outcome.worker_mrps(worker))),
+                ("hot_mrps", hot.map(|worker| outcome.core_mrps(worker))),
                 ("hot_busy", hot.map(|worker| outcome.utilization(worker))),
-                ("others_mrps", others(&|worker| outcome.worker_mrps(worker))),
+                ("others_mrps", others(&|worker| outcome.core_mrps(worker))),
                 ("others_busy", others(&|worker| outcome.utilization(worker))),
             ];
             let paper = |metric| match (setting.series, metric, *limit) {
@@ -327,10 +341,9 @@ fn table2(request: &Request<'_>) -> Vec<Row> {
         if setting.series == "comp" {
             let base = setting.like("crew").highest(10, ranks, &loads).outcome;
             let hot = setting.model.hot_worker();
-            let gain = |worker| outcome.worker_mrps(worker) / base.worker_mrps(worker);
-            let of = |outcome: &BalancedOutcome| {
-                setting.mean_of_others(&|worker| outcome.worker_mrps(worker))
-            };
+            let gain = |worker| outcome.core_mrps(worker) / base.core_mrps(worker);
+            let of =
+                |outcome: &Outcome| setting.mean_of_others(&|worker| outcome.core_mrps(worker));
             values.push(("hot_gain", hot.map(gain)));
             values.push(("others_gain", Some(of(outcome) / of(&base))));
         }
@@ -361,7 +374,7 @@ fn scaling(request: &Request<'_>) -> Vec<Row> {
     let highest = request.threads.map(name, &settings, |setting| {
         let (ranks, loads) = (ranks.of(&setting.model), setting.loads(request));
         let one = Setting {
-            model: Balanced {
+            model: C4Model {
                 workers: 1,
                 dispatch_ns: 0,
                 ..setting.model.clone()
@@ -401,14 +414,14 @@ fn curves(
             asked.clone()
         };
         for load in loads {
-            let model = Balanced {
+            let model = C4Model {
                 load,
                 ..setting.model.clone()
             };
             let outcome = model.run(ranks);
             // Beyond what the system can carry, latencies say how long the run was.
             let limit = model.limit_ns() * TOO_LONG;
-            if asked.is_empty() && outcome.p99_ns() > limit {
+            if asked.is_empty() && c4::tail_ns(&outcome) > limit {
                 break;
             }
             let mrps = load * model.capacity() / 1e6;
@@ -451,13 +464,13 @@ fn settings(request: &Request<'_>) -> Vec<Setting> {
                                 writes,
                                 balancer,
                                 dispatch_ns: costs.dispatch_ns(),
-                                model: Balanced {
+                                model: C4Model {
                                     workers: cores,
                                     gamma,
                                     depth: request.number(Choice::Depth) as u16,
                                     requests: request.requests(),
                                     seed: request.seed(),
-                                    ..Balanced::of_system(Policy::Ideal, system)
+                                    ..C4Model::of_system(Policy::Ideal, system)
                                 },
                             };
                             settings.push(open.like(series));
@@ -498,8 +511,9 @@ impl Setting {
     /// The same system under another series' policy.
     fn like(&self, series: &'static str) -> Self {
         let of_series = c4::model(series, Rules::Paper);
-        let model = Balanced {
+        let model = C4Model {
             policy: of_series.policy,
+            mechanism: of_series.mechanism,
             compaction: of_series.compaction,
             write_percent: match of_series.policy {
                 Policy::Ideal => 0.0,
@@ -521,8 +535,8 @@ impl Setting {
     }
 
     /// At so many million requests a second.
-    fn at_mrps(&self, mrps: f64) -> Balanced {
-        Balanced {
+    fn at_mrps(&self, mrps: f64) -> C4Model {
+        C4Model {
             load: mrps * 1e6 / self.model.capacity(),
             ..self.model.clone()
         }
@@ -538,7 +552,7 @@ impl Setting {
     }
 
     fn highest(&self, limit: u16, ranks: &Ranks, loads: &[f64]) -> Highest {
-        let model = Balanced {
+        let model = C4Model {
             limit,
             ..self.model.clone()
         };
@@ -562,21 +576,19 @@ impl Setting {
         all.iter().sum::<f64>() / all.len().max(1) as f64
     }
 
-    fn curve_rows(&self, request: &Request<'_>, mrps: f64, outcome: &BalancedOutcome) -> Vec<Row> {
+    fn curve_rows(&self, request: &Request<'_>, mrps: f64, outcome: &Outcome) -> Vec<Row> {
         let tail = |ns: Option<u64>| ns.filter(|_| !outcome.saturated).map(|ns| ns as f64);
         let hot = self.model.hot_worker();
-        let hot_ns = hot.map(|worker| outcome.worker_service_ns(worker));
-        let others = self.mean_of_others(&|worker| outcome.worker_service_ns(worker));
-        let windows = outcome.windows.max(1) as f64;
-        let batch = (outcome.windows > 0).then_some(outcome.window_writes as f64 / windows);
+        let hot_ns = hot.map(|worker| outcome.core_service_ns(worker));
+        let others = self.mean_of_others(&|worker| outcome.core_service_ns(worker));
         let values = [
             ("p50_ns", tail(outcome.all.quantile(0.5))),
             ("p99_ns", tail(outcome.all.quantile(0.99))),
             ("write_p99_ns", tail(outcome.writes.quantile(0.99))),
             ("hot_service_ns", hot_ns),
             ("other_service_ns", Some(others)),
-            ("ewt_mean", c4::entries_mean(outcome)),
-            ("batch_mean", batch),
+            ("ewt_mean", outcome.entries_mean()),
+            ("batch_mean", outcome.batch_mean()),
         ];
         let known = values.into_iter().filter(|(_, value)| value.is_some());
         known
@@ -648,30 +660,10 @@ const fn parameters(gamma: Parameter, writes: Parameter) -> [Parameter; COMMON] 
     ]
 }
 
-/// The same with another declaration of one of them.
-const fn with(mut all: [Parameter; COMMON], other: Parameter) -> [Parameter; COMMON] {
-    let mut index = 0;
-    while index < COMMON {
-        if all[index].choice as usize == other.choice as usize {
-            all[index] = other;
-        }
-        index += 1;
-    }
-    all
-}
-
 /// The same and the limits under which highest loads are sought.
 const fn with_limit(all: [Parameter; COMMON], limits: &'static [f64]) -> [Parameter; COMMON + 1] {
-    let limit = Parameter::each(Choice::Limit, (2.0, 10_000.0), limits)
-        .whole()
-        .axis();
-    let mut more = [limit; COMMON + 1];
-    let mut index = 0;
-    while index < COMMON {
-        more[index] = all[index];
-        index += 1;
-    }
-    more
+    let limit = Parameter::each(Choice::Limit, (2.0, 10_000.0), limits);
+    and(all, limit.whole().axis())
 }
 
 const COMMON: usize = 12;
@@ -687,6 +679,7 @@ const TOO_LONG: u64 = 3;
 const SERIES: &[&str] = &[
     "crew",
     "comp",
+    "shipped",
     "d-crew",
     "erew",
     "ideal",

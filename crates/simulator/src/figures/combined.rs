@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use curtail_dispatch::{Closing, Policy};
 
 use crate::{
-    combined::{Combined, CombinedOutcome, CombinedPrices},
+    c4::{Mechanism, system_costs::Calibration},
+    combined::{Combined, CombinedPrices},
     costs::FullCosts,
     figures::{Choice, Figure, Parameter, Request, at_loads, minos_system::workload},
-    full::Calibration,
+    minos::PlanCost,
+    queueing::Outcome,
     rows::Row,
-    stored::PlanCost,
 };
 
 pub(super) const COMBINED: Figure = Figure {
@@ -26,7 +27,10 @@ pub(super) const COMBINED: Figure = Figure {
             the highest load whose p99 is within 10 and 20 mean service times (x is that number), \
             over_best_alone that of size-aware-d-crew-comp over the best of size-aware, d-crew \
             and d-crew-comp. With few cores and few large requests the whole core that is set \
-            aside is more than they need, and the gain is small or none.",
+            aside is more than they need, and the gain is small or none. These are the papers' \
+            mechanisms. shipped is the server's: no dispatcher, writes handed to the holder of \
+            their partition in batches, neighbouring writes of a turn as one, and a threshold that \
+            weighs what hand-offs cost.",
     series: &[
         "crew",
         "d-crew",
@@ -35,8 +39,9 @@ pub(super) const COMBINED: Figure = Figure {
         "size-aware-d-crew",
         "size-aware-d-crew-comp",
         "size-aware-d-crew-comp-packets",
+        "shipped",
     ],
-    series_default: 7,
+    series_default: 8,
     parameters: &[
         Parameter::names(Choice::Calibration, &["paper", "measured"]),
         Parameter::each(Choice::Cores, (2.0, 64.0), &[8.0, 32.0]).whole(),
@@ -47,7 +52,7 @@ pub(super) const COMBINED: Figure = Figure {
         Parameter::each(Choice::Load, (0.001, 10.0), &LOADS).axis(),
         Parameter::one(
             Choice::Depth,
-            (1.0, curtail_dispatch::DEPTH_MAX as f64),
+            (1.0, crate::c4::jbsq::DEPTH_MAX as f64),
             &[2.0],
         )
         .whole(),
@@ -68,6 +73,13 @@ struct Setting {
 
 /// A series' part of the model.
 fn of_series(series: &str, model: Combined) -> Combined {
+    if series == "shipped" {
+        return Combined {
+            mechanism: Mechanism::Shipped,
+            compaction: None,
+            ..model
+        };
+    }
     let dynamic = series.contains("d-crew");
     let cost = match series.ends_with("-packets") {
         true => PlanCost::Packets,
@@ -146,7 +158,7 @@ fn settings(request: &Request<'_>) -> Vec<Setting> {
 }
 
 impl Setting {
-    fn at(&self, load: f64) -> CombinedOutcome {
+    fn at(&self, load: f64) -> Outcome {
         let model = Combined {
             load,
             ..self.model.clone()
@@ -202,7 +214,7 @@ fn combined(request: &Request<'_>) -> Vec<Row> {
     rows
 }
 
-fn measured(outcome: &CombinedOutcome) -> [(&'static str, Option<f64>); 7] {
+fn measured(outcome: &Outcome) -> [(&'static str, Option<f64>); 7] {
     let p99 = |histogram: &crate::histogram::Histogram| {
         let p99 = histogram.quantile(0.99).filter(|_| !outcome.saturated);
         p99.map(|ns| ns as f64 / 1e3)
@@ -217,8 +229,8 @@ fn measured(outcome: &CombinedOutcome) -> [(&'static str, Option<f64>); 7] {
             "behind_large",
             share(outcome.behind_large, outcome.small_served),
         ),
-        ("batch_mean", share(outcome.window_writes, outcome.windows)),
-        ("retry_share", share(outcome.disturbed_reads, outcome.reads)),
+        ("batch_mean", outcome.batch_mean()),
+        ("retry_share", outcome.retry_share()),
     ]
 }
 

@@ -13,8 +13,8 @@ use curtail_ordered_queue::TURN_MAX;
 use curtail_workload::{Mix, Popularity, Sizes, Workload};
 
 use crate::{
+    c4::system_costs::Calibration,
     figures::{Choice, Options, Parameter, Request},
-    full::Calibration,
     histogram::Histogram,
     juneberry::{
         ClientLoad, DatagramPrices, DatagramTable, Datapath, Juneberry, JuneberryOutcome, Reads,

@@ -1,11 +1,11 @@
 //! Minos's Fig. 2, with the size-aware modes beside the paper's baselines.
 
-use curtail_dispatch::{pull::Binding, size_aware::Stealing};
+use curtail_dispatch::pull::Binding;
 
 use crate::{
     figures::{Choice, Figure, Parameter, Request},
+    minos::{MinosModel, Sharding, Stealing, UNIT},
     rows::Row,
-    sized::{Sharding, Sized, UNIT},
 };
 
 pub(super) const FIG2: Figure = Figure {
@@ -62,12 +62,12 @@ fn fig2(request: &Request<'_>) -> Vec<Row> {
             for large_percent in request.numbers(Choice::LargeFraction) {
                 for series in &request.series {
                     for load in request.numbers(Choice::Load) {
-                        let model = Sized {
+                        let model = MinosModel {
                             cores,
                             large_percent,
                             requests: request.requests(),
                             seed: request.seed(),
-                            ..Sized::new(sharding(series), k as u32, load)
+                            ..MinosModel::new(sharding(series), k as u32, load)
                         };
                         points.push((*series, model));
                     }

@@ -8,15 +8,18 @@ mod curves;
 mod limits;
 mod roles;
 
-use curtail_dispatch::{pull::Binding, size_aware::Stealing};
-use curtail_workload::{Catalogue, Mix, Phases, Popularity, SizeClass, Sizes, Workload};
+use curtail_dispatch::pull::Binding;
+use curtail_workload::{Mix, Phases, Popularity, SizeClass, Sizes, Workload};
 
 use crate::{
+    c4::system_costs::Calibration,
     costs::FullCosts,
-    figures::{Choice, Parameter, Request},
-    full::Calibration,
+    figures::{
+        Choice, Parameter, Request,
+        parameters::{and, with},
+    },
+    minos::{self, LargeReplies, MinosSystem, Prices, SizeAware, Stealing, System},
     rows::Row,
-    stored::{LargeReplies, PlanCost, Prices, SizeAware, Stored, System},
 };
 
 pub(super) use curves::{FIG3, FIG4, FIG5, FIG8};
@@ -36,7 +39,7 @@ struct Setting {
     capacity: f64,
     /// Ten mean reads of the default workload.
     limit_ns: f64,
-    model: Stored,
+    model: MinosSystem,
 }
 
 /// What all of these figures take; the paper's default workload (section 5.3) on its 8 cores.
@@ -57,27 +60,9 @@ const fn parameters(requests: &'static [f64]) -> [Parameter; COMMON] {
     ]
 }
 
-/// The same with another declaration of one of them.
-const fn with(mut all: [Parameter; COMMON], other: Parameter) -> [Parameter; COMMON] {
-    let mut index = 0;
-    while index < COMMON {
-        if all[index].choice as usize == other.choice as usize {
-            all[index] = other;
-        }
-        index += 1;
-    }
-    all
-}
-
 /// The same and loads.
 const fn with_load(all: [Parameter; COMMON], load: Parameter) -> [Parameter; COMMON + 1] {
-    let mut more = [load; COMMON + 1];
-    let mut index = 0;
-    while index < COMMON {
-        more[index] = all[index];
-        index += 1;
-    }
-    more
+    and(all, load)
 }
 
 const COMMON: usize = 10;
@@ -87,8 +72,7 @@ const REQUESTS: &[f64] = &[2_000_000.0];
 /// ETC with these shares (section 5.3). What is not between 1.5 KB and 128 MB, or no share, keeps
 /// the default.
 pub(super) fn workload(percent: f64, kilobytes: f64, writes: f64, gamma: f64) -> Workload {
-    let etc = Catalogue::new().workload("etc");
-    let mut etc = etc.unwrap_or_else(|error| unreachable!("{error}"));
+    let mut etc = minos::etc();
     let bytes_max = (kilobytes * 1_000.0) as u32;
     if let Some(large) = &mut etc.large {
         large.percent = Phases::fixed(percent);
@@ -108,7 +92,7 @@ pub(super) fn workload(percent: f64, kilobytes: f64, writes: f64, gamma: f64) ->
 
 /// The system of a series. How many cores of SHO hand off is chosen for the workload, as the
 /// authors did: the number of 1 to 3 that carries most.
-fn system(series: &str, model: &Stored) -> System {
+fn system(series: &str, model: &MinosSystem) -> System {
     let bound = |binding, erew| System::Bound { binding, erew };
     let aware = |change: fn(&mut SizeAware)| {
         let mut settings = SizeAware::PAPER;
@@ -124,10 +108,10 @@ fn system(series: &str, model: &Stored) -> System {
             bound(Binding::Late { hand_off }, false)
         }
         "minos-static" => aware(|settings| settings.learned = false),
-        "curtail" => aware(ours),
-        "curtail-static" => aware(|settings| {
-            ours(settings);
-            settings.learned = false;
+        "curtail" => System::SizeAware(SizeAware::SHIPPED),
+        "curtail-static" => System::SizeAware(SizeAware {
+            learned: false,
+            ..SizeAware::SHIPPED
         }),
         "minos-steal" => aware(|settings| settings.stealing = Stealing::SmallCores),
         "minos-extra" => aware(|settings| settings.extra_large = true),
@@ -137,13 +121,7 @@ fn system(series: &str, model: &Stored) -> System {
     }
 }
 
-/// Minos as this project would have it: a plan that counts time, and a second transmit queue.
-fn ours(settings: &mut SizeAware) {
-    settings.cost = PlanCost::Time;
-    settings.large_replies = LargeReplies::Apart;
-}
-
-fn best_hand_off(model: &Stored) -> u16 {
+fn best_hand_off(model: &MinosSystem) -> u16 {
     let prices = &model.prices;
     let serve_ns = model.demand().core_ns + prices.take_ns;
     let carried = |hand_off: u16| {
@@ -197,12 +175,12 @@ fn settings(request: &Request<'_>, all_replies: &[f64]) -> Vec<Setting> {
                                     kilobytes,
                                     capacity: 0.0,
                                     limit_ns: 0.0,
-                                    model: Stored {
+                                    model: MinosSystem {
                                         cores,
                                         replies: *replies,
                                         requests,
                                         seed: request.seed(),
-                                        ..Stored::new(
+                                        ..MinosSystem::new(
                                             HKH,
                                             prices.clone(),
                                             workload(percent, kilobytes, writes, gamma),
@@ -236,11 +214,11 @@ fn settings(request: &Request<'_>, all_replies: &[f64]) -> Vec<Setting> {
 }
 
 /// Ten mean reads of the default workload (section 5.4: 50 us).
-fn limit_ns(model: &Stored) -> f64 {
+fn limit_ns(model: &MinosSystem) -> f64 {
     if model.prices.name == "paper" {
         return 50_000.0;
     }
-    let model = Stored {
+    let model = MinosSystem {
         workload: workload(0.125, 500.0, 5.0, 0.99),
         ..model.clone()
     };
@@ -248,8 +226,8 @@ fn limit_ns(model: &Stored) -> f64 {
 }
 
 impl Setting {
-    fn at(&self, rate_mops: f64) -> Stored {
-        Stored {
+    fn at(&self, rate_mops: f64) -> MinosSystem {
+        MinosSystem {
             rate_mops,
             ..self.model.clone()
         }

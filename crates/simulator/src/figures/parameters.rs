@@ -9,34 +9,34 @@
 use std::fmt;
 
 use crate::{
+    c4::system_costs::Calibration,
     figures::{Figure, Options},
-    full::Calibration,
     rows::{Row, words},
 };
 
-/// Options with what each is called on the command line and in a row's `params`.
+/// Declares the options: what each is called on the command line, and in a row.
 macro_rules! choices {
-    ($($name:ident $flag:literal $key:literal;)*) => {
+    ($($choice:ident $flag:literal $key:literal,)*) => {
         /// An option of the command line that figures may take.
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]
         pub enum Choice {
-            $(#[doc = $flag] $name,)*
+            $(#[doc = $flag] $choice,)*
         }
 
         impl Choice {
             /// All of them.
-            pub const ALL: [Self; [$($flag),*].len()] = [$(Self::$name),*];
+            pub const ALL: &[Self] = &[$(Self::$choice,)*];
 
             /// What it is called on the command line.
             pub fn flag(self) -> &'static str {
                 match self {
-                    $(Self::$name => $flag,)*
+                    $(Self::$choice => $flag,)*
                 }
             }
 
             const fn key(self) -> &'static str {
                 match self {
-                    $(Self::$name => $key,)*
+                    $(Self::$choice => $key,)*
                 }
             }
         }
@@ -44,33 +44,33 @@ macro_rules! choices {
 }
 
 choices! {
-    Cores "--cores" "cores";
-    Load "--load" "load";
-    Writes "--writes" "writes";
-    Gamma "--gamma" "gamma";
-    K "--k" "k";
-    LargeFraction "--large-fraction" "large";
-    LargeMaxKb "--large-max-kb" "max_kb";
-    Gigabits "--gigabits" "gigabits";
-    Requests "--requests" "requests";
-    Seed "--seed" "seed";
-    Rules "--rules" "rules";
-    Depth "--depth" "depth";
-    Balancer "--balancer" "balancer";
-    Costs "--costs" "costs_file";
-    Calibration "--calibration" "prices";
-    Items "--items" "items";
-    Limit "--limit" "limit";
-    Batch "--batch" "batch";
-    Prices "--prices" "prices_file";
-    WorkUs "--work-us" "work_us";
-    Cluster "--cluster" "cluster";
-    ValueBytes "--value-bytes" "value";
-    Turn "--turn" "turn";
-    Loss "--loss" "loss";
-    Nodes "--nodes" "nodes";
-    ClusterCosts "--cluster-costs" "cluster_costs";
-    ClusterHardware "--cluster-hardware" "cluster_hardware";
+    Cores "--cores" "cores",
+    Load "--load" "load",
+    Writes "--writes" "writes",
+    Gamma "--gamma" "gamma",
+    K "--k" "k",
+    LargeFraction "--large-fraction" "large",
+    LargeMaxKb "--large-max-kb" "max_kb",
+    Gigabits "--gigabits" "gigabits",
+    Requests "--requests" "requests",
+    Seed "--seed" "seed",
+    Rules "--rules" "rules",
+    Depth "--depth" "depth",
+    Balancer "--balancer" "balancer",
+    Costs "--costs" "costs_file",
+    Calibration "--calibration" "prices",
+    Items "--items" "items",
+    Limit "--limit" "limit",
+    Batch "--batch" "batch",
+    Prices "--prices" "prices_file",
+    WorkUs "--work-us" "work_us",
+    Cluster "--cluster" "cluster",
+    ValueBytes "--value-bytes" "value",
+    Turn "--turn" "turn",
+    Loss "--loss" "loss",
+    Nodes "--nodes" "nodes",
+    ClusterCosts "--cluster-costs" "cluster_costs",
+    ClusterHardware "--cluster-hardware" "cluster_hardware",
 }
 
 /// A parameter of a figure.
@@ -145,6 +145,35 @@ enum Papers {
 pub(crate) enum Value {
     Number(f64),
     Name(String),
+}
+
+/// A list of parameters with another declaration of one of them.
+pub(super) const fn with<const N: usize>(
+    mut all: [Parameter; N],
+    other: Parameter,
+) -> [Parameter; N] {
+    let mut index = 0;
+    while index < N {
+        if all[index].choice as usize == other.choice as usize {
+            all[index] = other;
+        }
+        index += 1;
+    }
+    all
+}
+
+/// The same list and one more.
+pub(super) const fn and<const N: usize, const MORE: usize>(
+    all: [Parameter; N],
+    more: Parameter,
+) -> [Parameter; MORE] {
+    let mut list = [more; MORE];
+    let mut index = 0;
+    while index < N {
+        list[index] = all[index];
+        index += 1;
+    }
+    list
 }
 
 /// Why options are not what a figure takes.
@@ -439,7 +468,7 @@ impl Figure {
 
     /// Says which option is none that it takes.
     pub(crate) fn check(&self, options: &Options, series: &[&str]) -> Result<(), Refused> {
-        for choice in Choice::ALL {
+        for &choice in Choice::ALL {
             let given = options.given(choice);
             match self.parameter(choice) {
                 Some(parameter) => parameter.check(&given)?,

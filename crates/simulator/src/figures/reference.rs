@@ -7,10 +7,11 @@
 //! beside its figures.
 
 use crate::{
-    balanced::{Balanced, BalancedOutcome, Rules},
+    c4::{C4Model, Rules},
     figures::{Choice, Figure, Parameter, Request, c4, cckvs, minos},
+    minos::{MinosModel, UNIT},
+    queueing::Outcome,
     rows::Row,
-    sized::{Sized, UNIT},
 };
 
 pub(super) const POINTS: Figure = Figure {
@@ -63,7 +64,7 @@ impl Known {
     pub(crate) fn measure(&self, requests: u64, seed: u64) -> Option<f64> {
         match self.point {
             Point::C4(series, workers, gamma, write_percent, load) => {
-                let model = Balanced {
+                let model = C4Model {
                     workers,
                     gamma,
                     write_percent,
@@ -73,17 +74,17 @@ impl Known {
                     same_services: self.same_services,
                     ..c4::model(series, Rules::Reference)
                 };
-                let ranks = Balanced::ranks(gamma);
+                let ranks = C4Model::ranks(gamma);
                 if self.metric == "max_load" {
                     return c4::highest(&model, &ranks, &c4::grid()).map(|(load, _)| load);
                 }
                 metric(&model.run(&ranks), self.metric)
             }
             Point::Minos(series, k, load) => {
-                let model = Sized {
+                let model = MinosModel {
                     requests,
                     seed,
-                    ..Sized::new(minos::sharding(series), k, load)
+                    ..MinosModel::new(minos::sharding(series), k, load)
                 };
                 let outcome = model.run();
                 let histogram = match self.metric {
@@ -134,15 +135,14 @@ impl Known {
     }
 }
 
-fn metric(outcome: &BalancedOutcome, name: &str) -> Option<f64> {
-    let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+fn metric(outcome: &Outcome, name: &str) -> Option<f64> {
     match name {
         "p50_ns" => outcome.all.quantile(0.5).map(|p50| p50 as f64),
         "p99_ns" => outcome.all.quantile(0.99).map(|p99| p99 as f64),
-        "ewt_mean" => share(outcome.entries_sum, outcome.placements),
+        "ewt_mean" => outcome.entries_mean(),
         "ewt_max" => Some(f64::from(outcome.entries_max)),
-        "retry_share" => share(outcome.disturbed_reads, outcome.reads),
-        "batch_mean" => share(outcome.window_writes, outcome.windows),
+        "retry_share" => outcome.retry_share(),
+        "batch_mean" => outcome.batch_mean(),
         _ => None,
     }
 }

@@ -89,7 +89,7 @@ fn set(options: &mut Options, choice: Choice, value: f64) {
 
 fn given<T: Clone>(costs: &T) -> Given<T> {
     Given {
-        name: "a-file".into(),
+        path: "a-file".into(),
         costs: costs.clone(),
     }
 }
@@ -138,7 +138,7 @@ fn every_figure_answers() {
 #[test]
 fn extreme_values_are_drawn_or_refused() {
     for figure in drawn() {
-        for choice in Choice::ALL {
+        for &choice in Choice::ALL {
             let declared = figure.parameter(choice);
             let ends = declared.map(Parameter::extremes).unwrap_or_default();
             let ends = if ends.is_empty() { vec![1.0] } else { ends };

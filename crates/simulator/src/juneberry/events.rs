@@ -1,6 +1,6 @@
 //! What happens in the system, and what answers tell.
 
-use crate::{juneberry::run::Packet, planned::Planned};
+use crate::{event_queue::EventQueue, juneberry::run::Packet};
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug)]
@@ -49,4 +49,4 @@ pub(super) enum Tells {
 }
 
 /// All that is planned, in nanoseconds.
-pub(super) type Events = Planned<Event>;
+pub(super) type Events = EventQueue<Event>;

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     cckvs::{CACHED_SHARE, MessageBytes, STORED_KEYS, Shards},
-    planned::Planned,
+    event_queue::EventQueue,
 };
 
 /// What a session asks for.
@@ -48,7 +48,7 @@ enum Event {
 struct World<'a> {
     cluster: &'a WholeCluster,
     bytes: MessageBytes,
-    planned: Planned<Event>,
+    planned: EventQueue<Event>,
     now_ps: u64,
     threads: Vec<Thread>,
     leaving: Vec<Port>,
@@ -106,7 +106,7 @@ impl<'a> World<'a> {
         let mut world = Self {
             cluster,
             bytes: MessageBytes::paper(cluster.value_bytes),
-            planned: Planned::default(),
+            planned: EventQueue::default(),
             now_ps: 0,
             threads: (0..all).map(|id| Thread::new(cluster, id)).collect(),
             leaving: (0..nodes).map(|_| Port::joining(ways)).collect(),

@@ -6,7 +6,7 @@ use curtail_types::{Instant, NodeId};
 use super::{Asked, Said, chance::Chance};
 use crate::{
     cluster::packet::{Answer, Parcel},
-    planned::Planned,
+    event_queue::EventQueue,
 };
 
 /// Something that happens.
@@ -71,4 +71,4 @@ impl Event {
 }
 
 /// All that is planned, in nanoseconds.
-pub(super) type Events = Planned<Event>;
+pub(super) type Events = EventQueue<Event>;

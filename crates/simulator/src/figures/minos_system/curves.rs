@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     figures::{Choice, Figure, Parameter, Request},
+    queueing::Outcome,
     rows::Row,
-    stored::StoredOutcome,
 };
 
 pub(in crate::figures) const FIG3: Figure = Figure {
@@ -35,7 +35,8 @@ pub(in crate::figures) const FIG4: Figure = Figure {
     about: "As minos-fig3. The paper says that Minos's is up to twice that of HKH+WS before \
             saturation: over_hkh_ws. With prices that are not the paper's the large cores may be \
             fewer than large requests need, because the cost function counts packets and not time; \
-            curtail and curtail-static count time.",
+            curtail and curtail-static do as the server: they count time, and their threshold \
+            weighs what hand-offs cost.",
     series: SERIES,
     series_default: 7,
     parameters: &with_load(parameters(REQUESTS), LOADS),
@@ -115,7 +116,7 @@ fn fig4(request: &Request<'_>) -> Vec<Row> {
     let settings = settings(request, &[1.0]);
     let points = points(request, &settings);
     let outcomes = run(request, &points);
-    let large = |outcome: &StoredOutcome| {
+    let large = |outcome: &Outcome| {
         let p99 = outcome.large.quantile(0.99);
         p99.filter(|_| !outcome.saturated)
     };
@@ -168,7 +169,7 @@ fn points<'a>(request: &Request<'_>, settings: &'a [Setting]) -> Vec<(&'a Settin
     settings.iter().flat_map(at).collect()
 }
 
-fn run(request: &Request<'_>, points: &[(&Setting, f64)]) -> Vec<StoredOutcome> {
+fn run(request: &Request<'_>, points: &[(&Setting, f64)]) -> Vec<Outcome> {
     let name = request.figure.name;
     request
         .threads
@@ -189,7 +190,7 @@ fn curves(request: &Request<'_>, settings: &[Setting]) -> Vec<Row> {
                 "large_p99_us",
                 microseconds(stable(outcome.large.quantile(0.99))),
             ),
-            ("answered_mops", Some(outcome.answered_mops)),
+            ("answered_mops", Some(outcome.throughput_mrps())),
             ("link_busy", Some(outcome.link_busy)),
             ("beside_large", Some(beside)),
         ];

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::{SERIES, Setting, parameters, settings, with};
 use crate::{
     figures::{Choice, Figure, Parameter, Request},
+    queueing::Outcome,
     rows::{Row, words},
-    stored::StoredOutcome,
 };
 
 pub(in crate::figures) const FIG6: Figure = Figure {
@@ -113,8 +113,8 @@ impl Highest {
 
 fn highest(
     setting: &Setting,
-    known: &mut BTreeMap<u32, StoredOutcome>,
-    meets: impl Fn(&StoredOutcome) -> bool,
+    known: &mut BTreeMap<u32, Outcome>,
+    meets: impl Fn(&Outcome) -> bool,
 ) -> Option<f64> {
     let rate = |step: u32| {
         let share = f64::from(step) / f64::from(STEPS);

@@ -5,8 +5,9 @@ use curtail_workload::Phases;
 use super::{MINOS_FIRST, REQUESTS, Setting, microseconds, parameters, settings, with, with_load};
 use crate::{
     figures::{Choice, Figure, Parameter, Request},
+    minos::MinosSystem,
+    queueing::{CoreUse, Outcome},
     rows::Row,
-    stored::{Stored, StoredOutcome},
 };
 
 pub(in crate::figures) const FIG9: Figure = Figure {
@@ -72,8 +73,8 @@ fn fig9(request: &Request<'_>) -> Vec<Row> {
     rows
 }
 
-fn loads_of_cores(request: &Request<'_>, setting: &Setting, outcome: &StoredOutcome) -> Vec<Row> {
-    let sum = |of: fn(&crate::stored::CoreLoad) -> u64| outcome.cores.iter().map(of).sum::<u64>();
+fn loads_of_cores(request: &Request<'_>, setting: &Setting, outcome: &Outcome) -> Vec<Row> {
+    let sum = |of: fn(&CoreUse) -> u64| outcome.cores.iter().map(of).sum::<u64>();
     let requests = sum(|core| core.requests).max(1) as f64;
     let packets = sum(|core| core.packets).max(1) as f64;
     let mut rows = Vec::new();
@@ -95,13 +96,13 @@ fn loads_of_cores(request: &Request<'_>, setting: &Setting, outcome: &StoredOutc
 
 fn fig10(request: &Request<'_>) -> Vec<Row> {
     let settings = settings(request, &[1.0]);
-    let models: Vec<Stored> = settings.iter().map(changing).collect();
+    let models: Vec<MinosSystem> = settings.iter().map(changing).collect();
     let outcomes = request
         .threads
-        .map(request.figure.name, &models, Stored::run);
+        .map(request.figure.name, &models, MinosSystem::run);
     let mut rows = Vec::new();
     for ((setting, model), outcome) in settings.iter().zip(&models).zip(&outcomes) {
-        for window in &outcome.windows {
+        for window in &outcome.times {
             let x = window.end_ns as f64 / model.window_ns as f64;
             let p99 = microseconds(Some(window.p99_ns));
             rows.push(setting.row(request, x, "p99_us", p99, None));
@@ -120,7 +121,7 @@ fn fig10(request: &Request<'_>) -> Vec<Row> {
 }
 
 /// The setting's model with shares that change.
-fn changing(setting: &Setting) -> Stored {
+fn changing(setting: &Setting) -> MinosSystem {
     let rate_mops = match setting.is_the_papers() {
         true => f64::min(2.25, 0.98 * setting.capacity),
         false => 0.95 * setting.capacity,
@@ -139,13 +140,10 @@ fn changing(setting: &Setting) -> Stored {
 
 /// The median of the windows with the largest share, but for the first two, in which the plan
 /// follows.
-fn median_at_most(model: &Stored, outcome: &StoredOutcome) -> Option<f64> {
+fn median_at_most(model: &MinosSystem, outcome: &Outcome) -> Option<f64> {
     let phase = 3 * PHASE_WINDOWS + 2..4 * PHASE_WINDOWS;
     let inside = |end_ns: u64| phase.contains(&((end_ns - 1) / model.window_ns));
-    let windows = outcome
-        .windows
-        .iter()
-        .filter(|window| inside(window.end_ns));
+    let windows = outcome.times.iter().filter(|window| inside(window.end_ns));
     let mut p99s: Vec<u64> = windows.map(|window| window.p99_ns).collect();
     p99s.sort_unstable();
     microseconds(p99s.get(p99s.len() / 2).copied())

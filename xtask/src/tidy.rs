@@ -2,9 +2,9 @@
 //!
 //! A file for each kind of rules: `source` reads one Rust file at a time, `manifest` the
 //! dependencies, `rooms` which part of the server uses which, `homonyms` the types of all crates,
-//! `documents` the Markdown pages, `tree` every text file. Rules read text, not syntax trees; a rule
-//! that needs a parser belongs to clippy. Every rule has a test that plants a violation and checks
-//! that it is found.
+//! `documents` the Markdown pages, `tree` every text file. Rules read text, not syntax trees; a
+//! rule that needs a parser belongs to clippy. Every rule has a test that plants a violation and
+//! checks that it is found.
 
 mod documents;
 mod homonyms;

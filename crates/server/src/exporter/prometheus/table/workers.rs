@@ -195,7 +195,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = &[
     counter(
         "curtail_large_refused_total",
         Whole,
-        "Large requests answered with `SERVER_ERROR busy` because all large workers were full.",
+        "Large requests refused as busy because all large workers were full.",
         &[of("", "large_refused", LargeRefused)],
     ),
     counter(

@@ -14,7 +14,7 @@
 //! again while anything of it can be on its way. A token whose connection has closed fills nothing.
 
 use curtail_codec::memcached::{
-    Sink,
+    Form, Sink,
     encode::{self, REPLY_BYTES_MAX, Refusal},
 };
 use curtail_types::{Failure, Outcome};
@@ -73,6 +73,17 @@ pub(crate) struct Spelt<'a> {
     head_bytes: usize,
     value: &'a [u8],
     tail: &'static [u8],
+}
+
+impl Awaited {
+    /// What becomes of the answer to a request of this form.
+    pub(crate) fn of(form: &Form<'_>) -> Self {
+        match form {
+            Form::Value { last: false, .. } => Self::Part,
+            Form::Line { noreply: true } => Self::Silent,
+            _ => Self::Whole,
+        }
+    }
 }
 
 impl Place {

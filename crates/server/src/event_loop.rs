@@ -291,13 +291,7 @@ pub(crate) fn take_arrivals(worker: &mut Worker) {
             Arrival::Lost(slot) => hand_off::receive_lost(worker, slot),
             Arrival::DelegatedBatch(sealed) => delegate::open_delegated(worker, &sealed),
             Arrival::Answer(delegated) => delegate::deliver(worker, delegated),
-            Arrival::Link(link) => on_node::adopt_link(worker, *link),
-            arrival @ (Arrival::Waiter(_)
-            | Arrival::MovedKey(_)
-            | Arrival::MoveAsked(_)
-            | Arrival::Proposal(_)
-            | Arrival::Wake(_)
-            | Arrival::Completed(_)) => on_node::take_from_cluster(worker, arrival),
+            Arrival::Node(arrival) => on_node::take_from_cluster(worker, arrival),
             Arrival::Relieve => worker.cx.measured.lease_refused = true,
         }
     }

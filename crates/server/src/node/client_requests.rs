@@ -9,13 +9,13 @@ use crate::{
     completion::Token,
     metrics::counters::Count,
     node::{
+        host::NodeContext,
         migration::Waiter,
         placement::Way,
         slice_jobs::{Asker, Origin},
         slices::{Relayed, RelayedKind},
         worker::NodeWorker,
     },
-    worker::context::WorkerContext,
 };
 
 impl NodeWorker {
@@ -49,7 +49,7 @@ impl NodeWorker {
     }
 
     /// Sends the key of a request to the node that is to run it, if it is still here.
-    fn send_along(&mut self, cx: &mut WorkerContext, to: NodeId, bytes: &[u8]) {
+    fn send_along(&mut self, cx: &mut NodeContext<'_>, to: NodeId, bytes: &[u8]) {
         if self.is_moving()
             && let Some(request) = ItemRequest::decode(bytes)
         {
@@ -60,7 +60,7 @@ impl NodeWorker {
     /// Sends a request, which is in `bytes`, on its way; its answer belongs to `token`.
     pub(crate) fn send_off(
         &mut self,
-        cx: &mut WorkerContext,
+        cx: &mut NodeContext<'_>,
         way: Way,
         (token, key, access): (Token, RouteHash, Access),
         bytes: Vec<u8>,
@@ -107,7 +107,7 @@ impl NodeWorker {
     /// Has another node flush, too.
     pub(crate) fn flush_at(
         &mut self,
-        cx: &WorkerContext,
+        cx: &NodeContext<'_>,
         to: NodeId,
         (token, at): (Token, Exptime),
     ) {

@@ -8,7 +8,7 @@ use curtail_codec::node::{ItemRequest, Shows};
 use curtail_store::Image;
 use curtail_types::{Cas, Failure, Key, KeyHash, Operation, Outcome};
 
-use crate::{metrics::counters::Count, worker::context::WorkerContext};
+use crate::{metrics::counters::Count, node::host::NodeContext};
 
 /// What one request needs to be executed apart from the batch.
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(super) struct ExecuteContext {
 
 /// Executes `request` as it is; what it shows of a value is appended to `value`.
 pub(super) fn execute(
-    cx: &mut WorkerContext,
+    cx: &mut NodeContext<'_>,
     request: &ItemRequest<'_>,
     hash: KeyHash,
     value: &mut Vec<u8>,
@@ -37,7 +37,7 @@ pub(super) fn execute(
             let touches = matches!(operation, Operation::Get(get) if get.touch.is_some());
             cx.counts.add_get(shows, touches, true);
             cx.counts.add(Count::ReplyNoMemory, 1);
-            cx.measured.lease_refused = true;
+            *cx.lease_refused = true;
             Err(Failure::OutOfMemory)
         }
     }
@@ -47,7 +47,7 @@ impl ExecuteContext {
     /// The item of `key` as it is.
     pub(super) fn take_image(
         &mut self,
-        cx: &mut WorkerContext,
+        cx: &mut NodeContext<'_>,
         key: Key<'_>,
         hash: KeyHash,
     ) -> Option<(Image, &[u8])> {
@@ -58,7 +58,7 @@ impl ExecuteContext {
     /// Executes a write under version `ts`; how it ended, and whether it has written.
     pub(super) fn write(
         &mut self,
-        cx: &mut WorkerContext,
+        cx: &mut NodeContext<'_>,
         request: &ItemRequest<'_>,
         (hash, ts): (KeyHash, Cas),
         value: &mut Vec<u8>,

@@ -11,17 +11,15 @@ use curtail_codec::node::{BatchHead, Class, ItemRequest, NodeRequest, Part};
 use curtail_dispatch::SharedState;
 use curtail_types::{Cas, Failure, Instant, RouteHash};
 
-use crate::{
-    node::{
-        Cluster, NodeWorker,
-        inbox::{AFTER, FLUSH, SHOW},
-        migration::Waiter,
-        placement::Way,
-        slice_jobs::End,
-        slices::{LARGE_BYTES, Relayed, RelayedKind},
-        worker::AGAIN_NS,
-    },
-    worker::context::WorkerContext,
+use crate::node::{
+    Cluster, NodeWorker,
+    host::NodeContext,
+    inbox::{AFTER, FLUSH, SHOW},
+    migration::Waiter,
+    placement::Way,
+    slice_jobs::End,
+    slices::{LARGE_BYTES, Relayed, RelayedKind},
+    worker::AGAIN_NS,
 };
 
 /// A request that another node carries out.
@@ -120,7 +118,7 @@ impl NodeWorker {
     }
 
     /// Tries again what could not be sent, or was sent to a node that was not ready for it.
-    pub(super) fn send_again(&mut self, cx: &mut WorkerContext) {
+    pub(super) fn send_again(&mut self, cx: &mut NodeContext<'_>) {
         let now = cx.store_cx.now.instant;
         for _ in 0..self.parked.len() {
             let Some(number) = self.parked.pop_front() else {
@@ -143,7 +141,7 @@ impl NodeWorker {
     }
 
     /// A request that is parked goes where its key is now.
-    fn place_again(&mut self, cx: &mut WorkerContext, number: u32) {
+    fn place_again(&mut self, cx: &mut NodeContext<'_>, number: u32) {
         let now = cx.store_cx.now.instant;
         let Some(Some(out)) = self.out.get_mut(number as usize) else {
             return;

@@ -11,12 +11,12 @@ use crate::{
     node::{
         NodeWorker,
         forward::Out,
+        host::NodeContext,
         inbox::Answered,
         slice_jobs::{Completed, End, Job, Origin},
         slices::{Relayed, RelayedKind},
         worker::AGAIN_NS,
     },
-    worker::context::WorkerContext,
 };
 
 /// How long a request that was sent waits for its answer.
@@ -27,7 +27,7 @@ const LOOK_NS: u64 = 100_000_000;
 
 impl NodeWorker {
     /// Takes in what other nodes answered.
-    pub(super) fn take_answers(&mut self, cx: &mut WorkerContext) {
+    pub(super) fn take_answers(&mut self, cx: &mut NodeContext<'_>) {
         let mut answered = std::mem::take(&mut self.inbox.answered);
         for answer in answered.drain(..) {
             self.take_answer(cx, answer);
@@ -35,7 +35,7 @@ impl NodeWorker {
         self.inbox.answered = answered;
     }
 
-    fn take_answer(&mut self, cx: &mut WorkerContext, answer: Answered) {
+    fn take_answer(&mut self, cx: &mut NodeContext<'_>, answer: Answered) {
         let Answered {
             number,
             mut end,
@@ -103,7 +103,7 @@ impl NodeWorker {
     }
 
     /// What the links tell of.
-    pub(super) fn take_events(&mut self, cx: &WorkerContext) {
+    pub(super) fn take_events(&mut self, cx: &NodeContext<'_>) {
         while let Some(event) = self.links.next_event() {
             if let LinkEvent::Reset(node) = event {
                 self.lose(cx, node);
@@ -112,7 +112,7 @@ impl NodeWorker {
     }
 
     /// A node, or all it knew, is gone: reads are asked again, writes may have happened.
-    fn lose(&mut self, cx: &WorkerContext, node: NodeId) {
+    fn lose(&mut self, cx: &NodeContext<'_>, node: NodeId) {
         for number in 0..self.out.len() as u32 {
             let Some(Some(out)) = self.out.get_mut(number as usize) else {
                 continue;
@@ -132,7 +132,7 @@ impl NodeWorker {
     }
 
     /// Ends what waits for an answer for too long.
-    pub(super) fn look_through(&mut self, cx: &WorkerContext) {
+    pub(super) fn look_through(&mut self, cx: &NodeContext<'_>) {
         let now_ns = cx.store_cx.now.instant.ns;
         if now_ns.saturating_sub(self.looked_ns) < LOOK_NS {
             return;

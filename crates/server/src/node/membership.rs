@@ -22,10 +22,12 @@ use tracing::{debug, error, info, warn};
 use crate::{
     config::{Config, start_error::StartError},
     log::component,
-    node::{Cluster, InForce},
+    node::{
+        Cluster, InForce,
+        host::{NodeArrival, NodeHost},
+    },
     sync::Relaxed,
     test_faults::Fault,
-    worker::{mailbox::Arrival, shared::Shared},
 };
 
 /// What a node has before its workers run. Nothing of it runs yet: the server may not start.
@@ -36,7 +38,7 @@ pub(crate) struct Opening {
     connector: Connector,
 }
 
-type Reach = Arc<OnceLock<Weak<Shared>>>;
+type Reach = Arc<OnceLock<Weak<dyn NodeHost>>>;
 
 /// What keeps a node in its cluster; to be stopped last.
 pub(crate) struct Membership {
@@ -70,12 +72,8 @@ impl Opening {
         let reach: Reach = Arc::default();
         let deliver_to = Arc::clone(&reach);
         let deliver = move |worker: usize, link: NewLink| {
-            let shared = deliver_to.get().and_then(Weak::upgrade);
-            if let Some(handle) = shared
-                .as_ref()
-                .and_then(|shared| shared.workers.get(worker))
-            {
-                handle.mail.send(Arrival::Link(Box::new(link)));
+            if let Some(host) = deliver_to.get().and_then(Weak::upgrade) {
+                host.send(worker, NodeArrival::Link(Box::new(link)));
             }
         };
         let connector = Connector::bind(ConnectorConfig {
@@ -108,19 +106,19 @@ impl Opening {
         self,
         config: &NodeConfig,
         clients: std::net::SocketAddr,
-        shared: &Arc<Shared>,
+        host: &Arc<dyn NodeHost>,
     ) -> Result<Membership, StartError> {
         let fail = |error: &dyn std::fmt::Display| StartError::Cluster(error.to_string());
         // It is set once, here.
-        let _ = self.reach.set(Arc::downgrade(shared));
+        let _ = self.reach.set(Arc::downgrade(host));
         let connector = self.connector.handle();
         let addresses = Addresses {
             clients,
             links: connector.address(),
         };
-        let clock = shared.clock;
+        let clock = host.clock();
         let watcher = Watcher {
-            shared: Arc::downgrade(shared),
+            host: Arc::downgrade(host),
             cluster: Arc::clone(&self.cluster),
             life: (0, ViewNumber(0)),
         };
@@ -143,12 +141,9 @@ impl Opening {
 impl Membership {
     /// Begins to leave the cluster without loss; false if this node is no member, and has nothing
     /// to give. One whose lease is over for a moment has what it had.
-    pub(crate) fn leave(&self, shared: &Shared) -> bool {
-        let Some(cluster) = &shared.cluster else {
-            return false;
-        };
+    pub(crate) fn leave(&self, host: &dyn NodeHost, cluster: &Cluster) -> bool {
         cluster.is_leaving.store(true, Relaxed);
-        shared.doors.set_open(false);
+        host.set_open(false);
         self.member.handle().leave();
         cluster.views.current().is_some()
     }
@@ -163,7 +158,7 @@ impl Membership {
 
 /// Hears what the membership says.
 struct Watcher {
-    shared: Weak<Shared>,
+    host: Weak<dyn NodeHost>,
     cluster: Arc<Cluster>,
     /// Which of this node's lives it is, and the first view of that.
     life: (u64, ViewNumber),
@@ -180,8 +175,8 @@ impl Observer for Watcher {
         // Another process may have taken this node's place: its links are not made here.
         let own = Some(own_life(roster, self.cluster.me));
         let own = own.filter(|own| *own == life.0).unwrap_or(0);
-        if let Some(shared) = self.shared.upgrade() {
-            let seconds = shared.uptime_seconds();
+        if let Some(host) = self.host.upgrade() {
+            let seconds = host.uptime_seconds();
             self.cluster.journal.note_roster(seconds, roster);
         }
         self.cluster.connector.set_peers(own, peers.collect());
@@ -189,8 +184,8 @@ impl Observer for Watcher {
 
     fn adopt(&mut self, roster: &Arc<Roster>) {
         let (view, me) = (roster.view(), self.cluster.me);
-        if let Some(shared) = self.shared.upgrade() {
-            let now = shared.clock.now().instant;
+        if let Some(host) = self.host.upgrade() {
+            let now = host.clock().now().instant;
             let is_lowest = view.live.first() == Some(me);
             self.cluster.clock.note_view(now, view.number, is_lowest);
         }
@@ -215,7 +210,7 @@ impl Observer for Watcher {
     }
 
     fn event(&mut self, event: &MemberEvent) {
-        let Some(shared) = self.shared.upgrade() else {
+        let Some(host) = self.host.upgrade() else {
             return;
         };
         log_event(self.cluster.me, event);
@@ -224,7 +219,7 @@ impl Observer for Watcher {
                 // The workers count from here on what has forgotten: they hear of it next.
                 self.cluster.begin_anew();
                 self.put_in_force(None);
-                shared.store.flush_all(shared.now(), Exptime(0));
+                host.store().flush_all(host.now(), Exptime(0));
                 self.nothing_to_give();
             }
             MemberEvent::Replaced => {
@@ -264,18 +259,18 @@ impl Watcher {
 
     /// From when it is first in service: before, a client is better off elsewhere.
     fn let_clients_in(&self) {
-        let Some(shared) = self.shared.upgrade() else {
+        let Some(host) = self.host.upgrade() else {
             return;
         };
         let is_leaving = self.cluster.is_leaving.load(Relaxed);
-        if !is_leaving && self.cluster.holds_lease(shared.clock.now().instant) {
-            shared.doors.set_open(true);
+        if !is_leaving && self.cluster.holds_lease(host.clock().now().instant) {
+            host.set_open(true);
         }
     }
 
     fn wake(&self) {
-        if let Some(shared) = self.shared.upgrade() {
-            shared.workers.iter().for_each(|worker| worker.mail.wake());
+        if let Some(host) = self.host.upgrade() {
+            host.wake_all();
         }
     }
 }

@@ -24,6 +24,7 @@ mod event_history;
 mod execute;
 mod forward;
 mod forward_responses;
+pub(crate) mod host;
 mod hot_set;
 mod inbox;
 mod membership;
@@ -59,13 +60,13 @@ use crate::{
         active_view::{InForce, Marks, Views},
         clock::WallClock,
         event_history::Journal,
+        host::NodeHost,
         hot_set::{coordinator::Coordinator, promote::Prepared},
         migration::progress::Progress,
         slices::{Dues, Slice},
     },
     sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
     test_faults::Fault,
-    worker::shared::Shared,
 };
 
 pub(crate) use crate::node::{
@@ -76,7 +77,7 @@ pub(crate) use crate::node::{
     migration::Waiter,
     placement::{Way, route_of},
     slice_jobs::{Completed, Moved},
-    worker::{NodeWorker, node_worker},
+    worker::NodeWorker,
 };
 
 /// What the threads of a node share.
@@ -242,13 +243,13 @@ impl Cluster {
 
     /// Another node, called at `sent`, has said what time it is. The first that is known puts the
     /// view in force that waits for it.
-    fn set_clock(&self, shared: &Shared, (now, sent): (Instant, Instant), said: Reading) {
+    fn set_clock(&self, host: &dyn NodeHost, (now, sent): (Instant, Instant), said: Reading) {
         let was_set = self.clock.is_set();
         self.clock.take_in(now, sent, said);
         if was_set || !self.clock.is_set() {
             return;
         }
-        let (_, apart_ns) = self.clock.errors_ns(shared.clock.now());
+        let (_, apart_ns) = self.clock.errors_ns(host.clock().now());
         if apart_ns > APART_NS_MAX {
             let (me, ms) = (self.me.0, apart_ns / MS_NS);
             warn!(
@@ -263,7 +264,7 @@ impl Cluster {
         if let Some(waits) = unset.take() {
             // Under the lock: a later view must not be there before it.
             self.views.put_in_force(Some(waits));
-            shared.workers.iter().for_each(|worker| worker.mail.wake());
+            host.wake_all();
         }
     }
 

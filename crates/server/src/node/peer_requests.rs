@@ -22,18 +22,18 @@ use crate::{
     node::{
         NodeWorker,
         execute::execute,
+        host::NodeContext,
         inbox::Asked,
         migration::Waiter,
         placement::{Way, route_of},
         slice_jobs::{Asker, Completed, End, Origin},
         slices::{LARGE_BYTES, RelayedKind},
     },
-    worker::context::WorkerContext,
 };
 
 impl NodeWorker {
     /// Executes what other nodes ask for.
-    pub(super) fn answer_peers(&mut self, cx: &mut WorkerContext) {
+    pub(super) fn answer_peers(&mut self, cx: &mut NodeContext<'_>) {
         let mut asked = std::mem::take(&mut self.inbox.asked);
         for one in asked.drain(..) {
             self.answer_peer(cx, one);
@@ -41,7 +41,7 @@ impl NodeWorker {
         self.inbox.asked = asked;
     }
 
-    fn answer_peer(&mut self, cx: &mut WorkerContext, asked: Asked) {
+    fn answer_peer(&mut self, cx: &mut NodeContext<'_>, asked: Asked) {
         self.mover.asked_ns = self.now_ns;
         let (after, bytes) = (asked.after, asked.bytes);
         let origin = Origin {
@@ -55,7 +55,7 @@ impl NodeWorker {
         if let (RelayedKind::Flush, Some(at)) = (asked.kind, bytes.first_chunk()) {
             let at = Exptime(i64::from_le_bytes(*at));
             let node = format_args!("node {}", asked.at.node.0);
-            log_flush(&cx.shared.limits.admin, cx.store_cx.now, &node);
+            log_flush(cx.host.admin_lines(), cx.store_cx.now, &node);
             cx.store_cx.store.flush_all(cx.store_cx.now, at);
             let done = Completed::without_value(origin, bytes, End::Done(None));
             return self.done.push(done);

@@ -13,7 +13,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use curtail_codec::node::{Class, Part};
 use curtail_consistency::{membership::Heartbeat, placement::slice_of};
-use curtail_links::{Links, LinksConfig, Vitals};
+use curtail_links::{Links, Vitals};
 use curtail_types::{Cas, Failure, Instant, NodeId, NodeSet, RouteHash};
 
 use crate::{
@@ -23,12 +23,12 @@ use crate::{
         control_messages::News,
         execute::ExecuteContext,
         forward::Out,
+        host::{NodeArrival, NodeContext},
         inbox::Inbox,
         migration::Mover,
         slice_jobs::{Asker, Completed, End, Job, Origin, Spare},
         slices::{Relayed, SliceContext},
     },
-    worker::{context::WorkerContext, mailbox::Arrival, shared::Shared},
 };
 
 /// A worker's part in the cluster.
@@ -113,10 +113,10 @@ impl NodeWorker {
     }
 
     /// Looks at what may differ from turn to turn.
-    pub(crate) fn begin_turn(&mut self, cx: &mut WorkerContext) {
+    pub(crate) fn begin_turn(&mut self, cx: &mut NodeContext<'_>) {
         let now = cx.store_cx.now.instant;
         // Never one of this node's former life, for which an answer may still come.
-        self.delegated = self.delegated.max(cx.shared.started.unix_ns) + 1;
+        self.delegated = self.delegated.max(cx.host.started().unix_ns) + 1;
         self.now_ns = now.ns;
         if self.cluster.views.generation() != self.generation {
             self.generation = self.cluster.views.generation();
@@ -182,7 +182,7 @@ impl NodeWorker {
 
     /// Everything of a turn that clients have no part in; fills `filled` with what has been
     /// answered to clients of this worker.
-    pub(crate) fn work(&mut self, cx: &mut WorkerContext, filled: &mut Vec<Completed>) {
+    pub(crate) fn work(&mut self, cx: &mut NodeContext<'_>, filled: &mut Vec<Completed>) {
         self.links.begin_turn(cx.store_cx.now.instant);
         self.beat(cx);
         self.receive();
@@ -205,7 +205,7 @@ impl NodeWorker {
     }
 
     /// Has the memory of links counted against the one limit.
-    fn account(&mut self, cx: &WorkerContext) {
+    fn account(&mut self, cx: &NodeContext<'_>) {
         let bytes = self.links.held_bytes();
         if bytes != self.accounted {
             let more = bytes.cast_signed() - self.accounted.cast_signed();
@@ -214,7 +214,7 @@ impl NodeWorker {
         }
     }
 
-    fn count(&mut self, cx: &mut WorkerContext) {
+    fn count(&mut self, cx: &mut NodeContext<'_>) {
         let counted = self.links.take_counts();
         let counts = &mut cx.counts;
         counts.add(Count::ClusterFramesSent, counted.frames);
@@ -227,7 +227,7 @@ impl NodeWorker {
     // ---- links ----
 
     /// Tells the others that this node is there, when the membership wants that.
-    fn beat(&mut self, cx: &WorkerContext) {
+    fn beat(&mut self, cx: &NodeContext<'_>) {
         if self.index != 0 {
             return;
         }
@@ -241,7 +241,7 @@ impl NodeWorker {
         let items = u32::try_from(cx.store_cx.store.counters().items_now).unwrap_or(u32::MAX);
         let sent_us = (self.now_ns / 1000) as u32;
         self.called = (sent_us, Instant { ns: self.now_ns });
-        self.cluster.clock.keep(cx.shared.clock.now());
+        self.cluster.clock.keep(cx.host.clock().now());
         for (node, heartbeat) in heartbeats {
             self.tell_now(node, News::Beat { heartbeat, items });
             self.tell_now(node, News::Call { sent_us });
@@ -291,7 +291,7 @@ impl NodeWorker {
 
     // ---- slices ----
 
-    fn work_slices(&mut self, cx: &mut WorkerContext) {
+    fn work_slices(&mut self, cx: &mut NodeContext<'_>) {
         let now_ns = cx.store_cx.now.instant.ns;
         for number in self.own_slices() {
             if self.cluster.dues.of(number) <= now_ns {
@@ -315,9 +315,7 @@ impl NodeWorker {
             woken &= woken - 1;
             let owner = number % cluster.workers.max(1);
             if cluster.by_owner && owner != self.index {
-                if let Some(handle) = slice_cx.cx.shared.workers.get(owner) {
-                    handle.mail.send(Arrival::Wake(number));
-                }
+                slice_cx.cx.host.send(owner, NodeArrival::Wake(number));
             } else if let Some(slice) = cluster.slices.get(number) {
                 slice.work(&mut slice_cx);
             }
@@ -340,14 +338,15 @@ impl NodeWorker {
     // ---- answers ----
 
     /// Gives what is done to whoever waits for it.
-    fn distribute(&mut self, cx: &WorkerContext, filled: &mut Vec<Completed>) {
+    fn distribute(&mut self, cx: &NodeContext<'_>, filled: &mut Vec<Completed>) {
         let mut done = std::mem::take(&mut self.done);
         self.check_lease(cx, &mut done);
         for completed in done.drain(..) {
             if completed.origin.worker != self.index {
-                if let Some(handle) = cx.shared.workers.get(completed.origin.worker) {
-                    handle.mail.send(Arrival::Completed(Box::new(completed)));
-                }
+                cx.host.send(
+                    completed.origin.worker,
+                    NodeArrival::Completed(Box::new(completed)),
+                );
                 continue;
             }
             match completed.origin.asker {
@@ -367,13 +366,13 @@ impl NodeWorker {
 
     /// What was run here may be older than the lease: if that has ended since, nobody is told what
     /// was read.
-    fn check_lease(&self, cx: &WorkerContext, done: &mut [Completed]) {
+    fn check_lease(&self, cx: &NodeContext<'_>, done: &mut [Completed]) {
         let of_here = |completed: &&mut Completed| matches!(completed.end, End::Done(_));
         let mut of_here = done.iter_mut().filter(of_here).peekable();
         if of_here.peek().is_none()
             || self
                 .cluster
-                .still_holds_lease(cx.shared.clock.now().instant)
+                .still_holds_lease(cx.host.clock().now().instant)
         {
             return;
         }
@@ -385,14 +384,14 @@ impl NodeWorker {
     }
 
     /// Takes in what another worker received or completed for this one.
-    pub(crate) fn take_arrival(&mut self, cx: &mut WorkerContext, arrival: Arrival) {
+    pub(crate) fn take_arrival(&mut self, cx: &mut NodeContext<'_>, arrival: NodeArrival) {
         match arrival {
-            Arrival::Waiter(waiter) => self.await_arrival(cx, *waiter),
-            Arrival::Proposal(proposal) => self.propose(cx, &proposal),
-            Arrival::MovedKey(moved) => self.take_moved(cx, *moved),
-            Arrival::MoveAsked(asked) => self.take_move_request(cx, *asked),
-            Arrival::Wake(slice) => self.woken |= 1 << slice,
-            Arrival::Completed(completed) => self.done.push(*completed),
+            NodeArrival::Waiter(waiter) => self.await_arrival(cx, *waiter),
+            NodeArrival::Proposal(proposal) => self.propose(cx, &proposal),
+            NodeArrival::MovedKey(moved) => self.take_moved(cx, *moved),
+            NodeArrival::MoveAsked(asked) => self.take_move_request(cx, *asked),
+            NodeArrival::Wake(slice) => self.woken |= 1 << slice,
+            NodeArrival::Completed(completed) => self.done.push(*completed),
             _ => {}
         }
     }
@@ -402,17 +401,4 @@ impl NodeWorker {
         self.spare.give(completed.request);
         self.spare.give(completed.value);
     }
-}
-
-/// What worker `index` is beside its clients: nothing on a server that is alone, nor if it is a
-/// large worker.
-pub(crate) fn node_worker(shared: &Shared, index: usize) -> Option<Box<NodeWorker>> {
-    let cluster = shared.cluster.as_ref()?;
-    if index >= shared.config.workers {
-        return None;
-    }
-    let bytes = shared.config.item_bytes_max;
-    let config = LinksConfig::for_items(u16::try_from(index).ok()?, bytes);
-    let links = Links::new(cluster.connector.clone(), config, shared.started.unix_ns);
-    Some(Box::new(NodeWorker::new(index, cluster.clone(), links)))
 }

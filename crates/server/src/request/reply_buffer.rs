@@ -101,17 +101,6 @@ const CLOSED_OFF: usize = usize::MAX / 2;
 /// Pieces to expect in a turn; more are possible and grow the list once.
 const PIECES_EXPECTED: usize = 1024;
 
-impl Awaited {
-    /// What becomes of the answer to a request of this form.
-    pub(crate) fn of(form: &Form<'_>) -> Self {
-        match form {
-            Form::Value { last: false, .. } => Self::Part,
-            Form::Line { noreply: true } => Self::Silent,
-            _ => Self::Whole,
-        }
-    }
-}
-
 impl Piece {
     fn end(&self) -> usize {
         match self.content {

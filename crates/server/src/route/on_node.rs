@@ -13,7 +13,6 @@ use curtail_codec::{
     node::{ItemRequest, Shows},
 };
 use curtail_dispatch::{Seen, SharedState};
-use curtail_links::NewLink;
 use curtail_store::COPY_BYTES_MAX;
 use curtail_types::{Delete, Exptime, Instant, Operation, Outcome, RouteHash};
 
@@ -22,7 +21,7 @@ use crate::{
     connection::output::Progress,
     limits::{INLINE_VALUE_BYTES_MAX, OUTPUT_BYTES_MAX},
     metrics::{counters::Count, prefix_stats::KeyEvent},
-    node::{Completed, NodeWorker, Way, route_of},
+    node::{Completed, NodeWorker, Way, host::NodeArrival, route_of},
     owned_form::OwnedForm,
     request::{
         batch::{Entry, Work},
@@ -31,7 +30,7 @@ use crate::{
     route::{self, Route, entry, follow},
     test_faults::Fault,
     turn::{delegate, execute, large_write, lifecycle, log_events, note_latency, send},
-    worker::{Worker, mailbox::Arrival},
+    worker::Worker,
 };
 
 /// What became of a read that looked past the protocol.
@@ -60,7 +59,7 @@ pub(crate) fn begin_turn_in_cluster(worker: &mut Worker) {
         cluster.marks.pass(worker.index, last);
     }
     if let Some(node) = &mut worker.node {
-        node.begin_turn(&mut worker.cx);
+        node.begin_turn(&mut worker.cx.node_cx());
         worker.routing.under_lease = node.serves;
     }
 }
@@ -75,16 +74,14 @@ pub(crate) fn time_to_cluster(worker: &Worker) -> Duration {
     Duration::from_nanos(ns.saturating_sub(now_ns))
 }
 
-pub(crate) fn adopt_link(worker: &mut Worker, link: NewLink) {
-    if let Some(node) = &mut worker.node {
-        node.links.adopt(&worker.poller, link);
-    }
-}
-
 /// Takes in what another worker received or completed for this one.
-pub(crate) fn take_from_cluster(worker: &mut Worker, arrival: Arrival) {
-    if let Some(node) = &mut worker.node {
-        node.take_arrival(&mut worker.cx, arrival);
+pub(crate) fn take_from_cluster(worker: &mut Worker, arrival: NodeArrival) {
+    let (Some(node), cx) = (&mut worker.node, &mut worker.cx) else {
+        return;
+    };
+    match arrival {
+        NodeArrival::Link(link) => node.links.adopt(&worker.poller, *link),
+        arrival => node.take_arrival(&mut cx.node_cx(), arrival),
     }
 }
 
@@ -94,7 +91,7 @@ pub(crate) fn work_in_cluster(worker: &mut Worker) {
         return;
     };
     let mut filled = std::mem::take(&mut node.completed);
-    node.work(&mut worker.cx, &mut filled);
+    node.work(&mut worker.cx.node_cx(), &mut filled);
     if !filled.is_empty() {
         // Whoever sees a reply must find it counted.
         send::publish_counts(worker);
@@ -295,7 +292,7 @@ fn ask(
     if let Some(token) = await_answer(worker, slot, what, form) {
         let bytes = node.written(request);
         let access = request.operation.access();
-        node.send_off(&mut worker.cx, way, (token, route, access), bytes);
+        node.send_off(&mut worker.cx.node_cx(), way, (token, route, access), bytes);
     }
 }
 
@@ -404,7 +401,7 @@ fn flush_others(
 ) {
     for to in node.others() {
         if let Some(token) = await_answer(worker, slot, what, None) {
-            node.flush_at(&worker.cx, to, (token, at));
+            node.flush_at(&worker.cx.node_cx(), to, (token, at));
         }
     }
 }
@@ -480,7 +477,7 @@ fn pass_large(worker: &mut Worker, node: &mut NodeWorker, slot: usize) -> bool {
         && let Some(token) = await_answer(worker, slot, what, Some(form))
     {
         let access = operation.access();
-        node.send_off(&mut worker.cx, way, (token, route, access), bytes);
+        node.send_off(&mut worker.cx.node_cx(), way, (token, route, access), bytes);
     }
     true
 }

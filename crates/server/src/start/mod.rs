@@ -42,7 +42,7 @@ use crate::{
     memcached::{crawler::Crawler, watch::Watchers},
     metrics::{counters::Counts, prefix_stats::Prefixes, slow_log::SlowLog},
     native::{self, NativeMode, Opened, Opening, Streams},
-    node::{self, Membership},
+    node::{self, Membership, host::NodeHost},
     size_aware::{control_handle::ControlHandle, plan_snapshot::PlanSnapshots},
     start::acceptor::{Acceptor, name_of},
     store_context::StoreContext,
@@ -187,7 +187,8 @@ impl Server {
             let entry = node.entry().and_then(|entry| entry.clients_address().ok());
             let clients = self.addresses.first().copied().or(entry);
             let clients = clients.ok_or(StartError::NoAddress)?;
-            self.membership = Some(opening.join(node, clients, &self.shared)?);
+            let host: Arc<dyn NodeHost> = Arc::clone(&self.shared) as _;
+            self.membership = Some(opening.join(node, clients, &host)?);
         }
         Ok(())
     }
@@ -358,7 +359,7 @@ impl Server {
     #[doc(hidden)]
     pub fn change_hot(&self, key: &[u8], hot: bool) {
         if let Some(cluster) = self.shared.cluster.as_deref() {
-            cluster.change_hot(&self.shared, key, hot);
+            cluster.change_hot(&*self.shared, key, hot);
         }
     }
 
@@ -374,7 +375,9 @@ impl Server {
     /// or no member of a cluster now.
     pub fn leave(&self) -> bool {
         let membership = self.membership.as_ref();
-        membership.is_some_and(|membership| membership.leave(&self.shared))
+        let cluster = self.shared.cluster.as_deref();
+        let both = membership.zip(cluster);
+        both.is_some_and(|(membership, cluster)| membership.leave(&*self.shared, cluster))
     }
 
     /// Whether it has left since [`leave`](Self::leave).

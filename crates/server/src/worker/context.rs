@@ -15,6 +15,7 @@ use crate::{
     metrics::{
         counters::Counts, hot_keys::HotKeys, latency::Latencies, slow_log, stage_histograms::Stages,
     },
+    node::host::NodeContext,
     store_context::StoreContext,
     test_faults::Fault,
     worker::shared::Shared,
@@ -149,6 +150,16 @@ impl WorkerContext {
             },
             event_log: EventLog::new(shared.config.journal_bytes_max),
             shared,
+        }
+    }
+
+    /// What this worker's part of the node works with.
+    pub(crate) fn node_cx(&mut self) -> NodeContext<'_> {
+        NodeContext {
+            host: &*self.shared,
+            store_cx: &mut self.store_cx,
+            counts: &mut self.counts,
+            lease_refused: &mut self.measured.lease_refused,
         }
     }
 

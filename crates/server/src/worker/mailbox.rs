@@ -8,12 +8,11 @@
 use std::sync::Arc;
 
 use curtail_dispatch::Doorbell;
-use curtail_links::NewLink;
 use curtail_runtime::{PeerAddress, Stream, Waker};
 
 use crate::{
     connection::Connection,
-    node::{Completed, MoveAsked, Moved, Proposal, Waiter},
+    node::host::NodeArrival,
     request::delegated_batch::{DelegatedBatch, Sealed},
     sync::{Mutex, lock},
 };
@@ -52,20 +51,8 @@ pub(crate) enum Arrival {
     DelegatedBatch(Arc<Sealed>),
     /// A delegated batch of ours, carried out.
     Answer(Box<DelegatedBatch>),
-    /// A link to another node.
-    Link(Box<NewLink>),
-    /// A request for a key of this worker's slices that may still have to come to this node.
-    Waiter(Box<Waiter>),
-    /// Such a key.
-    MovedKey(Box<Moved>),
-    /// Another node wants one.
-    MoveAsked(Box<MoveAsked>),
-    /// What the coordinator proposes.
-    Proposal(Box<Proposal>),
-    /// Something was left for a slice of this worker.
-    Wake(usize),
-    /// A request that another worker completed for one that waits here.
-    Completed(Box<Completed>),
+    /// Something for this worker's part of the node.
+    Node(NodeArrival),
     /// A lease was refused: whoever holds most without reading has to go.
     Relieve,
 }

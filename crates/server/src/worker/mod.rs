@@ -9,6 +9,7 @@ pub(crate) mod shared;
 use std::sync::Arc;
 
 use curtail_dispatch::Doorbell;
+use curtail_links::{Links, LinksConfig};
 use curtail_runtime::{Events, Poller, Token};
 use curtail_store::Writer;
 use curtail_types::Instant;
@@ -19,7 +20,7 @@ use crate::{
     limits::EVENTS_MAX,
     metrics::turn_cpu_time::TurnClock,
     native::ReadBarrier,
-    node::{self, NodeWorker},
+    node::NodeWorker,
     request::{batch::Batch, delegation::Delegation, reply_buffer::Replies},
     size_aware::lent_connections::LentConnections,
     sync::Relaxed,
@@ -102,7 +103,7 @@ impl Worker {
             let executor = native.executor_of(index, workers);
             Box::new(ReadBarrier::new(Arc::clone(native), executor))
         });
-        let node = node::node_worker(&shared, index);
+        let node = node_worker(&shared, index);
         Self {
             index,
             cx: WorkerContext::new(index, shared, writer),
@@ -147,4 +148,17 @@ impl Worker {
         }
         self.cx.shared.doors.leave();
     }
+}
+
+/// What worker `index` is beside its clients: nothing on a server that is alone, nor if it is a
+/// large worker.
+fn node_worker(shared: &Shared, index: usize) -> Option<Box<NodeWorker>> {
+    let cluster = shared.cluster.as_ref()?;
+    if index >= shared.config.workers {
+        return None;
+    }
+    let bytes = shared.config.item_bytes_max;
+    let config = LinksConfig::for_items(u16::try_from(index).ok()?, bytes);
+    let links = Links::new(cluster.connector.clone(), config, shared.started.unix_ns);
+    Some(Box::new(NodeWorker::new(index, cluster.clone(), links)))
 }

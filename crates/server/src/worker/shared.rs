@@ -17,7 +17,7 @@ use tracing::info;
 use crate::{
     config::{Config, auth::Logins, policy_name::PolicyName},
     connection::{move_order::Order, registry::Registry},
-    log::{Limits, component},
+    log::{Limit, Limits, component},
     memcached::{crawler::Crawler, watch::Watchers},
     metrics::{
         counters::{Count, Counts, PublishedCounts, Tally},
@@ -29,10 +29,18 @@ use crate::{
         turn_cpu_time::TurnTimes,
     },
     native::{Host, Native},
-    node::Cluster,
+    node::{
+        Cluster,
+        host::{NodeArrival, NodeHost},
+    },
     size_aware::{control_handle::ControlHandle, plan_snapshot::PlanSnapshots},
     sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
-    worker::{mailbox::Mailbox, prefault::PagesThread, routing::Writers},
+    test_faults::Fault,
+    worker::{
+        mailbox::{Arrival, Mailbox},
+        prefault::PagesThread,
+        routing::Writers,
+    },
 };
 
 /// What all threads of a server share.
@@ -360,5 +368,60 @@ impl Host for Shared {
         let handle = self.small_workers().get(worker);
         let rung = handle.filter(|handle| handle.mail.bell.ring());
         rung.inspect(|handle| handle.mail.wake()).is_some()
+    }
+}
+
+impl NodeHost for Shared {
+    fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    fn now(&self) -> Now {
+        Self::now(self)
+    }
+
+    fn uptime_seconds(&self) -> u64 {
+        Self::uptime_seconds(self)
+    }
+
+    fn started(&self) -> Now {
+        self.started
+    }
+
+    fn store(&self) -> &Store {
+        &self.store
+    }
+
+    fn send(&self, worker: usize, arrival: NodeArrival) {
+        if let Some(handle) = self.workers.get(worker) {
+            handle.mail.send(Arrival::Node(arrival));
+        }
+    }
+
+    fn wake_all(&self) {
+        self.workers.iter().for_each(|worker| worker.mail.wake());
+    }
+
+    fn set_open(&self, is_open: bool) {
+        self.doors.set_open(is_open);
+    }
+
+    fn key_loads(&self) -> Vec<LoadReport> {
+        let workers = self.small_workers().iter();
+        workers
+            .filter_map(|worker| lock(&worker.hottest).clone())
+            .collect()
+    }
+
+    fn admin_lines(&self) -> &Limit {
+        &self.limits.admin
+    }
+
+    fn has(&self, fault: Fault) -> bool {
+        cfg!(debug_assertions) && self.config.fault == fault
+    }
+
+    fn verbosity(&self) -> u8 {
+        self.verbosity.load(Relaxed)
     }
 }

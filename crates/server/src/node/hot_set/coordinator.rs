@@ -20,9 +20,13 @@ use curtail_consistency::{
 use curtail_types::{HotSetEpoch, Key, KeyName, Load, LoadReport};
 
 use crate::{
-    node::{Cluster, NodeWorker, control_messages::News, placement::route_of},
+    node::{
+        Cluster, NodeWorker,
+        control_messages::News,
+        host::{NodeArrival, NodeContext, NodeHost},
+        placement::route_of,
+    },
     sync::{Relaxed, lock},
-    worker::{context::WorkerContext, mailbox::Arrival, shared::Shared},
 };
 
 /// What decides, on every node; it is asked on one.
@@ -65,22 +69,18 @@ impl Coordinator {
 
 impl Cluster {
     /// The end of an epoch of the control.
-    pub(crate) fn end_epoch(&self, shared: &Shared) {
+    pub(crate) fn end_epoch(&self, host: &dyn NodeHost) {
         let in_force = self.views.current();
         let Some(view) = in_force.map(|in_force| in_force.view) else {
             return;
         };
         let hot: BTreeSet<KeyName> = self.shared_names();
         self.hot_count.store(hot.len(), Relaxed);
-        self.journal.note_hot(shared.uptime_seconds(), hot.clone());
+        self.journal.note_hot(host.uptime_seconds(), hot.clone());
         if view.live.first() != Some(self.me) || self.hot_keys_max == 0 {
             return;
         }
-        let reports: Vec<LoadReport> = shared
-            .small_workers()
-            .iter()
-            .filter_map(|worker| lock(&worker.hottest).clone())
-            .collect();
+        let reports = host.key_loads();
         let Ok(Some(report)) = LoadReport::merged(&reports, usize::MAX) else {
             return;
         };
@@ -103,13 +103,8 @@ impl Cluster {
         let promote = change.promote.iter().map(|key| (key, true));
         let demote = change.demote.iter().map(|key| (key, false));
         for (key, hot) in promote.chain(demote) {
-            if let Some(handle) = shared.workers.first() {
-                let proposal = Proposal {
-                    key: key.bytes().into(),
-                    hot,
-                };
-                handle.mail.send(Arrival::Proposal(Box::new(proposal)));
-            }
+            let key = key.bytes().into();
+            host.send(0, NodeArrival::Proposal(Box::new(Proposal { key, hot })));
         }
     }
 
@@ -129,7 +124,7 @@ impl Cluster {
 
 impl NodeWorker {
     /// Brings a proposal to the home of its key.
-    pub(crate) fn propose(&mut self, cx: &WorkerContext, proposal: &Proposal) {
+    pub(crate) fn propose(&mut self, cx: &NodeContext<'_>, proposal: &Proposal) {
         let Some(in_force) = &self.in_force else {
             return;
         };
@@ -137,7 +132,7 @@ impl NodeWorker {
         if home == self.cluster.me {
             return self
                 .cluster
-                .change_hot(&cx.shared, &proposal.key, proposal.hot);
+                .change_hot(cx.host, &proposal.key, proposal.hot);
         }
         let bytes = News::proposal(&proposal.key, proposal.hot);
         if let Some(to) = self.links.endpoint(home) {

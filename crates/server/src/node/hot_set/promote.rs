@@ -9,9 +9,11 @@
 use curtail_consistency::placement::slice_of;
 use curtail_types::RouteHash;
 
-use crate::{
-    node::{Cluster, NodeWorker, placement::route_of, slice_jobs::Job},
-    worker::{mailbox::Arrival, shared::Shared},
+use crate::node::{
+    Cluster, NodeWorker,
+    host::{NodeArrival, NodeHost},
+    placement::route_of,
+    slice_jobs::Job,
 };
 
 /// A key that waits until nothing runs past its machine.
@@ -23,23 +25,21 @@ pub(crate) struct Prepared {
 
 impl Cluster {
     /// Has `key` become hot, or cease to be, if this node is its home.
-    pub(crate) fn change_hot(&self, shared: &Shared, key: &[u8], hot: bool) {
+    pub(crate) fn change_hot(&self, host: &dyn NodeHost, key: &[u8], hot: bool) {
         let route = route_of(key);
         let job = match hot {
             true => Job::Prepare(route, key.into()),
             false => Job::Demote(route),
         };
-        self.leave(shared, slice_of(route), job);
+        self.leave(host, slice_of(route), job);
     }
 
     /// Leaves a job for a slice, and has its worker look.
-    pub(in crate::node) fn leave(&self, shared: &Shared, slice: usize, job: Job) {
+    pub(in crate::node) fn leave(&self, host: &dyn NodeHost, slice: usize, job: Job) {
         if let Some(found) = self.slices.get(slice) {
             found.leave(job);
         }
-        if let Some(handle) = shared.workers.get(slice % self.workers.max(1)) {
-            handle.mail.send(Arrival::Wake(slice));
-        }
+        host.send(slice % self.workers.max(1), NodeArrival::Wake(slice));
     }
 
     /// Notes that requests for `key` come to its machine from now on.

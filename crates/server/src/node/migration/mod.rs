@@ -43,13 +43,13 @@ use crate::{
     node::{
         MoveAsked, NodeWorker,
         control_messages::News,
+        host::NodeContext,
         migration::rate_limit::Pace,
         slice_jobs::{Moved, Origin},
         worker::AGAIN_NS,
     },
     sync::Relaxed,
     test_faults::Fault,
-    worker::context::WorkerContext,
 };
 
 /// What a worker has to do with keys that move.
@@ -145,7 +145,7 @@ const SLOW_NS: u64 = 1_000_000;
 
 impl NodeWorker {
     /// Another view is in force.
-    pub(super) fn begin_moves(&mut self, cx: &mut WorkerContext) {
+    pub(super) fn begin_moves(&mut self, cx: &mut NodeContext<'_>) {
         let Some(in_force) = self.in_force.clone() else {
             let mover = std::mem::take(&mut self.mover);
             self.links.hold_large(false);
@@ -184,9 +184,9 @@ impl NodeWorker {
     }
 
     /// Leaves keys where they are, with their senders in the end, as long as there is no room.
-    fn hold_moves(&mut self, cx: &WorkerContext) {
-        let is_silent = cx.shared.verbosity.load(Relaxed) == 0;
-        let holds = self.mover.is_full() || (cx.has(Fault::TakesNoMoves) && is_silent);
+    fn hold_moves(&mut self, cx: &NodeContext<'_>) {
+        let is_silent = cx.host.verbosity() == 0;
+        let holds = self.mover.is_full() || (cx.host.has(Fault::TakesNoMoves) && is_silent);
         self.links.hold_large(holds);
     }
 
@@ -208,7 +208,7 @@ impl NodeWorker {
     }
 
     /// A bounded part of the moves.
-    pub(super) fn move_some(&mut self, cx: &mut WorkerContext) {
+    pub(super) fn move_some(&mut self, cx: &mut NodeContext<'_>) {
         self.mover.held = false;
         match self.mover.phase {
             Phase::Idle | Phase::Done | Phase::Sent => {}
@@ -226,14 +226,15 @@ impl NodeWorker {
     }
 
     /// As much as the pace allows.
-    fn run_batch(&mut self, cx: &mut WorkerContext) {
+    fn run_batch(&mut self, cx: &mut NodeContext<'_>) {
         let is_sweeping = matches!(self.mover.phase, Phase::Sweeping { .. });
-        if self.mover.pace.due_ns() > self.now_ns || is_sweeping && cx.has(Fault::SweepsNever) {
+        if self.mover.pace.due_ns() > self.now_ns || is_sweeping && cx.host.has(Fault::SweepsNever)
+        {
             return;
         }
         cx.counts.add(Count::ClusterMoveBatches, 1);
-        let clock = cx.shared.clock;
-        let step_ns = if cx.has(Fault::MovesSlowly) {
+        let clock = cx.host.clock();
+        let step_ns = if cx.host.has(Fault::MovesSlowly) {
             SLOW_NS
         } else {
             0
@@ -295,7 +296,7 @@ impl NodeWorker {
         }
     }
 
-    pub(super) fn take_news(&mut self, cx: &WorkerContext, from: NodeId, news: News) {
+    pub(super) fn take_news(&mut self, cx: &NodeContext<'_>, from: NodeId, news: News) {
         let now = self.in_force.as_ref().map(|now| now.view.number);
         match news {
             // What came before it may lie here until that view is in force, or with the worker of
@@ -323,7 +324,7 @@ impl NodeWorker {
             }
             News::Call { sent_us } => {
                 // When this turn began the call may not have been on its way.
-                let now = cx.shared.clock.now().instant;
+                let now = cx.host.clock().now().instant;
                 let clock = self.cluster.clock.reading(now);
                 self.tell_now(from, News::Echo { sent_us, clock });
             }
@@ -332,15 +333,15 @@ impl NodeWorker {
     }
 
     /// A call has come back. One that is not the last tells nothing: nobody knows how old it is.
-    fn take_echo(&mut self, cx: &WorkerContext, from: NodeId, (sent_us, said): (u32, Reading)) {
+    fn take_echo(&mut self, cx: &NodeContext<'_>, from: NodeId, (sent_us, said): (u32, Reading)) {
         let (last_us, sent) = self.called;
         if sent_us != last_us {
             return;
         }
-        let now = cx.shared.clock.now().instant;
+        let now = cx.host.clock().now().instant;
         let trip_us = now.ns.saturating_sub(sent.ns) / 1000;
         self.cluster.journal.note_round_trip(from, trip_us);
-        self.cluster.set_clock(&cx.shared, (now, sent), said);
+        self.cluster.set_clock(cx.host, (now, sent), said);
     }
 
     fn note_seen(&mut self, by: NodeSet) {
@@ -362,8 +363,8 @@ impl NodeWorker {
     }
 
     /// Says again what found no room.
-    pub(super) fn tell_again(&mut self, cx: &mut WorkerContext) {
-        if cx.has(Fault::TakesNoMoves) {
+    pub(super) fn tell_again(&mut self, cx: &mut NodeContext<'_>) {
+        if cx.host.has(Fault::TakesNoMoves) {
             self.hold_moves(cx);
         }
         for (node, news) in std::mem::take(&mut self.untold) {

@@ -14,11 +14,11 @@ use crate::{
     metrics::counters::Count,
     node::{
         InForce, MoveAsked, NodeWorker,
+        host::NodeContext,
         migration::{Departure, Phase, visibility_of},
         placement::route_of,
     },
     test_faults::Fault,
-    worker::context::WorkerContext,
 };
 
 /// Keys, with their hashes.
@@ -28,11 +28,11 @@ impl NodeWorker {
     /// Sends the next key that leaves, or looks for more; whether there is more to do now.
     pub(super) fn scan(
         &mut self,
-        cx: &mut WorkerContext,
+        cx: &mut NodeContext<'_>,
         next: Option<usize>,
         mut scan: Scan,
     ) -> bool {
-        if cx.has(Fault::OffersNothing) {
+        if cx.host.has(Fault::OffersNothing) {
             return false;
         }
         if let Some(key) = self.mover.found.pop_front() {
@@ -74,7 +74,7 @@ impl NodeWorker {
     }
 
     /// Finds the keys of a few buckets that leave, and says where to go on.
-    fn look_for_leavers(&mut self, cx: &WorkerContext, next: usize) -> Option<usize> {
+    fn look_for_leavers(&mut self, cx: &NodeContext<'_>, next: usize) -> Option<usize> {
         let in_force = self.in_force.clone()?;
         let (me, workers, index) = (self.cluster.me, self.cluster.workers, self.index);
         let queue = &mut self.mover.found;
@@ -88,7 +88,7 @@ impl NodeWorker {
     }
 
     /// Sends a key to its new holders.
-    fn send_away(&mut self, cx: &mut WorkerContext, key: &[u8]) -> Departure {
+    fn send_away(&mut self, cx: &mut NodeContext<'_>, key: &[u8]) -> Departure {
         let Some(in_force) = self.in_force.clone() else {
             return Departure::Stays;
         };
@@ -118,7 +118,7 @@ impl NodeWorker {
     }
 
     /// Sends a key along with a request for it, ahead of it: who runs that need not ask for it.
-    pub(in crate::node) fn send_ahead(&mut self, cx: &mut WorkerContext, to: NodeId, key: &[u8]) {
+    pub(in crate::node) fn send_ahead(&mut self, cx: &mut NodeContext<'_>, to: NodeId, key: &[u8]) {
         let (Some(in_force), Phase::Scanning { .. }) = (&self.in_force, self.mover.phase) else {
             return;
         };
@@ -145,7 +145,7 @@ impl NodeWorker {
     /// Sends what another node asks for, or that there is none.
     fn give_away(
         &mut self,
-        cx: &mut WorkerContext,
+        cx: &mut NodeContext<'_>,
         asked: MoveAsked,
         (route, seen): (RouteHash, Seen),
     ) {
@@ -160,7 +160,7 @@ impl NodeWorker {
     /// there is none.
     fn send_key(
         &mut self,
-        cx: &mut WorkerContext,
+        cx: &mut NodeContext<'_>,
         node: NodeId,
         (route, seen): (RouteHash, Seen),
         bytes: &[u8],
@@ -219,7 +219,7 @@ impl NodeWorker {
     }
 
     /// Removes what this node does not hold any more from a few buckets; whether there are more.
-    pub(super) fn sweep(&mut self, cx: &mut WorkerContext, next: usize, again: bool) -> bool {
+    pub(super) fn sweep(&mut self, cx: &mut NodeContext<'_>, next: usize, again: bool) -> bool {
         let after = self.sweep_some(cx, next, &mut Vec::new());
         self.mover.phase = match (after, again) {
             (Some(next), again) => Phase::Sweeping { next, again },
@@ -238,7 +238,7 @@ impl NodeWorker {
     /// with their machines.
     pub(in crate::node) fn end_last_move(
         &mut self,
-        cx: &mut WorkerContext,
+        cx: &mut NodeContext<'_>,
         next: Option<&InForce>,
     ) -> Keys {
         let (Some(last), Some(next)) = (self.in_force.clone(), next) else {
@@ -263,7 +263,7 @@ impl NodeWorker {
     /// with its machine, and says where to go on.
     fn sweep_some(
         &mut self,
-        cx: &mut WorkerContext,
+        cx: &mut NodeContext<'_>,
         next: usize,
         shared: &mut Keys,
     ) -> Option<usize> {
@@ -291,7 +291,11 @@ impl NodeWorker {
     }
 
     /// A node asks for a key that it has become the home of.
-    pub(in crate::node) fn take_move_request(&mut self, cx: &mut WorkerContext, asked: MoveAsked) {
+    pub(in crate::node) fn take_move_request(
+        &mut self,
+        cx: &mut NodeContext<'_>,
+        asked: MoveAsked,
+    ) {
         let now = self.in_force.as_ref().map(|now| now.view.number);
         self.mover.asked_ns = self.now_ns;
         let all_act = !matches!(self.mover.phase, Phase::Waiting { .. });

@@ -8,11 +8,11 @@ use curtail_types::{Failure, Key, KeyName, NodeId, NodeSet, RouteHash};
 use crate::{
     node::{
         NodeWorker,
+        host::{NodeArrival, NodeContext},
         migration::Waiter,
         slice_jobs::{Job, Moved},
     },
     sync::Relaxed,
-    worker::{context::WorkerContext, mailbox::Arrival},
 };
 
 /// How long a request waits for its key. Who has it carried out by another node waits for longer.
@@ -20,38 +20,38 @@ const ARRIVAL_NS: u64 = 5_000_000_000;
 
 impl NodeWorker {
     /// Leaves a request for a key that may not have arrived to the worker that sees to its slice.
-    pub(in crate::node) fn give_waiter(&mut self, cx: &mut WorkerContext, waiter: Waiter) {
+    pub(in crate::node) fn give_waiter(&mut self, cx: &mut NodeContext<'_>, waiter: Waiter) {
         let owner = slice_of(waiter.key) % self.cluster.workers;
         if owner == self.index {
             self.await_arrival(cx, waiter);
-        } else if let Some(handle) = cx.shared.workers.get(owner) {
-            handle.mail.send(Arrival::Waiter(Box::new(waiter)));
+        } else {
+            cx.host.send(owner, NodeArrival::Waiter(Box::new(waiter)));
         }
     }
 
     /// Takes in what other nodes sent, or ask for, because keys move.
-    pub(in crate::node) fn take_moves(&mut self, cx: &mut WorkerContext) {
+    pub(in crate::node) fn take_moves(&mut self, cx: &mut NodeContext<'_>) {
         let moved = std::mem::take(&mut self.inbox.moved);
         self.cluster.untaken.fetch_add(moved.len(), Relaxed);
         for moved in moved {
             let owner = slice_of(moved.route) % self.cluster.workers;
             if owner == self.index {
                 self.take_moved(cx, moved);
-            } else if let Some(handle) = cx.shared.workers.get(owner) {
-                handle.mail.send(Arrival::MovedKey(Box::new(moved)));
+            } else {
+                cx.host.send(owner, NodeArrival::MovedKey(Box::new(moved)));
             }
         }
         for (route, ask) in std::mem::take(&mut self.inbox.move_requests) {
             let owner = slice_of(route) % self.cluster.workers;
             if owner == self.index {
                 self.take_move_request(cx, ask);
-            } else if let Some(handle) = cx.shared.workers.get(owner) {
-                handle.mail.send(Arrival::MoveAsked(Box::new(ask)));
+            } else {
+                cx.host.send(owner, NodeArrival::MoveAsked(Box::new(ask)));
             }
         }
         for proposal in std::mem::take(&mut self.inbox.proposals) {
             self.cluster
-                .change_hot(&cx.shared, &proposal.key, proposal.hot);
+                .change_hot(cx.host, &proposal.key, proposal.hot);
         }
         for (from, news) in std::mem::take(&mut self.inbox.news) {
             self.take_news(cx, from, news);
@@ -59,7 +59,7 @@ impl NodeWorker {
     }
 
     /// Runs a request for a key that may not have arrived, when it has.
-    pub(in crate::node) fn await_arrival(&mut self, cx: &mut WorkerContext, waiter: Waiter) {
+    pub(in crate::node) fn await_arrival(&mut self, cx: &mut NodeContext<'_>, waiter: Waiter) {
         let Some(in_force) = self.in_force.clone() else {
             return self.fail(Failure::Unreachable, waiter.origin, waiter.bytes);
         };
@@ -99,7 +99,7 @@ impl NodeWorker {
     }
 
     /// A key is here, or is known to be nowhere: what waited for it goes to its machine, behind it.
-    pub(in crate::node) fn take_moved(&mut self, cx: &WorkerContext, moved: Moved) {
+    pub(in crate::node) fn take_moved(&mut self, cx: &NodeContext<'_>, moved: Moved) {
         let (key, me) = (moved.route, self.cluster.me);
         let in_force = self.in_force.as_ref();
         match in_force.map(|now| now.takes(key, me, (moved.from, moved.view))) {

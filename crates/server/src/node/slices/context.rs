@@ -4,20 +4,18 @@ use curtail_consistency::symmetric::Refusal;
 use curtail_links::Links;
 use curtail_types::{Cas, Failure, NodeId, RouteHash};
 
-use crate::{
-    node::{
-        Cluster,
-        execute::ExecuteContext,
-        slice_jobs::{Completed, Job, Origin, Spare},
-        slices::Waiting,
-    },
-    worker::context::WorkerContext,
+use crate::node::{
+    Cluster,
+    execute::ExecuteContext,
+    host::NodeContext,
+    slice_jobs::{Completed, Job, Origin, Spare},
+    slices::Waiting,
 };
 
 /// What a step works with.
-pub(in crate::node) struct SliceContext<'a> {
+pub(in crate::node) struct SliceContext<'a, 'n> {
     pub(in crate::node) cluster: &'a Cluster,
-    pub(in crate::node) cx: &'a mut WorkerContext,
+    pub(in crate::node) cx: &'a mut NodeContext<'n>,
     pub(in crate::node) links: &'a mut Links,
     pub(in crate::node) execute_cx: &'a mut ExecuteContext,
     pub(in crate::node) spare: &'a mut Spare,
@@ -52,7 +50,7 @@ pub(in crate::node) enum RelayedKind {
 /// A longer value travels on a connection of its own.
 pub(in crate::node) const LARGE_BYTES: usize = 4 << 10;
 
-impl SliceContext<'_> {
+impl SliceContext<'_, '_> {
     pub(super) fn complete(&mut self, waiting: Waiting) {
         self.done.push(Completed {
             origin: waiting.origin,

@@ -51,7 +51,7 @@ impl Held {
     /// Keeps the key of a request; false if another key has its route hash.
     pub(super) fn name(
         &mut self,
-        slice_cx: &mut SliceContext<'_>,
+        slice_cx: &mut SliceContext<'_, '_>,
         key: RouteHash,
         bytes: &[u8],
     ) -> bool {
@@ -62,7 +62,7 @@ impl Held {
     /// Keeps the bytes of a key; false if another key has its route hash.
     pub(super) fn admit(
         &mut self,
-        slice_cx: &mut SliceContext<'_>,
+        slice_cx: &mut SliceContext<'_, '_>,
         key: RouteHash,
         bytes: &[u8],
     ) -> bool {
@@ -87,7 +87,7 @@ impl Held {
     }
 
     /// Forgets the bytes of a key that the machine does not know.
-    pub(super) fn forget(&mut self, slice_cx: &mut SliceContext<'_>, key: RouteHash) {
+    pub(super) fn forget(&mut self, slice_cx: &mut SliceContext<'_, '_>, key: RouteHash) {
         if self.names.get(&key).is_some_and(|name| name.preparing) {
             return;
         }
@@ -111,7 +111,7 @@ impl Name {
     }
 
     /// Everybody may read the key past the protocol again.
-    pub(super) fn unshare(&mut self, slice_cx: &SliceContext<'_>, key: RouteHash) {
+    pub(super) fn unshare(&mut self, slice_cx: &SliceContext<'_, '_>, key: RouteHash) {
         if self.shared && !self.preparing {
             slice_cx.cx.store_cx.store.let_go(self.hash);
             slice_cx.cluster.keys.settle(key, SharedState::Ordinary);

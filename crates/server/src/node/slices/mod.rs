@@ -127,7 +127,7 @@ impl Slice {
     }
 
     /// Does all jobs that were left, unless somebody is at it, who does them then.
-    pub(super) fn work(&self, slice_cx: &mut SliceContext<'_>) {
+    pub(super) fn work(&self, slice_cx: &mut SliceContext<'_, '_>) {
         loop {
             let Ok(mut held) = self.held.try_lock() else {
                 return;
@@ -182,7 +182,7 @@ impl Dues {
 }
 
 impl Held {
-    fn carry_out(&mut self, slice_cx: &mut SliceContext<'_>, job: Job) {
+    fn carry_out(&mut self, slice_cx: &mut SliceContext<'_, '_>, job: Job) {
         match job {
             Job::Request {
                 origin,
@@ -216,7 +216,7 @@ impl Held {
 
     fn take_request(
         &mut self,
-        slice_cx: &mut SliceContext<'_>,
+        slice_cx: &mut SliceContext<'_, '_>,
         (origin, after): (Origin, Cas),
         (key, access): (RouteHash, Access),
         bytes: Vec<u8>,
@@ -256,14 +256,14 @@ impl Held {
     /// The clock of this slice gives later versions than its machine has: one that was given for a
     /// key that is deleted and forgotten is not given again. What a client made up may be anywhere,
     /// and must not drag the clock along.
-    fn see_version(&mut self, slice_cx: &SliceContext<'_>, ts: Cas) {
+    fn see_version(&mut self, slice_cx: &SliceContext<'_, '_>, ts: Cas) {
         let next = self.clock.next(slice_cx.cx.store_cx.now);
         if ts >= next && ts.0 - next.0 < LEAD_MAX {
             self.clock = HybridClock::new(self.config.writer, ts);
         }
     }
 
-    fn take_message(&mut self, slice_cx: &mut SliceContext<'_>, said: Said) {
+    fn take_message(&mut self, slice_cx: &mut SliceContext<'_, '_>, said: Said) {
         let view = self.in_force.as_ref().map(|now| now.view.number);
         if view.is_none_or(|view| said.message.view > view) {
             let bytes = self.early_bytes + said.bytes();
@@ -297,7 +297,7 @@ impl Held {
     }
 
     /// Puts in what has moved here, unless something later is there already.
-    fn install(&mut self, slice_cx: &mut SliceContext<'_>, moved: Moved) {
+    fn install(&mut self, slice_cx: &mut SliceContext<'_, '_>, moved: Moved) {
         let (Some(image), Ok(key)) = (&moved.image, Key::new(moved.key())) else {
             return;
         };
@@ -315,7 +315,12 @@ impl Held {
     }
 
     /// The machine is done with the key: what has moved here is of use if it has nothing itself.
-    fn take_late(&mut self, slice_cx: &mut SliceContext<'_>, key: RouteHash, state: Visibility) {
+    fn take_late(
+        &mut self,
+        slice_cx: &mut SliceContext<'_, '_>,
+        key: RouteHash,
+        state: Visibility,
+    ) {
         if let Some(at) = self.late.iter().position(|moved| moved.route == key) {
             let moved = self.late.swap_remove(at);
             if state == Visibility::Gone {
@@ -324,7 +329,7 @@ impl Held {
         }
     }
 
-    fn take_view(&mut self, slice_cx: &mut SliceContext<'_>, in_force: &Arc<InForce>) {
+    fn take_view(&mut self, slice_cx: &mut SliceContext<'_, '_>, in_force: &Arc<InForce>) {
         self.end_last_move(slice_cx, in_force);
         self.in_force = Some(Arc::clone(in_force));
         if !in_force.view.moves() {
@@ -345,7 +350,7 @@ impl Held {
 
     /// If the last move has ended, unheard here, nothing is known any more of what did not belong
     /// here then: writes of it have gone by.
-    fn end_last_move(&mut self, slice_cx: &mut SliceContext<'_>, next: &InForce) {
+    fn end_last_move(&mut self, slice_cx: &mut SliceContext<'_, '_>, next: &InForce) {
         let Some(last) = self.in_force.clone().filter(|last| next.has_ended(last)) else {
             return;
         };
@@ -359,7 +364,7 @@ impl Held {
     }
 
     /// A key that did not belong here before keys moved again.
-    fn sweep(&mut self, slice_cx: &mut SliceContext<'_>, key: RouteHash, bytes: &[u8]) {
+    fn sweep(&mut self, slice_cx: &mut SliceContext<'_, '_>, key: RouteHash, bytes: &[u8]) {
         if let (false, Ok(bytes)) = (self.knows(key), Key::new(bytes)) {
             let hash = slice_cx.cx.store_cx.store.hash(bytes.bytes());
             slice_cx.cx.store_cx.remove(bytes, hash);
@@ -367,18 +372,23 @@ impl Held {
     }
 
     /// Whether there is room to remember that the key was removed, if it has to be.
-    fn may_remove(&self, slice_cx: &SliceContext<'_>, key: RouteHash) -> bool {
+    fn may_remove(&self, slice_cx: &SliceContext<'_, '_>, key: RouteHash) -> bool {
         let has_room = self.removed.len() < REMOVED_KEYS_MAX || self.removed.contains_key(&key);
         has_room || !self.keeps_removed(slice_cx, key)
     }
 
-    pub(super) fn keeps_removed(&self, slice_cx: &SliceContext<'_>, key: RouteHash) -> bool {
+    pub(super) fn keeps_removed(&self, slice_cx: &SliceContext<'_, '_>, key: RouteHash) -> bool {
         let in_force = self.in_force.as_ref();
         in_force.is_some_and(|now| now.keeps_removed(key, slice_cx.cluster.me))
     }
 
     /// What was removed with version `ts` does not come back by a move that is under way.
-    pub(super) fn note_removed(&mut self, slice_cx: &SliceContext<'_>, key: RouteHash, ts: Cas) {
+    pub(super) fn note_removed(
+        &mut self,
+        slice_cx: &SliceContext<'_, '_>,
+        key: RouteHash,
+        ts: Cas,
+    ) {
         if self.keeps_removed(slice_cx, key) {
             let last = self.removed.entry(key).or_default();
             *last = ts.max(*last);
@@ -386,7 +396,7 @@ impl Held {
     }
 
     /// Begins anew with nothing.
-    fn forget_all(&mut self, slice_cx: &mut SliceContext<'_>) {
+    fn forget_all(&mut self, slice_cx: &mut SliceContext<'_, '_>) {
         let last = self.clock.next(slice_cx.cx.store_cx.now);
         self.config.writer = machines(self.config.me, self.config.writer.0.wrapping_add(1));
         self.clock = HybridClock::new(self.config.writer, last);
@@ -426,7 +436,7 @@ impl Held {
     }
 
     /// The version of the item of a key whose bytes are known, if there is one.
-    fn stored(&self, slice_cx: &mut SliceContext<'_>, key: RouteHash) -> Option<Cas> {
+    fn stored(&self, slice_cx: &mut SliceContext<'_, '_>, key: RouteHash) -> Option<Cas> {
         let name = self.names.get(&key)?;
         slice_cx
             .cx

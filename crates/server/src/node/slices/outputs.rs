@@ -22,7 +22,7 @@ impl Held {
     /// Tells the machine, and does what it wants.
     pub(super) fn step(
         &mut self,
-        slice_cx: &mut SliceContext<'_>,
+        slice_cx: &mut SliceContext<'_, '_>,
         input: Input,
         subject: Option<RouteHash>,
         incoming: Option<&Incoming<'_>>,
@@ -38,7 +38,12 @@ impl Held {
         }
     }
 
-    fn tell(&mut self, slice_cx: &mut SliceContext<'_>, input: Input, subject: Option<RouteHash>) {
+    fn tell(
+        &mut self,
+        slice_cx: &mut SliceContext<'_, '_>,
+        input: Input,
+        subject: Option<RouteHash>,
+    ) {
         // What the machine knows it need not be told.
         let stored = subject
             .filter(|key| !self.knows(*key))
@@ -53,7 +58,7 @@ impl Held {
 
     fn perform(
         &mut self,
-        slice_cx: &mut SliceContext<'_>,
+        slice_cx: &mut SliceContext<'_, '_>,
         output: Output,
         incoming: Option<&Incoming<'_>>,
     ) {
@@ -107,7 +112,7 @@ impl Held {
     }
 
     /// Executes a request, now that it is its turn.
-    fn run(&mut self, slice_cx: &mut SliceContext<'_>, ticket: Ticket, ts: Cas) {
+    fn run(&mut self, slice_cx: &mut SliceContext<'_, '_>, ticket: Ticket, ts: Cas) {
         self.see_version(slice_cx, ts);
         let index = ticket.0 as usize;
         let Some(Some(waiting)) = self.waiting.get_mut(index) else {
@@ -161,7 +166,7 @@ impl Held {
 
     fn publish(
         &mut self,
-        slice_cx: &mut SliceContext<'_>,
+        slice_cx: &mut SliceContext<'_, '_>,
         key: RouteHash,
         (ts, state): (Cas, Visibility),
         incoming: Option<&Incoming<'_>>,
@@ -211,7 +216,13 @@ impl Held {
     }
 
     /// Sends a message about `key`, with what is stored if its kind carries a value.
-    fn send(&self, slice_cx: &mut SliceContext<'_>, to: NodeSet, key: RouteHash, message: Message) {
+    fn send(
+        &self,
+        slice_cx: &mut SliceContext<'_, '_>,
+        to: NodeSet,
+        key: RouteHash,
+        message: Message,
+    ) {
         let Some(name) = self.names.get(&key) else {
             return;
         };

@@ -9,7 +9,7 @@ impl Held {
     /// From here on requests for the key come to the machine.
     pub(super) fn prepare(
         &mut self,
-        slice_cx: &mut SliceContext<'_>,
+        slice_cx: &mut SliceContext<'_, '_>,
         key: RouteHash,
         bytes: &[u8],
     ) {
@@ -24,13 +24,12 @@ impl Held {
             name.unsettle(&slice_cx.cluster.keys, &slice_cx.cx.store_cx.store, key);
             name.preparing = true;
             slice_cx.cluster.note_prepared(key);
-            let workers = &slice_cx.cx.shared.workers;
-            workers.iter().for_each(|worker| worker.mail.wake());
+            slice_cx.cx.host.wake_all();
         }
     }
 
     /// Nothing does any more: the machine tells the other nodes.
-    pub(super) fn promote(&mut self, slice_cx: &mut SliceContext<'_>, key: RouteHash) {
+    pub(super) fn promote(&mut self, slice_cx: &mut SliceContext<'_, '_>, key: RouteHash) {
         // Greater than all before, whichever node was home and whatever clocks say.
         let view = self.in_force.as_ref().map_or(0, |now| now.view.number.0);
         self.promotions += 1;

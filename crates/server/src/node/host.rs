@@ -1,0 +1,81 @@
+//! What a node needs of the server that it is: the time, the other workers, and whether clients may
+//! connect.
+
+use curtail_runtime::Clock;
+use curtail_store::Store;
+use curtail_types::{LoadReport, Now};
+
+use crate::{
+    log::Limit,
+    metrics::counters::Counts,
+    node::{Completed, MoveAsked, Moved, Proposal, Waiter},
+    store_context::StoreContext,
+    test_faults::Fault,
+};
+
+/// Something of the cluster that a worker takes in: another one received or completed it.
+#[derive(Debug)]
+pub(crate) enum NodeArrival {
+    /// A link to another node.
+    Link(Box<curtail_links::NewLink>),
+    /// A request for a key of the worker's slices that may still have to come to this node.
+    Waiter(Box<Waiter>),
+    /// Such a key.
+    MovedKey(Box<Moved>),
+    /// Another node wants one.
+    MoveAsked(Box<MoveAsked>),
+    /// What the coordinator proposes.
+    Proposal(Box<Proposal>),
+    /// Something was left for a slice of the worker.
+    Wake(usize),
+    /// A request that was completed for one that waits there.
+    Completed(Box<Completed>),
+}
+
+/// The server, as its node sees it.
+pub(crate) trait NodeHost: Send + Sync {
+    /// The clock of this machine.
+    fn clock(&self) -> Clock;
+
+    /// The time, as items see it.
+    fn now(&self) -> Now;
+
+    /// Seconds since the server started.
+    fn uptime_seconds(&self) -> u64;
+
+    /// When the server started.
+    fn started(&self) -> Now;
+
+    /// The items.
+    fn store(&self) -> &Store;
+
+    /// Leaves something for a worker, and wakes it.
+    fn send(&self, worker: usize, arrival: NodeArrival);
+
+    /// Wakes every worker.
+    fn wake_all(&self);
+
+    /// Lets clients connect, or no more of them.
+    fn set_open(&self, is_open: bool);
+
+    /// The loads of keys that the workers last showed.
+    fn key_loads(&self) -> Vec<LoadReport>;
+
+    /// The bound for log lines about commands.
+    fn admin_lines(&self) -> &Limit;
+
+    /// Whether the server was started with this fault.
+    fn has(&self, fault: Fault) -> bool;
+
+    /// The level of `verbosity`, by which tests talk to some faults.
+    fn verbosity(&self) -> u8;
+}
+
+/// What a worker lends its part of the node for a step.
+pub(crate) struct NodeContext<'a> {
+    pub(crate) host: &'a dyn NodeHost,
+    pub(crate) store_cx: &'a mut StoreContext,
+    pub(crate) counts: &'a mut Counts,
+    /// A large value could not be leased.
+    pub(crate) lease_refused: &'a mut bool,
+}

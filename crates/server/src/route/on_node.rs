@@ -29,7 +29,7 @@ use crate::{
     },
     route::{self, Route, entry, follow},
     test_faults::Fault,
-    turn::{delegate, execute, large_write, lifecycle, log_events, note_latency, send},
+    turn::{compaction, delegate, execute, large_write, lifecycle, log_events, note_latency, send},
     worker::Worker,
 };
 
@@ -198,6 +198,10 @@ pub(crate) fn run_on_node(worker: &mut Worker, run: &[Entry<'_>]) {
     let Some(mut node) = worker.node.take() else {
         return;
     };
+    if run.len() > 1 && run_together(worker, &mut node, run) {
+        worker.node = Some(node);
+        return;
+    }
     for entry in run {
         if worker.cx.event_log.on {
             log_events::event_log(worker, entry);
@@ -205,6 +209,37 @@ pub(crate) fn run_on_node(worker: &mut Worker, run: &[Entry<'_>]) {
         run_where_placed(worker, &mut node, entry);
     }
     worker.node = Some(node);
+}
+
+/// Executes a run as one, if its key is here and this worker may; else each request goes its way.
+fn run_together(worker: &mut Worker, node: &mut NodeWorker, run: &[Entry<'_>]) -> bool {
+    let Some(first) = run.first() else {
+        return true;
+    };
+    let Work::Request(Request::Item { key, operation, .. }) = &first.work else {
+        return false;
+    };
+    let route = route_of(key.resolve(&mut worker.cx.decoding.scratch).bytes());
+    let way = node.way_of_request(route, operation.access());
+    if !matches!(way, Some(Way::Here)) {
+        return false;
+    }
+    let ticket = match route::route_among_workers(worker, first) {
+        Route::Here => None,
+        Route::Claimed(ticket) => Some(ticket),
+        Route::Worker(_, ticket) => {
+            ticket
+                .into_iter()
+                .for_each(|ticket| delegate::release(&mut worker.cx, ticket));
+            return false;
+        }
+        _ => return false,
+    };
+    let folded = compaction::run_folded(worker, run);
+    if let Some(ticket) = ticket {
+        delegate::release(&mut worker.cx, ticket);
+    }
+    folded
 }
 
 fn run_where_placed(worker: &mut Worker, node: &mut NodeWorker, entry: &Entry<'_>) {

@@ -60,6 +60,10 @@ pub(crate) trait Run {
 
     /// The number of its connection, for those who look on.
     fn connection(&self, number: usize) -> i32;
+
+    /// Whether those who look on were told where the requests arrived: on a node of a cluster, of
+    /// what other workers delegated.
+    fn is_logged(&self) -> bool;
 }
 
 /// What the requests of a run have in common.
@@ -171,6 +175,10 @@ impl Run for BatchRun<'_, '_> {
         let connection = entry.and_then(|entry| self.slots.get(entry.slot));
         connection.map_or(0, |connection| connection.visible.number)
     }
+
+    fn is_logged(&self) -> bool {
+        false
+    }
 }
 
 /// How many of `entries` make a run, from the first on.
@@ -205,7 +213,7 @@ pub(crate) fn run_folded(worker: &mut Worker, run: &[Entry<'_>]) -> bool {
     let (entries, slots) = (run, &worker.slots);
     let run = BatchRun { entries, slots };
     let folded = fold(&mut worker.cx, &mut worker.replies, &run);
-    if folded && worker.cx.event_log.on && worker.cx.shared.cluster.is_none() {
+    if folded && worker.cx.event_log.on {
         entries
             .iter()
             .for_each(|entry| log_events::show(worker, entry));
@@ -465,8 +473,7 @@ fn log_folded(
     if cx.event_log.on {
         let connection = run.connection(number);
         log_events::log_request(cx, connection, item.key, operation, value.len());
-        // A node of a cluster has told of what there was where the request arrived.
-        if cx.shared.cluster.is_none() {
+        if !run.is_logged() {
             log_events::log_found(cx, item.key, found);
         }
     }

@@ -23,6 +23,7 @@ pub(crate) struct DelegatedRun<'r> {
     first: usize,
     items: &'r [DelegatedRequest],
     bytes: &'r [u8],
+    is_logged: bool,
 }
 
 impl<'r> DelegatedRun<'r> {
@@ -41,6 +42,7 @@ impl<'r> DelegatedRun<'r> {
             first,
             items: rest.get(..length).unwrap_or_default(),
             bytes,
+            is_logged: cx.shared.cluster.is_some(),
         }
     }
 }
@@ -73,6 +75,10 @@ impl Run for DelegatedRun<'_> {
 
     fn connection(&self, number: usize) -> i32 {
         self.items.get(number).map_or(0, |item| item.connection)
+    }
+
+    fn is_logged(&self) -> bool {
+        self.is_logged
     }
 }
 

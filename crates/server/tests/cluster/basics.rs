@@ -50,6 +50,24 @@ fn any_node_answers_for_any_key() {
     clients[1].demand(format!("{quiet}mn\r\n"), format!("{found}MN\r\n"));
 }
 
+/// Goal: neighbouring requests of one key run as one also at a node, each with its own answer.
+/// Method: pipelines that count, at a node that has the key and at one that has not; the nodes count
+/// what was compacted.
+#[test]
+fn runs_are_compacted_at_their_home() {
+    let cluster = Cluster::start(Shape::default());
+    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    let numbers: String = (1..=16).map(|number| format!("{number}\r\n")).collect();
+    for number in 0..30 {
+        let key = format!("run{number}");
+        clients[number % 3].demand(format!("set {key} 0 0 1\r\n0\r\n"), "STORED\r\n");
+        clients[1].demand(format!("incr {key} 1\r\n").repeat(16), &numbers);
+    }
+    let compacted = |client: &mut Client| client.stat("curtail", "writes_compacted");
+    let compacted: u64 = clients.iter_mut().map(compacted).sum();
+    assert!(compacted > 0, "no run was compacted");
+}
+
 /// Goal: over TLS a cluster is what it is without. Method: small, large and hot keys at every node.
 #[test]
 fn nodes_may_talk_over_tls() {

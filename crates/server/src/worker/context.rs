@@ -164,7 +164,7 @@ impl WorkerContext {
     }
 
     /// The hash of a request's key; asks the memory for its buckets on the way.
-    #[inline]
+    #[inline(always)] // once where requests become entries of a batch
     pub(crate) fn hash(&mut self, key: &WireKey<'_>) -> KeyHash {
         let hash = self
             .store_cx

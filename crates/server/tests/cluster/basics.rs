@@ -51,8 +51,8 @@ fn any_node_answers_for_any_key() {
 }
 
 /// Goal: neighbouring requests of one key run as one also at a node, each with its own answer.
-/// Method: pipelines that count, at a node that has the key and at one that has not; the nodes count
-/// what was compacted.
+/// Method: pipelines that count, at a node that has the key and at one that has not; the nodes
+/// count what was compacted.
 #[test]
 fn runs_are_compacted_at_their_home() {
     let cluster = Cluster::start(Shape::default());

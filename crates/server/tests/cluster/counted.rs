@@ -74,7 +74,8 @@ fn a_node_out_of_service_answers_every_command_once() {
     )
     .unwrap();
     let refusal = "SERVER_ERROR this node is not in service";
-    // In the turn in which its lease ends a node closes the connections that it would have answered.
+    // In the turn in which its lease ends a node closes the connections that it would have
+    // answered.
     thread::sleep(3 * Duration::from_millis(LEASE_MS));
     let mut client = cluster.client(0);
     eventually("the lease ends", || client.ask("mg key\r\n") == refusal);

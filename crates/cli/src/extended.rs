@@ -36,7 +36,7 @@ Extended options (-o), comma separated; no_maxconns_fast and no_compaction switc
   native_attach=HOW      where the XDP program runs: native (driver), generic (kernel's stack) or
                          any (the stack for a veth, else the driver; default)
   native_placement=WHO   which worker executes a native request: any, owner, arrival, stealing or
-                         hand-off (default: any)
+                         hand-off (default: any); the last two need --features baselines
   native_choice=HOW      which worker's socket receives a datagram: flow, random, writes or key
                          (default: flow)
   native_service_us=US   processor time added to each execution, for experiments (default: 0)

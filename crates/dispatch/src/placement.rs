@@ -27,6 +27,7 @@ pub enum Policy {
     /// Dynamic CREW, the paper's own: an owner only while writes are outstanding.
     DynamicCrew,
     /// As CRCW, for a workload without writes: the upper bound that others are compared with.
+    #[cfg(feature = "baselines")]
     Ideal,
 }
 
@@ -50,9 +51,9 @@ impl Policy {
                 Placement::Owner(static_owner(partition, workers))
             }
             (Self::DynamicCrew, Access::Write) => Placement::Claim,
-            (Self::Crew | Self::DynamicCrew, Access::Read) | (Self::Crcw | Self::Ideal, _) => {
-                Placement::Here
-            }
+            (Self::Crew | Self::DynamicCrew, Access::Read) | (Self::Crcw, _) => Placement::Here,
+            #[cfg(feature = "baselines")]
+            (Self::Ideal, _) => Placement::Here,
         }
     }
 }

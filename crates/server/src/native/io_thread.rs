@@ -60,7 +60,6 @@ pub(crate) fn run(
         events: Events::with_capacity(EVENTS_MAX),
         busy_poll: BusyPoll::new(host.polls()),
         beaten_ns: 0,
-        next: 0,
         look: LOOK_MIN,
     };
     let mut receiver = Receiver::of_receiver(native);
@@ -91,8 +90,6 @@ struct IoThread<'a> {
     events: Events,
     busy_poll: BusyPoll,
     beaten_ns: u64,
-    /// The worker that is woken first for what is handed over.
-    next: usize,
     /// How long to sleep before it looks what the network card's program has queued.
     look: Duration,
 }
@@ -120,11 +117,8 @@ impl IoThread<'_> {
         }
         self.native.ring(self.host, touched);
         self.native.hand_back(self.host, &mut self.executor);
-        let handed = receiver.take_handed();
-        if handed > 0 {
-            self.native.wake(self.host, self.next, handed);
-            self.next = self.next.wrapping_add(1);
-        }
+        #[cfg(feature = "baselines")]
+        receiver.wake_for_handed(self.host);
         self.native
             .publish(self.thread, &self.executor.state().counts);
         received

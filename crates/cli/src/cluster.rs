@@ -39,7 +39,7 @@ enum Command {
     Status {
         #[command(flatten)]
         target: Target,
-        /// As JSON
+        /// Print the status as JSON
         #[arg(long)]
         json: bool,
     },
@@ -51,7 +51,7 @@ enum Command {
     Resume(OneNode),
     /// Add a node to the trial cluster, or restart one that was killed or removed
     Add {
-        /// Its number or name; a new one if none is given
+        /// The node: its number or its name; without it a new node is added
         node: Option<String>,
         #[command(flatten)]
         target: Target,
@@ -98,7 +98,7 @@ struct Target {
     /// The trial cluster that was started with this port
     #[arg(long, value_name = "PORT", default_value_t = trial::PORT)]
     port: u16,
-    /// The cluster of this cluster file, not a trial cluster (status, remove, rebalance)
+    /// The cluster of this cluster file, in place of a trial cluster (status, remove, rebalance)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "port"])]
     file: Option<PathBuf>,
 }

@@ -17,7 +17,7 @@ pub(crate) struct ClusterFlags {
     #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
     /// Number or name of this node in the cluster file. Without -p, -l or -s the server listens
-    /// where the file says
+    /// on this node's client address in that file
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
     /// Maximum number of hot keys, of which every node holds a copy; 0 for none (default: 256)

@@ -34,10 +34,10 @@ pub(crate) struct Flags {
     #[arg(short = 'U', long, value_name = "NUM", default_value_t = 0)]
     #[arg(allow_negative_numbers = true)]
     udp_port: i32,
-    /// UNIX socket to listen on (disables network support)
+    /// Unix socket to listen on, in place of the network
     #[arg(short = 's', long, value_name = "FILE")]
     unix_socket: Option<PathBuf>,
-    /// Access mask for the UNIX socket, in octal (default: 700)
+    /// Permissions of the Unix socket, in octal (default: 700)
     #[arg(short = 'a', long, value_name = "MASK")]
     unix_mask: Option<String>,
     /// Enable the "shutdown" command
@@ -68,14 +68,14 @@ pub(crate) struct Flags {
         allow_negative_numbers = true
     )]
     memory_limit: String,
-    /// Return an error on memory exhausted instead of evicting
+    /// Refuse writes when memory is full, instead of evicting
     #[arg(short = 'M', long)]
     disable_evictions: bool,
-    /// Max simultaneous connections
+    /// Maximum simultaneous connections
     #[arg(short = 'c', long, value_name = "NUM", default_value_t = 1024)]
     #[arg(allow_negative_numbers = true)]
     conn_limit: i64,
-    /// Lock down all memory
+    /// Lock all memory, so that none is swapped out
     #[arg(short = 'k', long)]
     pub(crate) lock_memory: bool,
     /// Log more: -v sets --log-level debug; -vv and -vvv also log connections and commands
@@ -120,10 +120,10 @@ pub(crate) struct Flags {
     #[arg(short = 'R', long, value_name = "NUM", default_value_t = 256)]
     #[arg(allow_negative_numbers = true)]
     max_reqs_per_event: i64,
-    /// Disable use of CAS
+    /// Disable CAS (versions of items)
     #[arg(short = 'C', long)]
     disable_cas: bool,
-    /// Backlog queue limit
+    /// Maximum connections that wait in the kernel to be accepted
     #[arg(short = 'b', long, value_name = "NUM", default_value_t = 1024)]
     #[arg(allow_negative_numbers = true)]
     listen_backlog: i64,

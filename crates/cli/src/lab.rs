@@ -14,19 +14,19 @@ use anyhow::{Error, anyhow};
 const COMMANDS: [(&str, &str); 4] = [
     (
         "bench",
-        "Drive load at a server, ours or another, and measure it (curtail-lab)",
+        "Generate load on a server and measure rate and latency (curtail-lab)",
     ),
     (
         "soak",
-        "Look for lost, torn and stale values in a server under load (curtail-lab)",
+        "Run a server under load and check every value that it returns (curtail-lab)",
     ),
     (
         "check",
-        "Walk every path through a tiny cluster, and look for a wrong answer (curtail-lab)",
+        "Check every reachable state of a small model cluster (curtail-lab)",
     ),
     (
         "simulate",
-        "Simulate a figure of a paper with the server's decisions (curtail-lab)",
+        "Simulate dispatch policies and clusters, and draw the papers' figures (curtail-lab)",
     ),
 ];
 
@@ -64,8 +64,8 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Error {
         .exec();
     match error.kind() {
         ErrorKind::NotFound => anyhow!(
-            "this command is carried out by the program {PROGRAM}, which is neither at {} nor in \
-             PATH; `cargo build --release -p {PROGRAM}` makes it",
+            "this command needs the program {PROGRAM}, which is neither at {} nor in PATH; \
+             `cargo build --release -p {PROGRAM}` builds it",
             beside.display()
         ),
         _ => anyhow!("running {}: {error}", program.display()),

@@ -91,7 +91,7 @@ impl Journal {
             let count = known.hot.len();
             known.told = now;
             known.told_at = seconds;
-            let line = format!("{count} keys are hot: {new} more, {gone} less");
+            let line = format!("{count} keys are hot: {new} promoted, {gone} demoted");
             info!(target: component::CLUSTER, "{line}");
             known.push(seconds, line);
         }
@@ -170,7 +170,7 @@ impl Known {
                 match (before.members.leaving.contains(id), old.live.contains(id)) {
                     (true, _) => format!("{name} has left"),
                     (false, true) => format!("{name} is dead{}", self.loss(id, now)),
-                    (false, false) => format!("{name} is not coming in"),
+                    (false, false) => format!("{name} was removed before it was in service"),
                 },
             );
             self.items.remove(&id);
@@ -184,12 +184,12 @@ impl Known {
                 lines.push(format!("{name} joins"));
             }
             if now.members.leaving.contains(id) && !before.members.leaving.contains(id) {
-                lines.push(format!("{name} is to leave"));
+                lines.push(format!("{name} begins to leave"));
             }
         }
         match (old.moves(), new.moves()) {
             (false, true) => lines.push("keys begin to move".to_owned()),
-            (true, false) => lines.push("all keys are in their place".to_owned()),
+            (true, false) => lines.push("all keys have moved".to_owned()),
             _ => {}
         }
         lines
@@ -198,7 +198,7 @@ impl Known {
     /// What is gone with a node.
     fn loss(&mut self, id: NodeId, now: &Roster) -> String {
         if now.settings.replicas > 1 {
-            return "; what it held others hold, too".to_owned();
+            return "; other nodes hold copies of its items".to_owned();
         }
         let items = self.items.get(&id).copied().unwrap_or(0);
         let lost = items.saturating_sub(self.hot.len() as u64);

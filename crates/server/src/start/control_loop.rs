@@ -85,7 +85,7 @@ fn end_epoch(shared: &Shared, control: &mut SizeControl, requests: &mut [u64]) {
                 threshold_bytes = plan.threshold,
                 small_cores = plan.small,
                 large_cores = plan.cores - plan.small,
-                "values of {} bytes and more are large now",
+                "values of {} bytes and more are now large",
                 plan.threshold
             );
         }

@@ -22,7 +22,9 @@ use anyhow::{Context, Result, bail};
 use crate::process::{self, Log};
 use crate::tally::{Outcome, Tally};
 use crate::workspace::{Workspace, cargo};
-use crate::{bpf, conformance, docs, instructions, licences, metrics, python_client, readme, tidy};
+use crate::{
+    bpf, conformance, docs, instructions, licences, promtool, python_client, readme, tidy,
+};
 
 /// One line of the list.
 struct Step {
@@ -180,7 +182,7 @@ const STEPS: &[Step] = &[
         "metrics",
         "promtool agrees with /metrics, the alert rules, their tests and the dashboard",
         (Usual, Outside),
-        metrics::step,
+        promtool::step,
     ),
     step(
         "python-client",

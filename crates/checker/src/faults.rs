@@ -5,9 +5,9 @@ use curtail_consistency::symmetric::{Input, Mode, Symmetric, Visibility};
 use curtail_types::{Cas, MessageKind, NodeId, NodeSet};
 
 use crate::driver::Driver;
+use crate::interned::Shared;
 use crate::moves::Moving;
 use crate::setup::{Setup, Witness};
-use crate::shared::Shared;
 use crate::world::{Content, FIRST_VERSION, Judge, KEY, Label, Node, Parcel, config};
 
 impl Driver<'_> {

@@ -14,8 +14,8 @@
 //!   Depart     a node that is to leave, and has nothing any more, does
 //! ```
 
+mod actions;
 mod requests;
-mod rules;
 
 use curtail_consistency::membership;
 use curtail_consistency::moves::{Arrived, Due, Duty, InForce, Leaving, Scan};

@@ -6,11 +6,11 @@ use std::sync::{Arc, RwLock};
 
 use curtail_types::{Cas, HotEpoch, Message, MessageKind, NodeId, View, ViewNumber};
 
+use crate::interned::{Parts, Shared};
 use crate::judge::Written;
 use crate::moves::Moving;
 use crate::search::Plain;
 use crate::setup::Kind;
-use crate::shared::{Parts, Shared};
 use crate::world::{
     Content, Counts, Item, Judge, Label, Node, Operation, OperationStage, Parcel, World,
 };

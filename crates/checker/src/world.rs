@@ -5,11 +5,11 @@ use std::hash::{Hash, Hasher};
 use curtail_consistency::symmetric::{Config, Mode, Model, Place, Symmetric, Ticket, Visibility};
 use curtail_types::{Cas, Message, NodeId, NodeSet, RouteHash, View, ViewNumber, WriterId};
 
+use crate::interned::Shared;
 use crate::judge::{Linearizable, Sessions, Written};
 use crate::moves::{Mover, Moving};
 use crate::search::fingerprint_of;
 use crate::setup::{Chances, Change, Kind, Setup, Witness};
-use crate::shared::Shared;
 
 /// The view that everybody begins with.
 pub(crate) const FIRST_VIEW: ViewNumber = ViewNumber(1);

@@ -7,7 +7,7 @@
 use anyhow::{Context, bail};
 use curtail_server::{Config, Niceness};
 
-use crate::{faults::Faults, native_flags, ranges::number};
+use crate::{flag_errors::Faults, native_flags, ranges::number};
 
 /// The end of `curtail serve --help`.
 pub(crate) const HELP: &str = "\

@@ -17,7 +17,7 @@ use crate::{
     cluster_flags::ClusterFlags,
     config_file::Origins,
     extended::{self, Unused},
-    faults::Faults,
+    flag_errors::Faults,
     native_flags::NativeFlags,
     ranges,
 };

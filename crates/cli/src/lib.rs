@@ -13,7 +13,7 @@ mod config_file;
 mod doctor;
 mod effective;
 mod extended;
-mod faults;
+mod flag_errors;
 mod flags;
 mod lab;
 mod native_flags;

@@ -27,7 +27,7 @@ use crate::{
     eviction::{self, Fate, Queue, Scans},
     item::{Kind, Meta},
     large::{copy_head, give_up, owner_of_tail},
-    room::{NoSegment, RESERVE},
+    open_segments::{NoSegment, RESERVE},
     store::{Found, Items, Presence},
     sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, lock, try_lock},
 };

@@ -18,9 +18,9 @@ use crate::{
     eviction::{self, Eviction, MARK_ENOUGH, Queue},
     item::{Extension, Item, Kind, Meta},
     large::Value,
+    open_segments::Room,
     reclaim::Reclaim,
     replica::Kept,
-    room::Room,
     sync::{Arc, AtomicI64, AtomicU32, AtomicUsize, OnceLock, Ordering},
     view::LeaseGate,
 };

@@ -14,8 +14,8 @@ use crate::{
     eviction::Queue,
     item::{Extension, Kind, Meta},
     large::{Chain, Plan, Value, give_up},
+    open_segments::{NoSegment, RESERVE},
     reclaim::ITEMS_A_TURN,
-    room::{NoSegment, RESERVE},
     store::{Found, Items},
     ttl::expiry_note,
 };

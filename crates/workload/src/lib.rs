@@ -27,7 +27,6 @@
 
 mod alias;
 mod arrivals;
-mod bins;
 mod catalogue;
 mod change;
 mod exponential;
@@ -45,6 +44,7 @@ pub mod trace;
 mod twitter;
 mod workload;
 pub mod zipf;
+mod zipf_bins;
 
 pub use alias::Alias;
 pub use arrivals::{Arrivals, ClosedLoop, Constant, Poisson};

@@ -8,7 +8,7 @@
 //! a rank, rejection-inversion 17, a table of 13 MB 5 to 40. In a whole request (zipf 1.25) the
 //! table makes 100 ns of 26, because its misses no longer overlap.
 
-use crate::{alias::Alias, bins::Bins, random::Random, zipf::Zipf};
+use crate::{alias::Alias, random::Random, zipf::Zipf, zipf_bins::Bins};
 
 /// How often each key is asked for, by rank.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -13,8 +13,8 @@ use curtail_types::{
 };
 
 use super::mutant::Mutant;
+use super::sequential::is_gone;
 use super::table::{Dropped, Removed, Waiter, Waiting};
-use super::updates::is_gone;
 use super::{Access, Config, Mode, Model, Output, Place, Refusal, Ticket, Value, Visibility};
 
 /// What is known about a key.

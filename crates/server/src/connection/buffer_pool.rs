@@ -183,7 +183,7 @@ mod tests {
     /// Goal: what is given back is used again and what is too much is freed. Method: count what
     /// the store was told.
     #[test]
-    fn the_store_hears_of_every_byte() {
+    fn the_pool_reports_every_byte_to_the_store() {
         let mut pool = pool();
         let store = Arc::clone(&pool.store);
         let before = store.memory().accounted;

@@ -6,8 +6,8 @@
 //! receives the request again. Values are not kept: a read with a touch is carried out again, which
 //! does no harm.
 //!
-//! The answers are memory of the process. After its end a request that is sent again is answered
-//! that it was executed and that nobody knows what came of it.
+//! The answers are memory of the process. After its end a request that is sent again gets the
+//! status `Executed`: its result is no longer known.
 
 use curtail_codec::native::{SLOTS, Status};
 use curtail_ordered_queue::SessionName;

@@ -29,7 +29,7 @@ pub(crate) enum Way {
     Protocol,
     /// On this node.
     At(NodeId),
-    /// Here, when the item has come from one of those who had it.
+    /// Here, after the item has arrived from an earlier holder.
     Arriving,
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn routes_by_policy_alone(worker: &Worker) -> bool {
     worker.node.is_none() && worker.native.is_none()
 }
 
-/// Where a run of requests goes whose first is `entry`.
+/// The route of the run of requests that begins with `entry`.
 pub(crate) fn route(worker: &mut Worker, entry: &Entry<'_>) -> Route {
     // A connection that was put off has no further part in this turn.
     if worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {
@@ -164,7 +164,7 @@ pub(crate) fn claim(worker: &Worker, hash: KeyHash) -> Route {
             Route::Claimed(ticket)
         }
         Claim::Granted(owner, ticket) => Route::Worker(owner, Some(ticket)),
-        // More than can be counted wait for it: the store is right without an owner, too.
+        // The holder's count of writes is full; the store is correct without an owner, too.
         Claim::Full(_) => Route::Here,
     }
 }

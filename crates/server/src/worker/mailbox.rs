@@ -53,7 +53,7 @@ pub(crate) enum Arrival {
     Answer(Box<DelegatedBatch>),
     /// Something for this worker's part of the node.
     Node(NodeArrival),
-    /// A lease was refused: whoever holds most without reading has to go.
+    /// A lease was refused: the client that holds most without reading is to be closed.
     Relieve,
 }
 

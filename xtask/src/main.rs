@@ -27,7 +27,7 @@ mod soak;
 mod steps;
 mod tally;
 mod tidy;
-mod trial;
+mod trial_cluster;
 mod workspace;
 
 use std::process::ExitCode;

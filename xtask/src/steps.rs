@@ -10,7 +10,7 @@ mod hook;
 mod slow;
 mod suites;
 mod times;
-mod wrap;
+mod wrap_comments;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -349,7 +349,7 @@ pub(crate) fn fix(workspace: &Workspace) -> Result<Outcome> {
         "--workspace",
     ]);
     log.run(clippy.arg("--all-targets").current_dir(&workspace.root))?;
-    wrap::all(workspace)?;
+    wrap_comments::all(workspace)?;
     log.run(
         Command::new(cargo())
             .args(["fmt", "--all"])

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use curtail_consistency::symmetric::{Config, Mode, Model, Place, Symmetric, Ticket, Visibility};
 use curtail_types::{Cas, Message, NodeId, NodeSet, RouteHash, View, ViewNumber, WriterId};
 
-use crate::interned::Shared;
+use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Sessions, Written};
 use crate::moves::{Mover, Moving};
 use crate::search::fingerprint_of;

@@ -16,16 +16,16 @@ use curtail_workload::quantity;
 use crate::{
     cluster_flags::ClusterFlags,
     config_file::Origins,
-    extended::{self, Unused},
+    extended_options::{self, Unused},
     flag_errors::Faults,
     native_flags::NativeFlags,
-    ranges,
+    ranged_numbers,
 };
 
 /// The flags; see `--help` for what each means.
 #[derive(Args, Debug)]
 #[command(args_override_self = true, disable_version_flag = true)]
-#[command(after_help = extended::HELP)]
+#[command(after_help = extended_options::HELP)]
 pub(crate) struct Flags {
     /// TCP port to listen on; 0 for none, -1 for one that the system chooses (default: 11211)
     #[arg(short = 'p', long, value_name = "NUM", allow_negative_numbers = true)]
@@ -223,7 +223,7 @@ impl Flags {
         faults.keep(self.settle_echoes(&mut config));
         let mut unused = self.meaningless();
         for list in &self.extended {
-            extended::apply(&mut config, list, &mut unused, &mut warnings, &mut faults);
+            extended_options::apply(&mut config, list, &mut unused, &mut warnings, &mut faults);
         }
         warnings.extend(unused.warnings());
         faults.keep(self.settle_addresses(&mut config, &mut warnings));
@@ -352,11 +352,11 @@ impl Flags {
     }
 
     fn settle_rates(&self, config: &mut Config, faults: &mut Faults) {
-        let backlog = ranges::check(self.listen_backlog, 1..=i64::from(i32::MAX));
+        let backlog = ranged_numbers::check(self.listen_backlog, 1..=i64::from(i32::MAX));
         let backlog = backlog.and_then(|backlog| Ok(i32::try_from(backlog)?));
         let named = || format!("-b {}", self.listen_backlog);
         config.backlog = faults.keep(backlog.with_context(named));
-        let requests = ranges::check(self.max_reqs_per_event, 1..=i64::from(u32::MAX));
+        let requests = ranged_numbers::check(self.max_reqs_per_event, 1..=i64::from(u32::MAX));
         let requests = requests.and_then(|requests| Ok(usize::try_from(requests)?));
         let named = || format!("-R {}", self.max_reqs_per_event);
         config.requests_per_turn_max = faults.keep(requests.with_context(named));
@@ -401,7 +401,7 @@ impl Flags {
             config.echoed.growth_factor = factor;
         }
         if let Some(bytes) = self.slab_min_size {
-            let bytes = ranges::check(bytes, 1..).with_context(|| format!("-n {bytes}"))?;
+            let bytes = ranged_numbers::check(bytes, 1..).with_context(|| format!("-n {bytes}"))?;
             config.echoed.chunk_bytes = bytes;
         }
         config.echoed.protocol = match self.protocol.as_str() {

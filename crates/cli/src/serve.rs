@@ -19,7 +19,7 @@ use curtail_server::{
 use tracing::{error, info, warn};
 
 use crate::{
-    effective,
+    check_config,
     flags::{Flags, Settled},
 };
 
@@ -38,7 +38,7 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if flags.check_config {
-        return effective::check(flags);
+        return check_config::check(flags);
     }
     let Settled {
         config,

@@ -17,7 +17,7 @@ mod draw;
 mod histogram;
 mod history;
 mod hot_keys;
-pub(crate) mod numbers;
+pub(crate) mod number_format;
 mod panels;
 mod report;
 mod sample;

@@ -19,9 +19,9 @@
 //! queues of keys are known (`routes`).
 
 mod handshake;
+mod key_queues;
 mod random;
 mod replies;
-mod routes;
 mod rtt;
 mod slot;
 mod window;
@@ -35,8 +35,8 @@ use curtail_types::Instant;
 
 use self::{
     handshake::Handshake,
+    key_queues::Routes,
     random::Random,
-    routes::Routes,
     rtt::Rtt,
     slot::{Slot, State},
     window::Window,

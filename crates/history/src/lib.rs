@@ -22,10 +22,10 @@
 extern crate alloc;
 
 mod linearizability;
+mod pending_values;
 mod record;
 mod register;
 mod sequential_consistency;
-mod values;
 mod violation;
 
 pub use linearizability::check_linearizable;

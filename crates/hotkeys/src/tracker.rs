@@ -4,10 +4,10 @@ use curtail_types::{Instant, Key, KeyHash, LoadReport};
 
 use crate::{
     Access,
-    bursts::Bursts,
-    counter::Counter,
-    loads::{Loads, Segment},
+    burst_detector::Bursts,
+    load_list::{Loads, Segment},
     parameters::{CheckedParameters, Parameters},
+    space_saving::Counter,
 };
 
 /// The tracker of one thread.

@@ -15,7 +15,7 @@ mod chart;
 mod colours;
 mod number;
 mod page;
-mod pen;
+mod svg;
 mod table;
 
 pub use axis::{Axis, Scale, Unit};

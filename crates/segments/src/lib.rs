@@ -12,9 +12,9 @@
 //!   [`Allocation`] belong to its holder until it is published.
 //! - Segment 0 is never used, so that reference 0 can mean none.
 
-mod directory;
 mod header;
 mod lease;
+mod segment_lists;
 mod sync;
 
 use std::io;
@@ -22,13 +22,13 @@ use std::io;
 use curtail_memory::{Region, prefetch::prefetch};
 
 pub use curtail_memory::Pages;
-pub use directory::{QUEUES, SegmentId};
 pub use header::{Header, State};
 pub use lease::Lease;
+pub use segment_lists::{QUEUES, SegmentId};
 
 use crate::{
-    directory::Directory,
     header::{Headers, Refused},
+    segment_lists::Directory,
     sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock},
 };
 

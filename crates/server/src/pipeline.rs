@@ -21,7 +21,7 @@
 use crate::{
     limits::OUTPUT_BYTES_MAX,
     request::batch::{Batch, Entry},
-    route::{self, execute_entry, follow::execute_run, is_write},
+    route::{self, execute_entry, is_write, run_routes::execute_run},
     turn::{
         compaction, delegate, receive,
         send::{self, commit},

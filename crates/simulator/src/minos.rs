@@ -33,7 +33,7 @@ use crate::{
     queueing::{
         Bound, Network, Outcome, Point,
         arrivals::Arrivals,
-        deciders::{Deciders, Learning},
+        dispatchers::{Deciders, Learning},
         times::Priced,
     },
 };

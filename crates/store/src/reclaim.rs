@@ -26,7 +26,7 @@ use crate::{
     counters::Count,
     eviction::{self, Fate, Queue, Scans},
     item::{Kind, Meta},
-    large::{copy_head, give_up, owner_of_tail},
+    large_values::{copy_head, give_up, owner_of_tail},
     open_segments::{NoSegment, RESERVE},
     store::{Found, Items, Presence},
     sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, lock, try_lock},

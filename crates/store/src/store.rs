@@ -14,15 +14,15 @@ use curtail_types::{Cas, Exptime, HashSeed, HybridClock, Key, KeyHash, Now, Writ
 use crate::{
     MemoryReport, StoreConfig, StoreCounters, StoreError,
     counters::{Count, Ledger, WriterCounters},
-    evicted::EvictionRecord,
     eviction::{self, Eviction, MARK_ENOUGH, Queue},
+    eviction_events::EvictionRecord,
     item::{Extension, Item, Kind, Meta},
-    large::Value,
+    item_view::LeaseGate,
+    large_values::Value,
     open_segments::Room,
     reclaim::Reclaim,
     replica::Kept,
     sync::{Arc, AtomicI64, AtomicU32, AtomicUsize, OnceLock, Ordering},
-    view::LeaseGate,
 };
 
 /// All items of the process. Every operation is safe under any assignment of requests to writers.

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use super::clients;
 use crate::process::Log;
 use crate::tally::{Outcome, Tally};
-use crate::trial::Trial;
+use crate::trial_cluster::Trial;
 use crate::workspace::Workspace;
 
 const NODES: u16 = 3;

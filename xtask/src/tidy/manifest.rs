@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 
 use super::Violation;
 use super::source::PURE_CRATES;
-use super::tree::TextFile;
+use super::text_files::TextFile;
 use crate::workspace::{Dependency, Member, Workspace};
 
 /// The arrows between our crates: each may depend on those named and on `types`, no other.

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use super::ratchet::{self, Found};
 use super::source::Source;
-use super::{Violation, paths, tree::TextFile};
+use super::{Violation, paths, text_files::TextFile};
 
 /// Which room may use which, and where that is not so yet.
 pub(super) const TABLE: &str = "xtask/tidy/rooms.toml";

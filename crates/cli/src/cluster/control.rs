@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
-use super::trial::Folder;
+use super::trial_folder::Folder;
 
 /// What is asked.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{
-    numbers::{age, count, known, percent, rate},
+    number_format::{age, count, known, percent, rate},
     panels::Panel,
     sample::Names,
     view::{Change, Pair, Traffic},

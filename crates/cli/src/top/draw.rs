@@ -8,7 +8,7 @@ use ratatui::{
 };
 
 use super::{
-    numbers::{age, interval},
+    number_format::{age, interval},
     panels::{Panel, panels},
     screen::Screen,
 };

@@ -7,7 +7,7 @@ use super::{
     histogram::Edge,
     history::History,
     hot_keys::HotKeys,
-    numbers::{age, bytes, count, known, percent, rate, size, sparkline, tenths},
+    number_format::{age, bytes, count, known, percent, rate, size, sparkline, tenths},
     view::{Change, Clients, Memory, Moves, Plan, Role, Sampled, StageRow, Traffic, View, Worker},
 };
 

@@ -17,7 +17,7 @@ use crate::{
         batch::{Entry, Work},
         reply_buffer::ROOM_BYTES,
     },
-    route::{self, follow, on_node},
+    route::{self, on_node, run_routes},
     turn::{
         delegate,
         execute::{self, *},
@@ -110,7 +110,7 @@ pub(crate) fn carry_out_other(worker: &mut Worker, entry: &Entry<'_>) {
 #[cold]
 pub(crate) fn run_contended(worker: &mut Worker, entry: &Entry<'_>) {
     let route = route::claim(worker, entry.hash);
-    follow::execute_run(worker, std::slice::from_ref(entry), route);
+    run_routes::execute_run(worker, std::slice::from_ref(entry), route);
 }
 
 /// The same, for the rare ways to it.

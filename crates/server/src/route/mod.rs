@@ -13,8 +13,8 @@
 //! Speed alone depends on a route: the store is right under any assignment of requests to workers.
 
 pub(crate) mod execute_entry;
-pub(crate) mod follow;
 pub(crate) mod on_node;
+pub(crate) mod run_routes;
 
 use curtail_codec::memcached::{Admin, Request};
 use curtail_dispatch::{Access, Claim, Placement, Ticket, Worker as Id};

@@ -27,7 +27,7 @@ use crate::{
         batch::{Entry, Work},
         reply_buffer::ROOM_BYTES,
     },
-    route::{self, Route, execute_entry, follow},
+    route::{self, Route, execute_entry, run_routes},
     test_faults::Fault,
     turn::{compaction, delegate, execute, large_write, lifecycle, log_events, note_latency, send},
     worker::Worker,
@@ -529,5 +529,5 @@ fn shows(operation: &Operation, form: &Form<'_>) -> Shows {
 /// Runs a request as on a server that is alone.
 fn run_here(worker: &mut Worker, entry: &Entry<'_>) {
     let route = route::route_among_workers(worker, entry);
-    follow::execute_run(worker, std::slice::from_ref(entry), route);
+    run_routes::execute_run(worker, std::slice::from_ref(entry), route);
 }

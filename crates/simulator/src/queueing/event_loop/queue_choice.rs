@@ -9,9 +9,9 @@ use super::{Phase, Run};
 use crate::{
     c4::dispatcher::Input,
     queueing::{
-        deciders::Deciders,
+        dispatchers::Deciders,
         requests::{Request, Way},
-        shipped::Place,
+        server_dispatch::Place,
         times::Times,
     },
 };

@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 
 use curtail_types::{Cas, HotEpoch, Message, MessageKind, NodeId, View, ViewNumber};
 
-use crate::interned::{Parts, Shared};
+use crate::interned_parts::{Parts, Shared};
 use crate::judge::Written;
 use crate::moves::Moving;
 use crate::search::Plain;

@@ -9,7 +9,7 @@ use alloc::{boxed::Box, vec, vec::Vec};
 
 use curtail_types::{Instant, KeyHash};
 
-use crate::{index::HashIndex, parameters::Parameters};
+use crate::{hash_index::HashIndex, parameters::Parameters};
 
 /// The circular log and its counts.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

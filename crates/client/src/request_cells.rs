@@ -29,9 +29,9 @@ use std::{
 use crate::{
     command::Command,
     error::ClientError,
-    link::KeptRequest,
     machine::Ask,
     outcome::{Accepted, Answer},
+    polled_session::KeptRequest,
 };
 
 /// The cells of a session, and the ring of those that are published.

@@ -17,7 +17,7 @@ use crate::{
     minos::{LargeReplies, PlanCost, Prices, SizeCore, Stealing},
     queueing::{
         requests::{Queues, Request},
-        shipped::{Shipped, TURN_MAX},
+        server_dispatch::{Shipped, TURN_MAX},
     },
 };
 

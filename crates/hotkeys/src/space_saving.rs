@@ -20,7 +20,7 @@ use alloc::{boxed::Box, vec, vec::Vec};
 
 use curtail_types::{Key, KeyHash, KeyName};
 
-use crate::{Access, index::HashIndex, links::ListLinks};
+use crate::{Access, hash_index::HashIndex, linked_rings::ListLinks};
 
 /// The counter of one segment of a stream.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use curtail_types::{MessageKind, NodeId, NodeSet};
 
 use crate::cluster::Cluster;
-use crate::packed::{Pool, Reply};
+use crate::packed_state::{Pool, Reply};
 use crate::search::fingerprint_of;
 use crate::setup::Witness;
 use crate::world::{Content, Parcel, World};

@@ -7,7 +7,7 @@
 use anyhow::{Context, bail};
 use curtail_server::{Config, Niceness};
 
-use crate::{flag_errors::Faults, native_flags, ranges::number};
+use crate::{flag_errors::Faults, native_flags, ranged_numbers::number};
 
 /// The end of `curtail serve --help`.
 pub(crate) const HELP: &str = "\
@@ -24,7 +24,7 @@ Extended options (-o), comma separated; no_maxconns_fast and no_compaction switc
   size_queue=NUM         maximum connections on a large worker (default: 256)
   size_nice=0..19|idle   priority of large workers; idle is SCHED_IDLE with a boost when a worker
                          starves (default: idle)
-    slow_us=US             keep requests that take at least this long in the slow log (`stats slow`,
+  slow_us=US             keep requests that take at least this long in the slow log (`stats slow`,
                          `watch slow`); also set by `stats slow threshold US` (default: 0, off)
   size_epoch=MS          how often size-aware recomputes its threshold (default: 1000)
   native_backlog=NUM     writes waiting in a queue above which a further one is acknowledged only

@@ -19,9 +19,9 @@ use std::{
 };
 
 use crate::{
-    cells::CallEnd,
     error::ClientError,
     outcome::{Accepted, Answer},
+    request_cells::CallEnd,
     session::{Session, SessionShared},
 };
 

@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 use curtail_types::{KeyHash, KeyLoad, Load, LoadReport, LoadScale};
 
 use crate::{
-    counter::{CountedKey, Counter},
-    index::HashIndex,
+    hash_index::HashIndex,
+    space_saving::{CountedKey, Counter},
 };
 
 /// The load list.

@@ -1,4 +1,4 @@
-//! A small cluster as a model: where a step leads.
+//! A small cluster as a model: the state that each step leads to.
 
 use curtail_consistency::membership::Change;
 use curtail_consistency::symmetric::{Config, Symmetric, Visibility};

@@ -1,4 +1,4 @@
-//! A step of a counterexample as a person reads it.
+//! Prints a step of a counterexample for a reader.
 
 use core::fmt::Write;
 

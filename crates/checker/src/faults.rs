@@ -1,4 +1,4 @@
-//! Nodes die, lose their lease, come and come back.
+//! Faults and changes of members: a node dies, loses its lease, joins or restarts.
 
 use curtail_consistency::membership::{Change, Incarnation};
 use curtail_consistency::symmetric::{Input, Mode, Symmetric, Visibility};

@@ -1,4 +1,4 @@
-//! A node is asked, hears something, or is told to change: what the world gives to its machine.
+//! The inputs of a node's machine: a request, a message, a change of its view.
 
 use curtail_consistency::symmetric::{Input, nothing_since};
 use curtail_types::{Cas, HotEpoch, MessageKind, NodeId, ViewNumber, WriterId};

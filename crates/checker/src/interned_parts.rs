@@ -1,4 +1,4 @@
-//! Parts of states that many states have in common.
+//! Stores parts that many states share once.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};

@@ -1,4 +1,4 @@
-//! Every path through a tiny cluster, walked on the machines that the server runs.
+//! Searches every state of a tiny cluster, stepping the machines that the server runs.
 //!
 //! A [`Setup`] says how many nodes there are, what is asked of them and what may go wrong, and how
 //! often. [`search()`] then looks at every state that this can lead to: every order of messages,

@@ -1,4 +1,4 @@
-//! The models: each shows one thing, as small as it can be shown.
+//! The models: each is the smallest that shows one property.
 
 use crate::setup::Kind::{Append, Delete, Get, Set};
 use crate::setup::Setup;

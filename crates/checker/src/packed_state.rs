@@ -1,5 +1,5 @@
-//! A state while it waits to be expanded: what many states share is kept once, the rest in few
-//! bytes.
+//! A state that waits to be expanded, packed into few bytes; parts that states share are stored
+//! once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};

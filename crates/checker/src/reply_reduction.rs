@@ -1,4 +1,5 @@
-//! Where messages repeat, what a node replies without changing is there as soon as it can be.
+//! A reduction for models whose messages repeat: a node's reply that changes no state is sent as
+//! soon as it is possible.
 //!
 //! A state with more messages on their way can do whatever one with fewer can, if the rest is the
 //! same, since every message may also never arrive. So of two states that differ only by a reply

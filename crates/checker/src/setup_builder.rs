@@ -1,4 +1,4 @@
-//! Setups out of what they have beyond a plain one.
+//! Builds setups by stating how they differ from a plain one.
 
 use curtail_consistency::symmetric::Model::{Lin, Sc};
 

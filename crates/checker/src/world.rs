@@ -1,4 +1,4 @@
-//! A state of a small cluster: nodes, what is between them, and what clients know.
+//! A state of a small cluster: its nodes, the messages between them, and what clients know.
 
 use std::hash::{Hash, Hasher};
 

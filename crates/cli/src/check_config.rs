@@ -1,4 +1,5 @@
-//! `curtail serve --check-config`: what the flags and their files come to, without a start.
+//! `curtail serve --check-config`: prints the configuration that flags and files result in, without
+//! a start.
 //!
 //! The configuration is printed as memcached's `stats settings` and the flags name it, one `name =
 //! value` a line, warnings before it. What only a start can show (a port that is taken, too little

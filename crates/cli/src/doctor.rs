@@ -1,4 +1,4 @@
-//! `curtail doctor`: what this machine offers a server, what that costs, and what to change.
+//! `curtail doctor`: settings of this machine that slow a server down, their cost, and the remedy.
 //!
 //! It only reads; every line says what was found, whether that is good, and if not, what it costs.
 

@@ -1,4 +1,4 @@
-//! What is wrong with a command line or a configuration file: all of it, not only the first.
+//! Collects every mistake of a command line or a configuration file, not only the first.
 //!
 //! Every message begins with its flag as it is spelled on the command line, so that the place in
 //! the configuration file can be found that it came from.

@@ -1,5 +1,5 @@
-//! Numbers on the command line that have a range: what is outside is an error that names it, and
-//! nothing is moved into the range in silence.
+//! Numeric flags with a range: a value outside is an error that names the range, and is never
+//! clamped.
 
 use std::{
     fmt::Display,

@@ -1,5 +1,5 @@
-//! The commands that the program `curtail-lab` carries out: it takes this one's place, with the
-//! same arguments.
+//! Runs the commands of the program `curtail-lab`: replaces this process by it, with the same
+//! arguments.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! `curtail serve`: from flags to a running server, and to its end.
+//! `curtail serve`: starts a server from its flags, waits for signals, and stops it.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! `curtail top`: what a server is doing, refreshed on a terminal, or told once.
+//! `curtail top`: shows what a server does, refreshed on a terminal or as one report.
 //!
 //! ```text
 //!   server <-- stats --- sampler --- samples --+

@@ -1,4 +1,4 @@
-//! What can go wrong with a request, in words that say whether it may have had an effect.
+//! The errors of a request; each says whether the request may have had an effect.
 //!
 //! That is the one question that matters for a write, so it decides the variants:
 //! [`ClientError::Indeterminate`] is the only one after which a write may have taken place.

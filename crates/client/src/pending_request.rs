@@ -1,4 +1,4 @@
-//! What a thread holds of a request that is under way.
+//! A thread's handle on a request that is outstanding.
 //!
 //! Two types, because there are two promises: a [`Write`] is a marked request and ends when it is
 //! accepted; a [`Call`] ends when it was executed and has an answer. Both can be waited for, tried,

@@ -1,4 +1,4 @@
-//! A session with its sockets, driven by one thread: the poll interface.
+//! A session with its sockets, driven by its caller's thread: the poll interface.
 //!
 //! ```text
 //!   submit --> Machine --> SendBatch --> UDP socket    turn: flush, wait, receive, tick, flush

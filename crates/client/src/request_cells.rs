@@ -1,4 +1,5 @@
-//! Where threads leave requests for the thread that owns the session, and find the answers.
+//! Cells in which threads leave requests for the thread that owns the session, and find the
+//! replies.
 //!
 //! Client-side delegation (Juneberry, NSDI 2025, section 4; JB-15): one socket serves all threads
 //! of a process. A thread reserves a cell, writes its request there and publishes the cell's number

@@ -1,5 +1,5 @@
-//! Which values the operations that are not placed yet still ask for: what the search must not
-//! overwrite, and what it need not tell apart.
+//! The values that operations not yet placed still need: the search must not overwrite them, and
+//! need not tell others apart.
 //!
 //! Recorders write each value once, as a rule, and that is what makes histories easy to judge. A
 //! value that a read still has to see must stay until then, unless it is to be written again; and

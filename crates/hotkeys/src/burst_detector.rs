@@ -1,4 +1,5 @@
-//! Keys that are suddenly hot: a circular log of the latest requests (Li 2016, section 2.2.2.2).
+//! Detects keys that suddenly become hot, in a circular log of the latest requests (Li 2016,
+//! section 2.2.2.2).
 //!
 //! The log holds the hashes of the latest requests that were looked at, a table beside it how often
 //! each of them is there. A key that is there more often than a threshold *bursts*: it need not

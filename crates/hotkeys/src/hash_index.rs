@@ -1,4 +1,4 @@
-//! From a hash to a number: open addressing in a fixed array.
+//! Maps a hash to a number: open addressing in a fixed array.
 //!
 //! At most half of the slots are used, and what is removed leaves no mark: those behind it move up
 //! (Knuth, volume 3, algorithm 6.4R). So a lookup looks at few slots for ever.

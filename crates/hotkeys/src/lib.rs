@@ -1,4 +1,4 @@
-//! Which keys are asked for most, in this epoch and lately.
+//! Finds the keys that are requested most, in this epoch and lately.
 //!
 //! One tracker serves both papers that need one (ccKVS requirement CC-78): the servers of ccKVS
 //! (Gavrielatos, Katsarakis et al., EuroSys 2018), whose coordinator decides which keys every node

@@ -1,4 +1,4 @@
-//! Rings of numbers: doubly linked lists in place, for orders that are kept while members move.
+//! Doubly linked rings in a fixed array, for orders whose members move.
 //!
 //! Every number is in exactly one ring, alone at first. A list is a ring with one number that
 //! stands for its ends; so linking and unlinking have no special cases.

@@ -1,4 +1,4 @@
-//! The tracker of one thread: it counts, averages segments, and notices bursts.
+//! The tracker of one thread: counts requests, averages segments, and detects bursts.
 
 use curtail_types::{Instant, Key, KeyHash, LoadReport};
 

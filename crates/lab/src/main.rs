@@ -1,4 +1,4 @@
-//! The second program, `curtail-lab`: load, simulation and model checking.
+//! The program `curtail-lab`: load, simulation and model checking.
 //!
 //! A program of its own, so that a server is built and installed without it. `curtail bench` and
 //! the others run it for their user and say which version they are, because the arguments of one

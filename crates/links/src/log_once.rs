@@ -1,4 +1,4 @@
-//! Logs once why there is no link with a node, not at every attempt.
+//! Logs once why a node cannot be linked, not at every attempt.
 
 use std::{collections::VecDeque, net::IpAddr};
 

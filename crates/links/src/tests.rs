@@ -1,5 +1,5 @@
 //! Whole links over loopback: two nodes in one process, each with its connector and its workers'
-//! links, and strangers at the node port.
+//! links, and unauthenticated peers at the node port.
 
 use std::{
     collections::HashMap,

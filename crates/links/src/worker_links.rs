@@ -1,4 +1,4 @@
-//! Who a worker is linked with: peers that come and go, connections that are taken up, and silence.
+//! All links of a worker: peers that come and go, new connections, and silent peers.
 
 use curtail_runtime::{Poller, Token};
 use curtail_types::{Instant, NodeId};

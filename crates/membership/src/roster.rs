@@ -1,5 +1,5 @@
-//! What the nodes of a cluster agree on, and how the store holds it: JSON, so that an operator can
-//! read it, with a number for its form.
+//! The roster that the nodes of a cluster agree on, and its form in the store: JSON, so that an
+//! operator can read it, with a format number.
 
 use std::{collections::BTreeMap, fmt, net::SocketAddr};
 

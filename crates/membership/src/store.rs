@@ -1,4 +1,4 @@
-//! Where a cluster's roster is kept: somewhere that answers who was first.
+//! The store of a cluster's roster: it lets one of several concurrent changes win.
 
 mod etcd;
 mod file;

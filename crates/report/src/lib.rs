@@ -1,4 +1,4 @@
-//! What the tools show to people: charts as SVG, tables as text, Markdown or HTML, pages as HTML.
+//! Reports of the tools: charts as SVG, tables as text, Markdown or HTML, pages as HTML.
 //!
 //! ```text
 //!   Chart, Bars --svg--> Page <--html-- Table --text, markdown--> terminal, documents

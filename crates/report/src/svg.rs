@@ -1,4 +1,4 @@
-//! A sheet of SVG and what is drawn on it, through plotters.
+//! An SVG sheet, drawn through plotters.
 //!
 //! Plotters knows whole pixels only. A sheet is therefore drawn ten times as large as it is shown,
 //! so that lines stay smooth. What plotters cannot write is added to its text: the drawing's name,

@@ -1,5 +1,5 @@
-//! What the operating system offers, in the house's words: processors, clocks, signals, sockets
-//! and the state of the process.
+//! What the operating system offers: processors, clocks, signals, sockets and the state of the
+//! process.
 //!
 //! It is the only crate besides `table` and `segments` that may hold `unsafe`, and the only place
 //! that knows libc. Nothing here decides anything: the server says what to do, this crate does it

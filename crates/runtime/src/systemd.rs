@@ -1,4 +1,4 @@
-//! Talking to the service manager that started us: `Type=notify` units of systemd.
+//! Tells systemd the state of the service (`Type=notify` units).
 //!
 //! The protocol is one datagram with a line per fact to the socket that `NOTIFY_SOCKET` names; a
 //! name that begins with `@` lies in Linux's abstract namespace.

@@ -1,4 +1,4 @@
-//! The memory that items live in: one reservation, cut into equal segments, never moved.
+//! Item memory: one reservation, divided into equal segments that never move.
 //!
 //! All item memory is atomic words, so that a reader with a stale reference reads garbage but
 //! never faults and never races: it validates afterwards through the index. A segment is filled by

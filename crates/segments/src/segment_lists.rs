@@ -1,4 +1,4 @@
-//! Which segment stands in which list: free ones, released ones, and the queues of the store.
+//! The list that each segment belongs to: free, released, or a queue of the store.
 //!
 //! Lists are links between segment numbers under one mutex, which is taken a few times per
 //! *segment*, never per item. A segment is in at most one list.

@@ -1,4 +1,4 @@
-//! What is known of the hottest keys, and which of them nodes shall replicate.
+//! Loads of the hottest keys, and the keys that nodes shall replicate.
 //!
 //! A *load* is how often a key was asked for in a segment of the stream of requests, averaged over
 //! segments with weights that fall (Li, dissertation, 2016, section 2.2.2.1). Two loads can be

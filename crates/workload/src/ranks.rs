@@ -1,4 +1,4 @@
-//! How often each key is asked for: which rank the next request is for, as fast as can be.
+//! Draws the popularity rank of the next request.
 //!
 //! Three ways to draw from Zipf's law, all exact. From bins, the default: a small table that stays
 //! in the first cache and rarely a power to compute. By rejection-inversion: a power every time, no

@@ -1,4 +1,4 @@
-//! What may happen next to a key that moves, and where it is under a view.
+//! The steps that are possible next for a key that moves, and its holders under a view.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, OnceLock};

@@ -1,4 +1,4 @@
-//! Words for states: what a search remembers of them.
+//! Fingerprints of states: the hashes by which a search remembers them.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hash, Hasher};

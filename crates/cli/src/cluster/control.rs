@@ -1,5 +1,5 @@
-//! What other commands ask of the process that runs a trial cluster: one line of JSON each way,
-//! over a socket in its folder.
+//! The requests of other commands to the process that runs a trial cluster: one line of JSON each
+//! way, over a socket in its folder.
 
 use std::{
     io::{self, BufRead, BufReader, Write},

@@ -1,4 +1,4 @@
-//! What each node counts, asked of the nodes themselves.
+//! Reads the counters of each node from the node.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The folder of a trial cluster: its file, its secret, its view, and the socket of whoever runs
-//! it.
+//! The folder of a trial cluster: cluster file, secret, view, and the socket of the process that
+//! runs it.
 
 use std::{
     fmt::Write,

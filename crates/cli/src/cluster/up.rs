@@ -1,6 +1,6 @@
-//! `curtail cluster up`: one process that starts the others, shows what they say, and does to them
-//! what it is asked to. It restarts nothing by itself: what happens to a cluster that loses a node
-//! is what it is there to show.
+//! `curtail cluster up`: one process that starts the nodes, prints their logs, and carries out the
+//! requests of other commands. It restarts nothing: it shows what happens to a cluster that loses a
+//! node.
 
 use std::{
     io::Write,

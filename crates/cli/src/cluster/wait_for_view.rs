@@ -1,4 +1,4 @@
-//! Waiting until a cluster has become what was asked for, by reading its view.
+//! Waits until the cluster's view shows what the operator asked for.
 
 use std::{
     thread,

@@ -1,4 +1,4 @@
-//! The cluster that a server is a node of, as that node tells it.
+//! The state of the cluster as one of its nodes reports it.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! A connection to a server, over memcached's text protocol: asks for statistics and logs in.
+//! A connection to a server over memcached's text protocol: reads statistics and logs in.
 //!
 //! Nothing that a server sends may hang or fill `top`: every wait, line and answer has a bound.
 

@@ -1,4 +1,4 @@
-//! The screen, drawn: panels below each other, each as high as its worth and the terminal allow.
+//! Draws the screen: panels below each other, with heights by importance and room.
 
 use ratatui::{
     Frame,

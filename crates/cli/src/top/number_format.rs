@@ -1,4 +1,4 @@
-//! Numbers as people read them in a column: short, and of steady width.
+//! Formats numbers for columns: short, and of constant width.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A view as lines of text, in panels: the same for the screen and for a report.
+//! Formats a view as lines of text in panels, for the screen and the report.
 //!
 //! Panels are what the screen shares its height among: the first lines of each matter most.
 

@@ -1,4 +1,4 @@
-//! One view, printed: for people with a pipe, and for programs.
+//! Prints one view, as text or as JSON.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! Which queue a key went to the last time.
+//! The queue that each key was sent to last.
 //!
 //! The server alone knows the secret that decides a key's queue, so a client cannot compute it; but
 //! every answer names the queue, and keys are asked for again. A small table remembers it under a

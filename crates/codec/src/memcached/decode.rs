@@ -1,4 +1,4 @@
-//! Bytes to requests, one at a time: the state of a connection between two calls.
+//! Decodes a stream of bytes into requests; keeps a connection's state between two calls.
 //!
 //! ```text
 //!                       login right

@@ -1,4 +1,4 @@
-//! The forms that nearly every request has, read in one pass.
+//! The fast path: decodes the forms that nearly every request has, in one pass.
 //!
 //! The general way finds the line's end first and then splits the line. Here `get <key>`,
 //! `mg <key> <flags>*`, `set <key> <flags> <exptime> <bytes>` and `ms <key> <bytes> <flags>*` are

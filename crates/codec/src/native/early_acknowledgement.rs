@@ -1,5 +1,5 @@
-//! Which requests may be acknowledged before they are executed: the table that client, server and
-//! network card share.
+//! The requests that may be acknowledged before they are executed: the table that client, server
+//! and XDP program share.
 //!
 //! A request is *nilext* (nil-externalising; Juneberry, NSDI 2025, section 2) if its answer says
 //! nothing but that it is accepted. The client marks it, and nobody trusts the mark (JB-2): the

@@ -1,4 +1,4 @@
-//! What a machine knows about a key, and which of the requests for it runs next.
+//! The state that a machine keeps for a key, and which request for it runs next.
 //!
 //! | | value | |
 //! |---|---|---|

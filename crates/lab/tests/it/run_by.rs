@@ -1,4 +1,4 @@
-//! What `curtail` runs is of its own version, and speaks in its name.
+//! `curtail` runs a `curtail-lab` of its own version, whose messages name `curtail`.
 
 use std::process::{Command, Output};
 

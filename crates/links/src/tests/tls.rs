@@ -1,4 +1,4 @@
-//! Links over TLS: as without, but for those whose certificates are not right.
+//! Links over TLS, with valid and invalid certificates.
 
 use std::{fs, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! What a membership reports to operators.
+//! The events that a membership reports to operators.
 
 use std::{fmt, time::Duration};
 

@@ -1,4 +1,4 @@
-//! How long the store of the view takes to answer, and whether that is too long.
+//! Measures how long the store of the view takes to answer, and whether that is too long.
 //!
 //! A dead node is missed for a lease only if a change of the view is everywhere within what is left
 //! of it once the node is suspected: a sixth of a lease to write it, and another to read it.

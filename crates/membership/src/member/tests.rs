@@ -1,4 +1,4 @@
-//! Members of one process, with a file as their store and heartbeats through their handles.
+//! Members in one process, with a file as the store and heartbeats through their handles.
 
 use std::{
     path::PathBuf,

@@ -1,4 +1,4 @@
-//! Two worlds with the same words: one in maps that the program writes, one in memory that the twin
+//! Two sets of the same words: one in maps that the program writes, one in memory that the twin
 //! writes. After every frame they have to be equal.
 
 use std::sync::atomic::{AtomicU64, Ordering};

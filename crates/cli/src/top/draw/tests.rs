@@ -1,4 +1,4 @@
-//! The screen on a terminal that is not there.
+//! The screen on an emulated terminal.
 
 use std::time::Duration;
 

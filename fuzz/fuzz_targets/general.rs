@@ -1,4 +1,4 @@
-//! The one-pass reading of the usual forms against the general one.
+//! The fast path of the frequent forms against the general decoder.
 #![no_main]
 
 #[path = "../../crates/codec/tests/properties/mod.rs"]

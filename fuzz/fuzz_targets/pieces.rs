@@ -1,4 +1,4 @@
-//! Streams of commands, whole and cut: they must mean the same.
+//! Streams of commands, whole and in pieces: they must decode alike.
 #![no_main]
 
 #[path = "../../crates/codec/tests/properties/mod.rs"]

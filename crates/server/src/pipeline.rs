@@ -1,4 +1,4 @@
-//! The one direction in which data flows; start reading here.
+//! The path of a request through one turn; start reading here.
 //!
 //! ```text
 //!  wire -> collect ---> route -------> execute --> commit --> reply ----> wire

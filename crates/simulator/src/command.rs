@@ -1,4 +1,4 @@
-//! `curtail simulate`: figures by name, with every parameter open.
+//! `curtail simulate`: runs figures by name, with flags for every parameter.
 
 use std::{
     error::Error,

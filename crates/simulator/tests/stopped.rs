@@ -1,4 +1,4 @@
-//! A figure that is stopped gives the rows of the points that were simulated.
+//! An interrupted figure returns the rows of the points that it simulated.
 
 use std::sync::{
     Arc,

@@ -1,4 +1,4 @@
-//! Numbers out of the tables of a Markdown page.
+//! Reads numbers from the tables of a Markdown page.
 
 use anyhow::{Context, Result, bail};
 

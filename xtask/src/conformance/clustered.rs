@@ -1,4 +1,4 @@
-//! pymemcache with a cluster: unchanged, whichever nodes it is pointed at.
+//! pymemcache against a cluster: unchanged, at any of its nodes.
 
 use std::path::Path;
 use std::process::Command;

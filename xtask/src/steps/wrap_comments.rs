@@ -1,4 +1,4 @@
-//! Comments of more than 100 columns, broken at a space: rustfmt does that on nightly only.
+//! Wraps comments of more than 100 columns: rustfmt does that on nightly only.
 //!
 //! Prose alone: a line that is indented, or begins a list, a table, a heading or a fence, stays as
 //! it is, for `tidy` to name and a person to change.

@@ -1,4 +1,4 @@
-//! One name, one type: a name that several files declare makes a reader ask which one is meant.
+//! One name, one type: lists names that several files declare.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Rules about who may depend on whom.
+//! Rules about dependencies between crates.
 
 use anyhow::{Context, Result};
 

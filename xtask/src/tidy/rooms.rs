@@ -1,4 +1,4 @@
-//! Rules about the rooms of the server: who may use whom, and what stands where.
+//! Rules about the rooms of the server: which room may use which, and where a type's `impl` stands.
 //!
 //! A room is a folder or a file at the top of `crates/server/src`, or a folder within that has a
 //! line of its own in [`TABLE`]. The table has no circle, so a circle of imports goes through an

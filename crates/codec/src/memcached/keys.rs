@@ -1,6 +1,6 @@
 //! Requests of `get`, `gets`, `gat` and `gats` with several keys: one per key, and one for the end
-//! of the line, which alone replies `END`. Keys may be looked up at several workers or nodes and
-//! any lookup may fail, so no reply to a key can end the command.
+//! of the line, which alone replies `END` or an error. Keys may be looked up at several workers or
+//! nodes and any lookup may fail, so no reply to a key can end the command.
 //!
 //! A line of ordinary length is looked through before its first key is given out, so that a bad
 //! key refuses the whole command, as memcached does it. A `get` or `gets` of extraordinary length

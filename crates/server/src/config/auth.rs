@@ -1,4 +1,4 @@
-//! Names and passwords: the file that `-Y` names, read at the start and again on SIGHUP.
+//! Names and passwords: the file of `-Y`, read at the start and again on SIGHUP.
 //!
 //! One `name:password` a line, as memcached has it. A comparison takes the same time wherever the
 //! difference is, and every entry is compared, so that timing tells nothing.

@@ -1,5 +1,4 @@
-//! Buffers that outlive a turn: input that waits for its other half, output that the kernel has
-//! not taken yet.
+//! Buffers that outlive a turn: incomplete input, and output that the kernel has not taken.
 //!
 //! A connection holds a buffer only while it has such bytes, so an idle connection holds none. The
 //! sizes are classes, each four times the one before; a worker keeps a few of each for the next

@@ -1,4 +1,5 @@
-//! What goes wrong by the thousand, as one line a second: the control compares counters.
+//! Alarms: the control loop compares counters once a second and logs one line for each kind of
+//! frequent failure.
 //!
 //! So neither a worker nor the acceptor writes a line for a refused request, and a flood makes no
 //! more lines than a trickle.

@@ -1,4 +1,4 @@
-//! The receiver: receives datagrams, and does at once what needs no execution.
+//! The receiver: receives datagrams, and handles at once what needs no execution.
 //!
 //! ```text
 //!   datagram --> decode --> class

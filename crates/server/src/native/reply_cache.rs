@@ -1,5 +1,5 @@
-//! What executed requests were answered, so that one whose answer was lost is answered again and
-//! not executed again (JB-46).
+//! The replies of executed requests, so that a repeated request is answered again and not executed
+//! again (JB-46).
 //!
 //! One place for each slot of each session: a slot has one request outstanding, so only its newest
 //! answer can be asked for. It is written before the entry's queue moves on, and read by whoever

@@ -1,4 +1,4 @@
-//! The view that is in force on this node, and the threads that have come to it.
+//! The view in force on this node, and which threads have adopted it.
 //!
 //! A worker checks once a turn for a new view. What must not begin while a thread acts on the old
 //! one (a key moves away, or becomes hot while requests bypass the protocol) waits until every

@@ -1,4 +1,4 @@
-//! The cluster's wall clock on this node: what decides when items end, on all of its threads.
+//! The cluster's wall clock on this node: all threads expire items by it.
 //!
 //! [`ClusterClock`] says how it is known. Until it is known, a node adopts no view: it would expire
 //! items too early or too late.

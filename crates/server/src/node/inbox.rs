@@ -1,4 +1,4 @@
-//! What arrived from other nodes in this turn, sorted by what is to be done with it.
+//! What arrived from other nodes in this turn, sorted by kind.
 //!
 //! A frame borrows from its link, and answers go over links: so frames are unpacked first and
 //! processed afterwards. Messages about keys go straight to their slices.

@@ -1,4 +1,4 @@
-//! Where a request runs: here past the protocol, through the protocol, or on another node.
+//! Where a request runs: on this node past the protocol, through the protocol, or on another node.
 //!
 //! ```text
 //!                    the key is ...

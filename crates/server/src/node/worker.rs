@@ -1,5 +1,4 @@
-//! What a worker is beside its clients when its server is a node: its links, its share of the
-//! slices, and what it waits for from others.
+//! A worker's part of a node: its links, its slices, and the replies that it waits for.
 //!
 //! ```text
 //!   turn of a worker:  collect -> execute_in_cluster -> reply -> work -> wait

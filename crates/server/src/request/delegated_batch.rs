@@ -1,4 +1,4 @@
-//! Requests on their way to another worker, and their answers on the way back.
+//! A delegated batch: requests on their way to another worker, and their replies on the way back.
 //!
 //! ```text
 //!  origin, one turn            owner, its next turn             origin

@@ -1,4 +1,4 @@
-//! Where a request runs.
+//! Routes: where a request runs.
 //!
 //! ```text
 //!   accepted writes before it? --> placement among nodes --> policy among workers --> Here ...

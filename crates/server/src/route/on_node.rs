@@ -1,4 +1,4 @@
-//! Requests on a node of a cluster: which of them run elsewhere, and how their answers come back.
+//! Requests on a node of a cluster: which of them run elsewhere, and how their replies return.
 //!
 //! A request that runs elsewhere leaves a place in its connection's replies, and nothing more is
 //! read from that connection until all such places are filled: so replies keep their order, and a

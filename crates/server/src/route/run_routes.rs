@@ -1,4 +1,4 @@
-//! Executing requests where their route says.
+//! Executes runs of requests where their route says.
 
 use curtail_dispatch::{Ticket, Worker as Id};
 

@@ -1,5 +1,5 @@
-//! The control: a thread that learns once an epoch from which size on values are large, and how
-//! many large workers that takes.
+//! The control thread: computes once an epoch the size from which values are large, and the number
+//! of large workers.
 //!
 //! ```text
 //! workers: sizes of what was asked for ---> SizeControl ---> plan ---> the plan snapshot of all

@@ -1,4 +1,4 @@
-//! Deciding where a request runs, and handing it to another worker if it runs there.
+//! Decides where a request runs, and delegates it to another worker if it runs there.
 //!
 //! ```text
 //!   decide --+-- here --------------------------> execute

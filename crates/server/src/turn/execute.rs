@@ -1,4 +1,4 @@
-//! Execute: carry out one request and write its reply into the turn's memory.
+//! Executes one request and writes its reply into the turn's buffer.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Large requests are served by threads of their own, so that no small one waits behind them.
+//! Hands large requests to large workers, so that no small one waits behind them.
 //!
 //! Minos (Didona and Zwaenepoel, NSDI 2019), on connections: what moves between cores is not a
 //! request but the connection that it stands on.

@@ -1,4 +1,4 @@
-//! Moving connections from the worker that does most to the one that does least.
+//! Moves connections from the busiest worker to the least busy one.
 //!
 //! ```text
 //!   control, once an epoch        worker with most                         worker with least

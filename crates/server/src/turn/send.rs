@@ -1,4 +1,4 @@
-//! Reply: one send per connection, and what follows from how far it came.
+//! Sends the replies of a turn: one send per connection, and what follows from how far it got.
 
 use crate::{
     connection::{

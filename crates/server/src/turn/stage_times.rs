@@ -1,5 +1,5 @@
-//! What is measured of a turn as a whole: how long its stages took, and which small requests waited
-//! for something large. One turn in 64 is timed; what is counted is counted in every turn.
+//! Measures a turn as a whole: the time of its stages, and the small requests that waited for
+//! something large. One turn in 64 is timed; what is counted is counted in every turn.
 
 use curtail_runtime::Clock;
 

@@ -1,4 +1,4 @@
-//! What others leave for a worker, and how it hears of it.
+//! The mailbox of a worker: messages of other threads, and how they wake it.
 //!
 //! Everything that moves between workers moves as a value through here: connections, and delegated
 //! batches of requests. A worker looks when its bell was rung, at the beginning of a turn; it is

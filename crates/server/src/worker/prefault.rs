@@ -1,4 +1,4 @@
-//! The pages thread: has memory ready before a worker touches it.
+//! The prefault thread: touches memory before a worker needs it.
 //!
 //! Huge pages make every request cheaper, and the first touch of one costs up to milliseconds. This
 //! thread does the touching whenever the store has grown into what was ready. A worker asks for it

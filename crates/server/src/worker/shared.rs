@@ -1,4 +1,4 @@
-//! What all threads of a server share: settings, the store, and counters to read.
+//! What all threads of a server share: settings, the store, and counters.
 //!
 //! Nothing here is touched per request but the store and the writers' table; a worker looks at the
 //! rest once per turn or when an administration command asks.

@@ -1,4 +1,4 @@
-//! The world of a run: what happens, in order of time.
+//! The world of a run: its events in order of time.
 
 mod chance;
 mod events;

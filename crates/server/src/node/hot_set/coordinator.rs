@@ -1,4 +1,4 @@
-//! Which keys shall be hot: decided on one node, proposed to their homes.
+//! The coordinator: one node decides which keys shall be hot and proposes them to their homes.
 //!
 //! Every node sees the same mix of requests, so the lowest live node decides by what its own
 //! workers were asked for (ccKVS, section 4), once an epoch of the control. It only proposes: a

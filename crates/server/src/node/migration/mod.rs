@@ -1,4 +1,4 @@
-//! Keys on their way to their new holders, while reads and writes go on.
+//! Migration: moves keys to their new holders while reads and writes go on.
 //!
 //! ```text
 //!   old holder (source)                          new home

@@ -1,4 +1,4 @@
-//! How much of a worker's time keys that move may take: short batches with pauses between them.
+//! Limits the share of a worker's time that moves take: short batches with pauses between them.
 //!
 //! ```text
 //!   requests |#####|  |########|     |###|      |#####

@@ -1,4 +1,4 @@
-//! The keys that a slice knows: their bytes, and how readers see them.
+//! The keys for which a slice keeps state: their bytes, and how readers see them.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,4 @@
-//! The protocol's machines, one for each slice of the keys, and what they ask for carried out.
+//! The protocol's machines, one for each slice of the keys, and the execution of their outputs.
 //!
 //! ```text
 //!   any worker:  give(slice, job) ---> inbox ---> whoever gets the slice: jobs ---> outputs

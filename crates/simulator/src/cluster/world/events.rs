@@ -1,4 +1,4 @@
-//! What happens in a cluster.
+//! The events of a cluster.
 
 use curtail_consistency::membership::Change;
 use curtail_types::{Instant, NodeId};

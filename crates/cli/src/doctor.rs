@@ -77,7 +77,7 @@ fn network_card() -> Finding {
         Ok(()) => good(
             name,
             format!(
-                "may be acknowledged by the network card's program, with --native-interface; pins \
+                "the XDP program can acknowledge them with --native-interface; pins \
                  in {}",
                 pins.display()
             ),
@@ -137,7 +137,7 @@ fn quota() -> Finding {
         None => good("cpu quota", "none"),
         Some(cpus) => good("cpu quota", format!("{cpus:.2} processors")).warn(
             true,
-            "when the quota is used up every thread stops for the rest of the period, up to 100 \
+            "when the quota is used up, every thread stops for the rest of the period, up to 100 \
              ms: the 99th percentile shows it. Give whole processors (cpuset) instead",
         ),
     }
@@ -251,7 +251,7 @@ fn memory_lock() -> Finding {
     };
     good("locked memory", bytes).note(
         limit != "unlimited" && !curtail_runtime::is_root(),
-        "-k needs as much as -m and what the process takes beside it",
+        "-k needs -m and the memory of the process beside it",
     )
 }
 

@@ -188,7 +188,7 @@ fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
 
 fn greet(server: &Server, config: &Config) {
     let where_to = match server.names() {
-        [] => "nothing: neither TCP nor a Unix socket was asked for".to_owned(),
+        [] => "nothing: neither TCP nor a Unix socket is configured".to_owned(),
         names => names.join(", "),
     };
     info!(

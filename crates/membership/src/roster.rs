@@ -223,10 +223,10 @@ impl fmt::Display for Settings {
 impl fmt::Display for RosterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Malformed(reason) => write!(f, "not the members of a cluster: {reason}"),
+            Self::Malformed(reason) => write!(f, "no valid roster of a cluster: {reason}"),
             Self::Form(form) => write!(
                 f,
-                "written in form {form}, and this curtail knows {FORM}: upgrade this node"
+                "in format {form}, and this curtail reads format {FORM}: upgrade this node"
             ),
         }
     }

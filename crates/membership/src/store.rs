@@ -55,9 +55,9 @@ impl fmt::Display for ViewStoreError {
         match self {
             Self::Unreachable(reason) => write!(f, "the store of the view: {reason}"),
             Self::Strange(reason) => {
-                write!(f, "the store of the view holds what is no view: {reason}")
+                write!(f, "the store of the view holds no valid view: {reason}")
             }
-            Self::Roster(reason) => write!(f, "the store of the view holds what is {reason}"),
+            Self::Roster(reason) => write!(f, "the view in the store is {reason}"),
         }
     }
 }

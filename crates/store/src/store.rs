@@ -1,8 +1,8 @@
 //! The store: one per process, shared by all workers.
 //!
 //! This file holds the parts together: making one, hashing, prefetching, limits and reports. What
-//! the commands do is in `read.rs`, `write.rs` and `change.rs`; what happens behind them is in
-//! `reclaim.rs`.
+//! the commands do is in `read.rs`, `write.rs` and `delete_and_count.rs`; `reclaim.rs` frees
+//! memory.
 
 use curtail_segments::{Pages, Segments, SegmentsConfig};
 use curtail_table::{

@@ -83,11 +83,7 @@ impl fmt::Display for MemberEvent {
             Self::Heard(node) => write!(f, "node {} sends heartbeats again", node.0),
             Self::Changed(change) => write!(f, "changed the view: {}", Told(change)),
             Self::Beaten(change) => {
-                write!(
-                    f,
-                    "another change of the view came before: {}",
-                    Told(change)
-                )
+                write!(f, "another node changed the view first: {}", Told(change))
             }
             Self::StoreWentBack => f.write_str(
                 "the store holds an older view than before, which this node ignores: it was \
@@ -126,7 +122,7 @@ impl fmt::Display for Told<'_> {
             Change::Live => f.write_str("this node is live"),
             Change::Place => f.write_str("keys get a new placement"),
             Change::Settle => f.write_str("all keys have moved"),
-            Change::Drain(node) => write!(f, "node {} begins to leave", node.0),
+            Change::Drain(node) => write!(f, "node {} starts to leave", node.0),
             Change::Depart => f.write_str("this node has left"),
             Change::Detach => f.write_str("this node serves by the lease of the store alone"),
             Change::Attach => f.write_str("this node has the leases of all nodes again"),

@@ -99,7 +99,7 @@ impl std::fmt::Display for LoginsError {
                     "line {line} of the authentication file is not name:password"
                 )
             }
-            Self::Empty => write!(f, "the authentication file names nobody"),
+            Self::Empty => write!(f, "the authentication file has no logins"),
         }
     }
 }

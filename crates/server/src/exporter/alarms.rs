@@ -127,7 +127,7 @@ impl Alarm {
 
 fn report_suppressed_commands(limit: &Limit, seconds: u64) {
     if let Some(suppressed) = limit.left(seconds) {
-        info!(target: component::ADMIN, suppressed, "{suppressed} more commands were carried out");
+        info!(target: component::ADMIN, suppressed, "{suppressed} more commands were executed");
     }
 }
 
@@ -152,7 +152,7 @@ fn report_suppressed(limits: &Limits, seconds: u64) {
         warn!(
             target: component::CONNECTIONS,
             suppressed,
-            "accepting connections failed {suppressed} more times"
+            "{suppressed} more connections could not be accepted"
         );
     }
 }

@@ -317,7 +317,7 @@ impl Native {
     /// What an acknowledgement promises here, for people (JB-52).
     pub(crate) fn promise(&self) -> String {
         let who = match self.mode {
-            NativeMode::Xdp => "the network card's program acknowledges",
+            NativeMode::Xdp => "the XDP program acknowledges",
             NativeMode::IoAck => "a thread acknowledges",
             NativeMode::Deferred => "workers acknowledge before they execute",
             NativeMode::Raw => "workers acknowledge after they execute",

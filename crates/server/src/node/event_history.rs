@@ -185,7 +185,7 @@ impl Known {
                 lines.push(format!("{name} joins"));
             }
             if now.members.leaving.contains(id) && !before.members.leaving.contains(id) {
-                lines.push(format!("{name} begins to leave"));
+                lines.push(format!("{name} starts to leave"));
             }
         }
         match (old.moves(), new.moves()) {

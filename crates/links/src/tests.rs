@@ -18,7 +18,7 @@ use curtail_runtime::{Clock, Events, Poller};
 
 use crate::*;
 
-mod figures;
+mod message_rate;
 mod tls;
 
 /// A node: a connector on its thread, and workers that the test steps.

@@ -143,7 +143,7 @@ const HELP: [&str; 21] = [
     "cpu         of the server's process; 100 % is one processor",
     "CLUSTER     its state and events, as the sampled node knows them",
     "WORKER      a thread; `large N` serve nothing but large values",
-    "ROLE        the sizes it serves; in parentheses: none at present",
+    "ROLE        the sizes it serves; in parentheses: on standby",
     "QUEUE       connections that wait for a turn, and messages of others",
     "us/TURN     processor time of sampled turns: mean, p99, longest",
     "PLAN        the sizes that are small, and the workers for each size",

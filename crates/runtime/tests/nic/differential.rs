@@ -11,7 +11,7 @@ use curtail_workload::Random;
 
 use super::frames::{Address, Ends, frame, golden, seal};
 use super::twin::{Expected, peer};
-use super::worlds::{
+use super::twin_memory::{
     Deed, HEARTBEAT_NS_MAX, Memory, PLACES, PORT, QUEUES, WALL_OFFSET_NS, Words, compare,
     compare_stamps, load, options,
 };

@@ -3,7 +3,7 @@
 use curtail_consistency::membership::Change;
 use curtail_types::{Instant, NodeId};
 
-use super::{Asked, Said, chance::Chance};
+use super::{Asked, Said, random_faults::Chance};
 use crate::{
     cluster::packet::{Answer, Parcel},
     event_queue::EventQueue,

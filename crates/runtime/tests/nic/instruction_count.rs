@@ -16,7 +16,7 @@ use curtail_types::Key;
 
 use super::frames::{Address, Ends, frame};
 use super::twin::peer;
-use super::worlds::grant;
+use super::twin_memory::grant;
 
 const PORT: u16 = 11311;
 const SLOTS: u64 = 1024;

@@ -5,4 +5,4 @@
 #[allow(dead_code)]
 mod properties;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| properties::pieces(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| properties::split_streams(data));

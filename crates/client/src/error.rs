@@ -1,4 +1,4 @@
-//! The errors of a request; each says whether the request may have had an effect.
+//! What can go wrong with a request, in words that say whether it may have had an effect.
 //!
 //! That is the one question that matters for a write, so it decides the variants:
 //! [`ClientError::Indeterminate`] is the only one after which a write may have taken place.
@@ -82,16 +82,16 @@ impl fmt::Display for ClientError {
             }
             Self::TimedOut => write!(f, "no answer in time; nothing was done"),
             Self::Refused(code) => write!(f, "refused ({code:?}); nothing was done"),
-            Self::Command(why) => write!(f, "the request is invalid: {why:?}"),
+            Self::Command(why) => write!(f, "the request makes no sense: {why:?}"),
             Self::Mark => write!(
                 f,
-                "a marked request and one with a result need separate calls"
+                "a request with an answer and one without are asked apart"
             ),
             Self::NoSession(None) => write!(f, "the server did not answer"),
             Self::NoSession(Some(code)) => write!(f, "the server granted no session ({code:?})"),
-            Self::Busy => write!(f, "too many requests are outstanding"),
-            Self::Handles => write!(f, "too many handles are alive"),
-            Self::Incarnation => write!(f, "the server has new queues: the write may be lost"),
+            Self::Busy => write!(f, "no room for another request now"),
+            Self::Handles => write!(f, "too many handles are kept"),
+            Self::Incarnation => write!(f, "the server's queues are new: the write may be lost"),
             Self::NotDurable => write!(f, "accepted, but not durable in time"),
             Self::Closed => write!(f, "the session is closed"),
             Self::Machine { doing, text, .. } => write!(f, "{doing}: {text}"),
@@ -103,7 +103,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Silence => write!(f, "no answer in time"),
-            Self::Refused(reason) => write!(f, "refused ({reason:?}) until the patience ended"),
+            Self::Refused(reason) => write!(f, "refused for now ({reason:?}) until patience ended"),
             Self::SessionLost => write!(f, "the session ended"),
             Self::Closed => write!(f, "the client ended"),
         }

@@ -1,5 +1,5 @@
-//! The roster that the nodes of a cluster agree on, and its form in the store: JSON, so that an
-//! operator can read it, with a format number.
+//! What the nodes of a cluster agree on, and how the store holds it: JSON, so that an operator can
+//! read it, with a number for its form.
 
 use std::{collections::BTreeMap, fmt, net::SocketAddr};
 
@@ -223,10 +223,10 @@ impl fmt::Display for Settings {
 impl fmt::Display for RosterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Malformed(reason) => write!(f, "no valid roster of a cluster: {reason}"),
+            Self::Malformed(reason) => write!(f, "not the members of a cluster: {reason}"),
             Self::Form(form) => write!(
                 f,
-                "in format {form}, and this curtail reads format {FORM}: upgrade this node"
+                "written in form {form}, and this curtail knows {FORM}: upgrade this node"
             ),
         }
     }

@@ -1,4 +1,4 @@
-//! The store of a cluster's roster: it lets one of several concurrent changes win.
+//! Where a cluster's roster is kept: somewhere that answers who was first.
 
 mod etcd;
 mod file;
@@ -55,9 +55,9 @@ impl fmt::Display for ViewStoreError {
         match self {
             Self::Unreachable(reason) => write!(f, "the store of the view: {reason}"),
             Self::Strange(reason) => {
-                write!(f, "the store of the view holds no valid view: {reason}")
+                write!(f, "the store of the view holds what is no view: {reason}")
             }
-            Self::Roster(reason) => write!(f, "the view in the store is {reason}"),
+            Self::Roster(reason) => write!(f, "the store of the view holds what is {reason}"),
         }
     }
 }

@@ -41,8 +41,8 @@ use crate::{
     queueing::{
         Bound, Network, Outcome, Point,
         arrivals::Arrivals,
-        dispatchers::Deciders,
-        server_dispatch::Shipped,
+        deciders::Deciders,
+        shipped::Shipped,
         times::{Around, Publish, Steps, Times, Uniform, Whole, services},
         versions::Versions,
         windows::{Scan, Windows},

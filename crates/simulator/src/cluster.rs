@@ -1,4 +1,4 @@
-//! Whole clusters in virtual time: checks that the production machines keep their promises.
+//! Whole clusters in virtual time: do the production machines keep their promises?
 //!
 //! Every node is a membership machine, the machines of symmetric caching, and a store of numbers;
 //! a server drives the same machines from its workers. The network loses, doubles and delays, nodes

@@ -1,5 +1,4 @@
-//! Models of sizes, writes and skew together: size-aware sharding above, d-CREW with compaction
-//! below.
+//! Sizes, writes and skew at once: size-aware sharding above, d-CREW with compaction below.
 //!
 //! Minos (NSDI 2019) keeps small requests away from large ones and leaves writes to static owners;
 //! C-4 (ASPLOS 2023) balances writes and knows no sizes. Here both run together, as the server runs
@@ -39,8 +38,8 @@ use crate::{
     queueing::{
         Bound, Network, Outcome, Point,
         arrivals::Arrivals,
-        dispatchers::{self, Deciders},
-        server_dispatch::Shipped,
+        deciders::{self, Deciders},
+        shipped::Shipped,
         times::{Lines, Priced},
         versions::Versions,
         windows::{Scan, Windows},
@@ -153,7 +152,7 @@ impl Combined {
             };
             let costs = (&self.prices.serve, cost);
             let sample = (self.requests, self.seed);
-            dispatchers::plan(&self.workload, (self.cores, threshold), costs, sample)
+            deciders::plan(&self.workload, (self.cores, threshold), costs, sample)
         });
         let small_cores = plan.as_ref().map_or(self.cores, |plan| plan.small);
         let rate = self.load * f64::from(self.cores) * 1e9 / core_ns;

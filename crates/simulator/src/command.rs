@@ -1,4 +1,4 @@
-//! `curtail simulate`: runs figures by name, with flags for every parameter.
+//! `curtail simulate`: figures by name, with every parameter open.
 
 use std::{
     error::Error,
@@ -18,9 +18,9 @@ use curtail_workload::quantity;
 use crate::{
     cluster::{self, ClusterArgs},
     figures::{Figure, Options, figure, figures},
-    parallel_points::Threads,
     report,
     rows::{Row, csv, measured, table},
+    threads::Threads,
 };
 
 /// Simulates a figure of a paper, in virtual time. Beside the paper's own mechanism stands what the

@@ -1,4 +1,4 @@
-//! The event queue: by time; events of one time in the order in which they were scheduled.
+//! What will happen, in order of time; of one moment in the order in which it was planned.
 
 use std::{cmp::Ordering, collections::BinaryHeap};
 

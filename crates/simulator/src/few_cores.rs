@@ -1,5 +1,5 @@
-//! Models the server on few cores: workers with connections of their own, small requests, and a few
-//! large ones.
+//! The server on few cores: workers with connections of their own, small requests, and a few large
+//! ones.
 //!
 //! ```text
 //! small --> a worker, at random --> its line ---------------------------> core
@@ -14,14 +14,14 @@
 
 use curtail_workload::{Large, Mix, Phases, Popularity, SizeClass, Sizes, Workload};
 
-pub(crate) use crate::queueing::dispatchers::Serving;
+pub(crate) use crate::queueing::deciders::Serving;
 use crate::{
     costs::FullCosts,
     minos,
     queueing::{
         Bound, Network, Outcome, Point,
         arrivals::Arrivals,
-        dispatchers::Deciders,
+        deciders::Deciders,
         requests::Request,
         times::{Around, Publish, Steps, Times},
     },

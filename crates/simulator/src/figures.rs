@@ -32,8 +32,8 @@ use crate::{
     command::count,
     costs::{CostsError, FullCosts},
     juneberry::DatagramTable,
-    parallel_points::Threads,
     rows::Row,
+    threads::Threads,
 };
 
 /// A reproduced figure.

@@ -1,4 +1,4 @@
-//! Discrete-event simulation of what cores, queues and locks do to latency.
+//! Discrete-event simulation of what cores, queues and locks do to latency, in virtual time.
 //!
 //! It reproduces the figures of the papers that the server's policies come from, at any number of
 //! cores; the paper's number stands beside ours in every output. In a figure of C-4 all series but
@@ -23,10 +23,10 @@ mod figures;
 mod histogram;
 mod juneberry;
 mod minos;
-mod parallel_points;
 mod queueing;
 mod report;
 mod rows;
+mod threads;
 
 pub use c4::{
     Balancer, C4Model, Costs, IN_FLIGHT_MAX, KEYS, Mechanism, Rules,
@@ -57,7 +57,7 @@ pub use minos::{
     LargeReplies, LinkSpeed, MinosModel, MinosSystem, PlanCost, Prices, QUEUED_MAX, Sharding,
     SizeAware, SizeCore, Stealing, System, UNDER_WAY_MAX, UNIT,
 };
-pub use parallel_points::Threads;
 pub use queueing::{CoreUse, Outcome, WindowOfTime};
 pub use report::html;
 pub use rows::{Row, csv, table};
+pub use threads::Threads;

@@ -33,7 +33,7 @@ use crate::{
     queueing::{
         Bound, Network, Outcome, Point,
         arrivals::Arrivals,
-        dispatchers::{Deciders, Learning},
+        deciders::{Deciders, Learning},
         times::Priced,
     },
 };

@@ -1,4 +1,4 @@
-//! The output of a figure: one number a row, in one form for all figures.
+//! What a figure gives: one number a row, in a form that is the same for every figure.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The configuration of a store, and the errors of creating, saving and restoring one.
+//! What a store is made with, and what can go wrong when it is made, saved or restored.
 
 use curtail_types::{Cas, HashSeed};
 

@@ -1,4 +1,4 @@
-//! The layout of an item in memory.
+//! How an item lies in memory.
 //!
 //! ```text
 //!   word 0   cas

@@ -1,40 +1,39 @@
-//! Items: what each command does to them, how long they live, and which are evicted when memory is
-//! full.
+//! Items: what each command does to them, how long they stay, and which go when memory is full.
 //!
 //! A [`Store`] is shared by all workers; each worker owns one [`Writer`] and passes it to every
 //! call. Time is an argument, sampled by the caller once per batch.
 #![forbid(unsafe_code)]
 
+mod change;
 mod config;
 mod counters;
-mod delete_and_count;
+mod evicted;
 mod eviction;
-mod eviction_events;
-mod fast_read;
 mod ghost;
 mod item;
-mod item_view;
-mod key_listing;
-mod large_values;
-mod open_segments;
+mod large;
+mod list;
+mod plain;
 mod read;
 mod reclaim;
 mod replica;
 mod reservation;
+mod room;
 mod snapshot;
 mod store;
 mod sync;
 mod ttl;
+mod view;
 mod write;
 
 pub use config::{StoreConfig, StoreError};
 pub use counters::{MemoryReport, StoreCounters};
 pub use curtail_table::Counters as IndexCounters;
-pub use eviction_events::Evicted;
-pub use item_view::{ItemView, ValueLease};
+pub use evicted::Evicted;
 pub use replica::Image;
 pub use reservation::Reservation;
 pub use store::{MEMORY_BYTES_LIMIT, Store, Writer};
+pub use view::{ItemView, ValueLease};
 
 pub use curtail_table::Hint;
 

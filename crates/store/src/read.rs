@@ -1,4 +1,4 @@
-//! Reads: optimistic where they change nothing, under the key's lock where they do.
+//! Reading: optimistic where nothing changes, under the key's lock where something does.
 
 use curtail_table::{Hint, Locked, Reference};
 use curtail_types::{Expiry, Exptime, Get, Key, KeyHash, Now};
@@ -8,7 +8,7 @@ use crate::{
     counters::Count,
     eviction::MARK_ENOUGH,
     item::{Extension, Item, Meta},
-    large_values::Value,
+    large::Value,
     store::{Found, Items, Presence},
     ttl::expiry_note,
     write::{Fresh, Need},

@@ -1,4 +1,4 @@
-//! Reclaims memory: empties segments that are expired, flushed, sparse, or next to be evicted.
+//! Making room: draining segments that are expired, flushed, sparse, or next to be evicted.
 //!
 //! A drain walks one segment from its start: what is dead or gone costs a look, what is kept moves
 //! to another segment, the rest leaves the index; then the segment is free (or waits for its last
@@ -26,8 +26,8 @@ use crate::{
     counters::Count,
     eviction::{self, Fate, Queue, Scans},
     item::{Kind, Meta},
-    large_values::{copy_head, give_up, owner_of_tail},
-    open_segments::{NoSegment, RESERVE},
+    large::{copy_head, give_up, owner_of_tail},
+    room::{NoSegment, RESERVE},
     store::{Found, Items, Presence},
     sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, lock, try_lock},
 };

@@ -1,8 +1,8 @@
-//! Space for a large value that the server receives directly into item memory.
+//! Room for a large value that is received straight into item memory.
 
 use curtail_types::{Key, KeyHash, Set};
 
-use crate::large_values::Chain;
+use crate::large::Chain;
 
 /// Room for one value; dropping it gives the room back.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Writes: how a value is stored under a key.
+//! Writing: how a value gets under a key.
 //!
 //! Small values (up to [`COPY_BYTES_MAX`]) are written under the key's lock, in place when the old
 //! item takes as many words and its segment suits; that is the common overwrite and allocates
@@ -13,9 +13,9 @@ use crate::{
     counters::Count,
     eviction::Queue,
     item::{Extension, Kind, Meta},
-    large_values::{Chain, Plan, Value, give_up},
-    open_segments::{NoSegment, RESERVE},
+    large::{Chain, Plan, Value, give_up},
     reclaim::ITEMS_A_TURN,
+    room::{NoSegment, RESERVE},
     store::{Found, Items},
     ttl::expiry_note,
 };

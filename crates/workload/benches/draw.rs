@@ -1,4 +1,4 @@
-//! The cost of drawing: nanoseconds for the parts and for whole requests.
+//! What drawing costs: nanoseconds a draw for the parts and for whole requests.
 //!
 //! ```text
 //! cargo bench -p curtail-workload --bench draw [-- FILTER]

@@ -1,4 +1,5 @@
-//! Summarizes a workload, a table of Twitter's clusters, or a recorded trace in a few lines.
+//! Looks at a workload, at the table of Twitter's clusters, or at a recorded trace, and says in a
+//! few lines what is in it.
 //!
 //! ```text
 //! cargo run --release -p curtail-workload --example inspect -- workload etc:p-large=0.25

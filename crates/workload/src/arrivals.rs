@@ -1,11 +1,10 @@
-//! The times at which requests are sent: machines of virtual time, in nanoseconds from the start of
-//! the run.
+//! When requests are sent: machines of virtual time, in nanoseconds from the start of the run.
 //!
 //! Open loops (Poisson, constant) are iterators of the times at which a request is *meant* to be
 //! sent; a driver that is late measures from these times and hides no delay. A closed loop sends
 //! the next request after the reply to the last one. None looks at a clock.
 
-use crate::{exponential::Exponential, random::Random, stepped_value::Phases};
+use crate::{exponential::Exponential, phases::Phases, random::Random};
 
 /// How requests arrive.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -9,14 +9,14 @@
 
 use crate::{
     arrivals::Arrivals,
+    change::{Change, Pattern, Period},
     items::Ttls,
     mix::{Kind, Mix},
-    popularity_change::{Change, Pattern, Period},
+    phases::Phases,
     quantity,
     ranks::Popularity,
-    stepped_value::Phases,
+    sizes::{SizeClass, Sizes},
     twitter::{Cluster, ClusterError, clusters},
-    value_sizes::{SizeClass, Sizes},
     workload::{Large, Workload, WorkloadError},
 };
 

@@ -1,4 +1,4 @@
-//! The item of every key number: key bytes, value length, time to live.
+//! What every key number stands for: its bytes, its value's length, its time to live.
 //!
 //! All of it is a function of the number and the data set's seed (`layout`), so that a preload, the
 //! run after it, every thread of it and a verifying reader agree without asking each other.
@@ -6,8 +6,8 @@
 use std::{fmt, ops::Range, str::FromStr, sync::Arc};
 
 use crate::{
-    alias::Alias, keys::KeyText, mix::write_weighted, quantity, random::mix,
-    value_sizes::SizeTable, workload::Workload,
+    alias::Alias, keys::KeyText, mix::write_weighted, quantity, random::mix, sizes::SizeTable,
+    workload::Workload,
 };
 
 /// The data set of a workload. Copies share their tables.

@@ -1,4 +1,4 @@
-//! Workloads: keys, value lengths, operations and arrival times of requests.
+//! Workloads: which key is asked for, how long its value is, what is asked, and when.
 //!
 //! The simulator and the load generator draw the same requests from here, so that a figure of one
 //! can be laid over a figure of the other. Everything is a function of a seed and of virtual time:
@@ -27,37 +27,37 @@
 
 mod alias;
 mod arrivals;
+mod bins;
 mod catalogue;
+mod change;
 mod exponential;
 mod generator;
 mod items;
 mod keys;
 mod mix;
-mod popularity_change;
+mod phases;
 pub mod quantity;
 mod random;
 mod ranks;
 mod scramble;
-mod stepped_value;
+mod sizes;
 pub mod trace;
 mod twitter;
-mod value_sizes;
 mod workload;
 pub mod zipf;
-mod zipf_bins;
 
 pub use alias::Alias;
 pub use arrivals::{Arrivals, ClosedLoop, Constant, Poisson};
 pub use catalogue::{Catalogue, Named};
+pub use change::{Change, HotSet, Pattern, Period};
 pub use generator::{Generator, Request, Stream};
 pub use items::{Item, Items, Ttls};
 pub use keys::KeyText;
 pub use mix::{Kind, Mix};
-pub use popularity_change::{Change, HotSet, Pattern, Period};
+pub use phases::Phases;
 pub use random::{Chance, Random, mix};
 pub use ranks::{Popularity, Ranks};
 pub use scramble::Scramble;
-pub use stepped_value::Phases;
+pub use sizes::{BYTES_MAX, SizeClass, SizeTable, Sizes};
 pub use twitter::{Cluster, ClusterError, clusters};
-pub use value_sizes::{BYTES_MAX, SizeClass, SizeTable, Sizes};
 pub use workload::{Large, Workload, WorkloadError};

@@ -1,4 +1,4 @@
-//! The mix of commands.
+//! What is asked: the mix of commands.
 //!
 //! Commands are memcached's, which every trace of caches speaks, and the two that benchmarks add:
 //! read-modify-write and the insertion of a key that did not exist.

@@ -1,4 +1,4 @@
-//! Numbers, sizes and times as people write them in flags, files and workloads: `1.6m`, `500k`,
+//! Numbers, sizes and times as people write them, in flags, files and workloads: `1.6m`, `500k`,
 //! `20s`, `a@0.9+b@0.1`.
 //!
 //! `k`, `m` and `g` are thousands, millions and thousand millions, as the papers count; with an

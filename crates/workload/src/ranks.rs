@@ -1,4 +1,4 @@
-//! Draws the popularity rank of the next request.
+//! How often each key is asked for: which rank the next request is for, as fast as can be.
 //!
 //! Three ways to draw from Zipf's law, all exact. From bins, the default: a small table that stays
 //! in the first cache and rarely a power to compute. By rejection-inversion: a power every time, no
@@ -8,7 +8,7 @@
 //! a rank, rejection-inversion 17, a table of 13 MB 5 to 40. In a whole request (zipf 1.25) the
 //! table makes 100 ns of 26, because its misses no longer overlap.
 
-use crate::{alias::Alias, random::Random, zipf::Zipf, zipf_bins::Bins};
+use crate::{alias::Alias, bins::Bins, random::Random, zipf::Zipf};
 
 /// How often each key is asked for, by rank.
 #[derive(Clone, Copy, Debug, PartialEq)]

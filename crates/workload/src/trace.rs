@@ -1,4 +1,4 @@
-//! Reads recorded traces: bytes of a file to requests, line by line.
+//! Recorded traces: bytes of a file in, requests out, line by line.
 //!
 //! The crate opens no file. A driver pushes the bytes as it reads them, in pieces of any length,
 //! and every line becomes requests or an error with its number and reason; whether an error ends

@@ -1,4 +1,4 @@
-//! A whole workload: keys, value lengths, operations, popularity and arrival times.
+//! The whole of a workload: which keys, how long, what is asked, how often, and when.
 //!
 //! A workload is plain data. It is written as a name and what differs from the name's defaults,
 //! `etc:p-large=0.25,s-large=1m`, and prints itself in full as `custom:...`, which reads back as
@@ -10,14 +10,14 @@ use std::{fmt, str::FromStr};
 use crate::{
     arrivals::Arrivals,
     catalogue::Catalogue,
+    change::Change,
     generator::{Generator, Stream},
     items::{Items, Ttls},
     keys::KeyText,
     mix::{Kind, Mix},
-    popularity_change::Change,
+    phases::Phases,
     ranks::Popularity,
-    stepped_value::Phases,
-    value_sizes::Sizes,
+    sizes::Sizes,
     zipf::{COUNT_MAX, EXPONENT_MAX},
 };
 

@@ -1,4 +1,4 @@
-//! Zipf's law: rank r is requested with a probability proportional to 1 / r^exponent.
+//! Zipf's law: rank r is asked for with a probability proportional to 1 / r^exponent.
 //!
 //! Drawn by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates
 //! from monotone discrete distributions", ACM TOMACS 1996): the density of the ranks is covered by

@@ -1,4 +1,4 @@
-//! Fingerprints of states: the hashes by which a search remembers them.
+//! Words for states: what a search remembers of them.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hash, Hasher};

@@ -1,4 +1,4 @@
-//! Visits every state of a model breadth first, so that the path to a fault is a shortest one.
+//! Every state that a model can be in, breadth first: so the way to a fault is a shortest one.
 //!
 //! States of one distance from the start are expanded by all processors together, a batch at a
 //! time. What waits to be expanded is kept packed, with parts that many states share kept once
@@ -8,8 +8,8 @@
 //! compaction, Wolper and Leroy, 1993): among n states that happens with a chance of n^2 / 2^65,
 //! one in a million for six million states.
 
+mod ends;
 mod fingerprint;
-mod liveness;
 #[cfg(test)]
 mod tests;
 
@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use self::ends::Ends;
 use self::fingerprint::Seen;
 pub(crate) use self::fingerprint::{Plain, fingerprint_of};
-use self::liveness::Ends;
 use crate::setup::Witness;
 
 /// Something that moves from state to state.

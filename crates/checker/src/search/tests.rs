@@ -1,4 +1,4 @@
-//! The search finds the errors that are planted in models of a few numbers.
+//! A search finds what is planted in models of a few numbers.
 
 use std::ops::ControlFlow;
 

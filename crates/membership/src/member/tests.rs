@@ -1,4 +1,4 @@
-//! Members in one process, with a file as the store and heartbeats through their handles.
+//! Members of one process, with a file as their store and heartbeats through their handles.
 
 use std::{
     path::PathBuf,
@@ -240,11 +240,11 @@ fn each_fault_of_the_view_file_has_its_own_message() {
         trial.heard.lock().unwrap().clear();
     };
     std::fs::remove_file(&path).unwrap();
-    heard_now("was removed from the store");
+    heard_now("holds no view any more");
     std::fs::write(&path, older.to_string()).unwrap();
     heard_now("an older view than before");
     std::fs::write(&path, "{").unwrap();
-    heard_now("holds no valid view");
+    heard_now("holds what is no view");
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
     trial.wait_until("unreadable", || {

@@ -1,4 +1,4 @@
-//! Names and passwords: the file of `-Y`, read at the start and again on SIGHUP.
+//! Names and passwords: the file that `-Y` names, read at the start and again on SIGHUP.
 //!
 //! One `name:password` a line, as memcached has it. A comparison takes the same time wherever the
 //! difference is, and every entry is compared, so that timing tells nothing.
@@ -99,7 +99,7 @@ impl std::fmt::Display for LoginsError {
                     "line {line} of the authentication file is not name:password"
                 )
             }
-            Self::Empty => write!(f, "the authentication file has no logins"),
+            Self::Empty => write!(f, "the authentication file names nobody"),
         }
     }
 }

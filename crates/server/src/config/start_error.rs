@@ -31,7 +31,7 @@ impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Bind(address, error) => write!(f, "cannot listen on {address}: {error}"),
-            Self::NoAddress => write!(f, "the server can listen on none of its addresses"),
+            Self::NoAddress => write!(f, "none of the addresses can be listened on"),
             Self::Store(error) => write!(f, "{error}"),
             Self::Logins(error) => write!(f, "{error}"),
             Self::Native(why) => write!(f, "--native: {why}"),

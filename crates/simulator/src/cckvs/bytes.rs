@@ -1,4 +1,4 @@
-//! The lengths of the messages.
+//! How long the messages are.
 
 use curtail_consistency::symmetric::Model;
 

@@ -1,4 +1,4 @@
-//! `curtail simulate cluster`: many runs, and the command that repeats the first that fails.
+//! `curtail simulate cluster`: many runs, and the line that repeats the first that fails.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use curtail_consistency::symmetric::Model;
 
 use super::{ClusterOutcome, ClusterRun, Faults, Mutant};
-use crate::parallel_points::Threads;
+use crate::threads::Threads;
 
 /// Options of `curtail simulate cluster`.
 #[derive(Clone, Debug, Default, clap::Args)]

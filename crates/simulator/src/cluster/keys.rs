@@ -1,4 +1,4 @@
-//! The keys of a run, and their placement.
+//! The keys of a run, and where they are placed.
 
 use std::{collections::BTreeMap, sync::Arc};
 

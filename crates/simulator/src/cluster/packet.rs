@@ -1,4 +1,4 @@
-//! Packets: requests of clients to nodes, and messages between nodes.
+//! What clients ask of nodes, and nodes of each other.
 
 use curtail_consistency::{membership::Heartbeat, symmetric::Refusal};
 use curtail_types::{Cas, Message, NodeId, ViewNumber};

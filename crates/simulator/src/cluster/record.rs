@@ -1,4 +1,4 @@
-//! The histories of the clients, and the checkers that judge them.
+//! What the clients saw, and the judges of it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The store of the view: one register that is read and replaced as a whole.
+//! The store of the views: one register that is read and replaced as a whole.
 
 use curtail_consistency::membership::{Change, Members};
 use curtail_types::NodeId;

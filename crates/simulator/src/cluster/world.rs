@@ -1,10 +1,10 @@
-//! The world of a run: its events in order of time.
+//! The world of a run: what happens, in order of time.
 
+mod chance;
 mod events;
 mod healing;
 mod losses;
 mod outages;
-mod random_faults;
 
 use curtail_consistency::{
     membership::{self, Change, Members},

@@ -1,4 +1,4 @@
-//! Arrivals: one Poisson process, and the operation of each request.
+//! Where requests come from: one Poisson process, and what each asks for.
 
 use std::ops::Range;
 

@@ -1,12 +1,12 @@
-//! The event loop of the queueing model.
+//! The order of events.
 //!
 //! There is no heap of events. The next arrival is one number; what travels between dispatcher and
 //! cores travels for a constant time, so its events are in order in a queue; each direction of the
 //! link has one frame under way; and of all cores the earliest is kept by a tournament. The next
 //! event is the least of these.
 
-mod queue_choice;
 mod reading_writing;
+mod taking;
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ use crate::{
     minos::{LargeReplies, Prices},
     queueing::{
         Outcome, Point, WindowOfTime,
-        dispatchers::{Arrival, Deciders, Serving},
+        deciders::{Arrival, Deciders, Serving},
         link::Link,
         requests::{Queues, Request, Slab, Way},
         times::{Around, Times},

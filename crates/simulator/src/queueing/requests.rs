@@ -1,4 +1,4 @@
-//! Outstanding requests, and the queues they wait in.
+//! Requests under way, and the queues they wait in.
 
 use std::collections::VecDeque;
 

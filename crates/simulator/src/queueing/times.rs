@@ -1,4 +1,5 @@
-//! Service times: the queueing model's own, those of C-4's whole system, and measured ones.
+//! How long a core works for a request: the queueing model's uniform times, those of C-4's whole
+//! system, where it matters which item it is and who touched it last, or prices by size.
 
 use curtail_workload::Random;
 

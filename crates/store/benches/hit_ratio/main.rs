@@ -14,16 +14,16 @@
 mod arc;
 mod checks;
 mod contenders;
-mod filtered_s3_fifo;
+mod filtered;
 mod ghost;
 mod list;
+mod made;
+mod merge;
 mod optimum;
 mod policy;
-mod real_store;
 mod recency;
 mod s3_fifo;
-mod segcache_merge;
-mod synthetic_traces;
+mod stored;
 mod tables;
 mod tiny_lfu;
 mod trace;
@@ -88,7 +88,7 @@ fn read(folder: &Path) -> Result<Vec<Trace>, String> {
 }
 
 fn print(traces: &[Trace], with_variations: bool) {
-    let made = synthetic_traces::traces();
+    let made = made::traces();
     let results = Results::measure(traces, contenders::policies());
     let results_made = Results::measure(&made, contenders::policies());
     results.print_per_trace(traces);

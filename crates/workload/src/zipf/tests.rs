@@ -1,7 +1,7 @@
 //! Zipf's law against exact probabilities.
 
 use super::*;
-use crate::zipf_bins::Bins;
+use crate::bins::Bins;
 
 /// How far drawn ranks are from the exact probabilities.
 ///

@@ -1,4 +1,4 @@
-//! Decides where requests of clients and of other nodes run, and executes them.
+//! Requests of clients and of other nodes: where each is carried out, and carrying it out.
 
 use curtail_consistency::symmetric::{Access, Input, Ticket};
 use curtail_types::{Cas, NodeId};

@@ -1,9 +1,9 @@
-//! The events of a cluster.
+//! What happens in a cluster.
 
 use curtail_consistency::membership::Change;
 use curtail_types::{Instant, NodeId};
 
-use super::{Asked, Said, random_faults::Chance};
+use super::{Asked, Said, chance::Chance};
 use crate::{
     cluster::packet::{Answer, Parcel},
     event_queue::EventQueue,

@@ -1,4 +1,4 @@
-//! Delete, mark stale, increment and decrement.
+//! Removing, marking stale, and counting.
 
 use curtail_table::Locked;
 use curtail_types::{
@@ -9,9 +9,9 @@ use crate::{
     COPY_BYTES_MAX, Store, Writer,
     counters::Count,
     item::{Extension, Kind, copy_in},
-    item_view::status_of,
-    large_values::Value,
+    large::Value,
     store::{Found, Items},
+    view::status_of,
     write::{Fresh, Need, cas_for},
 };
 

@@ -1,4 +1,4 @@
-//! Random faults, each kind at its own times, until the run is healed.
+//! Faults at will, each kind at its own times, until the run is healed.
 
 use curtail_types::NodeId;
 

@@ -1,4 +1,4 @@
-//! An interrupted figure returns the rows of the points that it simulated.
+//! A figure that is stopped gives the rows of the points that were simulated.
 
 use std::sync::{
     Arc,

@@ -1,4 +1,4 @@
-//! Dispatchers: which core serves which request, by the machines of `curtail-dispatch` and of the
+//! What decides which core serves which request: the machines of `curtail-dispatch` and of the
 //! papers, and the control loop that feeds one of them.
 
 use curtail_dispatch::{
@@ -17,7 +17,7 @@ use crate::{
     minos::{LargeReplies, PlanCost, Prices, SizeCore, Stealing},
     queueing::{
         requests::{Queues, Request},
-        server_dispatch::{Shipped, TURN_MAX},
+        shipped::{Shipped, TURN_MAX},
     },
 };
 

@@ -1,5 +1,5 @@
-//! Cores survive frequent changes of the plan: roles change every few steps, and no request is
-//! lost, run twice, or left behind; a large request never starts on a core that holds small ones.
+//! Whether cores survive a storm of plans: roles change every few steps, and nothing is lost, run
+//! twice, or left behind; a large request never starts on a core that holds small ones.
 
 use std::collections::VecDeque;
 

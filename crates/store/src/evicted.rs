@@ -1,11 +1,11 @@
-//! Records evicted items for watchers.
+//! What was evicted, for those who want to watch.
 //!
 //! Off by default, and then an eviction costs one look at a flag. While it is on, each writer notes
 //! what it evicts, up to a bound per turn; the rest is only counted.
 
 use curtail_types::{ItemStatus, Now};
 
-use crate::{Store, Writer, item_view::status_of, large_values::Value, store::Found};
+use crate::{Store, Writer, large::Value, store::Found, view::status_of};
 
 /// An item that was evicted.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -1,5 +1,5 @@
-//! The default way to draw ranks by Zipf's law: exact, with neither a power nor a large table but
-//! in a few draws of a hundred.
+//! Zipf's law again, exact and with neither a power to compute nor a large table, but for a few
+//! draws in a hundred: the default way to draw ranks.
 //!
 //! The ranks are cut into bins: the first 256 are a bin each, beyond every bin is 1/32 as wide as
 //! its first rank, which makes 560 more of them for 10^10 ranks. A bin is drawn by its exact

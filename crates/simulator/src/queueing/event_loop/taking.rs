@@ -1,5 +1,4 @@
-//! The queue from which a core takes its next request, and whether it serves it, hands it on, or
-//! sets it aside.
+//! What a core takes from which queue, and whether it serves it, hands it on, or puts it aside.
 
 use curtail_dispatch::{
     Decision, Effect, RequestId, Situation, Worker,
@@ -10,9 +9,9 @@ use super::{Phase, Run};
 use crate::{
     c4::dispatcher::Input,
     queueing::{
-        dispatchers::Deciders,
+        deciders::Deciders,
         requests::{Request, Way},
-        server_dispatch::Place,
+        shipped::Place,
         times::Times,
     },
 };

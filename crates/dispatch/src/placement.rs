@@ -1,5 +1,5 @@
-//! Where a request runs when the worker that received it decides for itself: what C-4's policies
-//! mean without a central queue.
+//! The worker that runs a request, decided by the worker that received it: C-4's policies without a
+//! central queue.
 //!
 //! On a connection-bound transport nobody chooses where a request arrives, so reads are balanced by
 //! where connections are, and a policy says only whether a request may run where it arrived

@@ -1,4 +1,4 @@
-//! Hot sets over time: nodes with trackers of their own, a coordinator, and homes that obey.
+//! Hot sets over time: nodes with trackers of their own, a coordinator, and homes that follow it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{format, vec};

@@ -1,4 +1,4 @@
-//! What the native datagram path is started with.
+//! The configuration of the native datagram path.
 
 use std::path::PathBuf;
 

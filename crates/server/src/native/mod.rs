@@ -3,7 +3,7 @@
 //! the wire.
 //!
 //! ```text
-//!   UDP --> Door: handshake, admission, reads       TCP --> stream: large values, past the queues
+//!   UDP --> Receiver: handshake, admission, reads   TCP --> stream: large values, past the queues
 //!            |  claim, reserve, publish, stamp               |
 //!            |  then ACK                                     | waits for head >= stamp
 //!            v                                               v
@@ -18,8 +18,8 @@
 //!
 //! Invariants. Everybody who touches an item looks at the stamp of its bucket first and has the
 //! queue executed up to there (JB-40, JB-41), so native clients and all others see one store. An
-//! entry is executed under its queue's lease, and answered before head moves past it. What a
-//! stranger sends is answered with no more bytes than it has.
+//! entry is executed under its queue's lease, and answered before head moves past it. An unverified
+//! sender gets no more bytes than it sent.
 
 #[cfg(feature = "baselines")]
 mod baselines;
@@ -320,7 +320,7 @@ impl Native {
     /// What an acknowledgement promises here, for people (JB-52).
     pub(crate) fn promise(&self) -> String {
         let who = match self.mode {
-            NativeMode::Xdp => "the network card's program acknowledges",
+            NativeMode::Xdp => "the XDP program acknowledges",
             NativeMode::IoAck => "a thread acknowledges",
             NativeMode::Deferred => "workers acknowledge before they execute",
             NativeMode::Raw => "workers acknowledge after they execute",

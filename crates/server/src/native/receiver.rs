@@ -1,4 +1,4 @@
-//! The receiver: receives datagrams, and does at once what needs no execution.
+//! The receiver: receives datagrams, and handles at once what needs no execution.
 //!
 //! ```text
 //!   datagram --> decode --> class
@@ -8,8 +8,8 @@
 //!     barrier        waits for all queues                    else help, or wait
 //! ```
 //!
-//! One thread runs a door: the one that does nothing else, or each worker its own. What becomes of
-//! the rest of a batch while one request of it is executed is what Juneberry's servers differ in:
+//! A receiver belongs to one thread: the one that does nothing else, or a worker. Juneberry's
+//! servers differ in what happens to the rest of a batch while one request of it is executed:
 //!
 //! ```text
 //!   io-ack, xdp: a thread apart      all of a batch is admitted and answered, then its reads run
@@ -23,8 +23,8 @@
 //! any of it is quicker to acknowledge and is neither of the paper's servers. One after another
 //! costs a system call for each answer.
 //!
-//! No acknowledgement leaves before its write is published, stamped and committed. That reads come
-//! last in a batch nobody can tell, since none of it is answered yet.
+//! No acknowledgement leaves before its write is published, stamped and committed. No client can
+//! observe that reads come last in a batch, since none of it is answered yet.
 
 use std::net::SocketAddr;
 
@@ -55,7 +55,7 @@ use crate::{
     test_faults::Fault,
 };
 
-/// One thread's way in.
+/// The receiver of one thread.
 pub(crate) struct Receiver<'a> {
     pub(super) native: &'a Native,
     pub(super) queues: Vec<OrderedQueue<'a>>,
@@ -117,7 +117,7 @@ const BATCH: usize = 64;
 const QUEUES_MAX: usize = 64;
 
 impl<'a> Receiver<'a> {
-    /// A door that receives from the sockets from `first_socket` on, one for each address.
+    /// A receiver for the sockets from `first_socket` on, one for each address.
     pub(crate) fn new(native: &'a Native, first_socket: usize) -> Self {
         Self {
             native,

@@ -147,7 +147,7 @@ impl Opening {
         let secrets = match self.memory.secrets() {
             Some(kept) if kept.seed != seed => {
                 return Err(StartError::Native(
-                    "the saved contents and the pinned queues are of different servers; remove one"
+                    "saved contents and pinned queues belong to different servers; remove one"
                         .to_owned(),
                 ));
             }

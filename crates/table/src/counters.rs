@@ -10,8 +10,8 @@ use crate::sync::{AtomicU64, Ordering, OwnLine};
 /// More than a server has workers, so that each counts on lines of its own.
 const SHARDS: usize = 32;
 
-/// Displacements that a path found breadth-first can have: five buckets, so four moves, and one
-/// more for the smallest associativity.
+/// Displacements that are told apart: a path of the near search has at most three, one of the far
+/// search seldom more than these.
 pub(crate) const PATH_MOVES_MAX: usize = 6;
 
 /// The rare events that are counted.

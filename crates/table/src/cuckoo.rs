@@ -1,4 +1,4 @@
-//! The concurrent cuckoo hash table, whatever is in its slots.
+//! The concurrent cuckoo hash table.
 //!
 //! From X. Li, "Algorithmic improvements for fast concurrent cuckoo hashing" (EuroSys 2014;
 //! dissertation 2016, chapter 3). A key may be in one of two buckets, so a lookup reads at most two
@@ -33,14 +33,16 @@
 //! whether the buckets are still the key's. From then on nobody can split them.
 
 use crate::{
+    buckets::{Buckets, Place, Reference, Resolver, SLOTS, reference_in},
     counters::{Counters, Event, Tallies},
     error::Full,
-    layout::{Layout, Place},
     locks::{AllHeld, Held, Locks, Stripes},
     search::{self, Search},
     sync::{AtomicU64, AtomicUsize, Mutex, Ordering, OwnLine, pause},
 };
 
+/// One bit for each slot of a bucket.
+const SLOT_MASK: u32 = (1 << SLOTS) - 1;
 /// Failed validations after which a reader takes the locks (CK-19).
 const READ_ATTEMPTS_MAX: u32 = 64;
 /// Failed paths after which a writer takes every lock (CK-15).
@@ -76,8 +78,6 @@ pub(crate) enum Bug {
     SilentDisplacement,
     /// A split does not change the version of its stripe.
     SilentSplit,
-    /// An update does not change the version of its stripe.
-    UnversionedUpdate,
     /// A split does not lock the stripe of the new bucket.
     HalfLockedSplit,
     /// A reader does not look whether the buckets it read are still the key's.
@@ -99,8 +99,8 @@ impl Tuning {
     }
 }
 
-pub(crate) struct Cuckoo<L: Layout, C: Locks> {
-    pub(crate) layout: L,
+pub(crate) struct Cuckoo<R: Resolver, C: Locks> {
+    pub(crate) buckets: Buckets<R>,
     pub(crate) locks: C,
     pub(crate) tuning: Tuning,
     /// A `Size`: see the head of this file. Read by everybody, written by splits.
@@ -111,7 +111,7 @@ pub(crate) struct Cuckoo<L: Layout, C: Locks> {
     pub(crate) tallies: Tallies,
     /// Non-zero while somebody iterates; then moves to lower buckets are logged (`walk.rs`).
     pub(crate) walkers: AtomicUsize,
-    pub(crate) moved: Mutex<Vec<L::Entry>>,
+    pub(crate) moved: Mutex<Vec<Reference>>,
     pub(crate) walk: Mutex<()>,
 }
 
@@ -157,19 +157,19 @@ pub(crate) struct HeldPair<'a, C: Locks> {
     pub(crate) pair: [usize; 2],
 }
 
-impl<L: Layout, C: Locks> Cuckoo<L, C> {
-    pub(crate) fn new(layout: L, stripes: Stripes, buckets: usize, tuning: Tuning) -> Self {
+impl<R: Resolver, C: Locks> Cuckoo<R, C> {
+    /// A table with so many of `buckets` in use.
+    pub(crate) fn new(buckets: Buckets<R>, stripes: Stripes, count: usize, tuning: Tuning) -> Self {
         assert!(
-            buckets <= layout.buckets_max(),
+            count <= buckets.buckets_max(),
             "a table starts within its reservation"
         );
-        assert!(L::SLOTS <= 16, "a bucket's occupancy is a small bitmap");
         Self {
-            buckets_max: AtomicUsize::new(layout.buckets_max()),
-            layout,
+            buckets_max: AtomicUsize::new(buckets.buckets_max()),
+            buckets,
             locks: C::new(stripes),
             tuning,
-            size: OwnLine(AtomicU64::new(Size::of(buckets).0)),
+            size: OwnLine(AtomicU64::new(Size::of(count).0)),
             published: OwnLine(AtomicU64::new(0)),
             tallies: Tallies::default(),
             walkers: AtomicUsize::new(0),
@@ -199,7 +199,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
         for bucket in self.pair(hash) {
-            self.layout.prefetch(bucket);
+            self.buckets.prefetch(bucket);
         }
     }
 
@@ -289,13 +289,11 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     /// A free slot in the emptier of two held buckets.
     #[inline]
     pub(crate) fn free_slot(&self, pair: [usize; 2]) -> Option<Place> {
-        let free = pair.map(|bucket| !self.layout.occupied(bucket) & Self::SLOT_MASK);
+        let free = pair.map(|bucket| !self.buckets.occupied(bucket) & SLOT_MASK);
         let choice = usize::from(free[1].count_ones() > free[0].count_ones());
         (free[choice] != 0)
             .then(|| Place::new(pair[choice], free[choice].trailing_zeros() as usize))
     }
-
-    pub(crate) const SLOT_MASK: u32 = (1 << L::SLOTS) - 1;
 
     /// CK-20 step 2: search, then validate and execute, until a slot is free or there is no path.
     /// Without one the table grows and the search is repeated, soon a longer one; so a table that
@@ -349,7 +347,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
             for place in moves {
                 let stripes = self.locks.stripes();
                 stripes.prefetch_to_lock(stripes.of_bucket(place.bucket()));
-                self.layout.prefetch(place.bucket());
+                self.buckets.prefetch(place.bucket());
             }
         }
         for step in (1..moves.len()).rev() {
@@ -388,7 +386,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
         if from.bucket == to.bucket || !self.is_occupied(from) || self.is_occupied(to) {
             return false;
         }
-        let pair = self.pair(self.layout.hash_at(from));
+        let pair = self.pair(self.buckets.hash_at(from));
         if !pair.contains(&from.bucket()) || !pair.contains(&to.bucket()) {
             return false;
         }
@@ -402,16 +400,16 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     }
 
     fn is_occupied(&self, place: Place) -> bool {
-        self.layout.occupied(place.bucket()) >> place.slot() & 1 == 1
+        self.buckets.occupied(place.bucket()) >> place.slot() & 1 == 1
     }
 
-    /// Moves an entry between held buckets, with its count.
+    /// Moves an item between held buckets, with its count.
     pub(crate) fn relocate(&self, from: Place, to: Place) {
         if to.bucket < from.bucket && self.walkers.load(Ordering::Relaxed) != 0 {
             // The walker may have passed `to` and not yet reached `from` (see `walk.rs`).
-            crate::sync::lock(&self.moved).push(self.layout.entry(from));
+            crate::sync::lock(&self.moved).extend(reference_in(self.buckets.word(from)));
         }
-        self.layout.relocate(from, to);
+        self.buckets.relocate(from, to);
         let stripes = self.locks.stripes();
         let [source, target] = [from, to].map(|place| stripes.of_bucket(place.bucket()));
         if source != target {
@@ -451,7 +449,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     pub(crate) fn remove(&self, held: &mut Held<'_, C>, place: Place) {
         let stripe = self.locks.stripes().of_bucket(place.bucket());
         held.changed(stripe);
-        self.layout.clear(place);
+        self.buckets.clear(place);
         self.count_out(stripe);
     }
 
@@ -495,7 +493,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
         let unreported = (stripes * PUBLISH_STEP as usize / 2) as u64;
         let reported = self.published.0.load(Ordering::Relaxed);
         let items = reported + unreported.min(reported);
-        items * 1024 > (buckets * L::SLOTS) as u64 * self.tuning.fill_per_1024
+        items * 1024 > (buckets * SLOTS) as u64 * self.tuning.fill_per_1024
     }
 
     /// Items; exact when nobody writes.
@@ -510,16 +508,16 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
 
     pub(crate) fn memory_bytes(&self) -> usize {
         let buckets = self.size().buckets();
-        self.layout.bytes(buckets) + self.locks.stripes().bytes(buckets) + size_of::<Self>()
+        self.buckets.bytes(buckets) + self.locks.stripes().bytes(buckets) + size_of::<Self>()
     }
 
     /// Removes everything, under all locks.
     pub(crate) fn clear(&self) {
         let all = AllHeld::new(&self.locks, || self.size().buckets());
         for bucket in 0..self.size().buckets() {
-            let occupied = self.layout.occupied(bucket);
-            for slot in (0..L::SLOTS).filter(|slot| occupied >> slot & 1 == 1) {
-                self.layout.clear(Place::new(bucket, slot));
+            let occupied = self.buckets.occupied(bucket);
+            for slot in (0..SLOTS).filter(|slot| occupied >> slot & 1 == 1) {
+                self.buckets.clear(Place::new(bucket, slot));
                 self.count_out(self.locks.stripes().of_bucket(bucket));
             }
         }

@@ -1,81 +1,27 @@
 //! The store's index: from a 64-bit hash to a reference to an item that lies elsewhere.
 //!
-//! One bucket is one cache line of eight slots, one slot is one word (after MICA and MemC3; CK-46,
-//! CK-47):
-//!
-//! ```text
-//!   63      60 59                 40 39                                   0
-//!   |  mark  |        tag          |              reference               |   0 = empty
-//! ```
-//!
-//! The tag is 20 bits of hash that do not follow from the bucket, so a lookup follows a wrong
-//! reference once in some 60,000 lookups. The mark is a small saturating counter for the owner of
-//! the items (how often one was used). Keys are not here: the owner compares them, and tells the
-//! index an item's hash when it must move (`Resolver`).
-//!
 //! A reader holds no lock, so the item behind a reference may be reused while it looks. It need not
 //! care: an item is reused only after `remove_if` changed the version of a stripe that the reader
-//! watches, and then the read is repeated.
+//! watches, and then the read is repeated. `buckets.rs` says what a slot holds.
 
-use curtail_memory::{Pages, Region, prefetch::prefetch};
+use curtail_memory::Pages;
 use curtail_types::KeyHash;
 
 use crate::{
+    buckets::{
+        Buckets, MARK_MAX, Place, REFERENCE_MASK, Reference, Resolver, SLOTS, mark_in, matching,
+        reference_in, tag_of, with_mark,
+    },
     counters::{Counters, Event},
     cuckoo::{Cuckoo, HeldPair, Tuning},
     error::{Full, NoRoom, TableError},
-    layout::{Layout, Place},
     locks::{Held, Locks, Stripes, VersionedSpin},
     search::Search,
     sync::{AtomicU64, Ordering},
 };
 
-const SLOTS: usize = 8;
 /// Slots per stripe unless told: docs/research/table.md compares.
 const STRIPE_SLOTS: usize = 128;
-const REFERENCE_BITS: u32 = 40;
-const REFERENCE_MASK: u64 = (1 << REFERENCE_BITS) - 1;
-const TAG_MASK: u64 = ((1 << 20) - 1) << REFERENCE_BITS;
-const MARK_SHIFT: u32 = 60;
-
-/// The greatest mark; counting stops there.
-pub const MARK_MAX: u8 = 15;
-
-/// Where an item is: 40 bits, never zero, whose meaning is the owner's.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Reference(u64);
-
-impl Reference {
-    /// The greatest value plus one.
-    pub const END: u64 = 1 << REFERENCE_BITS;
-
-    /// A reference, if `value` is neither zero nor above 40 bits.
-    #[inline(always)]
-    pub const fn new(value: u64) -> Option<Self> {
-        if value != 0 && value < Self::END {
-            Some(Self(value))
-        } else {
-            None
-        }
-    }
-
-    /// The value it was made of.
-    #[inline(always)]
-    pub const fn get(self) -> u64 {
-        self.0
-    }
-}
-
-/// What the index must be able to ask about the items it refers to.
-///
-/// Both may be called without a lock and with a reference that is out of date: they must be safe
-/// then, and may answer anything.
-pub trait Resolver {
-    /// The hash of the item's key, the same that it was inserted under.
-    fn hash_of(&self, reference: Reference) -> KeyHash;
-    /// Asks the processor for the lines that `hash_of` reads.
-    fn prefetch(&self, reference: Reference);
-}
 
 /// How to make an [`Index`].
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +40,10 @@ pub struct IndexConfig {
     /// Slots that share a stripe of locks, until there are 65,536 stripes; rounded to a power of
     /// two of buckets. 0 chooses.
     pub stripe_slots: usize,
+    /// How to look for a cuckoo path.
+    pub search: Search,
+    /// Whether that search prefetches what it will look at.
+    pub prefetch: bool,
 }
 
 impl Default for IndexConfig {
@@ -105,13 +55,15 @@ impl Default for IndexConfig {
             fill_target: 0.92,
             pages: Pages::Huge,
             stripe_slots: 0,
+            search: Search::Breadth,
+            prefetch: true,
         }
     }
 }
 
 /// A concurrent hash table of references. Shared by reference; every operation takes `&self`.
-pub struct Index<R: Resolver> {
-    table: Cuckoo<Lines<R>, VersionedSpin>,
+pub struct Index<R: Resolver, C: Locks = VersionedSpin> {
+    pub(crate) table: Cuckoo<R, C>,
 }
 
 impl<R: Resolver> Index<R> {
@@ -123,13 +75,23 @@ impl<R: Resolver> Index<R> {
     /// # Errors
     /// If the configuration is out of range or the address space is refused.
     pub fn new(config: IndexConfig, resolver: R) -> Result<Self, TableError> {
+        Self::with_locks(config, resolver)
+    }
+}
+
+impl<R: Resolver, C: Locks> Index<R, C> {
+    /// An empty index whose writers exclude each other in another way.
+    ///
+    /// # Errors
+    /// As [`Index::new`].
+    pub fn with_locks(config: IndexConfig, resolver: R) -> Result<Self, TableError> {
         if !(0.1..=0.96).contains(&config.fill_target) {
             return Err(TableError::Config("fill_target is 0.1 to 0.96"));
         }
         let buckets = config.slots_initial.div_ceil(SLOTS).max(1);
         let slots_reserved = config.slots_max.max(config.slots_reserved);
         let buckets_reserved = slots_reserved.div_ceil(SLOTS).max(buckets);
-        if buckets_reserved * SLOTS > Self::SLOTS_MAX {
+        if buckets_reserved > u32::MAX as usize {
             return Err(TableError::TooManySlots);
         }
         let stripe_slots = match config.stripe_slots {
@@ -138,20 +100,17 @@ impl<R: Resolver> Index<R> {
         };
         let stripe_buckets = stripe_slots.div_ceil(SLOTS).next_power_of_two();
         let stripes = Stripes::new(stripe_buckets, buckets_reserved).map_err(TableError::Memory)?;
-        let lines = Lines {
-            memory: Region::new(buckets_reserved * SLOTS, config.pages)
-                .map_err(TableError::Memory)?,
-            resolver,
-        };
+        let memory =
+            Buckets::new(buckets_reserved, config.pages, resolver).map_err(TableError::Memory)?;
         let tuning = Tuning {
-            search: Search::Breadth,
-            prefetch: true,
+            search: config.search,
+            prefetch: config.prefetch,
             fill_per_1024: (config.fill_target * 1024.0) as u64,
             #[cfg(test)]
             bug: None,
         };
         let index = Self {
-            table: Cuckoo::new(lines, stripes, buckets, tuning),
+            table: Cuckoo::new(memory, stripes, buckets, tuning),
         };
         index.set_slots_max(config.slots_max);
         Ok(index)
@@ -160,7 +119,7 @@ impl<R: Resolver> Index<R> {
     /// Who knows the items.
     #[inline]
     pub fn resolver(&self) -> &R {
-        &self.table.layout.resolver
+        &self.table.buckets.resolver
     }
 
     /// Asks for both bucket lines of `hash`: the first stage of a batch.
@@ -176,7 +135,7 @@ impl<R: Resolver> Index<R> {
     pub fn prefetch_candidates(&self, hash: KeyHash) -> Hint {
         let tag = tag_of(hash);
         for bucket in self.table.pair(hash.0) {
-            for (slot, word) in self.table.layout.line(bucket).iter().enumerate() {
+            for (slot, word) in self.table.buckets.line(bucket).iter().enumerate() {
                 if let Some(reference) = matching(word.load(Ordering::Relaxed), tag) {
                     self.resolver().prefetch(reference);
                     return Hint(Place::new(bucket, slot));
@@ -189,8 +148,12 @@ impl<R: Resolver> Index<R> {
     /// What is at the hint's place now, if anything.
     #[inline]
     pub fn at(&self, hint: Hint) -> Option<Reference> {
-        let word = self.table.layout.line(hint.0.bucket()).get(hint.0.slot())?;
-        Reference::new(word.load(Ordering::Relaxed) & REFERENCE_MASK)
+        let word = self
+            .table
+            .buckets
+            .line(hint.0.bucket())
+            .get(hint.0.slot())?;
+        reference_in(word.load(Ordering::Relaxed))
     }
 
     /// An optimistic read. `probe` is called for every reference whose tag matches; `Some` ends the
@@ -204,13 +167,13 @@ impl<R: Resolver> Index<R> {
         mut probe: impl FnMut(Reference) -> Option<T>,
     ) -> Option<T> {
         let tag = tag_of(hash);
-        let lines = &self.table.layout;
+        let buckets = &self.table.buckets;
         let read = self
             .table
-            .try_read(hash.0, |pair| lines.scan(pair, tag, &mut probe));
+            .try_read(hash.0, |pair| buckets.scan(pair, tag, &mut probe));
         read.unwrap_or_else(|| {
             self.table
-                .read_again(hash.0, |pair| lines.scan(pair, tag, &mut probe))
+                .read_again(hash.0, |pair| buckets.scan(pair, tag, &mut probe))
         })
     }
 
@@ -231,7 +194,7 @@ impl<R: Resolver> Index<R> {
         let tag = tag_of(hash);
         if hint.0.slot() < SLOTS {
             let at_hint = self.table.try_read_in(hint.0.bucket(), || {
-                let reference = matching(self.table.layout.entry(hint.0), tag)?;
+                let reference = matching(self.table.buckets.word(hint.0), tag)?;
                 probe(reference, hint)
             });
             match at_hint {
@@ -240,7 +203,8 @@ impl<R: Resolver> Index<R> {
                 None => self.table.tallies.count(Event::ReadRetry),
             }
         }
-        let mut scan = |pair| self.table.layout.scan_placed(pair, tag, &mut probe);
+        let mut probe = |reference, place| probe(reference, Hint(place));
+        let mut scan = |pair| self.table.buckets.scan_placed(pair, tag, &mut probe);
         let read = self.table.try_read(hash.0, &mut scan);
         read.unwrap_or_else(|| self.table.read_again(hash.0, scan))
     }
@@ -259,7 +223,7 @@ impl<R: Resolver> Index<R> {
             return None;
         }
         let look = || {
-            let word = self.table.layout.entry(hint.0);
+            let word = self.table.buckets.word(hint.0);
             probe(matching(word, tag_of(hash))?, mark_in(word))
         };
         let read = self.table.try_read_in(hint.0.bucket(), look);
@@ -274,7 +238,7 @@ impl<R: Resolver> Index<R> {
     /// the item has moved nothing happens.
     #[inline]
     pub fn raise_mark(&self, hint: Hint, reference: Reference, raise: impl FnOnce(u8) -> u8) {
-        let line = self.table.layout.line(hint.0.bucket());
+        let line = self.table.buckets.line(hint.0.bucket());
         let Some(slot) = line.get(hint.0.slot()) else {
             return;
         };
@@ -284,7 +248,7 @@ impl<R: Resolver> Index<R> {
         }
         let (mark, raised) = (mark_in(word), raise(mark_in(word)).min(MARK_MAX));
         if raised > mark {
-            let marked = word & (TAG_MASK | REFERENCE_MASK) | u64::from(raised) << MARK_SHIFT;
+            let marked = with_mark(word, raised);
             // Losing to a writer or to another reader is fine: the mark is a rough measure.
             let _ = slot.compare_exchange(word, marked, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -292,8 +256,9 @@ impl<R: Resolver> Index<R> {
 
     /// Locks the key's two stripes.
     #[inline]
-    pub fn lock(&self, hash: KeyHash) -> Locked<'_, R> {
-        Locked::new(&self.table, hash, self.table.hold(hash.0))
+    pub fn lock(&self, hash: KeyHash) -> Locked<'_, R, C> {
+        let whole = self.table.locks.begin();
+        Locked::new(&self.table, hash, self.table.hold(hash.0), whole)
     }
 
     /// Locks the key's two stripes with a free slot in one of its buckets, which may displace other
@@ -303,9 +268,10 @@ impl<R: Resolver> Index<R> {
     /// # Errors
     /// If there is no cuckoo path to a free slot and the table may not grow.
     #[inline]
-    pub fn lock_with_room(&self, hash: KeyHash) -> Result<Locked<'_, R>, Full> {
+    pub fn lock_with_room(&self, hash: KeyHash) -> Result<Locked<'_, R, C>, Full> {
+        let whole = self.table.locks.begin();
         let locked = self.table.hold_with_room(hash.0)?;
-        Ok(Locked::new(&self.table, hash, locked))
+        Ok(Locked::new(&self.table, hash, locked, whole))
     }
 
     /// Removes the item if it is there; returns its mark.
@@ -331,15 +297,14 @@ impl<R: Resolver> Index<R> {
 
     /// Sets how far the table may grow, up to what was reserved. It does not shrink.
     pub fn set_slots_max(&self, slots: usize) {
-        let buckets = (slots / SLOTS).min(self.table.layout.buckets_max());
+        let buckets = (slots / SLOTS).min(self.table.buckets.buckets_max());
         self.table.buckets_max.store(buckets, Ordering::Relaxed);
     }
 
     /// Calls `visit` for every item: each that is there throughout at least once, one that moves
     /// perhaps twice. No lock is held during the call; one walk runs at a time.
-    pub fn for_each(&self, mut visit: impl FnMut(Reference)) {
-        self.table
-            .for_each(|word| visit(Reference(word & REFERENCE_MASK)));
+    pub fn for_each(&self, visit: impl FnMut(Reference)) {
+        self.table.for_each(visit);
     }
 
     /// Visits the references in `buckets_max` buckets from `from` on: bounded work for listings.
@@ -349,11 +314,9 @@ impl<R: Resolver> Index<R> {
         &self,
         from: usize,
         buckets_max: usize,
-        mut visit: impl FnMut(Reference),
+        visit: impl FnMut(Reference),
     ) -> Option<usize> {
-        self.table.for_some(from, buckets_max, |word| {
-            visit(Reference(word & REFERENCE_MASK));
-        })
+        self.table.for_some(from, buckets_max, visit)
     }
 
     /// Removes all items, with every lock held meanwhile.
@@ -380,7 +343,7 @@ impl<R: Resolver> Index<R> {
     #[inline]
     pub fn is_short(&self, ahead_bytes: usize) -> bool {
         self.table
-            .layout
+            .buckets
             .memory
             .is_short(self.slots(), self.ahead(ahead_bytes))
     }
@@ -389,7 +352,7 @@ impl<R: Resolver> Index<R> {
     /// whether there is more to do. May take milliseconds; one thread at a time.
     pub fn supply(&self, ahead_bytes: usize) -> bool {
         self.table
-            .layout
+            .buckets
             .memory
             .supply(self.slots(), self.ahead(ahead_bytes))
     }
@@ -428,19 +391,22 @@ pub struct Position(Place);
 
 /// A key's two buckets, locked against other writers. Dropping unlocks; readers are made to repeat
 /// only if something was changed.
-pub struct Locked<'a, R: Resolver> {
-    table: &'a Cuckoo<Lines<R>, VersionedSpin>,
-    held: Held<'a, VersionedSpin>,
+pub struct Locked<'a, R: Resolver, C: Locks = VersionedSpin> {
+    table: &'a Cuckoo<R, C>,
+    // Before `_whole`: unlocked first.
+    held: Held<'a, C>,
     pair: [usize; 2],
     hash: KeyHash,
+    _whole: C::Whole<'a>,
 }
 
-impl<'a, R: Resolver> Locked<'a, R> {
+impl<'a, R: Resolver, C: Locks> Locked<'a, R, C> {
     #[inline]
     fn new(
-        table: &'a Cuckoo<Lines<R>, VersionedSpin>,
+        table: &'a Cuckoo<R, C>,
         hash: KeyHash,
-        locked: HeldPair<'a, VersionedSpin>,
+        locked: HeldPair<'a, C>,
+        whole: C::Whole<'a>,
     ) -> Self {
         let HeldPair { held, pair } = locked;
         Self {
@@ -448,12 +414,13 @@ impl<'a, R: Resolver> Locked<'a, R> {
             held,
             pair,
             hash,
+            _whole: whole,
         }
     }
 
     #[inline]
     fn slot(&self, position: Position) -> &AtomicU64 {
-        &self.table.layout.line(position.0.bucket())[position.0.slot()]
+        &self.table.buckets.line(position.0.bucket())[position.0.slot()]
     }
 
     /// The item that `is_it` recognises among those whose tag matches.
@@ -461,7 +428,7 @@ impl<'a, R: Resolver> Locked<'a, R> {
     pub fn find(&mut self, mut is_it: impl FnMut(Reference) -> bool) -> Option<Position> {
         let tag = tag_of(self.hash);
         for bucket in self.pair {
-            for (slot, word) in self.table.layout.line(bucket).iter().enumerate() {
+            for (slot, word) in self.table.buckets.line(bucket).iter().enumerate() {
                 if let Some(reference) = matching(word.load(Ordering::Relaxed), tag)
                     && is_it(reference)
                 {
@@ -488,11 +455,8 @@ impl<'a, R: Resolver> Locked<'a, R> {
     #[inline]
     pub fn set_mark(&mut self, position: Position, mark: u8) {
         let slot = self.slot(position);
-        let unmarked = slot.load(Ordering::Relaxed) & (TAG_MASK | REFERENCE_MASK);
-        slot.store(
-            unmarked | u64::from(mark.min(MARK_MAX)) << MARK_SHIFT,
-            Ordering::Relaxed,
-        );
+        let word = slot.load(Ordering::Relaxed);
+        slot.store(with_mark(word, mark.min(MARK_MAX)), Ordering::Relaxed);
     }
 
     /// Puts another reference for the same key in place; the mark stays.
@@ -537,148 +501,6 @@ impl<'a, R: Resolver> Locked<'a, R> {
         self.held
             .changed(self.table.locks.stripes().of_bucket(position.0.bucket()));
     }
-}
-
-/// The layout: a cache line of eight words per bucket.
-struct Lines<R> {
-    memory: Region,
-    resolver: R,
-}
-
-impl<R> Lines<R> {
-    #[inline(always)]
-    fn line(&self, bucket: usize) -> &[AtomicU64; SLOTS] {
-        &self.memory.words().as_chunks::<SLOTS>().0[bucket]
-    }
-}
-
-impl<R> Lines<R> {
-    /// The first answer of `probe` to the references of a pair of buckets whose tag matches.
-    #[inline(always)]
-    fn scan<T>(
-        &self,
-        pair: [usize; 2],
-        tag: u64,
-        probe: &mut impl FnMut(Reference) -> Option<T>,
-    ) -> Option<T> {
-        for bucket in pair {
-            for slot in self.line(bucket) {
-                if let Some(reference) = matching(slot.load(Ordering::Relaxed), tag)
-                    && let Some(result) = probe(reference)
-                {
-                    return Some(result);
-                }
-            }
-        }
-        None
-    }
-}
-
-impl<R> Lines<R> {
-    /// The same, telling `probe` where each reference is.
-    #[inline]
-    fn scan_placed<T>(
-        &self,
-        pair: [usize; 2],
-        tag: u64,
-        probe: &mut impl FnMut(Reference, Hint) -> Option<T>,
-    ) -> Option<T> {
-        pair.into_iter().find_map(|bucket| {
-            self.line(bucket)
-                .iter()
-                .enumerate()
-                .find_map(|(slot, word)| {
-                    let reference = matching(word.load(Ordering::Relaxed), tag)?;
-                    probe(reference, Hint(Place::new(bucket, slot)))
-                })
-        })
-    }
-}
-
-impl<R: Resolver> Layout for Lines<R> {
-    type Entry = u64;
-    const SLOTS: usize = SLOTS;
-    const OCCUPANCY_APART: bool = false;
-
-    fn buckets_max(&self) -> usize {
-        self.memory.words().len() / SLOTS
-    }
-
-    #[inline]
-    fn occupied(&self, bucket: usize) -> u32 {
-        self.line(bucket)
-            .iter()
-            .enumerate()
-            .fold(0, |occupied, (slot, word)| {
-                occupied | u32::from(word.load(Ordering::Relaxed) != 0) << slot
-            })
-    }
-
-    #[inline]
-    fn hash_at(&self, place: Place) -> u64 {
-        let word = self.entry(place);
-        Reference::new(word & REFERENCE_MASK).map_or(0, |it| self.resolver.hash_of(it).0)
-    }
-
-    #[inline]
-    fn entry(&self, place: Place) -> u64 {
-        self.line(place.bucket())[place.slot()].load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    fn relocate(&self, from: Place, to: Place) {
-        let word = self.entry(from);
-        self.line(to.bucket())[to.slot()].store(word, Ordering::Relaxed);
-        self.clear(from);
-    }
-
-    #[inline]
-    fn clear(&self, place: Place) {
-        self.line(place.bucket())[place.slot()].store(0, Ordering::Relaxed);
-    }
-
-    #[inline]
-    fn prefetch(&self, bucket: usize) {
-        prefetch(self.line(bucket));
-    }
-
-    #[inline]
-    fn prefetch_residents(&self, bucket: usize) {
-        for slot in self.line(bucket) {
-            let word = slot.load(Ordering::Relaxed);
-            if let Some(reference) = Reference::new(word & REFERENCE_MASK) {
-                self.resolver.prefetch(reference);
-            }
-        }
-    }
-
-    fn touch(&self, bucket: usize) {
-        // A write, so that the kernel supplies the page now and not under a lock; adding nothing,
-        // because another thread may be filling the bucket already.
-        self.line(bucket)[0].fetch_or(0, Ordering::Relaxed);
-    }
-
-    fn bytes(&self, buckets: usize) -> usize {
-        buckets * size_of::<[AtomicU64; SLOTS]>()
-    }
-}
-
-/// 20 bits that depend on all of the hash, in a slot's tag position.
-#[inline(always)]
-fn tag_of(hash: KeyHash) -> u64 {
-    (hash.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44) << REFERENCE_BITS
-}
-
-/// The reference in a slot if its tag matches and it is not empty.
-#[inline(always)]
-fn matching(word: u64, tag: u64) -> Option<Reference> {
-    let reference = word & REFERENCE_MASK;
-    (word & TAG_MASK == tag && reference != 0).then_some(Reference(reference))
-}
-
-#[inline(always)]
-fn mark_in(word: u64) -> u8 {
-    (word >> MARK_SHIFT) as u8
 }
 
 #[cfg(test)]

@@ -33,12 +33,13 @@
 //! whether the buckets are still the key's. From then on nobody can split them.
 
 use crate::{
-    buckets::{Buckets, Place, Reference, Resolver, SLOTS, reference_in},
-    counters::{Counters, Event, Tallies},
+    buckets::{Place, Resolver, SLOTS, reference_in},
+    counters::{Counters, Event},
     error::Full,
-    locks::{AllHeld, Held, Locks, Stripes},
+    index::Index,
+    locks::{AllHeld, Held, Locks},
     search::{self, Search},
-    sync::{AtomicU64, AtomicUsize, Mutex, Ordering, OwnLine, pause},
+    sync::{Ordering, pause},
 };
 
 /// One bit for each slot of a bucket.
@@ -99,25 +100,9 @@ impl Tuning {
     }
 }
 
-pub(crate) struct Cuckoo<R: Resolver, C: Locks> {
-    pub(crate) buckets: Buckets<R>,
-    pub(crate) locks: C,
-    pub(crate) tuning: Tuning,
-    /// A `Size`: see the head of this file. Read by everybody, written by splits.
-    size: OwnLine<AtomicU64>,
-    pub(crate) buckets_max: AtomicUsize,
-    /// Roughly the number of items: the sum of the stripes' counts as last reported.
-    published: OwnLine<AtomicU64>,
-    pub(crate) tallies: Tallies,
-    /// Non-zero while somebody iterates; then moves to lower buckets are logged (`walk.rs`).
-    pub(crate) walkers: AtomicUsize,
-    pub(crate) moved: Mutex<Vec<Reference>>,
-    pub(crate) walk: Mutex<()>,
-}
-
 /// The number of buckets `n` and the mask of the next power of two, in one word.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Size(u64);
+pub(crate) struct Size(pub(crate) u64);
 
 impl Size {
     #[inline]
@@ -157,27 +142,7 @@ pub(crate) struct HeldPair<'a, C: Locks> {
     pub(crate) pair: [usize; 2],
 }
 
-impl<R: Resolver, C: Locks> Cuckoo<R, C> {
-    /// A table with so many of `buckets` in use.
-    pub(crate) fn new(buckets: Buckets<R>, stripes: Stripes, count: usize, tuning: Tuning) -> Self {
-        assert!(
-            count <= buckets.buckets_max(),
-            "a table starts within its reservation"
-        );
-        Self {
-            buckets_max: AtomicUsize::new(buckets.buckets_max()),
-            buckets,
-            locks: C::new(stripes),
-            tuning,
-            size: OwnLine(AtomicU64::new(Size::of(count).0)),
-            published: OwnLine(AtomicU64::new(0)),
-            tallies: Tallies::default(),
-            walkers: AtomicUsize::new(0),
-            moved: Mutex::new(Vec::new()),
-            walk: Mutex::new(()),
-        }
-    }
-
+impl<R: Resolver, C: Locks> Index<R, C> {
     /// The key's buckets now. A hint, unless the key's stripes are held or validated.
     #[inline(always)]
     pub(crate) fn pair(&self, hash: u64) -> [usize; 2] {
@@ -193,14 +158,6 @@ impl<R: Resolver, C: Locks> Cuckoo<R, C> {
     /// Sets the size, under the locks of the stripes of the bucket that was split and of the new.
     pub(crate) fn set_buckets(&self, buckets: usize) {
         self.size.0.store(Size::of(buckets).0, Ordering::Relaxed);
-    }
-
-    /// Asks for the lines a lookup of `hash` will read.
-    #[inline(always)]
-    pub(crate) fn prefetch(&self, hash: u64) {
-        for bucket in self.pair(hash) {
-            self.buckets.prefetch(bucket);
-        }
     }
 
     /// Runs `scan` on the key's buckets and returns its result, if no writer came between (CK-17,
@@ -299,7 +256,7 @@ impl<R: Resolver, C: Locks> Cuckoo<R, C> {
     /// Without one the table grows and the search is repeated, soon a longer one; so a table that
     /// may grow refuses nothing, and the work of each round is bounded.
     #[cold]
-    pub(crate) fn make_room(&self, hash: u64) -> Result<HeldPair<'_, C>, Full> {
+    fn make_room(&self, hash: u64) -> Result<HeldPair<'_, C>, Full> {
         let mut rounds = 0;
         let mut restarts = 0;
         let carry_out = |path: &[Place]| self.execute(hash, path);
@@ -375,7 +332,7 @@ impl<R: Resolver, C: Locks> Cuckoo<R, C> {
             return None;
         }
         held.keep([first, second]);
-        self.tallies.count(Event::Path(moves.len()));
+        self.tallies.count_path(moves.len());
         Some(HeldPair { held, pair })
     }
 
@@ -481,10 +438,11 @@ impl<R: Resolver, C: Locks> Cuckoo<R, C> {
         }
     }
 
-    /// Whether the table should grow before the next insert. An estimate: each stripe has on
-    /// average half a step that it has not reported, once it has reported at all.
+    /// Whether the table is fuller than its target and may grow, for callers that insert under
+    /// [`Index::lock`] and grow by themselves. An estimate: each stripe has on average half a step
+    /// that it has not reported, once it has reported at all.
     #[inline]
-    pub(crate) fn is_over_target(&self) -> bool {
+    pub fn is_over_target(&self) -> bool {
         let buckets = self.size().buckets();
         if buckets >= self.buckets_max.load(Ordering::Relaxed) {
             return false;
@@ -496,23 +454,25 @@ impl<R: Resolver, C: Locks> Cuckoo<R, C> {
         items * 1024 > (buckets * SLOTS) as u64 * self.tuning.fill_per_1024
     }
 
-    /// Items; exact when nobody writes.
-    pub(crate) fn len(&self) -> u64 {
-        self.locks.stripes().totals(self.size().buckets()).0
+    /// Items; exact when nobody writes. Sums over the stripes: not for every request.
+    pub fn len(&self) -> usize {
+        self.locks.stripes().totals(self.size().buckets()).0 as usize
     }
 
-    pub(crate) fn counters(&self) -> Counters {
+    /// What the table has done so far.
+    pub fn counters(&self) -> Counters {
         let (_, inserts) = self.locks.stripes().totals(self.size().buckets());
         self.tallies.sum(inserts)
     }
 
-    pub(crate) fn memory_bytes(&self) -> usize {
+    /// Bytes of memory in use for buckets and locks.
+    pub fn memory_bytes(&self) -> usize {
         let buckets = self.size().buckets();
         self.buckets.bytes(buckets) + self.locks.stripes().bytes(buckets) + size_of::<Self>()
     }
 
-    /// Removes everything, under all locks.
-    pub(crate) fn clear(&self) {
+    /// Removes all items, with every lock held meanwhile.
+    pub fn clear(&self) {
         let all = AllHeld::new(&self.locks, || self.size().buckets());
         for bucket in 0..self.size().buckets() {
             let occupied = self.buckets.occupied(bucket);

@@ -11,7 +11,8 @@
 use crate::{
     buckets::{Place, Resolver, SLOTS},
     counters::Event,
-    cuckoo::{Bug, Cuckoo, Size},
+    cuckoo::{Bug, Size},
+    index::Index,
     locks::{Held, Locks},
     sync::Ordering,
 };
@@ -26,9 +27,9 @@ const SPLITS_AFTER_FAILURE_MIN: usize = 4;
 /// random keys collide by chance, from here on once in 10^10 tables.
 const BUCKETS_FEW: usize = 256;
 
-impl<R: Resolver, C: Locks> Cuckoo<R, C> {
-    /// Adds up to `count` buckets; returns how many were added.
-    pub(crate) fn grow(&self, count: usize) -> usize {
+impl<R: Resolver, C: Locks> Index<R, C> {
+    /// Grows by up to this many buckets of eight slots; returns how many were added.
+    pub fn grow(&self, count: usize) -> usize {
         let mut done = 0;
         while done < count {
             let round = (count - done).min(SPLITS_PER_INSERT);
@@ -67,7 +68,7 @@ impl<R: Resolver, C: Locks> Cuckoo<R, C> {
     /// full, when more buckets would only help somebody who crafts keys (CK-39).
     pub(crate) fn grow_after_failure(&self) -> bool {
         let buckets = self.size().buckets();
-        if buckets >= BUCKETS_FEW && self.len() * 2 < (buckets * SLOTS) as u64 {
+        if buckets >= BUCKETS_FEW && self.len() * 2 < buckets * SLOTS {
             return false;
         }
         let count = (buckets / 64).clamp(SPLITS_AFTER_FAILURE_MIN, SPLITS_AFTER_FAILURE_MAX);

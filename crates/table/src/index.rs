@@ -12,12 +12,12 @@ use crate::{
         Buckets, MARK_MAX, Place, REFERENCE_MASK, Reference, Resolver, SLOTS, mark_in, matching,
         reference_in, tag_of, with_mark,
     },
-    counters::{Counters, Event},
-    cuckoo::{Cuckoo, HeldPair, Tuning},
+    counters::{Event, Tallies},
+    cuckoo::{HeldPair, Size, Tuning},
     error::{Full, NoRoom, TableError},
     locks::{Held, Locks, Stripes, VersionedSpin},
     search::Search,
-    sync::{AtomicU64, Ordering},
+    sync::{AtomicU64, AtomicUsize, Mutex, Ordering, OwnLine},
 };
 
 /// Slots per stripe unless told: docs/research/table.md compares.
@@ -63,7 +63,19 @@ impl Default for IndexConfig {
 
 /// A concurrent hash table of references. Shared by reference; every operation takes `&self`.
 pub struct Index<R: Resolver, C: Locks = VersionedSpin> {
-    pub(crate) table: Cuckoo<R, C>,
+    pub(crate) buckets: Buckets<R>,
+    pub(crate) locks: C,
+    pub(crate) tuning: Tuning,
+    /// A `Size`: see the head of this file. Read by everybody, written by splits.
+    pub(crate) size: OwnLine<AtomicU64>,
+    pub(crate) buckets_max: AtomicUsize,
+    /// Roughly the number of items: the sum of the stripes' counts as last reported.
+    pub(crate) published: OwnLine<AtomicU64>,
+    pub(crate) tallies: Tallies,
+    /// Non-zero while somebody iterates; then moves to lower buckets are logged (`walk.rs`).
+    pub(crate) walkers: AtomicUsize,
+    pub(crate) moved: Mutex<Vec<Reference>>,
+    pub(crate) walk: Mutex<()>,
 }
 
 impl<R: Resolver> Index<R> {
@@ -110,7 +122,16 @@ impl<R: Resolver, C: Locks> Index<R, C> {
             bug: None,
         };
         let index = Self {
-            table: Cuckoo::new(memory, stripes, buckets, tuning),
+            buckets_max: AtomicUsize::new(buckets_reserved),
+            buckets: memory,
+            locks: C::new(stripes),
+            tuning,
+            size: OwnLine(AtomicU64::new(Size::of(buckets).0)),
+            published: OwnLine::default(),
+            tallies: Tallies::default(),
+            walkers: AtomicUsize::new(0),
+            moved: Mutex::new(Vec::new()),
+            walk: Mutex::new(()),
         };
         index.set_slots_max(config.slots_max);
         Ok(index)
@@ -119,13 +140,15 @@ impl<R: Resolver, C: Locks> Index<R, C> {
     /// Who knows the items.
     #[inline]
     pub fn resolver(&self) -> &R {
-        &self.table.buckets.resolver
+        &self.buckets.resolver
     }
 
     /// Asks for both bucket lines of `hash`: the first stage of a batch.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
-        self.table.prefetch(hash.0);
+        for bucket in self.pair(hash.0) {
+            self.buckets.prefetch(bucket);
+        }
     }
 
     /// Asks for the item that `hash` may belong to (the first whose tag matches: one in some 60,000
@@ -134,8 +157,8 @@ impl<R: Resolver, C: Locks> Index<R, C> {
     #[inline]
     pub fn prefetch_candidates(&self, hash: KeyHash) -> Hint {
         let tag = tag_of(hash);
-        for bucket in self.table.pair(hash.0) {
-            for (slot, word) in self.table.buckets.line(bucket).iter().enumerate() {
+        for bucket in self.pair(hash.0) {
+            for (slot, word) in self.buckets.line(bucket).iter().enumerate() {
                 if let Some(reference) = matching(word.load(Ordering::Relaxed), tag) {
                     self.resolver().prefetch(reference);
                     return Hint(Place::new(bucket, slot));
@@ -148,11 +171,7 @@ impl<R: Resolver, C: Locks> Index<R, C> {
     /// What is at the hint's place now, if anything.
     #[inline]
     pub fn at(&self, hint: Hint) -> Option<Reference> {
-        let word = self
-            .table
-            .buckets
-            .line(hint.0.bucket())
-            .get(hint.0.slot())?;
+        let word = self.buckets.line(hint.0.bucket()).get(hint.0.slot())?;
         reference_in(word.load(Ordering::Relaxed))
     }
 
@@ -167,14 +186,9 @@ impl<R: Resolver, C: Locks> Index<R, C> {
         mut probe: impl FnMut(Reference) -> Option<T>,
     ) -> Option<T> {
         let tag = tag_of(hash);
-        let buckets = &self.table.buckets;
-        let read = self
-            .table
-            .try_read(hash.0, |pair| buckets.scan(pair, tag, &mut probe));
-        read.unwrap_or_else(|| {
-            self.table
-                .read_again(hash.0, |pair| buckets.scan(pair, tag, &mut probe))
-        })
+        let buckets = &self.buckets;
+        let read = self.try_read(hash.0, |pair| buckets.scan(pair, tag, &mut probe));
+        read.unwrap_or_else(|| self.read_again(hash.0, |pair| buckets.scan(pair, tag, &mut probe)))
     }
 
     /// As [`Index::read`], looking first at the place of `hint`: nearly always the item is there,
@@ -193,20 +207,20 @@ impl<R: Resolver, C: Locks> Index<R, C> {
     ) -> Option<T> {
         let tag = tag_of(hash);
         if hint.0.slot() < SLOTS {
-            let at_hint = self.table.try_read_in(hint.0.bucket(), || {
-                let reference = matching(self.table.buckets.word(hint.0), tag)?;
+            let at_hint = self.try_read_in(hint.0.bucket(), || {
+                let reference = matching(self.buckets.word(hint.0), tag)?;
                 probe(reference, hint)
             });
             match at_hint {
                 Some(Some(result)) => return Some(result),
                 Some(None) => {}
-                None => self.table.tallies.count(Event::ReadRetry),
+                None => self.tallies.count(Event::ReadRetry),
             }
         }
         let mut probe = |reference, place| probe(reference, Hint(place));
-        let mut scan = |pair| self.table.buckets.scan_placed(pair, tag, &mut probe);
-        let read = self.table.try_read(hash.0, &mut scan);
-        read.unwrap_or_else(|| self.table.read_again(hash.0, scan))
+        let mut scan = |pair| self.buckets.scan_placed(pair, tag, &mut probe);
+        let read = self.try_read(hash.0, &mut scan);
+        read.unwrap_or_else(|| self.read_again(hash.0, scan))
     }
 
     /// The first half of [`Index::read_hinted`]: an optimistic look at the place of `hint` and
@@ -223,12 +237,12 @@ impl<R: Resolver, C: Locks> Index<R, C> {
             return None;
         }
         let look = || {
-            let word = self.table.buckets.word(hint.0);
+            let word = self.buckets.word(hint.0);
             probe(matching(word, tag_of(hash))?, mark_in(word))
         };
-        let read = self.table.try_read_in(hint.0.bucket(), look);
+        let read = self.try_read_in(hint.0.bucket(), look);
         if read.is_none() {
-            self.table.tallies.count(Event::ReadRetry);
+            self.tallies.count(Event::ReadRetry);
         }
         read?
     }
@@ -238,7 +252,7 @@ impl<R: Resolver, C: Locks> Index<R, C> {
     /// the item has moved nothing happens.
     #[inline]
     pub fn raise_mark(&self, hint: Hint, reference: Reference, raise: impl FnOnce(u8) -> u8) {
-        let line = self.table.buckets.line(hint.0.bucket());
+        let line = self.buckets.line(hint.0.bucket());
         let Some(slot) = line.get(hint.0.slot()) else {
             return;
         };
@@ -257,8 +271,8 @@ impl<R: Resolver, C: Locks> Index<R, C> {
     /// Locks the key's two stripes.
     #[inline]
     pub fn lock(&self, hash: KeyHash) -> Locked<'_, R, C> {
-        let whole = self.table.locks.begin();
-        Locked::new(&self.table, hash, self.table.hold(hash.0), whole)
+        let whole = self.locks.begin();
+        Locked::new(self, hash, self.hold(hash.0), whole)
     }
 
     /// Locks the key's two stripes with a free slot in one of its buckets, which may displace other
@@ -269,9 +283,9 @@ impl<R: Resolver, C: Locks> Index<R, C> {
     /// If there is no cuckoo path to a free slot and the table may not grow.
     #[inline]
     pub fn lock_with_room(&self, hash: KeyHash) -> Result<Locked<'_, R, C>, Full> {
-        let whole = self.table.locks.begin();
-        let locked = self.table.hold_with_room(hash.0)?;
-        Ok(Locked::new(&self.table, hash, locked, whole))
+        let whole = self.locks.begin();
+        let locked = self.hold_with_room(hash.0)?;
+        Ok(Locked::new(self, hash, locked, whole))
     }
 
     /// Removes the item if it is there; returns its mark.
@@ -283,50 +297,10 @@ impl<R: Resolver, C: Locks> Index<R, C> {
         Some(mark)
     }
 
-    /// Grows by up to this many buckets of eight slots; returns how many were added.
-    pub fn grow(&self, buckets: usize) -> usize {
-        self.table.grow(buckets)
-    }
-
-    /// Whether the table is fuller than its target and may grow: a cheap estimate, for callers that
-    /// insert under [`Index::lock`] and grow by themselves.
-    #[inline]
-    pub fn is_over_target(&self) -> bool {
-        self.table.is_over_target()
-    }
-
     /// Sets how far the table may grow, up to what was reserved. It does not shrink.
     pub fn set_slots_max(&self, slots: usize) {
-        let buckets = (slots / SLOTS).min(self.table.buckets.buckets_max());
-        self.table.buckets_max.store(buckets, Ordering::Relaxed);
-    }
-
-    /// Calls `visit` for every item: each that is there throughout at least once, one that moves
-    /// perhaps twice. No lock is held during the call; one walk runs at a time.
-    pub fn for_each(&self, visit: impl FnMut(Reference)) {
-        self.table.for_each(visit);
-    }
-
-    /// Visits the references in `buckets_max` buckets from `from` on: bounded work for listings.
-    /// Returns where to go on, or nothing at the end. An item that moves between two calls may be
-    /// missed or seen twice.
-    pub fn for_some(
-        &self,
-        from: usize,
-        buckets_max: usize,
-        visit: impl FnMut(Reference),
-    ) -> Option<usize> {
-        self.table.for_some(from, buckets_max, visit)
-    }
-
-    /// Removes all items, with every lock held meanwhile.
-    pub fn clear(&self) {
-        self.table.clear();
-    }
-
-    /// Items; exact when nobody writes. Sums over the stripes: not for every request.
-    pub fn len(&self) -> usize {
-        self.table.len() as usize
+        let buckets = (slots / SLOTS).min(self.buckets.buckets_max());
+        self.buckets_max.store(buckets, Ordering::Relaxed);
     }
 
     /// Whether there is no item.
@@ -336,14 +310,13 @@ impl<R: Resolver, C: Locks> Index<R, C> {
 
     /// Slots now.
     pub fn slots(&self) -> usize {
-        self.table.size().buckets() * SLOTS
+        self.size().buckets() * SLOTS
     }
 
     /// Whether [`Index::supply`] has something to do.
     #[inline]
     pub fn is_short(&self, ahead_bytes: usize) -> bool {
-        self.table
-            .buckets
+        self.buckets
             .memory
             .is_short(self.slots(), self.ahead(ahead_bytes))
     }
@@ -351,8 +324,7 @@ impl<R: Resolver, C: Locks> Index<R, C> {
     /// Has the next 2 MiB of buckets backed by a huge page if fewer than `ahead_bytes` are ready;
     /// whether there is more to do. May take milliseconds; one thread at a time.
     pub fn supply(&self, ahead_bytes: usize) -> bool {
-        self.table
-            .buckets
+        self.buckets
             .memory
             .supply(self.slots(), self.ahead(ahead_bytes))
     }
@@ -360,18 +332,8 @@ impl<R: Resolver, C: Locks> Index<R, C> {
     /// Slots that `ahead_bytes` hold, of those that there may still be.
     #[inline]
     fn ahead(&self, ahead_bytes: usize) -> usize {
-        let slots_max = self.table.buckets_max.load(Ordering::Relaxed) * SLOTS;
+        let slots_max = self.buckets_max.load(Ordering::Relaxed) * SLOTS;
         (ahead_bytes / 8).min(slots_max.saturating_sub(self.slots()))
-    }
-
-    /// Bytes of memory in use for buckets and locks.
-    pub fn memory_bytes(&self) -> usize {
-        self.table.memory_bytes()
-    }
-
-    /// What the table has done so far.
-    pub fn counters(&self) -> Counters {
-        self.table.counters()
     }
 }
 
@@ -392,7 +354,7 @@ pub struct Position(Place);
 /// A key's two buckets, locked against other writers. Dropping unlocks; readers are made to repeat
 /// only if something was changed.
 pub struct Locked<'a, R: Resolver, C: Locks = VersionedSpin> {
-    table: &'a Cuckoo<R, C>,
+    table: &'a Index<R, C>,
     // Before `_whole`: unlocked first.
     held: Held<'a, C>,
     pair: [usize; 2],
@@ -403,7 +365,7 @@ pub struct Locked<'a, R: Resolver, C: Locks = VersionedSpin> {
 impl<'a, R: Resolver, C: Locks> Locked<'a, R, C> {
     #[inline]
     fn new(
-        table: &'a Cuckoo<R, C>,
+        table: &'a Index<R, C>,
         hash: KeyHash,
         locked: HeldPair<'a, C>,
         whole: C::Whole<'a>,

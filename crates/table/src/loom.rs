@@ -44,7 +44,7 @@ fn table(buckets: usize, buckets_max: usize, bug: Option<Bug>) -> Table {
         ..IndexConfig::default()
     };
     let mut index = Index::new(config, Chosen).unwrap();
-    index.table.tuning.bug = bug;
+    index.tuning.bug = bug;
     index
 }
 

@@ -13,13 +13,14 @@
 //!           .  .  .       .  x  .         x has a free slot: the path is b2.slot -> x.slot
 //! ```
 //!
-//! What is read here races with writers, so a path is a guess; `Cuckoo::execute` validates it.
+//! What is read here races with writers, so a path is a guess; `Index::execute` validates it.
 
 use std::mem::MaybeUninit;
 
 use crate::{
     buckets::{Place, Resolver, SLOTS},
-    cuckoo::{Cuckoo, Size},
+    cuckoo::Size,
+    index::Index,
     locks::Locks,
 };
 
@@ -117,7 +118,7 @@ impl<const NODES: usize> Queue<NODES> {
 
 /// Looks for a path for `hash` and gives it to `carry_out`; `None` if there is none.
 pub(crate) fn find<R: Resolver, C: Locks, T>(
-    table: &Cuckoo<R, C>,
+    table: &Index<R, C>,
     hash: u64,
     carry_out: impl FnOnce(&[Place]) -> T,
 ) -> Option<T> {
@@ -131,7 +132,7 @@ pub(crate) fn find<R: Resolver, C: Locks, T>(
 #[cold]
 #[inline(never)] // its queue takes 128 KiB of stack
 pub(crate) fn find_far<R: Resolver, C: Locks, T>(
-    table: &Cuckoo<R, C>,
+    table: &Index<R, C>,
     hash: u64,
     carry_out: impl FnOnce(&[Place]) -> T,
 ) -> Option<T> {
@@ -139,7 +140,7 @@ pub(crate) fn find_far<R: Resolver, C: Locks, T>(
 }
 
 fn breadth_first<R: Resolver, C: Locks, T, const NODES: usize>(
-    table: &Cuckoo<R, C>,
+    table: &Index<R, C>,
     hash: u64,
     carry_out: impl FnOnce(&[Place]) -> T,
 ) -> Option<T> {
@@ -176,7 +177,7 @@ fn breadth_first<R: Resolver, C: Locks, T, const NODES: usize>(
 /// The residents of this node, if it is the first, and of the next: their hashes come soon.
 #[inline]
 fn prefetch_ahead<R: Resolver, C: Locks, const NODES: usize>(
-    table: &Cuckoo<R, C>,
+    table: &Index<R, C>,
     queue: &Queue<NODES>,
     head: usize,
 ) {
@@ -195,7 +196,7 @@ fn prefetch_ahead<R: Resolver, C: Locks, const NODES: usize>(
 /// Queues the other buckets of a full bucket's residents.
 #[inline]
 fn expand<R: Resolver, C: Locks, const NODES: usize>(
-    table: &Cuckoo<R, C>,
+    table: &Index<R, C>,
     queue: &mut Queue<NODES>,
     head: usize,
     size: Size,
@@ -225,7 +226,7 @@ fn expand<R: Resolver, C: Locks, const NODES: usize>(
 
 /// Two random walks, a step of each in turn, until one meets a free slot.
 fn depth_first<R: Resolver, C: Locks, T>(
-    table: &Cuckoo<R, C>,
+    table: &Index<R, C>,
     hash: u64,
     carry_out: impl FnOnce(&[Place]) -> T,
 ) -> Option<T> {

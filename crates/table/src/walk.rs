@@ -11,14 +11,15 @@
 
 use crate::{
     buckets::{Reference, Resolver, SLOTS, reference_in},
-    cuckoo::Cuckoo,
+    index::Index,
     locks::{Held, Locks},
     sync::{AtomicUsize, Ordering, lock},
 };
 
-impl<R: Resolver, C: Locks> Cuckoo<R, C> {
-    /// Calls `visit` for every item, holding no lock meanwhile; one walk at a time.
-    pub(crate) fn for_each(&self, mut visit: impl FnMut(Reference)) {
+impl<R: Resolver, C: Locks> Index<R, C> {
+    /// Calls `visit` for every item: each that is there throughout at least once, one that moves
+    /// perhaps twice. No lock is held during the call; one walk runs at a time.
+    pub fn for_each(&self, mut visit: impl FnMut(Reference)) {
         let _alone = lock(&self.walk);
         let announced = Announced::new(&self.walkers);
         let mut references = Vec::with_capacity(SLOTS);
@@ -33,9 +34,10 @@ impl<R: Resolver, C: Locks> Cuckoo<R, C> {
         moved.into_iter().for_each(visit);
     }
 
-    /// Calls `visit` for what is in `buckets_max` buckets from `from` on; returns where to go on,
-    /// or nothing at the end. An item that moves between two calls may be missed or seen twice.
-    pub(crate) fn for_some(
+    /// Visits the references in `buckets_max` buckets from `from` on: bounded work for listings.
+    /// Returns where to go on, or nothing at the end. An item that moves between two calls may be
+    /// missed or seen twice.
+    pub fn for_some(
         &self,
         from: usize,
         buckets_max: usize,

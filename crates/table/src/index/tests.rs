@@ -639,13 +639,13 @@ fn room_can_be_made_with_every_lock_held() {
         let _ = insert(&index, mix(number), reference(number));
     }
     for hash in (1000..1200).map(mix) {
-        if index.table.free_slot(index.table.pair(hash.0)).is_some() {
+        if index.free_slot(index.pair(hash.0)).is_some() {
             continue;
         }
-        let Some(locked) = index.table.make_room_alone(hash.0) else {
+        let Some(locked) = index.make_room_alone(hash.0) else {
             continue;
         };
-        assert!(index.table.free_slot(locked.pair).is_some());
+        assert!(index.free_slot(locked.pair).is_some());
         drop(locked);
     }
     assert!(index.counters().locked_all > 0);

@@ -1,14 +1,13 @@
 //! A state while it waits to be expanded: what many states share is kept once, the rest in few
 //! bytes.
 
-use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use curtail_types::{Cas, HotEpoch, Message, MessageKind, NodeId, View, ViewNumber};
 
 use crate::judge::Written;
 use crate::moves::Moving;
-use crate::search::Plain;
+use crate::search::ByFingerprint;
 use crate::setup::Kind;
 use crate::shared::{Parts, Shared};
 use crate::world::{
@@ -31,12 +30,9 @@ pub struct Pool {
     nodes: Parts<Node>,
     judges: Parts<Judge>,
     views: Parts<Vec<View>>,
-    /// What comes of arrivals, in parts so that those who look do not wait for each other.
-    replies: [RwLock<HashMap<u64, Reply, Plain>>; SHARDS],
+    /// What comes of arrivals.
+    replies: ByFingerprint<Reply>,
 }
-
-/// Few enough for an array that begins empty.
-const SHARDS: usize = 32;
 
 /// What comes of a message's arrival: if the node does not change, what it sends.
 pub(crate) type Reply = Option<Arc<[Parcel]>>;
@@ -49,16 +45,11 @@ impl Pool {
     }
 
     pub(crate) fn reply(&self, delivery: u64) -> Option<Reply> {
-        let part = self.replies.get((delivery >> 40) as usize % SHARDS)?;
-        let replies = part.read().unwrap_or_else(|broken| broken.into_inner());
-        replies.get(&delivery).cloned()
+        self.replies.get(&delivery).map(|reply| reply.clone())
     }
 
     pub(crate) fn note_reply(&self, delivery: u64, reply: Reply) {
-        if let Some(part) = self.replies.get((delivery >> 40) as usize % SHARDS) {
-            let mut replies = part.write().unwrap_or_else(|broken| broken.into_inner());
-            replies.insert(delivery, reply);
-        }
+        self.replies.insert(delivery, reply);
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::fingerprint::Plain;
+use foldhash::fast::FixedState;
 
 /// The steps of a search, as long as there are not too many.
 pub(super) struct Ends {
@@ -80,7 +80,7 @@ impl Ends {
 
     fn before(&self) -> Before {
         let numbered = self.states.iter().enumerate();
-        let numbers: HashMap<u64, u32, Plain> = numbered
+        let numbers: HashMap<u64, u32, FixedState> = numbered
             .map(|(number, state)| (*state, number as u32))
             .collect();
         let mut starts = vec![0_u32; self.states.len() + 1];

@@ -1,7 +1,7 @@
 //! The inputs of a node's machine: a request, a message, a change of its view.
 
 use curtail_consistency::symmetric::{Input, nothing_since};
-use curtail_types::{Cas, HotEpoch, MessageKind, NodeId, ViewNumber, WriterId};
+use curtail_types::{Cas, HotEpoch, MessageKind, NodeId, WriterId};
 
 use crate::driver::Driver;
 use crate::judge::Written;
@@ -31,20 +31,15 @@ impl Driver<'_> {
     /// A thread is asked that acts on an earlier view.
     pub(crate) fn ask_slow(&mut self, kind: Kind, node: NodeId) {
         let label = self.open(kind, node);
-        let behind = self.world.node(node).map(|node| node.mover.behind);
-        self.route(label, node, behind.unwrap_or_default(), Cas(0));
+        let behind = self.world.node(node).mover.behind;
+        self.route(label, node, behind, Cas(0));
     }
 
     /// A request that was not asked yet is.
     fn open(&mut self, kind: Kind, node: NodeId) -> Label {
         let label = Label::next(self.world, node, kind);
-        if let Some(unasked) = self.world.counts.unasked.get_mut(kind as usize) {
-            *unasked -= 1;
-        }
-        let writes = self.world.counts.writes.get_mut(usize::from(node.0));
-        if let Some(writes) = writes.filter(|_| kind != Kind::Get) {
-            *writes += 1;
-        }
+        self.world.counts.unasked[kind as usize] -= 1;
+        self.world.counts.writes[usize::from(node.0)] += u8::from(kind != Kind::Get);
         let operations = &mut self.world.operations;
         let place = operations.partition_point(|other| other.label < label);
         operations.insert(
@@ -65,14 +60,8 @@ impl Driver<'_> {
     /// The machine has a request.
     pub(crate) fn request(&mut self, label: Label, node: NodeId, after: Cas) {
         self.catch_up(node);
-        let view = self
-            .world
-            .node(node)
-            .map_or(ViewNumber(0), |node| node.view);
-        let has_item = self
-            .world
-            .node(node)
-            .is_some_and(|node| node.item.is_some());
+        let view = self.world.node(node).view;
+        let has_item = self.world.node(node).item.is_some();
         let nodes = self.world.nodes.iter();
         let last = nodes.filter_map(|node| node.item).map(|item| item.ts).max();
         let last = last.max(Some(self.world.last));
@@ -122,10 +111,7 @@ impl Driver<'_> {
             Content::Request(label, after, _) => self.request(label, parcel.to, after),
             Content::MoveRequest(view) => self.take_move_request(parcel, view),
             Content::Message(message, item) => {
-                let view = self
-                    .world
-                    .node(parcel.to)
-                    .map_or(ViewNumber(0), |node| node.view);
+                let view = self.world.node(parcel.to).view;
                 if message.view < view {
                     self.world.see(Witness::LateMessage);
                 }
@@ -171,10 +157,7 @@ impl Driver<'_> {
     pub(crate) fn promote(&mut self, node: NodeId) {
         self.catch_up(node);
         self.world.counts.left.promotions = self.world.counts.left.promotions.saturating_sub(1);
-        let view = self
-            .world
-            .node(node)
-            .map_or(ViewNumber(0), |node| node.view);
+        let view = self.world.node(node).view;
         let all = u64::from(self.setup.chances.promotions);
         let place = self.world.place(self.setup, view);
         let count = 1 + all - u64::from(self.world.counts.left.promotions);
@@ -195,17 +178,15 @@ impl Driver<'_> {
 
     /// That a key has no item is remembered with a version, too, while it is hot.
     fn floor_of_promotion(&mut self, node: NodeId) -> Cas {
-        let item = self.world.node(node).and_then(|node| node.item);
+        let item = self.world.node(node).item;
         if item.is_some() {
             return Cas(0);
         }
         let clock = Cas::new(self.world.last.clock() + 1, WriterId::of(node, 0));
         let ts = nothing_since(node, clock);
         self.world.last = ts;
-        if let Some(node) = self.world.edit(node) {
-            let value = Written::NOTHING;
-            node.item = Some(Item { ts, value });
-        }
+        let value = Written::NOTHING;
+        self.world.edit(node).item = Some(Item { ts, value });
         ts
     }
 

@@ -1,11 +1,10 @@
 //! Stores parts that many states share once.
 
-use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use crate::search::{Plain, fingerprint_of};
+use crate::search::{ByFingerprint, fingerprint_of};
 
 /// A part of a state that most steps do not change: copied only when it is, and hashed once.
 #[derive(Clone, Debug)]
@@ -20,7 +19,7 @@ struct Part<T> {
 
 /// Parts of one kind, each once.
 #[derive(Debug)]
-pub(crate) struct Parts<T>(Mutex<HashMap<u64, Shared<T>, Plain>>);
+pub(crate) struct Parts<T>(ByFingerprint<Shared<T>>);
 
 impl<T: Clone + Hash> Shared<T> {
     pub(crate) fn new(value: T) -> Self {
@@ -50,21 +49,19 @@ impl<T: Clone + Hash> Shared<T> {
 impl<T: Clone> Parts<T> {
     /// The one that is the same.
     pub(crate) fn shared(&self, part: &Shared<T>) -> Shared<T> {
-        let mut parts = self.0.lock().unwrap_or_else(|broken| broken.into_inner());
-        let same = parts.entry(part.0.fingerprint);
+        let same = self.0.entry(part.0.fingerprint);
         same.or_insert_with(|| part.clone()).clone()
     }
 
     /// Throws away what nobody else has.
     pub(crate) fn sweep(&self) {
-        let mut parts = self.0.lock().unwrap_or_else(|broken| broken.into_inner());
-        parts.retain(|_, part| Arc::strong_count(&part.0) > 1);
+        self.0.retain(|_, part| Arc::strong_count(&part.0) > 1);
     }
 }
 
 impl<T> Default for Parts<T> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self(ByFingerprint::default())
     }
 }
 

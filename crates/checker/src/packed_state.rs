@@ -1,15 +1,14 @@
 //! A state that waits to be expanded, packed into few bytes; parts that states share are stored
 //! once.
 
-use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use curtail_types::{Cas, HotEpoch, Message, MessageKind, NodeId, View, ViewNumber};
 
 use crate::interned_parts::{Parts, Shared};
 use crate::judge::Written;
 use crate::moves::Moving;
-use crate::search::Plain;
+use crate::search::ByFingerprint;
 use crate::setup::Kind;
 use crate::world::{
     Content, Counts, Item, Judge, Label, Node, Operation, OperationStage, Parcel, World,
@@ -31,12 +30,9 @@ pub struct Pool {
     nodes: Parts<Node>,
     judges: Parts<Judge>,
     views: Parts<Vec<View>>,
-    /// What comes of arrivals, in parts so that those who look do not wait for each other.
-    replies: [RwLock<HashMap<u64, Reply, Plain>>; SHARDS],
+    /// What comes of arrivals.
+    replies: ByFingerprint<Reply>,
 }
-
-/// Few enough for an array that begins empty.
-const SHARDS: usize = 32;
 
 /// What comes of a message's arrival: if the node does not change, what it sends.
 pub(crate) type Reply = Option<Arc<[Parcel]>>;
@@ -49,16 +45,11 @@ impl Pool {
     }
 
     pub(crate) fn reply(&self, delivery: u64) -> Option<Reply> {
-        let part = self.replies.get((delivery >> 40) as usize % SHARDS)?;
-        let replies = part.read().unwrap_or_else(|broken| broken.into_inner());
-        replies.get(&delivery).cloned()
+        self.replies.get(&delivery).map(|reply| reply.clone())
     }
 
     pub(crate) fn note_reply(&self, delivery: u64, reply: Reply) {
-        if let Some(part) = self.replies.get((delivery >> 40) as usize % SHARDS) {
-            let mut replies = part.write().unwrap_or_else(|broken| broken.into_inner());
-            replies.insert(delivery, reply);
-        }
+        self.replies.insert(delivery, reply);
     }
 }
 

@@ -53,8 +53,8 @@ impl Cluster {
         while let Some(parcel) = world.parcels.get(index) {
             let is_late = match parcel.content {
                 Content::Message(message, _) => {
-                    let view = world.node(parcel.to).map(|node| node.view);
-                    Some(message.view) < view && message.kind != MessageKind::Update
+                    let view = world.node(parcel.to).view;
+                    message.view < view && message.kind != MessageKind::Update
                 }
                 Content::Request(..) | Content::MoveRequest(_) => false,
             };

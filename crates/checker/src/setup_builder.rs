@@ -32,32 +32,50 @@ pub(crate) const fn cold(name: &'static str, operations: &'static [Kind]) -> Set
     }
 }
 
-impl Setup {
+/// Methods that change one thing each.
+macro_rules! words {
+    ($($(#[$doc:meta])*
+        $word:ident($($argument:ident: $kind:ty)?) $($field:ident).+ = $value:expr;)*) => {
+        impl Setup {$(
+            $(#[$doc])*
+            pub(crate) const fn $word(mut self $(, $argument: $kind)?) -> Self {
+                self.$($field).+ = $value;
+                self
+            }
+        )*}
+    };
+}
+
+words! {
     /// Without node 0: of two writes with one clock that of node 2 is later than the home's, and
     /// that of node 0 would be earlier.
-    pub(crate) const fn pair(mut self) -> Self {
-        self.nodes = 0b110;
-        self
-    }
-
+    pair() nodes = 0b110;
     /// Without node 2.
-    pub(crate) const fn lower_pair(mut self) -> Self {
-        self.nodes = 0b011;
-        self
-    }
-
+    lower_pair() nodes = 0b011;
     /// Node 2 comes, and the key moves to it.
-    pub(crate) const fn comes(mut self) -> Self {
-        self.change = Some(Change::Comes);
-        self
-    }
-
+    comes() change = Some(Change::Comes);
     /// The home is to leave, and the key moves from it.
-    pub(crate) const fn goes(mut self) -> Self {
-        self.change = Some(Change::Goes);
-        self
-    }
+    goes() change = Some(Change::Goes);
+    /// Threads do not hear of a view all at once.
+    slow_threads() slow_threads = true;
+    /// Keys begin to move whatever becomes of the hot set.
+    unannounced() is_unannounced = true;
+    replicas(replicas: u8) replicas = replicas;
+    sc() model = Sc;
+    readers() readers_take_time = true;
+    ordered() network = Network::Ordered;
+    repeating() network = Network::Repeating;
+    sees(sees: &'static [Witness]) sees = sees;
+    deep() is_deep = true;
+    losses(losses: u8) chances.losses = losses;
+    duplicates(duplicates: u8) chances.duplicates = duplicates;
+    early_timers(early_timers: u8) chances.early_timers = early_timers;
+    demotion() chances.demotions = 1;
+    join() chances.joins = 1;
+    rejoin() chances.rejoins = 1;
+}
 
+impl Setup {
     /// As many nodes of `victims` die as it has, one after the other, and keys move meanwhile.
     pub(crate) const fn dies(mut self, victims: u8) -> Self {
         self.change = Some(Change::Dies);
@@ -66,76 +84,9 @@ impl Setup {
         self
     }
 
-    /// Threads do not hear of a view all at once.
-    pub(crate) const fn slow_threads(mut self) -> Self {
-        self.slow_threads = true;
-        self
-    }
-
-    /// Keys begin to move whatever becomes of the hot set.
-    pub(crate) const fn unannounced(mut self) -> Self {
-        self.is_unannounced = true;
-        self
-    }
-
-    pub(crate) const fn replicas(mut self, replicas: u8) -> Self {
-        self.replicas = replicas;
-        self
-    }
-
-    pub(crate) const fn sc(mut self) -> Self {
-        self.model = Sc;
-        self
-    }
-
-    pub(crate) const fn readers(mut self) -> Self {
-        self.readers_take_time = true;
-        self
-    }
-
-    pub(crate) const fn ordered(mut self) -> Self {
-        self.network = Network::Ordered;
-        self
-    }
-
-    pub(crate) const fn repeating(mut self) -> Self {
-        self.network = Network::Repeating;
-        self
-    }
-
-    pub(crate) const fn sees(mut self, sees: &'static [Witness]) -> Self {
-        self.sees = sees;
-        self
-    }
-
-    pub(crate) const fn deep(mut self) -> Self {
-        self.is_deep = true;
-        self
-    }
-
-    pub(crate) const fn losses(mut self, losses: u8) -> Self {
-        self.chances.losses = losses;
-        self
-    }
-
-    pub(crate) const fn duplicates(mut self, duplicates: u8) -> Self {
-        self.chances.duplicates = duplicates;
-        self
-    }
-
-    pub(crate) const fn early_timers(mut self, early_timers: u8) -> Self {
-        self.chances.early_timers = early_timers;
-        self
-    }
-
     pub(crate) const fn epochs(mut self, epochs: u8) -> Self {
         self.chances.promotions = epochs;
         self.chances.demotions = epochs;
-        self
-    }
-
-    pub(crate) const fn demotion(mut self) -> Self {
-        self.chances.demotions = 1;
         self
     }
 
@@ -152,16 +103,6 @@ impl Setup {
     pub(crate) const fn lease(mut self, node: u8) -> Self {
         self.chances.lost_leases = 1;
         self.chances.victims = 1 << node;
-        self
-    }
-
-    pub(crate) const fn join(mut self) -> Self {
-        self.chances.joins = 1;
-        self
-    }
-
-    pub(crate) const fn rejoin(mut self) -> Self {
-        self.chances.rejoins = 1;
         self
     }
 }

@@ -33,23 +33,21 @@ impl HashIndex {
     #[inline]
     pub(crate) fn get_mut(&mut self, hash: u64) -> Option<&mut u32> {
         let at = self.find(hash);
-        let slot = self.slots.get_mut(at)?;
+        let slot = &mut self.slots[at];
         (slot.number != 0).then_some(&mut slot.number)
     }
 
     /// The number of `hash`; 0 if there is none.
     #[inline]
     pub(crate) fn get(&self, hash: u64) -> u32 {
-        self.slot(self.find(hash)).number
+        self.slots[self.find(hash)].number
     }
 
     /// Remembers `number`, above 0, for `hash`. The caller keeps to the bound.
     #[inline]
     pub(crate) fn set(&mut self, hash: u64, number: u32) {
         let at = self.find(hash);
-        if let Some(slot) = self.slots.get_mut(at) {
-            *slot = Slot { hash, number };
-        }
+        self.slots[at] = Slot { hash, number };
     }
 
     /// Forgets `hash`; whoever stands behind it moves up, so that no search ends too early.
@@ -59,7 +57,7 @@ impl HashIndex {
         let mut at = hole;
         loop {
             at = (at + 1) & mask;
-            let slot = self.slot(at);
+            let slot = self.slots[at];
             if slot.number == 0 {
                 break;
             }
@@ -67,11 +65,11 @@ impl HashIndex {
             let from_first = at.wrapping_sub(self.first(slot.hash)) & mask;
             let from_hole = at.wrapping_sub(hole) & mask;
             if from_first >= from_hole {
-                self.put(hole, slot);
+                self.slots[hole] = slot;
                 hole = at;
             }
         }
-        self.put(hole, Slot::default());
+        self.slots[hole] = Slot::default();
     }
 
     /// Forgets all.
@@ -85,7 +83,7 @@ impl HashIndex {
         let mask = self.slots.len() - 1;
         let mut at = self.first(hash);
         loop {
-            let slot = self.slot(at);
+            let slot = self.slots[at];
             if slot.number == 0 || slot.hash == hash {
                 return at;
             }
@@ -97,17 +95,6 @@ impl HashIndex {
     #[inline]
     fn first(&self, hash: u64) -> usize {
         (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
-    }
-
-    #[inline]
-    fn slot(&self, at: usize) -> Slot {
-        self.slots.get(at).copied().unwrap_or_default()
-    }
-
-    fn put(&mut self, at: usize, slot: Slot) {
-        if let Some(place) = self.slots.get_mut(at) {
-            *place = slot;
-        }
     }
 }
 

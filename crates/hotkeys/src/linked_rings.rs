@@ -39,19 +39,27 @@ impl ListLinks {
 
     #[inline]
     pub(crate) fn after(&self, at: u32) -> u32 {
-        self.links.get(at as usize).map_or(at, |link| link.after)
+        self.links[at as usize].after
     }
 
     #[inline]
     pub(crate) fn before(&self, at: u32) -> u32 {
-        self.links.get(at as usize).map_or(at, |link| link.before)
+        self.links[at as usize].before
+    }
+
+    /// The list whose ends are `end`, from its last member on.
+    pub(crate) fn backwards(&self, end: u32) -> impl Iterator<Item = u32> {
+        let mut at = end;
+        core::iter::from_fn(move || {
+            at = self.before(at);
+            (at != end).then_some(at)
+        })
     }
 
     /// Puts `item`, which is alone, before `at`.
     #[inline]
     pub(crate) fn insert_before(&mut self, at: u32, item: u32) {
         let before = self.before(at);
-        self.set(item, Link { before, after: at });
         self.join(before, item);
         self.join(item, at);
     }
@@ -64,19 +72,9 @@ impl ListLinks {
         self.join(before, after);
     }
 
-    fn set(&mut self, at: u32, new: Link) {
-        if let Some(link) = self.links.get_mut(at as usize) {
-            *link = new;
-        }
-    }
-
     fn join(&mut self, one: u32, next: u32) {
-        if let Some(link) = self.links.get_mut(one as usize) {
-            link.after = next;
-        }
-        if let Some(link) = self.links.get_mut(next as usize) {
-            link.before = one;
-        }
+        self.links[one as usize].after = next;
+        self.links[next as usize].before = one;
     }
 }
 
@@ -88,12 +86,9 @@ mod tests {
     fn a_ring_keeps_its_order() {
         let mut links = ListLinks::new(5);
         let ring = |links: &ListLinks| {
-            let mut at = 4;
-            let members = core::iter::from_fn(|| {
-                at = links.after(at);
-                (at != 4).then_some(at)
-            });
-            members.collect::<Vec<_>>()
+            let mut members: Vec<_> = links.backwards(4).collect();
+            members.reverse();
+            members
         };
         [2, 0, 3].iter().for_each(|&at| links.insert_before(4, at));
         assert_eq!(ring(&links), [2, 0, 3]);
@@ -101,6 +96,7 @@ mod tests {
         links.insert_before(2, 0);
         assert_eq!(ring(&links), [0, 2, 3]);
         assert_eq!((links.before(4), links.before(0)), (3, 4));
+        assert_eq!((links.after(4), links.after(0)), (0, 2));
         links.clear();
         assert_eq!(ring(&links), []);
     }

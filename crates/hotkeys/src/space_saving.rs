@@ -105,9 +105,7 @@ impl Counter {
             0 => self.replace(hash, key),
             number => number - 1,
         };
-        let Some(place) = self.places.get_mut(at as usize) else {
-            return;
-        };
+        let place = &mut self.places[at as usize];
         place.writes += u64::from(access == Access::Write);
         let bucket = place.bucket;
         self.update(at, bucket);
@@ -115,20 +113,10 @@ impl Counter {
 
     /// The keys, most seen first, of equals the latest first (SW-50).
     pub fn hottest(&self) -> impl Iterator<Item = CountedKey<'_>> {
-        let ends = self.keys_max();
-        let mut bucket = self.buckets.before(ends);
-        let mut at = self.keys.before(self.ring(bucket));
-        core::iter::from_fn(move || {
-            if bucket == ends {
-                return None;
-            }
-            let counted = self.counted(at, bucket);
-            at = self.keys.before(at);
-            if at == self.ring(bucket) {
-                bucket = self.buckets.before(bucket);
-                at = self.keys.before(self.ring(bucket));
-            }
-            counted
+        let buckets = self.buckets.backwards(self.keys_max());
+        buckets.flat_map(move |bucket| {
+            let keys = self.keys.backwards(self.ring(bucket));
+            keys.map(move |at| self.counted(at, bucket))
         })
     }
 
@@ -170,9 +158,7 @@ impl Counter {
     fn replace(&mut self, hash: KeyHash, key: Key<'_>) -> u32 {
         let bucket = self.buckets.after(self.keys_max());
         let at = self.keys.after(self.ring(bucket));
-        if let Some(former) = self.places.get(at as usize) {
-            self.index.remove(former.hash);
-        }
+        self.index.remove(self.places[at as usize].hash);
         self.occupy(
             at,
             hash,
@@ -189,13 +175,8 @@ impl Counter {
 
     fn occupy(&mut self, at: u32, hash: KeyHash, key: Key<'_>, new: Place) {
         self.index.set(hash.0, at + 1);
-        if let (Some(place), Some(name)) = (
-            self.places.get_mut(at as usize),
-            self.names.get_mut(at as usize),
-        ) {
-            *place = new;
-            name.set(key);
-        }
+        self.places[at as usize] = new;
+        self.names[at as usize].set(key);
     }
 
     /// Moves a key up by one (`Update`).
@@ -216,9 +197,7 @@ impl Counter {
             self.close(bucket);
         }
         self.keys.insert_before(self.ring(to), at);
-        if let Some(place) = self.places.get_mut(at as usize) {
-            place.bucket = to;
-        }
+        self.places[at as usize].bucket = to;
     }
 
     /// A new bucket before `next`. One is free: each used one has a key, and this will have one.
@@ -237,15 +216,15 @@ impl Counter {
         self.buckets.insert_before(first, bucket);
     }
 
-    fn counted(&self, at: u32, bucket: u32) -> Option<CountedKey<'_>> {
-        let place = self.places.get(at as usize)?;
-        Some(CountedKey {
+    fn counted(&self, at: u32, bucket: u32) -> CountedKey<'_> {
+        let place = &self.places[at as usize];
+        CountedKey {
             hash: KeyHash(place.hash),
-            name: self.names.get(at as usize)?,
+            name: &self.names[at as usize],
             count: self.count_of(bucket),
             error: place.error,
             writes: place.writes,
-        })
+        }
     }
 
     #[inline]
@@ -266,14 +245,12 @@ impl Counter {
 
     #[inline]
     fn count_of(&self, bucket: u32) -> u64 {
-        self.counts.get(bucket as usize).copied().unwrap_or(0)
+        self.counts[bucket as usize]
     }
 
     #[inline]
     fn set_count(&mut self, bucket: u32, count: u64) {
-        if let Some(place) = self.counts.get_mut(bucket as usize) {
-            *place = count;
-        }
+        self.counts[bucket as usize] = count;
     }
 }
 

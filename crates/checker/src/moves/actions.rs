@@ -131,7 +131,7 @@ impl Cluster {
         let resend = |parcel: &Parcel| match parcel.content {
             Content::Request(label, _, view) => {
                 let asker = world.node(label.session());
-                let is_later = asker.is_none_or(|asker| !asker.is_up || asker.view > view);
+                let is_later = !asker.is_up || asker.view > view;
                 is_later && parcel.to != label.session()
             }
             _ => false,
@@ -179,7 +179,7 @@ impl Cluster {
         }
         let in_force = world.in_force(&self.setup, view.number);
         let holders = in_force.holders(self.setup.route()).into_iter();
-        let mut items = holders.map(|node| world.node(node).and_then(|node| node.item));
+        let mut items = holders.map(|node| world.node(node).item);
         let first = items.next().flatten();
         items.any(|item| item != first)
     }
@@ -187,8 +187,8 @@ impl Cluster {
     /// Whether what moves has come to a node that can tell what it is.
     fn takes(&self, world: &World, index: usize) -> bool {
         world.moving.get(index).is_some_and(|moving| {
-            let view = world.node(moving.to).map(|node| node.view);
-            let in_force = world.in_force(&self.setup, view.unwrap_or_default());
+            let view = world.node(moving.to).view;
+            let in_force = world.in_force(&self.setup, view);
             let sent = (moving.from, moving.view);
             in_force.takes(self.setup.route(), moving.to, sent) != Due::Later
         })
@@ -197,9 +197,7 @@ impl Cluster {
     /// Whether a request that was sent on, or for the key itself, finds a node that can tell what
     /// to do with it; else it is asked again, in the end.
     pub(crate) fn finds(&self, world: &World, parcel: &Parcel) -> bool {
-        let Some(node) = world.node(parcel.to) else {
-            return true;
-        };
+        let node = world.node(parcel.to);
         match parcel.content {
             Content::Message(..) => true,
             Content::Request(label, _, _) if parcel.to == label.session() => true,

@@ -2,6 +2,8 @@
 
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 
+use curtail_workload::Random;
+
 use super::*;
 
 fn see(counter: &mut Counter, key: u64, access: Access) {
@@ -53,20 +55,11 @@ fn the_least_and_longest_unseen_gives_way_with_its_count() {
     assert_eq!((counter.absent_max(), counter.seen()), (2, 7));
 }
 
-/// A stream in which the keys' shares fall about like 1 / rank: below a power of two that is drawn.
-struct Skewed(u64);
-
-impl Skewed {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-        ((u128::from(self.0) * u128::from(bound)) >> 64) as u64
-    }
-
-    fn key(&mut self, keys: u64) -> u64 {
-        let powers = u64::from(keys.ilog2()) + 1;
-        let bound = 1 << self.below(powers);
-        self.below(bound)
-    }
+/// A key of a stream in which shares fall about like 1 / rank: below a power of two that is drawn.
+fn skewed(random: &mut Random, keys: u64) -> u64 {
+    let powers = u64::from(keys.ilog2()) + 1;
+    let bound = 1 << random.below(powers);
+    random.below(bound)
 }
 
 /// Plain counts: requests and writes by key.
@@ -106,17 +99,17 @@ fn hold(counter: &Counter, truth: &Truth, seen: u64, places: usize) {
 /// counter was cleared and used again.
 #[test]
 fn bounds_hold_for_any_stream() {
-    let mut stream = Skewed(1);
+    let mut random = Random::new(1);
     for places in [1, 2, 3, 10, 100, 700] {
         let mut counter = Counter::new(places);
         for keys in [1, 5, 99, 600, 20_000] {
             let mut truth = Truth::new();
             for seen in 1..=3000 {
                 let key = match keys % 2 {
-                    0 => stream.below(keys),
-                    _ => stream.key(keys),
+                    0 => random.below(keys),
+                    _ => skewed(&mut random, keys),
                 };
-                let access = match stream.below(3) {
+                let access = match random.below(3) {
                     0 => Access::Write,
                     _ => Access::Read,
                 };
@@ -137,10 +130,10 @@ fn bounds_hold_for_any_stream() {
 /// 200 places; the ten most frequent must be among the first 20, with at most n / N of error.
 #[test]
 fn the_top_of_a_skewed_stream_is_found() {
-    let (mut counter, mut stream) = (Counter::new(200), Skewed(7));
+    let (mut counter, mut random) = (Counter::new(200), Random::new(7));
     let mut truth = Truth::new();
     for _ in 0..200_000 {
-        let key = stream.key(10_000);
+        let key = skewed(&mut random, 10_000);
         see(&mut counter, key, Access::Read);
         truth.entry(format!("key{key}")).or_default().0 += 1;
     }

@@ -156,6 +156,9 @@ fn files_are_checked() {
                 false => format!("{line}\n"),
             });
         let changed: String = lines.collect();
-        assert_eq!(Hardware::parse(&changed), Err(CostsError::Number(name)));
+        assert_eq!(
+            Hardware::parse(&changed),
+            Err(CostsError::Number(name.into()))
+        );
     }
 }

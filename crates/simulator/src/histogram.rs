@@ -76,12 +76,12 @@ mod tests {
         assert_eq!(histogram.quantile(0.0), Some(1));
         histogram.record(8_262_650);
         assert_eq!(histogram.quantile(1.0), Some(8_262_650));
-        for power in 11..51 {
+        for power in 24..51 {
             histogram.record(3 << (power - 1));
             let near = histogram.quantile(1.0).unwrap_or(0) as f64;
             assert!((near / (3_u64 << (power - 1)) as f64 - 1.0).abs() < 1e-3);
         }
         histogram.record(u64::MAX);
-        assert_eq!((histogram.total(), histogram.largest()), (1_042, u64::MAX));
+        assert_eq!((histogram.total(), histogram.largest()), (1_029, u64::MAX));
     }
 }

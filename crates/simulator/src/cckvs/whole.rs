@@ -131,12 +131,5 @@ impl Sent {
     }
 }
 
-impl Count {
-    fn add(&mut self, bytes: f64) {
-        self.packets += 1;
-        self.bytes += bytes;
-    }
-}
-
 #[cfg(test)]
 mod tests;

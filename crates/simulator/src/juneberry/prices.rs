@@ -93,7 +93,7 @@ pub struct DatagramPrices {
 }
 
 /// Persistent memory behind a store and behind receive buffers.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PersistentCosts {
     /// Each byte written.

@@ -128,8 +128,8 @@ impl Hot {
     }
 
     fn key(&self, rank: u64) -> Option<&Key> {
-        let place = self.places.get(rank as usize)?.checked_sub(1)?;
-        self.keys.get(place as usize)
+        let place = self.places[rank as usize].checked_sub(1)?;
+        Some(&self.keys[place as usize])
     }
 
     fn place(&self, rank: u64) -> Place {
@@ -145,9 +145,7 @@ impl Hot {
             valid: NodeSet::NONE,
             stored: vec![Cas(0); nodes],
         });
-        if let Some(place) = self.places.get_mut(rank as usize) {
-            *place = self.keys.len() as u32;
-        }
+        self.places[rank as usize] = self.keys.len() as u32;
         let (key, place) = (RouteHash(rank), self.place(rank));
         let input = Input::Promote {
             key,
@@ -179,15 +177,9 @@ impl Hot {
     ) {
         let mut inputs = VecDeque::from([first]);
         let me = NodeId(node as u8);
-        let place = self.places.get(rank as usize).map_or(0, |place| *place);
-        let key = place.checked_sub(1).map(|place| place as usize);
-        let key = key.and_then(|place| self.keys.get_mut(place));
-        let (Some(key), Some(machine)) = (key, self.machines.get_mut(usize::from(node))) else {
-            return;
-        };
-        let Some(stored) = key.stored.get_mut(usize::from(node)) else {
-            return;
-        };
+        let key = &mut self.keys[self.places[rank as usize] as usize - 1];
+        let machine = &mut self.machines[usize::from(node)];
+        let stored = &mut key.stored[usize::from(node)];
         while let Some(input) = inputs.pop_front() {
             machine.step(now, input, *stored, |output| self.outputs.push(output));
             for output in self.outputs.drain(..) {

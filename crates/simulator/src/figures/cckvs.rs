@@ -279,46 +279,52 @@ fn points(request: &Request<'_>, axis: Choice) -> Vec<Point> {
         Choice::Nodes => vec![0.0],
         _ => request.numbers(Choice::Nodes),
     };
+    let (series, numbers) = (request.series.iter().copied(), request.numbers(axis));
+    let mut places: Vec<(f64, &'static str)> = series
+        .flat_map(|series| numbers.iter().map(move |x| (*x, series)))
+        .collect();
+    if axis == Choice::ValueBytes {
+        // What is set beside another of its size stands next to it.
+        places.sort_by_key(|(x, _)| numbers.iter().position(|other| other == x));
+    }
     let mut points = Vec::new();
     for count in counts {
         for (index, kind) in ["exact", "stated", "estimate"].into_iter().enumerate() {
-            for series in request.series.iter().copied() {
-                for x in request.numbers(axis) {
-                    let number = |choice| match choice {
-                        _ if choice == axis => x,
-                        Choice::Nodes => count,
-                        _ => request.number(choice),
-                    };
-                    let mut all = hit_ratios(number(Choice::Gamma));
-                    all.extend((axis == Choice::Nodes).then_some(0.66));
-                    let Some(hits) = all.get(index).copied() else {
-                        continue;
-                    };
-                    let mut setting = Setting::new(series, request);
-                    setting.hits = hits;
-                    setting.nodes = number(Choice::Nodes) as u16;
-                    setting.gamma = number(Choice::Gamma);
-                    setting.value_bytes = number(Choice::ValueBytes) as u32;
-                    let mut params = String::new();
-                    for choice in [Choice::Nodes, Choice::Gamma, Choice::Writes] {
-                        if choice != axis && is_declared(choice) {
-                            params += &format!("{}={};", choice.key(), number(choice));
-                        }
+            for (x, series) in places.iter().copied() {
+                let number = |choice| match choice {
+                    _ if choice == axis => x,
+                    Choice::Nodes => count,
+                    _ => request.number(choice),
+                };
+                let mut all = hit_ratios(number(Choice::Gamma));
+                all.extend((axis == Choice::Nodes).then_some(0.66));
+                let Some(hits) = all.get(index).copied() else {
+                    continue;
+                };
+                let mut setting = Setting::new(series, request);
+                setting.hits = hits;
+                setting.nodes = number(Choice::Nodes) as u16;
+                setting.gamma = number(Choice::Gamma);
+                setting.value_bytes = number(Choice::ValueBytes) as u32;
+                let mut params = String::new();
+                for choice in [Choice::Nodes, Choice::Gamma, Choice::Writes] {
+                    if choice != axis && is_declared(choice) {
+                        params += &format!("{}={};", choice.key(), number(choice));
                     }
-                    if is_declared(Choice::Writes) {
-                        setting.writes_percent = number(Choice::Writes);
-                    }
-                    params += &match axis {
-                        Choice::Gamma => format!("hits={kind}"),
-                        _ => hits_text(hits),
-                    };
-                    points.push(Point {
-                        series,
-                        params,
-                        x,
-                        setting,
-                    });
                 }
+                if is_declared(Choice::Writes) {
+                    setting.writes_percent = number(Choice::Writes);
+                }
+                params += &match axis {
+                    Choice::Gamma => format!("hits={kind}"),
+                    _ => hits_text(hits),
+                };
+                points.push(Point {
+                    series,
+                    params,
+                    x,
+                    setting,
+                });
             }
         }
     }

@@ -165,15 +165,11 @@ fn fig10(request: &Request<'_>) -> Vec<Row> {
     let drawn = rows(request, &points, |one| [("throughput_mrps", one.mrps)]);
     let writes = |row: &Row| row.series.starts_with("sc") || row.series.starts_with("lin");
     let read_only = |row: &Row| (row.x > 0.0 && writes(row)).then(|| (row.series.clone(), 0.0));
-    let percent = |own, read_only| 100.0 * (1.0 - own / read_only);
-    let below = beside(
-        request,
-        &drawn,
-        "below_read_only_percent",
-        read_only,
-        percent,
-    );
-    drawn.into_iter().chain(below).collect()
+    let below = drawn.iter().filter_map(|own| {
+        let percent = 100.0 * (1.0 - over(own, &drawn, read_only(own)?)?);
+        Some(beside(request, own, ("below_read_only_percent", percent)))
+    });
+    drawn.iter().cloned().chain(below).collect()
 }
 
 fn fig11(request: &Request<'_>) -> Vec<Row> {
@@ -197,8 +193,12 @@ fn fig12(request: &Request<'_>) -> Vec<Row> {
         let (_, ending) = row.series.split_once('-')?;
         Some((format!("base-{ending}"), row.x))
     };
-    let over = beside(request, &drawn, "over_base", base, |own, base| own / base);
-    drawn.into_iter().chain(over).collect()
+    let with_over = |own: &Row| {
+        let over = base(own).and_then(|base| over(own, &drawn, base));
+        let over = over.map(|over| beside(request, own, ("over_base", over)));
+        std::iter::once(own.clone()).chain(over)
+    };
+    drawn.iter().flat_map(with_over).collect()
 }
 
 fn fig13(request: &Request<'_>) -> Vec<Row> {
@@ -234,27 +234,15 @@ fn fig14(request: &Request<'_>) -> Vec<Row> {
     rows(request, &points, |one| [("throughput_mrps", one.mrps)])
 }
 
-/// What each row is beside another: the one with the same parameters whose series and place
-/// `other` says.
-fn beside(
-    request: &Request<'_>,
-    rows: &[Row],
-    metric: &'static str,
-    other: impl Fn(&Row) -> Option<(String, f64)>,
-    of: impl Fn(f64, f64) -> f64,
-) -> Vec<Row> {
-    let of_row = |own: &Row| {
-        let (series, x) = other(own)?;
-        let is_other = |row: &&Row| (&row.series, &row.params, row.x) == (&series, &own.params, x);
-        let number = of(own.value?, rows.iter().find(is_other)?.value?);
-        Some(row(
-            request,
-            (&own.series, &own.params),
-            own.x,
-            (metric, number),
-        ))
-    };
-    rows.iter().filter_map(of_row).collect()
+/// A row's number over that of the row with the same parameters in this series and place.
+fn over(own: &Row, rows: &[Row], (series, x): (String, f64)) -> Option<f64> {
+    let is_other = |row: &&Row| (&row.series, &row.params, row.x) == (&series, &own.params, x);
+    Some(own.value? / rows.iter().find(is_other)?.value?)
+}
+
+/// Another number in a row's place.
+fn beside(request: &Request<'_>, own: &Row, number: (&'static str, f64)) -> Row {
+    row(request, (&own.series, &own.params), own.x, number)
 }
 
 const BY_SKEW: [Parameter; 6] = {

@@ -20,7 +20,6 @@ mod node;
 mod packet;
 mod record;
 mod sessions;
-mod views;
 mod world;
 
 use std::fmt;
@@ -113,7 +112,8 @@ impl ClusterRun {
 
     /// Runs it, and judges it.
     pub fn run(&self) -> ClusterOutcome {
-        world::World::new(self).run()
+        let keys = keys::Keys::new(self);
+        world::World::new(self, &keys).run()
     }
 }
 

@@ -244,7 +244,7 @@ const BELOW: [(&str, &str, f64, f64); 21] = [
     ("writes=0", "raw-rpc", 0.99, -49.0),
 ];
 
-/// 99th percentiles in microseconds that the paper states: whose, at which share of the peak's rate.
+/// 99th percentiles in microseconds that the paper states: whose, at which share of its peak.
 const P99_US: [(&str, &str, f64, f64); 4] = [
     (
         "prices=paper;workload=cluster19",

@@ -276,9 +276,13 @@ impl World<'_> {
             self.record.lost(key, [since, self.now]);
             if self.run.model == Model::Sc {
                 // Whoever saw it may find it no more.
-                (0..self.sessions.len()).for_each(|session| self.part_from(session, key));
+                self.part_all(key);
             }
         }
+    }
+
+    fn part_all(&mut self, key: usize) {
+        (0..self.sessions.len()).for_each(|session| self.part_from(session, key));
     }
 
     /// A node acts on another view: as home of a key that may have been lost it may answer at once,
@@ -294,7 +298,7 @@ impl World<'_> {
             .collect();
         for key in lost {
             if self.keys.place(key, placed).home == NodeId(node as u8) {
-                (0..self.sessions.len()).for_each(|session| self.part_from(session, key));
+                self.part_all(key);
             }
         }
     }

@@ -187,8 +187,7 @@ impl<'a> Node<'a> {
 
     /// Becomes a member, or wants to.
     pub(super) fn start(&mut self) {
-        let join = membership::Input::Join(self.incarnation());
-        self.member(join);
+        self.member(membership::Input::Join(self.incarnation()));
     }
 
     /// Whether it may answer for what it has.
@@ -228,7 +227,6 @@ impl<'a> Node<'a> {
             }
         }
         self.ask_again();
-        self.settle();
     }
 
     /// A packet of the life `life` of `from` arrived.
@@ -239,7 +237,6 @@ impl<'a> Node<'a> {
         }
         *known = life;
         self.handle((from, life), packet);
-        self.settle();
     }
 
     fn handle(&mut self, (from, of): (NodeId, u64), packet: Packet) {
@@ -315,7 +312,7 @@ impl<'a> Node<'a> {
     }
 
     /// Steps the membership and does what it says.
-    fn member(&mut self, input: membership::Input<'_>) {
+    pub(super) fn member(&mut self, input: membership::Input<'_>) {
         let now = self.clock.instant(self.now);
         let mut outputs = Vec::new();
         self.membership
@@ -343,12 +340,6 @@ impl<'a> Node<'a> {
                 }
             }
         }
-    }
-
-    /// What the store of views said.
-    pub(super) fn of_store(&mut self, input: membership::Input<'_>) {
-        self.member(input);
-        self.settle();
     }
 
     fn beat(&mut self, to: NodeSet) {
@@ -468,7 +459,6 @@ impl<'a> Node<'a> {
         };
         self.deeds.push(Deed::Promoted { key, floor, before });
         self.tell(key, input);
-        self.settle();
     }
 
     /// Makes a key cold, if this is its home and it is hot.
@@ -476,7 +466,6 @@ impl<'a> Node<'a> {
         if self.places[key].home == self.me && self.modes[key] == Mode::Hot {
             let route = self.keys.route(key);
             self.tell(key, symmetric::Input::Demote { key: route });
-            self.settle();
         }
     }
 

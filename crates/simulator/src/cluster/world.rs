@@ -207,7 +207,7 @@ impl<'a> World<'a> {
                 self.with(node, Node::tick);
             }
             What::Reset(peer) => self.with(node, |node| node.reset(peer)),
-            What::StoreSays(said) => self.with(node, |node| node.of_store(said.input())),
+            What::StoreSays(said) => self.with(node, |node| node.member(said.input())),
             What::Wake | What::StoreAsk(_) => {}
         }
     }
@@ -232,6 +232,7 @@ impl<'a> World<'a> {
     fn with(&mut self, node: usize, act: impl FnOnce(&mut Node<'a>)) {
         self.nodes[node].now = self.now;
         act(&mut self.nodes[node]);
+        self.nodes[node].settle();
         for deed in std::mem::take(&mut self.nodes[node].deeds) {
             self.carry_out(node, deed);
         }
@@ -382,17 +383,14 @@ impl<'a> World<'a> {
     }
 
     fn start(&mut self, node: usize) {
-        if self.is_up[node] && self.nodes[node].view.number.0 == 0 && self.wakes[node] == u64::MAX {
-            self.with(node, Node::start);
+        if !self.is_up[node] {
+            let (life, clock) = (self.nodes[node].life + 1, self.nodes[node].clock);
+            self.nodes[node] = Node::new((self.run, self.keys), NodeId(node as u8), life, clock);
+            self.is_up[node] = true;
+            self.wakes[node] = u64::MAX;
+        } else if self.nodes[node].view.number.0 > 0 || self.wakes[node] < u64::MAX {
             return;
         }
-        if self.is_up[node] {
-            return;
-        }
-        let (life, clock) = (self.nodes[node].life + 1, self.nodes[node].clock);
-        self.nodes[node] = Node::new((self.run, self.keys), NodeId(node as u8), life, clock);
-        self.is_up[node] = true;
-        self.wakes[node] = u64::MAX;
         self.with(node, Node::start);
     }
 

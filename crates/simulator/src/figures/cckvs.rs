@@ -195,18 +195,11 @@ impl Setting {
 
 impl From<WholeOutcome> for Measured {
     fn from(outcome: WholeOutcome) -> Self {
-        let sent = outcome.sent;
         Self {
             mrps: outcome.mrps,
             hits_mrps: outcome.hits_mrps,
             gigabits: outcome.link_gigabits,
-            shares: TrafficShares {
-                misses: sent.misses.bytes,
-                updates: sent.updates.bytes,
-                invalidations: sent.validations.bytes,
-                acknowledgements: sent.acknowledgements.bytes,
-                credits: sent.credits.bytes,
-            },
+            shares: outcome.sent.bytes(),
         }
     }
 }

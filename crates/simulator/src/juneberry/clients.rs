@@ -111,18 +111,13 @@ impl Run<'_> {
             request.slot = connection.free_slots.pop().unwrap_or_default();
             request.needs = needs;
         }
-        let value_bytes = if request.write {
-            request.value_bytes
-        } else {
-            0
-        };
         let packet = Packet {
             id,
             serial: request.serial,
             connection: request.connection,
             slot: request.slot,
             write: request.write,
-            bytes: value_bytes
+            bytes: u32::from(request.write) * request.value_bytes
                 + self.model.workload.key_bytes as u32
                 + self.model.prices.header_bytes,
             hash: request.hash,
@@ -132,14 +127,8 @@ impl Run<'_> {
         let at = now + one_way_ns(self.model) + (f64::from(packet.bytes) * prices.byte_ns) as u64;
         self.outcome.counts.packets += 1;
         if self.model.loss > 0.0 {
-            let (serial, attempt) = (packet.serial, request.attempt);
-            let again = Event::Resend {
-                id,
-                serial,
-                attempt,
-            };
-            let wait = prices.resend_ns << attempt.min(4);
-            self.events.plan(now + wait, again);
+            let wait = prices.resend_ns << request.attempt.min(4);
+            self.plan_resend(now + wait, id);
         }
         if !self.is_lost() {
             self.events.plan(at, Event::AtCard(packet));
@@ -246,17 +235,21 @@ impl Run<'_> {
             connection.narrowed_ns = now;
             connection.window = (connection.window / 2.0).max(1.0);
         }
-        let pause = self
-            .random
-            .below(round_ns << attempt.min(PAUSE_DOUBLINGS_MAX))
-            + 1;
-        let Answer { id, serial, .. } = answer;
+        let longest = round_ns << attempt.min(PAUSE_DOUBLINGS_MAX);
+        let pause = self.random.below(longest) + 1;
+        self.plan_resend(now + pause, answer.id);
+    }
+
+    fn plan_resend(&mut self, at: u64, id: u32) {
+        let Request {
+            serial, attempt, ..
+        } = *self.requests.get(id);
         let again = Event::Resend {
             id,
             serial,
             attempt,
         };
-        self.events.plan(now + pause, again);
+        self.events.plan(at, again);
     }
 
     /// A request's time has come, if it still waits with this attempt.

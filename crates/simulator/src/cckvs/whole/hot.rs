@@ -87,9 +87,8 @@ impl Hot {
         session: u32,
         writes: bool,
         now: Instant,
-        deeds: &mut Vec<Deed>,
-    ) {
-        let (node, rank) = at;
+    ) -> Vec<Deed> {
+        let (_, rank) = at;
         if writes && self.key(rank).is_none() {
             self.promote(rank, now);
         }
@@ -106,7 +105,7 @@ impl Hot {
             after: Cas(0),
             floor: Cas(0),
         };
-        self.step((node, rank), input, now, deeds);
+        self.step(at, input, now)
     }
 
     /// A message comes to `node`.
@@ -116,15 +115,14 @@ impl Hot {
         from: u16,
         message: Message,
         now: Instant,
-        deeds: &mut Vec<Deed>,
-    ) {
+    ) -> Vec<Deed> {
         let input = Input::Message {
             from: NodeId(from as u8),
             key: RouteHash(at.1),
             place: self.place(at.1),
             message,
         };
-        self.step(at, input, now, deeds);
+        self.step(at, input, now)
     }
 
     fn key(&self, rank: u64) -> Option<&Key> {
@@ -153,28 +151,22 @@ impl Hot {
             epoch: HotEpoch(1),
             floor: Cas::new(2, WriterId::of(place.home, 0)),
         };
-        let mut deeds = Vec::new();
         let home = u16::from(place.home.0);
-        self.step((home, rank), input, now, &mut deeds);
-        let mut due: VecDeque<(u16, Deed)> = deeds.drain(..).map(|deed| (home, deed)).collect();
-        while let Some((from, deed)) = due.pop_front() {
-            let Deed::Send(to, message) = deed else {
-                continue;
-            };
-            for to in to.into_iter().map(|to| u16::from(to.0)) {
-                self.receive((to, rank), from, message, now, &mut deeds);
-                due.extend(deeds.drain(..).map(|deed| (to, deed)));
+        let mut due = VecDeque::from([(home, self.step((home, rank), input, now))]);
+        while let Some((from, deeds)) = due.pop_front() {
+            for deed in deeds {
+                let Deed::Send(to, message) = deed else {
+                    continue;
+                };
+                for to in to.into_iter().map(|to| u16::from(to.0)) {
+                    due.push_back((to, self.receive((to, rank), from, message, now)));
+                }
             }
         }
     }
 
-    fn step(
-        &mut self,
-        (node, rank): (u16, u64),
-        first: Input,
-        now: Instant,
-        deeds: &mut Vec<Deed>,
-    ) {
+    fn step(&mut self, (node, rank): (u16, u64), first: Input, now: Instant) -> Vec<Deed> {
+        let mut deeds = Vec::new();
         let mut inputs = VecDeque::from([first]);
         let me = NodeId(node as u8);
         let key = &mut self.keys[self.places[rank as usize] as usize - 1];
@@ -207,6 +199,7 @@ impl Hot {
                 }
             }
         }
+        deeds
     }
 }
 

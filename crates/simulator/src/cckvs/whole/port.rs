@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use curtail_types::{Message, MessageKind};
 
-use super::{Sent, WholeCluster, thread::Place};
-use crate::cckvs::MessageBytes;
+use super::{Count, WholeCluster, thread::Place};
+use crate::cckvs::{MessageBytes, TrafficShares};
 
 /// Something that one thread tells another.
 #[derive(Clone, Debug)]
@@ -58,14 +58,14 @@ impl Packet {
     }
 
     /// Its bytes, counted where they belong.
-    pub(super) fn count(&self, bytes: &MessageBytes, sent: &mut Sent) -> f64 {
+    pub(super) fn count(&self, bytes: &MessageBytes, sent: &mut TrafficShares<Count>) -> f64 {
         let several = |count: usize, each: f64| bytes.header + count as f64 * (each - bytes.header);
         let (count, length) = match &self.load {
             Load::Requests(sessions) => (&mut sent.misses, several(sessions.len(), bytes.request)),
             Load::Replies(sessions) => (&mut sent.misses, several(sessions.len(), bytes.reply)),
             Load::Hot(_, message) => match message.kind {
                 MessageKind::Ack => (&mut sent.acknowledgements, bytes.acknowledgement),
-                MessageKind::Validate => (&mut sent.validations, bytes.invalidation),
+                MessageKind::Validate => (&mut sent.invalidations, bytes.invalidation),
                 _ => (&mut sent.updates, bytes.update),
             },
             Load::Credits(..) => (&mut sent.credits, bytes.header),

@@ -4,13 +4,13 @@ use curtail_types::Instant;
 use curtail_workload::{Random, mix, zipf::Zipf};
 
 use super::{
-    Sent, WholeCluster, WholeOutcome,
+    Count, WholeCluster, WholeOutcome,
     hot::Hot,
     port::{Packet, Port, pass_ps},
     thread::{Place, Thread, Work},
 };
 use crate::{
-    cckvs::{CACHED_SHARE, MessageBytes, STORED_KEYS, Shards},
+    cckvs::{CACHED_SHARE, MessageBytes, STORED_KEYS, Shards, TrafficShares},
     event_queue::EventQueue,
 };
 
@@ -61,7 +61,7 @@ struct Tally {
     completed: u64,
     hits: u64,
     refused: u64,
-    sent: Sent,
+    sent: TrafficShares<Count>,
     /// When measuring began, and with how many completed.
     since_ps: u64,
     before: u64,
@@ -206,7 +206,7 @@ impl<'a> World<'a> {
         if let Some(packet) = self.ports[port].begin() {
             let bytes = match leaves {
                 true => packet.count(&self.bytes, &mut self.tally.sent),
-                false => packet.count(&self.bytes, &mut Sent::default()),
+                false => packet.count(&self.bytes, &mut TrafficShares::default()),
             };
             let over = self.now_ps + pass_ps(self.cluster, bytes);
             self.planned.plan(over, Event::Passed(port));
@@ -222,7 +222,7 @@ impl<'a> World<'a> {
             mrps: millions(tally.completed - tally.before),
             hits_mrps: millions(tally.hits),
             sent: tally.sent,
-            link_gigabits: tally.sent.bytes() * 8.0 / seconds / nodes / 1e9,
+            link_gigabits: tally.sent.bytes().total() * 8.0 / seconds / nodes / 1e9,
             refused: tally.refused,
         }
     }

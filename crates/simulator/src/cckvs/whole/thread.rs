@@ -126,8 +126,7 @@ impl World<'_> {
                     turn.done.push(session);
                     return;
                 }
-                let mut deeds = Vec::new();
-                hot.request((turn.at.node, rank), session, writes, now, &mut deeds);
+                let deeds = hot.request((turn.at.node, rank), session, writes, now);
                 self.carry_out(rank, deeds, turn);
             }
             Ask::Cold { node, thread } => {
@@ -153,11 +152,10 @@ impl World<'_> {
             Load::Hot(rank, message) => {
                 turn.cost_ns += self.cluster.hardware.item_ns;
                 self.note_received(from, class(message.kind), turn);
-                let mut deeds = Vec::new();
                 if let Some(hot) = &mut self.hot {
-                    hot.receive((turn.at.node, rank), from.node, message, now, &mut deeds);
+                    let deeds = hot.receive((turn.at.node, rank), from.node, message, now);
+                    self.carry_out(rank, deeds, turn);
                 }
-                self.carry_out(rank, deeds, turn);
             }
             Load::Credits(class, count) => self.give_room((from.node, 1 + class), count, turn),
         }

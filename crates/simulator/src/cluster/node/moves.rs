@@ -261,7 +261,7 @@ impl Node<'_> {
     }
 
     /// Takes in what came too early, sends what can be sent, and says so when nothing is left.
-    pub(super) fn settle(&mut self) {
+    pub(in crate::cluster) fn settle(&mut self) {
         for (from, key, item) in std::mem::take(&mut self.moves.early) {
             let view = self.view.number;
             self.moved_in(from, (key, view, item));

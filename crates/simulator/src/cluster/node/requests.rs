@@ -65,7 +65,6 @@ impl Node<'_> {
     /// A client's request arrived.
     pub(in crate::cluster) fn admit(&mut self, demand: Demand) {
         self.begin(Origin::Client, demand, Cas(0));
-        self.settle();
     }
 
     pub(super) fn begin(&mut self, origin: Origin, demand: Demand, after: Cas) {
@@ -316,7 +315,6 @@ impl Node<'_> {
     /// The link to a node is new at its other end: what it was asked may have been done or not.
     pub(in crate::cluster) fn reset(&mut self, peer: NodeId) {
         self.lose_all(|to| to == peer);
-        self.settle();
     }
 
     /// Who was asked and is not live any more will not answer.

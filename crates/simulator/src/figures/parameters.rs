@@ -34,7 +34,8 @@ macro_rules! choices {
                 }
             }
 
-            const fn key(self) -> &'static str {
+            /// What it is called in a row.
+            pub(super) const fn key(self) -> &'static str {
                 match self {
                     $(Self::$choice => $key,)*
                 }

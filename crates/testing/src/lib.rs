@@ -23,7 +23,7 @@ pub use curtail_client::memcached::{Connection, connect};
 use curtail_server::{Config, Listen, NativeConfig, NativeMode, Server};
 
 pub use self::{
-    client::Client,
+    client::{Client, hit, set},
     process::{Process, listening, signal},
 };
 
@@ -43,7 +43,14 @@ pub fn config() -> Config {
     }
 }
 
-/// The same with the native path in this mode, and small queues.
+/// The same, changed.
+pub fn config_with(change: impl FnOnce(&mut Config)) -> Config {
+    let mut config = config();
+    change(&mut config);
+    config
+}
+
+/// A configuration with the native path in this mode, and small queues.
 pub fn native_config(mode: NativeMode) -> Config {
     Config {
         native: Some(NativeConfig {
@@ -59,6 +66,19 @@ pub fn native_config(mode: NativeMode) -> Config {
 /// Starts a server whose `shutdown` requests go nowhere.
 pub fn start(config: Config) -> Server {
     Server::start(config, |_| ()).unwrap()
+}
+
+/// Starts a server, with a client.
+pub fn serve(config: Config) -> (Server, Client) {
+    let server = start(config);
+    let client = Client::connect(&server);
+    (server, client)
+}
+
+/// Text of this length that differs from place to place, and with `salt`.
+pub fn pattern(bytes: usize, salt: usize) -> Vec<u8> {
+    let letter = |i| b'a' + ((i * 7 + i / 251 + salt) % 26) as u8;
+    (0..bytes).map(letter).collect()
 }
 
 /// Where the native path of a server listens.

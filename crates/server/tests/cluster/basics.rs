@@ -4,17 +4,14 @@ use std::{thread, time::Duration};
 
 use curtail_testing::{Client, PATIENCE};
 
-use crate::{
-    failures::until,
-    support::{Cluster, Shape},
-};
+use crate::support::{Cluster, Shape, store, until};
 
 /// Goal: a client need not know where a key is. Method: every command on many keys, written at one
 /// node and read at the others, in pipelines too.
 #[test]
 fn any_node_answers_for_any_key() {
     let cluster = Cluster::start(Shape::default());
-    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    let mut clients = cluster.clients();
     for number in 0..60 {
         let at = number % 3;
         let key = format!("key{number}");
@@ -56,11 +53,11 @@ fn any_node_answers_for_any_key() {
 #[test]
 fn runs_are_compacted_at_their_home() {
     let cluster = Cluster::start(Shape::default());
-    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    let mut clients = cluster.clients();
     let numbers: String = (1..=16).map(|number| format!("{number}\r\n")).collect();
     for number in 0..30 {
         let key = format!("run{number}");
-        clients[number % 3].demand(format!("set {key} 0 0 1\r\n0\r\n"), "STORED\r\n");
+        clients[number % 3].set(&key, "0");
         clients[1].demand(format!("incr {key} 1\r\n").repeat(16), &numbers);
     }
     let compacted = |client: &mut Client| client.stat("curtail", "writes_compacted");
@@ -75,18 +72,16 @@ fn nodes_may_talk_over_tls() {
         secured: true,
         ..Shape::default()
     });
-    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    let mut clients = cluster.clients();
     for (number, bytes) in [5, 5_000, 300_000].into_iter().cycle().take(24).enumerate() {
         let (key, value) = (format!("key{number}"), "v".repeat(bytes));
-        let set = format!("set {key} 0 0 {bytes}\r\n{value}\r\n");
-        clients[number % 3].demand(&set, "STORED\r\n");
+        clients[number % 3].set(&key, &value);
         // A write whose value is still coming in when its key becomes hot would be refused.
         if number % 2 == 0 {
             cluster.change_hot(&key, true);
         }
-        let found = format!("VALUE {key} 0 {bytes}\r\n{value}\r\nEND\r\n");
         for client in &mut clients {
-            client.demand(format!("get {key}\r\n"), &found);
+            client.demand_value(&key, &value);
         }
     }
 }
@@ -96,11 +91,11 @@ fn nodes_may_talk_over_tls() {
 #[test]
 fn a_hot_key_is_one_key_everywhere() {
     let cluster = Cluster::start(Shape::default());
-    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    let mut clients = cluster.clients();
     for round in 0..4 {
         for number in 0..12 {
             let key = format!("hot{number}");
-            clients[number % 3].demand(format!("set {key} 0 0 2\r\n00\r\n"), "STORED\r\n");
+            clients[number % 3].set(&key, "00");
             cluster.change_hot(&key, round % 2 == 0);
         }
         thread::sleep(Duration::from_millis(50));
@@ -108,7 +103,7 @@ fn a_hot_key_is_one_key_everywhere() {
             let key = format!("hot{number}");
             for write in 10..40 {
                 let at = write % 3;
-                clients[at].demand(format!("set {key} 0 0 2\r\n{write}\r\n"), "STORED\r\n");
+                clients[at].set(&key, write.to_string());
                 for client in &mut clients {
                     client.demand(format!("mg {key} v\r\n"), format!("VA 2\r\n{write}\r\n"));
                 }
@@ -140,16 +135,13 @@ fn a_session_reads_what_it_wrote() {
     };
     let mut clients: Vec<_> = (0..12).map(|number| cluster.client(number % 3)).collect();
     for number in 0..60 {
-        clients[0].demand(format!("set cold{number} 0 0 1\r\n0\r\n"), "STORED\r\n");
+        clients[0].set(format_args!("cold{number}"), "0");
         clients[1].demand(format!("mg cold{number} v\r\n"), "VA 1\r\n0\r\n");
     }
     assert_eq!(shown(), 0, "keys that are not shared are told of");
     for (number, client) in clients.iter_mut().enumerate() {
         for own in 0..8 {
-            client.demand(
-                format!("set {} 0 0 1\r\n0\r\n", key(number, own)),
-                "STORED\r\n",
-            );
+            client.set(key(number, own), "0");
             cluster.change_hot(&key(number, own), true);
         }
     }
@@ -177,7 +169,7 @@ fn a_session_reads_what_it_wrote() {
 #[test]
 fn large_values_are_at_any_node() {
     let cluster = Cluster::start(Shape::default());
-    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    let mut clients = cluster.clients();
     for number in 0..24 {
         let key = format!("large{number}");
         let mut value = "v".repeat(3000 + 9000 * number);
@@ -236,10 +228,10 @@ fn a_value_is_stored_though_its_key_becomes_hot_meanwhile() {
 #[test]
 fn a_flush_is_for_all_nodes() {
     let cluster = Cluster::start(Shape::default());
-    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    let mut clients = cluster.clients();
     for round in 0..3 {
         for number in 0..30 {
-            clients[0].demand(format!("set key{number} 0 0 1\r\nx\r\n"), "STORED\r\n");
+            clients[0].set(format_args!("key{number}"), "x");
             if number % 3 == 0 {
                 cluster.change_hot(&format!("key{number}"), true);
             }
@@ -265,12 +257,8 @@ fn a_popular_key_becomes_hot() {
         lease_ms: 10_000,
         ..Shape::default()
     });
-    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
-    let set = |client: &mut Client, value: &str| {
-        let request = format!("set popular 0 0 5\r\n{value}\r\n");
-        until(client, &request, |answer| answer == "STORED");
-    };
-    set(&mut clients[0], "value");
+    let mut clients = cluster.clients();
+    store(&mut clients[0], "popular", "value");
     let started = std::time::Instant::now();
     loop {
         let mut hot = 0;
@@ -285,7 +273,7 @@ fn a_popular_key_becomes_hot() {
         }
         assert!(started.elapsed() < 6 * PATIENCE, "hot at {hot} nodes");
     }
-    set(&mut clients[2], "other");
+    store(&mut clients[2], "popular", "other");
     until(&mut clients[1], "mg popular v\r\n", |answer| {
         answer == "VA 5"
     });

@@ -6,19 +6,14 @@ use std::{thread, time::Duration};
 use curtail_consistency::placement::Placement;
 use curtail_server::Fault;
 use curtail_testing::{Client, eventually};
-use curtail_types::{NodeId, NodeSet, RouteHash};
-use twox_hash::XxHash3_64;
+use curtail_types::{NodeId, NodeSet};
 
-use crate::support::{Cluster, Shape, items};
+use crate::support::{Cluster, Shape, items, route};
 
 /// Keys that are stored before nodes are added.
 const KEYS: usize = 120;
 
 const REPLICAS: usize = 3;
-
-fn route(key: &str) -> RouteHash {
-    RouteHash(XxHash3_64::oneshot(key.as_bytes()))
-}
 
 /// Goal: a key whose old holders all die is found with whichever of its new holders has got it, and
 /// one that none has got is absent. Method: keys of two nodes move to three, of which two take
@@ -36,7 +31,7 @@ fn new_holders_find_a_key_among_themselves_when_all_old_ones_are_dead() {
     let keys: Vec<String> = (0..KEYS).map(|number| format!("key{number}")).collect();
     let mut client = cluster.client(0);
     for key in &keys {
-        client.demand(format!("set {key} 0 0 1\r\nv\r\n"), "STORED\r\n");
+        client.set(key, "v");
     }
     cluster.grow(5);
     for (id, fault) in [
@@ -45,7 +40,7 @@ fn new_holders_find_a_key_among_themselves_when_all_old_ones_are_dead() {
         (4, Fault::OffersNothing),
     ] {
         cluster.set_fault(fault);
-        cluster.nodes[id] = Some(cluster.node(id));
+        cluster.revive(id);
     }
     let placement = Placement::new(NodeSet::from_bits(0b11111), REPLICAS);
     let is_with_the_last = |key: &&String| placement.holders(route(key)).contains(NodeId(4));

@@ -8,10 +8,7 @@ use std::{
 use curtail_server::Fault;
 use curtail_testing::{Client, PATIENCE};
 
-use crate::{
-    failures::until,
-    support::{Cluster, Shape},
-};
+use crate::support::{Cluster, Shape, until};
 
 /// Seconds that an item has left when it is written.
 const SECONDS: u64 = 500;
@@ -37,7 +34,7 @@ fn left(client: &mut Client, key: &str) -> Option<u64> {
 /// What does not agree about when items end: cold keys of every home, written at every node, then
 /// hot ones, whose copies are asked at every node.
 fn disagreements(cluster: &Cluster) -> Vec<String> {
-    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    let mut clients = cluster.clients();
     let mut found = Vec::new();
     for kind in ["cold", "hot"] {
         for number in 0..24 {
@@ -64,7 +61,7 @@ fn disagreements(cluster: &Cluster) -> Vec<String> {
 fn an_item_ends_at_one_time_on_all_nodes() {
     let cluster = cluster(Fault::ClocksApart);
     assert_eq!(disagreements(&cluster), Vec::<String>::new());
-    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    let mut clients = cluster.clients();
     cluster.change_hot("short2", true);
     for (number, client) in clients.iter_mut().enumerate() {
         let set = format!("set short{number} 0 2 1\r\nx\r\n");
@@ -97,7 +94,7 @@ fn who_joins_goes_by_the_time_of_the_others() {
     }
     for id in [0, 2] {
         drop(cluster.nodes[id].take());
-        cluster.nodes[id] = Some(cluster.node(id));
+        cluster.revive(id);
         cluster.await_service(id);
         assert_eq!(disagreements(&cluster), Vec::<String>::new(), "node {id}");
         for node in 0..3 {

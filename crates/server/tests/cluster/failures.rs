@@ -7,30 +7,7 @@ use std::{
 
 use curtail_testing::{Client, PATIENCE};
 
-use crate::support::{Cluster, Shape};
-
-/// Sets a key, again and again until a node can do it.
-fn set(client: &mut Client, key: &str, value: &str) {
-    let request = format!("set {key} 0 0 {}\r\n{value}\r\n", value.len());
-    until(client, &request, |answer| answer == "STORED");
-}
-
-/// Asks again and again until the answer is as wanted; what is no error and not wanted is wrong.
-pub(crate) fn until(client: &mut Client, request: &str, wanted: impl Fn(&str) -> bool) -> String {
-    let started = Instant::now();
-    loop {
-        let answer = client.ask(request);
-        if wanted(&answer) {
-            return answer;
-        }
-        assert!(
-            answer.starts_with("SERVER_ERROR"),
-            "{request:?}: {answer:?}"
-        );
-        assert!(started.elapsed() < PATIENCE, "{request:?}: {answer:?}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
+use crate::support::{Cluster, Shape, answered, store, until};
 
 /// The value of a key, or nothing.
 fn value(client: &mut Client, key: &str) -> Option<String> {
@@ -66,13 +43,13 @@ fn two_holders_lose_nothing_when_a_node_dies() {
         });
         let mut client = cluster.client((dies + 1) % 3);
         for number in 0..200 {
-            set(&mut client, &format!("key{number}"), &number.to_string());
+            store(&mut client, &format!("key{number}"), &number.to_string());
         }
         cluster.nodes[dies] = None;
         for number in 0..200 {
             let key = format!("key{number}");
             assert_eq!(value(&mut client, &key), Some(number.to_string()), "{key}");
-            set(&mut client, &key, "again");
+            store(&mut client, &key, "again");
         }
     }
 }
@@ -88,7 +65,7 @@ fn hot_keys_survive_their_home() {
     let mut client = cluster.client(0);
     let keys: Vec<String> = (0..30).map(|number| format!("hot{number}")).collect();
     for key in &keys {
-        set(&mut client, key, "before");
+        store(&mut client, key, "before");
         cluster.change_hot(key, true);
     }
     thread::sleep(Duration::from_millis(100));
@@ -96,7 +73,7 @@ fn hot_keys_survive_their_home() {
     let mut other = cluster.client(1);
     for key in &keys {
         assert_eq!(value(&mut other, key), Some("before".into()), "{key}");
-        set(&mut client, key, "after");
+        store(&mut client, key, "after");
         assert_eq!(value(&mut other, key), Some("after".into()), "{key}");
     }
 }
@@ -116,10 +93,9 @@ fn keys_move_to_a_node_that_joins() {
         cluster.nodes[2] = None;
         let keys: Vec<String> = (0..300).map(|number| format!("key{number}")).collect();
         for key in &keys {
-            set(&mut clients[0], key, "0");
+            store(&mut clients[0], key, "0");
         }
-        let again = cluster.node(2);
-        cluster.nodes[2] = Some(again);
+        cluster.revive(2);
         let started = Instant::now();
         let mut rounds = 0;
         while !have_moved(&mut clients) {
@@ -128,9 +104,7 @@ fn keys_move_to_a_node_that_joins() {
             for (number, key) in keys.iter().enumerate() {
                 let client = &mut clients[number % 2];
                 let request = format!("incr {key} 1\r\n");
-                let answer = until(client, &request, |answer| {
-                    !answer.starts_with("SERVER_ERROR")
-                });
+                let answer = answered(client, &request);
                 assert_eq!(answer, rounds.to_string(), "{key}");
             }
         }

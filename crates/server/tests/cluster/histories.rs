@@ -67,8 +67,7 @@ fn disturb(cluster: &mut Cluster, run: &Run) {
                     dead = Some((dies, Clock::now()));
                 }
                 Some((died, at)) if at.elapsed() > 3 * plan.shape.lease() => {
-                    let again = cluster.node(died);
-                    cluster.nodes[died] = Some(again);
+                    cluster.revive(died);
                     *run.addresses.lock().unwrap() = cluster.addresses();
                     dead = None;
                 }

@@ -9,13 +9,11 @@ use curtail_consistency::placement::Placement;
 use curtail_membership::Roster;
 use curtail_server::Fault;
 use curtail_testing::{Client, PATIENCE, eventually};
-use curtail_types::{NodeId, NodeSet, RouteHash};
-use twox_hash::XxHash3_64;
+use curtail_types::{NodeId, NodeSet};
 
 use crate::{
-    failures::until,
     processes::Processes,
-    support::{Cluster, Shape},
+    support::{Cluster, Shape, answered, await_placement, route, store, until},
 };
 
 /// Goal: keys that come before the view under which they move are not lost, with one holder each,
@@ -39,8 +37,7 @@ fn keys_that_come_before_their_view_are_not_lost() {
     let mut client = Client::connect_to(cluster.addresses()[0].unwrap());
     let keys = || (0..400).map(|number| format!("late{number}"));
     for key in keys() {
-        let request = format!("set {key} 0 0 4\r\ngold\r\n");
-        until(&mut client, &request, |answer| answer == "STORED");
+        store(&mut client, &key, "gold");
     }
     cluster.revive(2);
     wait_for(&cluster, |roster| roster.view().live.contains(late));
@@ -51,9 +48,7 @@ fn keys_that_come_before_their_view_are_not_lost() {
     cluster.hide_view(2, false);
     cluster.settle();
     for key in keys() {
-        let answer = until(&mut client, &format!("mg {key}\r\n"), |answer| {
-            matches!(answer, "HD" | "EN")
-        });
+        let answer = answered(&mut client, &format!("mg {key}\r\n"));
         assert_eq!(answer, "HD", "{key}");
     }
 }
@@ -72,18 +67,14 @@ fn keys_that_lie_with_a_slow_worker_are_not_lost() {
     await_placement(&mut client, 2);
     let keys = || (0..400).map(|number| format!("doze{number}"));
     for key in keys() {
-        let request = format!("set {key} 0 0 4\r\ngold\r\n");
-        until(&mut client, &request, |answer| answer == "STORED");
+        store(&mut client, &key, "gold");
     }
     cluster.set_workers(2);
     cluster.set_fault(Fault::Dozes);
-    let again = cluster.node(2);
-    cluster.nodes[2] = Some(again);
+    cluster.revive(2);
     await_placement(&mut client, 3);
     for key in keys() {
-        let answer = until(&mut client, &format!("mg {key}\r\n"), |answer| {
-            matches!(answer, "HD" | "EN")
-        });
+        let answer = answered(&mut client, &format!("mg {key}\r\n"));
         assert_eq!(answer, "HD", "{key}");
     }
 }
@@ -102,17 +93,14 @@ fn who_waits_for_a_key_that_does_not_come_is_told_so() {
     let mut client = cluster.client(0);
     await_placement(&mut client, 2);
     let homes = Placement::new(NodeSet::from_bits(0b111), 1);
-    let comes = |key: &String| {
-        let route = RouteHash(XxHash3_64::oneshot(key.as_bytes()));
-        homes.home(route) == NodeId(2)
-    };
+    let comes = |key: &String| homes.home(route(key)) == NodeId(2);
     let keys = (0..).map(|number| format!("late{number}"));
     let keys: Vec<String> = keys.filter(comes).take(20).collect();
     for key in &keys {
-        client.demand(format!("set {key} 0 0 1\r\n5\r\n"), "STORED\r\n");
+        client.set(key, "5");
     }
     cluster.set_fault(Fault::TakesNoMoves);
-    cluster.nodes[2] = Some(cluster.node(2));
+    cluster.revive(2);
     let mut third = cluster.client(2);
     eventually("keys move", || {
         third.stat("curtail", "cluster_nodes_placed") == 3
@@ -128,9 +116,7 @@ fn who_waits_for_a_key_that_does_not_come_is_told_so() {
     }
     third.demand("verbosity 1\r\n", "OK\r\n");
     for key in &keys {
-        let answer = until(&mut third, &format!("mg {key} v\r\n"), |answer| {
-            !answer.starts_with("SERVER_ERROR")
-        });
+        let answer = answered(&mut third, &format!("mg {key} v\r\n"));
         assert_eq!((&*answer, &*third.line()), ("VA 1", "5"), "{key}");
     }
 }
@@ -147,15 +133,11 @@ fn a_value_that_its_new_node_does_not_take_holds_no_move_up() {
     for (kind, bytes) in [("small", 100), ("large", 200_000)] {
         for key in keys(kind) {
             let value = "v".repeat(bytes);
-            client.demand(
-                format!("set {key} 0 0 {bytes}\r\n{value}\r\n"),
-                "STORED\r\n",
-            );
+            client.set(&key, &value);
         }
     }
     cluster.set_item_bytes_max(64 << 10);
-    let again = cluster.node(2);
-    cluster.nodes[2] = Some(again);
+    cluster.revive(2);
     await_placement(&mut client, 3);
     let there = |client: &mut Client, kind| {
         let found = keys(kind).filter(|key| client.ask(format!("mg {key}\r\n")) == "HD");
@@ -179,8 +161,7 @@ fn replies_do_not_leave_when_the_lease_has_ended() {
         let mut client = cluster.client(0);
         await_placement(&mut client, 2);
         cluster.set_fault(Fault::LeaseEndsInTurn);
-        let again = cluster.node(2);
-        cluster.nodes[2] = Some(again);
+        cluster.revive(2);
         await_placement(&mut client, 3);
         let ask = |number| (number, client.ask(format!("mg key{number}\r\n")));
         let answers = (0..200).map(ask);
@@ -207,7 +188,7 @@ fn replies_do_not_leave_when_the_lease_has_ended() {
 fn the_view_of_another_cluster_is_not_acted_on() {
     let cluster = Cluster::start(Shape::default());
     let mut client = cluster.client(0);
-    client.demand("set kept 0 0 1\r\n1\r\n", "STORED\r\n");
+    client.set("kept", "1");
     let (name, view) = (cluster.name(), cluster.view_file());
     let own = std::fs::read_to_string(&view).unwrap();
     let other = own.replace(&name, "another");
@@ -217,9 +198,7 @@ fn the_view_of_another_cluster_is_not_acted_on() {
     std::fs::write(&view, own).unwrap();
     for id in 0..3 {
         let mut client = cluster.client(id);
-        let answer = until(&mut client, "mg kept\r\n", |answer| {
-            !answer.starts_with("SERVER_ERROR")
-        });
+        let answer = answered(&mut client, "mg kept\r\n");
         assert_eq!(answer, "HD");
     }
 }
@@ -233,7 +212,7 @@ fn a_node_whose_lease_is_over_gives_its_keys_away() {
     let mut client = cluster.client(0);
     let keys = || (0..100).map(|number| format!("kept{number}"));
     for key in keys() {
-        client.demand(format!("set {key} 0 0 1\r\n1\r\n"), "STORED\r\n");
+        client.set(&key, "1");
     }
     let (name, view) = (cluster.name(), cluster.view_file());
     let own = std::fs::read_to_string(&view).unwrap();
@@ -252,9 +231,7 @@ fn a_node_whose_lease_is_over_gives_its_keys_away() {
     }
     drop(leaver.stop());
     for key in keys() {
-        let answer = until(&mut client, &format!("mg {key}\r\n"), |answer| {
-            !answer.starts_with("SERVER_ERROR")
-        });
+        let answer = answered(&mut client, &format!("mg {key}\r\n"));
         assert_eq!(answer, "HD", "{key}");
     }
 }
@@ -293,8 +270,7 @@ fn who_was_replaced_does_not_come_back() {
     cluster.nodes[0] = None;
     let mut other = cluster.client(1);
     await_placement(&mut other, 2);
-    let first = cluster.node(0);
-    cluster.nodes[0] = Some(first);
+    cluster.revive(0);
     await_placement(&mut other, 3);
     let mut first = cluster.client(0);
     let second = cluster.node(0);
@@ -332,15 +308,6 @@ fn who_was_replaced_does_not_come_back() {
         now <= before + 3,
         "views {before} to {now}: somebody was removed"
     );
-}
-
-/// Waits until keys are placed on so many nodes, and all are in their place.
-#[track_caller]
-fn await_placement(client: &mut Client, nodes: u64) {
-    eventually("keys are placed", || {
-        client.stat("curtail", "cluster_nodes_placed") == nodes
-            && client.stat("curtail", "cluster_moves") == 0
-    });
 }
 
 #[track_caller]

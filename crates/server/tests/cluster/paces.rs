@@ -36,7 +36,7 @@ fn a_source_stops_when_much_is_on_its_way() {
     let value_bytes = 1024;
     let (mut cluster, mut clients) = two_nodes(Fault::Nothing, value_bytes);
     cluster.set_fault(Fault::TakesNoMoves);
-    cluster.nodes[2] = Some(cluster.node(2));
+    cluster.revive(2);
     for client in &mut clients {
         eventually("a source stops or ends", || {
             let sent = client.stat("curtail", "cluster_keys_sent");
@@ -55,7 +55,7 @@ fn a_source_stops_when_much_is_on_its_way() {
 fn keys_move_in_batches_that_end() {
     let (mut cluster, mut clients) = two_nodes(Fault::MovesSlowly, 8);
     cluster.set_fault(Fault::Nothing);
-    cluster.nodes[2] = Some(cluster.node(2));
+    cluster.revive(2);
     for client in &mut clients {
         eventually("keys move", || {
             client.stat("curtail", "cluster_keys_sent") > KEYS as u64 / 20

@@ -11,9 +11,8 @@ use curtail_testing::{Client, PATIENCE};
 
 use crate::{
     callers::{Caller, End, Nodes, Plan, Run},
-    failures::until,
     histories::{PLAN, STEPS_MAX},
-    support::Cluster,
+    support::{Cluster, answered, until},
 };
 
 /// Keys that nobody writes while nodes restart: none may be lost.
@@ -127,9 +126,7 @@ fn read_kept(client: &mut Client) {
     for number in 0..KEPT {
         // What a node refuses whose lease is over for a moment is not gone.
         let request = format!("mg kept{number} v\r\n");
-        let answer = until(client, &request, |answer| {
-            !answer.starts_with("SERVER_ERROR")
-        });
+        let answer = answered(client, &request);
         assert_eq!(answer, "VA 8", "kept{number}");
         assert_eq!(client.line(), format!("{number:08}"));
     }

@@ -1,12 +1,19 @@
 //! A cluster and its clients.
 
-use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    net::SocketAddr,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
 
 use curtail_consistency::membership::Change;
 use curtail_membership::{ClusterFile, NodeConfig};
 use curtail_server::{Config, Fault, Server};
-use curtail_testing::{Client, config, eventually, start, temporary_path};
-use curtail_types::{NodeId, NodeSet};
+use curtail_testing::{Client, PATIENCE, config, eventually, start, temporary_path};
+use curtail_types::{NodeId, NodeSet, RouteHash};
+use twox_hash::XxHash3_64;
 
 use crate::reasons::keep_panics;
 
@@ -174,6 +181,17 @@ impl Cluster {
         Client::connect_to(self.address(id))
     }
 
+    /// One of each of three nodes.
+    pub(crate) fn clients(&self) -> Vec<Client> {
+        (0..3).map(|id| self.client(id)).collect()
+    }
+
+    /// Starts node `id`, which has ended or is to be replaced.
+    pub(crate) fn revive(&mut self, id: usize) {
+        let again = self.node(id);
+        self.nodes[id] = Some(again);
+    }
+
     /// Waits until node `id` answers for keys of every node.
     pub(crate) fn await_service(&self, id: usize) {
         let mut client = self.client(id);
@@ -196,6 +214,51 @@ impl Drop for Cluster {
         self.nodes.clear();
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Sets a key, again and again until a node can do it.
+pub(crate) fn store(client: &mut Client, key: &str, value: &str) {
+    let request = format!("set {key} 0 0 {}\r\n{value}\r\n", value.len());
+    until(client, &request, |answer| answer == "STORED");
+}
+
+/// Asks again and again until the answer is as wanted; what is no error and not wanted is wrong.
+pub(crate) fn until(client: &mut Client, request: &str, wanted: impl Fn(&str) -> bool) -> String {
+    let started = Instant::now();
+    loop {
+        let answer = client.ask(request);
+        if wanted(&answer) {
+            return answer;
+        }
+        assert!(
+            answer.starts_with("SERVER_ERROR"),
+            "{request:?}: {answer:?}"
+        );
+        assert!(started.elapsed() < PATIENCE, "{request:?}: {answer:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The first answer that is not an error of the server.
+#[track_caller]
+pub(crate) fn answered(client: &mut Client, request: &str) -> String {
+    until(client, request, |answer| {
+        !answer.starts_with("SERVER_ERROR")
+    })
+}
+
+/// Waits until keys are placed on so many nodes, and all are in their place.
+#[track_caller]
+pub(crate) fn await_placement(client: &mut Client, nodes: u64) {
+    eventually("keys are placed", || {
+        client.stat("curtail", "cluster_nodes_placed") == nodes
+            && client.stat("curtail", "cluster_moves") == 0
+    });
+}
+
+/// Where a key belongs.
+pub(crate) fn route(key: &str) -> RouteHash {
+    RouteHash(XxHash3_64::oneshot(key.as_bytes()))
 }
 
 /// How many items node `id`, which `client` asks, says that it has.

@@ -3,7 +3,7 @@
 use std::{net::UdpSocket, time::Duration};
 
 use curtail_server::{Config, NativeMode, Server};
-use curtail_testing::{Client as Memcached, native_config, start};
+use curtail_testing::{native_config, serve, start};
 
 use crate::support::{Ask, Client};
 
@@ -35,8 +35,7 @@ fn with_datagrams() -> Config {
 /// answer is longer than its request.
 #[test]
 fn small_answers_only() {
-    let server = start(with_datagrams());
-    let mut memcached = Memcached::connect(&server);
+    let (server, mut memcached) = serve(with_datagrams());
     let ask = |commands: &str| asked(&server, commands);
     assert_eq!(
         ask("set k 0 0 5\r\nvalue\r\n").as_deref(),

@@ -2,7 +2,7 @@
 //! it asks.
 
 use curtail_server::{Config, Server};
-use curtail_testing::{Client, config, start};
+use curtail_testing::{Client, config, serve, start};
 
 use crate::counting::{Counted, READ_ONLY, Talk, converse};
 
@@ -64,12 +64,11 @@ fn every_command_is_answered_once_under_every_policy() {
 /// it has room for.
 #[test]
 fn every_command_is_answered_once_by_a_full_server() {
-    let server = start(Config {
+    let (server, mut client) = serve(Config {
         memory_bytes_max: 8 << 20,
         evict: false,
         ..limited(2)
     });
-    let mut client = Client::connect(&server);
     for number in 0.. {
         client.send(format!(
             "set filler{number} 0 0 50000\r\n{}\r\n",
@@ -92,19 +91,15 @@ fn every_command_is_answered_once_by_a_full_server() {
 /// there are, and conversations go on beside them.
 #[test]
 fn every_command_is_answered_once_by_a_server_that_is_busy() {
-    let server = start(Config {
+    let (server, mut client) = serve(Config {
         policy: "size-aware-static+erew".parse().unwrap(),
         threshold: Some(8 << 10),
         large_connections_max: 1,
         ..limited(2)
     });
-    let mut client = Client::connect(&server);
     let value = "x".repeat(20_000);
     for number in READ_ONLY {
-        client.demand(
-            format!("set counted{number} 0 0 20000\r\n{value}\r\n"),
-            "STORED\r\n",
-        );
+        client.set(format_args!("counted{number}"), &value);
     }
     let large = format!("counted{}", READ_ONLY.start);
     let holders: Vec<Client> = (0..16)
@@ -147,11 +142,10 @@ fn every_command_is_answered_once_by_a_server_that_is_busy() {
 fn a_login_that_fails_is_answered_once() {
     let file = curtail_testing::temporary_path("logins");
     std::fs::write(&file, "name:password\n").unwrap();
-    let server = start(Config {
+    let (_server, mut client) = serve(Config {
         auth_file: Some(file.clone()),
         ..limited(1)
     });
-    let mut client = Client::connect(&server);
     client.demand(
         "get a b c\r\nmn\r\nset x 0 0 4\r\na b!\r\nset x 0 0 10\r\nname wrong\r\n",
         "CLIENT_ERROR unauthenticated\r\nCLIENT_ERROR unauthenticated\r\n\

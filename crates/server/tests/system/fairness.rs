@@ -5,22 +5,13 @@ use std::{
     thread,
 };
 
-use curtail_server::{Config, PolicyName, Server};
+use curtail_server::{Config, PolicyName};
 use curtail_testing::{Client, config, eventually, start};
 
-use crate::support::Over;
+use crate::support::{Over, beside};
 
 /// Requests that a client sends at once: many turns' worth.
 const DEEP: usize = 3000;
-
-/// Keeps a pipeline full until it is over.
-fn ask_deeply(server: &Server, over: &AtomicBool) {
-    let mut client = Client::connect(server);
-    while !over.load(Ordering::Relaxed) {
-        client.send("mg none v\r\n".repeat(DEEP));
-        assert_eq!(client.take(4 * DEEP).len(), 4 * DEEP);
-    }
-}
 
 /// The bounds of a stage's classes that are not empty.
 fn classes(client: &mut Client, stage: &str) -> Vec<u64> {
@@ -47,12 +38,11 @@ fn deep_pipelines_starve_nobody() {
             policy: policy.parse().unwrap(),
             ..config()
         });
-        let over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| ask_deeply(&server, &over));
-            }
-            let _over = Over(&over);
+        let ask_deeply = |client: &mut Client, _: usize| {
+            client.send("mg none v\r\n".repeat(DEEP));
+            assert_eq!(client.take(4 * DEEP).len(), 4 * DEEP);
+        };
+        beside(&server, 4, ask_deeply, || {
             let mut single = Client::connect(&server);
             for number in 0..300 {
                 single.demand("mg none v\r\n", "EN\r\n");
@@ -150,10 +140,7 @@ fn an_overload_is_answered_and_not_piled_up() {
     });
     let value = "v".repeat(4 << 20);
     let mut client = Client::connect(&server);
-    client.demand(
-        format!("set large 0 0 {}\r\n{value}\r\n", value.len()),
-        "STORED\r\n",
-    );
+    client.set("large", &value);
     let over = AtomicBool::new(false);
     let (whole, busy) = thread::scope(|scope| {
         let _over = Over(&over);
@@ -161,7 +148,7 @@ fn an_overload_is_answered_and_not_piled_up() {
             let mut small = Client::connect(&server);
             let mut most = 0;
             while !over.load(Ordering::Relaxed) {
-                small.demand("set small 0 0 1\r\nv\r\n", "STORED\r\n");
+                small.set("small", "v");
                 let larges = [0, 1].map(|large| format!("large:{large}:connections"));
                 let most_of_both = larges.map(|name| small.stat("curtail", &name));
                 most = most.max(most_of_both[0]).max(most_of_both[1]);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use curtail_server::{Config, Server};
-use curtail_testing::{Client, config, start};
+use curtail_testing::{Client, config, serve, start};
 use curtail_workload::Random;
 
 /// Two servers that differ in nothing but whether they compact.
@@ -192,15 +192,14 @@ fn compaction_changes_no_line_of_a_watcher() {
 /// counting, each answer held against what is there afterwards.
 #[test]
 fn runs_in_a_full_store_are_answered_truly() {
-    let server = start(Config {
+    let (_server, mut client) = serve(Config {
         evict: false,
         memory_bytes_max: 8 << 20,
         ..config()
     });
-    let mut client = Client::connect(&server);
     let counters = 200;
     for counter in 0..counters {
-        client.demand(format!("set n{counter} 0 0 1\r\n7\r\n"), "STORED\r\n");
+        client.set(format_args!("n{counter}"), "7");
     }
     let fill = "x".repeat(900);
     let mut refused = false;
@@ -265,7 +264,7 @@ fn many_count_one_counter_and_none_is_lost() {
         });
         let (clients, rounds, depth) = (8, 60, 50);
         let mut first = Client::connect(&server);
-        first.demand("set n 0 0 1\r\n0\r\n", "STORED\r\n");
+        first.set("n", "0");
         let mut seen: Vec<u64> = std::thread::scope(|scope| {
             let counting: Vec<_> = (0..clients)
                 .map(|_| {

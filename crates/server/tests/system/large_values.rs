@@ -7,27 +7,7 @@ use std::{
 };
 
 use curtail_server::{Config, Fault};
-use curtail_testing::{Client, PATIENCE, config, start};
-
-fn pattern(bytes: usize, salt: usize) -> Vec<u8> {
-    (0..bytes)
-        .map(|i| b'a' + ((i * 7 + i / 251 + salt) % 26) as u8)
-        .collect()
-}
-
-fn set(key: &str, value: &[u8]) -> Vec<u8> {
-    let mut request = format!("set {key} 3 0 {}\r\n", value.len()).into_bytes();
-    request.extend_from_slice(value);
-    request.extend_from_slice(b"\r\n");
-    request
-}
-
-fn hit(key: &str, value: &[u8]) -> Vec<u8> {
-    let mut reply = format!("VALUE {key} 3 {}\r\n", value.len()).into_bytes();
-    reply.extend_from_slice(value);
-    reply.extend_from_slice(b"\r\nEND\r\n");
-    reply
-}
+use curtail_testing::{Client, PATIENCE, config, eventually, hit, pattern, serve, set, start};
 
 /// Goal: every length comes back as it was sent, around each border between the ways of handling
 /// it. Method: set and get, alone and in a pipeline.
@@ -36,21 +16,19 @@ fn values_of_every_size_come_back() {
     let mut config = config();
     config.memory_bytes_max = 256 << 20;
     config.item_bytes_max = 16 << 20;
-    let server = start(config);
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config);
     let borders = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 1 << 20];
     let sizes = borders.iter().flat_map(|&size| [size - 1, size, size + 1]);
     for size in sizes.chain([0, 1, 5 << 20, 16 << 20]) {
         let value = pattern(size, size);
-        client.demand(set("k", &value), "STORED\r\n");
-        client.send("get k\r\n");
-        client.expect(hit("k", &value));
-        let mut both = set("k", &value);
+        client.demand(set("k", 3, &value), "STORED\r\n");
+        client.demand("get k\r\n", hit("k", 3, &value));
+        let mut both = set("k", 3, &value);
         both.extend_from_slice(b"get k\r\nmn\r\n");
         let mut sender = client.stream().try_clone().unwrap();
         let sending = std::thread::spawn(move || sender.write_all(&both).unwrap());
         client.expect("STORED\r\n");
-        client.expect(hit("k", &value));
+        client.expect(hit("k", 3, &value));
         client.expect("MN\r\n");
         sending.join().unwrap();
     }
@@ -60,8 +38,7 @@ fn values_of_every_size_come_back() {
 /// end behind it; the meta form, with the flags it asked for.
 #[test]
 fn a_large_value_may_come_in_pieces() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config());
     let value = pattern(20_000, 1);
     let mut request = b"ms a2V5 20000 b k Oabc\r\n".to_vec();
     let header = request.len();
@@ -81,19 +58,14 @@ fn a_large_value_may_come_in_pieces() {
         pause();
         client.send(&request[cuts[1]..]);
         client.expect("HD ka2V5 b Oabc\r\n");
-        client.send("get key\r\n");
-        let mut reply = b"VALUE key 0 20000\r\n".to_vec();
-        reply.extend_from_slice(&value);
-        reply.extend_from_slice(b"\r\nEND\r\n");
-        client.expect(reply);
+        client.demand_value("key", &value);
     }
 }
 
 #[test]
 fn a_large_value_with_a_wrong_end_is_refused() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
-    let mut request = set("k", &pattern(20_000, 2));
+    let (_server, mut client) = serve(config());
+    let mut request = set("k", 3, pattern(20_000, 2));
     let end = request.len() - 2;
     request[end] = b'x';
     client.demand(&request, "CLIENT_ERROR bad data chunk\r\n");
@@ -104,22 +76,21 @@ fn a_large_value_with_a_wrong_end_is_refused() {
 /// of them, a few at a time (together they would reserve more than the limit, and evict for that).
 #[test]
 fn half_a_large_value_is_forgotten() {
-    let server = start(config());
-    let mut observer = Client::connect(&server);
-    observer.demand("set k 0 0 3\r\nold\r\n", "STORED\r\n");
+    let (server, mut observer) = serve(config());
+    observer.set("k", "old");
     for _ in 0..40 {
         for _ in 0..5 {
             let mut client = Client::connect(&server);
             client.send("set k 0 0 1000000\r\n");
             client.send(pattern(400_000, 3));
         }
-        curtail_testing::eventually("they are gone", || {
+        eventually("they are gone", || {
             observer.stat("", "curr_connections") == 1
         });
     }
-    observer.demand("get k\r\n", "VALUE k 0 3\r\nold\r\nEND\r\n");
+    observer.demand_value("k", "old");
     // 200 halves are 80 MB: more than the whole limit, had they stayed.
-    observer.demand(set("l", &pattern(1_000_000, 4)), "STORED\r\n");
+    observer.demand(set("l", 3, pattern(1_000_000, 4)), "STORED\r\n");
 }
 
 /// Goal: a value that is being sent survives being replaced. Method: one client reads half of a
@@ -129,18 +100,18 @@ fn a_value_on_its_way_is_not_overwritten() {
     let server = start(config());
     let (mut reader, mut writer) = (Client::connect(&server), Client::connect(&server));
     let old = pattern(1_000_000, 5);
-    reader.demand(set("big", &old), "STORED\r\n");
+    reader.demand(set("big", 3, &old), "STORED\r\n");
     reader.send("get big\r\n".repeat(4));
     let first = reader.take(500_000);
     for round in 0..200 {
         writer.demand(
-            set(&format!("fill{round}"), &pattern(900_000, round)),
+            set(format_args!("fill{round}"), 3, pattern(900_000, round)),
             "STORED\r\n",
         );
     }
-    writer.demand(set("big", &pattern(1_000_000, 6)), "STORED\r\n");
+    writer.demand(set("big", 3, pattern(1_000_000, 6)), "STORED\r\n");
     let mut whole = first;
-    let reply = hit("big", &old);
+    let reply = hit("big", 3, &old);
     whole.append(&mut reader.take(reply.len() - whole.len()));
     assert!(whole == reply, "the first reply is the old value");
 }
@@ -160,11 +131,10 @@ fn a_request_behind_a_large_reply_is_heard() {
 
 /// Whether every request behind a large reply was answered.
 fn all_are_heard(fault: Fault) -> bool {
-    let server = start(Config { fault, ..config() });
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(Config { fault, ..config() });
     let value = pattern(500_000, 5);
-    client.demand(set("large", &value), "STORED\r\n");
-    let reply_bytes = hit("large", &value).len() + "MN\r\n".len();
+    client.demand(set("large", 3, &value), "STORED\r\n");
+    let reply_bytes = hit("large", 3, &value).len() + "MN\r\n".len();
     client.set_patience(Duration::from_secs(3));
     let mut is_heard = |delay: Duration| {
         client.send("get large\r\n");
@@ -187,8 +157,7 @@ fn large_requests_do_not_starve() {
         eprintln!("skipped: threads that step aside may not come forward again (RLIMIT_NICE)");
         return;
     }
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config());
     let value = pattern(1 << 20, 3);
     let lifts = |client: &mut Client| {
         let of = |large| client.stat("curtail", &format!("large:{large}:lifts"));
@@ -205,9 +174,8 @@ fn large_requests_do_not_starve() {
         }
         let begun = Instant::now();
         while lifts(&mut client) == 0 && begun.elapsed() < PATIENCE {
-            client.demand(set("large", &value), "STORED\r\n");
-            client.send("get large\r\n");
-            client.expect(hit("large", &value));
+            client.demand(set("large", 3, &value), "STORED\r\n");
+            client.demand("get large\r\n", hit("large", 3, &value));
         }
         let lifts = lifts(&mut client);
         is_over.store(true, Relaxed);

@@ -10,7 +10,9 @@ use std::{
 
 use curtail_runtime::ControlEvent;
 use curtail_server::{Config, Fault, Restored, Server, StartError, UnixSocket};
-use curtail_testing::{Client, PATIENCE, config, eventually, http, start, temporary_path};
+use curtail_testing::{
+    Client, PATIENCE, config, config_with, eventually, http, serve, start, temporary_path,
+};
 
 use crate::support::start_recording;
 
@@ -21,7 +23,7 @@ fn stopping_answers_what_was_sent() {
     let server = start(config());
     let idle: Vec<Client> = (0..20).map(|_| Client::connect(&server)).collect();
     let mut client = Client::connect(&server);
-    client.demand("set n 0 0 1\r\n0\r\n", "STORED\r\n");
+    client.set("n", "0");
     client.send("incr n 1\r\n".repeat(5000));
     let began = Instant::now();
     drop(server.stop());
@@ -67,15 +69,14 @@ fn contents_survive_a_restart_once() {
         config
     };
     let large = "x".repeat(100_000);
-    let server = start(with_file());
-    let mut client = Client::connect(&server);
+    let (server, mut client) = serve(with_file());
     for number in 0..1000 {
         client.demand(
             format!("set k{number} {number} 0 4\r\nabcd\r\n"),
             "STORED\r\n",
         );
     }
-    client.demand(format!("set large 0 0 100000\r\n{large}\r\n"), "STORED\r\n");
+    client.set("large", &large);
     client.demand(
         "set short 0 1 1\r\nx\r\ndelete k7\r\n",
         "STORED\r\nDELETED\r\n",
@@ -93,10 +94,7 @@ fn contents_survive_a_restart_once() {
         "get k0 k999\r\n",
         "VALUE k0 0 4\r\nabcd\r\nVALUE k999 999 4\r\nabcd\r\nEND\r\n",
     );
-    client.demand(
-        "get large\r\n",
-        format!("VALUE large 0 100000\r\n{large}\r\nEND\r\n"),
-    );
+    client.demand_value("large", &large);
     client.demand("get short k7\r\n", "END\r\n");
     client.demand("gets k5\r\n", format!("{version}\r\nabcd\r\nEND\r\n"));
     drop(server);
@@ -111,9 +109,9 @@ fn contents_survive_a_restart_once() {
 #[test]
 fn a_full_disk_is_told_and_leaves_nothing() {
     let missing = temporary_path("no-such-folder").join("memory");
-    let mut config = config();
-    config.memory_file = Some(missing.clone());
-    let server = start(config);
+    let server = start(config_with(|config| {
+        config.memory_file = Some(missing.clone())
+    }));
     Client::connect(&server).demand("set a 0 0 1\r\nx\r\n", "STORED\r\n");
     assert!(server.stop().save().is_err());
     assert!(!missing.exists());
@@ -124,9 +122,9 @@ fn a_damaged_file_starts_empty_and_says_why() {
     let path = temporary_path("damaged");
     for content in [&b""[..], b"not a saved store", &[0xff; 70_000]] {
         fs::write(&path, content).unwrap();
-        let mut config = config();
-        config.memory_file = Some(path.clone());
-        let server = start(config);
+        let server = start(config_with(|config| {
+            config.memory_file = Some(path.clone())
+        }));
         assert!(matches!(server.restored(), Restored::Failed(_)));
         Client::connect(&server).demand("set a 0 0 1\r\nx\r\n", "STORED\r\n");
     }
@@ -137,10 +135,7 @@ fn a_damaged_file_starts_empty_and_says_why() {
 fn a_login_is_demanded_and_can_change() {
     let path = temporary_path("logins");
     fs::write(&path, "foo:bar\n").unwrap();
-    let mut config = config();
-    config.auth_file = Some(path.clone());
-    let server = start(config);
-    let mut client = Client::connect(&server);
+    let (server, mut client) = serve(config_with(|config| config.auth_file = Some(path.clone())));
     client.demand("get a\r\n", "CLIENT_ERROR unauthenticated\r\n");
     client.demand(
         "set x 0 0 7\r\nfoo baz\r\n",
@@ -152,7 +147,7 @@ fn a_login_is_demanded_and_can_change() {
     );
     fs::write(&path, "new:word\n").unwrap();
     server.reload().unwrap();
-    client.demand("get a\r\n", "VALUE a 0 1\r\n1\r\nEND\r\n");
+    client.demand_value("a", "1");
     let mut other = Client::connect(&server);
     other.demand(
         "set x 0 0 7\r\nfoo bar\r\n",
@@ -197,9 +192,9 @@ fn a_unix_socket_serves_and_is_removed() {
 
 #[test]
 fn the_admin_port_answers_scrapers() {
-    let mut config = config();
-    config.admin = Some("127.0.0.1:0".parse().unwrap());
-    let server = start(config);
+    let server = start(config_with(|config| {
+        config.admin = Some("127.0.0.1:0".parse().unwrap())
+    }));
     Client::connect(&server).demand(
         "set a 0 0 1\r\nx\r\nget a b\r\n",
         "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n",
@@ -282,13 +277,12 @@ fn a_worker_that_makes_no_progress_is_told() {
 /// of them. Method: one connection too many; `stats reset` between two looks at the page.
 #[test]
 fn a_reset_of_stats_leaves_metrics_alone() {
-    let server = start(Config {
+    let (server, mut client) = serve(Config {
         connections_max: 1,
         refuse_connections_fast: true,
         admin: Some("127.0.0.1:0".parse().unwrap()),
         ..config()
     });
-    let mut client = Client::connect(&server);
     client.demand(
         "set a 0 0 1\r\nx\r\nget a\r\n",
         "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n",

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use curtail_testing::{Client, config, eventually, http, start};
+use curtail_testing::{Client, config, eventually, http, serve, start};
 
 /// All rows of `stats curtail`.
 fn rows(client: &mut Client) -> HashMap<String, String> {
@@ -17,11 +17,10 @@ fn rows(client: &mut Client) -> HashMap<String, String> {
 /// splits buckets and displaces items; `/metrics` says the same.
 #[test]
 fn the_index_tells_what_it_did() {
-    let server = start(curtail_server::Config {
+    let (server, mut client) = serve(curtail_server::Config {
         admin: Some("127.0.0.1:0".parse().unwrap()),
         ..config()
     });
-    let mut client = Client::connect(&server);
     let sets: String = (0..30_000)
         .map(|number| format!("ms {number} 1 q\r\nv\r\n"))
         .collect();
@@ -95,13 +94,12 @@ fn workers_are_counted_apart() {
 #[test]
 fn stages_are_told_by_size() {
     for policy in ["size-aware+d-crew", "d-crew"] {
-        let server = start(curtail_server::Config {
+        let (server, mut client) = serve(curtail_server::Config {
             policy: policy.parse().unwrap(),
             threshold: Some(50_000),
             admin: Some("127.0.0.1:0".parse().unwrap()),
             ..config()
         });
-        let mut client = Client::connect(&server);
         let value = "v".repeat(100_000);
         let set = format!("set large 0 0 100000\r\n{value}\r\n");
         let seen = |rows: &HashMap<String, String>, stage: &str, size: &str| {
@@ -110,10 +108,7 @@ fn stages_are_told_by_size() {
         eventually("all stages of both sizes", || {
             for _ in 0..20 {
                 client.demand(&set, "STORED\r\n");
-                client.demand(
-                    "get large\r\n",
-                    format!("VALUE large 0 100000\r\n{value}\r\nEND\r\n"),
-                );
+                client.demand_value("large", &value);
                 client.demand("mg small\r\n", "EN\r\n");
             }
             let rows = rows(&mut client);
@@ -194,14 +189,13 @@ fn the_hottest_keys_are_told() {
 #[test]
 fn latency_is_told_by_command_and_size() {
     for policy in ["size-aware+d-crew", "d-crew", "erew"] {
-        let server = start(curtail_server::Config {
+        let (server, mut client) = serve(curtail_server::Config {
             policy: policy.parse().unwrap(),
             threshold: Some(50_000),
             workers: 2,
             admin: Some("127.0.0.1:0".parse().unwrap()),
             ..config()
         });
-        let mut client = Client::connect(&server);
         let value = "v".repeat(100_000);
         let set = format!("set large 0 0 100000\r\n{value}\r\n");
         let get = format!("VALUE large 0 100000\r\n{value}\r\nEND\r\n");
@@ -222,7 +216,7 @@ fn latency_is_told_by_command_and_size() {
                 for _ in 0..rounds % 7 {
                     client.demand("mn\r\n", "MN\r\n");
                 }
-                client.demand("set n 0 0 1\r\n1\r\n", "STORED\r\n");
+                client.set("n", "1");
                 client.demand("mg n v\r\n", "VA 1\r\n1\r\n");
                 client.demand("incr n 1\r\n", "2\r\n");
                 client.demand("touch n 0\r\n", "TOUCHED\r\n");

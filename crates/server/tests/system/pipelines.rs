@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use curtail_testing::{Client, config, start};
+use curtail_testing::{Client, config, config_with, serve, start};
 
 /// A conversation that touches text and meta commands, values, misses, errors and silence.
 const REQUESTS: &str = "set a 5 0 3\r\nabc\r\nget a b a\r\nmg a v f k Oxy\r\nmg none v\r\nmn\r\n\
@@ -29,8 +29,7 @@ fn check_replies(client: &mut Client) {
 
 #[test]
 fn a_pipeline_is_answered_in_order() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config());
     for _ in 0..3 {
         client.send(REQUESTS);
         check_replies(&mut client);
@@ -42,8 +41,7 @@ fn a_pipeline_is_answered_in_order() {
 /// two packets, cut at every place; the second waits until the server has seen the first.
 #[test]
 fn a_request_may_be_cut_at_every_byte() {
-    let server = start(config());
-    let mut observer = Client::connect(&server);
+    let (server, mut observer) = serve(config());
     let mut client = Client::connect(&server);
     for cut in 1..REQUESTS.len() {
         let before = observer.stat("", "bytes_read");
@@ -59,8 +57,7 @@ fn a_request_may_be_cut_at_every_byte() {
 
 #[test]
 fn a_request_may_come_byte_by_byte() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config());
     for byte in REQUESTS.as_bytes() {
         client.send([*byte]);
     }
@@ -71,11 +68,8 @@ fn a_request_may_come_byte_by_byte() {
 /// train of 20,000 counted requests with a share of 7.
 #[test]
 fn a_deep_pipeline_takes_many_turns() {
-    let mut config = config();
-    config.requests_per_turn_max = 7;
-    let server = start(config);
-    let mut client = Client::connect(&server);
-    client.demand("set n 0 0 1\r\n0\r\n", "STORED\r\n");
+    let (_server, mut client) = serve(config_with(|config| config.requests_per_turn_max = 7));
+    client.set("n", "0");
     let count = 20_000;
     let requests = "incr n 1\r\n".repeat(count);
     let replies: String = (1..=count).map(|n| format!("{n}\r\n")).collect();
@@ -92,9 +86,7 @@ fn a_deep_pipeline_takes_many_turns() {
 /// reads keys of its own, pipelined, and checks every byte.
 #[test]
 fn two_workers_serve_many_clients() {
-    let mut config = config();
-    config.workers = 2;
-    let server = start(config);
+    let server = start(config_with(|config| config.workers = 2));
     let address = server.addresses()[0];
     let clients: Vec<_> = (0..16)
         .map(|number| {
@@ -132,8 +124,7 @@ fn stats_has_memcacheds_83_names() {
     let mut config = config();
     config.echoed.lru_crawler = false;
     config.echoed.lru_maintainer = false;
-    let server = start(config);
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config);
     let rows = client.rows("").into_iter();
     let names: std::collections::BTreeSet<String> = rows.map(|(name, _)| name).collect();
     assert_eq!(names.len(), 83, "{names:?}");
@@ -143,8 +134,7 @@ fn stats_has_memcacheds_83_names() {
 /// stale item is not taken by a write that is refused. Method: the next reader gets it.
 #[test]
 fn a_refused_append_takes_nobodys_right_to_recache() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config());
     client.demand("ms key 1\r\na\r\n", "HD\r\n");
     client.demand("md key I\r\n", "HD\r\n");
     client.demand("ms key 1 MA C1\r\nb\r\n", "EX\r\n");
@@ -155,9 +145,8 @@ fn a_refused_append_takes_nobodys_right_to_recache() {
 /// compare versions are asked with 0.
 #[test]
 fn version_0_is_that_of_no_item() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
-    client.demand("set k 0 0 1\r\n1\r\n", "STORED\r\n");
+    let (_server, mut client) = serve(config());
+    client.set("k", "1");
     client.demand("cas k 0 0 1 0\r\n2\r\n", "EXISTS\r\n");
     client.demand("ms k 1 C0\r\n3\r\n", "EX\r\n");
     client.demand("ms k 1 C0 I\r\n4\r\n", "EX\r\n");

@@ -162,6 +162,12 @@ impl Client {
     pub fn stat(&mut self, kind: &str, name: &str) -> u64 {
         self.row(kind, name).parse().unwrap()
     }
+
+    /// Waits until `stats KIND` has this value.
+    #[track_caller]
+    pub fn await_stat(&mut self, kind: &str, name: &str, value: u64) {
+        eventually(name, || self.stat(kind, name) == value);
+    }
 }
 
 /// The request that sets a key.

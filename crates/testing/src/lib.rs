@@ -86,6 +86,18 @@ pub fn native_address(server: &Server) -> SocketAddr {
     server.native().unwrap().addresses[0]
 }
 
+/// What each of `count` threads returns, which run at once, each with its number.
+pub fn together<T: Send>(count: usize, each: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    thread::scope(|scope| {
+        let each = &each;
+        let threads: Vec<_> = (0..count)
+            .map(|number| scope.spawn(move || each(number)))
+            .collect();
+        let threads = threads.into_iter();
+        threads.map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
 /// Waits until `is` holds.
 #[track_caller]
 pub fn eventually(what: &str, mut is: impl FnMut() -> bool) {

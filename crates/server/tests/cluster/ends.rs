@@ -8,18 +8,14 @@ use std::{
 use curtail_server::Fault;
 use curtail_testing::{Client, PATIENCE};
 
-use crate::support::{Cluster, Shape, until};
+use crate::support::{Cluster, until};
 
 /// Seconds that an item has left when it is written.
 const SECONDS: u64 = 500;
 
 /// Three nodes whose clocks are a thousand seconds apart.
 fn cluster(fault: Fault) -> Cluster {
-    Cluster::start(Shape {
-        workers: 1,
-        fault,
-        ..Shape::default()
-    })
+    Cluster::with(|shape| (shape.workers, shape.fault) = (1, fault))
 }
 
 /// Seconds that are left of `key` as `client`'s node sees it; `None` if it has ended.
@@ -55,8 +51,7 @@ fn disagreements(cluster: &Cluster) -> Vec<String> {
     found
 }
 
-/// Goal: an item ends at the same time on every node, whatever their own clocks show. Method: how
-/// much time is left is asked at each node; then items that end soon are gone at all of them.
+/// An item expires at the same time on every node, whatever their clocks show.
 #[test]
 fn an_item_ends_at_one_time_on_all_nodes() {
     let cluster = cluster(Fault::ClocksApart);
@@ -81,9 +76,7 @@ fn an_item_ends_at_one_time_on_all_nodes() {
     }
 }
 
-/// Goal: who joins takes hot keys in by the cluster's time, not by its own, and so do keys that
-/// move to it; and the time goes on when the node that led it is gone. Method: node 0, whose clock
-/// is the first one's, is started anew; then so is node 2.
+/// A node that joins takes keys in by the cluster's time, which outlives the node that led it.
 #[test]
 fn who_joins_goes_by_the_time_of_the_others() {
     let mut cluster = cluster(Fault::ClocksApart);
@@ -107,9 +100,8 @@ fn who_joins_goes_by_the_time_of_the_others() {
     }
 }
 
-/// Goal: the check would notice. Method: nodes that go by their own clocks. (One that is asked for
-/// another's cold key asks that one, so it is hot keys that differ; on a busy machine a key may not
-/// be hot yet when it is asked for, so the same keys are looked at again.)
+/// The check notices nodes that go by their own clocks: their hot keys differ. It looks again while
+/// a key may not be hot yet.
 #[test]
 #[cfg_attr(not(debug_assertions), ignore = "faults exist in debug builds")]
 fn own_clocks_are_noticed() {

@@ -16,7 +16,7 @@ use curtail_types::{Instant, NodeId};
 use crate::{
     callers::{Caller, End, Nodes, Plan, Run},
     gaps::{Gaps, longest},
-    histories::STEPS_MAX,
+    histories::{STEPS_MAX, word},
     losses::{Views, with_losses, without_losses},
     processes::Processes,
     sessions::{number_the_unanswered, sessions},
@@ -163,6 +163,7 @@ pub(crate) fn episode(cluster: &mut Processes, trouble: Trouble, number: usize) 
         first_key,
         reply: 3 * shape.lease(),
         lasts: Duration::ZERO,
+        pace: Duration::from_millis(2),
         churns: true,
         nodes: Nodes::Stay,
     };
@@ -454,11 +455,7 @@ impl Told {
 
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = match &self.verdict {
-            Verdict::Consistent => "consistent",
-            Verdict::Violation(_) => "A VIOLATION",
-            Verdict::TooHard { .. } => "TOO HARD TO JUDGE",
-        };
+        let verdict = word(&self.verdict);
         let Shape {
             nodes,
             replicas,
@@ -477,20 +474,12 @@ impl fmt::Display for Told {
             self.took,
             self.lost,
             self.lost_as_told,
-            if self.counts_losses() {
-                ""
-            } else {
-                " NOT AS TOLD"
-            },
+            [" NOT AS TOLD", ""][usize::from(self.counts_losses())],
             self.lost_wrongly,
             self.removed_wrongly,
             self.gaps.read,
             self.gaps.write,
-            if self.is_watch_removed {
-                " at a node that was removed"
-            } else {
-                ""
-            },
+            ["", " at a node that was removed"][usize::from(self.is_watch_removed)],
         )
     }
 }

@@ -5,7 +5,7 @@ use curtail_server::Fault;
 use curtail_testing::{Client, eventually};
 use curtail_types::{NodeId, NodeSet};
 
-use crate::support::{Cluster, Shape, answered, await_placement, route, store};
+use crate::support::{Cluster, answered, await_placement, route, store};
 
 /// Keys that are stored before a node is added to two.
 const KEYS: usize = 60;
@@ -20,15 +20,9 @@ fn keys_of(holders: u64) -> Vec<String> {
 
 /// Two nodes, each of which has all keys.
 fn two_nodes(fault: Fault) -> Cluster {
-    let mut cluster = Cluster::start(Shape {
-        workers: 1,
-        replicas: 2,
-        fault,
-        ..Shape::default()
+    let (cluster, mut client) = Cluster::two_of_three(|shape| {
+        (shape.workers, shape.replicas, shape.fault) = (1, 2, fault);
     });
-    cluster.nodes[2] = None;
-    await_placement(&mut cluster.client(1), 2);
-    let mut client = cluster.client(1);
     for number in 0..KEYS {
         store(&mut client, &format!("key{number}"), "v");
     }
@@ -50,15 +44,13 @@ fn are_gone(client: &mut Client, keys: &[String]) {
     }
 }
 
-/// Goal: what a node had before it ceased to hold a key is not taken for what has arrived when it
-/// is to hold the key again, neither if it has not swept it out yet, nor if it never heard that the
-/// first move had ended. Method: keys move to a third node; they are deleted; they move back; their
-/// home is ended.
+/// Keys move to a third node, are deleted and move back: their old holder, which has not swept them
+/// out or never heard that the first move ended, must not revive them.
 #[test]
 fn what_was_not_swept_out_does_not_come_back() {
     for fault in [Fault::SweepsNever, Fault::MissesSettled] {
         let mut cluster = two_nodes(fault);
-        cluster.set_fault(Fault::Nothing);
+        cluster.shape.fault = Fault::Nothing;
         cluster.revive(2);
         await_placement(&mut cluster.client(1), 3);
         // Those that node 0 had, and has no part in any more.
@@ -74,13 +66,11 @@ fn what_was_not_swept_out_does_not_come_back() {
     }
 }
 
-/// Goal: a key that is deleted while it is on its way to a new holder does not arrive there.
-/// Method: a third node takes in nothing of what moves to it until the keys have been sent, and
-/// deleted; then all of it, and becomes their home.
+/// A key that is deleted while its new holder has not taken it in does not arrive there.
 #[test]
 fn what_is_deleted_on_its_way_does_not_arrive() {
     let mut cluster = two_nodes(Fault::Nothing);
-    cluster.set_fault(Fault::TakesNoMoves);
+    cluster.shape.fault = Fault::TakesNoMoves;
     cluster.revive(2);
     let keys = keys_of(0b101);
     let sent = keys_of(0b101).len() + keys_of(0b110).len();

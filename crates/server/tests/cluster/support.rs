@@ -25,6 +25,8 @@ pub(crate) struct Shape {
     pub(crate) replicas: usize,
     pub(crate) model: &'static str,
     pub(crate) lease_ms: u64,
+    /// How long a value nodes take.
+    pub(crate) item_bytes_max: usize,
     pub(crate) fault: Fault,
     /// Nodes talk to each other over TLS.
     pub(crate) secured: bool,
@@ -33,32 +35,44 @@ pub(crate) struct Shape {
 /// Nodes in this process.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Option<Server>>,
-    shape: Shape,
+    /// What nodes that are started from now on do.
+    pub(crate) shape: Shape,
     folder: PathBuf,
-    item_bytes_max: usize,
-}
-
-impl Default for Shape {
-    fn default() -> Self {
-        Self {
-            nodes: 3,
-            workers: 2,
-            replicas: 1,
-            model: "lin",
-            lease_ms: 3000,
-            fault: Fault::Nothing,
-            secured: false,
-        }
-    }
 }
 
 impl Shape {
+    pub(crate) const DEFAULT: Self = Self {
+        nodes: 3,
+        workers: 2,
+        replicas: 1,
+        model: "lin",
+        lease_ms: 3000,
+        item_bytes_max: 1 << 20,
+        fault: Fault::Nothing,
+        secured: false,
+    };
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_millis(self.lease_ms)
     }
 }
 
 impl Cluster {
+    /// Starts a cluster of another shape than the default.
+    pub(crate) fn with(change: impl FnOnce(&mut Shape)) -> Self {
+        let mut shape = Shape::DEFAULT;
+        change(&mut shape);
+        Self::start(shape)
+    }
+
+    /// Starts three nodes and ends the last, with a client of the first; all keys are with two.
+    pub(crate) fn two_of_three(change: impl FnOnce(&mut Shape)) -> (Self, Client) {
+        let mut cluster = Self::with(change);
+        cluster.nodes[2] = None;
+        let mut client = cluster.client(0);
+        await_placement(&mut client, 2);
+        (cluster, client)
+    }
+
     /// Starts all nodes and waits until each serves.
     pub(crate) fn start(shape: Shape) -> Self {
         let folder = temporary_path("cluster");
@@ -71,7 +85,6 @@ impl Cluster {
             nodes: Vec::new(),
             shape,
             folder,
-            item_bytes_max: 1 << 20,
         };
         cluster.write_file();
         cluster.nodes = (0..shape.nodes).map(|id| Some(cluster.node(id))).collect();
@@ -119,7 +132,7 @@ impl Cluster {
             memory_bytes_max: 32 << 20,
             // Clients that send everything before they read are not closed for that.
             buffer_bytes_max: 64 << 20,
-            item_bytes_max: self.item_bytes_max,
+            item_bytes_max: self.shape.item_bytes_max,
             huge_pages: false,
             fault: self.shape.fault,
             node: Some(NodeConfig::load(&file, &id.to_string()).unwrap()),
@@ -127,18 +140,22 @@ impl Cluster {
         }
     }
 
-    /// What nodes that are started from now on do.
-    pub(crate) fn set_fault(&mut self, fault: Fault) {
-        self.shape.fault = fault;
-    }
-
-    pub(crate) fn name(&self) -> String {
+    fn name(&self) -> String {
         let name = self.folder.file_name().unwrap();
         name.to_string_lossy().into_owned()
     }
 
     pub(crate) fn view_file(&self) -> PathBuf {
         self.folder.join("view.json")
+    }
+
+    /// Puts another cluster's view in the place of this one's, and returns this one's.
+    pub(crate) fn replace_view(&self) -> String {
+        let own = fs::read_to_string(self.view_file()).unwrap();
+        let other = own.replace(&self.name(), "another");
+        assert_ne!(own, other);
+        fs::write(self.view_file(), other).unwrap();
+        own
     }
 
     /// Has a node taken out of the view, as the others do when it is silent.
@@ -157,20 +174,6 @@ impl Cluster {
         }
     }
 
-    /// How long a value nodes take that are started from now on.
-    pub(crate) fn set_item_bytes_max(&mut self, bytes: usize) {
-        self.item_bytes_max = bytes;
-    }
-
-    /// How many workers nodes have that are started from now on.
-    pub(crate) fn set_workers(&mut self, workers: usize) {
-        self.shape.workers = workers;
-    }
-
-    pub(crate) fn address(&self, id: usize) -> SocketAddr {
-        self.nodes[id].as_ref().unwrap().addresses()[0]
-    }
-
     /// Where clients reach each node that lives.
     pub(crate) fn addresses(&self) -> Vec<Option<SocketAddr>> {
         let address = |node: &Option<Server>| node.as_ref().map(|node| node.addresses()[0]);
@@ -178,7 +181,7 @@ impl Cluster {
     }
 
     pub(crate) fn client(&self, id: usize) -> Client {
-        Client::connect_to(self.address(id))
+        Client::connect(self.nodes[id].as_ref().unwrap())
     }
 
     /// One of each of three nodes.
@@ -251,9 +254,14 @@ pub(crate) fn answered(client: &mut Client, request: &str) -> String {
 #[track_caller]
 pub(crate) fn await_placement(client: &mut Client, nodes: u64) {
     eventually("keys are placed", || {
-        client.stat("curtail", "cluster_nodes_placed") == nodes
-            && client.stat("curtail", "cluster_moves") == 0
+        let mut stat = |name| client.stat("curtail", name);
+        stat("cluster_nodes_placed") == nodes && stat("cluster_moves") == 0
     });
+}
+
+/// A number of the environment.
+pub(crate) fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
 }
 
 /// Where a key belongs.

@@ -116,10 +116,7 @@ fn spell<'a>(key: &'a [u8], action: Action, value: &'a [u8], random: &mut Random
         Action::Read => return Ask::get(key),
         Action::Write(_) => Ask::set(key, value),
         Action::Insert(_) => {
-            return Ask {
-                opcode: Opcode::Add,
-                ..Ask::set(key, value)
-            };
+            return Ask::store(Opcode::Add, key, value);
         }
         Action::Delete => return Ask::new(Opcode::Delete, key),
         Action::CompareAndSet { .. } => unreachable!("not asked here"),
@@ -340,8 +337,7 @@ fn workers_that_acknowledge_keep_every_key_linearizable() {
     }
 }
 
-/// Goal: who takes a request decides no answer (MI-12). Method: every placement, each with a way
-/// in which the kernel chooses sockets.
+/// Who takes a request decides no answer (MI-12).
 #[test]
 fn every_placement_keeps_every_key_linearizable() {
     for (mode, placement, choice) in [
@@ -395,8 +391,7 @@ fn every_placement_keeps_every_key_linearizable() {
     }
 }
 
-/// Goal: the judge notices each bug. Method: servers that have one, in debug builds; each is given
-/// runs until it shows it, which takes one or two unless the machine is busy.
+/// The judge notices each bug, within a few runs on a busy machine.
 #[test]
 #[cfg(debug_assertions)]
 fn planted_bugs_are_caught() {

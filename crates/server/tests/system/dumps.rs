@@ -55,9 +55,8 @@ fn a_dump_of_requests_can_be_sent_back() {
     }
 }
 
-/// Goal: a client that does not read its dump costs a piece, and nobody else waits. Method: dump
-/// far more than the kernel takes (12 MB: the keys triple when they are encoded) to ten such
-/// clients, look at the memory of connections, then read one of the dumps to its end.
+/// Ten clients that do not read their 12 MB dumps (encoding triples the keys) cost a piece each,
+/// and nobody waits.
 #[test]
 fn a_dump_that_nobody_reads_stands_still() {
     const ITEMS: usize = 20_000;
@@ -127,9 +126,8 @@ fn the_crawlers_switches_are_kept_and_its_errors_are_memcacheds() {
     );
 }
 
-/// Goal: clients that list keys find them: they ask `stats items` which classes there are and
-/// `stats cachedump` for the keys of each. Method: what they parse, in an empty store, in a small
-/// one, and where more is there than may be told.
+/// Clients that list keys by `stats items` and `stats cachedump` find them: in an empty store, in a
+/// small one, and up to 2 MB of a larger one.
 #[test]
 fn keys_are_found_by_their_class() {
     let (_server, mut client) = serve(config());

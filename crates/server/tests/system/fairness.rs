@@ -27,10 +27,8 @@ fn classes(client: &mut Client, stage: &str) -> Vec<u64> {
         .collect()
 }
 
-/// Goal: a client that sends one request at a time is not starved by clients with deep pipelines:
-/// from when it stands in line, no more is carried out ahead of it than one batch. Method: one
-/// worker, four clients that keep thousands of requests under way, and one that asks singly; the
-/// server counts for every connection that has its turn.
+/// While four clients keep thousands of requests under way, a client that asks singly waits for one
+/// batch at most: the server counts what runs ahead of each connection.
 #[test]
 fn deep_pipelines_starve_nobody() {
     for policy in ["size-aware+d-crew", "crcw"] {
@@ -68,9 +66,7 @@ fn deep_pipelines_starve_nobody() {
     }
 }
 
-/// Goal: connections that turn out to do more than others are spread over the workers, and no reply
-/// is lost on the way. Method: two workers, of whose clients only every other one, all with the
-/// same worker, asks for anything.
+/// Busy connections, all with one worker at first, spread over both, and no reply is lost.
 #[test]
 fn connections_move_to_the_worker_that_does_least() {
     let server = start(Config {
@@ -117,7 +113,7 @@ fn connections_move_to_the_worker_that_does_least() {
     for mut other in idle {
         other.demand("mg none v\r\n", "EN\r\n");
     }
-    eventually("all left", || client.stat("", "curr_connections") == 1);
+    client.await_stat("", "curr_connections", 1);
     let connections = |client: &mut Client, worker: usize| {
         client.stat("curtail", &format!("worker:{worker}:connections"))
     };
@@ -125,9 +121,8 @@ fn connections_move_to_the_worker_that_does_least() {
     assert_eq!(sum, 1, "connections are counted where they are");
 }
 
-/// Goal: under far more large requests than there is room for, every one is answered, whole or
-/// `busy`; never more are under way than allowed; small ones are served as ever. Method: twelve
-/// clients that ask for large values, a bound of three.
+/// Of too many large requests each is answered, whole or `busy`, and never more than the bound are
+/// under way.
 #[test]
 fn an_overload_is_answered_and_not_piled_up() {
     const CLIENTS: usize = 12;

@@ -111,9 +111,8 @@ fn counts(client: &mut Client) -> BTreeMap<String, String> {
     counts.into_iter().collect()
 }
 
-/// Goal: whether requests are carried out as one can be seen neither in an answer nor in a count.
-/// Method: the same random pipelines for a server that compacts and one that does not, with one
-/// worker, and with two under a policy that hands most requests over.
+/// A server that compacts and one that does not give the same answers and counts to random
+/// pipelines.
 #[test]
 fn compaction_changes_no_answer_and_no_count() {
     for (workers, policy) in [(1, "size-aware+d-crew"), (2, "crew")] {
@@ -158,8 +157,7 @@ fn told(watcher: &mut Client, until: &str) -> Vec<String> {
     }
 }
 
-/// Goal: those who watch are told the same of requests that are carried out as one, and these are
-/// carried out as one while somebody watches. Method: as above.
+/// Watchers get the same lines with compaction as without.
 #[test]
 fn compaction_changes_no_line_of_a_watcher() {
     let servers = pair(&Config {
@@ -187,9 +185,7 @@ fn compaction_changes_no_line_of_a_watcher() {
     assert!(clients[0].stat("curtail", "writes_compacted") > 500);
 }
 
-/// Goal: in a store that is full nothing is said to be stored that is not there, and what finds no
-/// room is refused to each. Method: a store that may not evict, filled; then runs of writes and of
-/// counting, each answer held against what is there afterwards.
+/// In a full store each answer of a compacted run holds: what is said to be stored is there.
 #[test]
 fn runs_in_a_full_store_are_answered_truly() {
     let (_server, mut client) = serve(Config {
@@ -252,8 +248,7 @@ fn runs_in_a_full_store_are_answered_truly() {
     assert!(not_stored > 0 && counted > 0 && not_counted > 0);
 }
 
-/// Goal: each request of a long run on a counter has its own answer, whoever else counts, and none
-/// is lost. Method: many clients on two workers, under every way of placing writes.
+/// Each increment of a shared counter has its own answer, and none is lost.
 #[test]
 fn many_count_one_counter_and_none_is_lost() {
     for policy in ["crcw", "d-crew", "crew"] {

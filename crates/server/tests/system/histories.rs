@@ -175,8 +175,7 @@ fn every_policy_keeps_every_key_linearizable() {
     }
 }
 
-/// Goal: the same when workers are stopped in the middle of anything. Method: many more workers
-/// than processors.
+/// Many more workers than processors, so that each may stop in the middle of anything.
 #[test]
 fn a_crowd_of_workers_keeps_every_key_linearizable() {
     let few = Amount {
@@ -186,9 +185,7 @@ fn a_crowd_of_workers_keeps_every_key_linearizable() {
     demand_right(PolicyName::default(), 12, few);
 }
 
-/// Goal: the judges notice a bug in delegation, in compaction and in hand-offs. Method: servers
-/// that have one, in debug builds; each is given runs until it
-/// shows it, which takes one or two unless the machine is busy.
+/// The judges notice a bug in delegation, in compaction and in hand-offs, within a few runs.
 #[test]
 #[cfg(debug_assertions)]
 fn planted_bugs_are_caught() {

@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-use curtail_testing::{Client, config, config_with, eventually, serve};
+use curtail_testing::{Client, config, config_with, serve};
 
-/// Goal: whatever a client sends, it gets an error or is closed, and the next client is served.
+/// Whatever a client sends, it gets an error or is closed, and the next client is served.
 #[test]
 fn junk_hurts_only_its_sender() {
     let (server, mut good) = serve(config());
@@ -49,13 +49,9 @@ fn junk_hurts_only_its_sender() {
         drop(bad);
         good.demand_value("good", "kept");
     }
-    eventually("all of them are gone", || {
-        good.stat("", "curr_connections") == 1
-    });
+    good.await_stat("", "curr_connections", 1);
     // A worker tells of its buffers when its turn ends.
-    eventually("their buffers are back", || {
-        good.stat("", "read_buf_count") == 0
-    });
+    good.await_stat("", "read_buf_count", 0);
 }
 
 #[test]
@@ -78,9 +74,7 @@ fn a_value_above_the_limit_is_refused_and_swallowed() {
     );
 }
 
-/// Goal: a client that never reads costs a bounded amount, whatever it asks for. Method: it asks
-/// for a 1 KiB value again and again until the server stops reading from it; then the memory held
-/// is looked at, and another client is served.
+/// A client that asks without reading costs a bounded amount, and others are served.
 #[test]
 fn a_client_that_never_reads_is_bounded() {
     let (server, mut good) = serve(config());
@@ -106,11 +100,10 @@ fn a_client_that_never_reads_is_bounded() {
     assert!(held < 1 << 20, "holds {held} bytes");
     good.demand_value("a", &value);
     drop(bad);
-    eventually("it is gone", || good.stat("", "curr_connections") == 1);
+    good.await_stat("", "curr_connections", 1);
 }
 
-/// Goal: what was asked before the client began to read arrives whole and in order. Method: a slow
-/// reader of replies that are far larger than the kernel's buffers.
+/// Replies far larger than the kernel's buffers reach a slow reader whole and in order.
 #[test]
 fn a_slow_reader_gets_everything() {
     let (_server, mut client) = serve(config());
@@ -134,6 +127,6 @@ fn a_slow_reader_gets_everything() {
         client.expect(&replies);
     }
     sending.join().unwrap();
-    eventually("nothing is held", || client.stat("", "read_buf_count") == 0);
+    client.await_stat("", "read_buf_count", 0);
     assert_eq!(client.stat("memory", "leased"), 0);
 }

@@ -7,10 +7,9 @@ use std::{
 };
 
 use curtail_server::{Config, Fault};
-use curtail_testing::{Client, PATIENCE, config, eventually, hit, pattern, serve, set, start};
+use curtail_testing::{Client, PATIENCE, config, hit, pattern, serve, set, start};
 
-/// Goal: every length comes back as it was sent, around each border between the ways of handling
-/// it. Method: set and get, alone and in a pipeline.
+/// Lengths around each border between the ways of handling a value, alone and in a pipeline.
 #[test]
 fn values_of_every_size_come_back() {
     let mut config = config();
@@ -34,8 +33,7 @@ fn values_of_every_size_come_back() {
     }
 }
 
-/// Goal: a large value may come in any pieces. Method: cut near its header, its end and the line
-/// end behind it; the meta form, with the flags it asked for.
+/// Cuts near the header, the end, and the line end behind it.
 #[test]
 fn a_large_value_may_come_in_pieces() {
     let (_server, mut client) = serve(config());
@@ -72,8 +70,8 @@ fn a_large_value_with_a_wrong_end_is_refused() {
     client.demand("get k\r\n", "END\r\n");
 }
 
-/// Goal: a client that leaves in the middle of a large value leaves nothing behind. Method: many
-/// of them, a few at a time (together they would reserve more than the limit, and evict for that).
+/// Clients that leave inside a large value leave nothing: five at a time, because more would
+/// reserve more than the limit and evict.
 #[test]
 fn half_a_large_value_is_forgotten() {
     let (server, mut observer) = serve(config());
@@ -84,17 +82,14 @@ fn half_a_large_value_is_forgotten() {
             client.send("set k 0 0 1000000\r\n");
             client.send(pattern(400_000, 3));
         }
-        eventually("they are gone", || {
-            observer.stat("", "curr_connections") == 1
-        });
+        observer.await_stat("", "curr_connections", 1);
     }
     observer.demand_value("k", "old");
     // 200 halves are 80 MB: more than the whole limit, had they stayed.
     observer.demand(set("l", 3, pattern(1_000_000, 4)), "STORED\r\n");
 }
 
-/// Goal: a value that is being sent survives being replaced. Method: one client reads half of a
-/// reply, another replaces the item and fills the memory, the first reads on.
+/// A value that is half sent survives being replaced and evicted.
 #[test]
 fn a_value_on_its_way_is_not_overwritten() {
     let server = start(config());
@@ -120,9 +115,8 @@ fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(10));
 }
 
-/// Goal: a request that comes while its connection is with a large worker is heard when that is
-/// back. Method: workers sleep until they are woken, and the request is sent at other moments of
-/// the large reply in turn; the same is seen to fail with a worker that does not say that it waits.
+/// A worker that sleeps until it is woken hears a request that came while the connection was with a
+/// large worker; a worker that forgets to say that it waits does not.
 #[test]
 fn a_request_behind_a_large_reply_is_heard() {
     assert!(all_are_heard(Fault::SleepsLong));
@@ -149,8 +143,7 @@ fn all_are_heard(fault: Fault) -> bool {
     (0..400).all(|round| is_heard(Duration::from_micros(round % 40 * 25)))
 }
 
-/// Goal: large requests go on where others want every processor all the time. Method: busy threads,
-/// three to a processor, and values until a large worker that starved has come forward.
+/// Busy threads, three to a processor, until a starved large worker was boosted.
 #[test]
 fn large_requests_do_not_starve() {
     if !curtail_runtime::may_step_forward() {

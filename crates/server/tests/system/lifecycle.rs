@@ -16,8 +16,7 @@ use curtail_testing::{
 
 use crate::support::start_recording;
 
-/// Goal: stopping answers what is in flight and takes a bounded time. Method: stop while a client
-/// has a pipeline under way and others are idle.
+/// A stop answers what is in flight, in a bounded time.
 #[test]
 fn stopping_answers_what_was_sent() {
     let server = start(config());
@@ -58,8 +57,7 @@ fn shutdown_needs_permission() {
     assert_eq!(asked, [ControlEvent::StopAndSave, ControlEvent::Stop]);
 }
 
-/// Goal: contents survive a restart, once. Method: save, start again with the same file, and start
-/// a third time: the file is gone, so old contents cannot come back after a crash.
+/// A saved store is restored once: its file is gone then, so old contents cannot return.
 #[test]
 fn contents_survive_a_restart_once() {
     let path = temporary_path("memory");
@@ -104,8 +102,7 @@ fn contents_survive_a_restart_once() {
     Client::connect(&server).demand("get k0\r\n", "END\r\n");
 }
 
-/// Goal: a full disk at a warm restart is an error, leaves nothing behind, and harms nobody.
-/// Method: save into a folder that is not there, and (where this system has one) onto /dev/full.
+/// A save that fails is an error and leaves no file.
 #[test]
 fn a_full_disk_is_told_and_leaves_nothing() {
     let missing = temporary_path("no-such-folder").join("memory");
@@ -245,8 +242,7 @@ fn the_admin_port_answers_scrapers() {
     }
 }
 
-/// Goal: whether the server lives is looked up, not said. Method: a worker that never wakes by
-/// itself makes no progress with nothing to do; once it has a client again it does.
+/// `/livez` measures progress: a worker that never wakes by itself is stuck until it has a client.
 #[test]
 fn a_worker_that_makes_no_progress_is_told() {
     let server = start(Config {
@@ -273,8 +269,7 @@ fn a_worker_that_makes_no_progress_is_told() {
     });
 }
 
-/// Goal: what a scraper has seen grow does not shrink, and connections are counted whatever became
-/// of them. Method: one connection too many; `stats reset` between two looks at the page.
+/// `stats reset` does not reset metrics, and refused connections count by reason.
 #[test]
 fn a_reset_of_stats_leaves_metrics_alone() {
     let (server, mut client) = serve(Config {

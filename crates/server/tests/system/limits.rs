@@ -34,9 +34,7 @@ fn without_maxconns_fast_a_connection_waits() {
     second.demand("mn\r\n", "MN\r\n");
     let mut waiting = Client::connect(&server);
     waiting.send("mn\r\n");
-    eventually("accepting has stopped", || {
-        first.stat("", "accepting_conns") == 0
-    });
+    first.await_stat("", "accepting_conns", 0);
     assert_eq!(first.stat("", "listen_disabled_num"), 1);
     drop(second);
     waiting.expect("MN\r\n");
@@ -56,8 +54,7 @@ fn an_idle_connection_is_closed_and_a_busy_one_stays() {
     assert_eq!(busy.stat("", "curr_connections"), 1);
 }
 
-/// Goal: idle connections hold no buffers. Method: 500 of them, some after half a request that was
-/// completed later.
+/// Idle connections hold no buffers, also after half a request that was completed later.
 #[test]
 fn idle_connections_hold_nothing() {
     let (server, mut observer) = serve(config());
@@ -66,9 +63,7 @@ fn idle_connections_hold_nothing() {
     for client in &mut clients {
         client.send("set a 0 0 5\r\n12");
     }
-    eventually("all hold half a request", || {
-        observer.stat("", "read_buf_count") == 500
-    });
+    observer.await_stat("", "read_buf_count", 500);
     for client in &mut clients {
         client.demand("345\r\n", "STORED\r\n");
     }
@@ -77,8 +72,7 @@ fn idle_connections_hold_nothing() {
     assert!(each < 2048, "an idle connection takes {each} bytes");
 }
 
-/// Goal: memory stays within its limit and a full server keeps answering. Method: ten times the
-/// limit in values of mixed sizes, read back at random; what comes back must be right.
+/// Ten times the limit in mixed sizes: memory stays within it, and what is read back is right.
 #[test]
 fn a_full_server_evicts_and_goes_on() {
     let (_server, mut client) = serve(config_with(|config| config.memory_bytes_max = 16 << 20));
@@ -123,8 +117,7 @@ fn a_full_server_refuses_where_it_may_not_evict() {
     assert_eq!(client.stat("", "store_no_memory"), 1);
 }
 
-/// Goal: a worker never spins on a processor that another one needs, and does its work the same
-/// way when it may. Method: as many workers as processors, then one.
+/// A worker spins only if there are more processors than workers.
 #[test]
 fn spinning_needs_a_processor_to_spare() {
     for workers in [curtail_runtime::cpus_usable(), 1] {
@@ -139,8 +132,7 @@ fn spinning_needs_a_processor_to_spare() {
     }
 }
 
-/// Goal: a memory limit that is refused changes nothing. Method: more than eight times the limit at
-/// the start.
+/// More than eight times the limit at the start is refused, and changes nothing.
 #[test]
 fn a_refused_memory_limit_changes_nothing() {
     let (_server, mut client) = serve(config());

@@ -13,8 +13,7 @@ fn rows(client: &mut Client) -> HashMap<String, String> {
     rows
 }
 
-/// Goal: what the index does is told. Method: more items than it has slots at first, so that it
-/// splits buckets and displaces items; `/metrics` says the same.
+/// `stats` and `/metrics` agree on the splits and displacements of a growing index.
 #[test]
 fn the_index_tells_what_it_did() {
     let (server, mut client) = serve(curtail_server::Config {
@@ -89,8 +88,7 @@ fn workers_are_counted_apart() {
     }
 }
 
-/// Goal: stages are told by size, and a large request has its three however it was served. Method:
-/// large reads and writes beside small ones, with sizes apart and together.
+/// Small and large requests have their three stages, with sizes apart and together.
 #[test]
 fn stages_are_told_by_size() {
     for policy in ["size-aware+d-crew", "d-crew"] {
@@ -137,9 +135,7 @@ fn stages_are_told_by_size() {
     }
 }
 
-/// Goal: the hottest key is told with its share, over all workers, and keys that are asked for
-/// alike are not. Method: every other request of two clients on two workers to one key, the rest
-/// spread over thousands.
+/// The hottest key is shown with its share over both workers, and keys of equal load are not.
 #[test]
 fn the_hottest_keys_are_told() {
     let server = start(curtail_server::Config {
@@ -183,9 +179,7 @@ fn the_hottest_keys_are_told() {
     assert!(!page.contains("hot%25key"), "keys are clients' data");
 }
 
-/// Goal: requests are measured under their command and size class wherever they run. Method: each
-/// command, with values below and above the boundary, with sizes apart and together, and with keys
-/// that belong to another worker.
+/// Each command is measured under its name and size class, wherever it runs.
 #[test]
 fn latency_is_told_by_command_and_size() {
     for policy in ["size-aware+d-crew", "d-crew", "erew"] {

@@ -37,8 +37,7 @@ fn a_pipeline_is_answered_in_order() {
     }
 }
 
-/// Goal: what is answered does not depend on how the bytes were cut. Method: the conversation in
-/// two packets, cut at every place; the second waits until the server has seen the first.
+/// Answers do not depend on where the bytes of a conversation are cut.
 #[test]
 fn a_request_may_be_cut_at_every_byte() {
     let (server, mut observer) = serve(config());
@@ -64,8 +63,7 @@ fn a_request_may_come_byte_by_byte() {
     check_replies(&mut client);
 }
 
-/// Goal: requests beyond one turn's share are answered in later turns, in order. Method: one packet
-/// train of 20,000 counted requests with a share of 7.
+/// Requests beyond one turn's share of 7 are answered in later turns, in order.
 #[test]
 fn a_deep_pipeline_takes_many_turns() {
     let (_server, mut client) = serve(config_with(|config| config.requests_per_turn_max = 7));
@@ -82,8 +80,7 @@ fn a_deep_pipeline_takes_many_turns() {
     assert!(client.stat("", "conn_yields") > 100);
 }
 
-/// Goal: two workers and many clients never mix up replies. Method: each of 16 clients writes and
-/// reads keys of its own, pipelined, and checks every byte.
+/// Two workers never mix up the replies of 16 pipelining clients.
 #[test]
 fn two_workers_serve_many_clients() {
     let server = start(config_with(|config| config.workers = 2));
@@ -130,8 +127,7 @@ fn stats_has_memcacheds_83_names() {
     assert_eq!(names.len(), 83, "{names:?}");
 }
 
-/// Goal: a write that joins bytes to an item looks at it without reading it: the right to recache a
-/// stale item is not taken by a write that is refused. Method: the next reader gets it.
+/// A refused append does not take the right to recache a stale item from the next reader.
 #[test]
 fn a_refused_append_takes_nobodys_right_to_recache() {
     let (_server, mut client) = serve(config());
@@ -141,8 +137,7 @@ fn a_refused_append_takes_nobodys_right_to_recache() {
     client.demand("mg key v\r\n", "VA 1 X W\r\na\r\n");
 }
 
-/// Goal: no item has version 0, and each command takes it as memcached does. Method: all that
-/// compare versions are asked with 0.
+/// No item has version 0, and each command that compares takes it as memcached does.
 #[test]
 fn version_0_is_that_of_no_item() {
     let (_server, mut client) = serve(config());

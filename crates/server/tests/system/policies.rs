@@ -26,9 +26,8 @@ fn named(name: &str) -> PolicyName {
     name.parse().unwrap()
 }
 
-/// Goal: under every policy a pipeline is answered in order, each read after the write before it,
-/// large values and barriers among them. Method: several clients, each with keys of its own and a
-/// pipeline of everything, against three workers.
+/// Under every policy a pipeline of small and large requests is answered in order, each read after
+/// the write before it.
 #[test]
 fn every_policy_answers_pipelines_in_order() {
     for policy in PolicyName::all() {
@@ -80,8 +79,7 @@ fn converse(server: &Server, number: usize, rounds: usize) {
     }
 }
 
-/// Goal: policies and plans change under load without a lost, doubled or misplaced reply, and
-/// nothing is left over. Method: another policy every 2 ms while clients converse.
+/// Policies change every 2 ms: no reply is lost, doubled or misplaced, and nothing is left over.
 #[test]
 fn policies_change_under_load() {
     let mut config = configured(PolicyName::default(), 3);
@@ -180,9 +178,9 @@ fn mix(policy: &str, workers: usize, (way, large): (&str, &[u8]), times: usize) 
     (behind, writer.stat("curtail", "hand_offs"))
 }
 
-/// Goal: no small request waits behind another connection's large one, in whatever way that comes,
-/// and the server's own count would say so if one did. Method: the same load with sizes apart and
-/// together. Under `erew` what is asked for is looked up and written by another worker.
+/// With sizes apart no small request waits behind another connection's large one, in whatever way
+/// that comes; with sizes together the server counts that one does. Under `erew` another worker
+/// looks the key up.
 #[test]
 fn no_small_request_waits_behind_a_large_one() {
     let large = pattern(3 << 20, 1);
@@ -203,9 +201,8 @@ fn no_small_request_waits_behind_a_large_one() {
     }
 }
 
-/// Goal: sizes stay apart, and what is behind large requests is counted, however frequent these
-/// are. Method: 2, 5 and 20 % of 500 KB until epochs have learned them; then each large request is
-/// still handed over, and when sizes are put together small ones are seen behind them.
+/// Also when 2, 5 and 20 % are large and epochs have learned them, each is handed over; with sizes
+/// together small ones behind them are counted.
 #[test]
 fn frequent_large_requests_stay_apart_and_are_counted() {
     let large = pattern(500_000, 1);
@@ -254,9 +251,8 @@ fn many_kilobytes_ahead(client: &mut Client) -> u64 {
     client.rows("curtail").into_iter().filter_map(count).sum()
 }
 
-/// Goal: the work ahead of small requests is told in bytes, and there are none of large values
-/// where sizes are apart. Method: the same load with sizes apart, for a while, and together, until
-/// some are seen: one turn in 64 is measured.
+/// The bytes ahead of small requests show large values with sizes together, and none with sizes
+/// apart; one turn in 64 is measured.
 #[test]
 fn bytes_ahead_of_small_requests_are_told() {
     let large = pattern(3 << 20, 1);
@@ -273,8 +269,7 @@ fn bytes_ahead_of_small_requests_are_told() {
     }
 }
 
-/// Goal: no small request waits for a large one while large ones are refused, either. Method: both
-/// large workers have their one connection, of clients that do not read; others write.
+/// No small request waits while large ones are refused: both large workers are full.
 #[test]
 fn refused_large_requests_keep_nobody_waiting() {
     let mut config = configured(PolicyName::default(), 1);
@@ -321,8 +316,7 @@ fn await_visitors(client: &mut Client, count: u64) {
     });
 }
 
-/// Goal: a client that does not read its large values holds up neither other large requests nor its
-/// own worker. Method: two such clients, then one that reads.
+/// Clients that do not read large values delay neither other large requests nor their worker.
 #[test]
 fn large_workers_serve_around_slow_readers() {
     let (server, mut client) = serve(configured(PolicyName::default(), 1));
@@ -351,8 +345,7 @@ fn large_workers_serve_around_slow_readers() {
     });
 }
 
-/// Goal: the policy is shown and changed by command and by HTTP, and neither when that is
-/// forbidden. Method: ask.
+/// Commands and HTTP show and change the policy, unless that is forbidden.
 #[test]
 fn the_policy_can_be_changed() {
     let mut config = configured(PolicyName::default(), 2);
@@ -388,8 +381,7 @@ fn the_policy_can_be_changed() {
     client.demand("policy\r\n", "POLICY size-aware+d-crew\r\n");
 }
 
-/// Goal: the threshold follows what is asked for. Method: epochs of 20 ms; first nearly all values
-/// of 100 KB, then of 100 bytes.
+/// The threshold follows the load: mostly values of 100 KB, then of one byte.
 #[test]
 fn the_threshold_is_learned() {
     let mut config = configured(PolicyName::default(), 2);
@@ -413,9 +405,8 @@ fn the_threshold_is_learned() {
     learns(&mut client, "small", 1, 0);
 }
 
-/// Goal: large requests beyond the bound are refused in words, and small ones and the connection
-/// are none the worse; the second large worker helps the first before any is refused. Method: a
-/// bound of two for each; four clients that do not read.
+/// Beyond two for each of two large workers, which help each other first, large requests get
+/// `busy`, and small ones are served.
 #[test]
 fn too_many_large_requests_are_told_so() {
     let mut config = configured(PolicyName::default(), 1);
@@ -444,8 +435,7 @@ fn too_many_large_requests_are_told_so() {
     client.demand_value("large", &large);
 }
 
-/// Goal: a client that goes on to watch, or leaves, behind a large value gets both. Method: in one
-/// packet.
+/// A `watch` or `quit` in the packet of a large read takes effect behind its value.
 #[test]
 fn what_follows_a_large_value_follows_it() {
     let (server, mut client) = serve(configured(PolicyName::default(), 1));

@@ -43,8 +43,7 @@ fn fetches_and_writes_are_told_in_order() {
     }
 }
 
-/// Goal: a value that comes in pieces over several turns is told once, when it is stored. Method:
-/// send it with a pause inside, and one that is too large.
+/// Watchers see a large write, sent with a pause inside, once it ends, and one that is too large.
 #[test]
 fn large_writes_are_told_when_they_end() {
     let (server, mut client) = serve(config());
@@ -68,8 +67,7 @@ fn large_writes_are_told_when_they_end() {
     assert!(lines[1].contains("key=huge status=too_large"));
 }
 
-/// Goal: connections of every worker are told, with why they ended. Method: two workers, so that
-/// the watcher's is not the only one.
+/// Watchers see connections of both workers open and close, with the reason.
 #[test]
 fn connections_are_told_with_how_they_ended() {
     let (server, mut watcher) = serve(config_with(|config| config.workers = 2));
@@ -106,8 +104,7 @@ fn evictions_are_told() {
     assert!(line.ends_with(" clsid=1 size=1000"), "{line}");
 }
 
-/// Goal: a watcher that does not read loses lines, is told how many, and nobody waits for it.
-/// Method: a small buffer, and far more lines than it and the kernel hold.
+/// A watcher whose small buffer overflowed learns how many lines it missed.
 #[test]
 fn a_watcher_that_does_not_read_is_told_what_it_missed() {
     let (server, mut client) = serve(config_with(|config| config.watcher_bytes_max = 8 << 10));
@@ -130,7 +127,7 @@ fn a_watcher_that_does_not_read_is_told_what_it_missed() {
     }
     assert!(told(&mut watcher).starts_with("type=item_get key="));
     drop(watcher);
-    eventually("nobody watches", || client.stat("", "log_watchers") == 0);
+    client.await_stat("", "log_watchers", 0);
 }
 
 #[test]
@@ -149,14 +146,13 @@ fn watching_has_its_limits() {
         "WATCHER_TOO_MANY log watcher limit reached\r\n",
     );
     drop(watchers);
-    eventually("nobody watches", || client.stat("", "log_watchers") == 0);
+    client.await_stat("", "log_watchers", 0);
 
     let (_server, mut client) = serve(config_with(|config| config.watch_allowed = false));
     client.demand("watch\r\n", "CLIENT_ERROR watch commands not allowed\r\n");
 }
 
-/// Goal: where requests run does not depend on who looks on. Method: a policy that hands most
-/// requests over; while a client watches each kind of event, and at `-vv`, they are handed over.
+/// Watching, and `verbosity`, do not change where requests run.
 #[test]
 fn looking_on_changes_no_policy() {
     for looks in [
@@ -182,9 +178,7 @@ fn looking_on_changes_no_policy() {
     }
 }
 
-/// Goal: a request that another worker carries out is told once, with its own connection, in the
-/// order in which its key was changed. Method: a policy that hands most over; one client asks, one
-/// thing after the other.
+/// Watchers see requests that other workers execute, in the order of each key.
 #[test]
 fn what_is_carried_out_elsewhere_is_told() {
     let (server, mut watcher) = serve(Config {
@@ -231,9 +225,8 @@ fn slow(client: &mut Client) -> (Vec<String>, u64) {
     )
 }
 
-/// Goal: a request above the threshold is listed with what it was, one below is not, and the list
-/// is bounded while the count goes on. Method: a threshold that every turn exceeds (1 us: it makes
-/// two calls to the kernel), one that none does, and more requests than the list keeps.
+/// `stats slow` lists requests from the threshold on (every one takes a microsecond, none takes a
+/// minute), the newest 128 of them.
 #[test]
 fn slow_requests_are_listed_from_the_threshold_on() {
     let (server, mut client) = serve(config());
@@ -283,8 +276,7 @@ fn slow_requests_are_listed_from_the_threshold_on() {
     assert_eq!(slow(&mut client), (Vec::new(), 0));
 }
 
-/// Goal: a large value's time is that of the whole transfer, under its key. Method: a threshold
-/// that small requests do not reach, and a client that sends a large value with a pause inside.
+/// A large value sent with a pause inside is slow by the pause.
 #[test]
 fn a_large_request_is_slow_as_long_as_it_takes() {
     let (_server, mut client) = serve(config_with(|config| config.slow_us = 100_000));
@@ -301,8 +293,7 @@ fn a_large_request_is_slow_as_long_as_it_takes() {
     });
 }
 
-/// Goal: a request that another worker carries out is listed once, and the end of a `get` of many
-/// keys not at all. Method: a policy that hands most over, and a threshold that everything exceeds.
+/// A delegated request is listed once, and the end of a `get` of many keys not at all.
 #[test]
 fn a_request_is_slow_once_wherever_it_runs() {
     let (_server, mut client) = serve(Config {
@@ -329,7 +320,7 @@ fn a_request_is_slow_once_wherever_it_runs() {
     assert_eq!(counts, [40, 3, 0], "{rows:#?}");
 }
 
-/// Goal: a server that lists no keys (`-X`) shows none here either.
+/// A server that lists no keys (`-X`) shows none here either.
 #[test]
 fn keys_are_not_shown_where_they_must_not_be_listed() {
     let mut config = config();

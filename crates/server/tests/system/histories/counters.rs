@@ -129,8 +129,7 @@ fn every_policy_keeps_counters_linearizable() {
     }
 }
 
-/// Goal: the judge notices requests of a run that are answered alike. Method: a server that does
-/// so, in debug builds.
+/// The judge notices requests of a run that are all answered alike.
 #[test]
 #[cfg(debug_assertions)]
 fn answers_alike_are_caught() {

@@ -115,6 +115,11 @@ pub fn temporary_path(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("curtail-{}-{number}-{name}", std::process::id()))
 }
 
+/// The page `/metrics` of a server, with its head.
+pub fn scrape(server: &Server) -> String {
+    http(server.admin_address().unwrap(), "GET /metrics")
+}
+
 /// What an HTTP server answers to a request line.
 pub fn http(address: SocketAddr, line: &str) -> String {
     let mut stream = connect(address, PATIENCE).unwrap();

@@ -3,7 +3,7 @@
 use curtail_codec::native::{Flags, Opcode, Reply, Status};
 use curtail_server::{Config, NativeConfig, NativeMode, NativePlacement, Server};
 use curtail_testing::{
-    Client as Memcached, PATIENCE, eventually, http, native_address, native_config, start,
+    Client as Memcached, PATIENCE, eventually, native_address, native_config, scrape, start,
 };
 
 use crate::support::{Ask, Client, config_with, serve};
@@ -170,7 +170,7 @@ fn operators_see_what_it_does() {
     memcached.await_stat("curtail", "native:executed", 10);
     assert_eq!(memcached.stat("curtail", "native:backlog"), 0);
     assert_eq!(memcached.stat("curtail", "native:corrupt_after_ack"), 0);
-    let page = http(server.admin_address().unwrap(), "GET /metrics");
+    let page = scrape(&server);
     for line in [
         "curtail_native_info{mode=\"io-ack\"} 1\n",
         "curtail_native_accepted_total 5\n",
@@ -185,7 +185,7 @@ fn operators_see_what_it_does() {
         native: None,
         ..native_config(NativeMode::IoAck)
     });
-    assert!(!http(without.admin_address().unwrap(), "GET /metrics").contains("curtail_native"));
+    assert!(!scrape(&without).contains("curtail_native"));
 }
 
 /// A taken port, and shapes that make no sense, are errors at the start.

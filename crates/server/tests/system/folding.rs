@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use curtail_server::{Config, Server};
-use curtail_testing::{Client, config, serve, start};
+use curtail_testing::{Client, config, hit, serve, set, start, together};
 use curtail_workload::Random;
 
 /// Two servers that differ in nothing but whether they compact.
@@ -225,19 +225,20 @@ fn runs_in_a_full_store_are_answered_truly() {
                 }
             }
         }
-        client.send(format!("get n{counter}\r\n"));
-        client.line();
-        assert_eq!(client.line().trim_end(), number.to_string());
-        client.expect("END\r\n");
+        assert_eq!(
+            client.get(&format!("n{counter}")).unwrap().trim_end(),
+            number.to_string()
+        );
         // As many new bytes as there are anywhere, and a few.
         let (long, short) = ("y".repeat(1000), "z".repeat(10));
-        let set = |value: &str| format!("set new{counter} 0 0 {}\r\n{value}\r\n", value.len());
-        client.send([set(&short), set(&short), set(&long), set(&long)].concat());
+        let new = format!("new{counter}");
+        let write = |value: &str| set(&new, 0, value).repeat(2);
+        client.send([write(&short), write(&long)].concat());
         let last = (0..4).map(|_| client.line()).last().unwrap();
-        client.send(format!("get new{counter}\r\n"));
+        client.send(format!("get {new}\r\n"));
         if last == "STORED" {
             stored += 1;
-            client.expect(format!("VALUE new{counter} 0 1000\r\n{long}\r\nEND\r\n"));
+            client.expect(hit(&new, 0, &long));
         } else {
             not_stored += 1;
             assert!(last.starts_with("SERVER_ERROR out of memory"), "{last}");
@@ -260,24 +261,17 @@ fn many_count_one_counter_and_none_is_lost() {
         let (clients, rounds, depth) = (8, 60, 50);
         let mut first = Client::connect(&server);
         first.set("n", "0");
-        let mut seen: Vec<u64> = std::thread::scope(|scope| {
-            let counting: Vec<_> = (0..clients)
-                .map(|_| {
-                    scope.spawn(|| {
-                        let mut client = Client::connect(&server);
-                        let mut own = Vec::new();
-                        for _ in 0..rounds {
-                            client.send("incr n 1\r\n".repeat(depth));
-                            own.extend((0..depth).map(|_| client.line().parse::<u64>().unwrap()));
-                        }
-                        assert!(own.is_sorted(), "{policy}");
-                        own
-                    })
-                })
-                .collect();
-            let seen = counting.into_iter().map(|thread| thread.join().unwrap());
-            seen.flatten().collect()
+        let seen = together(clients, |_| {
+            let mut client = Client::connect(&server);
+            let mut own = Vec::new();
+            for _ in 0..rounds {
+                client.send("incr n 1\r\n".repeat(depth));
+                own.extend((0..depth).map(|_| client.line().parse::<u64>().unwrap()));
+            }
+            assert!(own.is_sorted(), "{policy}");
+            own
         });
+        let mut seen = seen.concat();
         seen.sort_unstable();
         let total = (clients * rounds * depth) as u64;
         assert!(seen.into_iter().eq(1..=total), "{policy}");

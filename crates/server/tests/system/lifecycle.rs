@@ -11,7 +11,8 @@ use std::{
 use curtail_runtime::ControlEvent;
 use curtail_server::{Config, Fault, Restored, Server, StartError, UnixSocket};
 use curtail_testing::{
-    Client, PATIENCE, config, config_with, eventually, http, serve, start, temporary_path,
+    Client, PATIENCE, config, config_with, eventually, http, scrape, serve, set, start,
+    temporary_path,
 };
 
 use crate::support::start_recording;
@@ -61,18 +62,12 @@ fn shutdown_needs_permission() {
 #[test]
 fn contents_survive_a_restart_once() {
     let path = temporary_path("memory");
-    let with_file = || {
-        let mut config = config();
-        config.memory_file = Some(path.clone());
-        config
-    };
+    let with_file = || config_with(|config| config.memory_file = Some(path.clone()));
     let large = "x".repeat(100_000);
     let (server, mut client) = serve(with_file());
     for number in 0..1000 {
-        client.demand(
-            format!("set k{number} {number} 0 4\r\nabcd\r\n"),
-            "STORED\r\n",
-        );
+        let request = set(format_args!("k{number}"), number, "abcd");
+        client.demand(request, "STORED\r\n");
     }
     client.set("large", &large);
     client.demand(
@@ -88,10 +83,8 @@ fn contents_survive_a_restart_once() {
     let server = start(with_file());
     assert!(matches!(server.restored(), Restored::Items(1000..=1001)));
     let mut client = Client::connect(&server);
-    client.demand(
-        "get k0 k999\r\n",
-        "VALUE k0 0 4\r\nabcd\r\nVALUE k999 999 4\r\nabcd\r\nEND\r\n",
-    );
+    let both = "VALUE k0 0 4\r\nabcd\r\nVALUE k999 999 4\r\nabcd\r\nEND\r\n";
+    client.demand("get k0 k999\r\n", both);
     client.demand_value("large", &large);
     client.demand("get short k7\r\n", "END\r\n");
     client.demand("gets k5\r\n", format!("{version}\r\nabcd\r\nEND\r\n"));
@@ -109,7 +102,7 @@ fn a_full_disk_is_told_and_leaves_nothing() {
     let server = start(config_with(|config| {
         config.memory_file = Some(missing.clone())
     }));
-    Client::connect(&server).demand("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    Client::connect(&server).set("a", "x");
     assert!(server.stop().save().is_err());
     assert!(!missing.exists());
 }
@@ -123,7 +116,7 @@ fn a_damaged_file_starts_empty_and_says_why() {
             config.memory_file = Some(path.clone())
         }));
         assert!(matches!(server.restored(), Restored::Failed(_)));
-        Client::connect(&server).demand("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+        Client::connect(&server).set("a", "x");
     }
     fs::remove_file(&path).unwrap();
 }
@@ -196,34 +189,26 @@ fn the_admin_port_answers_scrapers() {
         "set a 0 0 1\r\nx\r\nget a b\r\n",
         "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n",
     );
-    let fetch = |request: &str| {
-        let mut client = Client::connect_to(server.admin_address().unwrap());
-        client.send(format!(
-            "{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-        ));
-        String::from_utf8(client.take(usize::MAX)).unwrap()
-    };
-    let page = fetch("GET /metrics");
+    let page = scrape(&server);
     assert!(page.starts_with("HTTP/1.1 200"), "{page}");
-    assert!(
-        page.contains("curtail_operations_total{kind=\"get\",outcome=\"hit\"} 1\n"),
-        "{page}"
-    );
-    assert!(page.contains("curtail_operations_total{kind=\"get\",outcome=\"miss\"} 1\n"));
-    assert!(page.contains("curtail_items 1\n"));
-    assert!(page.contains("curtail_turn_cpu_seconds_count{worker=\"0\",role=\"small\"}"));
+    for line in [
+        "curtail_operations_total{kind=\"get\",outcome=\"hit\"} 1\n",
+        "curtail_operations_total{kind=\"get\",outcome=\"miss\"} 1\n",
+        "curtail_items 1\n",
+        "curtail_turn_cpu_seconds_count{worker=\"0\",role=\"small\"}",
+    ] {
+        assert!(page.contains(line), "{line} in\n{page}");
+    }
+    let demand = |request: &str, status: u16, header: &str, end: &str| {
+        let answer = http(server.admin_address().unwrap(), request);
+        let is_status = answer.starts_with(&format!("HTTP/1.1 {status}"));
+        let is_right = is_status && answer.contains(header) && answer.ends_with(end);
+        assert!(is_right, "{request}: {answer}");
+    };
     for path in ["/livez", "/readyz", "/healthz"] {
-        let answer = fetch(&format!("GET {path}"));
-        assert!(
-            answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\nok\n"),
-            "{answer}"
-        );
-        let head = fetch(&format!("HEAD {path}"));
-        assert!(
-            head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"),
-            "{head}"
-        );
-        assert!(head.contains("content-length: 3\r\n"), "{head}");
+        demand(&format!("GET {path}"), 200, "", "\r\n\r\nok\n");
+        let length = "content-length: 3\r\n";
+        demand(&format!("HEAD {path}"), 200, length, "\r\n\r\n");
     }
     for (request, status, allowed) in [
         ("GET /secrets", 404, ""),
@@ -233,12 +218,7 @@ fn the_admin_port_answers_scrapers() {
         ("GET /policy/crcw", 405, "allow: PUT\r\n"),
         ("PUT /policy/nonsense", 400, ""),
     ] {
-        let answer = fetch(request);
-        assert!(
-            answer.starts_with(&format!("HTTP/1.1 {status}")),
-            "{request}: {answer}"
-        );
-        assert!(answer.contains(allowed), "{request}: {answer}");
+        demand(request, status, allowed, "");
     }
 }
 
@@ -250,22 +230,21 @@ fn a_worker_that_makes_no_progress_is_told() {
         admin: Some("127.0.0.1:0".parse().unwrap()),
         ..config()
     });
-    assert!(http(server.admin_address().unwrap(), "GET /livez").starts_with("HTTP/1.1 200"));
+    let ask = |path| http(server.admin_address().unwrap(), path);
+    assert!(ask("GET /livez").starts_with("HTTP/1.1 200"));
     let started = Instant::now();
     let mut answer = String::new();
     while !answer.starts_with("HTTP/1.1 503") {
         assert!(started.elapsed() < 5 * PATIENCE, "{answer}");
         thread::sleep(Duration::from_millis(100));
-        answer = http(server.admin_address().unwrap(), "GET /livez");
+        answer = ask("GET /livez");
     }
-    assert!(
-        answer.contains("worker 0 has made no progress for 1"),
-        "{answer}"
-    );
-    assert!(http(server.admin_address().unwrap(), "GET /readyz").starts_with("HTTP/1.1 200"));
+    let why = "worker 0 has made no progress for 1";
+    assert!(answer.contains(why), "{answer}");
+    assert!(ask("GET /readyz").starts_with("HTTP/1.1 200"));
     Client::connect(&server).demand("mn\r\n", "MN\r\n");
     eventually("it moves again", || {
-        http(server.admin_address().unwrap(), "GET /livez").starts_with("HTTP/1.1 200")
+        ask("GET /livez").starts_with("HTTP/1.1 200")
     });
 }
 
@@ -296,7 +275,7 @@ fn a_reset_of_stats_leaves_metrics_alone() {
             assert!(page.contains(line), "{line} in\n{page}");
         }
     };
-    holds(&http(server.admin_address().unwrap(), "GET /metrics"));
+    holds(&scrape(&server));
     client.demand("stats reset\r\n", "RESET\r\n");
     for name in [
         "total_connections",
@@ -306,5 +285,5 @@ fn a_reset_of_stats_leaves_metrics_alone() {
     ] {
         assert_eq!(client.stat("", name), 0, "{name}");
     }
-    holds(&http(server.admin_address().unwrap(), "GET /metrics"));
+    holds(&scrape(&server));
 }

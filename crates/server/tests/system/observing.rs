@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use curtail_testing::{Client, config, eventually, http, serve, start};
+use curtail_testing::{Client, config, eventually, scrape, serve, start};
 
 /// All rows of `stats curtail`.
 fn rows(client: &mut Client) -> HashMap<String, String> {
@@ -25,7 +25,7 @@ fn the_index_tells_what_it_did() {
         .collect();
     client.demand(sets + "mn\r\n", "MN\r\n");
     let rows = rows(&mut client);
-    let page = http(server.admin_address().unwrap(), "GET /metrics");
+    let page = scrape(&server);
     for (name, least) in [
         ("index_splits", 1000),
         ("index_paths", 100),
@@ -78,7 +78,7 @@ fn workers_are_counted_apart() {
         assert!(requests >= 200, "two of four clients: {requests}");
         assert_eq!(rows[&format!("worker:{worker}:queue_depth")], "0");
     }
-    let page = http(server.admin_address().unwrap(), "GET /metrics");
+    let page = scrape(&server);
     for line in [
         "curtail_requests_total{worker=\"1\",role=\"small\"} ",
         "curtail_worker_queue_depth{worker=\"2\",role=\"large\"} 0",
@@ -123,7 +123,7 @@ fn stages_are_told_by_size() {
             let visits = seen(&rows, "execute", "large") + seen(&rows, "reply", "large");
             assert!(visits <= hand_offs && seen(&rows, "queue", "large") <= hand_offs);
         }
-        let page = http(server.admin_address().unwrap(), "GET /metrics");
+        let page = scrape(&server);
         let count = "curtail_stage_duration_seconds_count{stage=\"reply\",size=\"large\"} ";
         assert!(page.contains(count), "{page}");
         assert_eq!(
@@ -170,7 +170,7 @@ fn the_hottest_keys_are_told() {
         let share: f64 = second.split(' ').next().unwrap().parse().unwrap();
         assert!(share < 0.1, "{second}");
     }
-    let page = http(server.admin_address().unwrap(), "GET /metrics");
+    let page = scrape(&server);
     assert!(
         page.contains("curtail_hot_key_share_ratio{rank=\"1\"} 0."),
         "{page}"
@@ -219,7 +219,7 @@ fn latency_is_told_by_command_and_size() {
                 client.demand(&set, "STORED\r\n");
                 client.demand("get large\r\n", &get);
             }
-            page = http(server.admin_address().unwrap(), "GET /metrics");
+            page = scrape(&server);
             let small = ["get", "set", "delete", "arithmetic", "touch", "other"];
             let small = small.map(|command| (command, "small"));
             let mut all = small

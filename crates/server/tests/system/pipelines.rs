@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use curtail_testing::{Client, config, config_with, serve, start};
+use curtail_testing::{Client, config, config_with, hit, serve, set, start, together};
 
 /// A conversation that touches text and meta commands, values, misses, errors and silence.
 const REQUESTS: &str = "set a 5 0 3\r\nabc\r\nget a b a\r\nmg a v f k Oxy\r\nmg none v\r\nmn\r\n\
@@ -84,35 +84,25 @@ fn a_deep_pipeline_takes_many_turns() {
 #[test]
 fn two_workers_serve_many_clients() {
     let server = start(config_with(|config| config.workers = 2));
-    let address = server.addresses()[0];
-    let clients: Vec<_> = (0..16)
-        .map(|number| {
-            thread::spawn(move || {
-                let mut client = Client::connect_to(address);
-                for round in 0..50 {
-                    let mut requests = String::new();
-                    let mut replies = String::new();
-                    for key in 0..20 {
-                        let value = format!("{number}/{round}/{key}");
-                        let length = value.len();
-                        requests += &format!("set k{number}.{key} 0 0 {length}\r\n{value}\r\n");
-                        requests += &format!("get k{number}.{key}\r\n");
-                        replies += &format!(
-                            "STORED\r\nVALUE k{number}.{key} 0 {length}\r\n{value}\r\nEND\r\n"
-                        );
-                    }
-                    client.demand(requests, &replies);
-                }
-            })
-        })
-        .collect();
-    clients
-        .into_iter()
-        .for_each(|client| client.join().unwrap());
+    together(16, |number| {
+        let mut client = Client::connect(&server);
+        for round in 0..50 {
+            let (mut requests, mut replies) = (Vec::new(), Vec::new());
+            for key in 0..20 {
+                let name = format!("k{number}.{key}");
+                let value = format!("{number}/{round}/{key}");
+                requests.extend(set(&name, 0, &value));
+                requests.extend(format!("get {name}\r\n").bytes());
+                replies.extend(b"STORED\r\n");
+                replies.extend(hit(&name, 0, &value));
+            }
+            client.demand(requests, &replies);
+        }
+    });
     let mut client = Client::connect(&server);
-    assert_eq!(client.stat("", "cmd_get"), 16 * 50 * 20);
-    assert_eq!(client.stat("", "get_hits"), 16 * 50 * 20);
-    assert_eq!(client.stat("", "cmd_set"), 16 * 50 * 20);
+    for name in ["cmd_get", "get_hits", "cmd_set"] {
+        assert_eq!(client.stat("", name), 16 * 50 * 20, "{name}");
+    }
     assert!(client.stat("curtail", "worker:1:connections") < 10);
 }
 

@@ -1,14 +1,11 @@
 //! Policies: whatever decides where a request runs, clients are answered alike.
 
-use std::{
-    io::Write,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::Duration,
-};
+use std::{io::Write, thread, time::Duration};
 
 use curtail_server::{Config, PolicyName, Server};
-use curtail_testing::{Client, config, eventually, hit, http, pattern, serve, set, start};
+use curtail_testing::{
+    Client, config, eventually, hit, http, pattern, scrape, serve, set, start, together,
+};
 
 use crate::support::beside;
 
@@ -32,12 +29,7 @@ fn named(name: &str) -> PolicyName {
 fn every_policy_answers_pipelines_in_order() {
     for policy in PolicyName::all() {
         let server = start(configured(policy, 3));
-        thread::scope(|scope| {
-            for client in 0..6 {
-                let server = &server;
-                scope.spawn(move || converse(server, client, 6));
-            }
-        });
+        together(6, |client| converse(&server, client, 6));
         let mut client = Client::connect(&server);
         let delegated = client.stat("curtail", "delegations");
         let must = matches!(
@@ -85,43 +77,20 @@ fn policies_change_under_load() {
     let mut config = configured(PolicyName::default(), 3);
     config.epoch_ms = 3;
     let server = start(config);
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let storm = scope.spawn(|| {
-            let mut client = Client::connect(&server);
-            let names: Vec<_> = PolicyName::all().collect();
-            let mut names = names.iter().cycle();
-            while !done.load(Ordering::Relaxed) {
-                let name = names.next().unwrap();
-                client.demand(format!("policy {name}\r\n"), "OK\r\n");
-                thread::sleep(Duration::from_millis(2));
-            }
-        });
-        let clients: Vec<_> = (0..6)
-            .map(|number| {
-                scope.spawn({
-                    let server = &server;
-                    move || converse(server, number, 12)
-                })
-            })
-            .collect();
-        let results: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
-        done.store(true, Ordering::Relaxed);
-        storm.join().unwrap();
-        assert!(results.iter().all(Result::is_ok));
+    let storm = |client: &mut Client, _| {
+        for name in PolicyName::all() {
+            client.demand(format!("policy {name}\r\n"), "OK\r\n");
+            thread::sleep(Duration::from_millis(2));
+        }
+    };
+    beside(&server, 1, storm, || {
+        together(6, |number| converse(&server, number, 12));
     });
     let mut client = Client::connect(&server);
     for name in ["worker:0", "worker:1", "worker:2", "large:0", "large:1"] {
-        eventually("mailboxes are empty", || {
-            client.stat("curtail", &format!("{name}:mailbox")) == 0
-        });
+        client.await_stat("curtail", &format!("{name}:mailbox"), 0);
     }
-    for large in 0..2 {
-        assert_eq!(
-            client.stat("curtail", &format!("large:{large}:connections")),
-            0
-        );
-    }
+    assert_eq!(visitors(&mut client), 0);
     assert_eq!(client.stat("curtail", "late_releases"), 0);
 }
 
@@ -278,9 +247,7 @@ fn refused_large_requests_keep_nobody_waiting() {
     let large = pattern(5 << 20, 3);
     client.set("large", &large);
     eventually("the writer is back", || visitors(&mut client) == 0);
-    let mut slow: Vec<_> = (0..2).map(|_| Client::connect(&server)).collect();
-    slow.iter_mut()
-        .for_each(|slow| slow.send("get large\r\n".repeat(UNREAD)));
+    let mut slow = [(); 2].map(|()| SlowReader::new(&server));
     await_visitors(&mut client, 2);
     let set_small = |client: &mut Client, _: usize| client.set("small", "v");
     beside(&server, 1, set_small, || {
@@ -293,13 +260,25 @@ fn refused_large_requests_keep_nobody_waiting() {
     });
     assert_eq!(client.stat("curtail", "large_refused"), 8);
     assert_eq!(client.stat("curtail", "small_behind_large"), 0);
-    for slow in &mut slow {
-        (0..UNREAD).for_each(|_| slow.expect(hit("large", 0, &large)));
-    }
+    slow.iter_mut().for_each(|slow| slow.read(&large));
 }
 
-/// Large values that a client asks for which does not read: more than sockets can hold.
-const UNREAD: usize = 4;
+/// A client that asks for more large values than sockets can hold, and reads them later.
+struct SlowReader(Client);
+
+impl SlowReader {
+    const UNREAD: usize = 4;
+
+    fn new(server: &Server) -> Self {
+        let mut client = Client::connect(server);
+        client.send("get large\r\n".repeat(Self::UNREAD));
+        Self(client)
+    }
+
+    fn read(&mut self, large: &[u8]) {
+        (0..Self::UNREAD).for_each(|_| self.0.expect(hit("large", 0, large)));
+    }
+}
 
 /// Connections with the two large workers that a server with one or two workers has.
 fn visitors(client: &mut Client) -> u64 {
@@ -322,13 +301,7 @@ fn large_workers_serve_around_slow_readers() {
     let (server, mut client) = serve(configured(PolicyName::default(), 1));
     let large = pattern(7 << 20, 5);
     client.set("large", &large);
-    let slow: Vec<_> = (0..2)
-        .map(|_| {
-            let mut slow = Client::connect(&server);
-            slow.send("get large\r\n".repeat(UNREAD));
-            slow
-        })
-        .collect();
+    let slow = [(); 2].map(|()| SlowReader::new(&server));
     let mut half = Client::connect(&server);
     half.send(&set("other", 0, &large)[..1 << 20]);
     await_visitors(&mut client, 3);
@@ -336,8 +309,8 @@ fn large_workers_serve_around_slow_readers() {
         client.demand_value("large", &large);
     }
     for mut slow in slow {
-        (0..UNREAD).for_each(|_| slow.expect(hit("large", 0, &large)));
-        slow.demand("get none\r\n", "END\r\n");
+        slow.read(&large);
+        slow.0.demand("get none\r\n", "END\r\n");
     }
     drop(half);
     eventually("all are back", || {
@@ -348,36 +321,32 @@ fn large_workers_serve_around_slow_readers() {
 /// Commands and HTTP show and change the policy, unless that is forbidden.
 #[test]
 fn the_policy_can_be_changed() {
-    let mut config = configured(PolicyName::default(), 2);
-    config.admin = Some("127.0.0.1:0".parse().unwrap());
+    let config = Config {
+        admin: Some("127.0.0.1:0".parse().unwrap()),
+        ..configured(PolicyName::default(), 2)
+    };
     let (server, mut client) = serve(config.clone());
+    let ask = |server: &Server, line: &str| http(server.admin_address().unwrap(), line);
     client.demand("policy\r\n", "POLICY size-aware+d-crew\r\n");
     client.demand("policy crew\r\npolicy\r\n", "OK\r\nPOLICY crew\r\n");
     client.demand("policy best\r\n", "CLIENT_ERROR no such policy\r\n");
     client.demand("policy a b\r\n", "ERROR\r\n");
-    assert!(http(server.admin_address().unwrap(), "GET /policy").ends_with("crew\n"));
+    assert!(ask(&server, "GET /policy").ends_with("crew\n"));
     let name = "size-aware-static+erew";
-    assert!(
-        http(
-            server.admin_address().unwrap(),
-            &format!("PUT /policy/{name}")
-        )
-        .ends_with(&format!("{name}\n"))
-    );
-    assert!(http(server.admin_address().unwrap(), "PUT /policy/best").starts_with("HTTP/1.1 400"));
+    let answer = ask(&server, &format!("PUT /policy/{name}"));
+    assert!(answer.ends_with(&format!("{name}\n")), "{answer}");
+    assert!(ask(&server, "PUT /policy/best").starts_with("HTTP/1.1 400"));
     client.demand("policy\r\n", format!("POLICY {name}\r\n"));
-    assert!(
-        http(server.admin_address().unwrap(), "GET /metrics")
-            .contains(&format!("curtail_policy_info{{name=\"{name}\"}} 1"))
-    );
+    let info = format!("curtail_policy_info{{name=\"{name}\"}} 1");
+    assert!(scrape(&server).contains(&info));
     assert_eq!(client.stat("curtail", "regime"), 3);
-    config.policy_change_allowed = false;
-    let (server, mut client) = serve(config);
-    client.demand(
-        "policy crew\r\n",
-        "CLIENT_ERROR policy change not allowed\r\n",
-    );
-    assert!(http(server.admin_address().unwrap(), "PUT /policy/crew").starts_with("HTTP/1.1 403"));
+    let (server, mut client) = serve(Config {
+        policy_change_allowed: false,
+        ..config
+    });
+    let refusal = "CLIENT_ERROR policy change not allowed\r\n";
+    client.demand("policy crew\r\n", refusal);
+    assert!(ask(&server, "PUT /policy/crew").starts_with("HTTP/1.1 403"));
     client.demand("policy\r\n", "POLICY size-aware+d-crew\r\n");
 }
 
@@ -416,11 +385,11 @@ fn too_many_large_requests_are_told_so() {
     client.set("large", &large);
     // The reply is sent before the connection is back, and until then it counts.
     eventually("the writer is back", || visitors(&mut client) == 0);
-    let mut slow: Vec<_> = (0..4).map(|_| Client::connect(&server)).collect();
-    for (number, slow) in slow.iter_mut().enumerate() {
-        slow.send("get large\r\n".repeat(UNREAD));
-        await_visitors(&mut client, number as u64 + 1);
-    }
+    let mut slow = [1, 2, 3, 4].map(|number| {
+        let slow = SlowReader::new(&server);
+        await_visitors(&mut client, number);
+        slow
+    });
     assert_eq!(client.stat("curtail", "large:1:connections"), 2);
     assert_eq!(client.stat("curtail", "hand_offs_relieved"), 2);
     client.demand("get large\r\nget none\r\n", "SERVER_ERROR busy\r\nEND\r\n");
@@ -428,9 +397,7 @@ fn too_many_large_requests_are_told_so() {
     client.expect("SERVER_ERROR busy\r\n");
     client.demand("set small 0 0 1\r\nv\r\nget other\r\n", "STORED\r\nEND\r\n");
     assert_eq!(client.stat("curtail", "large_refused"), 2);
-    for slow in &mut slow {
-        (0..UNREAD).for_each(|_| slow.expect(hit("large", 0, &large)));
-    }
+    slow.iter_mut().for_each(|slow| slow.read(&large));
     eventually("there is room again", || visitors(&mut client) == 0);
     client.demand_value("large", &large);
 }

@@ -54,6 +54,27 @@ impl Shape {
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_millis(self.lease_ms)
     }
+
+    /// The file of a cluster, with paths and the address of each node.
+    pub(crate) fn text(
+        &self,
+        name: &str,
+        secret: &str,
+        view: &str,
+        host: impl Fn(usize) -> String,
+    ) -> String {
+        let (model, replicas, lease_ms) = (self.model, self.replicas, self.lease_ms);
+        let mut text = format!(
+            "name = \"{name}\"\nmodel = \"{model}\"\nreplicas = {replicas}\n\
+             lease_ms = {lease_ms}\nsecret_file = \"{secret}\"\n\
+             [store]\nkind = \"file\"\npath = \"{view}\"\n"
+        );
+        for id in 0..self.nodes {
+            let host = host(id);
+            text += &format!("[[node]]\nid = {id}\nclients = \"{host}:0\"\nlinks = \"{host}:0\"\n");
+        }
+        text
+    }
 }
 
 impl Cluster {
@@ -77,9 +98,7 @@ impl Cluster {
     pub(crate) fn start(shape: Shape) -> Self {
         let folder = temporary_path("cluster");
         fs::create_dir_all(&folder).unwrap();
-        let secret = folder.join("secret");
-        fs::write(&secret, "a secret of sixteen bytes and more").unwrap();
-        restrict(&secret);
+        write_secret(&folder);
         keep_panics();
         let mut cluster = Self {
             nodes: Vec::new(),
@@ -95,19 +114,10 @@ impl Cluster {
     }
 
     fn write_file(&self) {
-        let (name, shape) = (self.name(), self.shape);
-        let mut text = format!(
-            "name = \"{name}\"\nmodel = \"{}\"\nreplicas = {}\nlease_ms = {}\n\
-             secret_file = \"secret\"\n[store]\nkind = \"file\"\npath = \"view.json\"\n",
-            shape.model, shape.replicas, shape.lease_ms,
-        );
-        if shape.secured {
+        let here = |_| "127.0.0.1".to_owned();
+        let mut text = self.shape.text(&self.name(), "secret", "view.json", here);
+        if self.shape.secured {
             text += &certify(&self.folder);
-        }
-        for id in 0..shape.nodes {
-            text += &format!(
-                "[[node]]\nid = {id}\nclients = \"127.0.0.1:0\"\nlinks = \"127.0.0.1:0\"\n"
-            );
         }
         fs::write(self.folder.join("cluster.toml"), text).unwrap();
     }
@@ -286,7 +296,14 @@ fn certify(folder: &std::path::Path) -> String {
     "[tls]\nca = \"node.pem\"\ncertificate = \"node.pem\"\nkey = \"node.key\"\n".to_owned()
 }
 
-pub(crate) fn restrict(path: &std::path::Path) {
+/// Writes what nodes prove themselves with into a file.
+pub(crate) fn write_secret(folder: &std::path::Path) {
+    let secret = folder.join("secret");
+    fs::write(&secret, "a secret of sixteen bytes and more").unwrap();
+    restrict(&secret);
+}
+
+fn restrict(path: &std::path::Path) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }

@@ -291,9 +291,9 @@ impl Native {
     /// The counts of all threads.
     pub(crate) fn counts_total(&self) -> NativeCounts {
         let mut sum = NativeCounts::new();
-        self.published
-            .iter()
-            .for_each(|counts| counts.add_to(&mut sum));
+        for published in &self.published {
+            sum.add_all(&published.read());
+        }
         sum
     }
 

@@ -255,6 +255,14 @@ impl Shared {
         total
     }
 
+    /// A gauge of the workers' buffers, all together.
+    pub(crate) fn buffers_total(&self, pick: fn(&BufferGauges) -> &AtomicU64) -> u64 {
+        let workers = self.workers.iter();
+        workers
+            .map(|worker| pick(&worker.buffers).load(Relaxed))
+            .sum()
+    }
+
     /// Bytes that the native path takes.
     pub(crate) fn native_bytes(&self) -> u64 {
         let native = self.native.as_deref();

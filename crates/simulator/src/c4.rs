@@ -390,26 +390,6 @@ impl C4Model {
     }
 }
 
-impl Balancer {
-    /// What it is called on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Card => "card",
-            Self::Core => "core",
-        }
-    }
-}
-
-impl Rules {
-    /// What they are called on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Reference => "reference",
-            Self::Paper => "paper",
-        }
-    }
-}
-
 impl Costs {
     /// The paper's: T_kvs uniform in 400 to 800 ns, T_fixed and T_comp 100 ns (section 3).
     pub const PAPER: Self = Self {

@@ -45,9 +45,7 @@ pub use combined::{Combined, CombinedPrices};
 pub use costs::{
     ContendedCosts, CostsError, FullCosts, NetworkCosts, OneCost, RequestCosts, SizeCosts,
 };
-pub use figures::{
-    Choice, Figure, FigureError, Given, Options, Parameter, Refused, figure, figures,
-};
+pub use figures::{Choice, Figure, FigureError, Given, Options, Parameter, figure, figures};
 pub use histogram::Histogram;
 pub use juneberry::{
     ClientLoad, Counts, DatagramPrices, DatagramTable, Datapath, Juneberry, JuneberryOutcome,

@@ -86,7 +86,7 @@ pub(crate) struct Bound {
 
 /// What a run measured. Latencies, in nanoseconds, are the client's, of the requests that are
 /// measured: not of a run's beginning, and, in whole systems, not of its end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Of all requests.
     pub all: Histogram,
@@ -204,35 +204,16 @@ impl Bound {
 
 impl Outcome {
     fn new(cores: usize) -> Self {
-        let empty = Histogram::new;
         Self {
-            all: empty(),
-            writes: empty(),
-            small: empty(),
-            large: empty(),
-            answered: 0,
-            elapsed_ns: 0,
-            reads: 0,
-            disturbed_reads: 0,
-            write_waits: 0,
-            entries_sum: 0,
-            placements: 0,
-            entries_max: 0,
-            windows: 0,
-            window_writes: 0,
-            window_writes_max: 0,
-            delegated: 0,
-            ended_ns: 0,
             cores: vec![CoreUse::default(); cores],
-            link_busy: 0.0,
-            plan: None,
-            behind_large: 0,
-            beside_large: 0,
-            small_served: 0,
-            bytes_ahead: empty(),
-            times: Vec::new(),
-            saturated: false,
+            ..Self::default()
         }
+    }
+
+    /// A quantile of one of its histograms; `None` if the queues grew without end.
+    pub(crate) fn stable(&self, histogram: &Histogram, share: f64) -> Option<f64> {
+        let quantile = histogram.quantile(share).filter(|_| !self.saturated);
+        quantile.map(|value| value as f64)
     }
 
     /// The 99th percentile in nanoseconds; `None` if the queues grew without end.

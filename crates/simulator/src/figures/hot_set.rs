@@ -12,7 +12,7 @@ use curtail_types::{HotSetEpoch, Instant, Key, KeyHash, KeyName};
 use curtail_workload::{Change, HotSet as Places, Pattern, Period, Popularity, Random, Ranks, mix};
 
 use crate::{
-    figures::{Choice, Figure, Parameter, Request},
+    figures::{Choice, Figure, Parameter, request::Request},
     rows::Row,
 };
 
@@ -41,33 +41,31 @@ pub(super) const HOT_SET: Figure = Figure {
 };
 
 fn run(request: &Request<'_>) -> Vec<Row> {
-    let mut points = Vec::new();
-    for gamma in request.numbers(Choice::Gamma) {
-        points.extend(request.series.iter().map(|&series| (series, gamma)));
-    }
-    let drawn = request
-        .threads
-        .map(request.figure.name, &points, |&(series, gamma)| {
-            Model::new(change(series), gamma, request.seed()).run(request.requests())
+    let points = request.under_series(&request.cases(&[Choice::Gamma]));
+    request.draw(&points, |case| {
+        let model = Model::new(
+            change(case.series),
+            case.number(Choice::Gamma),
+            request.seed(),
+        );
+        let of_set = |set, x, seen: Seen| {
+            let mut case = case.clone();
+            case.more = format!(";set={set}");
+            let found = [
+                (x, "hits_percent_of_best", Some(seen.hits_percent)),
+                (x, "keys_that_came", Some(seen.came as f64)),
+            ];
+            request.rows(&case, found)
+        };
+        let seconds = (1..).map(f64::from).zip(model.run(request.requests()));
+        let both = seconds.flat_map(|(x, second)| {
+            [
+                of_set("hot", x, second.hot),
+                of_set("listed", x, second.listed),
+            ]
         });
-    let mut rows = Vec::new();
-    for ((series, gamma), seconds) in points.iter().zip(drawn) {
-        for (x, second) in (1..).map(f64::from).zip(seconds) {
-            for (set, seen) in [("hot", second.hot), ("listed", second.listed)] {
-                let params = format!("gamma={gamma};set={set}");
-                let numbers = [
-                    ("hits_percent_of_best", seen.hits_percent),
-                    ("keys_that_came", seen.came as f64),
-                ];
-                let curve = (*series, &*params);
-                rows.extend(
-                    numbers
-                        .map(|(metric, value)| request.row(curve, x, (metric, Some(value)), None)),
-                );
-            }
-        }
-    }
-    rows
+        both.flatten().collect()
+    })
 }
 
 /// What a series changes, and when.

@@ -171,7 +171,7 @@ fn draw(request: &Request<'_>, cases: &[Case]) -> Vec<Row> {
         rows.push(setting.row(request, *load, offered, None));
     }
     // A single point that was asked for has no peak.
-    if request.options.loads.is_empty() {
+    if request.options.load.is_empty() {
         let peaks = request
             .threads
             .map(name, cases, |case| peak_rows(request, case));

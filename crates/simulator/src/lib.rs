@@ -52,10 +52,10 @@ pub use juneberry::{
     PersistentCosts, Reads, WhenFull, Wrong,
 };
 pub use minos::{
-    LargeReplies, LinkSpeed, MinosModel, MinosSystem, PlanCost, Prices, QUEUED_MAX, Sharding,
-    SizeAware, SizeCore, Stealing, System, UNDER_WAY_MAX, UNIT,
+    LargeReplies, LinkSpeed, MinosModel, MinosSystem, PlanCost, Prices, QUEUED_MAX, SizeAware,
+    SizeCore, Stealing, System, UNDER_WAY_MAX, UNIT,
 };
-pub use queueing::{CoreUse, Outcome, WindowOfTime};
+pub use queueing::{CoreUse, Outcome, WindowOfTime, times::Steps};
 pub use report::html;
 pub use rows::{Row, csv, table};
 pub use threads::Threads;

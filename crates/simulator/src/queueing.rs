@@ -166,20 +166,39 @@ pub struct WindowOfTime {
     pub large_cores: u16,
 }
 
-impl<T: Times> Point<'_, T> {
+impl<'a, T: Times> Point<'a, T> {
+    /// Without versions, windows, and a network.
+    pub(crate) fn new(
+        cores: u16,
+        arrivals: Arrivals<'a>,
+        deciders: Deciders,
+        times: T,
+        seed: u64,
+    ) -> Self {
+        Self {
+            cores,
+            arrivals,
+            deciders,
+            times,
+            versions: None,
+            windows: None,
+            network: Network {
+                link: None,
+                wire_ns: 0,
+                replies: 1.0,
+            },
+            channel_ns: 0,
+            as_authors: false,
+            bound: Bound::under_way(usize::MAX),
+            window_ns: 0,
+            seed,
+        }
+    }
+
     /// Runs it.
     pub(crate) fn run(self) -> Outcome {
         event_loop::run(self)
     }
-}
-
-impl Network {
-    /// None that matters.
-    pub(crate) const NONE: Self = Self {
-        link: None,
-        wire_ns: 0,
-        replies: 1.0,
-    };
 }
 
 impl Bound {

@@ -1,7 +1,5 @@
 //! Sizes, writes and skew at once: what size-aware sharding and d-CREW do alone and together.
 
-use std::collections::BTreeMap;
-
 use curtail_dispatch::{Closing, Policy};
 
 use crate::{
@@ -10,7 +8,7 @@ use crate::{
     figures::{
         Choice, Figure, Parameter, at_loads,
         minos_system::workload,
-        request::{Case, Found, Request, first_beyond, over_best},
+        request::{Case, Found, Request, last_within, over_best},
     },
     minos::PlanCost,
     queueing::Outcome,
@@ -151,15 +149,10 @@ impl Setting {
 
     /// The highest loads within ten and twenty mean service times, by halving.
     fn highest(&self) -> [Found; 2] {
-        let mut known = BTreeMap::new();
         let load = |step: u32| f64::from(step) / f64::from(STEPS);
-        LIMITS.map(|times| {
-            let beyond = first_beyond(1, STEPS, |step| {
-                let outcome = known.entry(step).or_insert_with(|| self.at(load(step)));
-                outcome.meets(times * self.core_ns)
-            });
-            (times, "slo_load", (beyond > 1).then(|| load(beyond - 1)))
-        })
+        let limits_ns = LIMITS.map(|times| times * self.core_ns);
+        let found = last_within(limits_ns, 1..STEPS, |step| self.at(load(step)));
+        [0, 1].map(|index| (LIMITS[index], "slo_load", found[index].map(load)))
     }
 }
 

@@ -48,23 +48,19 @@ fn run(request: &Request<'_>) -> Vec<Row> {
             case.number(Choice::Gamma),
             request.seed(),
         );
-        let of_set = |set, x, seen: Seen| {
-            let mut case = case.clone();
-            case.more = format!(";set={set}");
-            let found = [
-                (x, "hits_percent_of_best", Some(seen.hits_percent)),
-                (x, "keys_that_came", Some(seen.came as f64)),
-            ];
-            request.rows(&case, found)
-        };
-        let seconds = (1..).map(f64::from).zip(model.run(request.requests()));
-        let both = seconds.flat_map(|(x, second)| {
-            [
-                of_set("hot", x, second.hot),
-                of_set("listed", x, second.listed),
-            ]
-        });
-        both.flatten().collect()
+        let mut rows = Vec::new();
+        for (x, second) in (1..).map(f64::from).zip(model.run(request.requests())) {
+            for (set, seen) in [("hot", second.hot), ("listed", second.listed)] {
+                let mut case = case.clone();
+                case.more = format!(";set={set}");
+                let found = [
+                    (x, "hits_percent_of_best", Some(seen.hits_percent)),
+                    (x, "keys_that_came", Some(seen.came as f64)),
+                ];
+                rows.extend(request.rows(&case, found));
+            }
+        }
+        rows
     })
 }
 
@@ -133,10 +129,11 @@ impl Model {
         if let Some(places) = &mut self.places {
             places.advance((second - 1) * SECOND_NS, 0);
         }
-        let hits = (
-            self.hits_percent(&self.hot),
-            self.hits_percent(&self.listed),
-        );
+        let seen = |set| Seen {
+            hits_percent: self.hits_percent(set),
+            came: 0,
+        };
+        let (mut hot, mut listed) = (seen(&self.hot), seen(&self.listed));
         for _ in 0..samples {
             let rank = self.ranks.rank(&mut self.random);
             let place = self.place(rank);
@@ -145,17 +142,8 @@ impl Model {
                 self.tracker.see(KeyHash(mix(place)), key, Access::Read);
             }
         }
-        let (hot, listed) = self.end_epoch(second);
-        Second {
-            hot: Seen {
-                hits_percent: hits.0,
-                came: hot,
-            },
-            listed: Seen {
-                hits_percent: hits.1,
-                came: listed,
-            },
-        }
+        (hot.came, listed.came) = self.end_epoch(second);
+        Second { hot, listed }
     }
 
     /// How many keys came to the two sets.

@@ -1,10 +1,8 @@
 //! Minos's Fig. 2, with the size-aware modes beside the paper's baselines.
 
-use curtail_dispatch::pull::Binding;
-
 use crate::{
-    figures::{Choice, Figure, Parameter, request::Request},
-    minos::{MinosModel, Sharding, Stealing, UNIT},
+    figures::{Choice, Figure, Parameter, minos_system::system, request::Request},
+    minos::{MinosModel, UNIT},
     rows::Row,
 };
 
@@ -38,23 +36,6 @@ pub(super) const FIG2: Figure = Figure {
     run: fig2,
 };
 
-/// The sharding that a series is about.
-pub(super) fn sharding(series: &str) -> Sharding {
-    let aware = |stealing, extra_large| Sharding::SizeAware {
-        stealing,
-        extra_large,
-    };
-    match series {
-        "early" => Sharding::Bound(Binding::Early),
-        "late" => Sharding::Bound(Binding::Late { hand_off: 0 }),
-        "steal" => Sharding::Bound(Binding::EarlyStealing),
-        "minos-steal" => aware(Stealing::SmallCores, false),
-        "minos-extra" => aware(Stealing::Off, true),
-        "minos-naive" => aware(Stealing::NaiveStandby, false),
-        _ => aware(Stealing::Off, false),
-    }
-}
-
 fn fig2(request: &Request<'_>) -> Vec<Row> {
     let cases = request.cases(&[Choice::K, Choice::Cores, Choice::LargeFraction]);
     let cases = request.under_series(&cases);
@@ -66,7 +47,7 @@ fn fig2(request: &Request<'_>) -> Vec<Row> {
             large_percent: case.number(Choice::LargeFraction),
             requests: request.requests(),
             seed: request.seed(),
-            ..MinosModel::new(sharding(case.series), k, load)
+            ..MinosModel::new(system(case.series, || 0), k, load)
         };
         let outcome = model.run();
         let found = [

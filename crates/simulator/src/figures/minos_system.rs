@@ -94,43 +94,39 @@ fn etc(percent: f64, kilobytes: f64, writes: f64, gamma: f64) -> Workload {
     etc
 }
 
-/// The system of a series. How many cores of SHO hand off is chosen for the workload, as the
-/// authors did: the number of 1 to 3 that carries most.
-fn system(series: &str, model: &MinosSystem) -> System {
+/// How requests come to cores in a series; `hand_off` cores of SHO hand off.
+pub(super) fn system(series: &str, hand_off: impl Fn() -> u16) -> System {
     let bound = |binding, erew| System::Bound { binding, erew };
-    let aware = |change: fn(&mut SizeAware)| {
-        let mut settings = SizeAware::PAPER;
-        change(&mut settings);
-        System::SizeAware(settings)
+    let mut form = match series {
+        "early" | "hkh" => return bound(Binding::Early, false),
+        "hkh-erew" => return bound(Binding::Early, true),
+        "steal" | "hkh-ws" => return bound(Binding::EarlyStealing, false),
+        "late" | "sho" => {
+            let hand_off = hand_off();
+            return bound(Binding::Late { hand_off }, false);
+        }
+        "curtail" | "curtail-static" => SizeAware::SHIPPED,
+        _ => SizeAware::PAPER,
     };
     match series {
-        "hkh" => bound(Binding::Early, false),
-        "hkh-erew" => bound(Binding::Early, true),
-        "hkh-ws" => bound(Binding::EarlyStealing, false),
-        "sho" => {
-            let hand_off = best_hand_off(model);
-            bound(Binding::Late { hand_off }, false)
-        }
-        "minos-static" => aware(|settings| settings.learned = false),
-        "curtail" => System::SizeAware(SizeAware::SHIPPED),
-        "curtail-static" => System::SizeAware(SizeAware {
-            learned: false,
-            ..SizeAware::SHIPPED
-        }),
-        "minos-steal" => aware(|settings| settings.stealing = Stealing::SmallCores),
-        "minos-extra" => aware(|settings| settings.extra_large = true),
-        "minos-at-once" => aware(|settings| settings.large_replies = LargeReplies::InLine),
-        "minos-naive" => aware(|settings| settings.stealing = Stealing::NaiveStandby),
-        _ => aware(|_| ()),
+        "minos-static" | "curtail-static" => form.learned = false,
+        "minos-steal" => form.stealing = Stealing::SmallCores,
+        "minos-extra" => form.extra_large = true,
+        "minos-at-once" => form.large_replies = LargeReplies::InLine,
+        "minos-naive" => form.stealing = Stealing::NaiveStandby,
+        _ => (),
     }
+    System::SizeAware(form)
 }
 
+/// How many cores of SHO hand off is chosen for the workload, as the authors did: the number of 1
+/// to 3 that carries most.
 fn best_hand_off(model: &MinosSystem) -> u16 {
-    let prices = &model.prices;
-    let serve_ns = model.demand().core_ns + prices.take_ns;
+    let steps = &model.prices.steps;
+    let serve_ns = model.demand().core_ns + steps.take_ns;
     let carried = |hand_off: u16| {
         let workers = f64::from(model.cores - hand_off) / serve_ns;
-        workers.min(f64::from(hand_off) / prices.give_ns)
+        workers.min(f64::from(hand_off) / steps.give_ns)
     };
     let candidates = 1..=3.min(model.cores.saturating_sub(1)).max(1);
     let best = candidates.max_by(|one, other| carried(*one).total_cmp(&carried(*other)));
@@ -185,7 +181,7 @@ fn settings(request: &Request<'_>, all_replies: &[f64]) -> Vec<Setting> {
             capacity,
             limit_ns,
             model: MinosSystem {
-                system: system(series, model),
+                system: system(series, || best_hand_off(model)),
                 ..model.clone()
             },
         };

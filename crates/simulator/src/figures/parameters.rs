@@ -193,83 +193,67 @@ impl Parameter {
     }
 
     /// If nobody sets it, it follows from other parameters.
-    pub(super) const fn follows(self) -> Self {
-        Self {
-            default: Otherwise::Follows,
-            ..self
-        }
+    pub(super) const fn follows(mut self) -> Self {
+        self.default = Otherwise::Follows;
+        self
     }
 
     /// Without a fraction.
-    pub(super) const fn whole(self) -> Self {
-        let range = match self.range {
-            Range::Number(low, high) => Range::Whole(low, high),
-            other => other,
-        };
-        Self { range, ..self }
+    pub(super) const fn whole(mut self) -> Self {
+        if let Range::Number(low, high) = self.range {
+            self.range = Range::Whole(low, high);
+        }
+        self
     }
 
     /// 1, 2, 4 and so on, up to the highest.
-    pub(super) const fn power_of_two(self) -> Self {
-        let range = match self.range {
-            Range::Number(_, high) => Range::PowerOfTwo(high),
-            other => other,
-        };
-        Self { range, ..self }
+    pub(super) const fn power_of_two(mut self) -> Self {
+        if let Range::Number(_, high) = self.range {
+            self.range = Range::PowerOfTwo(high);
+        }
+        self
     }
 
     /// Those that are drawn by default, and no others.
-    pub(super) const fn one_of(self, values: &'static [f64]) -> Self {
-        Self {
-            range: Range::OneOf(values),
-            ..self
-        }
+    pub(super) const fn one_of(mut self, values: &'static [f64]) -> Self {
+        self.range = Range::OneOf(values);
+        self
     }
 
     /// Called something else in the rows of this figure.
-    pub(super) const fn called(self, key: &'static str) -> Self {
-        Self { key, ..self }
+    pub(super) const fn called(mut self, key: &'static str) -> Self {
+        self.key = key;
+        self
     }
 
     /// It is, or decides, the x axis.
-    pub(super) const fn axis(self) -> Self {
-        Self {
-            place: Place::Axis,
-            papers: Papers::Any,
-            ..self
-        }
+    pub(super) const fn axis(mut self) -> Self {
+        self.place = Place::Axis;
+        self.any()
     }
 
     /// The paper's numbers are for these values of it.
-    pub(super) const fn papers(self, values: &'static [f64]) -> Self {
-        Self {
-            papers: Papers::Numbers(values),
-            ..self
-        }
+    pub(super) const fn papers(mut self, values: &'static [f64]) -> Self {
+        self.papers = Papers::Numbers(values);
+        self
     }
 
     /// The paper's numbers are for these.
-    pub(super) const fn papers_named(self, names: &'static [&'static str]) -> Self {
-        Self {
-            papers: Papers::Names(names),
-            ..self
-        }
+    pub(super) const fn papers_named(mut self, names: &'static [&'static str]) -> Self {
+        self.papers = Papers::Names(names);
+        self
     }
 
     /// It has an effect on series that end so only.
-    pub(super) const fn only(self, ending: &'static str) -> Self {
-        Self {
-            only: ending,
-            ..self
-        }
+    pub(super) const fn only(mut self, ending: &'static str) -> Self {
+        self.only = ending;
+        self
     }
 
     /// The figure itself knows the paper's numbers for each value.
-    pub(super) const fn any(self) -> Self {
-        Self {
-            papers: Papers::Any,
-            ..self
-        }
+    pub(super) const fn any(mut self) -> Self {
+        self.papers = Papers::Any;
+        self
     }
 }
 

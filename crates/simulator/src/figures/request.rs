@@ -1,5 +1,7 @@
 //! A figure being drawn: what is asked for, every combination of it, and rows of what each gives.
 
+use std::{collections::BTreeMap, ops::Range};
+
 use clap::ValueEnum;
 
 use super::{
@@ -7,7 +9,9 @@ use super::{
     options::{Choice, Options},
     parameters::{Otherwise, Parameter, Place, Value},
 };
-use crate::{c4::system_costs::Calibration, costs::FullCosts, rows::Row, threads::Threads};
+use crate::{
+    c4::system_costs::Calibration, costs::FullCosts, queueing::Outcome, rows::Row, threads::Threads,
+};
 
 /// A figure being drawn.
 pub(super) struct Request<'a> {
@@ -175,16 +179,12 @@ impl Request<'_> {
 
     /// Each of these cases under every series.
     pub(super) fn under_series(&self, cases: &[Case]) -> Vec<Case> {
-        let all = |case: &Case| {
+        let all = |case| {
             self.series
                 .iter()
-                .map(|series| case.under(series))
-                .collect()
+                .map(move |series| Case::under(case, series))
         };
-        cases
-            .iter()
-            .flat_map(|case| -> Vec<Case> { all(case) })
-            .collect()
+        cases.iter().flat_map(all).collect()
     }
 }
 
@@ -242,6 +242,23 @@ pub(super) fn over_best(row: &Row, rows: &[Row], others: &[&str]) -> Option<Opti
     let best = others.iter().copied().flatten().max_by(f64::total_cmp);
     let over = row.value.zip(best).map(|(own, best)| own / best);
     (!others.is_empty()).then_some(over)
+}
+
+/// For each limit the last of these steps whose p99 is within it, by halving; every step is run
+/// once at most.
+pub(super) fn last_within<const N: usize>(
+    limits_ns: [f64; N],
+    steps: Range<u32>,
+    run: impl Fn(u32) -> Outcome,
+) -> [Option<u32>; N] {
+    let mut known = BTreeMap::new();
+    limits_ns.map(|limit_ns| {
+        let beyond = first_beyond(steps.start, steps.end, |step| {
+            let outcome = known.entry(step).or_insert_with(|| run(step));
+            outcome.meets(limit_ns)
+        });
+        (beyond > steps.start).then(|| beyond - 1)
+    })
 }
 
 /// How many of the steps from `low` on meet a condition that holds up to some step, by halving: the

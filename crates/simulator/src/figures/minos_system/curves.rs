@@ -2,7 +2,7 @@
 
 use super::{
     MINOS_FIRST, REQUESTS, SERIES, Setting,
-    limits::{Highest, LIMITS, ratios},
+    limits::{LIMITS, highest, ratios},
     parameters, settings, with, with_load,
 };
 use crate::{
@@ -89,8 +89,8 @@ fn with_highest(request: &Request<'_>) -> Vec<Row> {
     let settings = settings(request, &[1.0]);
     let mut rows = curves(request, &settings);
     let highest = request.draw(&settings, |setting| {
-        let highest = Highest::of(setting);
-        let found = LIMITS.map(|(times, metric)| (times, metric, highest.within(times)));
+        let found = LIMITS.into_iter().zip(highest(setting));
+        let found = found.map(|((times, metric), highest)| (times, metric, highest));
         request.rows(&setting.case, found)
     });
     let ratios = ratios(&highest);
@@ -128,7 +128,7 @@ fn fig8(request: &Request<'_>) -> Vec<Row> {
     }
     let mut rows = curves(request, &settings);
     rows.extend(request.draw(&settings, |setting| {
-        let peak = Highest::of(setting).peak;
+        let [.., peak] = highest(setting);
         let busy = peak.map(|peak| setting.at(peak).run().link_busy);
         let found = [(0.0, "peak_mops", peak), (0.0, "peak_link_busy", busy)];
         request.rows(&setting.case, found)

@@ -1,14 +1,11 @@
 //! The highest load within a limit: figures 6 and 7.
 
-use std::collections::BTreeMap;
-
 use super::{SERIES, Setting, parameters, settings, with};
 use crate::{
     figures::{
         Choice, Figure, Parameter,
-        request::{Request, first_beyond, over_best},
+        request::{Request, last_within, over_best},
     },
-    queueing::Outcome,
     rows::Row,
 };
 
@@ -56,48 +53,19 @@ pub(in crate::figures) const FIG7: Figure = Figure {
     run: |request| over(request, Choice::LargeMaxKb),
 };
 
-/// What a setting can carry, in millions of requests a second.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Highest {
-    /// Within ten times the mean read; `None` if no load is.
-    ten: Option<f64>,
-    /// Within twenty times.
-    twenty: Option<f64>,
-    /// With queues that do not grow.
-    pub(super) peak: Option<f64>,
-}
-
-impl Highest {
-    /// By halving on a logarithmic scale.
-    pub(super) fn of(setting: &Setting) -> Self {
-        let mut known = BTreeMap::new();
-        let rate = |step: u32| {
-            let share = f64::from(step) / f64::from(STEPS);
-            setting.capacity * LOWEST * (HIGHEST / LOWEST).powf(share)
-        };
-        let mut highest = |meets: &dyn Fn(&Outcome) -> bool| {
-            let beyond = first_beyond(0, STEPS + 1, |step| {
-                let run = || setting.at(rate(step)).run();
-                meets(known.entry(step).or_insert_with(run))
-            });
-            beyond.checked_sub(1).map(rate)
-        };
-        let limit = setting.limit_ns;
-        Self {
-            peak: highest(&|outcome| !outcome.saturated),
-            ten: highest(&|outcome| outcome.meets(limit)),
-            twenty: highest(&|outcome| outcome.meets(2.0 * limit)),
-        }
-    }
-
-    /// The number of a limit: 10, 20, or 0 for the peak.
-    pub(super) fn within(self, times: f64) -> Option<f64> {
-        match times as u64 {
-            10 => self.ten,
-            20 => self.twenty,
-            _ => self.peak,
-        }
-    }
+/// What a setting can carry within each of [`LIMITS`], in millions of requests a second, by halving
+/// on a logarithmic scale; `None` if no load is.
+pub(super) fn highest(setting: &Setting) -> [Option<f64>; 3] {
+    let rate = |step: u32| {
+        let share = f64::from(step) / f64::from(STEPS);
+        setting.capacity * LOWEST * (HIGHEST / LOWEST).powf(share)
+    };
+    let limits_ns = LIMITS.map(|(times, _)| match times {
+        0.0 => f64::INFINITY,
+        times => times / 10.0 * setting.limit_ns,
+    });
+    let found = last_within(limits_ns, 0..STEPS + 1, |step| setting.at(rate(step)).run());
+    found.map(|step| step.map(rate))
 }
 
 /// Minos's highest loads over HKH+WS's.
@@ -118,12 +86,12 @@ pub(super) fn ratios(rows: &[Row]) -> Vec<Row> {
 fn over(request: &Request<'_>, axis: Choice) -> Vec<Row> {
     let settings = settings(request, &[1.0]);
     let name = request.figure.name;
-    let all = request.threads.map(name, &settings, Highest::of);
+    let all = request.threads.map(name, &settings, highest);
     let mut rows = Vec::new();
-    for (times, metric) in LIMITS.into_iter().filter(|(times, _)| *times > 0.0) {
+    for (index, (times, metric)) in LIMITS.into_iter().enumerate().take(2) {
         let both = settings.iter().zip(&all);
         let highest = both.flat_map(|(setting, highest)| {
-            let found = (setting.case.number(axis), metric, highest.within(times));
+            let found = (setting.case.number(axis), metric, highest[index]);
             request.rows(&setting.case, [found])
         });
         let limited = highest.map(|row| Row {

@@ -103,7 +103,7 @@ fn draw(request: &Request<'_>, settings: &[Setting]) -> Vec<Row> {
         rows.extend(numbers.map(|number| setting.row(request, load, number, None)));
     }
     // A single point that was asked for has no peak.
-    if request.options.loads.is_empty() {
+    if request.options.load.is_empty() {
         let workloads: Vec<&[Setting]> = settings.chunks(request.series.len()).collect();
         let name = request.figure.name;
         let peaks = request

@@ -25,6 +25,7 @@ mod world;
 
 use std::fmt;
 
+use clap::ValueEnum as _;
 use curtail_consistency::symmetric::Model;
 
 pub use command::ClusterArgs;
@@ -136,8 +137,8 @@ impl fmt::Display for ClusterRun {
             self.keys,
             self.sessions
         )?;
-        if let Some(mutant) = self.mutant {
-            write!(f, " --mutant {}", mutant.name())?;
+        if let Some(mutant) = self.mutant.and_then(|mutant| mutant.to_possible_value()) {
+            write!(f, " --mutant {}", mutant.get_name())?;
         }
         Ok(())
     }

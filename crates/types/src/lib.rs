@@ -8,9 +8,12 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod cas;
 mod cluster;
+mod enums;
 mod hash;
 mod hot;
 mod key;
@@ -22,6 +25,7 @@ pub use cas::{Cas, HybridClock, WriterId};
 pub use cluster::{
     HotEpoch, Message, MessageKind, NodeId, NodeSet, Nodes, RouteHash, View, ViewNumber,
 };
+pub use enums::unknown_name;
 pub use hash::{HashSeed, KeyHash};
 pub use hot::{HotSetChange, HotSetEpoch, KeyLoad, Load, LoadReport, LoadScale, UnlikeReports};
 pub use key::{Key, KeyError};

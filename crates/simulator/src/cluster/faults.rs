@@ -2,61 +2,34 @@
 
 use std::{fmt, str::FromStr};
 
+use curtail_types::named_enum;
+
 /// The kinds of faults of a run.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Faults(u16);
 
-/// One kind of fault.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[repr(u8)]
-pub enum Fault {
-    /// Messages between machines get lost.
-    Loss,
-    /// They arrive twice.
-    Duplicate,
-    /// They overtake each other.
-    Reorder,
-    /// Nodes cannot reach each other, or the store of views, for a while.
-    Partition,
-    /// A link is slow for a while.
-    Slow,
-    /// Nodes stop, lose everything, and come back as new members.
-    Crash,
-    /// Nodes stop for a while and go on.
-    Pause,
-    /// Clocks run at different speeds and show different times.
-    Drift,
-    /// Keys become hot and cease to be.
-    Churn,
-}
-
-impl Fault {
-    /// All kinds.
-    pub const ALL: [Self; 9] = [
-        Self::Loss,
-        Self::Duplicate,
-        Self::Reorder,
-        Self::Partition,
-        Self::Slow,
-        Self::Crash,
-        Self::Pause,
-        Self::Drift,
-        Self::Churn,
-    ];
-
-    /// What it is called on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Loss => "loss",
-            Self::Duplicate => "duplicate",
-            Self::Reorder => "reorder",
-            Self::Partition => "partition",
-            Self::Slow => "slow",
-            Self::Crash => "crash",
-            Self::Pause => "pause",
-            Self::Drift => "drift",
-            Self::Churn => "churn",
-        }
+named_enum! {
+    /// One kind of fault.
+    #[repr(u8)]
+    pub enum Fault {
+        /// Messages between machines get lost.
+        Loss = "loss",
+        /// They arrive twice.
+        Duplicate = "duplicate",
+        /// They overtake each other.
+        Reorder = "reorder",
+        /// Nodes cannot reach each other, or the store of views, for a while.
+        Partition = "partition",
+        /// A link is slow for a while.
+        Slow = "slow",
+        /// Nodes stop, lose everything, and come back as new members.
+        Crash = "crash",
+        /// Nodes stop for a while and go on.
+        Pause = "pause",
+        /// Clocks run at different speeds and show different times.
+        Drift = "drift",
+        /// Keys become hot and cease to be.
+        Churn = "churn",
     }
 }
 

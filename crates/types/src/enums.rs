@@ -58,9 +58,9 @@ macro_rules! numbered_enum {
     };
 }
 
-/// Declares an enum whose names are read and written: `enum Format { Text = "text", }`.
+/// Declares an enum whose names are written: `enum Format { Text = "text", }`.
 #[macro_export]
-macro_rules! named_enum {
+macro_rules! worded_enum {
     (
         $(#[$meta:meta])*
         $vis:vis enum $name:ident {
@@ -75,11 +75,29 @@ macro_rules! named_enum {
         }
 
         impl $name {
-            /// Its name, in text and on command lines.
+            /// Its name, as it is written.
             $vis const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text,)+
                 }
+            }
+        }
+    };
+}
+
+/// The same with `Display` and `FromStr`, for names that are read as well.
+#[macro_export]
+macro_rules! named_enum {
+    (
+        $(#[$meta:meta])*
+        $vis:vis enum $name:ident {
+            $($(#[$doc:meta])* $variant:ident = $text:literal,)+
+        }
+    ) => {
+        $crate::worded_enum! {
+            $(#[$meta])*
+            $vis enum $name {
+                $($(#[$doc])* $variant = $text,)+
             }
         }
 

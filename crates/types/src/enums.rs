@@ -102,7 +102,7 @@ macro_rules! named_enum {
         }
 
         impl ::core::str::FromStr for $name {
-            type Err = ::std::string::String;
+            type Err = $crate::UnknownName;
 
             fn from_str(word: &str) -> Result<Self, Self::Err> {
                 let mut all = Self::ALL.into_iter();
@@ -119,15 +119,18 @@ macro_rules! named_enum {
     };
 }
 
-/// What is said of a word that is none of `names`: `'x' is not a, b or c`.
-pub fn unknown_name(word: &str, names: &[&str]) -> String {
+/// What is said of a word that is no name: `'x' is not a, b or c`.
+pub type UnknownName = String;
+
+/// What is said of a word that is none of `names`.
+pub fn unknown_name(word: &str, names: &[&str]) -> UnknownName {
     let (last, others) = names.split_last().unwrap_or((&"", &[]));
     format!("'{word}' is not {} or {last}", others.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::string::ToString as _;
+    use alloc::string::ToString as _;
 
     numbered_enum! {
         #[derive(Default)]

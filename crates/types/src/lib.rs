@@ -8,8 +8,6 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
-extern crate std;
 
 mod cas;
 mod cluster;
@@ -25,7 +23,7 @@ pub use cas::{Cas, HybridClock, WriterId};
 pub use cluster::{
     HotEpoch, Message, MessageKind, NodeId, NodeSet, Nodes, RouteHash, View, ViewNumber,
 };
-pub use enums::unknown_name;
+pub use enums::{UnknownName, unknown_name};
 pub use hash::{HashSeed, KeyHash};
 pub use hot::{HotSetChange, HotSetEpoch, KeyLoad, Load, LoadReport, LoadScale, UnlikeReports};
 pub use key::{Key, KeyError};

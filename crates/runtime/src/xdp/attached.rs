@@ -41,8 +41,8 @@ named_enum! {
     /// Who is to run the program.
     #[derive(Default)]
     pub enum Attach {
-        /// The driver, or the kernel's stack if the driver cannot; for a veth the stack, since there
-        /// the driver's answers are lost unless the other end has a program too.
+        /// The driver, or the kernel's stack if the driver cannot; for a veth the stack, since
+        /// there the driver's answers are lost unless the other end has a program too.
         #[default]
         Any = "any",
         /// The driver, before the kernel makes a buffer of the frame.

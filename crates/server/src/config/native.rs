@@ -71,11 +71,11 @@ named_enum! {
         /// Where workers receive, whoever received it: HKH, early binding, with
         /// [`NativeChoice::Writes`] or [`NativeChoice::Key`]. Elsewhere as `Any`.
         Arrival = "arrival",
-        /// The same, one request at a time, and who has nothing to do takes what others have not begun:
-        /// HKH+WS. Elsewhere as `Any`.
+        /// The same, one request at a time, and who has nothing to do takes what others have not
+        /// begun: HKH+WS. Elsewhere as `Any`.
         Stealing = "stealing",
-        /// Whoever is free, one request at a time, from a queue that a thread fills: SHO. Where that
-        /// thread acknowledges writes, it hands over reads.
+        /// Whoever is free, one request at a time, from a queue that a thread fills: SHO. Where
+        /// that thread acknowledges writes, it hands over reads.
         HandOff = "hand-off",
     }
 }

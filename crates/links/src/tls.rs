@@ -4,7 +4,7 @@
 //! that is connected to is also known by its address. The handshake of the secret
 //! ([`handshake`](super::handshake)) follows inside.
 
-use std::{fmt, net::IpAddr, path::Path, sync::Arc};
+use std::{net::IpAddr, path::Path, sync::Arc};
 
 use curtail_membership::{Rollout, TlsFiles};
 use curtail_runtime::Stream;
@@ -32,7 +32,8 @@ pub struct Tls {
 }
 
 /// Why there is none: a sentence for the operator.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct TlsError(String);
 
 /// What is spoken inside, so that nothing else is.
@@ -225,11 +226,3 @@ pub(crate) const SPEAKS_TLS: &str =
 pub(crate) fn is_tls(bytes: &[u8]) -> bool {
     matches!(bytes, [0x15 | 0x16, 0x03, ..])
 }
-
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for TlsError {}

@@ -11,6 +11,8 @@ use std::{
     time::Duration,
 };
 
+use thiserror::Error;
+
 use crate::lock;
 
 /// What an operator or a thread asks of the process.
@@ -25,7 +27,8 @@ pub enum ControlEvent {
 }
 
 /// Signals cannot be received; the process must not start.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("cannot receive signals: {0}")]
 pub struct SignalError(pub io::Error);
 
 /// Receives control events; owned by the main thread.
@@ -157,14 +160,6 @@ fn open_signals() -> io::Result<OwnedFd> {
     // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
-
-impl std::fmt::Display for SignalError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "cannot receive signals: {}", self.0)
-    }
-}
-
-impl std::error::Error for SignalError {}
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,7 @@ extern crate alloc;
 
 mod cas;
 mod cluster;
+mod enums;
 mod hash;
 mod hot_keys;
 mod key;
@@ -22,6 +23,7 @@ pub use cas::{Cas, HybridClock, WriterId};
 pub use cluster::{
     HotEpoch, Message, MessageKind, NodeId, NodeSet, Nodes, RouteHash, View, ViewNumber,
 };
+pub use enums::{UnknownName, unknown_name};
 pub use hash::{HashSeed, KeyHash};
 pub use hot_keys::{
     HotSetChange, HotSetEpoch, KeyLoad, Load, LoadReport, LoadScale, UnlikeReports,

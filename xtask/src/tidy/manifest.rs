@@ -71,7 +71,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// What pure crates may take from outside.
-const PURE_DEPENDENCIES: &[&str] = &["memchr", "itoa"];
+const PURE_DEPENDENCIES: &[&str] = &["base64", "itoa", "memchr", "twox-hash"];
 /// Who may answer with errors that only a person reads.
 const ANYHOW_CRATES: &[&str] = &["cli", "lab", "xtask"];
 

@@ -15,25 +15,27 @@
 //! array that is printed from it; `crates/codec/tests/native/abi.h` is that text, and a test holds
 //! it to this file.
 
+use curtail_types::numbered_enum;
+
 use super::opcode::{Flags, Opcode};
 
-/// What may be done with a request before it is executed.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum Class {
-    /// An unknown opcode, a flag that the opcode does not have, or a mark that it does not bear.
-    Rejected = 0,
-    /// May be acknowledged when it has its place in the queue; executing it twice in its place
-    /// does no harm.
-    Nilext = 1,
-    /// The same, but executing it twice would.
-    NilextNonidempotent = 2,
-    /// Its answer tells something that only execution can.
-    Externalising = 3,
-    /// Touches every queue.
-    Barrier = 4,
-    /// Touches no item; answered by whoever receives it.
-    Local = 5,
+numbered_enum! {
+    /// What may be done with a request before it is executed.
+    pub enum Class: u8 {
+        /// An unknown opcode, a flag that the opcode does not have, or an undeserved mark.
+        Rejected = 0,
+        /// May be acknowledged when it has its place in the queue; executing it twice in its place
+        /// does no harm.
+        Nilext = 1,
+        /// The same, but executing it twice would.
+        NilextNonidempotent = 2,
+        /// Its answer tells something that only execution can.
+        Externalising = 3,
+        /// Touches every queue.
+        Barrier = 4,
+        /// Touches no item; answered by whoever receives it.
+        Local = 5,
+    }
 }
 
 /// A byte of the table, taken apart.
@@ -73,13 +75,9 @@ impl RequestClass {
     /// The class.
     #[inline]
     pub const fn class(self) -> Class {
-        match self.0 & CLASS_MASK {
-            1 => Class::Nilext,
-            2 => Class::NilextNonidempotent,
-            3 => Class::Externalising,
-            4 => Class::Barrier,
-            5 => Class::Local,
-            _ => Class::Rejected,
+        match Class::from_number(self.0 & CLASS_MASK) {
+            Some(class) => class,
+            None => Class::Rejected,
         }
     }
 
@@ -153,6 +151,7 @@ const fn plain(flags: Flags, class: Class) -> u8 {
     }
 }
 
+const _: () = assert!((Opcode::Flush as u8) < Opcode::END);
 const _: () = assert!(Opcode::END as usize * 8 == CLASS_TABLE.len());
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 //! frame.
 
 use curtail_codec::node::{
-    AnswerStatus, BatchHead, Class, ItemAnswer, ItemRequest, NodeAnswer, Part, failure_number,
+    AnswerStatus, BatchHead, Class, ItemAnswer, ItemRequest, NodeAnswer, Part,
 };
 use curtail_links::Endpoint;
 use curtail_types::{Cas, Exptime, Failure};
@@ -156,7 +156,7 @@ impl NodeWorker {
         let outcome = match completed.end {
             End::Elsewhere => return Some((AnswerStatus::Moved, 0)),
             End::Failed(failure) => {
-                *room.first_mut()? = failure_number(failure);
+                *room.first_mut()? = failure as u8;
                 return Some((AnswerStatus::Failed, 1));
             }
             End::Done(outcome) | End::Answered(outcome) => outcome,

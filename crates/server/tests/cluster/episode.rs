@@ -11,6 +11,7 @@ use curtail_history::{
     Entry, History, Numbered, Updates, Verdict, check_agreed, check_linearizable,
 };
 use curtail_testing::{Client, PATIENCE};
+use curtail_types::listed_enum;
 use curtail_types::{Instant, NodeId};
 
 use crate::{
@@ -24,25 +25,26 @@ use crate::{
     treasure::Treasure,
 };
 
-/// What happens to a cluster.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Trouble {
-    /// A process is killed, and started again when the others have gone on without it.
-    Kill,
-    /// A process is stopped for less than a lease.
-    ShortStop,
-    /// For several.
-    LongStop,
-    /// A node cannot read the view.
-    LoseView,
-    /// A node and the others do not reach each other; it reads the view.
-    PartOne,
-    /// The same, and it does not read it.
-    Isolate,
-    /// Half of the nodes and the other half do not reach each other.
-    PartHalf,
-    /// A node's line carries 400 kbit a second.
-    Slow,
+listed_enum! {
+    /// What happens to a cluster.
+    pub(crate) enum Trouble {
+        /// A process is killed, and started again when the others have gone on without it.
+        Kill,
+        /// A process is stopped for less than a lease.
+        ShortStop,
+        /// For several.
+        LongStop,
+        /// A node cannot read the view.
+        LoseView,
+        /// A node and the others do not reach each other; it reads the view.
+        PartOne,
+        /// The same, and it does not read it.
+        Isolate,
+        /// Half of the nodes and the other half do not reach each other.
+        PartHalf,
+        /// A node's line carries 400 kbit a second.
+        Slow,
+    }
 }
 
 /// Keys of an episode: those that are hot all the time, those that become hot and cease to be, and
@@ -85,17 +87,6 @@ pub(crate) struct Told {
 }
 
 impl Trouble {
-    pub(crate) const ALL: [Self; 8] = [
-        Self::Kill,
-        Self::PartOne,
-        Self::LongStop,
-        Self::PartHalf,
-        Self::LoseView,
-        Self::Isolate,
-        Self::ShortStop,
-        Self::Slow,
-    ];
-
     pub(crate) const ON_LOOPBACK: [Self; 4] =
         [Self::Kill, Self::LongStop, Self::LoseView, Self::ShortStop];
 

@@ -28,7 +28,7 @@ mod compaction;
 mod doorbell;
 mod placement;
 #[cfg(feature = "baselines")]
-pub mod pull;
+pub mod pull_baselines;
 mod request;
 mod shared_keys;
 mod shared_writers;

@@ -41,8 +41,8 @@ use crate::{
     queueing::{
         Bound, Outcome, Point,
         arrivals::Arrivals,
-        deciders::Deciders,
-        shipped::Shipped,
+        dispatchers::Deciders,
+        server_dispatch::Shipped,
         times::{Around, Publish, Steps, Times, Uniform, Whole, services},
         versions::Versions,
         windows::{Scan, Windows},

@@ -38,8 +38,8 @@ use crate::{
     queueing::{
         Bound, Outcome, Point,
         arrivals::Arrivals,
-        deciders::{self, Deciders},
-        shipped::Shipped,
+        dispatchers::{self, Deciders},
+        server_dispatch::Shipped,
         times::{Lines, Priced},
         versions::Versions,
         windows::{Scan, Windows},
@@ -160,7 +160,7 @@ impl Combined {
             };
             let costs = (&self.prices.serve, cost);
             let sample = (self.requests, self.seed);
-            deciders::plan(&self.workload, (self.cores, threshold), costs, sample)
+            dispatchers::plan(&self.workload, (self.cores, threshold), costs, sample)
         });
         let small_cores = plan.as_ref().map_or(self.cores, |plan| plan.small);
         let rate = self.load * f64::from(self.cores) * 1e9 / core_ns;

@@ -18,9 +18,9 @@ use curtail_workload::quantity;
 use crate::{
     cluster::{self, ClusterArgs},
     figures::{Figure, Options, figure, figures},
+    parallel_points::Threads,
     report,
     rows::{Row, csv, measured, table},
-    threads::Threads,
 };
 
 /// Simulates a figure of a paper, in virtual time. Beside the paper's own mechanism stands what the

@@ -14,14 +14,14 @@
 
 use curtail_workload::{Large, Mix, Phases, Popularity, SizeClass, Sizes, Workload};
 
-pub(crate) use crate::queueing::deciders::Serving;
+pub(crate) use crate::queueing::dispatchers::Serving;
 use crate::{
     costs::FullCosts,
     minos,
     queueing::{
         Bound, Outcome, Point,
         arrivals::Arrivals,
-        deciders::Deciders,
+        dispatchers::Deciders,
         requests::Request,
         times::{Around, Publish, Steps, Times},
     },

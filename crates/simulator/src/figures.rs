@@ -25,7 +25,7 @@ pub use options::{Choice, Given, Options};
 pub use parameters::Parameter;
 use request::Request;
 
-use crate::{rows::Row, threads::Threads};
+use crate::{parallel_points::Threads, rows::Row};
 
 /// A reproduced figure.
 #[derive(Clone, Copy, Debug)]

@@ -23,10 +23,10 @@ mod figures;
 mod histogram;
 mod juneberry;
 mod minos;
+mod parallel_points;
 mod queueing;
 mod report;
 mod rows;
-mod threads;
 
 pub use c4::{
     Balancer, C4Model, Costs, IN_FLIGHT_MAX, KEYS, Mechanism, Rules,
@@ -55,7 +55,7 @@ pub use minos::{
     LargeReplies, LinkSpeed, MinosModel, MinosSystem, PlanCost, Prices, QUEUED_MAX, SizeAware,
     SizeCore, Stealing, System, UNDER_WAY_MAX, UNIT,
 };
+pub use parallel_points::Threads;
 pub use queueing::{CoreUse, Outcome, WindowOfTime, times::Steps};
 pub use report::html;
 pub use rows::{Row, csv, table};
-pub use threads::Threads;

@@ -20,7 +20,7 @@ mod prices;
 mod size_core;
 
 use curtail_dispatch::{
-    pull::Binding,
+    pull_baselines::Binding,
     size_aware::{ControlConfig, CostRule, ThresholdRule},
 };
 use curtail_workload::{
@@ -34,7 +34,7 @@ use crate::{
     queueing::{
         Bound, Network, Outcome, Point,
         arrivals::Arrivals,
-        deciders::{Deciders, Learning},
+        dispatchers::{Deciders, Learning},
         times::{Priced, Steps},
     },
 };

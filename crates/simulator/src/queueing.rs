@@ -9,7 +9,7 @@
 //!    +------------------------ [tx link] <--- answered -----------+
 //! ```
 //!
-//! What is decided is exchangeable ([`deciders::Deciders`]): the paper's dispatcher in the network
+//! What is decided is exchangeable ([`dispatchers::Deciders`]): the paper's dispatcher in the network
 //! card, queues of a core's own with or without stealing, size-aware sharding, and what the server
 //! ships. What it takes is exchangeable too ([`times::Times`]): the papers' own distributions, a
 //! whole system's, or measured prices. Everything else is here once: requests and their queues,
@@ -21,11 +21,11 @@
 //! there are.
 
 pub(crate) mod arrivals;
-pub(crate) mod deciders;
+pub(crate) mod dispatchers;
 mod event_loop;
 pub(crate) mod link;
 pub(crate) mod requests;
-pub(crate) mod shipped;
+pub(crate) mod server_dispatch;
 pub(crate) mod times;
 pub(crate) mod tournament;
 pub(crate) mod versions;
@@ -36,8 +36,8 @@ use curtail_dispatch::size_aware::SizePlan;
 use crate::{
     histogram::Histogram,
     queueing::{
-        arrivals::Arrivals, deciders::Deciders, link::LinkSpeed, times::Times, versions::Versions,
-        windows::Windows,
+        arrivals::Arrivals, dispatchers::Deciders, link::LinkSpeed, times::Times,
+        versions::Versions, windows::Windows,
     },
 };
 

@@ -2,7 +2,7 @@
 //! prices derived from their throughputs; and what goes beyond. 100,000 to 200,000 requests a run,
 //! so tails are given a quarter and throughputs a tenth; the figures themselves run in full.
 
-use curtail_dispatch::pull::Binding;
+use curtail_dispatch::pull_baselines::Binding;
 use curtail_simulator::{
     FullCosts, LargeReplies, MinosSystem, Outcome, Prices, SizeAware, Stealing, System,
 };

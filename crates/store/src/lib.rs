@@ -4,36 +4,36 @@
 //! call. Time is an argument, sampled by the caller once per batch.
 #![forbid(unsafe_code)]
 
-mod change;
 mod config;
 mod counters;
-mod evicted;
+mod delete_and_count;
 mod eviction;
+mod eviction_events;
+mod fast_read;
 mod ghost;
 mod item;
-mod large;
-mod list;
-mod plain;
+mod item_view;
+mod key_listing;
+mod large_values;
+mod open_segments;
 mod read;
 mod reclaim;
 mod replica;
 mod reservation;
-mod room;
 mod snapshot;
 mod store;
 mod sync;
 mod ttl;
-mod view;
 mod write;
 
 pub use config::{StoreConfig, StoreError};
 pub use counters::{MemoryReport, StoreCounters};
 pub use curtail_table::Counters as IndexCounters;
-pub use evicted::Evicted;
+pub use eviction_events::Evicted;
+pub use item_view::{ItemView, ValueLease};
 pub use replica::Image;
 pub use reservation::Reservation;
 pub use store::{MEMORY_BYTES_LIMIT, Store, Writer};
-pub use view::{ItemView, ValueLease};
 
 pub use curtail_table::Hint;
 

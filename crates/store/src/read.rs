@@ -8,7 +8,7 @@ use crate::{
     counters::Count,
     eviction::MARK_ENOUGH,
     item::{Extension, Item, Meta},
-    large::Value,
+    large_values::Value,
     store::{Found, Items, Presence},
     ttl::expiry_note,
     write::{ChangeContext, Fresh, Need},

@@ -26,8 +26,8 @@ use crate::{
     counters::Count,
     eviction::{self, Fate, Queue, Scans},
     item::{Kind, Meta},
-    large::{copy_head, give_up, owner_of_tail},
-    room::{NoSegment, RESERVE},
+    large_values::{copy_head, give_up, owner_of_tail},
+    open_segments::{NoSegment, RESERVE},
     store::{Found, Items, Presence},
     sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, lock, try_lock},
 };

@@ -2,7 +2,7 @@
 
 use curtail_types::{Key, KeyHash, Set};
 
-use crate::large::Chain;
+use crate::large_values::Chain;
 
 /// Room for one value; dropping it gives the room back.
 #[derive(Debug)]

@@ -29,7 +29,7 @@ use crate::{
     counters::Count,
     eviction::Queue,
     item::{HEADER_WORDS, Item, Kind},
-    large::Value,
+    large_values::Value,
     sync::Ordering,
 };
 

@@ -1,8 +1,8 @@
 //! The store: one per process, shared by all workers.
 //!
 //! This file holds the parts together: making one, hashing, prefetching, limits and reports. What
-//! the commands do is in `read.rs`, `write.rs` and `change.rs`; what happens behind them is in
-//! `reclaim.rs`.
+//! the commands do is in `read.rs`, `write.rs` and `delete_and_count.rs`; `reclaim.rs` frees
+//! memory.
 
 use curtail_segments::{Pages, Segments, SegmentsConfig};
 use curtail_table::{
@@ -14,15 +14,15 @@ use curtail_types::{Cas, Exptime, HashSeed, HybridClock, Key, KeyHash, Now, Writ
 use crate::{
     MemoryReport, StoreConfig, StoreCounters, StoreError,
     counters::{Count, Ledger, WriterCounters},
-    evicted::EvictionRecord,
     eviction::{self, Eviction, MARK_ENOUGH, Queue},
+    eviction_events::EvictionRecord,
     item::{Extension, Item, Kind, Meta},
-    large::Value,
+    item_view::LeaseGate,
+    large_values::Value,
+    open_segments::Room,
     reclaim::Reclaim,
     replica::Kept,
-    room::Room,
     sync::{Arc, AtomicI64, AtomicU32, AtomicUsize, OnceLock, Ordering},
-    view::LeaseGate,
     write::ChangeContext,
 };
 

@@ -13,9 +13,9 @@ use crate::{
     counters::Count,
     eviction::Queue,
     item::{Extension, Kind, Meta},
-    large::{Chain, Plan, Value, give_up},
+    large_values::{Chain, Plan, Value, give_up},
+    open_segments::{NoSegment, RESERVE},
     reclaim::ITEMS_A_TURN,
-    room::{NoSegment, RESERVE},
     store::{Found, Items},
     ttl::expiry_note,
 };

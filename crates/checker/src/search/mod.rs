@@ -8,7 +8,7 @@
 //! compaction, Wolper and Leroy, 1993): among n states that happens with a chance of n^2 / 2^65,
 //! one in a million for six million states.
 
-mod ends;
+mod liveness;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use dashmap::{DashMap, DashSet};
 use foldhash::{fast, quality};
 
-use self::ends::Ends;
+use self::liveness::Ends;
 use crate::setup::Witness;
 
 /// Something that moves from state to state.

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use curtail_consistency::symmetric::Model;
 
 use super::{ClusterOutcome, ClusterRun, Faults, Mutant};
-use crate::threads::Threads;
+use crate::parallel_points::Threads;
 
 /// Options of `curtail simulate cluster`.
 #[derive(Clone, Debug, Default, clap::Args)]

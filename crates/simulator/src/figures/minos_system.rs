@@ -8,7 +8,7 @@ mod curves;
 mod limits;
 mod roles;
 
-use curtail_dispatch::pull::Binding;
+use curtail_dispatch::pull_baselines::Binding;
 use curtail_workload::{Mix, Phases, Popularity, SizeClass, Sizes, Workload};
 
 use crate::{

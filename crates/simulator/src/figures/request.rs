@@ -10,7 +10,8 @@ use super::{
     parameters::{Otherwise, Parameter, Place, Value},
 };
 use crate::{
-    c4::system_costs::Calibration, costs::FullCosts, queueing::Outcome, rows::Row, threads::Threads,
+    c4::system_costs::Calibration, costs::FullCosts, parallel_points::Threads, queueing::Outcome,
+    rows::Row,
 };
 
 /// A figure being drawn.

@@ -11,7 +11,7 @@
 
 use curtail_dispatch::{
     Worker,
-    pull::{Source, Take},
+    pull_baselines::{Source, Take},
     size_aware::SizePlan,
 };
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use curtail_dispatch::pull::Source;
+use curtail_dispatch::pull_baselines::Source;
 use curtail_workload::{
     Chance, Generator, Kind, Phases, Poisson, Random, Ranks, Stream, Workload, mix,
 };

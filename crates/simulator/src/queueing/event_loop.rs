@@ -5,12 +5,12 @@
 //! link has one frame under way; and of all cores the earliest is kept by a tournament. The next
 //! event is the least of these.
 
+mod queue_choice;
 mod reading_writing;
-mod taking;
 
 use std::collections::VecDeque;
 
-use curtail_dispatch::{Effect, Partition, RequestId, Situation, Worker, pull::Source};
+use curtail_dispatch::{Effect, Partition, RequestId, Situation, Worker, pull_baselines::Source};
 use curtail_workload::{Chance, Random};
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     minos::{LargeReplies, Prices},
     queueing::{
         Outcome, Point, WindowOfTime,
-        deciders::{Arrival, Deciders, Serving},
+        dispatchers::{Arrival, Deciders, Serving},
         link::Link,
         requests::{Queues, Request, Slab, Way},
         times::{Around, Times},

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use curtail_dispatch::{Access, Ticket, pull::Source};
+use curtail_dispatch::{Access, Ticket, pull_baselines::Source};
 
 /// A request under way.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use curtail_dispatch::{
-    CompactionConfig, Compactor, Decision, Effect, RequestId, Situation, pull::Source,
+    CompactionConfig, Compactor, Decision, Effect, RequestId, Situation, pull_baselines::Source,
 };
 use curtail_types::Instant;
 

@@ -14,16 +14,16 @@
 mod arc;
 mod checks;
 mod contenders;
-mod filtered;
+mod filtered_s3_fifo;
 mod ghost;
-mod made;
-mod merge;
 mod optimum;
 mod policy;
 mod queues;
+mod real_store;
 mod recency;
 mod s3_fifo;
-mod stored;
+mod segcache_merge;
+mod synthetic_traces;
 mod tables;
 mod tiny_lfu;
 mod trace;
@@ -88,7 +88,7 @@ fn read(folder: &Path) -> Result<Vec<Trace>, String> {
 }
 
 fn print(traces: &[Trace], with_variations: bool) {
-    let made = made::traces();
+    let made = synthetic_traces::traces();
     let results = Results::measure(traces, contenders::policies());
     let results_made = Results::measure(&made, contenders::policies());
     results.print_per_trace(traces);

@@ -1,9 +1,9 @@
 //! Replays everyone at every size and prints Markdown tables, as `docs/decisions` shows them.
 
 use crate::contenders::{Contender, OURS};
-use crate::filtered::{CHOSEN, Filtered, Plan};
+use crate::filtered_s3_fifo::{CHOSEN, Filtered, Plan};
 use crate::policy::{Outcome, replay};
-use crate::stored::Stored;
+use crate::real_store::Stored;
 use crate::trace::Trace;
 
 /// Cache sizes, in percent of the footprint.

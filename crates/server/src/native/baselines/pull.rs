@@ -14,7 +14,7 @@
 use curtail_codec::native::{NackReason, Request};
 use curtail_dispatch::{
     Worker as Id,
-    pull::{Binding, Pull, Puller, Source},
+    pull_baselines::{Binding, Pull, Puller, Source},
 };
 use curtail_runtime::Inbox;
 

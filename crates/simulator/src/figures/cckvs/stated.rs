@@ -156,7 +156,7 @@ const STATED: &[Stated] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{figures::Options, threads::Threads};
+    use crate::{figures::Options, parallel_points::Threads};
 
     /// Goal: every number of the paper is drawn by some figure and ours is near enough. Method: all
     /// series of all figures at their defaults; a number that no row carries fails too.

@@ -4,7 +4,7 @@ use curtail_dispatch::{Effect, RequestId};
 
 use super::{Phase, Run};
 use crate::queueing::{
-    deciders::Deciders,
+    dispatchers::Deciders,
     requests::{Request, Way},
     times::Times,
 };

@@ -6,7 +6,7 @@ use curtail_types::{ItemStatus, Now};
 use crate::{
     COPY_BYTES_MAX,
     item::{Extension, Item, Meta},
-    large::{Part, Value},
+    large_values::{Part, Value},
     sync::{Arc, AtomicUsize, Ordering},
 };
 

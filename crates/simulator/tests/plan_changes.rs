@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use curtail_dispatch::{
     Worker,
-    pull::Source,
+    pull_baselines::Source,
     size_aware::{
         ControlConfig, ControlInput, Route, SizeClasses, SizeControl, SizeHistogram, SizePlan,
     },

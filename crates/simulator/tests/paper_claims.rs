@@ -2,7 +2,7 @@
 //! requests a point, so tails are given a tenth and shares of throughput a twentieth. The figures
 //! themselves run in full.
 
-use curtail_dispatch::{Closing, Policy, pull::Binding};
+use curtail_dispatch::{Closing, Policy, pull_baselines::Binding};
 use curtail_simulator::{C4Model, MinosModel, Rules, SizeAware, Stealing, System, UNIT};
 
 fn model(policy: Policy, load: f64, write_percent: f64) -> C4Model {

@@ -5,7 +5,7 @@
 
 use curtail_types::{ItemStatus, Now};
 
-use crate::{Store, Writer, large::Value, store::Found, view::status_of};
+use crate::{Store, Writer, item_view::status_of, large_values::Value, store::Found};
 
 /// An item that was evicted.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -3,7 +3,7 @@
 
 use curtail_dispatch::{
     Worker,
-    pull::{Binding, Pull, Puller, Source, Take},
+    pull_baselines::{Binding, Pull, Puller, Source, Take},
     size_aware::{
         ControlConfig, ControlInput, Route, SizeClasses, SizeControl, SizeHistogram, SizePlan,
         ThresholdRule,
@@ -17,7 +17,7 @@ use crate::{
     minos::{LargeReplies, PlanCost, Prices, SizeCore, Stealing},
     queueing::{
         requests::{Queues, Request},
-        shipped::{Shipped, TURN_MAX},
+        server_dispatch::{Shipped, TURN_MAX},
     },
 };
 

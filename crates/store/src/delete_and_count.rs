@@ -8,9 +8,9 @@ use crate::{
     COPY_BYTES_MAX, Store, Writer,
     counters::Count,
     item::{Extension, Kind, copy_in},
-    large::Value,
+    item_view::status_of,
+    large_values::Value,
     store::Found,
-    view::status_of,
     write::{ChangeContext, Fresh, Need},
 };
 

@@ -2,16 +2,16 @@
 
 use curtail_dispatch::{
     Decision, Effect, RequestId, Situation, Worker,
-    pull::{Pull, Source, Take},
+    pull_baselines::{Pull, Source, Take},
 };
 
 use super::{Phase, Run};
 use crate::{
     c4::dispatcher::Input,
     queueing::{
-        deciders::Deciders,
+        dispatchers::Deciders,
         requests::{Request, Way},
-        shipped::Place,
+        server_dispatch::Place,
         times::Times,
     },
 };

@@ -83,7 +83,7 @@ options! {
     /// Exponents of the keys' popularity (Zipf's law); 0 is uniform.
     #[arg(value_delimiter = ',')]
     Gamma "gamma" "gamma" gamma: Vec<f64>,
-    /// What a large request costs, in small ones.
+    /// Cost of a large request, in small requests.
     #[arg(value_delimiter = ',')]
     K "k" "k" k: Vec<u32>,
     /// Large requests as a share of all: 0.00125 is the paper's 0.125 %.
@@ -92,26 +92,27 @@ options! {
     /// Minos's system: the longest value in KB, as 500 or 250,500,1000.
     #[arg(value_delimiter = ',')]
     LargeMaxKb "large-max-kb" "max_kb" large_max_kb: Vec<f64>,
-    /// Minos's system: the link's speed in Gb/s, in place of the prices' own.
+    /// Minos's system: the link's speed in Gb/s, in place of the one in the costs.
     Gigabits "gigabits" "gigabits" gigabits: Option<f64>,
     /// Requests a point, as 200000, 200k or 5m.
     #[arg(value_parser = count)]
     Requests "requests" "requests" requests: Option<u64>,
-    /// Replays a run; 1 unless another is given.
+    /// Seed of every random choice; 1 by default.
     Seed "seed" "seed" seed: Option<u64>,
-    /// C-4: whose rules, where the paper and its authors' simulator differ.
+    /// C-4: the rules to follow where the paper and its authors' simulator differ.
     #[arg(value_enum)]
     Rules "rules" "rules" rules: Option<Rules>,
-    /// C-4: outstanding requests of a worker that takes no more balanced ones.
+    /// C-4: outstanding requests at which a worker gets no more balanced ones.
     Depth "depth" "depth" depth: Option<u16>,
-    /// C-4: who balances; the network card, as in the paper, or one of the cores.
+    /// C-4: where requests are balanced: on the network card, as in the paper, or on one of the
+    /// cores.
     #[arg(value_enum, value_delimiter = ',')]
     Balancer "balancer" "balancer" balancer: Vec<Balancer>,
-    /// Whole systems: a file of costs in place of the built-in one, which was measured on our own
-    /// store (see crates/simulator/costs.toml).
+    /// Whole systems: a file of costs in place of crates/simulator/costs.toml, which was measured
+    /// on curtail's store.
     #[arg(value_parser = file(FullCosts::parse))]
     Costs "costs" "costs_file" costs: Option<Given<FullCosts>>,
-    /// Whole systems: whose costs.
+    /// Whole systems: the paper's costs or those measured on curtail.
     #[arg(value_enum, value_delimiter = ',')]
     Calibration "calibration" "prices" calibration: Vec<Calibration>,
     /// C-4's whole system: sizes of items.
@@ -122,32 +123,30 @@ options! {
     Limit "limit" "limit" limit: Vec<u16>,
     /// C-4's whole system with measured costs: requests that share a receive and a send.
     Batch "batch" "batch" batch: Option<u32>,
-    /// Juneberry: a file of prices in place of the built-in one (see
-    /// crates/simulator/juneberry.toml).
+    /// Juneberry: a file of costs in place of crates/simulator/juneberry.toml.
     #[arg(value_parser = file(DatagramTable::parse))]
     Prices "prices" "prices_file" prices: Option<Given<DatagramTable>>,
-    /// Juneberry: work in each execution beside the store, in microseconds.
+    /// Juneberry: processor time added to each execution, in microseconds.
     WorkUs "work-us" "work_us" work_us: Option<f64>,
-    /// Juneberry: Twitter's clusters, of 12, 19, 27 and 31.
+    /// Juneberry: Twitter's clusters: 12, 19, 27 or 31.
     #[arg(value_delimiter = ',')]
     Cluster "cluster" "cluster" cluster: Vec<u16>,
     /// Juneberry and ccKVS: lengths of values in bytes.
     #[arg(value_delimiter = ',')]
     ValueBytes "value-bytes" "value" value_bytes: Vec<u32>,
     /// Juneberry: entries that a turn of the Ordered Queue executes; with more than one, sets of
-    /// one key are folded.
+    /// one key are compacted.
     Turn "turn" "turn" turn: Option<usize>,
     /// Juneberry: share of the packets that are lost, as 0.001.
     Loss "loss" "loss" loss: Option<f64>,
     /// ccKVS and `cluster`: nodes, as 9 or 5,9,40.
     #[arg(value_delimiter = ',')]
     Nodes "nodes" "nodes" nodes: Vec<u16>,
-    /// ccKVS on shared cores: a file of costs in place of the built-in one (see
-    /// crates/simulator/cckvs.toml).
+    /// ccKVS on shared cores: a file of costs in place of crates/simulator/cckvs.toml.
     #[arg(value_parser = file(ClusterCosts::parse))]
     ClusterCosts "cluster-costs" "cluster_costs" cluster_costs: Option<Given<ClusterCosts>>,
-    /// ccKVS simulated: a file of what nodes and network cost in place of the built-in one (see
-    /// crates/simulator/cckvs-paper.toml).
+    /// ccKVS simulated: a file of costs of nodes and network in place of
+    /// crates/simulator/cckvs-paper.toml.
     #[arg(value_parser = file(Hardware::parse))]
     ClusterHardware "cluster-hardware" "cluster_hardware" cluster_hardware: Option<Given<Hardware>>,
 }

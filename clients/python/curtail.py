@@ -424,7 +424,7 @@ class Session:
             self.ping(accepted.queue)
             told = self._told
             if told.incarnation != accepted.incarnation:
-                raise Indeterminate("the server's queues are new: the write may be lost")
+                raise Indeterminate("the server has new queues: the write may be lost")
             if accepted.pos < told.durable_pos:
                 return True
             if time.monotonic() >= end:

@@ -23,22 +23,22 @@ pub enum ClientError {
     #[error("refused ({0:?}); nothing was done")]
     Refused(ErrorCode),
     /// The request cannot be written; nothing was sent. The caller's fault.
-    #[error("the request makes no sense: {0:?}")]
+    #[error("the request is invalid: {0:?}")]
     Command(Malformed),
     /// A marked request where an answer is expected, or the other way round. The caller's fault.
-    #[error("a request with an answer and one without are asked apart")]
+    #[error("a marked request and one with a result need separate calls")]
     Mark,
     /// The server granted no session in time; what it said, if it said anything.
     #[error("the server {}", no_session(*.0))]
     NoSession(Option<ErrorCode>),
     /// No room for another request right now.
-    #[error("no room for another request now")]
+    #[error("too many requests are outstanding")]
     Busy,
     /// As many handles as there may be are kept with their answers; some have to be dropped.
-    #[error("too many handles are kept")]
+    #[error("too many handles are alive")]
     Handles,
     /// A position's queues are gone: the accepted write may be lost.
-    #[error("the server's queues are new: the write may be lost")]
+    #[error("the server has new queues: the write may be lost")]
     Incarnation,
     /// It is accepted, and it did not become durable in time.
     #[error("accepted, but not durable in time")]
@@ -66,7 +66,7 @@ pub enum Reason {
     #[error("no answer in time")]
     Silence,
     /// The last answers said that nothing was done yet; a copy may still be.
-    #[error("refused for now ({0:?}) until patience ended")]
+    #[error("refused ({0:?}) until the patience ended")]
     Refused(NackReason),
     /// The session ended with the write outstanding.
     #[error("the session ended")]

@@ -59,10 +59,10 @@ pub struct Addresses {
 #[non_exhaustive]
 pub enum RosterError {
     /// It is not what a curtail of this version writes.
-    #[error("not the members of a cluster: {0}")]
+    #[error("no valid roster of a cluster: {0}")]
     Malformed(String),
     /// A newer curtail wrote it.
-    #[error("written in form {0}, and this curtail knows {FORM}: upgrade this node")]
+    #[error("in format {0}, and this curtail reads format {FORM}: upgrade this node")]
     Form(u32),
 }
 

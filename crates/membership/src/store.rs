@@ -45,10 +45,10 @@ pub enum ViewStoreError {
     #[error("the store of the view: {0}")]
     Unreachable(String),
     /// It answered something that is not understood.
-    #[error("the store of the view holds what is no view: {0}")]
+    #[error("the store of the view holds no valid view: {0}")]
     Strange(String),
     /// What it holds is not a roster of this version.
-    #[error("the store of the view holds what is {0}")]
+    #[error("the view in the store is {0}")]
     Roster(RosterError),
 }
 

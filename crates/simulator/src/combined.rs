@@ -1,4 +1,5 @@
-//! Sizes, writes and skew at once: size-aware sharding above, d-CREW with compaction below.
+//! Models of sizes, writes and skew together: size-aware sharding above, d-CREW with compaction
+//! below.
 //!
 //! Minos (NSDI 2019) keeps small requests away from large ones and leaves writes to static owners;
 //! C-4 (ASPLOS 2023) balances writes and knows no sizes. Here both run together, as the server runs

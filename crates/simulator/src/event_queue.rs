@@ -1,4 +1,4 @@
-//! What will happen, in order of time; of one moment in the order in which it was planned.
+//! The event queue: by time; events of one time in the order in which they were scheduled.
 
 use std::{cmp::Ordering, collections::BinaryHeap};
 

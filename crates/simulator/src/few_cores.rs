@@ -1,5 +1,5 @@
-//! The server on few cores: workers with connections of their own, small requests, and a few large
-//! ones.
+//! Models the server on few cores: workers with connections of their own, small requests, and a few
+//! large ones.
 //!
 //! ```text
 //! small --> a worker, at random --> its line ---------------------------> core

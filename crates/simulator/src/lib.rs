@@ -1,4 +1,4 @@
-//! Discrete-event simulation of what cores, queues and locks do to latency, in virtual time.
+//! Discrete-event simulation of what cores, queues and locks do to latency.
 //!
 //! It reproduces the figures of the papers that the server's policies come from, at any number of
 //! cores; the paper's number stands beside ours in every output. In a figure of C-4 all series but

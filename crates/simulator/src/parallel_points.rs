@@ -1,5 +1,5 @@
-//! Points spread over threads; the answers come back in the order of the points, so that output
-//! does not depend on how many threads there were.
+//! Simulates points on several threads; results come in the order of the points, so output does not
+//! depend on the number of threads.
 
 use std::{
     io::{IsTerminal as _, Write as _},

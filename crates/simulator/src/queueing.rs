@@ -9,12 +9,12 @@
 //!    +------------------------ [tx link] <--- answered -----------+
 //! ```
 //!
-//! What is decided is exchangeable ([`dispatchers::Deciders`]): the paper's dispatcher in the network
-//! card, queues of a core's own with or without stealing, size-aware sharding, and what the server
-//! ships. What it takes is exchangeable too ([`times::Times`]): the papers' own distributions, a
-//! whole system's, or measured prices. Everything else is here once: requests and their queues,
-//! versions of buckets that optimistic readers look at, windows of compaction, links of a network,
-//! and the order of events.
+//! What is decided is exchangeable ([`dispatchers::Deciders`]): the paper's dispatcher in the
+//! network card, queues of a core's own with or without stealing, size-aware sharding, and what the
+//! server ships. What it takes is exchangeable too ([`times::Times`]): the papers' own
+//! distributions, a whole system's, or measured prices. Everything else is here once: requests and
+//! their queues, versions of buckets that optimistic readers look at, windows of compaction, links
+//! of a network, and the order of events.
 //!
 //! Not in it: sizes and associativity of private caches, the memory's bandwidth, lost packets, and
 //! the time that a client needs. Memory depends on how many requests are under way, not on how many

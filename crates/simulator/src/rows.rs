@@ -1,4 +1,4 @@
-//! What a figure gives: one number a row, in a form that is the same for every figure.
+//! The output of a figure: one number a row, in one form for all figures.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! How much memory an item takes: 10 million items of 16 B key and 32 B value.
+//! Memory per item: 10 million items of 16 B key and 32 B value.
 //!
 //! ```text
 //! cargo bench -p curtail-store --bench memory            items and -m are chosen to fit

@@ -1,4 +1,4 @@
-//! How long one turn takes: thread CPU time of batches of 64 operations and one `maintain`.
+//! Processor time of a turn: batches of 64 operations and one `maintain`.
 //!
 //! ```text
 //! cargo bench -p curtail-store --bench turns            10 million items, then as many again

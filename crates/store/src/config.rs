@@ -1,4 +1,4 @@
-//! What a store is made with, and what can go wrong when it is made, saved or restored.
+//! The configuration of a store, and the errors of creating, saving and restoring one.
 
 use curtail_types::{Cas, HashSeed};
 use thiserror::Error;

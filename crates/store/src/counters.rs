@@ -1,4 +1,4 @@
-//! What the store counts about items, and where its memory went.
+//! Counters of items, and of memory by use.
 //!
 //! Every writer counts on cache lines of its own, by plain loads and stores; a reader of statistics
 //! sums them up.

@@ -1,4 +1,4 @@
-//! Removing, marking stale, and counting.
+//! Delete, mark stale, increment and decrement.
 
 use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, ItemStatus, Key, KeyHash, Now,

@@ -1,4 +1,4 @@
-//! Which items stay when memory is full: the policy alone, without any mechanics.
+//! The eviction policy: which items stay when memory is full, without the mechanics.
 //!
 //! The queues of S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP
 //! 2023) made of whole segments, with three changes that `docs/decisions/eviction.md` argues and

@@ -1,4 +1,4 @@
-//! What was evicted, for those who want to watch.
+//! Records evicted items for watchers.
 //!
 //! Off by default, and then an eviction costs one look at a flag. While it is on, each writer notes
 //! what it evicts, up to a bound per turn; the rest is only counted.

@@ -1,4 +1,4 @@
-//! The read that most requests are: of a short item that has nothing to tell but its value.
+//! The fast path of reads: a short item of which only the value is asked.
 //!
 //! The general way ([`Store::get_hinted`]) asks one thing after the other: is this an item, is it
 //! large, does it end, is it stale, has somebody won it. One look at the item's meta word says no

@@ -1,4 +1,4 @@
-//! Ghosts: fingerprints of items that were evicted, whose place in their line tells their age.
+//! Ghosts: fingerprints of evicted items, whose position in their cache line tells their age.
 //!
 //! A line is one cache line of 32 fingerprints of 16 bits, the newest first. Every line receives
 //! the same share of the drops, so a fingerprint at rank r was dropped about `(r + 1/2) * lines`

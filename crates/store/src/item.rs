@@ -1,4 +1,4 @@
-//! How an item lies in memory.
+//! The layout of an item in memory.
 //!
 //! ```text
 //!   word 0   cas

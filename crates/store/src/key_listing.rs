@@ -1,4 +1,4 @@
-//! Listing: which keys are there, a bounded part of the index at a time.
+//! Lists the keys, a bounded part of the index at a time.
 //!
 //! For people who look into a cache, not for programs: an item that moves or changes while it is
 //! being listed may be missed.

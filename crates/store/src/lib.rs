@@ -1,4 +1,5 @@
-//! Items: what each command does to them, how long they stay, and which go when memory is full.
+//! Items: what each command does to them, how long they live, and which are evicted when memory is
+//! full.
 //!
 //! A [`Store`] is shared by all workers; each worker owns one [`Writer`] and passes it to every
 //! call. Time is an argument, sampled by the caller once per batch.

@@ -1,4 +1,5 @@
-//! Where new items go: open segments, one per queue, TTL bucket and group of writers.
+//! The open segments that new items are appended to: one per queue, TTL bucket and group of
+//! writers.
 //!
 //! A writer bumps the cursor of its group's open segment; when that is full, one thread seals it
 //! and opens another. Groups keep writers off each other's cache lines where memory allows that

@@ -1,4 +1,4 @@
-//! Reading: optimistic where nothing changes, under the key's lock where something does.
+//! Reads: optimistic where they change nothing, under the key's lock where they do.
 
 use curtail_table::{Hint, Locked, Reference};
 use curtail_types::{Expiry, Exptime, Get, Key, KeyHash, Now};

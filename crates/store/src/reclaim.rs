@@ -1,4 +1,4 @@
-//! Making room: draining segments that are expired, flushed, sparse, or next to be evicted.
+//! Reclaims memory: empties segments that are expired, flushed, sparse, or next to be evicted.
 //!
 //! A drain walks one segment from its start: what is dead or gone costs a look, what is kept moves
 //! to another segment, the rest leaves the index; then the segment is free (or waits for its last

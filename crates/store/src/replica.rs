@@ -1,5 +1,5 @@
-//! Items that other nodes share: taken out whole, put in whole under a version of theirs, and kept
-//! from eviction meanwhile.
+//! Items that nodes share: exported whole, installed under a version of the cluster, and kept from
+//! eviction meanwhile.
 //!
 //! Which version an item has to have is decided between the nodes (`consistency`); the store only
 //! carries it out. A copy that was evicted here alone would make this node answer "nothing" where

@@ -1,4 +1,4 @@
-//! Room for a large value that is received straight into item memory.
+//! Space for a large value that the server receives directly into item memory.
 
 use curtail_types::{Key, KeyHash, Set};
 

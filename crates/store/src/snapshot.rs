@@ -1,4 +1,4 @@
-//! Saving to a file and restoring from it, so that contents survive a restart.
+//! Saves the contents to a file and restores them, so that they survive a restart.
 //!
 //! The file is the segments as they lie in memory, with their numbers, so references stay what they
 //! are; the index is rebuilt by walking them. All numbers are little-endian words.

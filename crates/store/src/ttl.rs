@@ -1,4 +1,4 @@
-//! TTL buckets: items that end at about the same time share segments.
+//! TTL buckets: items that expire at about the same time share segments.
 //!
 //! After Segcache (Yang, Yue, Vinayak, "Segcache: a memory-efficient and scalable in-memory
 //! key-value cache for small objects", NSDI 2021, section 3.2): a segment whose last item has

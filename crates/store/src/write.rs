@@ -1,4 +1,4 @@
-//! Writing: how a value gets under a key.
+//! Writes: how a value is stored under a key.
 //!
 //! Small values (up to [`COPY_BYTES_MAX`]) are written under the key's lock, in place when the old
 //! item takes as many words and its segment suits; that is the common overwrite and allocates

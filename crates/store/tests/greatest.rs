@@ -1,5 +1,5 @@
-//! Stores whose limit is far above what the machine has: they are made, they work, and what they
-//! may grow to takes no memory.
+//! Stores whose limit is far above the machine's memory start, work, and use no memory for what
+//! they could grow to.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // in a test a panic is the report
 
 use curtail_store::{MEMORY_BYTES_LIMIT, Store, StoreConfig, StoreError};

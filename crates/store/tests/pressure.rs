@@ -1,4 +1,4 @@
-//! A store that is full: what it keeps, what it refuses, and that its limit holds.
+//! A full store: what it keeps, what it refuses, and that its limit holds.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // in a test a panic is the report
 
 use curtail_store::{Store, StoreConfig, ValueLease, Writer};

@@ -1,4 +1,4 @@
-//! Saving and restoring: what survives, and what is refused.
+//! Saving and restoring: what survives and what is refused.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // in a test a panic is the report
 
 use std::{

@@ -1,5 +1,5 @@
-//! Several threads at once: no value that was never written, none of another key, none torn, and
-//! none from before what was already read.
+//! Several threads at once: no value that was never written, no other key's, none torn, and none
+//! older than one already read.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // in a test a panic is the report
 
 use std::sync::{

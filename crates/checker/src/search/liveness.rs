@@ -1,5 +1,5 @@
-//! Whether every state has a way to an end: a cluster that goes round in circles for ever is stuck
-//! as one that stands still.
+//! Checks that every state can reach an end: a cluster that cycles for ever is as stuck as one that
+//! stops.
 //!
 //! While a search goes on, its steps are kept; afterwards they are walked backwards from the ends.
 //! What is not reached that way is a state from which nothing leads to an end.

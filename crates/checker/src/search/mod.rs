@@ -1,4 +1,4 @@
-//! Every state that a model can be in, breadth first: so the way to a fault is a shortest one.
+//! Visits every state of a model breadth first, so that the path to a fault is a shortest one.
 //!
 //! States of one distance from the start are expanded by all processors together, a batch at a
 //! time. What waits to be expanded is kept packed, with parts that many states share kept once

@@ -1,4 +1,4 @@
-//! A search finds what is planted in models of a few numbers.
+//! The search finds the errors that are planted in models of a few numbers.
 
 use std::ops::ControlFlow;
 

@@ -244,7 +244,7 @@ fn each_fault_of_the_view_file_has_its_own_message() {
     std::fs::write(&path, older.to_string()).unwrap();
     heard_now("an older view than before");
     std::fs::write(&path, "{").unwrap();
-    heard_now("holds what is no view");
+    heard_now("holds no valid view");
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
     trial.wait_until("unreadable", || {

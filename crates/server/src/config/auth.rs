@@ -29,7 +29,7 @@ pub enum LoginsError {
     #[error("line {0} of the authentication file is not name:password")]
     Line(usize),
     /// It names nobody.
-    #[error("the authentication file names nobody")]
+    #[error("the authentication file has no logins")]
     Empty,
 }
 

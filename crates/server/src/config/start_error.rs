@@ -16,7 +16,7 @@ pub enum StartError {
     #[error("cannot listen on {0}: {1}")]
     Bind(String, BindError),
     /// It was told to listen nowhere.
-    #[error("none of the addresses can be listened on")]
+    #[error("the server can listen on none of its addresses")]
     NoAddress,
     /// The memory limits do not work out.
     #[error("{0}")]

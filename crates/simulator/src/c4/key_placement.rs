@@ -1,4 +1,4 @@
-//! Which bucket a key is in.
+//! The bucket of each key.
 //!
 //! Under skew the result depends on which popular keys share a worker, so the most popular keys
 //! are placed exactly as in the authors' simulator: the bucket of rank r is 20 bits of the SHA-256

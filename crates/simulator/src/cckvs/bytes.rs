@@ -1,4 +1,4 @@
-//! How long the messages are.
+//! The lengths of the messages.
 
 use curtail_consistency::symmetric::Model;
 

@@ -1,4 +1,4 @@
-//! How unevenly a skewed popularity falls on servers that share the keys by hash.
+//! The load imbalance of servers that share skewed keys by hash.
 
 use curtail_workload::{mix, zipf};
 

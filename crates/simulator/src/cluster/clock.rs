@@ -1,4 +1,4 @@
-//! The clocks of a node: neither agrees with another node's.
+//! The clocks of a node, which differ from those of other nodes.
 
 use curtail_consistency::membership;
 use curtail_types::{Instant, Now};

@@ -1,4 +1,4 @@
-//! `curtail simulate cluster`: many runs, and the line that repeats the first that fails.
+//! `curtail simulate cluster`: many runs, and the command that repeats the first that fails.
 
 use std::time::Instant;
 

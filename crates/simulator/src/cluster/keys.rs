@@ -1,4 +1,4 @@
-//! The keys of a run, and where they are placed.
+//! The keys of a run, and their placement.
 
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 

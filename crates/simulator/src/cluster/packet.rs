@@ -1,4 +1,4 @@
-//! What clients ask of nodes, and nodes of each other.
+//! Packets: requests of clients to nodes, and messages between nodes.
 
 use curtail_consistency::membership::Heartbeat;
 use curtail_types::{Cas, Message, ViewNumber};

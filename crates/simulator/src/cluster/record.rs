@@ -1,4 +1,4 @@
-//! What the clients saw, and the judges of it.
+//! The histories of the clients, and the checkers that judge them.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The clients: each asks one thing at a time, of any node (Lin) or of its own (SC).
+//! The clients: each has one request outstanding, at any node (Lin) or at its own (SC).
 
 use curtail_types::{Cas, NodeId};
 use curtail_workload::Random;

@@ -1,4 +1,4 @@
-//! Did the queue keep its promises? Judged from outside, by what clients were told and when.
+//! Audits the queue's promises from outside, by what clients were told and when.
 //!
 //! Every bucket of keys remembers the greatest position that a client knows to be accepted. A read
 //! takes that number when it is sent, and what it is answered from must be at least as new. Buckets

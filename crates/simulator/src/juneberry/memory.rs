@@ -1,5 +1,4 @@
-//! The memory of the queues, the stamps and the sessions of one run, and the production admission
-//! over it.
+//! The memory of the queues, stamps and sessions of one run, with the production admission over it.
 //!
 //! An entry's payload is its key and the number of the request, which is what an executor needs
 //! here: values are not stored, only their time is charged.

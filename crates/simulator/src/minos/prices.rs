@@ -1,4 +1,4 @@
-//! What each step of a request costs a core, in nanoseconds.
+//! The cost of each step of a request on a core, in nanoseconds.
 //!
 //! Two sets. [`Prices::paper`] reproduces the throughput that Minos's authors measured on their
 //! machine; every number in it follows from a number in the paper, as said beside it.

@@ -1,4 +1,4 @@
-//! What one core does next under a plan, and where it puts what it finds.
+//! One core under a plan: what it does next, and where it puts requests of other cores.
 //!
 //! Minos, section 3.2: small cores read all receive (RX) queues, their own and a share of the large
 //! cores', so that all drain alike; large cores read nothing but their ring. The driver owns the

@@ -1,4 +1,4 @@
-//! Where requests come from: one Poisson process, and what each asks for.
+//! Arrivals: one Poisson process, and the operation of each request.
 
 use std::ops::Range;
 

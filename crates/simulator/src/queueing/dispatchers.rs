@@ -1,4 +1,4 @@
-//! What decides which core serves which request: the machines of `curtail-dispatch` and of the
+//! Dispatchers: which core serves which request, by the machines of `curtail-dispatch` and of the
 //! papers, and the control loop that feeds one of them.
 
 use curtail_dispatch::{

@@ -1,4 +1,4 @@
-//! The order of events.
+//! The event loop of the queueing model.
 //!
 //! There is no heap of events. The next arrival is one number; what travels between dispatcher and
 //! cores travels for a constant time, so its events are in order in a queue; each direction of the

@@ -1,4 +1,4 @@
-//! Requests under way, and the queues they wait in.
+//! Outstanding requests, and the queues they wait in.
 
 use std::collections::VecDeque;
 

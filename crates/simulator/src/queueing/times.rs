@@ -1,5 +1,4 @@
-//! How long a core works for a request: the queueing model's uniform times, those of C-4's whole
-//! system, where it matters which item it is and who touched it last, or prices by size.
+//! Service times: the queueing model's own, those of C-4's whole system, and measured ones.
 
 use curtail_workload::Random;
 

@@ -1,4 +1,4 @@
-//! Which of the cores has the next event: a tournament.
+//! A tournament tree: which core has the next event.
 //!
 //! A worker has at most one event ahead, so a tournament replaces a heap: every inner node holds
 //! the earlier of its two children, changing one party's time is one walk to the top without a

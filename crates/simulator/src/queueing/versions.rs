@@ -1,4 +1,4 @@
-//! Which buckets are being written, and were a moment ago: what optimistic readers look at.
+//! Versions of buckets, which optimistic readers check against concurrent writes.
 //!
 //! A bucket's version is odd from the middle of a write's overhead until the same time after it.
 //! Both times are known when the write begins, so that readers ask about times instead of being

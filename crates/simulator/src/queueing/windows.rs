@@ -1,4 +1,4 @@
-//! The paper's compaction: each core's windows, and what they see of its queue.
+//! The paper's compaction: each core's windows, and the writes that they find in its queue.
 
 use std::collections::{HashMap, VecDeque};
 

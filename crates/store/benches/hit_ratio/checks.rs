@@ -1,5 +1,5 @@
-//! The simulators on traces short enough to be worked out by hand; run before any table is made,
-//! and alone when the bench is run as a test.
+//! The simulators on traces short enough to work out by hand; run before any table, and alone when
+//! the bench runs as a test.
 
 use crate::contenders::{Contender, policies, variations};
 use crate::ghost::Ghost;

@@ -1,4 +1,4 @@
-//! Who takes part: the policies of the main table, and the variations of ours that lost.
+//! The policies of the main table, and the variations of ours that lost.
 
 use crate::arc::Arc;
 use crate::filtered_s3_fifo::{CHOSEN, Filtered, Plan};

@@ -1,6 +1,6 @@
-//! Belady's optimum (1966): evicts what is asked for again the latest, and does not admit what
-//! comes back later than everything present. For objects of one size no policy does better; for
-//! sizes it is a yardstick only.
+//! Belady's optimum (1966): evicts the object whose next request is last, and admits none whose
+//! next request is later than those of all present. For objects of one size no policy does better;
+//! for sizes it is a yardstick only.
 
 use std::collections::BTreeSet;
 

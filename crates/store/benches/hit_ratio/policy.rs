@@ -1,4 +1,4 @@
-//! What a policy is to the replay: something that is asked for an object and says hit or miss.
+//! The interface of a policy to the replay: it is asked for an object and answers hit or miss.
 
 use crate::trace::{ObjectId, Trace};
 

@@ -1,4 +1,4 @@
-//! Made-up traces, on which nothing was tuned: they show whether the choice holds elsewhere.
+//! Synthetic traces, on which nothing was tuned: they show whether the choice holds elsewhere.
 
 use crate::trace::Trace;
 

@@ -1,4 +1,4 @@
-//! Replays everyone at every size and prints Markdown tables, as `docs/decisions` shows them.
+//! Replays every policy at every size and prints Markdown tables for `docs/decisions`.
 
 use crate::contenders::{Contender, OURS};
 use crate::filtered_s3_fifo::{CHOSEN, Filtered, Plan};

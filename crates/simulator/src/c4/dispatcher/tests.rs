@@ -1,4 +1,4 @@
-//! Whether requests are neither lost nor run twice, partitions have one writer, and bounds hold.
+//! Requests are neither lost nor run twice, partitions have one writer, and bounds hold.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! Items that move when nodes come and go.
+//! Items that move when nodes join and leave.
 //!
 //! While keys move, whoever held a key before pushes its item to each new holder: the lowest live
 //! one of the old holders does, once it follows the new view and its machine is done with the key:

@@ -1,4 +1,4 @@
-//! Steps of the machines, and what they ask for, in the order in which they ask.
+//! Steps the machines and performs their outputs in order.
 
 use curtail_consistency::symmetric::{Input, Output, Value, Visibility, is_nothing};
 use curtail_types::{Cas, RouteHash};

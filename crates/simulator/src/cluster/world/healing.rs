@@ -1,4 +1,4 @@
-//! The end of a run: everything is healed, and everything must end well.
+//! The end of a run: every fault is healed, and every request must complete.
 
 use curtail_types::{NodeId, NodeSet};
 

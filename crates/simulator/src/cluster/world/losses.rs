@@ -1,5 +1,4 @@
-//! What is lost when nodes go, and nobody promised to keep: the judges are told when it may have
-//! been lost, and until when.
+//! Values that may be lost when nodes leave: tells the checkers when they may have been lost.
 //!
 //! A key's *keepers* are the nodes that have every acknowledged write of it for certain; when the
 //! last of them goes it may be lost, and not otherwise. They are followed here by what the store of

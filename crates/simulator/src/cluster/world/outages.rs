@@ -1,4 +1,4 @@
-//! How long hot keys are not answered for (ccKVS requirement CC-85).
+//! Measures for how long hot keys get no reply (ccKVS requirement CC-85).
 //!
 //! When a node dies, is cut off or stands still, a request for a hot key may have to wait until the
 //! others do without it: one lease from its last word on, and a replay until what it left behind is

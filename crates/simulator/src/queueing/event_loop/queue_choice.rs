@@ -1,4 +1,5 @@
-//! What a core takes from which queue, and whether it serves it, hands it on, or puts it aside.
+//! The queue from which a core takes its next request, and whether it serves it, hands it on, or
+//! sets it aside.
 
 use curtail_dispatch::{
     Decision, Effect, RequestId, Situation, Worker,

@@ -72,6 +72,8 @@ pub(crate) struct Request {
     /// Of the value stored, or of the one expected; 0 if it is not known.
     pub(crate) value_bytes: u32,
     pub(crate) ttl_s: u32,
+    /// Counters are keys of their own.
+    pub(crate) is_counter: bool,
     pub(crate) then: Then,
 }
 
@@ -258,8 +260,7 @@ impl Load {
         Wording {
             protocol: self.protocol,
             keys,
-            // One byte at least, for the counters' first value.
-            body: (0..bytes_max.max(1)).map(letter).collect(),
+            body: (0..bytes_max).map(letter).collect(),
             stamped: self.verify,
             lengths_are_known: numbered && !self.verbs().iter().any(changes_length),
         }
@@ -287,36 +288,38 @@ fn steps_of(kind: Kind) -> (Verb, Then) {
 impl Asker {
     /// The request that is meant for `now_ns` of the run.
     pub(crate) fn draw(&mut self, now_ns: u64) -> Request {
-        let mut request = match &mut self.draws {
+        let (kind, key, key_bytes, value_bytes, ttl_s) = match &mut self.draws {
             Draws::Drawn(generator) => {
                 let drawn = generator.draw(now_ns);
-                let (verb, then) = steps_of(drawn.kind);
-                Request {
-                    verb,
-                    key: drawn.key,
-                    key_bytes: self.key_bytes,
-                    value_bytes: drawn.item.value_bytes,
-                    ttl_s: drawn.item.ttl_s,
-                    then,
-                }
+                let item = drawn.item;
+                (
+                    drawn.kind,
+                    drawn.key,
+                    self.key_bytes,
+                    item.value_bytes,
+                    item.ttl_s,
+                )
             }
             Draws::Recorded {
                 recording,
                 next,
                 step,
             } => {
-                let recorded = recording.request(*next);
+                let found = recording.request(*next);
                 *next += *step;
-                let (verb, then) = steps_of(recorded.kind);
-                Request {
-                    verb,
-                    key: u64::from(recorded.key),
-                    key_bytes: recorded.key_bytes,
-                    value_bytes: recorded.value_bytes,
-                    ttl_s: recorded.ttl_s,
-                    then,
-                }
+                let (key, key_bytes) = (u64::from(found.key), found.key_bytes);
+                (found.kind, key, key_bytes, found.value_bytes, found.ttl_s)
             }
+        };
+        let (verb, then) = steps_of(kind);
+        let mut request = Request {
+            verb,
+            key,
+            key_bytes,
+            value_bytes,
+            ttl_s,
+            is_counter: verb.counts(),
+            then,
         };
         if self.fill && request.verb.is_read() && request.then == Then::Nothing {
             request.then = Then::Fill;
@@ -339,6 +342,23 @@ impl Request {
             then: Then::Nothing,
             ..*self
         })
+    }
+
+    /// What stores a counter's first value once a change of it was refused, in protocols whose
+    /// counters do not begin by themselves.
+    pub(crate) fn first_count(&self, protocol: Protocol) -> Option<Self> {
+        let begins = matches!(protocol, Protocol::Text | Protocol::Native);
+        (self.verb.counts() && begins).then_some(Self {
+            verb: Verb::Add,
+            value_bytes: 1,
+            then: Then::Nothing,
+            ..*self
+        })
+    }
+
+    /// Whether this is such a request.
+    pub(crate) fn begins_counter(&self) -> bool {
+        self.is_counter && self.verb.stores()
     }
 
     /// Length of the value that the server is expected to send or is sent.
@@ -367,36 +387,21 @@ impl Wording {
     pub(crate) fn put_key(&self, request: &Request, output: &mut Vec<u8>) {
         let start = output.len();
         self.key_text(request).put(request.key, output);
-        if request.verb.counts() {
-            // Counters are keys of their own: no other key has this byte.
+        if request.is_counter {
+            // No other key has this byte.
             output[start] = b'#';
         }
     }
 
     /// Appends the value that the request stores.
     pub(crate) fn put_value(&self, request: &Request, version: u64, output: &mut Vec<u8>) {
-        if self.stamped {
+        if request.is_counter {
+            output.push(b'0');
+        } else if self.stamped {
             piece(request.key, version, request.value_bytes).put(output);
         } else {
             output.extend_from_slice(&self.body[..request.value_bytes as usize]);
         }
-    }
-
-    /// Appends the request that stores a counter's first value, for protocols whose counters do
-    /// not begin by themselves.
-    pub(crate) fn put_counter(&self, request: &Request, output: &mut Vec<u8>) {
-        let key = |output: &mut Vec<u8>| {
-            let start = output.len();
-            self.key_text(request).put(request.key, output);
-            output[start] = b'#';
-        };
-        let asked = Asked {
-            verb: Verb::Add,
-            value_bytes: 1,
-            ..request.asked(0)
-        };
-        let zero = |output: &mut Vec<u8>| output.push(b'0');
-        self.protocol.put(&asked, key, zero, output);
     }
 
     /// The write of a key as a preload does it.
@@ -423,6 +428,7 @@ impl Wording {
             key_bytes,
             value_bytes,
             ttl_s,
+            is_counter: false,
             then: Then::Nothing,
         }
     }
@@ -513,9 +519,9 @@ mod tests {
             text.starts_with("incr #0") && text.ends_with(" 1\r\n"),
             "{text}"
         );
-        let mut output = Vec::new();
-        load.wording().put_counter(&request, &mut output);
-        assert!(output.ends_with(b" 0 0 1\r\n0\r\n"));
+        let first = worded(&load, &request.first_count(Protocol::Text).unwrap());
+        assert!(first.starts_with("add #0") && first.ends_with(" 0 0 1\r\n0\r\n"));
+        assert!(request.first_count(Protocol::Meta).is_none());
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub(crate) enum Frame {
 }
 
 /// memcached takes a longer time to live for a date, so the longest is 30 days.
-const TTL_S_MAX: u32 = 30 * 86_400;
+pub(crate) const TTL_S_MAX: u32 = 30 * 86_400;
 
 impl Verb {
     /// Whether a value is read.

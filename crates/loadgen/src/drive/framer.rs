@@ -73,9 +73,14 @@ impl Framer {
         Some(reply)
     }
 
-    /// The body of the last reply with what ends it; empty unless bodies are kept.
-    pub(super) fn body(&self) -> &[u8] {
-        &self.kept
+    /// The value of the last reply, if that was a hit, bodies are kept, and it ends as it should.
+    #[inline]
+    pub(super) fn value(&self, reply: Reply) -> Option<&[u8]> {
+        let Reply::Hit { value_bytes, .. } = reply else {
+            return None;
+        };
+        let (value, end) = self.kept.split_at_checked(value_bytes)?;
+        matches!(end, b"\r\n" | b"\r\nEND\r\n").then_some(value)
     }
 
     /// Keeps the part of a first line that is left; false if it is too long to be one.
@@ -108,7 +113,7 @@ mod tests {
                         Some(reply) => replies.push(reply),
                         None => break,
                     }
-                    bodies.push(framer.body().to_vec());
+                    bodies.push(framer.kept.clone());
                 }
                 assert!(framer.keep(input));
             }

@@ -23,7 +23,7 @@ use crate::{
     error::LoadError,
     load::{Request, Wording},
     measure::{Class, Operation, Recorder, Times},
-    protocol::{Protocol, Reply, Verb},
+    protocol::{Protocol, Verb},
 };
 
 /// One thread of the cheap driver.
@@ -134,15 +134,7 @@ impl Arena {
             block.reply_bytes = block.reply_bytes.zip(expected).map(|(sum, own)| sum + own);
             block.hits += u64::from(request.verb.is_read());
             block.stores += u64::from(request.verb.stores());
-            let hoped = match request.verb.is_read() {
-                true => Reply::Hit {
-                    value_bytes: 0,
-                    token: 0,
-                },
-                false => Reply::Done,
-            };
-            let operation = Operation::of(request.verb, hoped);
-            let class = recorder.class(operation, request.value_bytes);
+            let class = recorder.class(Operation::hoped(request.verb), request.value_bytes);
             let own = &mut self.tallies[block.first_tally..];
             match own.iter_mut().find(|(other, _)| *other == class) {
                 Some((_, count)) => *count += 1,

@@ -74,6 +74,14 @@ impl Operation {
         }
     }
 
+    /// What a request is if all goes well.
+    pub(crate) fn hoped(verb: Verb) -> Self {
+        match verb.is_read() {
+            true => Self::GetHit,
+            false => Self::of(verb, Reply::Done),
+        }
+    }
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::GetHit => "get hit",

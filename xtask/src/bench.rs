@@ -45,14 +45,14 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
         println!("{:12} --rate 30000", "growth");
         return Ok(Outcome::default());
     }
-    if nic::is_asked(arguments) {
-        return nic::command(workspace, arguments);
-    }
-    if growth::is_asked(arguments) {
-        return growth::command(workspace, arguments);
-    }
-    if cluster::is_asked(arguments) {
-        return cluster::command(workspace, arguments);
+    match arguments {
+        [name, rest @ ..] if name == "cluster" => return cluster::command(workspace, rest),
+        [name, rest @ ..] if name == "growth" => return growth::command(workspace, rest),
+        // By itself it is a bench of the program's.
+        [name, rest @ ..] if name == "nic" && !rest.is_empty() => {
+            return nic::command(workspace, rest);
+        }
+        _ => {}
     }
     let folder = workspace.scratch("bench")?;
     for name in arguments {
@@ -111,6 +111,23 @@ fn compare(workspace: &Workspace) -> Result<Command> {
 /// Makes the programs as they are released, and says where the server is.
 fn build(workspace: &Workspace) -> Result<PathBuf> {
     server::build_with_lab(workspace, &Log::terminal())
+}
+
+/// Hands every argument and its value to `take`, which says whether it is one of `bench NAME`.
+fn take_all(
+    name: &str,
+    arguments: &[String],
+    mut take: impl FnMut(&str, &str) -> Result<bool>,
+) -> Result<()> {
+    for pair in arguments.chunks(2) {
+        let [word, value] = pair else {
+            bail!("{} of what?", pair.concat());
+        };
+        if !take(word, value)? {
+            bail!("{word} is no argument of `bench {name}`");
+        }
+    }
+    Ok(())
 }
 
 /// The median.

@@ -69,18 +69,11 @@ const MOVING: Duration = Duration::from_secs(8);
 /// Between two looks whether keys move: each costs the node a turn that requests wait for.
 const GLANCE: Duration = Duration::from_millis(250);
 
-/// Whether these arguments of `bench` are for this module.
-pub(super) fn is_asked(arguments: &[String]) -> bool {
-    arguments.first().is_some_and(|name| name == "growth")
-}
-
 /// Runs what is asked for.
 pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Outcome> {
-    let asked = Asked::parse(arguments.get(1..).unwrap_or_default())?;
-    let binary = match &asked.binary {
-        Some(binary) => binary.clone(),
-        None => super::build(workspace)?,
-    };
+    let asked = Asked::parse(arguments)?;
+    let binary = asked.binary.clone();
+    let binary = binary.map_or_else(|| super::build(workspace), Ok)?;
     let folder = workspace.scratch("growth")?;
     let flags = ["--threads", "1", "--memory", "256"];
     let trial = Trial::start(&binary, folder, (2, 1), &flags)?;
@@ -109,17 +102,16 @@ impl Asked {
             keys: 1_000_000,
             binary: None,
         };
-        let mut words = arguments.iter();
-        while let Some(word) = words.next() {
-            let value = words.next().with_context(|| format!("{word} of what?"))?;
-            match word.as_str() {
+        super::take_all("growth", arguments, |word, value| {
+            match word {
                 "--rate" => asked.rate = value.parse()?,
                 "--rounds" => asked.rounds = value.parse()?,
                 "--keys" => asked.keys = value.parse()?,
                 "--binary" => asked.binary = Some(value.into()),
-                other => bail!("bench growth has no {other}: --rate, --rounds, --keys, --binary"),
+                _ => return Ok(false),
             }
-        }
+            Ok(true)
+        })?;
         Ok(asked)
     }
 }

@@ -1,15 +1,15 @@
 //! Twitter's clusters 12, 19, 27 and 31 (Juneberry, Table 1): the latency of writes and of reads,
 //! apart, in each mode.
 
-use std::{fs, process::Command};
+use std::{path::Path, process::Command};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use curtail_report::Table;
 
 use super::{
     Asked,
     link::{Cores, Link, Way, target},
-    load::{Step, drive},
+    load::{Step, capacity, drive},
     table::{Rows, cell, median, ratio},
 };
 
@@ -59,11 +59,11 @@ const LOADS: [f64; 4] = [0.3, 0.5, 0.7, 0.9];
 /// Keys, all stored before.
 const KEYS: &str = "20000";
 
-pub(super) fn run(asked: &Asked) -> Result<()> {
+pub(super) fn run(asked: &Asked, binary: &Path) -> Result<()> {
     let ways = ways();
     let mut arguments = asked.server.clone();
     arguments.extend(["-o".into(), format!("native_service_us={}", asked.work_us)]);
-    let link = Link::start(&asked.binary, &ways, asked.cores, &arguments, &asked.folder)?;
+    let link = Link::start(binary, &ways, asked.cores, &arguments, &asked.folder)?;
     let mut rows = Rows::default();
     let chosen =
         |cluster: &&Cluster| asked.clusters.is_empty() || asked.clusters.contains(&cluster.number);
@@ -80,27 +80,18 @@ pub(super) fn run(asked: &Asked) -> Result<()> {
         Cores::Two => "-two",
     };
     let name = format!("nic-clusters{cores}{}.csv", names.concat());
-    let path = asked.folder.join(name);
-    fs::write(&path, rows.csv()).with_context(|| path.display().to_string())?;
-    println!("\nrows: {}", path.display());
-    Ok(())
+    rows.save(&asked.folder.join(name))
 }
 
 fn ways() -> Vec<Way> {
-    let way = |label, series, mode, arguments: &[&str]| Way {
-        label,
-        series,
-        mode,
-        arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
-    };
     // Juneberry's thread that acknowledges does nothing else (JB-25): reads go to the workers.
     let apart = ["-o", "native_placement=hand-off"];
     vec![
-        way("raw", "raw-rpc", "raw", &[]),
-        way("deferred", "deferred-exec", "deferred", &[]),
-        way("io-ack", "io-ack", "io-ack", &[]),
-        way("io-ack-apart", "io-ack-apart", "io-ack", &apart),
-        way("xdp", "oq", "xdp", &[]),
+        Way::new("raw", "raw-rpc", "raw", &[]),
+        Way::new("deferred", "deferred-exec", "deferred", &[]),
+        Way::new("io-ack", "io-ack", "io-ack", &[]),
+        Way::new("io-ack-apart", "io-ack-apart", "io-ack", &apart),
+        Way::new("xdp", "oq", "xdp", &[]),
     ]
 }
 
@@ -117,7 +108,7 @@ impl Run<'_> {
     /// The driver against some of the servers.
     fn command(&self, ways: &[usize]) -> Command {
         let cluster = self.cluster;
-        let mut command = self.link.driver(&self.asked.binary);
+        let mut command = self.link.driver();
         for index in ways {
             let target = format!("{}={}", self.labels[*index], target(*index));
             command.args(["--target", &target]);
@@ -142,14 +133,7 @@ impl Run<'_> {
             store.args(["--preload", "--warm-up", "0", "--duration", "0.05"]),
             &self.labels,
         )?;
-        let mut closed = self.command(&[0]);
-        closed.args(["--repeat", "3", "--warm-up", "0.1", "--duration", "0.4"]);
-        let closed = drive(&mut closed, &self.labels)?;
-        let capacity = closed.iter().map(|step| step.rate).fold(0.0, f64::max);
-        if capacity < 1.0 {
-            bail!("RawRPC answered nothing");
-        }
-        Ok(capacity)
+        capacity(&mut self.command(&[0]), &self.labels)
     }
 
     fn measure(&self, rates: &[String]) -> Result<Vec<Step>> {

@@ -40,6 +40,17 @@ pub(super) fn drive(command: &mut Command, labels: &[String]) -> Result<Vec<Step
     steps(&report, labels)
 }
 
+/// What the server reaches to which `command` sends in a closed loop, in requests a second.
+pub(super) fn capacity(command: &mut Command, labels: &[String]) -> Result<f64> {
+    command.args(["--repeat", "3", "--warm-up", "0.1", "--duration", "0.4"]);
+    let closed = drive(command, labels)?;
+    let capacity = closed.iter().map(|step| step.rate).fold(0.0, f64::max);
+    if capacity < 1.0 {
+        bail!("RawRPC answered nothing");
+    }
+    Ok(capacity)
+}
+
 fn steps(report: &Value, labels: &[String]) -> Result<Vec<Step>> {
     let all = report["steps"]
         .as_array()

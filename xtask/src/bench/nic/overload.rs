@@ -1,15 +1,15 @@
 //! One to two times what the server carries (JB-T6): credits and narrowing windows, receivers that
 //! are not ready (JB-16), and RawRPC.
 
-use std::fs;
+use std::{path::Path, process::Command};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use curtail_report::Table;
 
 use super::{
     Asked,
     link::{Link, Way, target},
-    load::{Step, drive},
+    load::{Step, capacity, drive},
     table::{Rows, cell, median},
 };
 
@@ -28,14 +28,15 @@ const NOT_READY: usize = 1;
 /// Sessions of the driver.
 const SESSIONS: &str = "4";
 
-pub(super) fn run(asked: &Asked) -> Result<()> {
+pub(super) fn run(asked: &Asked, binary: &Path) -> Result<()> {
     let ways = ways();
     let mut arguments = asked.server.clone();
     let work = format!("native_service_us={}", asked.work_us);
     arguments.extend(["--native-slots", SLOTS, "-o", &work].map(str::to_owned));
-    let link = Link::start(&asked.binary, &ways, asked.cores, &arguments, &asked.folder)?;
-    let drive_one = |way: usize, pace: &[&str]| -> Result<Vec<Step>> {
-        let mut command = link.driver(&asked.binary);
+    let link = Link::start(binary, &ways, asked.cores, &arguments, &asked.folder)?;
+    let labels: Vec<String> = ways.iter().map(|way| way.label.to_owned()).collect();
+    let driver = |way: usize| -> Command {
+        let mut command = link.driver();
         command.args(["--target", &format!("{}={}", ways[way].label, target(way))]);
         command.args([
             "--keys",
@@ -50,18 +51,9 @@ pub(super) fn run(asked: &Asked) -> Result<()> {
         if way == NOT_READY {
             command.args(["--when-full-pause-us", PAUSE_US]);
         }
-        let labels: Vec<String> = ways.iter().map(|way| way.label.to_owned()).collect();
-        drive(command.args(pace), &labels)
+        command
     };
-    let raw = ways.len() - 1;
-    let closed = drive_one(
-        raw,
-        &["--repeat", "3", "--warm-up", "0.1", "--duration", "0.4"],
-    )?;
-    let capacity = closed.iter().map(|step| step.rate).fold(0.0, f64::max);
-    if capacity < 1.0 {
-        bail!("RawRPC answered nothing");
-    }
+    let capacity = capacity(&mut driver(ways.len() - 1), &labels)?;
     let loads = if asked.loads.is_empty() {
         &LOADS[..]
     } else {
@@ -74,7 +66,7 @@ pub(super) fn run(asked: &Asked) -> Result<()> {
             for (way, steps) in steps.iter_mut().enumerate() {
                 let rate = format!("{:.0}", load * capacity);
                 let pace = ["--rate", &rate, "--warm-up", "0.3", "--duration", &seconds];
-                steps[place].extend(drive_one(way, &pace)?);
+                steps[place].extend(drive(driver(way).args(pace), &labels)?);
             }
         }
     }
@@ -85,29 +77,20 @@ pub(super) fn run(asked: &Asked) -> Result<()> {
         asked.work_us
     );
     let rows = report(&ways, loads, &steps);
-    let path = asked.folder.join("nic-overload.csv");
-    fs::write(&path, rows.csv()).with_context(|| path.display().to_string())?;
-    println!("\nrows: {}", path.display());
-    Ok(())
+    rows.save(&asked.folder.join("nic-overload.csv"))
 }
 
 /// The simulator's series of the same names.
 fn ways() -> Vec<Way> {
-    let way = |label, series, mode, arguments: &[&str]| Way {
-        label,
-        series,
-        mode,
-        arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
-    };
     vec![
-        way("credits", "credits", "xdp", &["-o", "native_backlog=64"]),
-        way(
+        Way::new("credits", "credits", "xdp", &["-o", "native_backlog=64"]),
+        Way::new(
             "not-ready",
             "not-ready",
             "xdp",
             &["-o", "native_backlog=256"],
         ),
-        way("raw", "raw-rpc", "raw", &[]),
+        Way::new("raw", "raw-rpc", "raw", &[]),
     ]
 }
 

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 use crate::process::Log;
 use crate::server;
@@ -111,6 +112,19 @@ fn compare(workspace: &Workspace) -> Result<Command> {
 /// Makes the programs as they are released, and says where the server is.
 fn build(workspace: &Workspace) -> Result<PathBuf> {
     server::build_with_lab(workspace, &Log::terminal())
+}
+
+/// Runs the driver and reads its report.
+fn report(command: &mut Command) -> Result<Value> {
+    let output = command.output().context("the driver")?;
+    if !output.status.success() {
+        let [text, said] = [&output.stderr, &output.stdout].map(|it| String::from_utf8_lossy(it));
+        bail!("the driver ended with {}: {text}{said}", output.status);
+    }
+    match output.stdout.as_slice() {
+        [] => Ok(Value::Null),
+        report => serde_json::from_slice(report).context("the driver's report"),
+    }
 }
 
 /// Hands every argument and its value to `take`, which says whether it is one of `bench NAME`.

@@ -239,6 +239,32 @@ impl Pace {
 }
 
 impl Plan {
+    /// One thread that sends this load over one connection, one request at a time, for a second.
+    pub fn new(target: String, load: Load) -> Self {
+        Self {
+            target,
+            other_nodes: Vec::new(),
+            load,
+            connections: 1,
+            threads: 1,
+            pipeline: 1,
+            pace: Pace::Closed { think_ns: 0 },
+            ramp: Duration::ZERO,
+            warm_up: Duration::ZERO,
+            duration: Duration::from_secs(1),
+            window: Duration::from_millis(20),
+            pregenerated: None,
+            cores: Vec::new(),
+            spin: false,
+            seed: 1,
+            server_pids: Vec::new(),
+            late: Duration::from_micros(100),
+            size_limits: Vec::new(),
+            when_full: WhenFull::Credits,
+            stall: None,
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<(), LoadError> {
         self.load.check()?;
         let refuse = |what: &str| Err(LoadError::Arguments(what.into()));

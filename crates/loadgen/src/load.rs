@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::{
     error::LoadError,
-    protocol::{Asked, Protocol, Verb},
+    protocol::{Asked, Protocol},
     recording::Recording,
     stamp::{HEAD_BYTES, Piece},
 };
@@ -66,7 +66,7 @@ pub enum Source {
 /// One request before it has bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
-    pub(crate) verb: Verb,
+    pub(crate) verb: Kind,
     pub(crate) key: u64,
     pub(crate) key_bytes: u8,
     /// Of the value stored, or of the one expected; 0 if it is not known.
@@ -180,7 +180,7 @@ impl Load {
                 let protocol = self.protocol;
                 return refuse(format!("{protocol:?} has no {verb:?} that could be driven"));
             }
-            let mixes = matches!(verb, Verb::Append | Verb::Prepend);
+            let mixes = matches!(verb, Kind::Append | Kind::Prepend);
             if self.verify && mixes {
                 return refuse("values that are lengthened cannot prove themselves".into());
             }
@@ -189,7 +189,7 @@ impl Load {
     }
 
     /// Every verb that may be sent.
-    fn verbs(&self) -> Vec<Verb> {
+    fn verbs(&self) -> Vec<Kind> {
         let kinds: Vec<Kind> = match &self.source {
             Source::Drawn(workload) => {
                 let shares = workload.mix.shares().iter();
@@ -197,11 +197,11 @@ impl Load {
             }
             Source::Recorded(recording) => recording.kinds(),
         };
-        let steps = |kind| -> [Verb; 2] {
+        let steps = |kind| -> [Kind; 2] {
             let (first, then) = steps_of(kind);
             let second = match then {
-                Then::Set => Verb::Set,
-                Then::Cas => Verb::Cas,
+                Then::Set => Kind::Set,
+                Then::Cas => Kind::Cas,
                 Then::Nothing | Then::Fill => first,
             };
             [first, second]
@@ -211,7 +211,7 @@ impl Load {
 
     /// Whether a request's bytes may depend on the reply before it.
     pub(crate) fn depends_on_replies(&self) -> bool {
-        self.fill || self.verbs().contains(&Verb::Cas)
+        self.fill || self.verbs().contains(&Kind::Cas)
     }
 
     /// A drawer of requests for one of `count` threads.
@@ -255,7 +255,7 @@ impl Load {
         };
         let mut random = Random::new(0x626f_6479);
         let letter = |_| b'a' + random.below(26) as u8;
-        let changes_length = |verb: &Verb| matches!(verb, Verb::Append | Verb::Prepend);
+        let changes_length = |verb: &Kind| matches!(verb, Kind::Append | Kind::Prepend);
         let numbered = matches!(keys, Keys::Numbered(_));
         Wording {
             protocol: self.protocol,
@@ -267,21 +267,13 @@ impl Load {
     }
 }
 
-/// What a command of a workload is on the wire, and what follows it.
-fn steps_of(kind: Kind) -> (Verb, Then) {
+/// What a command of a workload is on the wire, which is never two requests, and what follows it.
+fn steps_of(kind: Kind) -> (Kind, Then) {
     match kind {
-        Kind::Get => (Verb::Get, Then::Nothing),
-        Kind::Gets => (Verb::Gets, Then::Nothing),
-        Kind::Set | Kind::Insert => (Verb::Set, Then::Nothing),
-        Kind::Add => (Verb::Add, Then::Nothing),
-        Kind::Replace => (Verb::Replace, Then::Nothing),
-        Kind::Append => (Verb::Append, Then::Nothing),
-        Kind::Prepend => (Verb::Prepend, Then::Nothing),
-        Kind::Cas => (Verb::Gets, Then::Cas),
-        Kind::Delete => (Verb::Delete, Then::Nothing),
-        Kind::Increment => (Verb::Increment, Then::Nothing),
-        Kind::Decrement => (Verb::Decrement, Then::Nothing),
-        Kind::ReadModifyWrite => (Verb::Get, Then::Set),
+        Kind::Insert => (Kind::Set, Then::Nothing),
+        Kind::Cas => (Kind::Gets, Then::Cas),
+        Kind::ReadModifyWrite => (Kind::Get, Then::Set),
+        verb => (verb, Then::Nothing),
     }
 }
 
@@ -318,10 +310,10 @@ impl Asker {
             key_bytes,
             value_bytes,
             ttl_s,
-            is_counter: verb.counts(),
+            is_counter: verb.is_count(),
             then,
         };
-        if self.fill && request.verb.is_read() && request.then == Then::Nothing {
+        if self.fill && !request.verb.is_write() && request.then == Then::Nothing {
             request.then = Then::Fill;
         }
         request
@@ -333,9 +325,9 @@ impl Request {
     pub(crate) fn follow_up(&self, hit: bool) -> Option<Self> {
         let verb = match (self.then, hit) {
             (Then::Nothing, _) | (Then::Fill, true) => return None,
-            (Then::Set, _) | (Then::Fill, false) => Verb::Set,
-            (Then::Cas, true) => Verb::Cas,
-            (Then::Cas, false) => Verb::Add,
+            (Then::Set, _) | (Then::Fill, false) => Kind::Set,
+            (Then::Cas, true) => Kind::Cas,
+            (Then::Cas, false) => Kind::Add,
         };
         Some(Self {
             verb,
@@ -348,8 +340,8 @@ impl Request {
     /// counters do not begin by themselves.
     pub(crate) fn first_count(&self, protocol: Protocol) -> Option<Self> {
         let begins = matches!(protocol, Protocol::Text | Protocol::Native);
-        (self.verb.counts() && begins).then_some(Self {
-            verb: Verb::Add,
+        (self.verb.is_count() && begins).then_some(Self {
+            verb: Kind::Add,
             value_bytes: 1,
             then: Then::Nothing,
             ..*self
@@ -358,7 +350,7 @@ impl Request {
 
     /// Whether this is such a request.
     pub(crate) fn begins_counter(&self) -> bool {
-        self.is_counter && self.verb.stores()
+        self.is_counter && self.verb.has_value()
     }
 
     /// Length of the value that the server is expected to send or is sent.
@@ -375,7 +367,7 @@ impl Request {
 
 impl Wording {
     /// Appends the request's bytes. A stamped value carries `version`; `token` is what
-    /// [`Verb::Cas`] needs.
+    /// [`Kind::Cas`] needs.
     pub(crate) fn put(&self, request: &Request, version: u64, token: u64, output: &mut Vec<u8>) {
         let key = |output: &mut Vec<u8>| self.put_key(request, output);
         let value = |output: &mut Vec<u8>| self.put_value(request, version, output);
@@ -406,15 +398,15 @@ impl Wording {
 
     /// The write of a key as a preload does it.
     pub(crate) fn store(&self, key: u64) -> Request {
-        self.request(Verb::Set, key)
+        self.request(Kind::Set, key)
     }
 
     /// The read of a key as a sample does it.
     pub(crate) fn read(&self, key: u64) -> Request {
-        self.request(Verb::Get, key)
+        self.request(Kind::Get, key)
     }
 
-    fn request(&self, verb: Verb, key: u64) -> Request {
+    fn request(&self, verb: Kind, key: u64) -> Request {
         let (key_bytes, value_bytes, ttl_s) = match &self.keys {
             Keys::Numbered(items) => {
                 let item = items.item(key);

@@ -17,7 +17,6 @@ mod page;
 
 use std::{
     collections::HashMap,
-    fs,
     process::ExitCode,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -28,7 +27,7 @@ use curtail_client::memcached::Connection;
 use curtail_report::Table;
 use curtail_workload::Phases;
 
-use super::{arguments::LoadArgs, steps};
+use super::{arguments::LoadArgs, files, steps};
 use crate::{
     drive::{Plan, measure_until_lost},
     error::LoadError,
@@ -130,8 +129,8 @@ pub(super) fn run(args: &LoadArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
     print!("{}", table(&rows).text());
     if let Some(folder) = &args.report {
         let page = page::page(&plan, &setting.targets[0].label, &rows);
-        save(folder, "timeline.csv", &csv(&rows))?;
-        save(folder, "timeline.html", &page)?;
+        files::save(folder, "timeline.csv", csv(&rows).as_bytes())?;
+        files::save(folder, "timeline.html", page.as_bytes())?;
         println!("report: {}", folder.join("timeline.html").display());
     }
     if let Some(lost) = &report.lost {
@@ -143,14 +142,6 @@ pub(super) fn run(args: &LoadArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
         0 if report.lost.is_none() => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
-}
-
-fn save(folder: &std::path::Path, name: &str, text: &str) -> Result<(), LoadError> {
-    let making = format!("making the folder {}", folder.display());
-    fs::create_dir_all(folder).map_err(LoadError::machine(making))?;
-    let path = folder.join(name);
-    let doing = format!("writing {}", path.display());
-    fs::write(path, text).map_err(LoadError::machine(doing))
 }
 
 /// Asks once a second until it is over; ends early with a server that does not tell.
@@ -289,48 +280,39 @@ fn csv(rows: &[Second]) -> String {
 }
 
 fn table(rows: &[Second]) -> Table {
-    let header = [
-        "s",
-        "large %",
-        "threshold",
-        "cores",
-        "large conns",
-        "hand-offs/s",
-        "busy",
-        "behind",
-        "small p50 us",
-        "p99",
-        "large p50",
-        "p99",
-    ];
-    let mut table = Table::new(&header, &[]);
-    let cell = |number: Option<f64>| {
-        number.map_or("-".to_owned(), |number| match number {
-            number if number < 10.0 && number.fract() != 0.0 => format!("{number:.3}"),
-            number => format!("{number:.0}"),
-        })
-    };
-    for row in rows {
-        let cores = match (row.small_cores, row.large_cores) {
-            (Some(small), Some(large)) => format!("{small:.0}+{large:.0}"),
-            _ => "-".into(),
-        };
-        table.row(&[
-            row.second.to_string(),
-            cell(row.large_percent),
-            cell(row.threshold),
-            cores,
-            cell(row.large_connections),
-            cell(row.hand_offs.map(f64::round)),
-            cell(row.busy.map(f64::round)),
-            cell(row.small_behind_large.map(f64::round)),
-            cell(row.small_p50_us.map(f64::round)),
-            cell(row.small_p99_us.map(f64::round)),
-            cell(row.large_p50_us.map(f64::round)),
-            cell(row.large_p99_us.map(f64::round)),
-        ]);
+    let table = Table::of(
+        rows,
+        &[
+            ("s", &|row| row.second.to_string()),
+            ("large %", &|row| cell(row.large_percent)),
+            ("threshold", &|row| cell(row.threshold)),
+            ("cores", &|row| match (row.small_cores, row.large_cores) {
+                (Some(small), Some(large)) => format!("{small:.0}+{large:.0}"),
+                _ => "-".into(),
+            }),
+            ("large conns", &|row| cell(row.large_connections)),
+            ("hand-offs/s", &|row| whole(row.hand_offs)),
+            ("busy", &|row| whole(row.busy)),
+            ("behind", &|row| whole(row.small_behind_large)),
+            ("small p50 us", &|row| whole(row.small_p50_us)),
+            ("p99", &|row| whole(row.small_p99_us)),
+            ("large p50", &|row| whole(row.large_p50_us)),
+            ("p99", &|row| whole(row.large_p99_us)),
+        ],
+    );
+    table.left(&[])
+}
+
+fn cell(number: Option<f64>) -> String {
+    match number {
+        Some(number) if number < 10.0 && number.fract() != 0.0 => format!("{number:.3}"),
+        Some(number) => format!("{number:.0}"),
+        None => "-".to_owned(),
     }
-    table
+}
+
+fn whole(number: Option<f64>) -> String {
+    cell(number.map(f64::round))
 }
 
 #[cfg(test)]

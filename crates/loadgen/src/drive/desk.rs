@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use curtail_workload::Kind;
+
 use super::{Clock, Plan, Session};
 use crate::{
     error::LoadError,
     load::{Marking, Request, Then, Wording},
     measure::{Class, Operation, Recorder, Times},
-    protocol::{Protocol, Reply, Verb},
+    protocol::{Protocol, Reply},
     verify::{Fault, Proof, Versions},
 };
 
@@ -91,7 +93,7 @@ impl Desk {
         let request = &pending.request;
         if let (Some(versions), 0) = (&self.versions, pending.sent_ns) {
             pending.proof = match request.verb {
-                verb if verb.is_read() => versions.read_begins(request.key),
+                verb if !verb.is_write() => versions.read_begins(request.key),
                 _ if request.is_counter => Proof::default(),
                 _ => versions.write_begins(request.key, clock.epoch_ns + sent_ns),
             };
@@ -102,8 +104,8 @@ impl Desk {
     /// Whether a write is to end when it is accepted.
     pub(super) fn is_marked(&self, request: &Request) -> bool {
         match self.marking {
-            _ if request.verb.is_read() || request.begins_counter() => false,
-            Marking::Sets => request.verb == Verb::Set,
+            _ if !request.verb.is_write() || request.begins_counter() => false,
+            Marking::Sets => request.verb == Kind::Set,
             Marking::Writes => true,
             Marking::None => false,
         }
@@ -166,7 +168,7 @@ impl Desk {
             return;
         };
         let Request { verb, key, .. } = pending.request;
-        if !verb.is_read() {
+        if verb.is_write() {
             // Counters have no version. A write of which nobody knows stays under way for ever: it
             // may still take effect.
             if pending.proof.version > 0 && !answer.is_unknown {

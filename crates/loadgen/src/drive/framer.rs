@@ -1,6 +1,8 @@
 //! Cuts a stream of bytes into replies, however the network cut it.
 
-use crate::protocol::{Frame, Protocol, Reply, Verb};
+use curtail_workload::Kind;
+
+use crate::protocol::{Frame, Protocol, Reply};
 
 /// The state between two receives: part of a first line, or a body that is still coming.
 #[derive(Debug, Default)]
@@ -43,7 +45,7 @@ impl Framer {
     pub(super) fn next(
         &mut self,
         protocol: Protocol,
-        verb: Verb,
+        verb: Kind,
         input: &mut &[u8],
     ) -> Option<Reply> {
         let (reply, bytes) = match self.body.take() {
@@ -109,7 +111,7 @@ mod tests {
                 buffer[kept..kept + piece.len()].copy_from_slice(piece);
                 let mut input = &buffer[..kept + piece.len()];
                 while !input.is_empty() {
-                    match framer.next(Protocol::Meta, Verb::Get, &mut input) {
+                    match framer.next(Protocol::Meta, Kind::Get, &mut input) {
                         Some(reply) => replies.push(reply),
                         None => break,
                     }

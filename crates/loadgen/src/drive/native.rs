@@ -12,6 +12,7 @@
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
 use curtail_client::{ClientError, Command, Config, Event, Link, Status, WhenFull};
+use curtail_workload::Kind;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{
@@ -25,7 +26,7 @@ use crate::{
     error::LoadError,
     load::{Request, Wording},
     measure::NativeRecord,
-    protocol::{Reply, TTL_S_MAX, Verb},
+    protocol::{Reply, TTL_S_MAX},
     stop::Stop,
     terminal::Progress,
 };
@@ -165,7 +166,7 @@ impl Connections for Sessions {
                 return;
             };
             free.push(ticket);
-            let is_read = pending.request.verb.is_read();
+            let is_read = !pending.request.verb.is_write();
             let Some((answer, credits)) = answer(is_read, &event) else {
                 return;
             };
@@ -214,7 +215,7 @@ impl Lane {
         self.key.clear();
         self.value.clear();
         desk.wording.put_key(request, &mut self.key);
-        if request.verb.stores() {
+        if request.verb.has_value() {
             let version = pending.proof.version;
             desk.wording.put_value(request, version, &mut self.value);
         }
@@ -236,18 +237,18 @@ impl Lane {
 
 fn command<'a>(request: &Request, key: &'a [u8], value: &'a [u8], token: u64) -> Command<'a> {
     let command = match request.verb {
-        Verb::Get | Verb::Gets => Command::get(key),
-        Verb::Set => Command::set(key, value),
-        Verb::Add => Command::add(key, value),
-        Verb::Replace => Command::replace(key, value),
-        Verb::Append => return Command::append(key, value),
-        Verb::Prepend => return Command::prepend(key, value),
-        Verb::Cas => Command::set(key, value).if_version(token),
-        Verb::Delete => Command::delete(key),
-        Verb::Increment => Command::increment(key, 1),
-        Verb::Decrement => Command::decrement(key, 1),
+        Kind::Add => Command::add(key, value),
+        Kind::Replace => Command::replace(key, value),
+        Kind::Append => return Command::append(key, value),
+        Kind::Prepend => return Command::prepend(key, value),
+        Kind::Cas => Command::set(key, value).if_version(token),
+        Kind::Delete => Command::delete(key),
+        Kind::Increment => Command::increment(key, 1),
+        Kind::Decrement => Command::decrement(key, 1),
+        verb if verb.is_write() => Command::set(key, value),
+        _ => Command::get(key),
     };
-    match request.verb.stores() && !request.begins_counter() {
+    match request.verb.has_value() && !request.begins_counter() {
         true => command.expires(request.ttl_s.min(TTL_S_MAX)),
         false => command,
     }

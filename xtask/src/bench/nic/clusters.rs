@@ -197,7 +197,7 @@ fn one(asked: &Asked, link: &Link, ways: &[Way], cluster: &Cluster, rows: &mut R
         "prices=measured;workload=cluster{};cores=1{own}",
         cluster.number
     );
-    let mut table = Table::new(&HEADER, &[0]);
+    let mut table = Table::default();
     for (load, rate) in loads.iter().zip(&rates) {
         let at: f64 = rate.parse()?;
         let of = |way: usize| -> Vec<&Step> {
@@ -207,7 +207,7 @@ fn one(asked: &Asked, link: &Link, ways: &[Way], cluster: &Cluster, rows: &mut R
         let last = of(ways.len() - 1);
         for (index, way) in ways.iter().enumerate() {
             let own = of(index);
-            table.row(&cells(*load, way.label, &own, &last));
+            table.named(&cells(*load, way.label, &own, &last));
             rows.add_point(("juneberry-fig7", way.series, &params), *load, &own);
         }
     }
@@ -215,29 +215,29 @@ fn one(asked: &Asked, link: &Link, ways: &[Way], cluster: &Cluster, rows: &mut R
     Ok(())
 }
 
-const HEADER: [&str; 9] = [
-    "load",
-    "mode",
-    "k/s",
-    "writes p50 / p90 / p99, us",
-    "over xdp",
-    "reads p50 / p90 / p99, us",
-    "refused, %",
-    "backlog p99",
-    "driver late p99, us",
-];
-
-fn cells(load: f64, label: &str, own: &[&Step], last: &[&Step]) -> [String; 9] {
+fn cells(load: f64, label: &str, own: &[&Step], last: &[&Step]) -> [(&'static str, String); 9] {
     let middle = |of: &dyn Fn(&Step) -> Option<f64>| median(own, of);
+    let accepted = [0, 1, 2].map(|place| middle(&|step| step.accepted[place]));
+    let read = [0, 1, 2].map(|place| middle(&|step| step.read[place]));
+    let to_last = ratio(own, last, |step| step.accepted[0]);
     [
-        load.to_string(),
-        label.to_owned(),
-        cell(&[middle(&|step| Some(step.rate / 1000.0))]),
-        cell(&[0, 1, 2].map(|place| middle(&|step| step.accepted[place]))),
-        cell(&[ratio(own, last, |step| step.accepted[0])]),
-        cell(&[0, 1, 2].map(|place| middle(&|step| step.read[place]))),
-        cell(&[middle(&|step| Some(100.0 * step.refused))]),
-        cell(&[middle(&|step| Some(step.backlog_p99))]),
-        cell(&[middle(&|step| Some(step.late_p99))]),
+        ("load", load.to_string()),
+        ("mode", label.to_owned()),
+        ("k/s", cell(&[middle(&|step| Some(step.rate / 1000.0))])),
+        ("writes p50 / p90 / p99, us", cell(&accepted)),
+        ("over xdp", cell(&[to_last])),
+        ("reads p50 / p90 / p99, us", cell(&read)),
+        (
+            "refused, %",
+            cell(&[middle(&|step| Some(100.0 * step.refused))]),
+        ),
+        (
+            "backlog p99",
+            cell(&[middle(&|step| Some(step.backlog_p99))]),
+        ),
+        (
+            "driver late p99, us",
+            cell(&[middle(&|step| Some(step.late_p99))]),
+        ),
     ]
 }

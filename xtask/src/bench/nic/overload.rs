@@ -95,17 +95,7 @@ fn ways() -> Vec<Way> {
 }
 
 fn report(ways: &[Way], loads: &[f64], steps: &[Vec<Vec<Step>>]) -> Rows {
-    let header = [
-        "load",
-        "way",
-        "executed, k/s",
-        "of its peak",
-        "accepted since sent p50 / p90 / p99, us",
-        "since due p50 / p99, us",
-        "refused, %",
-        "backlog p50 / p99",
-    ];
-    let mut table = Table::new(&header, &[0]);
+    let mut table = Table::default();
     let mut rows = Rows::default();
     for (way, steps) in ways.iter().zip(steps) {
         let steps: Vec<Vec<&Step>> = steps.iter().map(|steps| steps.iter().collect()).collect();
@@ -116,24 +106,27 @@ fn report(ways: &[Way], loads: &[f64], steps: &[Vec<Vec<Step>>]) -> Rows {
             .fold(f64::MIN_POSITIVE, f64::max);
         for (load, own) in loads.iter().zip(&steps) {
             let middle = |of: &dyn Fn(&Step) -> Option<f64>| median(own, of);
-            table.row(&[
-                load.to_string(),
-                way.label.to_owned(),
-                cell(&[Some(rate(own) / 1000.0)]),
-                format!("{:.2}", rate(own) / peak),
-                cell(&[0, 1, 2].map(|place| middle(&|step| step.sent[place]))),
-                cell(&[0, 2].map(|place| middle(&|step| step.accepted[place]))),
-                cell(&[middle(&|step| Some(100.0 * step.refused))]),
-                cell(&[
-                    middle(&|step| Some(step.backlog_p50)),
-                    middle(&|step| Some(step.backlog_p99)),
-                ]),
+            let sent = [0, 1, 2].map(|place| middle(&|step| step.sent[place]));
+            let due = [0, 2].map(|place| middle(&|step| step.accepted[place]));
+            let refused = middle(&|step| Some(100.0 * step.refused));
+            let backlog = [
+                middle(&|step| Some(step.backlog_p50)),
+                middle(&|step| Some(step.backlog_p99)),
+            ];
+            table.named(&[
+                ("load", load.to_string()),
+                ("way", way.label.to_owned()),
+                ("executed, k/s", cell(&[Some(rate(own) / 1000.0)])),
+                ("of its peak", format!("{:.2}", rate(own) / peak)),
+                ("accepted since sent p50 / p90 / p99, us", cell(&sent)),
+                ("since due p50 / p99, us", cell(&due)),
+                ("refused, %", cell(&[refused])),
+                ("backlog p50 / p99", cell(&backlog)),
             ]);
             let of = ("juneberry-overload", way.series, PARAMS);
             rows.add_point(of, *load, own);
             rows.add(of, *load, "over_peak", Some(rate(own) / peak));
-            let sent = middle(&|step| step.sent[2]);
-            rows.add(of, *load, "ack_since_sent_p99_us", sent);
+            rows.add(of, *load, "ack_since_sent_p99_us", sent[2]);
         }
     }
     print!("{}", table.markdown());

@@ -7,18 +7,29 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::PathBuf,
     process::{Command, Output},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
+/// Held from writing a program until it has run: a process that another test forks meanwhile
+/// would inherit the file open for writing, and the kernel refuses to execute such a file.
+static WRITES_PROGRAMS: Mutex<()> = Mutex::new(());
+
 /// A folder with `curtail` in it and nothing else.
-struct Folder(PathBuf);
+struct Folder(
+    PathBuf,
+    #[expect(dead_code, reason = "held")] MutexGuard<'static, ()>,
+);
 
 impl Folder {
     fn new(name: &str) -> Self {
+        let guard = WRITES_PROGRAMS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let path = std::env::temp_dir().join(format!("curtail-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).unwrap();
         fs::copy(env!("CARGO_BIN_EXE_curtail"), path.join("curtail")).unwrap();
-        Self(path)
+        Self(path, guard)
     }
 
     fn run(&self, words: &[&str]) -> Output {

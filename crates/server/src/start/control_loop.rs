@@ -8,9 +8,10 @@
 //! ```
 //!
 //! Plans count time: what serving a request costs a worker, as a price for each request and each
-//! kilobyte ([`serve_ns`]), so that no request needs a clock for it. The threshold follows from the
-//! same prices: large is what costs more to serve than to hand on, and where hand-offs would take
-//! too much of all work, it rises until they do not ([`CostRule::of_server`]).
+//! kilobyte ([`serve_ns`](crate::size_aware::prices::serve_ns)), so that no request needs a clock
+//! for it. The threshold follows from the same prices: large is what costs more to serve than to
+//! hand on, and where hand-offs would take too much of all work, it rises until they do not
+//! ([`CostRule::of_server`]).
 //!
 //! It sleeps between epochs, so it costs no request anything; while large workers have connections
 //! it looks more often whether one of them starves ([`StarvationBoost`]). The machine that decides

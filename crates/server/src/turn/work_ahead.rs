@@ -42,7 +42,7 @@ pub(crate) fn answered_for(worker: &Worker, run: &[Entry<'_>]) -> (usize, usize)
     (worker.replies.bytes_for(slot), worker.replies.remaining())
 }
 
-/// Notes what is ahead of each request of a run, which was executed when [`Self::answered_for`]
+/// Notes what is ahead of each request of a run, which was executed when [`answered_for`]
 /// told `before`.
 #[cold]
 pub(crate) fn note_ahead(

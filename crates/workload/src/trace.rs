@@ -28,8 +28,6 @@ pub enum Format {
 /// One recorded request.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Record<'a> {
-    /// When, in nanoseconds of the trace's own clock; `None` if the trace has none.
-    pub at_ns: Option<u64>,
     /// What.
     pub kind: Kind,
     /// Of which key.
@@ -40,8 +38,6 @@ pub struct Record<'a> {
     pub value_bytes: u32,
     /// Seconds to live; 0 without limit.
     pub ttl_s: u32,
-    /// Who asked; `None` if the trace does not say.
-    pub client: Option<u32>,
 }
 
 /// A key as the trace names it.
@@ -154,11 +150,6 @@ impl TraceReader {
         self.take(&line, &mut emit)
     }
 
-    /// Lines read so far.
-    pub fn lines(&self) -> u64 {
-        self.line
-    }
-
     fn take(&self, line: &[u8], emit: &mut impl FnMut(Found<'_>) -> Flow) -> Flow {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.len() > LINE_BYTES_MAX {
@@ -204,21 +195,8 @@ fn each_block(record: Record<'_>, count: u64, emit: &mut impl FnMut(Found<'_>) -
 }
 
 fn arc(line: &[u8]) -> Result<(Record<'_>, u64), Fault> {
-    let mut fields = line
-        .split(u8::is_ascii_whitespace)
-        .filter(|field| !field.is_empty());
-    let four = [(); 4].map(|()| fields.next());
-    let [Some(start), Some(count), Some(unused), Some(request)] = four else {
-        let found = four.iter().flatten().count();
-        return Err(Fault::Fields { expected: 4, found });
-    };
-    let more = fields.count();
-    if more > 0 {
-        return Err(Fault::Fields {
-            expected: 4,
-            found: 4 + more,
-        });
-    }
+    let words = line.split(u8::is_ascii_whitespace);
+    let [start, count, unused, request] = fields(words.filter(|word| !word.is_empty()))?;
     let first: u64 = decimal(start, "start")?;
     let blocks: u64 = decimal(count, "count")?;
     let _: u64 = decimal(unused, "third field")?;
@@ -228,34 +206,36 @@ fn arc(line: &[u8]) -> Result<(Record<'_>, u64), Fault> {
     }
     first.checked_add(blocks).ok_or(Fault::Number("start"))?;
     let record = Record {
-        at_ns: None,
         kind: Kind::Get,
         key: RecordKey::Number(first),
         key_bytes: None,
         value_bytes: BLOCK_BYTES,
         ttl_s: 0,
-        client: None,
     };
     Ok((record, blocks))
 }
 
-fn cloud_physics(line: &[u8]) -> Result<Record<'_>, Fault> {
-    let mut fields = line.split(|&byte| byte == b',');
-    let five = [(); 5].map(|()| fields.next());
-    let [Some(version), Some(time), Some(op), Some(size), Some(block)] = five else {
-        let found = five.iter().flatten().count();
-        return Err(Fault::Fields { expected: 5, found });
-    };
-    let more = fields.count();
-    if more > 0 {
-        return Err(Fault::Fields {
-            expected: 5,
-            found: 5 + more,
-        });
+/// As many fields as the format has.
+fn fields<'a, const N: usize>(all: impl Iterator<Item = &'a [u8]>) -> Result<[&'a [u8]; N], Fault> {
+    let mut fields = [&b""[..]; N];
+    let mut found = 0;
+    for field in all {
+        if let Some(place) = fields.get_mut(found) {
+            *place = field;
+        }
+        found += 1;
     }
+    match found == N {
+        true => Ok(fields),
+        false => Err(Fault::Fields { expected: N, found }),
+    }
+}
+
+fn cloud_physics(line: &[u8]) -> Result<Record<'_>, Fault> {
+    let [version, time, op, size, block] = fields(line.split(|&byte| byte == b','))?;
     let _: u32 = decimal(version, "version")?;
+    let _: u64 = decimal(time, "time")?;
     Ok(Record {
-        at_ns: Some(seconds(time)?),
         kind: match op {
             b"8" | b"08" | b"28" | b"88" | b"a8" => Kind::Get,
             b"a" | b"0a" | b"2a" | b"8a" | b"aa" => Kind::Set,
@@ -265,7 +245,6 @@ fn cloud_physics(line: &[u8]) -> Result<Record<'_>, Fault> {
         key_bytes: None,
         value_bytes: decimal(size, "size")?,
         ttl_s: 0,
-        client: None,
     })
 }
 
@@ -276,28 +255,21 @@ fn twitter(line: &[u8]) -> Result<Record<'_>, Fault> {
         expected: 7,
         found: commas + 1,
     };
-    let mut from_end = line.rsplitn(6, |&byte| byte == b',');
-    let five = [(); 5].map(|()| from_end.next());
-    let [
-        Some(ttl),
-        Some(operation),
-        Some(client),
-        Some(value),
-        Some(key_size),
-    ] = five
-    else {
+    let from_end: Vec<&[u8]> = line.rsplitn(6, |&byte| byte == b',').collect();
+    let [ttl, operation, client, value, key_size, rest] = from_end[..] else {
         return Err(few);
     };
-    let mut from_start = from_end.next().ok_or(few)?.splitn(2, |&byte| byte == b',');
+    let mut from_start = rest.splitn(2, |&byte| byte == b',');
     let (Some(time), Some(key)) = (from_start.next(), from_start.next()) else {
         return Err(few);
     };
     if key.is_empty() {
         return Err(Fault::NoKey);
     }
+    let _: u64 = decimal(time, "time")?;
+    let _: u32 = decimal(client, "client")?;
     let name = std::str::from_utf8(operation).map_err(|_| Fault::Command)?;
     Ok(Record {
-        at_ns: Some(seconds(time)?),
         kind: Kind::from_str(name)
             .ok()
             .filter(|kind| !matches!(kind, Kind::ReadModifyWrite | Kind::Insert))
@@ -306,15 +278,7 @@ fn twitter(line: &[u8]) -> Result<Record<'_>, Fault> {
         key_bytes: Some(decimal(key_size, "key size")?),
         value_bytes: decimal(value, "value size")?,
         ttl_s: decimal(ttl, "ttl")?,
-        client: Some(decimal(client, "client")?),
     })
-}
-
-fn seconds(field: &[u8]) -> Result<u64, Fault> {
-    let seconds: u64 = decimal(field, "time")?;
-    seconds
-        .checked_mul(1_000_000_000)
-        .ok_or(Fault::Number("time"))
 }
 
 fn decimal<T: FromStr>(field: &[u8], name: &'static str) -> Result<T, Fault> {
@@ -337,20 +301,6 @@ impl RecordKey<'_> {
                     .fold(0, |word, &b| word << 8 | u64::from(b));
                 mix(hash.rotate_left(5) ^ mix(word))
             }),
-        }
-    }
-}
-
-/// `arc`, `cloud-physics`, `twitter`.
-impl FromStr for Format {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "arc" => Ok(Self::Arc),
-            "cloud-physics" => Ok(Self::CloudPhysics),
-            "twitter" => Ok(Self::Twitter),
-            _ => Err(format!("{text:?} is not arc, cloud-physics or twitter")),
         }
     }
 }
@@ -389,12 +339,12 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    type Owned = Result<(Option<u64>, Kind, u64, u32, u32), TraceError>;
+    type Owned = Result<(Kind, u64, u32, u32), TraceError>;
 
     fn read(format: Format, pieces: &[&[u8]]) -> Vec<Owned> {
         let mut found = Vec::new();
         let mut keep = |record: Found<'_>| {
-            let whole = |r: Record<'_>| (r.at_ns, r.kind, r.key.number(), r.value_bytes, r.ttl_s);
+            let whole = |r: Record<'_>| (r.kind, r.key.number(), r.value_bytes, r.ttl_s);
             found.push(record.map(whole));
             Flow::Continue(())
         };
@@ -416,7 +366,7 @@ mod tests {
     #[test]
     fn arc_lines_become_their_blocks() {
         let found = read(Format::Arc, &[b"10 3 0 0\n\n7 1 0 1 \r\n5 0 0 2\n8 1 0 3"]);
-        let blocks: Vec<u64> = found.into_iter().map(|record| record.unwrap().2).collect();
+        let blocks: Vec<u64> = found.into_iter().map(|record| record.unwrap().1).collect();
         assert_eq!(blocks, [10, 11, 12, 7, 8]);
         let text = "1 2 0\n1 2 0 3 4\nx 1 0 0\n1 65537 0 0\n18446744073709551615 1 0 0\n-1 1 0 0\n";
         let few = |found| Fault::Fields { expected: 4, found };
@@ -438,15 +388,11 @@ mod tests {
     fn cloud_physics_lines_become_reads_and_writes() {
         let text = b"version,time,op,size,lbn\n1,2,2a,512,77\n1,3,28,4096,78\n";
         let found = read(Format::CloudPhysics, &[text]);
-        let second = 1_000_000_000;
         assert_eq!(
             found,
-            [
-                Ok((Some(2 * second), Kind::Set, 77, 512, 0)),
-                Ok((Some(3 * second), Kind::Get, 78, 4096, 0)),
-            ]
+            [Ok((Kind::Set, 77, 512, 0)), Ok((Kind::Get, 78, 4096, 0)),]
         );
-        let text = "1,2,2b,512,77\n1,2,28,4294967296,7\n1,2,28,5\n1,99999999999,28,5,5\n";
+        let text = "1,2,2b,512,77\n1,2,28,4294967296,7\n1,2,28,5\n1,late,28,5,5\n";
         let found = faults(Format::CloudPhysics, text);
         let few = Fault::Fields {
             expected: 5,
@@ -473,21 +419,15 @@ mod tests {
             let RecordKey::Text(key) = record.key else {
                 return Flow::Break(());
             };
-            seen.push((
-                key.to_vec(),
-                record.key_bytes,
-                record.client,
-                record.kind,
-                record.ttl_s,
-            ));
+            seen.push((key.to_vec(), record.key_bytes, record.kind, record.ttl_s));
             Flow::Continue(())
         });
         assert!(flow.is_continue());
         assert_eq!(
             seen,
             [
-                (b"a:b,c".to_vec(), Some(24), Some(7), Kind::Get, 0),
-                (b"nz".to_vec(), Some(2), Some(8), Kind::Add, 86_400),
+                (b"a:b,c".to_vec(), Some(24), Kind::Get, 0),
+                (b"nz".to_vec(), Some(2), Kind::Add, 86_400),
             ]
         );
         let text =
@@ -517,10 +457,9 @@ mod tests {
         };
         assert_eq!(found.len(), 3);
         assert_eq!(found[1], Err(overlong));
-        assert_eq!(found[2].map(|record| record.2), Ok(2));
+        assert_eq!(found[2].map(|record| record.1), Ok(2));
         let mut reader = TraceReader::new(Format::Arc);
         assert!(reader.push(b"x\n1 1 0 0\n", |_| Flow::Break(())).is_break());
-        assert_eq!(reader.lines(), 1);
     }
 
     /// Goal: no bytes panic, and the pieces in which a trace comes make no difference. Method: 400

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::{
     Clock, Ended, Plan, Session, Stall,
-    arrivals::{Arrivals, Thinkers, is_over, next_ns},
+    arrivals::{Arrivals, Thinkers},
     desk::{Desk, Pending},
     socket::Ready,
 };
@@ -58,6 +58,9 @@ pub(super) trait Connections {
     }
 }
 
+/// Replies are awaited this long after an open loop's end.
+const GRACE_NS: u64 = 1_000_000_000;
+
 /// One thread of the general driver.
 pub(super) struct Generated<C> {
     asker: Asker,
@@ -65,7 +68,7 @@ pub(super) struct Generated<C> {
     desk: Desk,
     pipeline: usize,
     spin: bool,
-    arrivals: Option<Arrivals<Pending>>,
+    arrivals: Option<Arrivals>,
     thinkers: Option<Thinkers>,
     stall: Option<Stall>,
     /// When the run ends; earlier than planned when somebody asks.
@@ -130,10 +133,14 @@ impl<C: Connections> Generated<C> {
         self.arrivals.is_none() && self.thinkers.is_none()
     }
 
+    /// A closed loop ends on time, an open loop waits for its last replies.
     fn is_over(&self, now_ns: u64) -> bool {
+        let Some(arrivals) = self.arrivals.as_ref().filter(|_| now_ns >= self.end_ns) else {
+            return now_ns >= self.end_ns;
+        };
         let is_idle = |index| self.connections.load(index) == 0;
         let all_idle = || (0..self.connections.count()).all(is_idle);
-        is_over(self.arrivals.as_ref(), (now_ns, self.end_ns), all_idle)
+        now_ns > self.end_ns + GRACE_NS || arrivals.waiting.is_empty() && all_idle()
     }
 
     /// Open loop: draws what is due and gives it to connections with room.
@@ -193,8 +200,11 @@ impl<C: Connections> Generated<C> {
         if self.spin {
             return Duration::ZERO;
         }
-        let Some(next_ns) = next_ns(self.arrivals.as_ref(), self.thinkers.as_ref()) else {
-            return LONG;
+        let has_room = |arrivals: &&Arrivals| !arrivals.open.is_empty();
+        let next_ns = match (self.arrivals.as_ref().filter(has_room), &self.thinkers) {
+            (Some(arrivals), _) => arrivals.next_ns(),
+            (None, Some(thinkers)) => thinkers.next_ns(),
+            (None, None) => return LONG,
         };
         Duration::from_nanos(next_ns.saturating_sub(clock.now_ns())).min(LONG)
     }

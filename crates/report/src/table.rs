@@ -49,7 +49,8 @@ impl Table {
         self
     }
 
-    /// Adds a row of cells behind the names of their columns, which are the header of the first row.
+    /// Adds a row of cells behind the names of their columns, which are the header of the first
+    /// row.
     pub fn named(&mut self, cells: &[(&str, String)]) {
         if self.rows.is_empty() {
             self.row(&Vec::from_iter(cells.iter().map(|(name, _)| name)));

@@ -1,7 +1,8 @@
 //! How often each key is asked for: which rank the next request is for.
 //!
-//! Zipf's law is drawn from [`crate::bins`]: a small table that stays in the first cache, and rarely
-//! a power to compute. `benches/draw.rs` measures it: 4.4 ns a rank on a busy two-core machine, with
+//! Zipf's law is drawn from [`crate::bins`]: a small table that stays in the first cache, and
+//! rarely a power to compute. `benches/draw.rs` measures it: 4.4 ns a rank on a busy two-core
+//! machine, with
 //! 1.6 M keys and exponent 0.99.
 
 use crate::{bins::Bins, random::Random};

@@ -29,8 +29,8 @@ pub enum Format {
 pub struct Record {
     /// What.
     pub kind: Kind,
-    /// Of which key: a block's number, or one that stands for a name. Different names share one with
-    /// a probability of 2^-64 a pair.
+    /// Of which key: a block's number, or one that stands for a name. Different names share one
+    /// with a probability of 2^-64 a pair.
     pub key: u64,
     /// Length of the key; `None` if the trace's keys are numbers.
     pub key_bytes: Option<u32>,

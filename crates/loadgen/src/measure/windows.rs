@@ -76,10 +76,8 @@ impl Windows {
     }
 
     pub(crate) fn merge(&mut self, other: &Self) -> Result<(), AdditionError> {
-        let pairs = self.windows.iter_mut().zip(&other.windows);
-        pairs
-            .map(|(mine, theirs)| join(mine, theirs, |mine, theirs| mine.add(theirs)))
-            .collect()
+        let mut pairs = self.windows.iter_mut().zip(&other.windows);
+        pairs.try_for_each(|(mine, theirs)| join(mine, theirs, |mine, theirs| mine.add(theirs)))
     }
 
     /// A quantile of every window that holds enough, in microseconds, with the middle of the window

@@ -206,7 +206,8 @@ fn an_honest_server_is_not_accused() {
 /// Goal: each kind of wrong value is found, and called by its name.
 #[test]
 fn wrong_values_are_found_and_fail_the_run() {
-    let found: [(Lie, fn(&Counts) -> u64); 4] = [
+    type Count = fn(&Counts) -> u64;
+    let found: [(Lie, Count); 4] = [
         (Lie::Torn, |counts| counts.torn),
         (Lie::Foreign, |counts| counts.foreign),
         (Lie::Stale, |counts| counts.stale),

@@ -4,7 +4,7 @@
 //! sent; a driver that is late measures from these times and hides no delay. A closed loop sends
 //! the next request after the reply to the last one. None looks at a clock.
 
-use crate::{exponential::Exponential, phases::Phases, random::Random};
+use crate::{exponential::Exponential, random::Random, stepped_value::Phases};
 
 /// How requests arrive.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

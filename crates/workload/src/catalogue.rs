@@ -9,14 +9,14 @@
 
 use crate::{
     arrivals::Arrivals,
-    change::{Change, Pattern, Period},
     items::Ttls,
     mix::{Kind, Mix},
-    phases::Phases,
+    popularity_change::{Change, Pattern, Period},
     quantity,
     ranks::Popularity,
-    sizes::{SizeClass, Sizes},
+    stepped_value::Phases,
     twitter::{Cluster, ClusterError, clusters},
+    value_sizes::{SizeClass, Sizes},
     workload::{Large, Workload, WorkloadError},
 };
 

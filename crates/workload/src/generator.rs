@@ -11,13 +11,13 @@
 //! ```
 
 use crate::{
-    change::HotSet,
     items::{Item, Items},
     mix::{Kind, MixTable},
-    phases::Phases,
+    popularity_change::HotSet,
     random::{Chance, Random},
     ranks::{Popularity, Ranks},
     scramble::Scramble,
+    stepped_value::Phases,
     workload::Workload,
 };
 

@@ -6,8 +6,8 @@
 use std::{fmt, ops::Range, str::FromStr, sync::Arc};
 
 use crate::{
-    alias::Alias, keys::KeyText, mix::write_weighted, quantity, random::mix, sizes::SizeTable,
-    workload::Workload,
+    alias::Alias, keys::KeyText, mix::write_weighted, quantity, random::mix,
+    value_sizes::SizeTable, workload::Workload,
 };
 
 /// The data set of a workload. Copies share their tables.

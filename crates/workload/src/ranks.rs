@@ -4,7 +4,7 @@
 //! rarely a power to compute. By `benches/draw.rs` a rank of 1.6 M keys takes 4.4 ns at exponent
 //! 0.99, on a busy two-core machine.
 
-use crate::{bins::Bins, random::Random};
+use crate::{random::Random, zipf_bins::Bins};
 
 /// How often each key is asked for, by rank.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -10,14 +10,14 @@ use std::{fmt, str::FromStr};
 use crate::{
     arrivals::Arrivals,
     catalogue::{Catalogue, NAMES, PARAMETERS},
-    change::Change,
     generator::{Generator, Stream},
     items::{Items, Ttls},
     keys::KeyText,
     mix::{Kind, Mix},
-    phases::Phases,
+    popularity_change::Change,
     ranks::Popularity,
-    sizes::Sizes,
+    stepped_value::Phases,
+    value_sizes::Sizes,
     zipf::{COUNT_MAX, EXPONENT_MAX},
 };
 

@@ -1,7 +1,7 @@
 //! Zipf's law against exact probabilities.
 
 use super::*;
-use crate::{bins::Bins, random::Random};
+use crate::{random::Random, zipf_bins::Bins};
 
 /// How far drawn ranks are from the exact probabilities.
 ///

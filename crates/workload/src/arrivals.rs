@@ -1,4 +1,5 @@
-//! When requests are sent: machines of virtual time, in nanoseconds from the start of the run.
+//! The times at which requests are sent: machines of virtual time, in nanoseconds from the start of
+//! the run.
 //!
 //! Open loops (Poisson, constant) are iterators of the times at which a request is *meant* to be
 //! sent; a driver that is late measures from these times and hides no delay. A closed loop sends

@@ -1,4 +1,4 @@
-//! The exponential distribution, exact and without a logarithm but for a few draws in a hundred.
+//! The exponential distribution, exact, with a logarithm in a few draws of a hundred only.
 //!
 //! As [`crate::bins`]: the line is cut into bins of 1/16 of the mean up to 16 means; a bin is drawn
 //! by its exact probability from an alias table, a point in it uniformly, and it is kept with its

@@ -1,4 +1,4 @@
-//! What every key number stands for: its bytes, its value's length, its time to live.
+//! The item of every key number: key bytes, value length, time to live.
 //!
 //! All of it is a function of the number and the data set's seed (`layout`), so that a preload, the
 //! run after it, every thread of it and a verifying reader agree without asking each other.

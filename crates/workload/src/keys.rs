@@ -1,4 +1,4 @@
-//! Keys as bytes: a key's number written at a fixed length.
+//! Writes a key's number as bytes of a fixed length.
 //!
 //! Readable where it fits, `k0001234`; where the number needs the room, all bytes are digits to the
 //! base 62, `0000zT9q`, so that 8 bytes are enough for 2*10^14 keys. No byte is one that a text

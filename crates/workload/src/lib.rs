@@ -1,4 +1,4 @@
-//! Workloads: which key is asked for, how long its value is, what is asked, and when.
+//! Workloads: keys, value lengths, operations and arrival times of requests.
 //!
 //! The simulator and the load generator draw the same requests from here, so that a figure of one
 //! can be laid over a figure of the other. Everything is a function of a seed and of virtual time:

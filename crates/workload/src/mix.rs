@@ -1,4 +1,4 @@
-//! What is asked: the mix of commands.
+//! The mix of commands.
 //!
 //! Commands are memcached's, which every trace of caches speaks, and the two that benchmarks add:
 //! read-modify-write and the insertion of a key that did not exist.

@@ -1,5 +1,5 @@
-//! Popularity that changes: which keys are hot now (Li, "Cloud-scale key-value systems", 2016,
-//! section 2.7.4, figures 2.15 to 2.19).
+//! Popularity that changes with time: which keys are hot now (Li, "Cloud-scale key-value systems",
+//! 2016, section 2.7.4, figures 2.15 to 2.19).
 //!
 //! A request is drawn as a rank, and the popularity of ranks never changes. What changes is which
 //! key a rank means. Keys are numbered here by their rank at the start, their *place*; the three

@@ -1,4 +1,4 @@
-//! How often each key is asked for: which rank the next request is for.
+//! Draws the popularity rank of the next request.
 //!
 //! Zipf's law is drawn from [`crate::bins`]: a small table that stays in the first cache, and
 //! rarely a power to compute. By `benches/draw.rs` a rank of 1.6 M keys takes 4.4 ns at exponent

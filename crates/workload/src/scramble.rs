@@ -1,5 +1,5 @@
-//! Which key a rank means: a seeded bijection on 0..n for any n, so that popular keys are not
-//! neighbours and nothing has to be remembered.
+//! Maps a rank to a key: a seeded bijection on 0..n for any n, so that popular keys are not
+//! neighbours and no table is needed.
 //!
 //! The words of b bits, b the least with 2^b >= n, are permuted by rounds of xor-shift and
 //! multiplication, each of which can be undone; a result past n is permuted again until it falls

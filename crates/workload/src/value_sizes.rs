@@ -1,6 +1,6 @@
-//! How long values are. A value's length is a function of its key's hash and of nothing else, so
-//! that a reply's length is known before it arrives, a preload agrees with the run that follows it,
-//! and the most popular key has the same length in every run of a data set.
+//! The length of each value. A value's length is a function of its key's hash and of nothing else,
+//! so that a reply's length is known before it arrives, a preload agrees with the run that follows
+//! it, and the most popular key has the same length in every run of a data set.
 //!
 //! A distribution is a few weighted classes; each class is one length, a range in which all lengths
 //! are alike, or a curve (log-normal, Pareto) that is drawn from a table of its quantiles.

@@ -1,4 +1,4 @@
-//! The whole of a workload: which keys, how long, what is asked, how often, and when.
+//! A whole workload: keys, value lengths, operations, popularity and arrival times.
 //!
 //! A workload is plain data. It is written as a name and what differs from the name's defaults,
 //! `etc:p-large=0.25,s-large=1m`, and prints itself in full as `custom:...`, which reads back as

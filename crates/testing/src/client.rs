@@ -1,4 +1,4 @@
-//! A client of memcached's protocols that fails the test when something is not as demanded.
+//! A client of memcached's protocols that fails the test at an unexpected reply.
 
 use std::{
     fmt::Display,

@@ -1,5 +1,5 @@
-//! What tests over sockets share: servers in this process or as a process, a client that fails the
-//! test when something is not as demanded, and waits that end.
+//! Tools for tests over sockets: servers in this process or as a process, a client that fails the
+//! test at an unexpected reply, and waits with a time limit.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::unwrap_used,

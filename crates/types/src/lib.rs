@@ -12,7 +12,7 @@ extern crate alloc;
 mod cas;
 mod cluster;
 mod hash;
-mod hot;
+mod hot_keys;
 mod key;
 mod key_name;
 mod operation;
@@ -23,7 +23,9 @@ pub use cluster::{
     HotEpoch, Message, MessageKind, NodeId, NodeSet, Nodes, RouteHash, View, ViewNumber,
 };
 pub use hash::{HashSeed, KeyHash};
-pub use hot::{HotSetChange, HotSetEpoch, KeyLoad, Load, LoadReport, LoadScale, UnlikeReports};
+pub use hot_keys::{
+    HotSetChange, HotSetEpoch, KeyLoad, Load, LoadReport, LoadScale, UnlikeReports,
+};
 pub use key::{Key, KeyError};
 pub use key_name::KeyName;
 pub use operation::{

@@ -184,7 +184,7 @@ fn log_memlimit(worker: &mut Worker, slot: usize, before: u64, wanted: usize, is
             peer,
             suppressed,
             "the memory limit cannot be {wanted} MiB and stays {before} MiB: from {} to {} \
-             MiB fit what was reserved at the start",
+             MiB fit the address space reserved at the start",
             bounds.start().div_ceil(1 << 20),
             bounds.end() >> 20
         );

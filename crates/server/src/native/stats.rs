@@ -1,4 +1,4 @@
-//! What operators are told of the native path.
+//! The rows of `stats curtail` about the native path.
 
 use std::fmt::Display;
 

@@ -1,4 +1,5 @@
-//! Clients whose histories are judged: each talks to any node, and knows what it does not know.
+//! Clients whose histories are checked: each talks to any node, and records which outcomes it does
+//! not know.
 //!
 //! A request that is not answered as wished is sent once more, to another node, if the plan says
 //! so; the first attempt is then an operation of its own that may happen at any time, or never.

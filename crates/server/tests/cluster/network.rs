@@ -1,5 +1,5 @@
-//! A network of a test's own: each node in a namespace, all linked by the test's, which can keep
-//! what it wants from passing. It ends with the test, and nobody else sees it.
+//! A network of a test's own: each node in a namespace, with links that the test can cut or delay.
+//! It ends with the test, and nobody else sees it.
 //!
 //! ```text
 //!   node 0 -- 10.99.0.2     10.99.0.1 --+

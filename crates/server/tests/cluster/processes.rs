@@ -1,5 +1,5 @@
-//! Nodes that are processes: killed, stopped in their tracks, cut off from the others or from the
-//! view, while clients here go on.
+//! Nodes that are processes: killed, paused, cut off from the others or from the view, while
+//! clients in the test continue.
 //!
 //! A node is this program again, told by its environment to be one ([`node_process`]); its standard
 //! input says which keys shall be hot, and ends it. Each reads the view through a link of its own

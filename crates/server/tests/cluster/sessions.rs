@@ -1,5 +1,5 @@
-//! Clients of sequential consistency: each keeps to a node, and is told the version of what it
-//! wrote or read. A session ends with the first answer that does not come; the next is another's.
+//! Clients of sequential consistency: each keeps to one node and records the versions that it wrote
+//! or read. A session ends with the first answer that does not come; the next is another's.
 
 use std::{ops::Range, sync::atomic::Ordering, thread};
 

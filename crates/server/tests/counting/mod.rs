@@ -1,4 +1,4 @@
-//! A client that counts replies: it knows how many each command must get, whatever becomes of it.
+//! A client that counts replies: it knows how many each command must get.
 //!
 //! It sends commands of every kind one behind the other, with values, without replies, quiet,
 //! well and badly formed, each followed by an `mn`. The replies are then read by the one rule of

@@ -8,8 +8,8 @@ use std::{
     path::Path,
 };
 
-use curtail_server::{Config, Listen, NativeConfig, NativeMode, Server};
-use curtail_testing::{Client, eventually, http};
+use curtail_server::{Config, NativeMode, Server};
+use curtail_testing::{Client, eventually, http, native_config, start};
 
 use crate::support::{Cluster, Shape};
 
@@ -47,10 +47,8 @@ fn every_number_of_stats_has_a_metric() {
             let carriers: Vec<_> = carried.iter().filter(|row| fits(row.0, &stat)).collect();
             seen.extend(carriers.iter().map(|row| row.0));
             if carriers.is_empty() {
-                let mut fitting = exceptions
-                    .clone()
-                    .filter(|name| fits(name, &stat))
-                    .peekable();
+                let fitting = exceptions.clone().filter(|name| fits(name, &stat));
+                let mut fitting = fitting.peekable();
                 if fitting.peek().is_none() {
                     faults.push(format!("{stat} {value}: no metric carries it"));
                 }
@@ -75,15 +73,9 @@ fn every_number_of_stats_has_a_metric() {
             }
         }
     }
-    let names = carried
-        .iter()
-        .map(|row| row.0)
-        .filter(|name| !name.contains('*'));
-    faults.extend(
-        names
-            .filter(|name| !seen.contains(name))
-            .map(|name| format!("{name} is gone")),
-    );
+    let names = carried.iter().map(|row| row.0);
+    let gone = names.filter(|name| !name.contains('*') && !seen.contains(name));
+    faults.extend(gone.map(|name| format!("{name} is gone")));
     let unused = exceptions.filter(|name| !used.contains(name));
     faults.extend(unused.map(|name| format!("{name} needs no exception")));
     assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -111,9 +103,7 @@ fn pages_are_well_formed() {
             } else {
                 let series = line.rsplit_once(' ').unwrap().0;
                 let name = series.split('{').next().unwrap();
-                let suffix = name
-                    .strip_prefix(family)
-                    .unwrap_or_else(|| panic!("{line}"));
+                let suffix = name.strip_prefix(family).expect(line);
                 let is_histogram = kind == "histogram";
                 assert_eq!(is_histogram, !suffix.is_empty(), "{line}");
                 let value = page.series[series];
@@ -127,12 +117,8 @@ fn pages_are_well_formed() {
                 }
             }
         }
-        let lines = page
-            .text
-            .lines()
-            .filter(|line| !line.starts_with('#'))
-            .count();
-        assert_eq!(lines, page.series.len(), "a series stands twice");
+        let lines = page.text.lines().filter(|line| !line.starts_with('#'));
+        assert_eq!(lines.count(), page.series.len(), "a series stands twice");
         assert!(helps.len() > 80, "{}", helps.len());
     }
 }
@@ -141,7 +127,7 @@ fn pages_are_well_formed() {
 #[test]
 fn dashboard_and_rules_ask_for_what_there_is() {
     let servers = Servers::start();
-    let mut client = Client::connect_to(servers.alone.addresses()[0]);
+    let mut client = Client::connect(&servers.alone);
     eventually("a key is hot", || {
         (0..500).for_each(|_| drop(client.ask("mg hot\r\n")));
         let page = Page::of(&servers.alone);
@@ -160,9 +146,8 @@ fn dashboard_and_rules_ask_for_what_there_is() {
                 let is_it = of == name || of.strip_prefix(name.as_str()) == Some("_count");
                 is_it && labels.iter().all(|label| series.contains(label.as_str()))
             };
-            let found = pages
-                .iter()
-                .any(|page| page.series.keys().any(|series| fits(&series)));
+            let mut series = pages.iter().flat_map(|page| page.series.keys());
+            let found = series.any(|series| fits(&series));
             assert!(found, "{file}: {name} with {labels:?} is on no page");
         }
     }
@@ -173,7 +158,7 @@ fn dashboard_and_rules_ask_for_what_there_is() {
 fn a_node_out_of_service_is_not_ready() {
     let servers = Servers::start();
     let (cluster, node) = (&servers.cluster, &servers.node);
-    let mut client = Client::connect_to(node.addresses()[0]);
+    let mut client = Client::connect(node);
     assert_eq!(get(node, "/readyz"), (200, "ok\n".to_owned()));
     let own = cluster.replace_view();
     eventually("the lease ends", || get(node, "/readyz").0 == 503);
@@ -199,11 +184,8 @@ fn a_node_out_of_service_is_not_ready() {
     eventually("it is back", || get(node, "/readyz").0 == 200);
     assert_eq!(Page::of(node).sum("curtail_ready", ""), Some(1.0));
     assert!(node.leave(), "it has keys to give");
-    let (status, why) = get(node, "/readyz");
-    assert_eq!(
-        (status, why.as_str()),
-        (503, "this node leaves its cluster\n")
-    );
+    let leaves = "this node leaves its cluster\n".to_owned();
+    assert_eq!(get(node, "/readyz"), (503, leaves));
     assert_eq!(get(node, "/livez").0, 200);
     assert_eq!(get(&servers.alone, "/readyz"), (200, "ok\n".to_owned()));
 }
@@ -223,30 +205,18 @@ impl Servers {
         cluster.nodes[2] = None;
         let mut config = cluster.config(2);
         config.admin = admin;
-        let node = Server::start(config, |_| ()).unwrap();
+        let node = start(config);
         let mut config = Config {
-            listen: vec![Listen {
-                address: "127.0.0.1:0".parse().unwrap(),
-                optional: false,
-            }],
             workers: 2,
-            pin: false,
             admin,
             idle_timeout_seconds: 600,
             refuse_connections_fast: true,
-            native: Some(NativeConfig {
-                mode: Some(NativeMode::IoAck),
-                slots: Some(128),
-                sessions: 64,
-                ..NativeConfig::default()
-            }),
-            ..Config::default()
+            ..native_config(NativeMode::IoAck)
         };
         config.echoed.lru_crawler = true;
         config.echoed.lru_maintainer = true;
-        let alone = Server::start(config, |_| ()).unwrap();
         let servers = Self {
-            alone,
+            alone: start(config),
             node,
             cluster,
         };
@@ -263,10 +233,9 @@ impl Servers {
     }
 
     fn all(&self) -> impl Iterator<Item = (&Server, Client)> {
-        [&self.alone, &self.node].into_iter().map(|server| {
-            let client = Client::connect_to(server.addresses()[0]);
-            (server, client)
-        })
+        [&self.alone, &self.node]
+            .into_iter()
+            .map(|server| (server, Client::connect(server)))
     }
 }
 
@@ -299,12 +268,10 @@ impl Page {
                 .is_some_and(|rest| rest.is_empty() || rest == "_count");
             is_it && of.contains(labels)
         };
-        let found: Vec<_> = self
-            .series
-            .iter()
-            .filter(|(series, _)| fits(series))
-            .collect();
-        (!found.is_empty()).then(|| found.iter().map(|(_, value)| **value).sum())
+        let found = self.series.iter().filter(|(series, _)| fits(series));
+        found
+            .map(|(_, value)| *value)
+            .reduce(|sum, value| sum + value)
     }
 }
 
@@ -316,16 +283,11 @@ fn selectors(text: &str) -> BTreeSet<(String, Vec<String>)> {
         if text[..start].ends_with(|before| is_name(before) || before == ':') {
             continue;
         }
-        let (name, rest) = text[start..].split_at(
-            text[start..]
-                .find(|character| !is_name(character))
-                .unwrap_or(text.len() - start),
-        );
+        let text = &text[start..];
+        let (name, rest) = text.split_at(text.find(|it| !is_name(it)).unwrap_or(text.len()));
         let matchers = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
-        let matchers = matchers
-            .map_or("", |(matchers, _)| matchers)
-            .split(',')
-            .map(str::trim);
+        let matchers = matchers.map_or("", |(matchers, _)| matchers);
+        let matchers = matchers.split(',').map(str::trim);
         let labels = matchers.filter(|matcher| matcher.contains("=\"") && !matcher.contains('$'));
         found.insert((name.to_owned(), labels.map(str::to_owned).collect()));
     }

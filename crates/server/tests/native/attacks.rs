@@ -3,9 +3,7 @@
 
 use std::{net::UdpSocket, time::Duration};
 
-use curtail_codec::native::{
-    ErrorCode, Flags, Head, NackReason, Opcode, Reply, Request, Session, Status,
-};
+use curtail_codec::native::{ErrorCode, Head, NackReason, Opcode, Reply, Request, Session, Status};
 use curtail_server::{Config, NativeMode};
 use curtail_testing::{Client as Memcached, eventually, native_address, native_config, start};
 use curtail_workload::Random;
@@ -79,24 +77,11 @@ fn sessions_cannot_be_borrowed() {
     let (_server, mut client) = serve(native_config(NativeMode::IoAck));
     client.write(b"k", b"mine");
     let right = client.grant.session;
-    let wrong = [
-        Session {
-            token: right.token ^ 1,
-            ..right
-        },
-        Session {
-            generation: right.generation + 1,
-            ..right
-        },
-        Session {
-            index: right.index ^ 1,
-            ..right
-        },
-        Session {
-            index: u32::MAX,
-            ..right
-        },
-    ];
+    let mut wrong = [right; 4];
+    wrong[0].token ^= 1;
+    wrong[1].generation += 1;
+    wrong[2].index ^= 1;
+    wrong[3].index = u32::MAX;
     let theirs = Ask::set(b"k", b"theirs").nilext();
     for session in wrong {
         for ask in [
@@ -106,8 +91,8 @@ fn sessions_cannot_be_borrowed() {
             Ask::new(Opcode::Flush, b""),
         ] {
             let bytes = ask.bytes(session, 0, 1000);
-            let answer = exchange(&client.socket, client.to, &bytes);
-            assert_eq!(answer.error(), ErrorCode::Session, "{session:?} {ask:?}");
+            let error = client.error(&bytes);
+            assert_eq!(error, ErrorCode::Session, "{session:?} {ask:?}");
         }
     }
     let elsewhere = socket();
@@ -120,10 +105,7 @@ fn sessions_cannot_be_borrowed() {
     client.socket.send_to(&close, client.to).unwrap();
     assert!(is_silent(&client.socket));
     let late = client.bytes(0, Ask::get(b"k"));
-    assert_eq!(
-        exchange(&client.socket, client.to, &late).error(),
-        ErrorCode::Session
-    );
+    assert_eq!(client.error(&late), ErrorCode::Session);
 }
 
 /// A datagram that is recorded and sent again changes nothing.
@@ -159,8 +141,7 @@ fn damaged_datagrams_have_no_effect() {
         let right = client.bytes(0, Ask::set(b"k", b"value").nilext());
         let mut wrong = right.clone();
         wrong[byte] ^= 0x10;
-        let answer = exchange(&client.socket, client.to, &wrong);
-        let code = answer.error();
+        let code = client.error(&wrong);
         assert!(
             matches!(code, ErrorCode::Checksum | ErrorCode::Malformed),
             "byte {byte}: {code:?}"
@@ -180,37 +161,25 @@ fn unknown_things_are_refused_by_name() {
         item_bytes_max: 1024,
         ..native_config(NativeMode::IoAck)
     });
-    let mut changed = |byte: usize, value: u8| {
-        let mut bytes = client.bytes(0, Ask::set(b"k", b"v"));
+    let plain = Ask::set(b"k", b"v");
+    for (ask, byte, value, error) in [
+        (plain, 2, 2, ErrorCode::Version),
+        (plain, 3, 7, ErrorCode::Opcode),
+        (plain, 4, 8, ErrorCode::Fragment),
+        (plain, 4, 16, ErrorCode::Flags),
+        // A slot out of range, and a field that a write does not have.
+        (plain, 6, 64, ErrorCode::Malformed),
+        (plain, 56, 1, ErrorCode::Malformed),
+        (plain.nilext(), 3, Opcode::Add as u8, ErrorCode::NotNilext),
+    ] {
+        let mut bytes = client.bytes(0, ask);
         bytes[byte] = value;
-        exchange(&client.socket, client.to, &sealed(bytes)).error()
-    };
-    assert_eq!(changed(2, 2), ErrorCode::Version);
-    assert_eq!(changed(3, 7), ErrorCode::Opcode);
-    assert_eq!(changed(4, 8), ErrorCode::Fragment);
-    assert_eq!(changed(4, 16), ErrorCode::Flags);
-    assert_eq!(changed(6, 64), ErrorCode::Malformed, "a slot out of range");
-    assert_eq!(
-        changed(56, 1),
-        ErrorCode::Malformed,
-        "a field that it does not have"
-    );
-    let marked = Ask {
-        flags: Flags::NILEXT,
-        ..Ask::set(b"k", b"v")
-    };
-    let mut bytes = client.bytes(0, marked);
-    bytes[3] = Opcode::Add as u8;
-    let answer = exchange(&client.socket, client.to, &sealed(bytes));
-    assert_eq!(answer.error(), ErrorCode::NotNilext);
-    assert_eq!(
-        client.ask(Ask::new(Opcode::Flush, b"")).error(),
-        ErrorCode::Unsupported
-    );
-    assert_eq!(
-        client.ask(Ask::set(b"k", &[1; 1025]).nilext()).error(),
-        ErrorCode::TooLarge
-    );
+        assert_eq!(client.error(&sealed(bytes)), error, "{byte} is {value}");
+    }
+    let flush = Ask::new(Opcode::Flush, b"");
+    assert_eq!(client.ask(flush).error(), ErrorCode::Unsupported);
+    let long = Ask::set(b"k", &[1; 1025]).nilext();
+    assert_eq!(client.ask(long).error(), ErrorCode::TooLarge);
     client.write(b"k", &[1; 1024]);
     let ping = Ask::new(Opcode::Ping, b"").argument(16);
     assert_eq!(client.ask(ping).error(), ErrorCode::Malformed);

@@ -58,7 +58,7 @@ fn operations_do_what_they_say() {
         assert_eq!(client.ask(right).status(), Status::Done);
         let counts = Ask::new(Opcode::Increment, b"k").argument(5);
         assert_eq!(client.ask(counts).number(), 25);
-        client.ask(counts.nilext()).accepted();
+        client.accept(counts);
         let down = Ask::new(Opcode::Decrement, b"k").argument(1);
         assert_eq!(client.ask(down).number(), 29);
         let add = Ask::store(Opcode::Add, b"k", b"x");
@@ -66,7 +66,7 @@ fn operations_do_what_they_say() {
         let append = Ask::store(Opcode::Append, b"k", b"!");
         assert_eq!(client.ask(append).status(), Status::Done);
         let prepend = Ask::store(Opcode::Prepend, b"k", b"?");
-        client.ask(prepend.nilext()).accepted();
+        client.accept(prepend);
         assert_eq!(client.get(b"k").unwrap(), b"?29!");
         assert_eq!(client.ask(counts).status(), Status::NotANumber);
         let delete = Ask::new(Opcode::Delete, b"k");
@@ -89,7 +89,7 @@ fn expiry_flags_and_touches() {
             item_flags: 7,
             ..Ask::set(b"k", b"value")
         };
-        client.ask(ask.nilext()).accepted();
+        client.accept(ask);
         let line = memcached.ask("mg k t f\r\n");
         assert!(line == "HD t100 f7" || line == "HD t99 f7", "{line}");
         let touch = Ask {

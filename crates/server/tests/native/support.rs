@@ -248,10 +248,22 @@ impl Client {
         self.exchange(&bytes)
     }
 
+    /// Changes a key with a marked request, and returns the position of its acknowledgement.
+    #[track_caller]
+    pub(crate) fn accept(&mut self, ask: Ask<'_>) -> u64 {
+        self.ask(ask.nilext()).accepted()
+    }
+
+    /// The error that answers these bytes, sent again until there is an answer.
+    #[track_caller]
+    pub(crate) fn error(&self, bytes: &[u8]) -> ErrorCode {
+        exchange(&self.socket, self.to, bytes).error()
+    }
+
     /// Sets a key with a marked request, and returns the position of its acknowledgement.
     #[track_caller]
     pub(crate) fn write(&mut self, key: &[u8], value: &[u8]) -> u64 {
-        self.ask(Ask::set(key, value).nilext()).accepted()
+        self.accept(Ask::set(key, value))
     }
 
     #[track_caller]

@@ -38,9 +38,7 @@ fn the_program_and_the_server_are_one() {
         let counted = client.ask(Ask::new(Opcode::Increment, b"k").argument(41));
         assert_eq!(counted.status(), Status::Done);
         assert_eq!(memcached.get("k").unwrap(), "42");
-        let last = client
-            .ask(Ask::new(Opcode::Delete, b"k").nilext())
-            .accepted();
+        let last = client.accept(Ask::new(Opcode::Delete, b"k"));
         assert_eq!(last, first + 2, "one key, one queue");
         assert_eq!(memcached.get("k"), None);
         for number in 0..2000_u32 {

@@ -1,7 +1,7 @@
 //! Who has to wait for whom: counted in requests carried out ahead of somebody, never in time.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
 };
 
@@ -121,20 +121,14 @@ fn an_overload_is_answered_and_not_piled_up() {
     let value = "v".repeat(4 << 20);
     let mut client = Client::connect(&server);
     client.set("large", &value);
-    let over = AtomicBool::new(false);
-    let (whole, busy) = thread::scope(|scope| {
-        let _over = Over(&over);
-        let small = scope.spawn(|| {
-            let mut small = Client::connect(&server);
-            let mut most = 0;
-            while !over.load(Ordering::Relaxed) {
-                small.set("small", "v");
-                for large in ["large:0:connections", "large:1:connections"] {
-                    most = small.stat("curtail", large).max(most);
-                }
-            }
-            most
-        });
+    let most = AtomicU64::new(0);
+    let look = |small: &mut Client, _| {
+        small.set("small", "v");
+        for large in ["large:0:connections", "large:1:connections"] {
+            most.fetch_max(small.stat("curtail", large), Ordering::Relaxed);
+        }
+    };
+    let (whole, busy) = beside(&server, 1, look, || {
         let ask = || {
             let mut client = Client::connect(&server);
             let (mut whole, mut busy) = (0, 0);
@@ -152,13 +146,11 @@ fn an_overload_is_answered_and_not_piled_up() {
             (whole, busy)
         };
         let answers = together(CLIENTS, |_| ask()).into_iter();
-        let (whole, busy) = answers.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
-        over.store(true, Ordering::Relaxed);
-        // A turn looks at the queue once, so one turn's worth may come on top of the bound.
-        let most = small.join().unwrap();
-        assert!(most <= 3 + CLIENTS as u64, "{most}");
-        (whole, busy)
+        answers.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
     });
+    // A turn looks at the queue once, so one turn's worth may come on top of the bound.
+    let most = most.into_inner();
+    assert!(most <= 3 + CLIENTS as u64, "{most}");
     assert_eq!(whole + busy, (CLIENTS * ROUNDS) as u64);
     assert!(whole > 0 && busy > 0, "{whole} whole, {busy} busy");
     assert_eq!(client.stat("curtail", "large_refused"), busy);

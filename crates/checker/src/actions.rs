@@ -1,4 +1,4 @@
-//! What may happen next in a small cluster.
+//! The steps that are possible next in a small cluster.
 
 use curtail_consistency::symmetric::Mode;
 use curtail_consistency::symmetric::Model::Sc;

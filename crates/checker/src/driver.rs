@@ -1,4 +1,4 @@
-//! Carries out what a machine asks for, as a server's worker does.
+//! Performs the outputs of a machine, as a worker of the server does.
 
 use curtail_consistency::symmetric::{Input, Output, Value, Visibility};
 use curtail_types::{Cas, Instant, Message, NodeId, ViewNumber};

@@ -1,13 +1,13 @@
-//! Nodes die, lose their lease, come and come back.
+//! Faults and changes of members: a node dies, loses its lease, joins or restarts.
 
 use curtail_consistency::membership::{Change, Incarnation};
 use curtail_consistency::symmetric::{Input, Mode, Symmetric, Visibility};
 use curtail_types::{Cas, MessageKind, NodeId, NodeSet};
 
 use crate::driver::Driver;
+use crate::interned_parts::Shared;
 use crate::moves::Moving;
 use crate::setup::{Setup, Witness};
-use crate::shared::Shared;
 use crate::world::{Content, FIRST_VERSION, Judge, KEY, Label, Node, Parcel, config};
 
 impl Driver<'_> {

@@ -1,4 +1,4 @@
-//! A key that changes its holders because a node was added, removed or is to leave.
+//! A key whose holders change because a node is added, removed or asked to leave.
 //!
 //! What decides is `consistency`'s `InForce`, as on a server; what is here is what the server's
 //! workers do about it (its `cluster::moves` and `cluster::place`), for one key and with threads
@@ -14,8 +14,8 @@
 //!   Depart     a node that is to leave, and has nothing any more, does
 //! ```
 
+mod actions;
 mod requests;
-mod rules;
 
 use curtail_consistency::membership;
 use curtail_consistency::moves::{Arrived, Due, Duty, InForce, Leaving, Scan};

@@ -1,15 +1,15 @@
-//! A state of a small cluster: nodes, what is between them, and what clients know.
+//! A state of a small cluster: its nodes, the messages between them, and what clients know.
 
 use std::hash::{Hash, Hasher};
 
 use curtail_consistency::symmetric::{Config, Mode, Model, Place, Symmetric, Ticket, Visibility};
 use curtail_types::{Cas, Message, NodeId, NodeSet, RouteHash, View, ViewNumber, WriterId};
 
+use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Sessions, Written};
 use crate::moves::{Mover, Moving};
 use crate::search::fingerprint_of;
 use crate::setup::{Chances, Change, Kind, Setup, Witness};
-use crate::shared::Shared;
 
 /// The view that everybody begins with.
 pub(crate) const FIRST_VIEW: ViewNumber = ViewNumber(1);

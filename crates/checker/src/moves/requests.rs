@@ -1,4 +1,5 @@
-//! Where a request for a key that may move runs: here, at its home, or here once the key has come.
+//! Where a request for a key that may move runs: here, at its home, or here after the key has
+//! arrived.
 
 use curtail_consistency::moves::Stand;
 use curtail_consistency::symmetric::Visibility;

@@ -1,4 +1,4 @@
-//! One node and a store that answers at once.
+//! One node, and a store of the view that answers at once.
 
 mod world;
 

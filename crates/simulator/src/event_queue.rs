@@ -1,19 +1,12 @@
 //! The event queue: by time; events of one time in the order in which they were scheduled.
 
-use std::{cmp::Ordering, collections::BinaryHeap};
+use std::collections::BTreeMap;
 
-/// All events that are planned.
+/// All events that are planned, by time and number.
 #[derive(Debug)]
 pub(crate) struct EventQueue<E> {
-    heap: BinaryHeap<One<E>>,
+    events: BTreeMap<(u64, u64), E>,
     planned: u64,
-}
-
-#[derive(Debug)]
-struct One<E> {
-    at: u64,
-    number: u64,
-    event: E,
 }
 
 impl<E> EventQueue<E> {
@@ -21,45 +14,23 @@ impl<E> EventQueue<E> {
     #[inline]
     pub(crate) fn plan(&mut self, at: u64, event: E) {
         self.planned += 1;
-        let number = self.planned;
-        self.heap.push(One { at, number, event });
+        self.events.insert((at, self.planned), event);
     }
 
     /// The next event, and when it happens.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<(u64, E)> {
-        let One { at, event, .. } = self.heap.pop()?;
+        let ((at, _), event) = self.events.pop_first()?;
         Some((at, event))
     }
 }
 
 impl<E> Default for EventQueue<E> {
     fn default() -> Self {
-        let heap = BinaryHeap::new();
-        Self { heap, planned: 0 }
+        let events = BTreeMap::new();
+        Self { events, planned: 0 }
     }
 }
-
-/// The earliest is the greatest, as the heap wants it.
-impl<E> Ord for One<E> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.number).cmp(&(self.at, self.number))
-    }
-}
-
-impl<E> PartialOrd for One<E> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<E> PartialEq for One<E> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl<E> Eq for One<E> {}
 
 #[cfg(test)]
 mod tests {

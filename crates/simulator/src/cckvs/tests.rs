@@ -9,6 +9,13 @@ const PAPER: HotCopies = HotCopies {
     write_ratio: 0.01,
 };
 
+fn without_cache(load: HotCopies) -> HotCopies {
+    HotCopies {
+        hit_ratio: 0.0,
+        ..load
+    }
+}
+
 fn mrps(load: &HotCopies, model: Model) -> f64 {
     let traffic = load.traffic(&MessageBytes::paper(40), model);
     load.throughput_mrps(&Link::PAPER, traffic)
@@ -27,11 +34,7 @@ fn equations_give_the_table_of_their_constants() {
     ];
     for (nodes, uniform, sc, lin) in table {
         let cached = HotCopies { nodes, ..PAPER };
-        let none = HotCopies {
-            hit_ratio: 0.0,
-            ..cached
-        };
-        assert_eq!(mrps(&none, Model::Sc).round(), uniform);
+        assert_eq!(mrps(&without_cache(cached), Model::Sc).round(), uniform);
         assert_eq!(mrps(&cached, Model::Sc).round(), sc);
         assert_eq!(mrps(&cached, Model::Lin).round(), lin);
     }
@@ -61,11 +64,7 @@ fn break_even_is_where_both_meet() {
                 hit_ratio,
                 write_ratio: break_even(nodes, &bytes, model),
             };
-            let none = HotCopies {
-                hit_ratio: 0.0,
-                ..cached
-            };
-            let ratio = mrps(&cached, model) / mrps(&none, model);
+            let ratio = mrps(&cached, model) / mrps(&without_cache(cached), model);
             assert!((ratio - 1.0).abs() < 1e-9, "{model:?} {nodes}: {ratio}");
         }
     }
@@ -134,10 +133,7 @@ fn processors_break_even_like_links() {
             nodes: 4,
             ..PAPER
         };
-        let none = HotCopies {
-            hit_ratio: 0.0,
-            ..cached
-        };
+        let none = without_cache(cached);
         let ratio = cpu.throughput_krps(&cached, model) / cpu.throughput_krps(&none, model);
         assert!((ratio - 1.0).abs() < 1e-9, "{ratio}");
     }

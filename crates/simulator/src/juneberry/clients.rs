@@ -62,13 +62,14 @@ impl Connection {
 
 impl Run<'_> {
     pub(super) fn give_to_connection(&mut self, now: u64, request: Request) {
-        let connection = request.connection;
+        let connection = request.packet.connection;
         let waiting = &mut self.connections[connection as usize].waiting;
         if waiting.len() >= self.model.patience {
             self.outcome.counts.given_up += 1;
             return;
         }
         let id = self.requests.insert(request);
+        self.requests.get_mut(id).packet.id = id;
         waiting.push_back(id);
         self.send_waiting(now, connection);
     }
@@ -80,7 +81,7 @@ impl Run<'_> {
             let Some(id) = connection.waiting.front().copied() else {
                 return;
             };
-            let is_new = self.requests.get(id).sequence == 0;
+            let is_new = self.requests.get(id).packet.sequence == 0;
             let lacks_slot = is_new && connection.free_slots.is_empty();
             if now < connection.still_until || lacks_slot || !connection.may_send() {
                 return;
@@ -101,28 +102,17 @@ impl Run<'_> {
 
     /// Puts a request on the wire.
     fn send(&mut self, now: u64, id: u32) {
-        let needs = self.audit.needs(self.requests.get(id).hash);
+        let needs = self.audit.needs(self.requests.get(id).packet.hash);
         let request = self.requests.get_mut(id);
         request.sent = now;
-        let connection = &mut self.connections[request.connection as usize];
-        if request.sequence == 0 {
+        let connection = &mut self.connections[request.packet.connection as usize];
+        if request.packet.sequence == 0 {
             connection.sequence += 1;
-            request.sequence = connection.sequence;
-            request.slot = connection.free_slots.pop().unwrap_or_default();
+            request.packet.sequence = connection.sequence;
+            request.packet.slot = connection.free_slots.pop().unwrap_or_default();
             request.needs = needs;
         }
-        let packet = Packet {
-            id,
-            serial: request.serial,
-            connection: request.connection,
-            slot: request.slot,
-            write: request.write,
-            bytes: u32::from(request.write) * request.value_bytes
-                + self.model.workload.key_bytes as u32
-                + self.model.prices.header_bytes,
-            hash: request.hash,
-            sequence: request.sequence,
-        };
+        let packet = request.packet;
         let prices = &self.model.prices;
         let at = now + one_way_ns(self.model) + (f64::from(packet.bytes) * prices.byte_ns) as u64;
         self.outcome.counts.packets += 1;
@@ -155,15 +145,15 @@ impl Run<'_> {
         let request = self.requests.get_mut(answer.id);
         request.answered = true;
         let Request {
+            packet,
             at,
-            hash,
-            write,
             measured,
-            connection,
-            slot,
             pos,
             ..
         } = *request;
+        let Packet {
+            connection, write, ..
+        } = packet;
         let ns = now - at;
         if measured {
             self.outcome.commit.record(ns);
@@ -173,14 +163,14 @@ impl Run<'_> {
             }
         }
         if let Some(pos) = pos.filter(|_| write) {
-            self.audit.accepted(hash, pos);
+            self.audit.accepted(packet.hash, pos);
         }
         self.outcome.counts.early += u64::from(answer.tells == Tells::Accepted);
         self.land(answer.id);
         self.adapt(now, &answer, write, connection);
         let connection_state = &mut self.connections[connection as usize];
         connection_state.outstanding -= 1;
-        connection_state.free_slots.push(slot);
+        connection_state.free_slots.push(packet.slot);
         self.free_if_over(answer.id);
         self.send_waiting(now, connection);
         match &self.model.load {
@@ -229,7 +219,7 @@ impl Run<'_> {
         let request = self.requests.get_mut(answer.id);
         request.attempt = request.attempt.saturating_add(1);
         let attempt = request.attempt;
-        let connection = &mut self.connections[request.connection as usize];
+        let connection = &mut self.connections[request.packet.connection as usize];
         connection.credits = answer.credits;
         if now >= connection.narrowed_ns + round_ns {
             connection.narrowed_ns = now;
@@ -241,13 +231,11 @@ impl Run<'_> {
     }
 
     fn plan_resend(&mut self, at: u64, id: u32) {
-        let Request {
-            serial, attempt, ..
-        } = *self.requests.get(id);
+        let request = self.requests.get(id);
         let again = Event::Resend {
             id,
-            serial,
-            attempt,
+            serial: request.packet.serial,
+            attempt: request.attempt,
         };
         self.events.plan(at, again);
     }
@@ -270,7 +258,7 @@ impl Run<'_> {
 
     /// Everything from this request on is sent again, after a while.
     fn go_back(&mut self, now: u64, id: u32, wait_ns: u64) {
-        let index = self.requests.get(id).connection;
+        let index = self.requests.get(id).packet.connection;
         let connection = &mut self.connections[index as usize];
         let Some(from) = connection.flight.iter().position(|other| *other == id) else {
             return;
@@ -289,7 +277,7 @@ impl Run<'_> {
 
     /// A request is known to be received.
     fn land(&mut self, id: u32) {
-        let index = self.requests.get(id).connection as usize;
+        let index = self.requests.get(id).packet.connection as usize;
         let flight = &mut self.connections[index].flight;
         if let Some(at) = flight.iter().position(|other| *other == id) {
             flight.remove(at);

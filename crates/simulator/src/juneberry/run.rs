@@ -85,36 +85,31 @@ pub(super) fn run(model: &Juneberry) -> JuneberryOutcome {
 }
 
 /// A request in a datagram.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Packet {
     pub(super) id: u32,
+    /// Tells it from the next request in the same place; 0: it is over.
     pub(super) serial: u32,
     pub(super) connection: u32,
     pub(super) slot: u8,
     pub(super) write: bool,
     pub(super) bytes: u32,
     pub(super) hash: u64,
+    /// The client's number for it; 0: not sent yet.
     pub(super) sequence: u64,
 }
 
 /// A request under way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Request {
-    /// Tells it from the next request in the same place; 0: it is over.
-    pub(super) serial: u32,
+    pub(super) packet: Packet,
     /// When it was meant to be sent.
     pub(super) at: u64,
     /// When it was sent last.
     pub(super) sent: u64,
-    pub(super) hash: u64,
     pub(super) execution_ns: u32,
     pub(super) value_bytes: u32,
-    pub(super) connection: u32,
-    pub(super) write: bool,
     pub(super) measured: bool,
-    /// The client's number for it; 0: not sent yet.
-    pub(super) sequence: u64,
-    pub(super) slot: u8,
     pub(super) attempt: u8,
     /// Where it is in its queue.
     pub(super) pos: Option<u64>,
@@ -273,15 +268,22 @@ impl<'a> Run<'a> {
         let whole = model.requests < 6;
         self.outcome.counts.requests += 1;
         self.outcome.counts.writes += u64::from(write);
-        let request = Request {
+        let packet = Packet {
             serial: (self.outcome.counts.requests as u32).max(1),
-            at: now,
-            sent: now,
-            hash,
-            execution_ns: (mean * share).round() as u32,
-            value_bytes,
             connection: sender * u32::from(model.workers) + place(hash, model.workers) as u32,
             write,
+            bytes: u32::from(write) * value_bytes
+                + model.workload.key_bytes as u32
+                + model.prices.header_bytes,
+            hash,
+            ..Packet::default()
+        };
+        let request = Request {
+            packet,
+            at: now,
+            sent: now,
+            execution_ns: (mean * share).round() as u32,
+            value_bytes,
             measured: whole || (sixth..model.requests - sixth).contains(&number),
             ..Request::default()
         };
@@ -291,12 +293,12 @@ impl<'a> Run<'a> {
     /// Sends an answer; `ns` is when it leaves the server.
     pub(super) fn answer(&mut self, ns: u64, id: u32, tells: Tells) {
         let request = self.requests.get(id);
-        let value = match (request.write, tells) {
+        let value = match (request.packet.write, tells) {
             (false, Tells::Done) => request.value_bytes,
             _ => 0,
         };
-        let serial = request.serial;
-        let queue = self.ingress.queue(request.hash);
+        let serial = request.packet.serial;
+        let queue = self.ingress.queue(request.packet.hash);
         let answer = Answer {
             id,
             serial,
@@ -336,24 +338,28 @@ impl<'a> Run<'a> {
     /// Whether this place still holds this request.
     #[inline]
     pub(super) fn is_under_way(&self, id: u32, serial: u32) -> bool {
-        self.requests.get(id).serial == serial
+        self.requests.get(id).packet.serial == serial
     }
 
     /// Frees a request that is over for client and server.
     pub(super) fn free_if_over(&mut self, id: u32) {
         let request = self.requests.get_mut(id);
-        if request.answered && (request.executed || !request.write) {
-            request.serial = 0;
+        if request.answered && (request.executed || !request.packet.write) {
+            request.packet.serial = 0;
             self.requests.remove(id);
         }
     }
 
     fn end(mut self) -> JuneberryOutcome {
         if !self.outcome.saturated {
-            for request in self.requests.iter().filter(|request| request.serial > 0) {
+            for request in self
+                .requests
+                .iter()
+                .filter(|request| request.packet.serial > 0)
+            {
                 let wrong = &mut self.audit.wrong;
                 wrong.never_answered += u64::from(!request.answered);
-                wrong.never_executed += u64::from(request.write && !request.executed);
+                wrong.never_executed += u64::from(request.packet.write && !request.executed);
             }
         }
         let (from, to) = self.measured_ns;

@@ -138,8 +138,8 @@ impl<'a> Run<'a> {
             _ => 0.0,
         };
         let around =
-            prices.receive_ns + prices.reply_ns + own + self.fetch_worker_ns(request.write);
-        if self.model.system == Datapath::DeferredExec && request.write {
+            prices.receive_ns + prices.reply_ns + own + self.fetch_worker_ns(request.packet.write);
+        if self.model.system == Datapath::DeferredExec && request.packet.write {
             self.answer(now + around.round() as u64, id, Tells::Accepted);
         }
         let bare = now as f64 + around + f64::from(request.execution_ns);
@@ -148,7 +148,7 @@ impl<'a> Run<'a> {
     }
 
     fn end_rpc(&mut self, now: u64, id: u32) {
-        let write = self.requests.get(id).write;
+        let write = self.requests.get(id).packet.write;
         self.execute(now, id);
         if !(self.model.system == Datapath::DeferredExec && write) {
             self.answer(now, id, Tells::Done);
@@ -224,7 +224,7 @@ impl<'a> Run<'a> {
         let Some(id) = next else {
             return false;
         };
-        let hash = self.requests.get(id).hash;
+        let hash = self.requests.get(id).packet.hash;
         let number = self.ingress.queue_number(hash);
         let queue = &self.ingress.queues[number];
         let stamp = self.ingress.stamps.stamp(hash);
@@ -254,7 +254,7 @@ impl<'a> Run<'a> {
     }
 
     fn head_of(&self, id: u32) -> u64 {
-        let hash = self.requests.get(id).hash;
+        let hash = self.requests.get(id).packet.hash;
         self.ingress.queue(hash).backlog().head
     }
 
@@ -296,7 +296,7 @@ impl<'a> Run<'a> {
                 continue;
             }
             let request = *self.requests.get(id);
-            end += self.fetch_worker_ns(request.write);
+            end += self.fetch_worker_ns(request.packet.write);
             if is_covered(entry, &entries[index + 1..]) {
                 self.outcome.counts.folded += 1;
             } else {
@@ -349,7 +349,7 @@ impl<'a> Run<'a> {
         for (id, serial) in answers {
             if self.is_under_way(id, serial) {
                 let request = *self.requests.get(id);
-                if !request.write {
+                if !request.packet.write {
                     self.audit.read(request.needs, head);
                 }
                 self.answer(now, id, Tells::Done);
@@ -377,7 +377,7 @@ impl<'a> Run<'a> {
         let request = self.requests.get_mut(id);
         self.audit.wrong.executed_twice += u64::from(request.executed);
         request.executed = true;
-        let (write, measured, ns) = (request.write, request.measured, now - request.at);
+        let (write, measured, ns) = (request.packet.write, request.measured, now - request.at);
         if write && measured {
             self.outcome.executed.record(ns);
         }
@@ -396,7 +396,7 @@ impl<'a> Run<'a> {
     /// take longer.
     fn stored(&mut self, now: u64, end: f64, request: &Request) -> f64 {
         match self.model.prices.persistent {
-            Some(costs) if request.write => {
+            Some(costs) if request.packet.write => {
                 let key_bytes = self.model.workload.key_bytes as f64;
                 let bytes = (key_bytes + f64::from(request.value_bytes)) * costs.amplification;
                 end.max(self.server.persist(now as f64, bytes, costs.byte_ns))

@@ -172,21 +172,20 @@ fn cores(request: &Request<'_>) -> Vec<Row> {
                             let curve = (*series, params.as_str());
                             rows.push(row(request, curve, f64::from(nodes), number));
                         };
-                        let write_ratio = percent / 100.0;
-                        let krps = |hit_ratio, write_ratio, model| {
+                        let krps = |hit_ratio, percent| {
                             let load = HotCopies {
                                 nodes,
                                 hit_ratio,
-                                write_ratio,
+                                write_ratio: percent / 100.0,
                             };
-                            cpu.throughput_krps(&load, model)
+                            cpu.throughput_krps(&load, model_of(series))
                         };
-                        let uniform = krps(0.0, write_ratio, Model::Sc);
+                        // Without hits no copy is written, whatever the model.
+                        let uniform = krps(0.0, percent);
                         let own = match *series {
                             "uniform" => uniform,
-                            "lin" => krps(hits, write_ratio, Model::Lin),
-                            "sc" => krps(hits, write_ratio, Model::Sc),
-                            _ => krps(hits, 0.0, Model::Sc),
+                            "cckvs" => krps(hits, 0.0),
+                            _ => krps(hits, percent),
                         };
                         add(("throughput_krps", own));
                         add(("over_uniform", own / uniform));

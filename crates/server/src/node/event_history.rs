@@ -129,7 +129,7 @@ impl Journal {
         let members = roster.nodes().map(member).collect();
         Some((
             roster.cluster.clone(),
-            roster.settings.model_name(),
+            roster.settings.model.name(),
             members,
         ))
     }

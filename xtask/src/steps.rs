@@ -10,7 +10,7 @@ mod hook;
 mod slow;
 mod suites;
 mod times;
-mod wrap;
+mod wrap_comments;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -22,7 +22,9 @@ use anyhow::{Context, Result, bail};
 use crate::process::{self, Log};
 use crate::tally::{Outcome, Tally};
 use crate::workspace::{Workspace, cargo};
-use crate::{bpf, conformance, docs, instructions, licences, metrics, python_client, readme, tidy};
+use crate::{
+    bpf, conformance, docs, instructions, licences, promtool, python_client, readme, tidy,
+};
 
 /// One line of the list.
 struct Step {
@@ -144,43 +146,43 @@ const STEPS: &[Step] = &[
         "memcached",
         "memcached's own test-suite",
         (Usual, Outside),
-        conformance::memcached_step,
+        |workspace, log| conformance::step(workspace, log, "memcached"),
     ),
     step(
         "pymemcache",
         "pymemcache's integration tests",
         (Usual, Outside),
-        conformance::pymemcache_step,
+        |workspace, log| conformance::step(workspace, log, "pymemcache"),
     ),
     step(
         "memcached-cluster",
         "what memcached's test-suite asks of one key, of a node of a cluster",
         (Usual, Outside),
-        conformance::memcached_cluster_step,
+        |workspace, log| conformance::step(workspace, log, "memcached-cluster"),
     ),
     step(
         "pymemcache-cluster",
         "pymemcache with one, with all and with any of the nodes of a cluster",
         (Usual, Outside),
-        conformance::pymemcache_cluster_step,
+        |workspace, log| conformance::step(workspace, log, "pymemcache-cluster"),
     ),
     step(
         "memccapable",
         "libmemcached's protocol checks",
         (Usual, Outside),
-        conformance::memccapable_step,
+        |workspace, log| conformance::step(workspace, log, "memccapable"),
     ),
     step(
         "exporter",
         "a Prometheus exporter reports the server as up",
         (Usual, Outside),
-        conformance::exporter_step,
+        |workspace, log| conformance::step(workspace, log, "exporter"),
     ),
     step(
         "metrics",
         "promtool agrees with /metrics, the alert rules, their tests and the dashboard",
         (Usual, Outside),
-        metrics::step,
+        promtool::step,
     ),
     step(
         "python-client",
@@ -216,7 +218,7 @@ const STEPS: &[Step] = &[
         "clients",
         "clients of six languages see the same server as memcached",
         (Slow, Outside),
-        conformance::languages_step,
+        |workspace, log| conformance::step(workspace, log, "clients"),
     ),
     step(
         "soak",
@@ -347,7 +349,7 @@ pub(crate) fn fix(workspace: &Workspace) -> Result<Outcome> {
         "--workspace",
     ]);
     log.run(clippy.arg("--all-targets").current_dir(&workspace.root))?;
-    wrap::all(workspace)?;
+    wrap_comments::all(workspace)?;
     log.run(
         Command::new(cargo())
             .args(["fmt", "--all"])

@@ -1,4 +1,4 @@
-//! Planted errors: what a checker that finds nothing must find.
+//! Planted errors, each of which the search must find.
 
 #[cfg(any(test, feature = "mutants"))]
 pub use curtail_consistency::symmetric::Mutant as MachineMutant;

@@ -1,5 +1,5 @@
-//! The connector: one thread that makes connections to other nodes and takes theirs, has both sides
-//! prove that they belong to the cluster, and gives each connection to the worker it is for.
+//! The connector: one thread that opens and accepts connections between nodes, authenticates both
+//! sides, and gives each connection to its worker.
 //!
 //! ```text
 //!   set_peers ---> dials ---> connect --+                      +--> worker 0

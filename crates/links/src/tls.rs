@@ -48,7 +48,7 @@ impl Tls {
         let authorities = certificates(&files.ca)?;
         let chain = certificates(&files.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&files.key)
-            .map_err(|error| unreadable(&files.key, "a private key", &error))?;
+            .map_err(|error| unreadable(&files.key, "private key", &error))?;
         let mut roots = RootCertStore::empty();
         for authority in authorities {
             roots
@@ -122,7 +122,7 @@ fn configure(
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let unreadable = |error| unreadable(path, "a certificate", &error);
+    let unreadable = |error| unreadable(path, "certificate", &error);
     let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)
         .map_err(unreadable)?
         .collect();
@@ -135,7 +135,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 fn unreadable(path: &Path, what: &str, error: &pem::Error) -> TlsError {
     let path = path.display();
     TlsError(match error {
-        pem::Error::NoItemsFound => format!("{path}: there is not {what} in it (as PEM)"),
+        pem::Error::NoItemsFound => format!("{path}: there is no {what} in it (as PEM)"),
         pem::Error::Io(error) => format!("{path}: {error}"),
         error => format!("{path}: {error}"),
     })
@@ -157,7 +157,7 @@ fn about_certificate(error: &CertificateError) -> String {
     };
     match error {
         Expired | ExpiredContext { .. } => {
-            "has expired: have the authority sign another, and restart the node".into()
+            "has expired: have the authority issue another, and restart the node".into()
         }
         NotValidYet | NotValidYetContext { .. } => {
             "is not valid yet: compare the clocks of both machines".into()
@@ -173,10 +173,10 @@ fn about_certificate(error: &CertificateError) -> String {
                 .into()
         }
         InvalidPurpose | InvalidPurposeContext { .. } => {
-            "is not good for both sides: its extended key usage must have clientAuth and serverAuth"
+            "is not valid for both sides: its extended key usage must be clientAuth and serverAuth"
                 .into()
         }
-        error => format!("is of no use: {error}"),
+        error => format!("is unusable: {error}"),
     }
 }
 
@@ -195,17 +195,17 @@ impl TlsFailure {
             Error::InvalidCertificate(error) => {
                 format!("its certificate {}", about_certificate(error))
             }
-            Error::NoCertificatesPresented => "it shows no certificate".into(),
+            Error::NoCertificatesPresented => "it presents no certificate".into(),
             Error::InvalidMessage(_) => SPEAKS_PLAINLY.into(),
             Error::AlertReceived(alert) => match alert {
                 AlertDescription::CertificateExpired => {
-                    "for it this node's certificate has expired: look at both clocks, or have the \
-                     authority sign another"
+                    "it says that this node's certificate has expired: look at both clocks, or \
+                     have the authority issue another"
                         .into()
                 }
                 AlertDescription::UnknownCA | AlertDescription::DecryptError => {
-                    "for it this node's certificate is not signed by the cluster's authority: give \
-                     all nodes the same `ca`"
+                    "it says that this node's certificate is not signed by the cluster's \
+                     authority: give all nodes the same `ca`"
                         .into()
                 }
                 alert => format!("it ended TLS: {alert:?}; its log says why"),

@@ -1,4 +1,4 @@
-//! What can go wrong while driving load, worded for the person at the keyboard.
+//! The errors of driving load, worded for the user.
 
 use std::io;
 

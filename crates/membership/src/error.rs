@@ -1,4 +1,4 @@
-//! What can be wrong with a cluster's files; each message says what an operator should do.
+//! The errors of a cluster's files; each message says what an operator should do.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! The cluster file: what every node of a cluster is configured with.
+//! The cluster file: the configuration that all nodes of a cluster share.
 //!
 //! ```toml
 //! name = "trial"

@@ -1,4 +1,5 @@
-//! The secret that nodes of a cluster prove to each other that they know. It is never printed.
+//! The secret that the nodes of a cluster prove to each other. It is never printed. It is never
+//! printed.
 
 use std::{
     fmt, fs,

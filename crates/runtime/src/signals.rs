@@ -1,5 +1,4 @@
-//! What reaches a running server from outside its sockets: signals, and requests of its own
-//! threads to stop.
+//! Signals, and requests of the server's own threads to stop.
 //!
 //! Signals are blocked in every thread and read from a descriptor, so no code of ours ever runs in
 //! a signal handler. [`Controls`] must be made before the first thread is started, because threads

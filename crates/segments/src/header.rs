@@ -1,4 +1,4 @@
-//! What is known of one segment beside its contents, one cache line each.
+//! The header of one segment: its metadata, one cache line each.
 //!
 //! ```text
 //!   Free -> Open -> Sealed -> Draining -> Retired -> Free        a log of items

@@ -1,4 +1,4 @@
-//! How keys are written where they stand among other words: in dumps and in log lines.
+//! Percent-encodes keys for dumps and log lines.
 //!
 //! A key may hold any bytes; these lines are split at spaces. So keys are percent-encoded there as
 //! memcached does, or base64-encoded where a line is itself a request.

@@ -1,4 +1,4 @@
-//! Nodes, views, and what nodes say to each other about a key.
+//! Nodes, views, and the messages of nodes about a key.
 //!
 //! A *view* says who takes part; its number fences every message (Hermes, Katsarakis et al.,
 //! ASPLOS 2020, section 3.1). Messages between nodes are plain values of one shape, so that the

@@ -13,7 +13,7 @@ mod cas;
 mod cluster;
 mod enums;
 mod hash;
-mod hot;
+mod hot_keys;
 mod key;
 mod key_name;
 mod operation;
@@ -25,11 +25,13 @@ pub use cluster::{
 };
 pub use enums::{UnknownName, unknown_name};
 pub use hash::{HashSeed, KeyHash};
-pub use hot::{HotSetChange, HotSetEpoch, KeyLoad, Load, LoadReport, LoadScale, UnlikeReports};
+pub use hot_keys::{
+    HotSetChange, HotSetEpoch, KeyLoad, Load, LoadReport, LoadScale, UnlikeReports,
+};
 pub use key::{Key, KeyError};
 pub use key_name::KeyName;
 pub use operation::{
     Access, Arithmetic, ArithmeticOutcome, Delete, DeleteOutcome, Direction, Failure, Get,
     ItemStatus, Operation, Outcome, Set, SetMode, SetOutcome,
 };
-pub use time::{Expiry, Exptime, Instant, Now};
+pub use time::{Expiry, Exptime, Instant, Now, date};

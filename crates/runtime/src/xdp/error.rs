@@ -1,4 +1,4 @@
-//! Why the network card's program does not run, in words for who started the server.
+//! The reasons why the XDP program does not run, worded for the operator.
 
 use std::fmt;
 use std::io;

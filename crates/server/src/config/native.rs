@@ -1,4 +1,4 @@
-//! What the native datagram path is started with.
+//! The configuration of the native datagram path.
 
 use std::path::PathBuf;
 
@@ -155,7 +155,13 @@ impl NativeConfig {
         let slots_fit = self
             .slots
             .is_none_or(|slots| slots.is_power_of_two() && slots <= Self::SLOTS_MAX);
-        if !matches!(self.queues, 16 | 32 | 64) {
+        let is_baseline = matches!(
+            self.placement,
+            NativePlacement::Stealing | NativePlacement::HandOff
+        );
+        if is_baseline && !cfg!(feature = "baselines") {
+            Some("native_placement stealing and hand-off need a build with --features baselines")
+        } else if !matches!(self.queues, 16 | 32 | 64) {
             Some("queues are 16, 32 or 64")
         } else if !slots_fit {
             Some("slots of a queue are a power of two, at most 1048576")

@@ -1,4 +1,4 @@
-//! The names of policies: which worker may run a request, and whether sizes are kept apart.
+//! The names of policies: which worker may run a request, and whether sizes are separated.
 //!
 //! A name is one of `erew`, `crew`, `crcw` and `d-crew`, with `size-aware+` or `size-aware-static+`
 //! in front if large requests are to be served apart from small ones. What each means is in

@@ -1,7 +1,7 @@
-//! What arrived from other nodes in this turn, sorted by what is to be done with it.
+//! What arrived from other nodes in this turn, sorted by kind.
 //!
-//! A frame borrows from its link, and answers go over links: so what arrives is taken out first,
-//! and dealt with after. Messages about keys go straight to their slices.
+//! A frame borrows from its link, and answers go over links: so frames are unpacked first and
+//! processed afterwards. Messages about keys go straight to their slices.
 
 use curtail_codec::node::{AnswerStatus, BatchHead, Body, ItemAnswer, NodeAnswer, NodeRequest};
 use curtail_consistency::placement::slice_of;

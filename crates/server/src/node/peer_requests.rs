@@ -1,4 +1,4 @@
-//! What other nodes ask of this one: their clients' requests for keys whose home is here.
+//! Requests of other nodes: those of their clients, for keys whose home is here.
 //!
 //! ```text
 //!   Requests frame --> asked --> here, as if a client had asked ----------+
@@ -139,7 +139,7 @@ impl NodeWorker {
             bytes: &[],
         };
         let part = Part::Answer(head, answer);
-        // Who gets none asks again, or says so to its client.
+        // A node that gets no answer sends the request again, or fails it.
         let _ = self.links.send_filled(at, class, &part, bytes, |room| {
             let (first, rest) = room.split_at_mut(said.len());
             first.copy_from_slice(said);

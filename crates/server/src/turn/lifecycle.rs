@@ -1,4 +1,4 @@
-//! The beginning and the end of a connection at its worker.
+//! Opens and closes connections at their worker.
 
 use std::sync::Arc;
 

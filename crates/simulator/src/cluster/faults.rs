@@ -2,35 +2,36 @@
 
 use std::{fmt, str::FromStr};
 
-use curtail_types::named_enum;
+use clap::ValueEnum;
+
+use super::name;
 
 /// The kinds of faults of a run.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Faults(u16);
 
-named_enum! {
-    /// One kind of fault.
-    #[repr(u8)]
-    pub enum Fault {
-        /// Messages between machines get lost.
-        Loss = "loss",
-        /// They arrive twice.
-        Duplicate = "duplicate",
-        /// They overtake each other.
-        Reorder = "reorder",
-        /// Nodes cannot reach each other, or the store of views, for a while.
-        Partition = "partition",
-        /// A link is slow for a while.
-        Slow = "slow",
-        /// Nodes stop, lose everything, and come back as new members.
-        Crash = "crash",
-        /// Nodes stop for a while and go on.
-        Pause = "pause",
-        /// Clocks run at different speeds and show different times.
-        Drift = "drift",
-        /// Keys become hot and cease to be.
-        Churn = "churn",
-    }
+/// One kind of fault.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+#[repr(u8)]
+pub enum Fault {
+    /// Messages between machines get lost.
+    Loss,
+    /// They arrive twice.
+    Duplicate,
+    /// They overtake each other.
+    Reorder,
+    /// Nodes cannot reach each other, or the store of views, for a while.
+    Partition,
+    /// A link is slow for a while.
+    Slow,
+    /// Nodes stop, lose everything, and come back as new members.
+    Crash,
+    /// Nodes stop for a while and go on.
+    Pause,
+    /// Clocks run at different speeds and show different times.
+    Drift,
+    /// Keys become hot and cease to be.
+    Churn,
 }
 
 impl Faults {
@@ -38,7 +39,7 @@ impl Faults {
     pub const NONE: Self = Self(0);
 
     /// Every fault.
-    pub const ALL: Self = Self((1 << Fault::ALL.len()) - 1);
+    pub const ALL: Self = Self((1 << (Fault::Churn as u8 + 1)) - 1);
 
     /// Whether this kind is among them.
     pub const fn has(self, fault: Fault) -> bool {
@@ -54,6 +55,12 @@ impl Faults {
     pub const fn without(self, fault: Fault) -> Self {
         Self(self.0 & !(1 << fault as u8))
     }
+
+    fn names(self) -> Vec<String> {
+        let all = Fault::value_variants().iter();
+        let own = all.filter(|fault| self.has(**fault));
+        own.map(name).collect()
+    }
 }
 
 impl FromStr for Faults {
@@ -68,14 +75,13 @@ impl FromStr for Faults {
                 Some(name) => (name, true),
                 None => (name, false),
             };
-            let known = Fault::ALL.iter().find(|fault| fault.name() == name);
-            faults = match (name, known, takes_out) {
+            faults = match (name, Fault::from_str(name, false), takes_out) {
                 ("none", ..) => Self::NONE,
                 ("all", ..) => Self::ALL,
-                (_, Some(fault), true) => faults.without(*fault),
-                (_, Some(fault), false) => faults.with(*fault),
-                (_, None, _) => {
-                    let names = Fault::ALL.map(Fault::name).join(", ");
+                (_, Ok(fault), true) => faults.without(fault),
+                (_, Ok(fault), false) => faults.with(fault),
+                (_, Err(_), _) => {
+                    let names = Self::ALL.names().join(", ");
                     return Err(format!("no fault is called {name:?}; there are {names}"));
                 }
             };
@@ -89,9 +95,7 @@ impl fmt::Display for Faults {
         if *self == Self::ALL || *self == Self::NONE {
             return f.write_str(if *self == Self::ALL { "all" } else { "none" });
         }
-        let own = Fault::ALL.iter().filter(|fault| self.has(**fault));
-        let names: Vec<&str> = own.map(|fault| fault.name()).collect();
-        f.write_str(&names.join(","))
+        f.write_str(&self.names().join(","))
     }
 }
 

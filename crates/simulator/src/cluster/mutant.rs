@@ -26,3 +26,10 @@ pub enum Mutant {
     /// A dead node is missed late: hot keys wait for longer than they may (CC-85).
     LateMissed,
 }
+
+impl Mutant {
+    /// What it is called on the command line.
+    pub fn name(self) -> String {
+        super::name(&self)
+    }
+}

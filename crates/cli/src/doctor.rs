@@ -210,7 +210,7 @@ fn overcommit() -> Finding {
 }
 
 fn open_files() -> Finding {
-    let (now, most) = curtail_runtime::open_files_limit().unwrap_or((0, 0));
+    let (now, most) = curtail_runtime::open_files_limit();
     good("open files", format!("{now}, at most {most}")).warn(
         most < 1024 + 64 && !curtail_runtime::is_root(),
         "fewer than the default -c 1024 needs: clients will be refused. Raise LimitNOFILE or \
@@ -335,20 +335,18 @@ mod tests {
     /// Goal: a service's own limit is reported, not the root's, which has none.
     #[test]
     fn the_limit_of_the_own_group_is_reported() {
-        let name = format!("curtail-doctor-{}", std::process::id());
-        let root = std::env::temp_dir().join(name);
+        let root = tempfile::tempdir().unwrap();
         let mount = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
         for (path, text) in [
             ("proc/self/cgroup", "0::/a.slice/b.service\n"),
             ("proc/self/mountinfo", mount),
             ("sys/fs/cgroup/a.slice/b.service/memory.max", "1073741824\n"),
         ] {
-            let path = root.join(path);
+            let path = root.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let finding = memory_group_of(&ControlGroups::below(&root));
-        fs::remove_dir_all(&root).unwrap();
+        let finding = memory_group_of(&ControlGroups::below(root.path()));
         assert!(
             finding.found.starts_with("1024 MiB, of "),
             "{}",

@@ -5,10 +5,11 @@
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
-    path::PathBuf,
     process::{Command, Output},
     sync::{Mutex, MutexGuard, PoisonError},
 };
+
+use tempfile::TempDir;
 
 /// Held from writing a program until it has run: a process that another test forks meanwhile
 /// would inherit the file open for writing, and the kernel refuses to execute such a file.
@@ -16,24 +17,22 @@ static WRITES_PROGRAMS: Mutex<()> = Mutex::new(());
 
 /// A folder with `curtail` in it and nothing else.
 struct Folder(
-    PathBuf,
+    TempDir,
     #[expect(dead_code, reason = "held")] MutexGuard<'static, ()>,
 );
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    fn new() -> Self {
         let guard = WRITES_PROGRAMS
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let path = std::env::temp_dir().join(format!("curtail-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_curtail"), path.join("curtail")).unwrap();
-        Self(path, guard)
+        let folder = tempfile::tempdir().unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_curtail"), folder.path().join("curtail")).unwrap();
+        Self(folder, guard)
     }
 
     fn run(&self, words: &[&str]) -> Output {
-        let mut command = Command::new(self.0.join("curtail"));
+        let mut command = Command::new(self.0.path().join("curtail"));
         command
             .args(words)
             .env("PATH", "/nowhere")
@@ -42,15 +41,9 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn without_the_second_program_its_commands_say_how_to_get_it() {
-    let folder = Folder::new("alone");
+    let folder = Folder::new();
     let output = folder.run(&["bench", "--keys", "1"]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
@@ -67,8 +60,8 @@ fn without_the_second_program_its_commands_say_how_to_get_it() {
 
 #[test]
 fn the_second_program_gets_the_arguments_as_they_stand() {
-    let folder = Folder::new("beside");
-    let program = folder.0.join("curtail-lab");
+    let folder = Folder::new();
+    let program = folder.0.path().join("curtail-lab");
     fs::write(&program, "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 7\n").unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let output = folder.run(&["bench", "compare", "--only", "a b", "--", "-x"]);

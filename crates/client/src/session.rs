@@ -167,25 +167,13 @@ impl Session {
     /// [`ClientError::Mark`] if it is not [marked](Command::marked), or may not be;
     /// [`ClientError::Handles`] if every handle is kept with its answer.
     pub fn write(&self, command: &Command<'_>) -> Result<Write, ClientError> {
-        self.begin(command, true, true)
+        self.begin(command, true)
             .map(|index| Write::new(&self.shared, index))
     }
 
     /// Begins a request that has an answer; otherwise as [`Session::write`].
     pub fn call(&self, command: &Command<'_>) -> Result<Call, ClientError> {
-        self.begin(command, false, true)
-            .map(|index| Call::new(&self.shared, index))
-    }
-
-    /// [`Session::write`] that never waits: [`ClientError::Busy`] if there is no room.
-    pub fn try_write(&self, command: &Command<'_>) -> Result<Write, ClientError> {
-        self.begin(command, true, false)
-            .map(|index| Write::new(&self.shared, index))
-    }
-
-    /// [`Session::call`] that never waits: [`ClientError::Busy`] if there is no room.
-    pub fn try_call(&self, command: &Command<'_>) -> Result<Call, ClientError> {
-        self.begin(command, false, false)
+        self.begin(command, false)
             .map(|index| Call::new(&self.shared, index))
     }
 
@@ -241,13 +229,13 @@ impl Session {
         self.owner.stop();
     }
 
-    fn begin(&self, command: &Command<'_>, marked: bool, waits: bool) -> Result<u32, ClientError> {
+    fn begin(&self, command: &Command<'_>, marked: bool) -> Result<u32, ClientError> {
         polled_session::check(command)?;
         let is_nilext = matches!(command.class(), Class::Nilext | Class::NilextNonidempotent);
         if is_nilext != marked {
             return Err(ClientError::Mark);
         }
-        let index = self.shared.reserve(waits)?;
+        let index = self.shared.reserve()?;
         let key_hash = self.shared.seed.hash(command.key).0;
         self.shared.cells.publish(index, command, key_hash);
         self.shared.ring();
@@ -261,7 +249,7 @@ impl Session {
 }
 
 impl SessionShared {
-    fn reserve(&self, waits: bool) -> Result<u32, ClientError> {
+    fn reserve(&self) -> Result<u32, ClientError> {
         if let Some(index) = self.cells.reserve() {
             return Ok(index);
         }
@@ -270,9 +258,6 @@ impl SessionShared {
             // SeqCst as in `begin`.
             if self.has_ended.load(Ordering::SeqCst) {
                 return Err(ClientError::Closed);
-            }
-            if !waits {
-                return Err(ClientError::Busy);
             }
             self.cells.wait(CELL_PATIENCE);
             if let Some(index) = self.cells.reserve() {

@@ -226,76 +226,38 @@ fn refused() -> Vec<(&'static str, Vec<u8>, Malformed)> {
     torn[70] ^= 0x10;
     let mut long = changed("set_nilext", &[]);
     long.push(0);
-    vec![
-        ("short", packet("hello")[..63].to_vec(), Malformed::Short),
-        ("magic", changed("hello", &[(0, b'X')]), Malformed::Magic),
-        ("version", changed("hello", &[(2, 2)]), Malformed::Version),
-        ("opcode_7", changed("get", &[(3, 7)]), Malformed::Opcode),
-        ("opcode_200", changed("get", &[(3, 200)]), Malformed::Opcode),
-        (
-            "marked_get",
-            changed("get", &[(4, 1)]),
-            Malformed::NotNilext,
-        ),
-        (
-            "marked_add",
-            changed("add", &[(4, 1)]),
-            Malformed::NotNilext,
-        ),
-        ("waived_get", changed("get", &[(4, 2)]), Malformed::Flags),
-        ("unknown_flag", changed("get", &[(4, 16)]), Malformed::Flags),
-        (
-            "fragment",
-            changed("set_nilext", &[(4, 9)]),
-            Malformed::Fragment,
-        ),
-        ("no_key", changed("get", &[(7, 0)]), Malformed::Key),
-        ("long_key", changed("get", &[(7, 251)]), Malformed::Key),
-        ("key_of_flush", changed("flush", &[(7, 3)]), Malformed::Key),
-        (
-            "value_of_get",
-            changed("get", &[(48, 1)]),
-            Malformed::Length,
-        ),
-        (
-            "value_missing",
-            changed("set_nilext", &[(48, 6)]),
-            Malformed::Length,
-        ),
-        ("byte_too_many", long, Malformed::Length),
-        (
-            "gigabytes",
-            changed("set_nilext", &[(51, 0x80)]),
-            Malformed::TooLarge,
-        ),
-        (
-            "expiry_of_get",
-            changed("get", &[(44, 1)]),
-            Malformed::Field,
-        ),
-        (
-            "argument_of_set",
-            changed("set_nilext", &[(56, 1)]),
-            Malformed::Field,
-        ),
-        (
-            "session_of_hello",
-            changed("hello", &[(16, 1)]),
-            Malformed::Field,
-        ),
-        ("slot_64", changed("get", &[(6, 64)]), Malformed::Sequence),
-        (
-            "sequence_0",
-            changed("get", &[(32, 0), (33, 0)]),
-            Malformed::Sequence,
-        ),
-        (
-            "sequence_2_46",
-            changed("get", &[(37, 0x40)]),
-            Malformed::Sequence,
-        ),
-        ("torn", torn, Malformed::Checksum),
-    ]
+    use Malformed as M;
+    let damaged: [(_, _, &[_], _); 21] = [
+        ("magic", "hello", &[(0, b'X')], M::Magic),
+        ("version", "hello", &[(2, 2)], M::Version),
+        ("opcode_7", "get", &[(3, 7)], M::Opcode),
+        ("opcode_200", "get", &[(3, 200)], M::Opcode),
+        ("marked_get", "get", &[(4, 1)], M::NotNilext),
+        ("marked_add", "add", &[(4, 1)], M::NotNilext),
+        ("waived_get", "get", &[(4, 2)], M::Flags),
+        ("unknown_flag", "get", &[(4, 16)], M::Flags),
+        ("fragment", "set_nilext", &[(4, 9)], M::Fragment),
+        ("no_key", "get", &[(7, 0)], M::Key),
+        ("long_key", "get", &[(7, 251)], M::Key),
+        ("key_of_flush", "flush", &[(7, 3)], M::Key),
+        ("value_of_get", "get", &[(48, 1)], M::Length),
+        ("value_missing", "set_nilext", &[(48, 6)], M::Length),
+        ("gigabytes", "set_nilext", &[(51, 0x80)], M::TooLarge),
+        ("expiry_of_get", "get", &[(44, 1)], M::Field),
+        ("argument_of_set", "set_nilext", &[(56, 1)], M::Field),
+        ("session_of_hello", "hello", &[(16, 1)], M::Field),
+        ("slot_64", "get", &[(6, 64)], M::Sequence),
+        ("sequence_0", "get", &[(32, 0), (33, 0)], M::Sequence),
+        ("sequence_2_46", "get", &[(37, 0x40)], M::Sequence),
+    ];
+    let damaged = damaged.map(|(name, good, changes, why)| (name, changed(good, changes), why));
+    let mut all = vec![("short", packet("hello")[..63].to_vec(), M::Short)];
+    all.extend(damaged);
+    all.extend([
+        ("byte_too_many", long, M::Length),
+        ("torn", torn, M::Checksum),
+    ]);
+    all
 }
 
 fn encoded(request: &Request<'_>) -> Vec<u8> {

@@ -420,81 +420,32 @@ fn refused() -> Vec<(&'static str, Vec<u8>, MalformedFrame)> {
         bytes[0] -= 1;
         bytes
     };
-    vec![
-        (
-            "shorter_than_a_header",
-            changed("credit", &[(0, 23)]),
-            MalformedFrame::Length,
-        ),
-        (
-            "gigabytes",
-            changed("messages", &[(3, 0x40)]),
-            MalformedFrame::Length,
-        ),
-        (
-            "kind_0",
-            changed("messages", &[(4, 0)]),
-            MalformedFrame::Kind,
-        ),
-        (
-            "kind_11",
-            changed("messages", &[(4, 11)]),
-            MalformedFrame::Kind,
-        ),
-        (
-            "class_4",
-            changed("messages", &[(5, 4)]),
-            MalformedFrame::Class,
-        ),
-        (
-            "heartbeat_on_demand",
-            changed("heartbeat", &[(5, 0)]),
-            MalformedFrame::Class,
-        ),
-        (
-            "spare",
-            changed("messages", &[(6, 1)]),
-            MalformedFrame::Spare,
-        ),
-        (
-            "numbered_credit",
-            changed("credit", &[(8, 1)]),
-            MalformedFrame::Sequence,
-        ),
-        (
-            "no_number",
-            changed("messages", &[(8, 0), (9, 0)]),
-            MalformedFrame::Sequence,
-        ),
-        ("half_an_item", shorter("messages"), MalformedFrame::Body),
-        ("half_a_request", shorter("requests"), MalformedFrame::Body),
-        (
-            "half_a_heartbeat",
-            shorter("heartbeat"),
-            MalformedFrame::Body,
-        ),
-        (
-            "unknown_message",
-            changed("ack", &[(52, 99)]),
-            MalformedFrame::Body,
-        ),
-        ("no_key", changed("ack", &[(53, 0)]), MalformedFrame::Body),
-        (
-            "stale_nothing",
-            changed("ack", &[(54, 2)]),
-            MalformedFrame::Body,
-        ),
-        (
-            "unknown_status",
-            changed("answers", &[(48, 4)]),
-            MalformedFrame::Body,
-        ),
-        (
-            "batch_spare",
-            changed("moves_ack", &[(36, 1)]),
-            MalformedFrame::Body,
-        ),
-    ]
+    use MalformedFrame as M;
+    let damaged: [(_, _, &[_], _); 14] = [
+        ("shorter_than_a_header", "credit", &[(0, 23)], M::Length),
+        ("gigabytes", "messages", &[(3, 0x40)], M::Length),
+        ("kind_0", "messages", &[(4, 0)], M::Kind),
+        ("kind_11", "messages", &[(4, 11)], M::Kind),
+        ("class_4", "messages", &[(5, 4)], M::Class),
+        ("heartbeat_on_demand", "heartbeat", &[(5, 0)], M::Class),
+        ("spare", "messages", &[(6, 1)], M::Spare),
+        ("numbered_credit", "credit", &[(8, 1)], M::Sequence),
+        ("no_number", "messages", &[(8, 0), (9, 0)], M::Sequence),
+        ("unknown_message", "ack", &[(52, 99)], M::Body),
+        ("no_key", "ack", &[(53, 0)], M::Body),
+        ("stale_nothing", "ack", &[(54, 2)], M::Body),
+        ("unknown_status", "answers", &[(48, 4)], M::Body),
+        ("batch_spare", "moves_ack", &[(36, 1)], M::Body),
+    ];
+    let mut all: Vec<_> = damaged
+        .map(|(name, good, changes, why)| (name, changed(good, changes), why))
+        .into();
+    all.extend([
+        ("half_an_item", shorter("messages"), M::Body),
+        ("half_a_request", shorter("requests"), M::Body),
+        ("half_a_heartbeat", shorter("heartbeat"), M::Body),
+    ]);
+    all
 }
 
 /// Goal: frames have the bytes that are written down, and mean what they were made from. Method:

@@ -23,15 +23,15 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::{env, fs};
+use std::{env, fmt, fs};
 
 use curtail_codec::memcached::{
     Admin, BodyEnd, BodyEndState, Decoded, Decoder, Form, Limits, Meta, Request, Sink, WireKey,
     encode,
 };
 use curtail_types::{
-    Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Exptime, Get, ItemStatus, Operation,
-    Set, SetOutcome,
+    Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Get, ItemStatus, Operation, Set,
+    SetOutcome,
 };
 
 #[test]
@@ -283,12 +283,7 @@ fn administrate(sink: &mut Sink<'_>, admin: &Admin<'_>) {
         Admin::FlushAll { noreply, .. }
         | Admin::Verbosity { noreply, .. }
         | Admin::CacheMemlimit { noreply, .. } => encode::ok(sink, *noreply),
-        Admin::Stats(_) => {
-            encode::stat_number(sink, "pid", 12);
-            encode::stat_text(sink, "version", "1.6.18");
-            encode::stat(sink, format_args!("items:{}:age", 1), format_args!("{}", 5));
-            encode::end(sink);
-        }
+        Admin::Stats(_) => encode::end(sink),
         _ => {}
     }
 }
@@ -357,76 +352,46 @@ fn describe_key(key: &WireKey<'_>) -> String {
 
 fn describe_operation(operation: &Operation) -> String {
     match operation {
-        Operation::Get(get) => describe_get(get),
+        Operation::Get(get) => format!("get{}", changes(get, &Get::default())),
         Operation::Set(set) => describe_set(set),
-        Operation::Delete(delete) => describe_delete(delete),
-        Operation::Arithmetic(arithmetic) => describe_arithmetic(arithmetic),
+        Operation::Delete(delete) => format!("delete{}", changes(delete, &Delete::default())),
+        Operation::Arithmetic(arithmetic) => {
+            let Arithmetic {
+                direction, delta, ..
+            } = *arithmetic;
+            let plain = Arithmetic {
+                direction,
+                delta,
+                ..Arithmetic::default()
+            };
+            let changes = changes(arithmetic, &plain);
+            format!("{direction:?} by {delta}{changes}").to_lowercase()
+        }
     }
-}
-
-fn describe_get(get: &Get) -> String {
-    let mut text = "get".to_owned();
-    add_exptime(&mut text, "touch", get.touch);
-    add_exptime(&mut text, "vivify", get.vivify);
-    add_exptime(&mut text, "recache", get.recache);
-    add_cas(&mut text, "new_cas", get.new_cas);
-    add_mark(&mut text, "quiet_access", get.quiet_access);
-    add_mark(&mut text, "keep_token", get.keep_token);
-    text
 }
 
 fn describe_set(set: &Set) -> String {
-    let mut text = format!("{:?}", set.mode).to_lowercase();
-    if set.flags != 0 {
-        let _ = write!(text, " flags={}", set.flags);
-    }
-    let exptime = (set.exptime != Exptime::NEVER).then_some(set.exptime);
-    add_exptime(&mut text, "exptime", exptime);
-    add_exptime(&mut text, "vivify", set.vivify);
-    add_cas(&mut text, "compare", set.compare);
-    add_cas(&mut text, "new_cas", set.new_cas);
-    add_mark(&mut text, "invalidate", set.invalidate);
-    text
+    let plain = Set {
+        mode: set.mode,
+        ..Set::default()
+    };
+    format!("{:?}{}", set.mode, changes(set, &plain)).to_lowercase()
 }
 
-fn describe_delete(delete: &Delete) -> String {
-    let mut text = "delete".to_owned();
-    add_exptime(&mut text, "touch", delete.touch);
-    add_cas(&mut text, "compare", delete.compare);
-    add_cas(&mut text, "new_cas", delete.new_cas);
-    add_mark(&mut text, "invalidate", delete.invalidate);
-    add_mark(&mut text, "drop_value", delete.drop_value);
-    text
-}
-
-fn describe_arithmetic(arithmetic: &Arithmetic) -> String {
-    let mut text = format!("{:?} by {}", arithmetic.direction, arithmetic.delta).to_lowercase();
-    if arithmetic.initial != 0 {
-        let _ = write!(text, " initial={}", arithmetic.initial);
-    }
-    add_exptime(&mut text, "vivify", arithmetic.vivify);
-    add_exptime(&mut text, "touch", arithmetic.touch);
-    add_cas(&mut text, "compare", arithmetic.compare);
-    add_cas(&mut text, "new_cas", arithmetic.new_cas);
-    text
-}
-
-fn add_exptime(text: &mut String, name: &str, exptime: Option<Exptime>) {
-    if let Some(Exptime(seconds)) = exptime {
-        let _ = write!(text, " {name}={seconds}");
-    }
-}
-
-fn add_cas(text: &mut String, name: &str, cas: Option<Cas>) {
-    if let Some(Cas(number)) = cas {
-        let _ = write!(text, " {name}={number}");
-    }
-}
-
-fn add_mark(text: &mut String, name: &str, is_set: bool) {
-    if is_set {
-        let _ = write!(text, " {name}");
-    }
+/// The fields that are not as in `plain`: ` name=number`, or ` name` of what is true.
+fn changes<T: fmt::Debug>(value: &T, plain: &T) -> String {
+    let [value, plain] = [value, plain].map(|value| format!("{value:?}"));
+    let fields = value.split([',', '{', '}']);
+    let changed = fields.zip(plain.split([',', '{', '}']));
+    let changed = changed.filter(|(value, plain)| value != plain);
+    let words = changed.map(|(field, _)| {
+        let (name, value) = field.trim().split_once(": ").unwrap();
+        match value.rsplit('(').next().unwrap().trim_end_matches(')') {
+            "true" => format!(" {name}"),
+            number => format!(" {name}={number}"),
+        }
+    });
+    words.collect()
 }
 
 fn describe_form(form: &Form<'_>) -> String {
@@ -445,8 +410,8 @@ fn describe_form(form: &Form<'_>) -> String {
 
 fn describe_meta(meta: &Meta<'_>) -> String {
     let mut text = "meta".to_owned();
-    add_mark(&mut text, "value", meta.value);
-    add_mark(&mut text, "quiet", meta.quiet);
+    text += if meta.value { " value" } else { "" };
+    text += if meta.quiet { " quiet" } else { "" };
     for what in meta.returns {
         let _ = write!(text, " {what:?}");
     }

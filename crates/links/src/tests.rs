@@ -15,6 +15,7 @@ use curtail_codec::node::{
     VERSION_MIN, cluster_hash,
 };
 use curtail_runtime::{Clock, Events, Poller};
+use curtail_workload::Random;
 
 use crate::*;
 
@@ -203,6 +204,10 @@ fn until(
     }
 }
 
+fn has_report(node: &Node) -> bool {
+    !node.workers[0].received.is_empty()
+}
+
 fn are_up(a: &Node, b: &Node) -> bool {
     let up = |from: &Node, to: &Node| {
         let node = to.peer.node;
@@ -245,7 +250,7 @@ fn reports_arrive_once_and_in_order_though_links_break() {
 fn exchange((mut a, mut b): (Node, Node)) {
     const COUNT: u32 = 4000;
     let mut sent = [[0_u32; 2]; 2];
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     let mut breaks = 0;
     let large = vec![7; 40_000];
     until(&mut a, &mut b, "sending", |a, b| {
@@ -268,8 +273,8 @@ fn exchange((mut a, mut b): (Node, Node)) {
                 }
             }
             if random.below(40) == 0 {
-                let links = worker.links.links.len();
-                worker.links.give_up(random.below(links));
+                let links = worker.links.links.len() as u64;
+                worker.links.give_up(random.below(links) as usize);
                 breaks += 1;
             }
         }
@@ -350,9 +355,7 @@ fn every_worker_is_linked_and_answers_go_back() {
 fn another_life_and_removal_are_resets() {
     let (mut a, mut b) = two(KIND, other());
     a.workers[0].report(2, Class::Demand, b"before").unwrap();
-    until(&mut a, &mut b, "a report", |_, b| {
-        !b.workers[0].received.is_empty()
-    });
+    until(&mut a, &mut b, "a report", |_, b| has_report(b));
     drop(b);
     let mut b = Node::start(Kind {
         incarnation: 23,
@@ -368,9 +371,7 @@ fn another_life_and_removal_are_resets() {
     introduce(&[&a, &b]);
     until(&mut a, &mut b, "linking again", |a, b| are_up(a, b));
     a.workers[0].report(2, Class::Demand, b"after").unwrap();
-    until(&mut a, &mut b, "a report", |_, b| {
-        !b.workers[0].received.is_empty()
-    });
+    until(&mut a, &mut b, "a report", |_, b| has_report(b));
     assert_eq!(b.workers[0].received[0].1, b"after");
     let node = NodeId(2);
     let expected = [
@@ -397,9 +398,7 @@ fn another_life_and_removal_are_resets() {
 fn another_life_of_its_own_is_a_reset() {
     let (mut a, mut b) = two(KIND, other());
     a.workers[0].report(2, Class::Demand, b"before").unwrap();
-    until(&mut a, &mut b, "a report", |_, b| {
-        !b.workers[0].received.is_empty()
-    });
+    until(&mut a, &mut b, "a report", |_, b| has_report(b));
     b.peer.incarnation = 30;
     introduce(&[&a, &b]);
     let (first, second) = (NodeId(1), NodeId(2));
@@ -410,9 +409,7 @@ fn another_life_of_its_own_is_a_reset() {
     until(&mut a, &mut b, "linking again", |a, b| are_up(a, b));
     assert_eq!(a.workers[0].links.incarnation(second), Some(30));
     b.workers[0].report(1, Class::Demand, b"after").unwrap();
-    until(&mut a, &mut b, "a report", |a, _| {
-        !a.workers[0].received.is_empty()
-    });
+    until(&mut a, &mut b, "a report", |a, _| has_report(a));
     b.handle.set_peers(0, vec![a.peer]);
     until(&mut a, &mut b, "the end", |a, b| {
         b.workers[0].links.incarnation(first).is_none() && !a.workers[0].links.is_up(second)
@@ -452,14 +449,18 @@ fn another_secret_or_cluster_is_refused_and_said_once() {
 fn acceptor() -> (Node, SocketAddr) {
     let node = Node::start(other());
     let address = node.peer.address;
-    let own = node.peer.incarnation;
-    let peers = vec![PeerNode {
-        node: NodeId(1),
-        address,
-        incarnation: 11,
-    }];
-    node.handle.set_peers(own, peers);
+    knows(&node, 1, 11, address);
     (node, address)
+}
+
+/// Has `node` know another one.
+fn knows(node: &Node, other: u8, incarnation: u64, address: SocketAddr) {
+    let peer = PeerNode {
+        node: NodeId(other),
+        address,
+        incarnation,
+    };
+    node.handle.set_peers(node.peer.incarnation, vec![peer]);
 }
 
 fn hello() -> Greeting {
@@ -486,6 +487,18 @@ fn client(address: SocketAddr) -> TcpStream {
     stream
 }
 
+fn greeting(stream: &mut TcpStream) -> Greeting {
+    let mut bytes = [0; Greeting::BYTES];
+    stream.read_exact(&mut bytes).unwrap();
+    Greeting::decode(&bytes).unwrap()
+}
+
+fn refusal(stream: &mut TcpStream) -> RefusalReason {
+    let mut bytes = [0; HandshakeRefusal::BYTES];
+    stream.read_exact(&mut bytes).unwrap();
+    HandshakeRefusal::decode(&bytes).unwrap().reason
+}
+
 /// What is answered before the connection is closed.
 fn answer(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = client(address);
@@ -501,52 +514,21 @@ fn answer(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn greetings_that_do_not_fit_are_refused() {
     let (node, address) = acceptor();
-    let wrong: [(Greeting, RefusalReason); 6] = [
+    type Mistake = fn(&mut Greeting);
+    let wrong: [(Mistake, RefusalReason); 6] = [
         (
-            Greeting {
-                version_min: VERSION_MAX + 1,
-                version_max: 9,
-                ..hello()
-            },
+            |hello| (hello.version_min, hello.version_max) = (VERSION_MAX + 1, 9),
             RefusalReason::Version,
         ),
-        (
-            Greeting {
-                cluster: 1,
-                ..hello()
-            },
-            RefusalReason::Cluster,
-        ),
-        (
-            Greeting {
-                to: NodeId(5),
-                ..hello()
-            },
-            RefusalReason::NotMe,
-        ),
-        (
-            Greeting {
-                node: NodeId(0),
-                ..hello()
-            },
-            RefusalReason::Unknown,
-        ),
-        (
-            Greeting {
-                node: NodeId(3),
-                ..hello()
-            },
-            RefusalReason::Unknown,
-        ),
-        (
-            Greeting {
-                incarnation: 12,
-                ..hello()
-            },
-            RefusalReason::Unknown,
-        ),
+        (|hello| hello.cluster = 1, RefusalReason::Cluster),
+        (|hello| hello.to = NodeId(5), RefusalReason::NotMe),
+        (|hello| hello.node = NodeId(0), RefusalReason::Unknown),
+        (|hello| hello.node = NodeId(3), RefusalReason::Unknown),
+        (|hello| hello.incarnation = 12, RefusalReason::Unknown),
     ];
-    for (greeting, reason) in wrong {
+    for (mistake, reason) in wrong {
+        let mut greeting = hello();
+        mistake(&mut greeting);
         let answer = answer(address, &greeting.encode());
         let refusal = answer.first_chunk().and_then(HandshakeRefusal::decode);
         assert_eq!(refusal.map(|refusal| refusal.reason), Some(reason));
@@ -562,21 +544,14 @@ fn a_wrong_proof_is_refused() {
     let (node, address) = acceptor();
     let mut stream = client(address);
     stream.write_all(&hello().encode()).unwrap();
-    let mut challenge = [0; Greeting::BYTES];
-    stream.read_exact(&mut challenge).unwrap();
-    let challenge = Greeting::decode(&challenge).unwrap();
+    let challenge = greeting(&mut stream);
     assert_eq!(challenge.kind, HandshakeKind::Challenge);
     let mut proof = curtail_codec::node::HandshakeProof {
         kind: HandshakeKind::Proof,
         mac: [9; 32],
     };
     stream.write_all(&proof.encode()).unwrap();
-    let mut refusal = [0; HandshakeRefusal::BYTES];
-    stream.read_exact(&mut refusal).unwrap();
-    assert_eq!(
-        HandshakeRefusal::decode(&refusal).unwrap().reason,
-        RefusalReason::Secret
-    );
+    assert_eq!(refusal(&mut stream), RefusalReason::Secret);
     proof.kind = HandshakeKind::Welcome;
     let out_of_turn = [hello().encode().as_slice(), &proof.encode()].concat();
     let answer = answer(address, &out_of_turn);
@@ -590,16 +565,9 @@ fn a_wrong_proof_is_refused() {
 fn a_challenge_of_another_version_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let node = Node::start(KIND);
-    let peers = vec![PeerNode {
-        node: NodeId(2),
-        address: listener.local_addr().unwrap(),
-        incarnation: 22,
-    }];
-    node.handle.set_peers(11, peers);
+    knows(&node, 2, 22, listener.local_addr().unwrap());
     let (mut stream, _) = listener.accept().unwrap();
-    let mut bytes = [0; Greeting::BYTES];
-    stream.read_exact(&mut bytes).unwrap();
-    let hello = Greeting::decode(&bytes).unwrap();
+    let hello = greeting(&mut stream);
     let challenge = Greeting {
         kind: HandshakeKind::Challenge,
         version_min: VERSION_MAX + 1,
@@ -610,12 +578,7 @@ fn a_challenge_of_another_version_is_refused() {
         ..hello
     };
     stream.write_all(&challenge.encode()).unwrap();
-    let mut refusal = [0; HandshakeRefusal::BYTES];
-    stream.read_exact(&mut refusal).unwrap();
-    assert_eq!(
-        HandshakeRefusal::decode(&refusal).unwrap().reason,
-        RefusalReason::Version
-    );
+    assert_eq!(refusal(&mut stream), RefusalReason::Version);
 }
 
 /// Goal: strangers cost no memory and no working link. Method: noise, half a greeting, silence, and
@@ -624,7 +587,7 @@ fn a_challenge_of_another_version_is_refused() {
 fn garbage_on_the_node_port_is_closed() {
     let (mut a, mut b) = two(KIND, other());
     let address = b.peer.address;
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     for length in [1, 8, 64, 1000, 100_000] {
         let noise: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
         assert!(
@@ -737,9 +700,7 @@ fn parts_have_a_limit() {
     let max = LinksConfig::for_items(0, 8 << 20).part_bytes_max;
     let bytes = vec![5; max + 1];
     assert_eq!(a.workers[0].report(2, Class::Demand, &bytes[..max]), Ok(()));
-    until(&mut a, &mut b, "the longest part", |_, b| {
-        !b.workers[0].received.is_empty()
-    });
+    until(&mut a, &mut b, "the longest part", |_, b| has_report(b));
     assert_eq!(b.workers[0].received[0].1.len(), max);
     let too_long = vec![5; max + 100];
     assert_eq!(
@@ -768,20 +729,4 @@ fn heartbeats_are_sent_and_missed() {
     let down = LinkEvent::Down(NodeId(2));
     assert!(a.workers[0].happened.contains(&down));
     until(&mut a, &mut b, "linking again", |a, b| are_up(a, b));
-}
-
-/// Marsaglia's xorshift; any seed but 0.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 >> 11
-    }
-
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
 }

@@ -291,7 +291,7 @@ fn view_file() -> PathBuf {
 }
 
 fn lin() -> String {
-    roster::model_name(Model::Lin).to_owned()
+    Model::Lin.to_string()
 }
 
 fn one() -> usize {
@@ -456,43 +456,40 @@ mod tests {
         [[node]]\nid = 0\nclients = \"127.0.0.1:1\"\nlinks = \"127.0.0.1:0\"\n\
         [[node]]\nid = 7\nname = \"seven\"\nclients = \"localhost:2\"\nlinks = \"[::1]:3\"\n";
 
-    struct Folder(PathBuf);
+    /// A folder with a secret.
+    struct Folder(tempfile::TempDir);
 
     impl Folder {
-        fn new(name: &str) -> Self {
-            let name = format!("curtail-cluster-file-{}-{name}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            fs::create_dir_all(&path).unwrap();
-            Secret::create(&path.join("secret")).unwrap();
-            Self(path)
+        fn new() -> Self {
+            let folder = Self(tempfile::tempdir().unwrap());
+            Secret::create(&folder.file("secret")).unwrap();
+            folder
+        }
+
+        fn file(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
         }
 
         fn load(&self, text: &str) -> Result<ClusterFile, ClusterError> {
-            let path = self.0.join("cluster.toml");
+            let path = self.file("cluster.toml");
             fs::write(&path, text).unwrap();
             ClusterFile::load(&path)
         }
     }
 
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn a_short_file_says_enough() {
-        let folder = Folder::new("short");
+        let folder = Folder::new();
         let file = folder.load(GOOD).unwrap();
         assert_eq!((file.model, file.replicas), (Model::Lin, 1));
         assert_eq!(file.lease, Duration::from_secs(1));
-        let path = folder.0.join("view.json");
+        let path = folder.file("view.json");
         assert_eq!(file.store, ViewStoreConfig::File { path });
         assert_eq!(file.nodes[0].name, "node0");
         assert_eq!(file.find("seven").unwrap().id, NodeId(7));
         assert_eq!(file.find("7").unwrap().id, NodeId(7));
         assert_eq!(file.nodes[1].links_address().unwrap().port(), 3);
-        let path = folder.0.join("cluster.toml");
+        let path = folder.file("cluster.toml");
         let config = NodeConfig::load(&path, "seven").unwrap();
         assert_eq!(config.membership().founders.to_bits(), 0b1000_0001);
         let error = NodeConfig::load(&path, "eight").unwrap_err().to_string();
@@ -504,7 +501,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused_with_what_would_do() {
-        let folder = Folder::new("refused");
+        let folder = Folder::new();
         for (from, to, says) in [
             ("\"trial\"", "\"a b\"", "the cluster's name \"a b\""),
             ("id = 7", "id = 64", "63 is the last"),
@@ -519,7 +516,7 @@ mod tests {
             (
                 "[[node]]\nid = 0",
                 "model = \"x\"\n[[node]]\nid = 0",
-                "\"sc\" or \"lin\"",
+                "sc or lin",
             ),
             (
                 "[[node]]\nid = 0",
@@ -547,8 +544,8 @@ mod tests {
 
     #[test]
     fn a_secret_is_kept_and_never_printed() {
-        let folder = Folder::new("secret");
-        let path = folder.0.join("secret");
+        let folder = Folder::new();
+        let path = folder.file("secret");
         assert!(Secret::create(&path).is_err(), "one is there");
         let file = folder.load(GOOD).unwrap();
         let bytes = file.secret().bytes();

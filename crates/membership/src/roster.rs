@@ -156,7 +156,7 @@ impl Roster {
         let roster = WireRoster {
             form: FORM,
             cluster: self.cluster.clone(),
-            model: model_name(self.settings.model).to_owned(),
+            model: self.settings.model.to_string(),
             replicas: self.settings.replicas,
             lease_ms: self.settings.lease_ms,
             view: view.number.0,
@@ -189,35 +189,17 @@ impl Roster {
     }
 }
 
-impl Settings {
-    /// The name of the model, as files and command lines have it.
-    pub fn model_name(&self) -> &'static str {
-        model_name(self.model)
-    }
-}
-
-/// The name of a model in files and on command lines.
-pub(crate) fn model_name(model: Model) -> &'static str {
-    match model {
-        Model::Sc => "sc",
-        Model::Lin => "lin",
-    }
-}
-
 /// The model with this name.
 pub(crate) fn model_named(name: &str) -> Result<Model, String> {
-    match name {
-        "sc" => Ok(Model::Sc),
-        "lin" => Ok(Model::Lin),
-        other => Err(format!("model \"{other}\": it must be \"sc\" or \"lin\"")),
-    }
+    name.parse().map_err(|why| format!("model {why}"))
 }
 
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let model = model_name(self.model);
         let Self {
-            replicas, lease_ms, ..
+            model,
+            replicas,
+            lease_ms,
         } = self;
         write!(f, "model {model}, replicas {replicas}, lease_ms {lease_ms}")
     }

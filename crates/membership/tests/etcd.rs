@@ -8,7 +8,7 @@ use std::{
     iter,
     net::{TcpListener, TcpStream},
     ops::Range,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     sync::{
         Arc, OnceLock,
@@ -38,7 +38,7 @@ const LEASE: Duration = Duration::from_millis(400);
 /// An etcd of one member, killed when the test is over.
 struct Etcd {
     child: Child,
-    folder: PathBuf,
+    folder: tempfile::TempDir,
     client: u16,
     peer: u16,
     /// The ports of all that are one store, this one's among them.
@@ -47,24 +47,22 @@ struct Etcd {
 
 impl Etcd {
     /// Starts one, unless there is none to start.
-    fn start(name: &str) -> Option<Self> {
-        Self::start_all(name, 1)?.pop()
+    fn start() -> Option<Self> {
+        Self::start_all(1)?.pop()
     }
 
     /// Starts several that are one store.
-    fn start_all(name: &str, count: usize) -> Option<Vec<Self>> {
+    fn start_all(count: usize) -> Option<Vec<Self>> {
         let known = Command::new("etcd").arg("--version").output();
         if !known.is_ok_and(|output| output.status.success()) {
             eprintln!("skipped: no etcd here; Debian has it in the package etcd-server");
             return None;
         }
         let peers: Vec<u16> = (0..count).map(|_| free_port()).collect();
-        let start_one = |(id, &peer): (usize, &u16)| {
-            let name = format!("curtail-etcd-{}-{name}-{id}", std::process::id());
-            let folder = std::env::temp_dir().join(name);
-            fs::create_dir_all(&folder).unwrap();
+        let start_one = |&peer: &u16| {
+            let folder = tempfile::tempdir().unwrap();
             let client = free_port();
-            let child = launch(&folder, client, (peer, &peers));
+            let child = launch(folder.path(), client, (peer, &peers));
             Self {
                 child,
                 folder,
@@ -73,7 +71,7 @@ impl Etcd {
                 peers: peers.clone(),
             }
         };
-        let all: Vec<Self> = peers.iter().enumerate().map(start_one).collect();
+        let all: Vec<Self> = peers.iter().map(start_one).collect();
         all.iter().for_each(Self::wait_for_answers);
         Some(all)
     }
@@ -94,7 +92,7 @@ impl Etcd {
     fn restart(&mut self) {
         let _ = self.child.kill();
         self.child.wait().unwrap();
-        self.child = launch(&self.folder, self.client, (self.peer, &self.peers));
+        self.child = launch(self.folder.path(), self.client, (self.peer, &self.peers));
         self.wait_for_answers();
     }
 
@@ -112,7 +110,6 @@ impl Drop for Etcd {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -190,7 +187,7 @@ fn joined(roster: &Roster, id: u8, incarnation: u64) -> Roster {
 
 #[test]
 fn what_was_replaced_is_read_and_who_is_late_is_told() {
-    let Some(etcd) = Etcd::start("replace") else {
+    let Some(etcd) = Etcd::start() else {
         return;
     };
     let (mut one, mut two) = (etcd.store(), etcd.store());
@@ -211,7 +208,7 @@ fn what_was_replaced_is_read_and_who_is_late_is_told() {
 #[test]
 fn of_many_at_once_exactly_one_wins_each_revision() {
     // Four threads add ten views each; none may be lost, so the last has number 40.
-    let Some(etcd) = Etcd::start("race") else {
+    let Some(etcd) = Etcd::start() else {
         return;
     };
     let beaten = AtomicUsize::new(0);
@@ -241,7 +238,7 @@ fn of_many_at_once_exactly_one_wins_each_revision() {
 
 #[test]
 fn a_restart_of_etcd_loses_nothing_and_is_survived() {
-    let Some(mut etcd) = Etcd::start("restart") else {
+    let Some(mut etcd) = Etcd::start() else {
         return;
     };
     let mut store = etcd.store();
@@ -267,7 +264,7 @@ fn a_restart_of_etcd_loses_nothing_and_is_survived() {
 fn endpoints_that_refuse_or_are_silent_are_passed_over() {
     // Of three endpoints the first refuses connections and the second accepts them and says
     // nothing; the third is found in time, and is the first to be asked from then on.
-    let Some(etcd) = Etcd::start("endpoints") else {
+    let Some(etcd) = Etcd::start() else {
         return;
     };
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -298,7 +295,7 @@ fn endpoints_that_refuse_or_are_silent_are_passed_over() {
 /// from and written to through the endpoints of all three, and started again.
 #[test]
 fn of_three_etcds_any_one_may_die() {
-    let Some(mut etcds) = Etcd::start_all("three", 3) else {
+    let Some(mut etcds) = Etcd::start_all(3) else {
         return;
     };
     let endpoints: Vec<String> = etcds.iter().map(Etcd::endpoint).collect();
@@ -325,7 +322,7 @@ fn of_three_etcds_any_one_may_die() {
 
 #[test]
 fn what_is_no_roster_is_said_to_be_none() {
-    let Some(etcd) = Etcd::start("strange") else {
+    let Some(etcd) = Etcd::start() else {
         return;
     };
     // The key and the word "nonsense" in base64.
@@ -361,10 +358,10 @@ fn now() -> types::Instant {
 
 #[test]
 fn a_member_serves_only_while_etcd_answers() {
-    let Some(mut etcd) = Etcd::start("member") else {
+    let Some(mut etcd) = Etcd::start() else {
         return;
     };
-    Secret::create(&etcd.folder.join("secret")).unwrap();
+    Secret::create(&etcd.folder.path().join("secret")).unwrap();
     let endpoint = etcd.endpoint();
     let text = format!(
         "name = \"trial\"\nsecret_file = \"secret\"\nlease_ms = {}\n\
@@ -372,7 +369,7 @@ fn a_member_serves_only_while_etcd_answers() {
          [[node]]\nid = 0\nclients = \"127.0.0.1:1\"\nlinks = \"127.0.0.1:2\"\n",
         LEASE.as_millis()
     );
-    let path = etcd.folder.join("cluster.toml");
+    let path = etcd.folder.path().join("cluster.toml");
     fs::write(&path, text).unwrap();
     let config = NodeConfig::load(&path, "0").unwrap();
     let addresses = Addresses {

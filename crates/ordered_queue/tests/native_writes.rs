@@ -7,6 +7,8 @@
     reason = "a packet that makes no sense fails the test"
 )]
 
+mod arrival;
+
 use std::sync::atomic::AtomicU64;
 
 use curtail_codec::native::{
@@ -14,51 +16,18 @@ use curtail_codec::native::{
 };
 use curtail_dispatch::Worker;
 use curtail_ordered_queue::{
-    Arrival, EntryKind, Ingress, OrderedQueue, Peer, QueueState, SessionLimits, SessionName,
-    Sessions, Stamps, TURN_MAX, Turn, TurnStep, Verdict, layout,
+    Ingress, OrderedQueue, Peer, QueueState, SessionLimits, Sessions, Stamps, TURN_MAX, Turn,
+    TurnStep, Verdict, layout,
 };
 use curtail_types::{HashSeed, Key};
+
+use arrival::arrival;
 
 const _: () = assert!(layout::PAYLOAD_BYTES_MAX == DATAGRAM_BYTES_MAX);
 const _: () = assert!(layout::SESSION_SLOTS == native::SLOTS as usize);
 
 fn words(count: usize) -> Box<[AtomicU64]> {
     (0..count).map(|_| AtomicU64::new(0)).collect()
-}
-
-/// What an ingress thread makes of a datagram that it has decoded.
-fn arrival<'a>(
-    request: &Request<'_>,
-    datagram: &'a [u8],
-    peer: Peer,
-    seed: HashSeed,
-) -> Arrival<'a> {
-    let head = &request.head;
-    let key = request.key.map_or(&[][..], Key::bytes);
-    let is_plain_set = head.opcode == Opcode::Set && !head.flags.has(Flags::COMPARE);
-    Arrival {
-        session: SessionName {
-            index: head.session.index,
-            generation: head.session.generation,
-            token: head.session.token,
-        },
-        peer,
-        slot: head.slot,
-        sequence: head.sequence,
-        nilext: head.class().is_nilext(),
-        kind: if is_plain_set {
-            EntryKind::Set
-        } else {
-            EntryKind::Write
-        },
-        key_hash: seed.hash(key).0,
-        arrived_ns: 1,
-        payload: datagram,
-        key_at: native::HEADER_BYTES as u8,
-        key_bytes: key.len() as u8,
-        opcode_and_flags: (head.opcode as u8, head.flags.0 as u8),
-        rx_queue: 0,
-    }
 }
 
 /// A session as it is granted to who has returned a cookie.
@@ -121,7 +90,7 @@ fn datagrams_go_through_the_queue_unchanged() {
         room.truncate(bytes);
         let decoded = Request::decode(&room).unwrap();
         assert_eq!(decoded.head.class().class(), Class::Nilext);
-        let arrival = arrival(&decoded, &room, peer, seed);
+        let arrival = arrival(&decoded, &room, peer, seed, 1);
         assert_eq!(
             ingress.admit(&arrival, 0),
             Verdict::Accepted(u64::from(slot))

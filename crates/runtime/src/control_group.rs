@@ -154,26 +154,15 @@ fn read(path: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// A folder with the files named, removed at the end.
-    struct Root(PathBuf);
-
-    impl Root {
-        fn with(name: &str, files: &[(&str, &str)]) -> Self {
-            let name = format!("curtail-groups-{}-{name}", std::process::id());
-            let root = std::env::temp_dir().join(name);
-            for (path, text) in files {
-                let path = root.join(path);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, text).unwrap();
-            }
-            Self(root)
+    /// A folder with the files named.
+    fn root_with(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
         }
-    }
-
-    impl Drop for Root {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+        root
     }
 
     const MOUNT: &str = "1 0 0:1 / /proc rw - proc proc rw\n\
@@ -191,18 +180,15 @@ mod tests {
             ("both", "700", "900", Some(700)),
             ("none", "max", "max", None),
         ] {
-            let root = Root::with(
-                name,
-                &[
-                    ("proc/self/cgroup", "0::/system.slice/curtail.service\n"),
-                    ("proc/self/mountinfo", MOUNT),
-                    (&format!("{group}/memory.max"), in_slice),
-                    (&format!("{service}/memory.max"), in_service),
-                    (&format!("{group}/cpu.max"), "150000 100000"),
-                    (&format!("{service}/cpu.max"), "max 100000"),
-                ],
-            );
-            let groups = ControlGroups::below(&root.0);
+            let root = root_with(&[
+                ("proc/self/cgroup", "0::/system.slice/curtail.service\n"),
+                ("proc/self/mountinfo", MOUNT),
+                (&format!("{group}/memory.max"), in_slice),
+                (&format!("{service}/memory.max"), in_service),
+                (&format!("{group}/cpu.max"), "150000 100000"),
+                (&format!("{service}/cpu.max"), "max 100000"),
+            ]);
+            let groups = ControlGroups::below(root.path());
             let limit = groups.memory_limit();
             assert_eq!(limit.as_ref().map(|limit| limit.bytes), wanted, "{name}");
             assert_eq!(groups.processor_quota(), Some(1.5));
@@ -213,28 +199,25 @@ mod tests {
     /// container.
     #[test]
     fn version_one_is_read_in_a_container_too() {
-        let root = Root::with(
-            "one",
-            &[
-                (
-                    "proc/self/cgroup",
-                    "5:cpu,cpuacct:/docker/x\n4:memory:/docker/x/in\n0::/docker/x\n",
-                ),
-                (
-                    "proc/self/mountinfo",
-                    "30 23 0:26 /docker/x /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+        let root = root_with(&[
+            (
+                "proc/self/cgroup",
+                "5:cpu,cpuacct:/docker/x\n4:memory:/docker/x/in\n0::/docker/x\n",
+            ),
+            (
+                "proc/self/mountinfo",
+                "30 23 0:26 /docker/x /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
                      31 23 0:27 /docker/x /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n",
-                ),
-                ("sys/fs/cgroup/memory/memory.limit_in_bytes", "4096"),
-                (
-                    "sys/fs/cgroup/memory/in/memory.limit_in_bytes",
-                    "9223372036854771712",
-                ),
-                ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1"),
-                ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000"),
-            ],
-        );
-        let groups = ControlGroups::below(&root.0);
+            ),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "4096"),
+            (
+                "sys/fs/cgroup/memory/in/memory.limit_in_bytes",
+                "9223372036854771712",
+            ),
+            ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1"),
+            ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000"),
+        ]);
+        let groups = ControlGroups::below(root.path());
         let limit = groups.memory_limit().unwrap();
         assert_eq!(limit.bytes, 4096);
         assert!(limit.group.ends_with("sys/fs/cgroup/memory"));
@@ -243,8 +226,8 @@ mod tests {
 
     #[test]
     fn where_nothing_is_told_there_is_no_limit() {
-        let root = Root::with("nothing", &[("proc/self/cgroup", "0::/../outside\n")]);
-        let groups = ControlGroups::below(&root.0);
+        let root = root_with(&[("proc/self/cgroup", "0::/../outside\n")]);
+        let groups = ControlGroups::below(root.path());
         assert_eq!(
             (groups.memory_limit(), groups.processor_quota()),
             (None, None)

@@ -3,19 +3,19 @@
 
 use std::{fs, io, thread, time::Duration};
 
+use rustix::{
+    process::{getpriority_process, setpriority_process},
+    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+};
+
 use crate::control_group::ControlGroups;
 
 /// The processors this process may be scheduled on, in ascending order. Empty only if the kernel
 /// refuses to tell.
 pub fn cpus_allowed() -> Vec<usize> {
-    let mut set = empty_set();
-    // SAFETY: `set` is a valid cpu_set_t of the size given, and lives past the call.
-    let answer = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) };
-    if answer != 0 {
-        return Vec::new();
-    }
-    (0..libc::CPU_SETSIZE as usize)
-        .filter(|&cpu| contains(&set, cpu))
+    let set = sched_getaffinity(None).unwrap_or_default();
+    (0..CpuSet::MAX_CPU)
+        .filter(|&cpu| set.is_set(cpu))
         .collect()
 }
 
@@ -32,28 +32,17 @@ pub fn quota_cpus() -> Option<f64> {
 
 /// Keeps the calling thread on processor `cpu`.
 pub fn pin_current_thread(cpu: usize) -> io::Result<()> {
-    if cpu >= libc::CPU_SETSIZE as usize {
+    if cpu >= CpuSet::MAX_CPU {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let mut set = empty_set();
-    // SAFETY: `cpu` is below CPU_SETSIZE, so the bit lies inside the set.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: `set` is a valid cpu_set_t of the size given; 0 names the calling thread.
-    let answer = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) };
-    if answer == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// Makes the calling thread step back for others by `niceness`, 0 to 19.
 pub fn lower_priority(niceness: i32) -> io::Result<()> {
-    // SAFETY: takes and returns integers; 0 names the calling thread.
-    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, niceness) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(setpriority_process(None, niceness)?)
 }
 
 /// A thread, as the scheduler knows it.
@@ -118,13 +107,11 @@ pub fn set_slice(slice: Duration) -> io::Result<()> {
     if unsafe { libc::sched_getscheduler(0) } != libc::SCHED_OTHER {
         return Ok(());
     }
-    // SAFETY: takes and returns integers; 0 names the calling thread.
-    let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
     let attributes = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
         sched_policy: libc::SCHED_OTHER as u32,
         sched_flags: 0,
-        sched_nice: nice,
+        sched_nice: getpriority_process(None)?,
         sched_priority: 0,
         sched_runtime: slice.as_nanos() as u64,
         sched_deadline: 0,
@@ -136,16 +123,6 @@ pub fn set_slice(slice: Duration) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
-}
-
-fn empty_set() -> libc::cpu_set_t {
-    // SAFETY: a cpu_set_t is an array of integers, for which all zeroes is a valid value.
-    unsafe { std::mem::zeroed() }
-}
-
-fn contains(set: &libc::cpu_set_t, cpu: usize) -> bool {
-    // SAFETY: callers pass a `cpu` below CPU_SETSIZE, so the bit lies inside the set.
-    unsafe { libc::CPU_ISSET(cpu, set) }
 }
 
 #[cfg(test)]
@@ -174,8 +151,7 @@ mod tests {
                 set_slice(Duration::MAX).is_ok(),
                 "the scheduler has bounds of its own"
             );
-            // SAFETY: takes and returns integers; 0 names the calling thread.
-            unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+            getpriority_process(None).unwrap()
         });
         assert_eq!(nice.join().unwrap(), 7);
     }

@@ -24,7 +24,7 @@ use std::{
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::{BindError, Token, WatchError, poll::Poller};
+use crate::{BindError, Token, WatchError, poll::Poller, socket::set_option};
 
 /// A UDP socket.
 #[derive(Debug)]
@@ -171,13 +171,7 @@ fn ask_destination(socket: &Socket, is_v6: bool) -> io::Result<()> {
         false => (libc::IPPROTO_IP, libc::IP_PKTINFO),
     };
     let on: libc::c_int = 1;
-    let bytes = size_of::<libc::c_int>() as libc::socklen_t;
-    let value = std::ptr::from_ref(&on).cast();
-    // SAFETY: `value` points to `bytes` bytes that live past the call.
-    match unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value, bytes) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    set_option(socket.as_raw_fd(), level, name, &on)
 }
 
 impl Inbox {

@@ -47,6 +47,5 @@ pub use steering::{SteerBy, Steering};
 pub use sync::lock;
 pub use systemd::{Service, ServiceState};
 pub use xdp::{
-    Attach, MapsOrigin, Nic, NicCounts, NicOptions, PacketFate, Ran, SharedWords, Xdp, XdpError,
-    XdpOptions,
+    Attach, MapsOrigin, Nic, NicOptions, PacketFate, Ran, SharedWords, Xdp, XdpError, XdpOptions,
 };

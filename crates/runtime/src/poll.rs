@@ -4,7 +4,14 @@
 //! what it has not drained: a receive that filled its buffer keeps the connection in the worker's
 //! ready list, a short one means there is nothing left and the next change will be told.
 
-use std::{io, os::fd::AsRawFd, sync::Arc, time::Duration};
+use std::{
+    io,
+    os::fd::{AsRawFd, BorrowedFd},
+    sync::Arc,
+    time::Duration,
+};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Names a watched socket; the server chooses the number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -76,18 +83,11 @@ impl Poller {
     /// The same for a time that would be rounded up to a millisecond: a short sleep costs one more
     /// system call.
     pub fn wait_briefly(&mut self, events: &mut Events, timeout: Duration) -> io::Result<()> {
-        let mut descriptor = libc::pollfd {
-            fd: self.poll.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let timeout = libc::timespec {
-            tv_sec: timeout.as_secs().cast_signed(),
-            tv_nsec: i64::from(timeout.subsec_nanos()),
-        };
-        // SAFETY: one descriptor is given, which lives past the call as the time does; a null mask
-        // is allowed. However it ends, the wait below finds what there is.
-        unsafe { libc::ppoll(&raw mut descriptor, 1, &raw const timeout, std::ptr::null()) };
+        // SAFETY: the descriptor is open as long as `self.poll`, which outlives the borrow.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(self.poll.as_raw_fd()) };
+        let mut descriptors = [PollFd::new(&descriptor, PollFlags::IN)];
+        // However it ends, the wait below finds what there is.
+        let _ = Timespec::try_from(timeout).map(|time| poll(&mut descriptors, Some(&time)));
         self.wait(events, Some(Duration::ZERO))
     }
 

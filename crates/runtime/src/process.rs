@@ -2,11 +2,16 @@
 
 use std::{
     ffi::CString,
-    fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
+    fs::{self, OpenOptions},
+    io::{self, PipeWriter, Read, Write},
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
 };
 
+use rustix::{
+    mm::MlockAllFlags,
+    process::{Resource, Rlimit, getrlimit},
+    stdio,
+};
 use thiserror::Error;
 
 use crate::sync::{AtomicU32, Ordering};
@@ -36,8 +41,7 @@ pub struct ProcessUsage {
 
 /// Whether the process runs as root.
 pub fn is_root() -> bool {
-    // SAFETY: getuid has no preconditions and cannot fail.
-    unsafe { libc::getuid() == 0 }
+    rustix::process::getuid().is_root()
 }
 
 /// Becomes the user named, with that user's groups only. Call before any thread is started.
@@ -64,57 +68,51 @@ pub fn drop_privileges(user: &str) -> Result<(), ProcessError> {
 /// Keeps all memory of the process, now and later, out of swap once it is touched. Untouched
 /// memory stays untouched: address space that is only reserved for growth costs nothing.
 pub fn lock_memory() -> Result<(), ProcessError> {
-    let flags = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
-    // SAFETY: mlockall takes flags only.
-    let answer = unsafe { libc::mlockall(flags) };
-    checked("lock memory", answer)
+    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    rustix::mm::mlockall(flags).map_err(refused("lock memory"))
 }
 
 /// Allows core dumps of any size.
 pub fn allow_core_dumps() -> Result<(), ProcessError> {
-    let mut limit = limit_of(libc::RLIMIT_CORE)?;
-    limit.rlim_cur = libc::RLIM_INFINITY;
-    limit.rlim_max = libc::RLIM_INFINITY;
-    if set_limit(libc::RLIMIT_CORE, limit).is_ok() {
-        return Ok(());
-    }
-    // Without the right to raise the hard limit, take what it allows.
-    let mut limit = limit_of(libc::RLIMIT_CORE)?;
-    limit.rlim_cur = limit.rlim_max;
-    set_limit(libc::RLIMIT_CORE, limit)
+    set_limit(Resource::Core, None, None).or_else(|_| {
+        // Without the right to raise the hard limit, take what it allows.
+        let most = getrlimit(Resource::Core).maximum;
+        set_limit(Resource::Core, most, most)
+    })
 }
 
 /// Allows threads that step aside to step forward again, up to the ordinary niceness, also when
 /// privileges are dropped later.
 pub fn allow_stepping_forward() -> Result<(), ProcessError> {
-    let mut limit = limit_of(libc::RLIMIT_NICE)?;
+    let limit = getrlimit(Resource::Nice);
     // The kernel counts from 20, less the niceness.
-    limit.rlim_cur = limit.rlim_cur.max(20);
-    limit.rlim_max = limit.rlim_max.max(limit.rlim_cur);
-    set_limit(libc::RLIMIT_NICE, limit)
+    let now = limit.current.map(|now| now.max(20));
+    let most = limit.maximum.and_then(|most| Some(most.max(now?)));
+    set_limit(Resource::Nice, now, most)
 }
 
 /// How many descriptors the process may have open: now, and at most.
-pub fn open_files_limit() -> Result<(u64, u64), ProcessError> {
-    let limit = limit_of(libc::RLIMIT_NOFILE)?;
-    Ok((limit.rlim_cur, limit.rlim_max))
+pub fn open_files_limit() -> (u64, u64) {
+    let limit = getrlimit(Resource::Nofile);
+    [limit.current, limit.maximum]
+        .map(|limit| limit.unwrap_or(u64::MAX))
+        .into()
 }
 
 /// Raises the limit of open descriptors to at least `wanted`, beyond the hard limit if the rights
 /// allow it, and says what it is now.
 pub fn raise_open_files_limit(wanted: u64) -> Result<u64, ProcessError> {
-    let mut limit = limit_of(libc::RLIMIT_NOFILE)?;
-    if limit.rlim_cur >= wanted {
-        return Ok(limit.rlim_cur);
+    let (now, most) = open_files_limit();
+    if now >= wanted {
+        return Ok(now);
     }
-    limit.rlim_cur = wanted;
-    limit.rlim_max = limit.rlim_max.max(wanted);
-    if set_limit(libc::RLIMIT_NOFILE, limit).is_err() {
-        limit = limit_of(libc::RLIMIT_NOFILE)?;
-        limit.rlim_cur = limit.rlim_max.min(wanted);
-        set_limit(libc::RLIMIT_NOFILE, limit)?;
+    let raised = set_limit(Resource::Nofile, Some(wanted), Some(most.max(wanted)));
+    if raised.is_ok() {
+        return Ok(wanted);
     }
-    Ok(limit.rlim_cur)
+    let allowed = most.min(wanted);
+    set_limit(Resource::Nofile, Some(allowed), Some(most))?;
+    Ok(allowed)
 }
 
 /// Processor time and memory used so far.
@@ -141,9 +139,7 @@ pub fn resident_bytes() -> u64 {
         .ok()
         .and_then(|text| text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok())
         .unwrap_or(0);
-    // SAFETY: sysconf takes a constant and has no preconditions.
-    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    pages * page_bytes.unsigned_abs()
+    pages * rustix::param::page_size() as u64
 }
 
 /// Goes on in the background: a child in a session of its own, without a terminal. Call before any
@@ -151,14 +147,9 @@ pub fn resident_bytes() -> u64 {
 /// status 0, or ends with status 1 when the child died first, so that a caller learns whether the
 /// server came up.
 pub fn daemonize() -> Result<(), ProcessError> {
-    let mut ends = [0; 2];
-    // SAFETY: `ends` has room for the two descriptors.
-    let answer = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) };
-    checked("make a pipe", answer)?;
-    // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
-    let reading = unsafe { OwnedFd::from_raw_fd(ends[0]) };
-    // SAFETY: as above.
-    let writing = unsafe { OwnedFd::from_raw_fd(ends[1]) };
+    let pipe = io::pipe();
+    let (mut reading, writing) =
+        pipe.map_err(|error| ProcessError::Refused("make a pipe", error))?;
     // SAFETY: the process has one thread (the caller's contract), so the child is complete.
     let child = unsafe { libc::fork() };
     match child {
@@ -170,9 +161,7 @@ pub fn daemonize() -> Result<(), ProcessError> {
         _ => {
             drop(writing);
             let mut byte = [0];
-            let came_up = File::from(reading)
-                .read(&mut byte)
-                .is_ok_and(|count| count == 1);
+            let came_up = reading.read(&mut byte).is_ok_and(|count| count == 1);
             // The child owns everything from here on, so no destructor of ours may run.
             // SAFETY: _exit ends the process at once and has no preconditions.
             unsafe { libc::_exit(i32::from(!came_up)) }
@@ -189,7 +178,7 @@ pub fn stop_waiting_parent(keep_errors: bool) {
         return;
     };
     // SAFETY: `become_daemon` left the open writing end here, and the swap makes us its only owner.
-    let mut parent = File::from(unsafe { OwnedFd::from_raw_fd(number) });
+    let mut parent = PipeWriter::from(unsafe { OwnedFd::from_raw_fd(number) });
     let _ = parent.write_all(b"+");
     let _ = attach_null(keep_errors);
 }
@@ -197,9 +186,9 @@ pub fn stop_waiting_parent(keep_errors: bool) {
 const NO_PARENT: u32 = u32::MAX;
 static PARENT: AtomicU32 = AtomicU32::new(NO_PARENT);
 
-fn become_daemon(writing: OwnedFd) -> Result<(), ProcessError> {
-    // SAFETY: setsid takes nothing; a fresh child is never a group leader.
-    checked("start a session", unsafe { libc::setsid() })?;
+fn become_daemon(writing: PipeWriter) -> Result<(), ProcessError> {
+    // A fresh child is never a group leader.
+    rustix::process::setsid().map_err(refused("start a session"))?;
     let number = writing.as_raw_fd().unsigned_abs();
     std::mem::forget(writing);
     PARENT.store(number, Ordering::Relaxed);
@@ -211,29 +200,26 @@ fn attach_null(keep_errors: bool) -> io::Result<()> {
         .read(true)
         .write(true)
         .open("/dev/null")?;
-    let last = if keep_errors { 1 } else { 2 };
-    for number in 0..=last {
-        // SAFETY: both are descriptors of this process; the old one is closed by the kernel.
-        if unsafe { libc::dup2(null.as_raw_fd(), number) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+    stdio::dup2_stdin(&null)?;
+    stdio::dup2_stdout(&null)?;
+    if !keep_errors {
+        stdio::dup2_stderr(&null)?;
     }
     Ok(())
 }
 
-fn limit_of(resource: libc::__rlimit_resource_t) -> Result<libc::rlimit, ProcessError> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is a valid rlimit for the kernel to fill in.
-    let answer = unsafe { libc::getrlimit(resource, &mut limit) };
-    checked("read a limit", answer).map(|()| limit)
+/// `None` is no limit.
+fn set_limit(
+    resource: Resource,
+    current: Option<u64>,
+    maximum: Option<u64>,
+) -> Result<(), ProcessError> {
+    let limit = Rlimit { current, maximum };
+    rustix::process::setrlimit(resource, limit).map_err(refused("set a limit"))
 }
 
-fn set_limit(resource: libc::__rlimit_resource_t, limit: libc::rlimit) -> Result<(), ProcessError> {
-    // SAFETY: `limit` is a valid rlimit for the kernel to read.
-    checked("set a limit", unsafe { libc::setrlimit(resource, &limit) })
+fn refused(step: &'static str) -> impl FnOnce(rustix::io::Errno) -> ProcessError {
+    move |error| ProcessError::Refused(step, error.into())
 }
 
 fn checked(step: &'static str, answer: i32) -> Result<(), ProcessError> {
@@ -250,7 +236,7 @@ mod tests {
 
     #[test]
     fn limits_and_usage_are_told() {
-        let (now, most) = open_files_limit().unwrap();
+        let (now, most) = open_files_limit();
         assert!(now <= most);
         assert!(raise_open_files_limit(64).unwrap() >= 64);
         assert!(resident_bytes() > 100_000);

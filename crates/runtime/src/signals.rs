@@ -5,8 +5,9 @@
 //! inherit the blocked set.
 
 use std::{
-    io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    fs::File,
+    io::{self, Read},
+    os::fd::{AsRawFd, FromRawFd},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -36,7 +37,7 @@ pub struct SignalError(pub io::Error);
 pub struct Controls {
     poll: mio::Poll,
     events: mio::Events,
-    signals: OwnedFd,
+    signals: File,
     handle: ControlsHandle,
 }
 
@@ -102,18 +103,7 @@ impl Controls {
 
     fn take_signal(&mut self) -> Option<ControlEvent> {
         let mut buffer = [0_u8; size_of::<libc::signalfd_siginfo>()];
-        // SAFETY: the descriptor is open as long as `self.signals`, and the kernel writes at most
-        // `buffer.len()` bytes into `buffer`.
-        let bytes = unsafe {
-            libc::read(
-                self.signals.as_raw_fd(),
-                buffer.as_mut_ptr().cast(),
-                buffer.len(),
-            )
-        };
-        if bytes != buffer.len() as isize {
-            return None;
-        }
+        self.signals.read_exact(&mut buffer).ok()?;
         // `ssi_signo` is the first field: 32 bits in the machine's order.
         let number = buffer
             .first_chunk()
@@ -139,7 +129,7 @@ impl ControlsHandle {
     }
 }
 
-fn open_signals() -> io::Result<OwnedFd> {
+fn open_signals() -> io::Result<File> {
     // SAFETY: a sigset_t is an array of integers, for which all zeroes is a valid value.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGUSR1, libc::SIGHUP] {
@@ -158,7 +148,7 @@ fn open_signals() -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
 #[cfg(test)]

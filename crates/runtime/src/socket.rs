@@ -366,19 +366,25 @@ impl std::fmt::Display for PeerAddress {
 /// part of it. The kernel makes room for so many, up to the system's limit, unless the socket's
 /// receive buffer was given a size.
 pub fn wait_for_bytes(socket: &impl AsRawFd, bytes: i32) -> io::Result<()> {
-    let length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the descriptor is open as long as `socket` lives; the value is an integer of the
-    // length that is told, and lives through the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_RCVLOWAT,
-            (&raw const bytes).cast(),
-            length,
-        )
-    };
-    match result {
+    set_option(
+        socket.as_raw_fd(),
+        libc::SOL_SOCKET,
+        libc::SO_RCVLOWAT,
+        &bytes,
+    )
+}
+
+/// Sets an option that socket2 has no function for.
+pub(crate) fn set_option<T>(
+    socket: RawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    let bytes = size_of::<T>() as libc::socklen_t;
+    let value = std::ptr::from_ref(value).cast();
+    // SAFETY: `value` points to `bytes` bytes that live past the call.
+    match unsafe { libc::setsockopt(socket, level, name, value, bytes) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -416,8 +422,8 @@ mod tests {
         assert!(std::net::TcpStream::connect(address).is_err());
         tcp.listen(16).unwrap();
         assert!(std::net::TcpStream::connect(address).is_ok());
-        let name = format!("curtail-runtime-listens-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
         let unix = bind_unix(&path, 0o700, options).unwrap();
         let connect = || std::os::unix::net::UnixStream::connect(&path);
         assert!(connect().is_err());
@@ -429,7 +435,8 @@ mod tests {
     /// removed at the end. Method: each in turn at one path.
     #[test]
     fn unix_sockets_replace_only_what_is_stale() {
-        let path = std::env::temp_dir().join(format!("curtail-runtime-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         let ours = bind_unix(&path, 0o700, OPTIONS).unwrap();
         assert!(matches!(
@@ -445,7 +452,6 @@ mod tests {
             bind_unix(&path, 0o700, OPTIONS),
             Err(BindError::NotASocket)
         ));
-        fs::remove_file(&path).unwrap();
     }
 
     /// Goal: a connection that is begun here carries bytes once the poller tells, and one that is

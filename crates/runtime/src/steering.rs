@@ -11,7 +11,7 @@
 
 use std::io;
 
-use crate::DatagramSocket;
+use crate::{DatagramSocket, socket::set_option};
 
 /// What decides.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -50,21 +50,9 @@ impl DatagramSocket {
             len: u16::try_from(program.len()).unwrap_or(u16::MAX),
             filter: program.as_mut_ptr(),
         };
-        // SAFETY: the pointer and the length are those of `filter`, whose own are of `program`;
-        // both live past the call, and the kernel copies them.
-        let answer = unsafe {
-            libc::setsockopt(
-                self.number(),
-                libc::SOL_SOCKET,
-                libc::SO_ATTACH_REUSEPORT_CBPF,
-                std::ptr::from_ref(&filter).cast(),
-                size_of_val(&filter) as libc::socklen_t,
-            )
-        };
-        match answer {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        // The kernel copies what `filter` points to, which lives past the call.
+        let name = libc::SO_ATTACH_REUSEPORT_CBPF;
+        set_option(self.number(), libc::SOL_SOCKET, name, &filter)
     }
 }
 

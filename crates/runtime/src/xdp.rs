@@ -19,5 +19,5 @@ mod shared_words;
 
 pub use attached::{Attach, Xdp, XdpOptions};
 pub use error::XdpError;
-pub use program::{MapsOrigin, Nic, NicCounts, NicOptions, PacketFate, Ran};
+pub use program::{MapsOrigin, Nic, NicOptions, PacketFate, Ran};
 pub use shared_words::SharedWords;

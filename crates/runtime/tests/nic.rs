@@ -8,6 +8,8 @@
     reason = "what cannot be set up fails the test"
 )]
 
+#[path = "../../ordered_queue/tests/arrival/mod.rs"]
+mod arrival;
 #[path = "nic/differential.rs"]
 mod differential;
 #[path = "nic/frames.rs"]

@@ -127,10 +127,7 @@ fn name(value: &impl ValueEnum) -> String {
 /// The command that repeats it.
 impl fmt::Display for ClusterRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let model = match self.model {
-            Model::Lin => "lin",
-            Model::Sc => "sc",
-        };
+        let model = self.model;
         write!(
             f,
             "curtail simulate cluster --seed {} --nodes {} --replicas {} --model {model} \

@@ -1,14 +1,11 @@
 //! Saving and restoring: what survives and what is refused.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // in a test a panic is the report
 
-use std::{
-    fs,
-    path::PathBuf,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::{fs, path::Path};
 
 use curtail_store::{Store, StoreConfig, StoreError};
 use curtail_types::{Cas, Delete, Exptime, Get, HashSeed, Key, Now, Set, SetOutcome, WriterId};
+use tempfile::{NamedTempFile, TempPath};
 
 const START: u64 = 1_800_000_000;
 
@@ -27,25 +24,9 @@ fn config() -> StoreConfig {
     }
 }
 
-/// A path of this test's own, removed at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "curtail-store-{}-{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
-        Self(std::env::temp_dir().join(name))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
+/// A path of a test's own.
+fn scratch() -> TempPath {
+    NamedTempFile::new().expect("a file").into_temp_path()
 }
 
 fn get(store: &Store, now: Now, key: &str) -> Option<(Vec<u8>, u32, Cas, Option<u32>)> {
@@ -129,9 +110,9 @@ fn assert_same(store: &Store, versions: &[Cas]) {
 /// under another seed and a larger limit, compare item by item; then work on, and save again.
 #[test]
 fn contents_survive_a_restart() {
-    let scratch = Scratch::new();
+    let scratch = scratch();
     let (store, versions) = filled();
-    store.save(&scratch.0, at(100)).expect("saved");
+    store.save(&scratch, at(100)).expect("saved");
     assert_same(&store, &versions);
     drop(store);
     let other = StoreConfig {
@@ -139,7 +120,7 @@ fn contents_survive_a_restart() {
         hash_seed: HashSeed([1, 1]),
         ..StoreConfig::default()
     };
-    let restored = Store::restore(&scratch.0, other, at(100)).expect("restored");
+    let restored = Store::restore(&scratch, other, at(100)).expect("restored");
     assert_same(&restored, &versions);
     let newest = set(&restored, at(100), "new", b"after", 0, 0);
     assert!(versions.iter().all(|&old| old < newest));
@@ -151,12 +132,12 @@ fn contents_survive_a_restart() {
         }
     }
     assert!(restored.counters().evictions > 0);
-    restored.save(&scratch.0, at(200)).expect("saved again");
-    let again = Store::restore(&scratch.0, config(), at(200));
+    restored.save(&scratch, at(200)).expect("saved again");
+    let again = Store::restore(&scratch, config(), at(200));
     let again = again.or_else(|error| match error {
         // It was filled to a limit above this one.
         StoreError::Mismatch(_) => Store::restore(
-            &scratch.0,
+            &scratch,
             StoreConfig {
                 memory_bytes_max: 20 << 20,
                 ..config()
@@ -177,16 +158,16 @@ fn contents_survive_a_restart() {
 /// some lengths, and a flipped bit at many places.
 #[test]
 fn damaged_files_are_refused() {
-    let scratch = Scratch::new();
+    let scratch = scratch();
     let store = Store::new(config()).expect("a store");
     for n in 0..100 {
         set(&store, at(0), &format!("key-{n}"), &value(n), 0, 0);
     }
-    store.save(&scratch.0, at(0)).expect("saved");
-    let good = fs::read(&scratch.0).expect("readable");
+    store.save(&scratch, at(0)).expect("saved");
+    let good = fs::read(&scratch).expect("readable");
     let refused = |bytes: &[u8]| {
-        fs::write(&scratch.0, bytes).expect("writable");
-        let result = Store::restore(&scratch.0, config(), at(0));
+        fs::write(&scratch, bytes).expect("writable");
+        let result = Store::restore(&scratch, config(), at(0));
         matches!(
             result,
             Err(StoreError::Corrupt(_) | StoreError::Mismatch(_))
@@ -208,13 +189,13 @@ fn damaged_files_are_refused() {
 
 #[test]
 fn another_version_is_named() {
-    let scratch = Scratch::new();
+    let scratch = scratch();
     let store = Store::new(config()).expect("a store");
-    store.save(&scratch.0, at(0)).expect("saved");
-    let mut bytes = fs::read(&scratch.0).expect("readable");
+    store.save(&scratch, at(0)).expect("saved");
+    let mut bytes = fs::read(&scratch).expect("readable");
     bytes[8] += 1;
-    fs::write(&scratch.0, bytes).expect("writable");
-    let error = Store::restore(&scratch.0, config(), at(0)).expect_err("refused");
+    fs::write(&scratch, bytes).expect("writable");
+    let error = Store::restore(&scratch, config(), at(0)).expect_err("refused");
     assert!(error.to_string().contains("version"), "{error}");
 }
 
@@ -222,9 +203,9 @@ fn another_version_is_named() {
 #[test]
 fn a_failed_save_changes_nothing() {
     let (store, versions) = filled();
-    let nowhere = PathBuf::from("/nonexistent-folder/saved");
+    let nowhere = Path::new("/nonexistent-folder/saved");
     assert!(matches!(
-        store.save(&nowhere, at(0)),
+        store.save(nowhere, at(0)),
         Err(StoreError::File(_))
     ));
     // A folder in the place of the file is not replaced.
@@ -237,7 +218,7 @@ fn a_failed_save_changes_nothing() {
 
 #[test]
 fn a_value_being_received_prevents_a_save() {
-    let scratch = Scratch::new();
+    let scratch = scratch();
     let store = Store::new(config()).expect("a store");
     let mut writer = store.writer(WriterId(0));
     let key = Key::new(b"big").expect("a key");
@@ -245,22 +226,19 @@ fn a_value_being_received_prevents_a_save() {
     let reservation = store
         .reserve(&mut writer, at(0), key, hash, &Set::default(), 100_000)
         .expect("room");
-    assert!(matches!(
-        store.save(&scratch.0, at(0)),
-        Err(StoreError::Busy)
-    ));
+    assert!(matches!(store.save(&scratch, at(0)), Err(StoreError::Busy)));
     drop(reservation);
-    store.save(&scratch.0, at(0)).expect("saved");
+    store.save(&scratch, at(0)).expect("saved");
 }
 
 #[test]
 fn a_planned_flush_survives() {
-    let scratch = Scratch::new();
+    let scratch = scratch();
     let store = Store::new(config()).expect("a store");
     set(&store, at(0), "a", b"b", 0, 0);
     store.flush_all(at(0), Exptime(50));
-    store.save(&scratch.0, at(1)).expect("saved");
-    let restored = Store::restore(&scratch.0, config(), at(2)).expect("restored");
+    store.save(&scratch, at(1)).expect("saved");
+    let restored = Store::restore(&scratch, config(), at(2)).expect("restored");
     assert!(get(&restored, at(49), "a").is_some());
     assert!(get(&restored, at(50), "a").is_none());
 }

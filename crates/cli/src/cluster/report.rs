@@ -58,7 +58,7 @@ impl Report {
             .map(|id| line(cluster, &roster, id, process(id)));
         Self {
             cluster: cluster.name.clone(),
-            model: settings.model_name().to_owned(),
+            model: settings.model.to_string(),
             replicas: settings.replicas,
             lease_ms: settings.lease_ms,
             view: roster.number().0,

@@ -17,12 +17,15 @@ use std::{
 };
 
 use curtail_codec::native::{
-    Ack, Echo, ErrorCode, Grant, Head, Nack, NackReason, Opcode, Place, Promise, Reply, ReplyError,
-    Session, Status,
+    ErrorCode, Grant, Head, NackReason, Opcode, Place, Reply, Session, Status,
 };
 use curtail_types::Instant;
 
-use super::{Ask, Machine, MachineInput, MachineOutput, Transmission, random::Random};
+use super::{
+    Ask, Machine, MachineInput, MachineOutput, Transmission,
+    random::Random,
+    tests::{ack, echo, error, nack, place},
+};
 use crate::{ClientError, Command, Config, Event};
 
 const US: u64 = 1000;
@@ -328,7 +331,13 @@ impl Server {
             Opcode::Confirm if head.session.token == nonce ^ 1 => {
                 let token = nonce;
                 let same = |holder: &Holder| holder.is_live && holder.client == client;
-                let index = self.holders.iter().position(same).unwrap_or_else(|| {
+                let known = self.holders.iter().position(same);
+                // Another nonce is another session, where the one before was used.
+                let unused = known.filter(|&index| self.holders[index].slots.is_empty());
+                let index = unused.unwrap_or_else(|| {
+                    known
+                        .into_iter()
+                        .for_each(|index| self.holders[index].is_live = false);
                     self.holders.push(Holder {
                         client,
                         is_live: true,
@@ -336,19 +345,6 @@ impl Server {
                     });
                     self.holders.len() - 1
                 });
-                // Another nonce is another session.
-                let known = self.holders[index].slots.is_empty();
-                let index = if known {
-                    index
-                } else {
-                    self.holders[index].is_live = false;
-                    self.holders.push(Holder {
-                        client,
-                        is_live: true,
-                        slots: HashMap::new(),
-                    });
-                    self.holders.len() - 1
-                };
                 Some(Reply::Grant(Grant {
                     session: Session {
                         index: index as u32,
@@ -374,31 +370,19 @@ impl Server {
     }
 
     fn write(&mut self, client: usize, sent: Transmission, write: Write) -> Option<Reply<'static>> {
-        let echo = echo(&sent);
         let place = self.place(0);
         let is_full = self.queue.len() >= self.capacity;
         let tail = self.tail;
         let holder = self.holders.get_mut(sent.session.index as usize);
         let holder = holder.filter(|holder| holder.is_live && holder.client == client);
         let Some(holder) = holder else {
-            return Some(Reply::Error(ReplyError {
-                echo,
-                code: ErrorCode::Session,
-                incarnation: 1,
-            }));
+            return Some(error(&sent, ErrorCode::Session));
         };
         let slot = holder.slots.entry(sent.slot).or_default();
         if sent.sequence < slot.newest {
             return None;
         }
-        let accepted = |pos| {
-            let (place, promise) = (Place { pos, ..place }, Promise::Accepted);
-            Reply::Ack(Ack {
-                echo,
-                place,
-                promise,
-            })
-        };
+        let accepted = |pos| ack(&sent, Place { pos, ..place });
         if sent.sequence == slot.newest && slot.is_taken {
             return match (write.is_marked, slot.is_executed) {
                 (true, _) => Some(accepted(slot.pos)),
@@ -407,12 +391,7 @@ impl Server {
             };
         }
         if is_full {
-            let reason = NackReason::Full;
-            return Some(Reply::Nack(Nack {
-                echo,
-                place,
-                reason,
-            }));
+            return Some(nack(&sent, NackReason::Full, place));
         }
         *slot = Slot {
             newest: sent.sequence,
@@ -426,35 +405,14 @@ impl Server {
     }
 
     fn place(&self, pos: u64) -> Place {
-        Place {
-            queue: 0,
-            credits: (self.capacity - self.queue.len()) as u32,
-            incarnation: 1,
-            pos,
-            durable_pos: 0,
-        }
-    }
-}
-
-fn echo(sent: &Transmission) -> Echo {
-    Echo {
-        index: sent.session.index,
-        generation: sent.session.generation,
-        slot: sent.slot,
-        sequence: sent.sequence,
-        stamp: sent.stamp,
+        place(0, (self.capacity - self.queue.len()) as u32, pos)
     }
 }
 
 fn result(sent: &Transmission, pos: u64) -> Reply<'static> {
     Reply::Result {
         echo: echo(sent),
-        place: Place {
-            pos,
-            credits: 1,
-            incarnation: 1,
-            ..Place::default()
-        },
+        place: place(0, 1, pos),
         status: Status::Done,
         version: 1,
         number: 1,

@@ -139,7 +139,7 @@ impl Bench {
     }
 }
 
-fn echo(sent: &Transmission) -> Echo {
+pub(super) fn echo(sent: &Transmission) -> Echo {
     Echo {
         index: sent.session.index,
         generation: sent.session.generation,
@@ -149,7 +149,7 @@ fn echo(sent: &Transmission) -> Echo {
     }
 }
 
-fn place(queue: u16, credits: u32, pos: u64) -> Place {
+pub(super) fn place(queue: u16, credits: u32, pos: u64) -> Place {
     Place {
         queue,
         credits,
@@ -159,7 +159,7 @@ fn place(queue: u16, credits: u32, pos: u64) -> Place {
     }
 }
 
-fn ack(sent: &Transmission, place: Place) -> Reply<'static> {
+pub(super) fn ack(sent: &Transmission, place: Place) -> Reply<'static> {
     let (echo, promise) = (echo(sent), Promise::Accepted);
     Reply::Ack(Ack {
         echo,
@@ -168,8 +168,8 @@ fn ack(sent: &Transmission, place: Place) -> Reply<'static> {
     })
 }
 
-fn nack(sent: &Transmission, reason: NackReason, queue: u16) -> Reply<'static> {
-    let (echo, place) = (echo(sent), place(queue, 0, 0));
+pub(super) fn nack(sent: &Transmission, reason: NackReason, place: Place) -> Reply<'static> {
+    let echo = echo(sent);
     Reply::Nack(Nack {
         echo,
         place,
@@ -177,7 +177,7 @@ fn nack(sent: &Transmission, reason: NackReason, queue: u16) -> Reply<'static> {
     })
 }
 
-fn error(sent: &Transmission, code: ErrorCode) -> Reply<'static> {
+pub(super) fn error(sent: &Transmission, code: ErrorCode) -> Reply<'static> {
     Reply::Error(ReplyError {
         echo: echo(sent),
         code,
@@ -300,7 +300,7 @@ fn a_full_queue_holds_back_its_own_keys_alone() {
     }
     bench.said.clear();
     let sent = bench.assign(marked(b"a"), 1).unwrap();
-    bench.reply(nack(&sent, NackReason::Full, 1));
+    bench.reply(nack(&sent, NackReason::Full, place(1, 0, 0)));
     assert!(
         bench.assign(marked(b"a"), 2).is_none(),
         "the queue of this key is full"
@@ -352,7 +352,7 @@ fn a_queue_that_stays_full_is_asked_less_and_less() {
     let start_ns = bench.now.ns;
     let mut rounds = 0;
     while bench.machine.outstanding() > 0 {
-        bench.reply(nack(&sent, NackReason::Full, 0));
+        bench.reply(nack(&sent, NackReason::Full, place(0, 0, 0)));
         bench.wait();
         sent = *bench.sent.last().unwrap();
         rounds += 1;
@@ -544,7 +544,7 @@ fn a_receiver_that_is_not_ready_is_waited_for() {
     bench.said.clear();
     let sent = bench.assign(marked(b"a"), 1).unwrap();
     let refused_ns = bench.now.ns;
-    bench.reply(nack(&sent, NackReason::Full, 1));
+    bench.reply(nack(&sent, NackReason::Full, place(1, 0, 0)));
     assert!(bench.assign(marked(b"a"), 2).is_none(), "it stands still");
     bench.wait();
     assert_eq!(bench.said(), ["again 0 2"]);

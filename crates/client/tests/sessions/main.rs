@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use curtail_client::{ClientError, Command, Config, Promise, Reason, Session, Status};
+use curtail_client::{Answer, ClientError, Command, Config, Promise, Reason, Session, Status};
 use curtail_server::{NativeConfig, NativeMode, Server};
 use curtail_testing::{eventually, native_address, native_config};
 
@@ -50,9 +50,18 @@ fn patient() -> Config {
     }
 }
 
+/// Sets, and waits until that is accepted.
+fn set(session: &Session, key: &[u8], value: &[u8]) {
+    session.set(key, value).unwrap().accepted().unwrap();
+}
+
+fn get(session: &Session, key: &[u8]) -> Answer {
+    session.get(key).unwrap().result().unwrap()
+}
+
 /// The decimal number at a key; 0 if there is none.
 fn number_at(session: &Session, key: &[u8]) -> u64 {
-    let answer = session.get(key).unwrap().result().unwrap();
+    let answer = get(session, key);
     match answer.value.as_slice() {
         b"" => 0,
         digits => std::str::from_utf8(digits).unwrap().trim().parse().unwrap(),
@@ -71,7 +80,7 @@ fn every_command(session: &Session) {
         assert_eq!(accepted.promise, Promise::Accepted);
     };
     assert_eq!(call(Command::get(b"key")).status, Status::NotFound);
-    session.set(b"key", b"value").unwrap().accepted().unwrap();
+    set(session, b"key", b"value");
     // A value may come from a write that is accepted and not executed yet: without a version.
     let mut found = call(Command::get(b"key"));
     while found.version == 0 {
@@ -165,8 +174,8 @@ fn values_of_every_length_come_back() {
             0, 1, 1300, 1384, 1385, 1386, 1387, 1388, 1400, 1984, 5000, 900_000, 10,
         ] {
             let value: Vec<u8> = (0..bytes).map(|i| (i * 7 + i / 251) as u8).collect();
-            session.set(b"key", &value).unwrap().accepted().unwrap();
-            let found = session.get(b"key").unwrap().result().unwrap();
+            set(&session, b"key", &value);
+            let found = get(&session, b"key");
             assert_eq!(found.status, Status::Value, "{mode:?}, {bytes} bytes");
             assert!(
                 found.value == value,
@@ -187,10 +196,7 @@ fn values_of_every_length_come_back() {
             Err(error) => matches!(error, ClientError::Refused(_)),
         };
         assert!(is_refused, "{mode:?}: {refused:?}");
-        assert_eq!(
-            session.get(b"none").unwrap().result().unwrap().status,
-            Status::NotFound
-        );
+        assert_eq!(get(&session, b"none").status, Status::NotFound);
     }
 }
 
@@ -210,7 +216,7 @@ fn increments_are_counted_once_on_a_bad_network() {
         let proxy = Proxy::start(address, faults, seed);
         let session = Session::open(proxy.address, patient()).unwrap();
         for key in [&b"a"[..], b"b", b"c"] {
-            session.set(key, b"0").unwrap().accepted().unwrap();
+            set(&session, key, b"0");
         }
         let acknowledged = increments_in_threads(&session, 40);
         proxy.heal();
@@ -236,7 +242,7 @@ fn full_queues_are_met_with_patience() {
             native.service_ns = 50_000;
         });
         let sessions = [1, 2].map(|_| Session::open(address, patient()).unwrap());
-        sessions[0].set(b"n", b"0").unwrap().accepted().unwrap();
+        set(&sessions[0], b"n", b"0");
         thread::scope(|scope| {
             for session in &sessions {
                 scope.spawn(move || {
@@ -272,12 +278,8 @@ fn accepted_writes_are_seen_by_everybody() {
                 let key = format!("key {thread}");
                 for round in 0..200 {
                     let value = format!("{round}");
-                    session
-                        .set(key.as_bytes(), value.as_bytes())
-                        .unwrap()
-                        .accepted()
-                        .unwrap();
-                    let found = other.get(key.as_bytes()).unwrap().result().unwrap();
+                    set(&session, key.as_bytes(), value.as_bytes());
+                    let found = get(&other, key.as_bytes());
                     assert_eq!(found.value, value.as_bytes());
                 }
             });
@@ -293,7 +295,7 @@ fn accepted_writes_are_seen_by_everybody() {
 fn a_server_that_comes_back_is_found_again() {
     let (server, address) = start(NativeMode::IoAck, |native| native.service_ns = 50_000_000);
     let session = Session::open(address, patient()).unwrap();
-    session.set(b"key", b"one").unwrap().accepted().unwrap();
+    set(&session, b"key", b"one");
     let slow = session.call(&Command::append(b"key", b"!")).unwrap();
     eventually("it is under way", || session.counts().assigned > 1);
     drop(server.stop());
@@ -308,8 +310,8 @@ fn a_server_that_comes_back_is_found_again() {
         }
         Ok(answer) => assert_eq!(answer.status, Status::Done),
     }
-    session.set(b"key", b"two").unwrap().accepted().unwrap();
-    assert_eq!(session.get(b"key").unwrap().result().unwrap().value, b"two");
+    set(&session, b"key", b"two");
+    assert_eq!(get(&session, b"key").value, b"two");
     eventually("two sessions were granted", || {
         session.counts().sessions == 2
     });
@@ -326,9 +328,9 @@ fn an_idle_session_is_kept_or_renewed() {
             ..patient()
         };
         let session = Session::open(address, config).unwrap();
-        session.set(b"key", b"value").unwrap().accepted().unwrap();
+        set(&session, b"key", b"value");
         thread::sleep(Duration::from_millis(1500));
-        session.set(b"key", b"other").unwrap().accepted().unwrap();
+        set(&session, b"key", b"other");
         let granted = session.counts().sessions;
         assert_eq!(granted, sessions, "keep alive: {keep_alive}");
     }
@@ -375,7 +377,7 @@ fn what_makes_no_sense_is_refused_before_it_is_sent() {
             "{outcome:?}"
         );
     }
-    session.set(b"k", b"v").unwrap().accepted().unwrap();
+    set(&session, b"k", b"v");
 }
 
 /// Goal: many threads share one session, and every answer finds its asker. Method: each thread
@@ -443,7 +445,7 @@ fn silence_is_indeterminate_for_writes_and_nothing_for_reads() {
     eventually("it works again", || {
         session.set(b"k", b"w").unwrap().accepted().is_ok()
     });
-    assert_eq!(session.get(b"k").unwrap().result().unwrap().value, b"w");
+    assert_eq!(get(&session, b"k").value, b"w");
 }
 
 #[test]
@@ -516,7 +518,7 @@ fn handles_that_are_kept_are_told_apart_from_a_busy_server() {
     let refused = session.set(b"k", b"v").err();
     assert_eq!(refused, Some(ClientError::Handles));
     drop(kept);
-    session.set(b"k", b"v").unwrap().accepted().unwrap();
+    set(&session, b"k", b"v");
 }
 
 #[test]
@@ -545,12 +547,12 @@ fn a_broken_stream_is_replaced() {
     let proxy = Proxy::start(address, faults, 3);
     let session = Session::open(proxy.address, patient()).unwrap();
     let value = Arc::new(vec![7_u8; 300_000]);
-    session.set(b"number", b"0").unwrap().accepted().unwrap();
+    set(&session, b"number", b"0");
     for round in 0..6_u8 {
         let mut value = value.to_vec();
         value[0] = round;
-        session.set(b"large", &value).unwrap().accepted().unwrap();
-        let found = session.get(b"large").unwrap().result().unwrap();
+        set(&session, b"large", &value);
+        let found = get(&session, b"large");
         assert!(found.value == value, "round {round}");
     }
 }
@@ -566,7 +568,7 @@ fn every_address_of_a_name_is_tried() {
         ..patient()
     };
     let session = Session::open(&[nobody, address][..], config).unwrap();
-    session.set(b"k", b"v").unwrap().accepted().unwrap();
+    set(&session, b"k", b"v");
 }
 
 /// Goal: a session that sleeps is woken by a request. Method: nothing else can wake it, since it

@@ -10,7 +10,6 @@
 
 mod meta;
 mod refusal;
-mod stats;
 mod text;
 
 use curtail_types::{ArithmeticOutcome, DeleteOutcome, ItemStatus, Outcome, SetOutcome};
@@ -18,7 +17,6 @@ use curtail_types::{ArithmeticOutcome, DeleteOutcome, ItemStatus, Outcome, SetOu
 use super::{Form, Sink, WireKey};
 
 pub use refusal::Refusal;
-pub use stats::{STAT_BYTES_MAX, stat, stat_number, stat_text};
 
 /// The most bytes that any of these functions writes, beside a value.
 pub const REPLY_BYTES_MAX: usize = 512;

@@ -1,15 +1,19 @@
 //! Inputs and outputs of the protocol's machine.
 
-use curtail_types::{Access, Cas, HotEpoch, Message, NodeId, NodeSet, RouteHash, View, WriterId};
+use curtail_types::{
+    Access, Cas, HotEpoch, Message, NodeId, NodeSet, RouteHash, View, WriterId, named_enum,
+};
 
-/// How the copies of a hot key agree (ccKVS, section 5).
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub enum Model {
-    /// Sequential consistency per key: a write is done at once, the others hear of it soon.
-    Sc,
-    /// Linearizability: a write is done when every copy has it.
-    #[default]
-    Lin,
+named_enum! {
+    /// How the copies of a hot key agree (ccKVS, section 5).
+    #[derive(Default)]
+    pub enum Model {
+        /// Sequential consistency per key: a write is done at once, the others hear of it soon.
+        Sc = "sc",
+        /// Linearizability: a write is done when every copy has it.
+        #[default]
+        Lin = "lin",
+    }
 }
 
 /// What a machine is made with.

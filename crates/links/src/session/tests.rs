@@ -3,8 +3,9 @@
 use std::io::IoSlice;
 
 use curtail_codec::node::{Body, Class, DecodedFrame, Frame, Part};
+use curtail_workload::Random;
 
-use crate::{session::*, tests::Random};
+use crate::session::*;
 
 /// What a test plants, to see that it is noticed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -130,7 +131,7 @@ impl Network {
     fn new(seed: u64, fault: Fault) -> Self {
         Self {
             sides: [Side::new(100), Side::new(200)],
-            random: Random(seed),
+            random: Random::new(seed),
             fault,
             held_most: 0,
         }
@@ -190,16 +191,16 @@ impl Network {
     }
 
     fn step(&mut self) {
-        let from = self.random.below(2);
+        let from = self.random.below(2) as usize;
         match self.random.below(12) {
             0 => self.connect(),
             1..=5 => {
-                let padding = self.random.below(700);
+                let padding = self.random.below(700) as usize;
                 self.sides[from].push(padding);
             }
             6 => self.sides[from].take_in(self.fault),
             _ => {
-                let bytes_max = 1 + self.random.below(900);
+                let bytes_max = 1 + self.random.below(900) as usize;
                 self.sides[from].take_in(self.fault);
                 self.carry(from, bytes_max);
             }

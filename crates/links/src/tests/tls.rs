@@ -1,6 +1,6 @@
 //! Links over TLS, with valid and invalid certificates.
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 use curtail_membership::{Rollout, TlsFiles};
 use rcgen::{
@@ -12,7 +12,7 @@ use crate::tests::*;
 
 /// A folder with an authority and what it has signed.
 struct Office {
-    folder: PathBuf,
+    folder: tempfile::TempDir,
     issuer: Issuer<'static, KeyPair>,
 }
 
@@ -34,15 +34,13 @@ const PAPER: Paper = Paper {
 };
 
 impl Office {
-    fn open(name: &str) -> Self {
-        let name = format!("curtail-tls-{}-{name}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).unwrap();
+    fn open() -> Self {
+        let folder = tempfile::tempdir().unwrap();
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let certificate = params.self_signed(&key).unwrap();
-        fs::write(folder.join("ca.pem"), certificate.pem()).unwrap();
+        fs::write(folder.path().join("ca.pem"), certificate.pem()).unwrap();
         let issuer = Issuer::new(params, key);
         Self { folder, issuer }
     }
@@ -56,9 +54,9 @@ impl Office {
         params.not_after = date_time_ymd(paper.until, 1, 1);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let files = TlsFiles {
-            ca: self.folder.join("ca.pem"),
-            certificate: self.folder.join(format!("{name}.pem")),
-            key: self.folder.join(format!("{name}.key")),
+            ca: self.folder.path().join("ca.pem"),
+            certificate: self.folder.path().join(format!("{name}.pem")),
+            key: self.folder.path().join(format!("{name}.key")),
             rollout: None,
         };
         fs::write(&files.certificate, certificate.pem()).unwrap();
@@ -71,16 +69,10 @@ impl Office {
     }
 }
 
-impl Drop for Office {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
 /// Goal: with TLS a link does what it does without. Method: the same test.
 #[test]
 fn reports_arrive_once_and_in_order_over_tls() {
-    let office = Office::open("order");
+    let office = Office::open();
     let a = Node::secured(KIND, office.tls("a", PAPER));
     let b = Node::secured(other(), office.tls("b", PAPER));
     exchange(link(a, b));
@@ -91,7 +83,7 @@ fn reports_arrive_once_and_in_order_over_tls() {
 /// somebody on the way. Without a rollout two such nodes never link: the test after the next.
 #[test]
 fn tls_is_taken_up_node_by_node() {
-    let office = Office::open("rollout");
+    let office = Office::open();
     let tls = |name: &str, rollout: Option<Option<Rollout>>| {
         let files = TlsFiles {
             rollout: rollout?,
@@ -121,7 +113,7 @@ fn tls_is_taken_up_node_by_node() {
 /// what it sees; a report in it without TLS, and none with it.
 #[test]
 fn what_is_sent_is_hidden() {
-    let office = Office::open("hidden");
+    let office = Office::open();
     for hides in [false, true] {
         let tls = |name| hides.then(|| office.tls(name, PAPER)).flatten();
         let a = Node::secured(KIND, tls("a"));
@@ -183,7 +175,7 @@ fn listen_in(to: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
 /// peer that says something and is gone before this side looks; silence would tell after a second.
 #[test]
 fn an_end_right_behind_the_last_bytes_is_seen() {
-    let office = Office::open("end");
+    let office = Office::open();
     for hides in [false, true] {
         let tls = |name| hides.then(|| office.tls(name, PAPER)).flatten();
         let (mut a, mut b) = link(
@@ -210,7 +202,7 @@ fn an_end_right_behind_the_last_bytes_is_seen() {
 /// pairs of which one side is wrong.
 #[test]
 fn who_is_not_believed_is_not_linked() {
-    let (office, stranger) = (Office::open("here"), Office::open("there"));
+    let (office, stranger) = (Office::open(), Office::open());
     let elsewhere = Paper {
         address: "10.9.9.9",
         ..PAPER
@@ -256,7 +248,7 @@ fn who_is_not_believed_is_not_linked() {
 /// wrong in one way each.
 #[test]
 fn a_node_looks_at_its_own_certificate_first() {
-    let (office, stranger) = (Office::open("own"), Office::open("stranger"));
+    let (office, stranger) = (Office::open(), Office::open());
     let expired = Paper {
         until: 2001,
         ..PAPER
@@ -266,13 +258,13 @@ fn a_node_looks_at_its_own_certificate_first() {
         ..PAPER
     };
     let good = office.sign("good", PAPER);
-    let missing = office.folder.join("missing.pem");
+    let missing = office.folder.path().join("missing.pem");
     for (files, says) in [
         (office.sign("old", expired), "has expired"),
         (office.sign("half", half), "clientAuth"),
         (
             TlsFiles {
-                ca: stranger.folder.join("ca.pem"),
+                ca: stranger.folder.path().join("ca.pem"),
                 ..good.clone()
             },
             "same `ca`",

@@ -1,7 +1,6 @@
 //! Members of one process, with a file as their store and heartbeats through their handles.
 
 use std::{
-    path::PathBuf,
     sync::{Mutex, OnceLock},
     time,
 };
@@ -13,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A cluster of members in this process.
 struct Trial {
-    folder: PathBuf,
+    folder: tempfile::TempDir,
     lines: Arc<Mutex<Vec<Option<MemberHandle>>>>,
     heard: Arc<Mutex<Vec<(NodeId, MemberEvent)>>>,
     adopted: Arc<Mutex<Vec<Option<Arc<Roster>>>>>,
@@ -58,17 +57,15 @@ impl Observer for Ear {
 }
 
 impl Trial {
-    fn new(name: &str, nodes: u8, more: &str) -> Self {
-        let name = format!("curtail-member-{}-{name}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        Secret::create(&folder.join("secret")).unwrap();
+    fn new(nodes: u8, more: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Secret::create(&folder.path().join("secret")).unwrap();
         let mut text =
             format!("name = \"trial\"\nsecret_file = \"secret\"\nlease_ms = 300\n{more}");
         for id in 0..nodes {
             text += &format!("[[node]]\nid = {id}\nclients = \"h:1\"\nlinks = \"h:2\"\n");
         }
-        std::fs::write(folder.join("cluster.toml"), text).unwrap();
+        std::fs::write(folder.path().join("cluster.toml"), text).unwrap();
         Self {
             folder,
             lines: Arc::new(Mutex::new(vec![None; 8])),
@@ -80,7 +77,7 @@ impl Trial {
     fn start(&self, id: u8) -> Member {
         let config = NodeConfig {
             me: NodeId(id),
-            cluster: Arc::new(ClusterFile::load(&self.folder.join("cluster.toml")).unwrap()),
+            cluster: Arc::new(ClusterFile::load(&self.folder.path().join("cluster.toml")).unwrap()),
         };
         let own = Arc::new(OnceLock::new());
         let ear = Ear {
@@ -133,12 +130,6 @@ impl Trial {
     }
 }
 
-impl Drop for Trial {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
 fn now() -> Instant {
     static ORIGIN: OnceLock<time::Instant> = OnceLock::new();
     let passed = ORIGIN.get_or_init(time::Instant::now).elapsed();
@@ -150,7 +141,7 @@ fn now() -> Instant {
 #[test]
 fn nodes_form_a_cluster_lose_one_and_take_it_back() {
     // Three members form a cluster; one dies and is removed; it comes back with another life.
-    let trial = Trial::new("life", 3, "");
+    let trial = Trial::new(3, "");
     let mut members: Vec<_> = (0..3).map(|id| trial.start(id)).collect();
     trial.wait_for_live(0b111, &[0, 1, 2]);
     for member in &members {
@@ -175,7 +166,7 @@ fn nodes_form_a_cluster_lose_one_and_take_it_back() {
 
 #[test]
 fn a_node_leaves_without_being_waited_for() {
-    let trial = Trial::new("leave", 2, "");
+    let trial = Trial::new(2, "");
     let members: Vec<_> = (0..2).map(|id| trial.start(id)).collect();
     trial.wait_for_live(0b11, &[0, 1]);
     members[0].handle().leave();
@@ -193,10 +184,10 @@ fn a_node_leaves_without_being_waited_for() {
 
 #[test]
 fn a_node_of_another_mind_takes_no_part() {
-    let trial = Trial::new("mismatch", 1, "");
+    let trial = Trial::new(1, "");
     let member = trial.start(0);
     trial.wait_for_live(0b1, &[0]);
-    let path = trial.folder.join("cluster.toml");
+    let path = trial.folder.path().join("cluster.toml");
     let text = std::fs::read_to_string(&path).unwrap();
     let other = text.replace("lease_ms = 300", "lease_ms = 400");
     let more = "[[node]]\nid = 1\nclients = \"h:1\"\nlinks = \"h:2\"\n";
@@ -219,10 +210,10 @@ fn a_node_of_another_mind_takes_no_part() {
 /// node in force; its view file is removed, set back, replaced by a folder, and damaged.
 #[test]
 fn each_fault_of_the_view_file_has_its_own_message() {
-    let trial = Trial::new("faults", 1, "");
+    let trial = Trial::new(1, "");
     let member = trial.start(0);
     trial.wait_for_live(0b1, &[0]);
-    let path = trial.folder.join("view.json");
+    let path = trial.folder.path().join("view.json");
     let newest = std::fs::read_to_string(&path).unwrap();
     let mut older: serde_json::Value = serde_json::from_str(&newest).unwrap();
     let empty = Roster::empty("trial", trial.adopted(0).unwrap().settings);

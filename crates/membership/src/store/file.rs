@@ -184,13 +184,6 @@ mod tests {
     use super::*;
     use crate::{Addresses, Node, Settings};
 
-    fn folder(name: &str) -> PathBuf {
-        let name = format!("curtail-file-store-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        path
-    }
-
     fn empty() -> Roster {
         let settings = Settings {
             model: Model::Lin,
@@ -215,9 +208,9 @@ mod tests {
 
     #[test]
     fn what_was_replaced_is_read_and_who_is_late_is_told() {
-        let folder = folder("replace");
-        let mut one = FileStore::new(&folder.join("view.json"), Duration::from_secs(1));
-        let mut two = FileStore::new(&folder.join("view.json"), Duration::from_secs(1));
+        let folder = tempfile::tempdir().unwrap();
+        let mut one = FileStore::new(&folder.path().join("view.json"), Duration::from_secs(1));
+        let mut two = FileStore::new(&folder.path().join("view.json"), Duration::from_secs(1));
         assert_eq!(one.read().unwrap(), None);
         let roster = joined(&empty(), 0);
         assert_eq!(one.replace(0, &roster).unwrap(), Some(1));
@@ -232,16 +225,15 @@ mod tests {
         );
         assert_eq!(two.replace(1, &joined(&stored.roster, 1)).unwrap(), Some(2));
         assert_eq!(one.replace(1, &joined(&stored.roster, 2)).unwrap(), None);
-        let left: Vec<_> = fs::read_dir(&folder).unwrap().collect();
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
         assert_eq!(left.len(), 2, "the file and its lock: {left:?}");
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn of_many_at_once_exactly_one_wins_each_revision() {
         // Eight threads add 25 views each; none may be lost, so the last has number 200.
-        let folder = folder("race");
-        let path = folder.join("view.json");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("view.json");
         let beaten = AtomicUsize::new(0);
         thread::scope(|scope| {
             for id in 0..8 {
@@ -268,20 +260,18 @@ mod tests {
         let stored = store.read().unwrap().unwrap();
         assert_eq!((stored.revision, stored.roster.number().0), (200, 200));
         assert!(beaten.into_inner() > 0, "there was no race");
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn a_lock_that_stays_is_no_dead_end() {
-        let folder = folder("lock");
-        let mut store = FileStore::new(&folder.join("view.json"), Duration::from_millis(20));
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = FileStore::new(&folder.path().join("view.json"), Duration::from_millis(20));
         let lock = store.lock().unwrap();
         assert!(store.replace(0, &joined(&empty(), 0)).is_err());
         assert_eq!(store.read().unwrap(), None, "readings wait for no lock");
         drop(lock);
         assert_eq!(store.replace(0, &joined(&empty(), 0)).unwrap(), Some(1));
-        fs::write(folder.join("view.json"), "{").unwrap();
+        fs::write(folder.path().join("view.json"), "{").unwrap();
         assert!(store.read().is_err());
-        fs::remove_dir_all(folder).unwrap();
     }
 }

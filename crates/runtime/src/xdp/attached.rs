@@ -10,7 +10,7 @@
 //! The program stays when the process dies, and goes on as long as the heartbeat's age allows. The
 //! next process finds the maps and puts its own program in the place of the old one, atomically.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::xdp::{XdpLink, XdpMode};
 use curtail_types::named_enum;
+use rustix::fs::statfs;
 
 use super::error::XdpError;
 use super::program::{MAPS, Nic, NicOptions, OBJECT};
@@ -284,18 +285,7 @@ fn make_directory(directory: &Path) -> Result<(), XdpError> {
 }
 
 fn is_bpf_file_system(directory: &Path) -> bool {
-    let Ok(name) = std::ffi::CString::new(directory.as_os_str().as_encoded_bytes()) else {
-        return false;
-    };
-    let mut found = std::mem::MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: the name ends with a zero byte, and the kernel fills in the structure.
-    let answer = unsafe { libc::statfs(name.as_ptr(), found.as_mut_ptr()) };
-    if answer != 0 {
-        return false;
-    }
-    // SAFETY: the call has succeeded, so that it is filled in.
-    let found = unsafe { found.assume_init() };
-    i128::from(found.f_type) == BPF_FILE_SYSTEM
+    statfs(directory).is_ok_and(|found| i128::from(found.f_type) == BPF_FILE_SYSTEM)
 }
 
 /// The kernel gives the lock back when the process ends, however it ends.
@@ -306,15 +296,12 @@ fn lock(directory: &Path, interface: &str) -> Result<File, XdpError> {
         .custom_flags(libc::O_DIRECTORY | libc::O_CLOEXEC)
         .open(directory)
         .map_err(|error| XdpError::system(doing, &error))?;
-    // SAFETY: the descriptor is open, and no memory is touched.
-    let answer = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
-    let error = io::Error::last_os_error();
-    match (answer, error.raw_os_error()) {
-        (0, _) => Ok(file),
-        (_, Some(libc::EWOULDBLOCK)) => Err(XdpError::InUse {
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(XdpError::InUse {
             interface: interface.to_string(),
         }),
-        _ => Err(XdpError::system(doing, &error)),
+        Err(TryLockError::Error(error)) => Err(XdpError::system(doing, &error)),
     }
 }
 

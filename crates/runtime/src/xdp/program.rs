@@ -5,13 +5,13 @@
 //! is what the source gives.
 
 use std::fmt;
-use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 
 use aya::maps::{Map, PerCpuArray};
 use aya::programs::{TestRun as _, TestRunOptions, Xdp as Program};
 use aya::{Ebpf, EbpfLoader};
+use rustix::thread::{MembarrierCommand, membarrier};
 
 use super::error::XdpError;
 use super::settings;
@@ -85,33 +85,6 @@ pub struct Ran {
     pub frame: Vec<u8>,
     /// How long the program took, in nanoseconds, on average of the repetitions.
     pub ns: u64,
-}
-
-/// What the program has counted since its maps were made.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub struct NicCounts {
-    /// Acknowledged when they had their place.
-    pub accepted: u64,
-    /// Given a place, to be answered by the executor.
-    pub queued: u64,
-    /// Acknowledged again.
-    pub repeated: u64,
-    /// Sent again after execution was promised, and passed on.
-    pub replayed: u64,
-    /// Under way or over, and dropped.
-    pub stale: u64,
-    /// Dropped because the server's heartbeat had stopped.
-    pub absent: u64,
-    /// Refused because the queue was full.
-    pub full: u64,
-    /// Refused because the queue was closed.
-    pub not_ready: u64,
-    /// Of sessions that are not the sender's, and passed on.
-    pub unknown: u64,
-    /// IP fragments that were dropped.
-    pub fragments: u64,
-    /// Whose bytes could not be copied, and passed on.
-    pub refused: u64,
 }
 
 /// The program and its maps.
@@ -245,8 +218,8 @@ impl Nic {
         self.set(settings::WALL_OFFSET_NS, offset);
     }
 
-    /// What the program has counted.
-    pub fn counts(&self) -> Result<NicCounts, XdpError> {
+    /// What the program has counted since its maps were made, by name.
+    pub fn counts(&self) -> Result<Vec<(&'static str, u64)>, XdpError> {
         let map = self.ebpf.map("counts").ok_or_else(|| missing("counts"))?;
         let failed = |error| XdpError::map("reading the counts", &error);
         let counts: PerCpuArray<_, [u64; settings::COUNTS]> = map.try_into().map_err(failed)?;
@@ -257,33 +230,7 @@ impl Nic {
                 *all += one;
             }
         }
-        let [
-            accepted,
-            queued,
-            repeated,
-            replayed,
-            stale,
-            absent,
-            full,
-            not_ready,
-            unknown,
-            fragments,
-            refused,
-            ..,
-        ] = sum;
-        Ok(NicCounts {
-            accepted,
-            queued,
-            repeated,
-            replayed,
-            stale,
-            absent,
-            full,
-            not_ready,
-            unknown,
-            fragments,
-            refused,
-        })
+        Ok(settings::COUNT_NAMES.into_iter().zip(sum).collect())
     }
 
     /// Gives the program a frame, `repeat` times, without a network.
@@ -315,15 +262,9 @@ impl Nic {
     /// Waits until every run of the program that had begun before is over, so that none is left
     /// that saw what was changed since.
     pub fn quiesce() -> Result<(), XdpError> {
-        // SAFETY: the call takes two numbers and touches no memory.
-        let answer = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_GLOBAL, 0) };
-        match answer {
-            0 => Ok(()),
-            _ => Err(XdpError::system(
-                "waiting for the kernel",
-                &io::Error::last_os_error(),
-            )),
-        }
+        // It waits for a grace period of the kernel's RCU, in which programs run.
+        membarrier(MembarrierCommand::Global)
+            .map_err(|error| XdpError::system("waiting for the kernel", &error.into()))
     }
 
     pub(super) fn program(&mut self) -> Result<&mut Program, XdpError> {
@@ -433,5 +374,3 @@ fn missing(name: &'static str) -> XdpError {
 
 /// Longest frame that a run gives back, in bytes.
 const FRAME_BYTES_MAX: usize = 4096;
-/// MEMBARRIER_CMD_GLOBAL: waits for a grace period of the kernel's RCU, in which programs run.
-const MEMBARRIER_GLOBAL: libc::c_int = 1;

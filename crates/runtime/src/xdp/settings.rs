@@ -39,27 +39,27 @@ pub(super) const ANSWER_BACK: u64 = 0;
 /// Answers leave as if they were forwarded, which works where a peer has no program (veth).
 pub(super) const ANSWER_REDIRECT: u64 = 1;
 
-/// Words of the counts, in the order of [`super::NicCounts`].
+/// Words of the counts.
 pub(super) const COUNTS: usize = 16;
+
+/// What the program counts, in the order of the words.
+pub(super) const COUNT_NAMES: [&str; 11] = [
+    "ACCEPTED",  // acknowledged when they had their place
+    "QUEUED",    // given a place, to be answered by the executor
+    "REPEATED",  // acknowledged again
+    "REPLAYED",  // sent again after execution was promised, and passed on
+    "STALE",     // under way or over, and dropped
+    "ABSENT",    // dropped because the server's heartbeat had stopped
+    "FULL",      // refused because the queue was full
+    "NOT_READY", // refused because the queue was closed
+    "UNKNOWN",   // of sessions that are not the sender's, and passed on
+    "FRAGMENTS", // IP fragments that were dropped
+    "REFUSED",   // whose bytes could not be copied, and passed on
+];
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// What the program counts, in the order of its words.
-    const COUNT_NAMES: [&str; 11] = [
-        "ACCEPTED",
-        "QUEUED",
-        "REPEATED",
-        "REPLAYED",
-        "STALE",
-        "ABSENT",
-        "FULL",
-        "NOT_READY",
-        "UNKNOWN",
-        "FRAGMENTS",
-        "REFUSED",
-    ];
 
     #[test]
     fn the_c_header_is_printed_from_the_constants() {

@@ -66,7 +66,6 @@ unsafe impl Sync for SharedWords {}
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
     use std::os::fd::AsFd as _;
 
     use super::*;
@@ -75,20 +74,13 @@ mod tests {
     /// Two mappings of a file show each other's words, and they are in the file.
     #[test]
     fn two_mappings_share_their_words() {
-        let path = std::env::temp_dir().join(format!("curtail-words-{}", std::process::id()));
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .unwrap();
-        file.set_len(8 * 1000).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(8 * 1000).unwrap();
         let one = SharedWords::map(file.as_fd(), 1000).unwrap();
         let other = SharedWords::map(file.as_fd(), 1000).unwrap();
         one.words()[999].store(7, Ordering::Relaxed);
         assert_eq!(other.words()[999].load(Ordering::Relaxed), 7);
         drop((one, other));
-        assert_eq!(std::fs::read(&path).unwrap()[999 * 8], 7);
-        std::fs::remove_file(&path).unwrap();
+        assert_eq!(std::fs::read(file.path()).unwrap()[999 * 8], 7);
     }
 }

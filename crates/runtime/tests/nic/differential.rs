@@ -360,19 +360,11 @@ fn random_frames_have_the_same_fate() {
     assert_eq!(fates.len(), 4, "{fates:?}");
     assert!(fates.values().all(|times| *times > 50), "{fates:?}");
     let counts = world.nic.counts().unwrap();
-    let all = [
-        counts.accepted,
-        counts.queued,
-        counts.repeated,
-        counts.replayed,
-        counts.stale,
-        counts.absent,
-        counts.full,
-        counts.not_ready,
-        counts.unknown,
-        counts.fragments,
-    ];
-    assert!(all.iter().all(|times| *times > 0), "{counts:?}");
+    let expected = counts.iter().filter(|(name, _)| *name != "REFUSED");
+    assert!(
+        expected.map(|(_, times)| times).all(|times| *times > 0),
+        "{counts:?}"
+    );
 }
 
 /// Goal: whoever asks whether the program can be had is told what is so. Method: the smallest maps,

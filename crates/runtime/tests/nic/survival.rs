@@ -323,20 +323,21 @@ impl Client {
     }
 }
 
+/// The file of a store without items.
+fn store() -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(8 * KEYS as u64).unwrap();
+    file
+}
+
 /// Kills a server `rounds` times; what the store holds in the end and what it should.
 fn killed(rounds: usize, forgets_positions: bool) -> Option<(Vec<u32>, Vec<u32>)> {
     let namespace = Namespace::enter()?;
     let mut client = Client::new();
-    let store = std::env::temp_dir().join(format!(
-        "curtail-nic-store-{}-{forgets_positions}-{rounds}",
-        std::process::id()
-    ));
-    let file = File::create_new(&store).unwrap();
-    file.set_len(8 * KEYS as u64).unwrap();
-    drop(file);
+    let store = store();
     let settings = ServerSettings {
         pins: namespace.pins.clone(),
-        store: store.clone(),
+        store: store.path().to_owned(),
         client_port: client.port(),
         heartbeat_ns_max: 30_000_000_000,
         forgets_positions,
@@ -361,10 +362,9 @@ fn killed(rounds: usize, forgets_positions: bool) -> Option<(Vec<u32>, Vec<u32>)
         client.receive();
     }
     let expected = client.expected();
-    let held = wait_for(&store, &expected);
+    let held = wait_for(store.path(), &expected);
     server.kill().unwrap();
     server.wait().unwrap();
-    std::fs::remove_file(&store).unwrap();
     println!(
         "{rounds} rounds: {} acknowledged, {alone} of them without a server",
         client.acknowledged.len()
@@ -429,12 +429,10 @@ fn a_heartbeat_that_stopped_ends_acknowledgements() {
         return;
     };
     let mut client = Client::new();
-    let name = format!("curtail-nic-heartbeat-{}", std::process::id());
-    let store = std::env::temp_dir().join(name);
-    File::create_new(&store).unwrap().set_len(64).unwrap();
+    let store = store();
     let settings = ServerSettings {
         pins: namespace.pins.clone(),
-        store: store.clone(),
+        store: store.path().to_owned(),
         client_port: client.port(),
         heartbeat_ns_max: 200_000_000,
         forgets_positions: false,
@@ -457,10 +455,12 @@ fn a_heartbeat_that_stopped_ends_acknowledgements() {
     while !client.send(false) {
         client.receive();
     }
-    assert_eq!(wait_for(&store, &client.expected()), client.expected());
+    assert_eq!(
+        wait_for(store.path(), &client.expected()),
+        client.expected()
+    );
     server.kill().unwrap();
     server.wait().unwrap();
-    std::fs::remove_file(&store).unwrap();
 }
 
 /// Goal: every way in which attaching ends is told from the others. Method: one after another, on

@@ -1,13 +1,10 @@
 //! The twin: what the program must do with a frame, by the codec and the admission of `dispatch`.
 
-use curtail_codec::native::{
-    Ack, Echo, Flags, Nack, NackReason, Opcode, Place, Promise, Reply, Request,
-};
-use curtail_ordered_queue::{
-    Arrival, EntryKind, Ingress, Peer, SessionLimits, SessionName, Verdict,
-};
-use curtail_types::{HashSeed, Key};
+use curtail_codec::native::{Ack, Echo, Nack, NackReason, Place, Promise, Reply, Request};
+use curtail_ordered_queue::{Ingress, Peer, SessionLimits, Verdict};
+use curtail_types::HashSeed;
 
+use super::arrival::arrival;
 use super::frames::{Address, Ends, answer_frame};
 
 /// What a server is like that a frame comes to.
@@ -63,7 +60,8 @@ impl Twin<'_> {
         ends: Ends,
         moment: Moment,
     ) -> Expected {
-        let arrival = self.arrival(request, datagram, ends, moment);
+        let from = peer(ends.from);
+        let arrival = arrival(request, datagram, from, self.seed, moment.unix_ns);
         let number = self.ingress.queue_number(arrival.key_hash);
         let queue = self.ingress.queue(arrival.key_hash);
         let verdict = self.ingress.admit(&arrival, moment.monotonic_ns);
@@ -97,41 +95,6 @@ impl Twin<'_> {
             Verdict::NotReady => nack(ends, echo, place(0), NackReason::NotReady),
             Verdict::Queued(_) | Verdict::Dropped | Verdict::Absent => Expected::Dropped,
             Verdict::Replay(_) | Verdict::NoSession | Verdict::TooLarge => Expected::Passed,
-        }
-    }
-
-    fn arrival<'a>(
-        &self,
-        request: &Request<'_>,
-        datagram: &'a [u8],
-        ends: Ends,
-        moment: Moment,
-    ) -> Arrival<'a> {
-        let head = &request.head;
-        let key = request.key.map_or(&[][..], Key::bytes);
-        let is_plain_set = head.opcode == Opcode::Set && !head.flags.has(Flags::COMPARE);
-        Arrival {
-            session: SessionName {
-                index: head.session.index,
-                generation: head.session.generation,
-                token: head.session.token,
-            },
-            peer: peer(ends.from),
-            slot: head.slot,
-            sequence: head.sequence,
-            nilext: head.class().is_nilext(),
-            kind: if is_plain_set {
-                EntryKind::Set
-            } else {
-                EntryKind::Write
-            },
-            key_hash: self.seed.hash(key).0,
-            arrived_ns: moment.unix_ns,
-            payload: datagram,
-            key_at: 64,
-            key_bytes: key.len() as u8,
-            opcode_and_flags: (head.opcode as u8, head.flags.0 as u8),
-            rx_queue: 0,
         }
     }
 }

@@ -130,7 +130,7 @@ impl Journal {
         let members = roster.nodes().map(member).collect();
         Some((
             roster.cluster.clone(),
-            roster.settings.model_name(),
+            roster.settings.model.name(),
             members,
         ))
     }

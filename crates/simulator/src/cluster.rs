@@ -27,8 +27,6 @@ use std::fmt;
 
 use curtail_consistency::symmetric::Model;
 
-use crate::command::name_of;
-
 pub use command::ClusterArgs;
 pub(crate) use command::simulate;
 pub use faults::{Fault, Faults};
@@ -139,7 +137,7 @@ impl fmt::Display for ClusterRun {
             self.sessions
         )?;
         if let Some(mutant) = self.mutant {
-            write!(f, " --mutant {}", name_of(&mutant))?;
+            write!(f, " --mutant {}", mutant.name())?;
         }
         Ok(())
     }

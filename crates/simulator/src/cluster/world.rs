@@ -219,7 +219,8 @@ impl<'a> World<'a> {
         match deed {
             Deed::Send { to, packet } => self.send(node, to, packet),
             Deed::Reply { number, answer } => {
-                self.soon(Event::Reply { number, answer });
+                let at = self.now + Network::delay_ns(&mut self.random);
+                self.events.plan(at, Event::Reply { number, answer });
             }
             Deed::Ran {
                 number,
@@ -227,19 +228,27 @@ impl<'a> World<'a> {
                 version,
             } => self.record.ran(number, from, version),
             Deed::ReadStore { started } => {
-                self.soon(Event::StoreRead {
-                    node,
-                    life,
-                    started,
-                });
+                let at = self.now + Network::delay_ns(&mut self.random);
+                self.events.plan(
+                    at,
+                    Event::StoreRead {
+                        node,
+                        life,
+                        started,
+                    },
+                );
             }
             Deed::Propose { expected, change } => {
-                self.soon(Event::StorePropose {
-                    node,
-                    life,
-                    expected,
-                    change,
-                });
+                let at = self.now + Network::delay_ns(&mut self.random);
+                self.events.plan(
+                    at,
+                    Event::StorePropose {
+                        node,
+                        life,
+                        expected,
+                        change,
+                    },
+                );
             }
             Deed::Reborn => self.crash(node, 100_000),
             Deed::Broken(what) => self.fail(what.into()),
@@ -256,12 +265,6 @@ impl<'a> World<'a> {
                 self.note_adopted(node);
             }
         }
-    }
-
-    /// Plans it for when a packet that is sent now arrives.
-    fn soon(&mut self, event: Event) {
-        let at = self.now + Network::delay_ns(&mut self.random);
-        self.events.plan(at, event);
     }
 
     fn send(&mut self, from: usize, to: NodeId, packet: super::packet::Packet) {
@@ -327,7 +330,8 @@ impl<'a> World<'a> {
         self.sessions[session].asked = Some((asked, node));
         let node = usize::from(node.0);
         let life = self.nodes[node].life;
-        self.soon(Event::Demand { node, life, asked });
+        let at = self.now + Network::delay_ns(&mut self.random);
+        self.events.plan(at, Event::Demand { node, life, asked });
     }
 
     /// Under SC a session stays at its node (CC-11).
@@ -432,12 +436,16 @@ impl<'a> World<'a> {
         self.paused_until[node] = 0;
         let me = NodeId(node as u8);
         for other in (0..self.nodes.len()).filter(|other| *other != node) {
+            let at = self.now + Network::delay_ns(&mut self.random);
             let life = self.nodes[other].life;
-            self.soon(Event::Reset {
-                node: other,
-                life,
-                peer: me,
-            });
+            self.events.plan(
+                at,
+                Event::Reset {
+                    node: other,
+                    life,
+                    peer: me,
+                },
+            );
         }
         for session in 0..self.sessions.len() {
             // A session ends with its node (CC-11).
@@ -447,10 +455,15 @@ impl<'a> World<'a> {
             if let Some((asked, at)) = self.sessions[session].asked
                 && at == me
             {
-                self.soon(Event::Reply {
-                    number: asked.demand.number,
-                    answer: Answer::Unknown,
-                });
+                let at = self.now + Network::delay_ns(&mut self.random);
+                let number = asked.demand.number;
+                self.events.plan(
+                    at,
+                    Event::Reply {
+                        number,
+                        answer: Answer::Unknown,
+                    },
+                );
             }
         }
         self.events.plan(self.now + down_ns, Event::Start { node });
@@ -465,7 +478,8 @@ impl<'a> World<'a> {
                 members: Box::new(self.store.members),
             },
         };
-        self.soon(Event::StoreSays { node, life, said });
+        let at = self.now + Network::delay_ns(&mut self.random);
+        self.events.plan(at, Event::StoreSays { node, life, said });
     }
 
     fn propose_to_store(&mut self, node: usize, life: u64, expected: u64, change: Change) {
@@ -480,7 +494,8 @@ impl<'a> World<'a> {
             Some(revision) if !lost_answer => Said::Won(revision),
             _ => Said::Lost,
         };
-        self.soon(Event::StoreSays { node, life, said });
+        let at = self.now + Network::delay_ns(&mut self.random);
+        self.events.plan(at, Event::StoreSays { node, life, said });
     }
 
     fn store_says(&mut self, node: usize, life: u64, said: Said) {

@@ -1,5 +1,7 @@
 //! What can be asked of figures: every option, declared once.
 
+use clap::ValueEnum;
+
 use super::parameters::Value;
 use crate::{
     c4::{
@@ -7,7 +9,7 @@ use crate::{
         system_costs::{Calibration, Items},
     },
     cckvs::{ClusterCosts, Hardware},
-    command::{count, name_of},
+    command::count,
     costs::{CostsError, FullCosts},
     juneberry::DatagramTable,
 };
@@ -207,11 +209,12 @@ macro_rules! names_are_shown {
     ($($name:ty)*) => {$(
         impl Shown for $name {
             fn shown(&self) -> Value {
-                Value::Name(name_of(self))
+                let name = self.to_possible_value();
+                Value::Name(name.map_or_else(String::new, |name| name.get_name().into()))
             }
             #[cfg(test)]
             fn of(_: f64) -> Self {
-                <$name as clap::ValueEnum>::value_variants()[1]
+                <$name>::value_variants()[1]
             }
         }
     )*};

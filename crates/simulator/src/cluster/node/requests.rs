@@ -347,18 +347,16 @@ impl Node {
 
     /// What waited for its moment begins anew.
     pub(super) fn ask_again(&mut self, at: u64, keys: &mut Keys) {
-        self.route_all(at, keys, |open| open.due().is_some_and(|due| due <= at));
-    }
-
-    fn route_all(&mut self, at: u64, keys: &mut Keys, which: impl Fn(&Open) -> bool) {
-        for ticket in self.tickets(which) {
+        let due = |open: &Open| open.due().is_some_and(|due| due <= at);
+        let tickets: Vec<Ticket> = self
+            .open
+            .iter()
+            .filter(|(_, open)| due(open))
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        for ticket in tickets {
             self.route(at, keys, ticket);
         }
-    }
-
-    fn tickets(&self, which: impl Fn(&Open) -> bool) -> Vec<Ticket> {
-        let found = self.open.iter().filter(|(_, open)| which(open));
-        found.map(|(ticket, _)| *ticket).collect()
     }
 
     /// Whether a request waits for a key's item.
@@ -370,28 +368,51 @@ impl Node {
     /// A key's item has come.
     pub(super) fn resume(&mut self, at: u64, keys: &mut Keys, key: usize) {
         let of_key = |open: &Open| open.waits == Waits::Item && open.demand.key == key;
-        self.route_all(at, keys, of_key);
+        let tickets: Vec<Ticket> = self
+            .open
+            .iter()
+            .filter(|(_, open)| of_key(open))
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        for ticket in tickets {
+            self.route(at, keys, ticket);
+        }
     }
 
     /// The link to a node is new at its other end: what it was asked may have been done or not.
     pub(in crate::cluster) fn reset(&mut self, at: u64, keys: &mut Keys, peer: NodeId) {
-        self.lose_all(at, |to| to == peer);
+        let tickets: Vec<Ticket> = self.asked(|to| to == peer);
+        for ticket in tickets {
+            self.lose(at, ticket);
+        }
         self.settle(at, keys);
     }
 
     /// Who was asked and is not live any more will not answer.
     pub(super) fn forget_askers(&mut self, at: u64, keys: &mut Keys) {
         let live = self.view.live;
-        self.lose_all(at, |to| !live.contains(to));
-        self.route_all(at, keys, |open| open.waits == Waits::Item);
-    }
-
-    /// These nodes will not answer what they were asked.
-    fn lose_all(&mut self, at: u64, silent: impl Fn(NodeId) -> bool) {
-        let of_it = |open: &Open| matches!(open.waits, Waits::Asked(to) if silent(to));
-        for ticket in self.tickets(of_it) {
+        for ticket in self.asked(|to| !live.contains(to)) {
             self.lose(at, ticket);
         }
+        let waits = |open: &Open| open.waits == Waits::Item;
+        let waiting: Vec<Ticket> = self
+            .open
+            .iter()
+            .filter(|(_, open)| waits(open))
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        for ticket in waiting {
+            self.route(at, keys, ticket);
+        }
+    }
+
+    fn asked(&self, which: impl Fn(NodeId) -> bool) -> Vec<Ticket> {
+        let of_it = |open: &Open| matches!(open.waits, Waits::Asked(to) if which(to));
+        self.open
+            .iter()
+            .filter(|(_, open)| of_it(open))
+            .map(|(ticket, _)| *ticket)
+            .collect()
     }
 
     fn lose(&mut self, at: u64, ticket: Ticket) {

@@ -1,6 +1,5 @@
 //! Faults at will, each kind at its own times, until the run is healed.
 
-use clap::ValueEnum as _;
 use curtail_types::NodeId;
 
 use super::{Event, World};
@@ -13,7 +12,7 @@ pub(super) struct Chance(Fault);
 impl World<'_> {
     /// Plans the first fault of each kind.
     pub(super) fn plan_chances(&mut self) {
-        for &fault in Fault::value_variants() {
+        for fault in Fault::ALL {
             if self.run.faults.has(fault) && mean_ns(fault) > 0 {
                 self.plan_chance(fault, super::FORMED_NS);
             }

@@ -36,7 +36,7 @@ pub use c4::{
     system_costs::{Calibration, FullSystem, Items},
 };
 pub use cckvs::{
-    CACHED_SHARE, ClusterCosts, Count, Hardware, HotCopies, Link, MessageBytes, STORED_KEYS, Sent,
+    CACHED_SHARE, ClusterCosts, Count, Hardware, HotCopies, Link, MessageBytes, STORED_KEYS,
     Shards, SharedCpu, Traffic, TrafficShares, WholeCluster, WholeOutcome, break_even,
     copies_worth, exact_hit_ratio, stated_hit_ratio,
 };

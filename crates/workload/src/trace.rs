@@ -12,17 +12,20 @@
 
 use std::{fmt, ops::ControlFlow, str::FromStr};
 
+use curtail_types::named_enum;
+
 use crate::{mix::Kind, random::mix};
 
-/// How a trace is written.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Format {
-    /// The `.lis` files of the ARC paper.
-    Arc,
-    /// The CSV of block requests that libCacheSim ships.
-    CloudPhysics,
-    /// The CSV of Twitter's production caches.
-    Twitter,
+named_enum! {
+    /// How a trace is written.
+    pub enum Format {
+        /// The `.lis` files of the ARC paper.
+        Arc = "arc",
+        /// The CSV of block requests that libCacheSim ships.
+        CloudPhysics = "cloud-physics",
+        /// The CSV of Twitter's production caches.
+        Twitter = "twitter",
+    }
 }
 
 /// One recorded request.
@@ -337,20 +340,6 @@ impl RecordKey<'_> {
                     .fold(0, |word, &b| word << 8 | u64::from(b));
                 mix(hash.rotate_left(5) ^ mix(word))
             }),
-        }
-    }
-}
-
-/// `arc`, `cloud-physics`, `twitter`.
-impl FromStr for Format {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "arc" => Ok(Self::Arc),
-            "cloud-physics" => Ok(Self::CloudPhysics),
-            "twitter" => Ok(Self::Twitter),
-            _ => Err(format!("{text:?} is not arc, cloud-physics or twitter")),
         }
     }
 }

@@ -21,7 +21,7 @@ use curtail_client::memcached::Connection;
 use serde_json::Value;
 
 use crate::tally::Outcome;
-use crate::trial::Trial;
+use crate::trial_cluster::Trial;
 use crate::workspace::Workspace;
 
 /// What was asked for.

@@ -23,7 +23,9 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 
 use self::link::Cores;
-use super::{build, list};
+use super::list;
+use crate::process::Log;
+use crate::server;
 use crate::tally::Outcome;
 use crate::workspace::Workspace;
 
@@ -67,7 +69,7 @@ pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
         workspace.scratch("bench")?,
     )?;
     if asked.builds {
-        build(workspace)?;
+        server::build_with_baselines(workspace, &Log::terminal())?;
     }
     match asked.part {
         Part::Clusters => clusters::run(&asked)?,

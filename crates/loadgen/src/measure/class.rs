@@ -1,24 +1,27 @@
 //! Classes of requests: what was done, and how long the value was.
 
+use curtail_types::named_enum;
+
 use crate::protocol::{Reply, Verb};
 
-/// What a request turned out to do.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Operation {
-    GetHit,
-    GetMiss,
-    Set,
-    Add,
-    Replace,
-    Append,
-    Prepend,
-    Cas,
-    Delete,
-    Increment,
-    Decrement,
-    /// A write that ended when it was accepted, whatever it does.
-    Accepted,
-    Error,
+named_enum! {
+    /// What a request turned out to do.
+    pub(crate) enum Operation {
+        GetHit = "get hit",
+        GetMiss = "get miss",
+        Set = "set",
+        Add = "add",
+        Replace = "replace",
+        Append = "append",
+        Prepend = "prepend",
+        Cas = "cas",
+        Delete = "delete",
+        Increment = "incr",
+        Decrement = "decr",
+        /// A write that ended when it was accepted, whatever it does.
+        Accepted = "accepted",
+        Error = "error",
+    }
 }
 
 /// Limits between size classes, in bytes of the value.
@@ -41,22 +44,6 @@ pub(crate) const CLASSES: usize = Operation::ALL.len() * SIZES_MAX;
 const _: () = assert!(CLASSES <= u8::MAX as usize);
 
 impl Operation {
-    pub(crate) const ALL: [Self; 13] = [
-        Self::GetHit,
-        Self::GetMiss,
-        Self::Set,
-        Self::Add,
-        Self::Replace,
-        Self::Append,
-        Self::Prepend,
-        Self::Cas,
-        Self::Delete,
-        Self::Increment,
-        Self::Decrement,
-        Self::Accepted,
-        Self::Error,
-    ];
-
     pub(crate) fn of(verb: Verb, reply: Reply) -> Self {
         match (verb, reply) {
             (_, Reply::Error) => Self::Error,
@@ -71,24 +58,6 @@ impl Operation {
             (Verb::Delete, _) => Self::Delete,
             (Verb::Increment, _) => Self::Increment,
             (Verb::Decrement, _) => Self::Decrement,
-        }
-    }
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::GetHit => "get hit",
-            Self::GetMiss => "get miss",
-            Self::Set => "set",
-            Self::Add => "add",
-            Self::Replace => "replace",
-            Self::Append => "append",
-            Self::Prepend => "prepend",
-            Self::Cas => "cas",
-            Self::Delete => "delete",
-            Self::Increment => "incr",
-            Self::Decrement => "decr",
-            Self::Accepted => "accepted",
-            Self::Error => "error",
         }
     }
 
@@ -179,10 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_stands_at_its_number() {
-        for (index, operation) in Operation::ALL.iter().enumerate() {
-            assert_eq!(*operation as usize, index);
-        }
+    fn limits_ascend_and_are_few() {
         assert_eq!(SizeClasses::new(&[2, 1]), None);
         assert_eq!(SizeClasses::new(&[1, 2, 3, 4, 5, 6, 7]), None);
     }

@@ -1,7 +1,5 @@
 //! What can be asked of figures: every option, declared once.
 
-use clap::ValueEnum;
-
 use super::parameters::Value;
 use crate::{
     c4::{
@@ -9,7 +7,7 @@ use crate::{
         system_costs::{Calibration, Items},
     },
     cckvs::{ClusterCosts, Hardware},
-    command::count,
+    command::{count, name_of},
     costs::{CostsError, FullCosts},
     juneberry::DatagramTable,
 };
@@ -209,12 +207,11 @@ macro_rules! names_are_shown {
     ($($name:ty)*) => {$(
         impl Shown for $name {
             fn shown(&self) -> Value {
-                let name = self.to_possible_value();
-                Value::Name(name.map_or_else(String::new, |name| name.get_name().into()))
+                Value::Name(name_of(self))
             }
             #[cfg(test)]
             fn of(_: f64) -> Self {
-                <$name>::value_variants()[1]
+                <$name as clap::ValueEnum>::value_variants()[1]
             }
         }
     )*};

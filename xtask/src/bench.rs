@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 use crate::process::Log;
 use crate::server;
@@ -45,14 +46,14 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
         println!("{:12} --rate 30000", "growth");
         return Ok(Outcome::default());
     }
-    if nic::is_asked(arguments) {
-        return nic::command(workspace, arguments);
-    }
-    if growth::is_asked(arguments) {
-        return growth::command(workspace, arguments);
-    }
-    if cluster::is_asked(arguments) {
-        return cluster::command(workspace, arguments);
+    match arguments {
+        [name, rest @ ..] if name == "cluster" => return cluster::command(workspace, rest),
+        [name, rest @ ..] if name == "growth" => return growth::command(workspace, rest),
+        // By itself it is a bench of the program's.
+        [name, rest @ ..] if name == "nic" && !rest.is_empty() => {
+            return nic::command(workspace, rest);
+        }
+        _ => {}
     }
     let folder = workspace.scratch("bench")?;
     for name in arguments {
@@ -111,6 +112,36 @@ fn compare(workspace: &Workspace) -> Result<Command> {
 /// Makes the programs as they are released, and says where the server is.
 fn build(workspace: &Workspace) -> Result<PathBuf> {
     server::build_with_lab(workspace, &Log::terminal())
+}
+
+/// Runs the driver and reads its report.
+fn report(command: &mut Command) -> Result<Value> {
+    let output = command.output().context("the driver")?;
+    if !output.status.success() {
+        let [text, said] = [&output.stderr, &output.stdout].map(|it| String::from_utf8_lossy(it));
+        bail!("the driver ended with {}: {text}{said}", output.status);
+    }
+    match output.stdout.as_slice() {
+        [] => Ok(Value::Null),
+        report => serde_json::from_slice(report).context("the driver's report"),
+    }
+}
+
+/// Hands every argument and its value to `take`, which says whether it is one of `bench NAME`.
+fn take_all(
+    name: &str,
+    arguments: &[String],
+    mut take: impl FnMut(&str, &str) -> Result<bool>,
+) -> Result<()> {
+    for pair in arguments.chunks(2) {
+        let [word, value] = pair else {
+            bail!("{} of what?", pair.concat());
+        };
+        if !take(word, value)? {
+            bail!("{word} is no argument of `bench {name}`");
+        }
+    }
+    Ok(())
 }
 
 /// The median.

@@ -18,9 +18,34 @@ use crate::tally::Outcome;
 use crate::workspace::Workspace;
 
 pub(crate) use self::clients::python;
+use self::memcached::Arrangement;
 
-const SUITES: &str =
-    "memcached, memcached-cluster, pymemcache, pymemcache-cluster, memccapable, exporter, clients";
+/// A suite against a server, started with these words; only memcached's takes names of files.
+type Suite = fn(&Workspace, &Log, &[String], &[String]) -> Result<Outcome>;
+
+const SUITES: [(&str, Suite); 7] = [
+    ("memcached", |workspace, log, server, files| {
+        memcached::run(workspace, log, server, files, Arrangement::Alone)
+    }),
+    ("memcached-cluster", |workspace, log, server, files| {
+        memcached::run(workspace, log, server, files, Arrangement::Clustered)
+    }),
+    ("pymemcache", |workspace, log, server, _| {
+        clients::pymemcache(workspace, log, server)
+    }),
+    ("pymemcache-cluster", |workspace, log, server, _| {
+        clustered::pymemcache(workspace, log, server)
+    }),
+    ("memccapable", |_, log, server, _| {
+        clients::memccapable(log, server)
+    }),
+    ("exporter", |workspace, log, server, _| {
+        clients::exporter(workspace, log, server)
+    }),
+    ("clients", |workspace, log, server, _| {
+        languages::run(workspace, log, server)
+    }),
+];
 
 /// What to run, and against whom.
 struct Request {
@@ -42,56 +67,28 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
             .scratch("logs")?
             .join(format!("{}.log", request.suite)),
     )?;
-    let outcome = match request.suite.as_str() {
-        "memcached" => {
-            let alone = memcached::Arrangement::Alone;
-            memcached::run(workspace, &logged, &server, &request.files, alone)
-        }
-        "memcached-cluster" => {
-            let clustered = memcached::Arrangement::Clustered;
-            memcached::run(workspace, &logged, &server, &request.files, clustered)
-        }
-        "pymemcache-cluster" => clustered::pymemcache(workspace, &logged, &server),
-        "pymemcache" => clients::pymemcache(workspace, &logged, &server),
-        "memccapable" => clients::memccapable(&logged, &server),
-        "exporter" => clients::exporter(workspace, &logged, &server),
-        "clients" => languages::run(workspace, &logged, &server),
-        other => bail!("there is no suite `{other}`: {SUITES}"),
-    };
+    let run = suite(&request.suite)?;
+    let outcome = run(workspace, &logged, &server, &request.files);
     println!("{}", logged.tail(60));
     let outcome = outcome?;
     println!("{}", outcome.tally);
     Ok(outcome)
 }
 
-pub(crate) fn memcached_step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    let alone = memcached::Arrangement::Alone;
-    memcached::run(workspace, log, &ours(workspace, log)?, &[], alone)
+/// A suite as a step: all of it, against our server.
+pub(crate) fn step(workspace: &Workspace, log: &Log, name: &str) -> Result<Outcome> {
+    suite(name)?(workspace, log, &ours(workspace, log)?, &[])
 }
 
-pub(crate) fn memcached_cluster_step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    let clustered = memcached::Arrangement::Clustered;
-    memcached::run(workspace, log, &ours(workspace, log)?, &[], clustered)
+fn suite(name: &str) -> Result<Suite> {
+    match SUITES.iter().find(|(own, _)| *own == name) {
+        Some((_, suite)) => Ok(*suite),
+        None => bail!("there is no suite `{name}`: {}", names()),
+    }
 }
 
-pub(crate) fn pymemcache_cluster_step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    clustered::pymemcache(workspace, log, &ours(workspace, log)?)
-}
-
-pub(crate) fn pymemcache_step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    clients::pymemcache(workspace, log, &ours(workspace, log)?)
-}
-
-pub(crate) fn memccapable_step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    clients::memccapable(log, &ours(workspace, log)?)
-}
-
-pub(crate) fn exporter_step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    clients::exporter(workspace, log, &ours(workspace, log)?)
-}
-
-pub(crate) fn languages_step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    languages::run(workspace, log, &ours(workspace, log)?)
+fn names() -> String {
+    SUITES.map(|(name, _)| name).join(", ")
 }
 
 fn ours(workspace: &Workspace, log: &Log) -> Result<Vec<String>> {
@@ -100,7 +97,7 @@ fn ours(workspace: &Workspace, log: &Log) -> Result<Vec<String>> {
 
 fn read(arguments: &[String]) -> Result<Request> {
     let Some((suite, rest)) = arguments.split_first() else {
-        bail!("name a suite: {SUITES}");
+        bail!("name a suite: {}", names());
     };
     let mut request = Request {
         suite: suite.clone(),

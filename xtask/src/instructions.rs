@@ -383,12 +383,6 @@ fn item_bytes(key: &str) -> usize {
 }
 
 const TOOLS: &[Tool] = &[
-    Tool {
-        program: "valgrind",
-        package: "valgrind",
-    },
-    Tool {
-        program: "taskset",
-        package: "util-linux",
-    },
+    Tool::of("valgrind", "valgrind"),
+    Tool::of("taskset", "util-linux"),
 ];

@@ -16,6 +16,13 @@ pub(crate) struct Tool {
     pub(crate) package: &'static str,
 }
 
+impl Tool {
+    /// The program of this name, and its package.
+    pub(crate) const fn of(program: &'static str, package: &'static str) -> Self {
+        Self { program, package }
+    }
+}
+
 /// Makes sure that the programs are there. Installing needs root or sudo without a password.
 pub(crate) fn ensure(log: &Log, tools: &[Tool]) -> Result<()> {
     let missing: Vec<&str> = tools

@@ -31,10 +31,7 @@ const READY_MAX: Duration = Duration::from_secs(20);
 
 /// promtool on everything: each page, file and test is a case.
 pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    let promtool = Tool {
-        program: "promtool",
-        package: "prometheus",
-    };
+    let promtool = Tool::of("promtool", "prometheus");
     packages::ensure(log, &[promtool])?;
     let binary = server::build(workspace, log)?;
     let scratch = workspace.scratch("metrics")?;

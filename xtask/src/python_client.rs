@@ -16,13 +16,7 @@ use crate::workspace::Workspace;
 
 /// Runs the client's tests; each of its cases counts.
 pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    packages::ensure(
-        log,
-        &[Tool {
-            program: "python3",
-            package: "python3",
-        }],
-    )?;
+    packages::ensure(log, &[Tool::of("python3", "python3")])?;
     let binary = server::build(workspace, log)?;
     let native = server::free_port()?.to_string();
     let server = Server::start(&server::words(&binary), &["--native", &native])?;

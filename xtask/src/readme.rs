@@ -27,13 +27,7 @@ struct Block {
 }
 
 pub(crate) fn check(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    packages::ensure(
-        log,
-        &[Tool {
-            program: "nc",
-            package: "netcat-openbsd",
-        }],
-    )?;
+    packages::ensure(log, &[Tool::of("nc", "netcat-openbsd")])?;
     let binary = server::build(workspace, log)?.display().to_string();
     let blocks = blocks(&fs::read_to_string(workspace.root.join("README.md"))?);
     let start = blocks.iter().find(|block| block.mark == "sh server");

@@ -24,8 +24,15 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use self::servers::{Kind, Setting};
-use crate::{error::LoadError, measure::rank};
+use self::{
+    servers::{Kind, Server, Setting},
+    throughput::CellPlan,
+};
+use crate::{
+    error::LoadError,
+    measure::rank,
+    report::{Report, json},
+};
 
 /// Start servers, alternate between them, and print medians and paired ratios.
 #[derive(Clone, Debug, Args)]
@@ -139,14 +146,75 @@ pub(crate) struct Spread {
     pub(crate) max: f64,
 }
 
+/// The 99th percentiles of the windows of all runs, in microseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Pooled {
+    pub(crate) windows: usize,
+    pub(crate) p99_us: f64,
+    pub(crate) p99_lower_quartile_us: f64,
+    pub(crate) p99_upper_quartile_us: f64,
+}
+
 impl Spread {
-    pub(crate) fn of(values: &[f64]) -> Self {
+    fn of(values: &[f64]) -> Self {
         Self {
             median: rank(values, 0.5),
             min: rank(values, 0.0),
             max: rank(values, 1.0),
         }
     }
+
+    /// What the runs have of this.
+    fn over<T>(runs: &[T], value: impl Fn(&T) -> f64) -> Self {
+        Self::of(&runs.iter().map(value).collect::<Vec<f64>>())
+    }
+
+    /// What some runs have of this over what others have, within rounds.
+    fn ratio<T>(above: &[T], below: &[T], value: impl Fn(&T) -> f64) -> Self {
+        let pairs: Vec<_> = above.iter().zip(below).collect();
+        Self::over(&pairs, |(above, below)| value(above) / value(below))
+    }
+}
+
+impl Pooled {
+    fn of<'a>(runs: impl Iterator<Item = &'a Vec<f64>>) -> Self {
+        let p99s: Vec<f64> = runs.flatten().copied().collect();
+        Self {
+            windows: p99s.len(),
+            p99_us: rank(&p99s, 0.5),
+            p99_lower_quartile_us: rank(&p99s, 0.25),
+            p99_upper_quartile_us: rank(&p99s, 0.75),
+        }
+    }
+}
+
+/// A quantile of every window of a run. As it was measured, whatever the driver's lateness: all
+/// servers had the same driver.
+fn windows(report: &Report, quantile: f64) -> Vec<f64> {
+    values(report.recorder().window_each(quantile))
+}
+
+fn values(windows: Vec<(f64, f64)>) -> Vec<f64> {
+    windows.into_iter().map(|(_, us)| us).collect()
+}
+
+/// Measures every server once in every round, in an order that rotates; by server.
+fn alternate<T>(
+    rounds: usize,
+    servers: &[Server],
+    mut measure: impl FnMut(&Server, usize) -> Result<T, LoadError>,
+) -> Result<Vec<Vec<T>>, LoadError> {
+    let mut all: Vec<Vec<T>> = servers.iter().map(|_| Vec::new()).collect();
+    for round in 0..rounds {
+        for index in rotated(servers.len(), round) {
+            all[index].push(measure(&servers[index], round)?);
+        }
+    }
+    Ok(all)
+}
+
+fn rotated(count: usize, round: usize) -> impl Iterator<Item = usize> {
+    (0..count).map(move |index| (index + round) % count)
 }
 
 /// Runs the comparison and prints it. Fails when a server answered with errors.
@@ -179,29 +247,29 @@ pub fn run(args: &CompareArgs) -> Result<ExitCode, LoadError> {
         }
     }
     if wants(Part::Beside) {
-        let settings = with_two_workers(&settings, args);
+        let mut settings = in_ways(BESIDE, &settings, args.spread);
+        let takes_long = |setting: &&mut Setting| args.long && setting.kind != Kind::Redis;
+        for setting in settings.iter_mut().filter(takes_long) {
+            setting.arguments.extend(["-I".into(), "16m".into()]);
+        }
         let servers = servers::start_all(&settings, args)?;
         comparison.beside = beside::compare(args, &servers)?;
     }
+    let on_all_cores = |ways: &[Way], cells: &[CellPlan]| {
+        let servers = servers::start_all(&in_ways(ways, &settings, true), args)?;
+        throughput::compare(args, &servers, cells.iter())
+    };
     if wants(Part::Policies) {
-        let servers = servers::start_all(&of_policies(&settings), args)?;
-        let cells = throughput::WRITING_CELLS.iter();
-        comparison.policies = throughput::compare(args, &servers, cells)?;
+        comparison.policies = on_all_cores(POLICIES, &throughput::WRITING_CELLS)?;
     }
     if wants(Part::Compaction) {
-        let servers = servers::start_all(&with_and_without_compaction(&settings), args)?;
-        let cells = throughput::MEETING_CELLS.iter();
-        comparison.compaction = throughput::compare(args, &servers, cells)?;
+        comparison.compaction = on_all_cores(COMPACTION, &throughput::MEETING_CELLS)?;
     }
     if wants(Part::Memory) {
         comparison.memory = memory::compare(args, &settings)?;
     }
     if args.json {
-        let json = serde_json::to_string(&comparison);
-        println!(
-            "{}",
-            json.map_err(|error| LoadError::Arguments(error.to_string()))?
-        );
+        println!("{}", json(&comparison)?);
     } else {
         print!("{}", table::markdown(&comparison));
     }
@@ -240,89 +308,72 @@ fn settings(args: &CompareArgs) -> Result<Vec<Setting>, LoadError> {
     Ok(settings)
 }
 
+/// A way to run a server.
+struct Way {
+    kind: Kind,
+    workers: usize,
+    /// Further arguments, and what they are called in tables.
+    arguments: &'static str,
+    name: &'static str,
+}
+
+const fn way(kind: Kind, workers: usize, arguments: &'static str, name: &'static str) -> Way {
+    Way {
+        kind,
+        workers,
+        arguments,
+        name,
+    }
+}
+
 /// Ours and memcached with two workers, memcached with one beside it.
-fn with_two_workers(settings: &[Setting], args: &CompareArgs) -> Vec<Setting> {
-    let mut all = Vec::new();
-    for setting in settings {
-        let mut setting = Setting {
-            spreads: args.spread,
-            ..setting.clone()
-        };
-        if args.long && setting.kind != Kind::Redis {
-            setting.arguments.extend(["-I".into(), "16m".into()]);
-        }
-        if setting.kind == Kind::Redis {
-            all.push(setting.clone());
-            continue;
-        }
-        if setting.kind == Kind::Memcached {
-            all.push(setting.clone());
-        }
-        all.push(with_workers(&setting, 2));
-    }
-    all
-}
+const BESIDE: &[Way] = &[
+    way(Kind::Ours, 2, "", ""),
+    way(Kind::Memcached, 1, "", ""),
+    way(Kind::Memcached, 2, "", ""),
+    way(Kind::Redis, 1, "", ""),
+];
 
-/// Ours with each policy and two workers, the default with eight, memcached with two; all on all
-/// cores.
-fn of_policies(settings: &[Setting]) -> Vec<Setting> {
-    const OTHERS: [&str; 4] = ["d-crew", "crcw", "crew", "erew"];
-    let mut all = Vec::new();
-    for setting in settings
-        .iter()
-        .filter(|setting| setting.kind != Kind::Redis)
-    {
-        let setting = Setting {
-            spreads: true,
-            ..setting.clone()
-        };
-        all.push(with_workers(&setting, 2));
-        if setting.kind == Kind::Ours {
-            all.extend(OTHERS.iter().map(|policy| {
-                let mut other = with_workers(&setting, 2);
-                other
-                    .arguments
-                    .extend(["--policy".into(), (*policy).into()]);
-                other.label = format!("{} {policy}", other.label);
-                other
-            }));
-            all.push(with_workers(&setting, 8));
+/// Ours with each policy and two workers, the default with eight, memcached with two.
+const POLICIES: &[Way] = &[
+    way(Kind::Ours, 2, "", ""),
+    way(Kind::Ours, 2, "--policy d-crew", " d-crew"),
+    way(Kind::Ours, 2, "--policy crcw", " crcw"),
+    way(Kind::Ours, 2, "--policy crew", " crew"),
+    way(Kind::Ours, 2, "--policy erew", " erew"),
+    way(Kind::Ours, 8, "", ""),
+    way(Kind::Memcached, 2, "", ""),
+];
+
+/// Ours with two workers, as it is and under `crcw`, with and without compaction.
+const COMPACTION: &[Way] = &[
+    way(Kind::Ours, 2, "", ""),
+    way(Kind::Ours, 2, "-o no_compaction", " -o no_compaction"),
+    way(Kind::Ours, 2, "--policy crcw", " --policy crcw"),
+    way(
+        Kind::Ours,
+        2,
+        "--policy crcw -o no_compaction",
+        " --policy crcw -o no_compaction",
+    ),
+];
+
+/// Every server in every way that there is for it.
+fn in_ways(ways: &[Way], settings: &[Setting], spreads: bool) -> Vec<Setting> {
+    let run = |setting: &Setting, way: &Way| {
+        let mut run = setting.clone();
+        if way.workers > 1 {
+            run.label += &format!(" -t {}", way.workers);
         }
-    }
-    all
-}
-
-/// Ours with two workers on all cores, as it is and under `crcw`, with and without compaction.
-fn with_and_without_compaction(settings: &[Setting]) -> Vec<Setting> {
-    const WAYS: [&[&str]; 4] = [
-        &[],
-        &["-o", "no_compaction"],
-        &["--policy", "crcw"],
-        &["--policy", "crcw", "-o", "no_compaction"],
-    ];
-    let ours = settings
-        .iter()
-        .filter(|setting| setting.kind == Kind::Ours)
-        .map(|setting| Setting {
-            spreads: true,
-            ..with_workers(setting, 2)
-        });
-    ours.flat_map(|setting| {
-        WAYS.map(|way| {
-            let mut other = setting.clone();
-            let words = way.iter().map(|word| (*word).to_owned());
-            other.arguments.extend(words);
-            other.label = [&[setting.label.as_str()], way].concat().join(" ");
-            other
-        })
-    })
-    .collect()
-}
-
-fn with_workers(setting: &Setting, threads: usize) -> Setting {
-    Setting {
-        label: format!("{} -t {threads}", setting.label),
-        threads,
-        ..setting.clone()
-    }
+        run.label += way.name;
+        (run.threads, run.spreads) = (way.workers, spreads);
+        let words = way.arguments.split_whitespace().map(str::to_owned);
+        run.arguments.extend(words);
+        run
+    };
+    let each = settings.iter().flat_map(|setting| {
+        let own = ways.iter().filter(|way| way.kind == setting.kind);
+        own.map(|way| run(setting, way))
+    });
+    each.collect()
 }

@@ -1,18 +1,20 @@
 //! Runs a plan: threads, connections, clocks and processor time around one of the drivers.
 //!
 //! ```text
-//!   generated      draws each request as it is sent: open or closed loop, any workload
+//!   generated      draws each request as it is sent: open or closed loop, any workload, over
+//!                  streams of the text protocols or sessions of the native one
 //!   pregenerated   sends blocks made beforehand and counts reply bytes: closed loop only, and so
 //!                  cheap that a fast server, not the driver, is the limit
-//!   native         sessions of the native protocol in place of connections: open or closed loop
 //! ```
 
 mod arrivals;
+mod desk;
 mod framer;
 mod generated;
 mod native;
 mod pregenerated;
 mod socket;
+mod streams;
 
 use std::{
     sync::Arc,
@@ -24,6 +26,7 @@ use curtail_workload::Phases;
 use serde::Serialize;
 
 pub(crate) use self::native::store;
+use self::{generated::Generated, native::Sessions, pregenerated::Pregenerated, streams::Streams};
 use crate::{
     cpu::{self, ProcessTime},
     error::LoadError,
@@ -157,11 +160,7 @@ pub struct Lost {
 }
 
 /// A driver thread that is connected and ready.
-enum Driver {
-    Generated(Box<generated::Generated>),
-    Pregenerated(Box<pregenerated::Pregenerated>),
-    Native(Box<native::Native>),
-}
+type Driver = Box<dyn FnOnce(&Clock) -> Ended + Send>;
 
 impl Session {
     /// Runs end early once `stop` is asked for.
@@ -240,6 +239,32 @@ impl Pace {
 }
 
 impl Plan {
+    /// One thread that sends this load over one connection, one request at a time, for a second.
+    pub fn new(target: String, load: Load) -> Self {
+        Self {
+            target,
+            other_nodes: Vec::new(),
+            load,
+            connections: 1,
+            threads: 1,
+            pipeline: 1,
+            pace: Pace::Closed { think_ns: 0 },
+            ramp: Duration::ZERO,
+            warm_up: Duration::ZERO,
+            duration: Duration::from_secs(1),
+            window: Duration::from_millis(20),
+            pregenerated: None,
+            cores: Vec::new(),
+            spin: false,
+            seed: 1,
+            server_pids: Vec::new(),
+            late: Duration::from_micros(100),
+            size_limits: Vec::new(),
+            when_full: WhenFull::Credits,
+            stall: None,
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<(), LoadError> {
         self.load.check()?;
         let refuse = |what: &str| Err(LoadError::Arguments(what.into()));
@@ -338,18 +363,20 @@ impl Plan {
     }
 
     fn driver(&self, session: &Session, thread: usize) -> Result<Driver, LoadError> {
-        Ok(match self.pregenerated {
-            _ if self.load.protocol == Protocol::Native => {
-                let driver = native::Native::new(self, session, thread)?;
-                Driver::Native(Box::new(driver))
+        if let Some(requests) = self.pregenerated {
+            let driver = Pregenerated::new(self, thread, requests)?;
+            return Ok(Box::new(|clock| driver.run(clock)));
+        }
+        Ok(match self.load.protocol {
+            Protocol::Native => {
+                let sessions = Sessions::open(self, thread)?;
+                let driver = Generated::new(self, session, thread, sessions)?;
+                Box::new(|clock| driver.run(clock))
             }
-            None => {
-                let driver = generated::Generated::new(self, session, thread)?;
-                Driver::Generated(Box::new(driver))
-            }
-            Some(requests) => {
-                let driver = pregenerated::Pregenerated::new(self, thread, requests)?;
-                Driver::Pregenerated(Box::new(driver))
+            _ => {
+                let streams = Streams::open(self, thread)?;
+                let driver = Generated::new(self, session, thread, streams)?;
+                Box::new(|clock| driver.run(clock))
             }
         })
     }
@@ -390,11 +417,7 @@ pub(crate) fn measure_until_lost(plan: &Plan, session: &Session) -> Result<Repor
                 cpu::wake_on_time();
                 // Where the kernel has no such thing it may be later.
                 let _ = curtail_runtime::set_slice(SLICE);
-                Ok(match driver {
-                    Driver::Generated(driver) => driver.run(clock),
-                    Driver::Pregenerated(driver) => driver.run(clock),
-                    Driver::Native(driver) => driver.run(clock),
-                })
+                Ok(driver(clock))
             })
         };
         let running: Vec<_> = drivers.into_iter().enumerate().map(start).collect();

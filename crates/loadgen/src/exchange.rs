@@ -4,26 +4,25 @@
 //! bodies are skipped unless the caller wants them.
 
 use std::{
-    io::{Read, Write},
-    net::TcpStream,
+    io::{self, Read},
     time::Duration,
 };
 
 use curtail_client::memcached::{self, Connection, Login, UNAUTHENTICATED};
+use curtail_workload::Kind;
 
 use crate::{
     error::LoadError,
     load::Load,
-    protocol::{Frame, Protocol, Reply, Verb},
+    protocol::{Frame, Protocol, Reply},
 };
 
 /// One blocking connection.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    stream: TcpStream,
+    connection: Connection,
     protocol: Protocol,
-    buffer: Vec<u8>,
-    filled: usize,
+    line: Vec<u8>,
 }
 
 /// A silent server is given up after this long.
@@ -64,61 +63,31 @@ impl Exchange {
     /// A connection that speaks as the load does, logged in where it has a login.
     pub(crate) fn open(target: &str, load: &Load) -> Result<Self, LoadError> {
         Ok(Self {
-            stream: connect(target, load.login.as_ref())?.into_stream(),
+            connection: connect(target, load.login.as_ref())?,
             protocol: load.protocol,
-            buffer: vec![0; 64 << 10],
-            filled: 0,
+            line: Vec::new(),
         })
     }
 
     pub(crate) fn send(&mut self, requests: &[u8]) -> Result<(), LoadError> {
-        self.stream
-            .write_all(requests)
-            .map_err(LoadError::network("sending"))
+        let sent = self.connection.send(requests);
+        sent.map_err(LoadError::network("sending"))
     }
 
     /// The next reply, to a request of this verb; its body is dropped.
-    pub(crate) fn receive(&mut self, verb: Verb) -> Result<Reply, LoadError> {
-        loop {
-            match self.protocol.frame(verb, &self.buffer[..self.filled]) {
-                Frame::Incomplete => self.fill()?,
-                Frame::Reply {
-                    reply,
-                    line_bytes,
-                    body_bytes,
-                } => {
-                    self.skip(line_bytes + body_bytes)?;
-                    return Ok(reply);
-                }
-            }
-        }
-    }
-
-    fn fill(&mut self) -> Result<(), LoadError> {
-        let free = &mut self.buffer[self.filled..];
-        if free.is_empty() {
+    pub(crate) fn receive(&mut self, verb: Kind) -> Result<Reply, LoadError> {
+        let receiving = || LoadError::network("receiving");
+        let read = self.connection.read_line(&mut self.line);
+        read.map_err(receiving())?;
+        let frame = self.protocol.frame(verb, &self.line);
+        let Frame::Reply {
+            reply, body_bytes, ..
+        } = frame
+        else {
             return Err(LoadError::Protocol("a line without an end".into()));
-        }
-        match self.stream.read(free) {
-            Ok(0) => Err(LoadError::Protocol(
-                "the server closed the connection".into(),
-            )),
-            Ok(bytes) => {
-                self.filled += bytes;
-                Ok(())
-            }
-            Err(error) => Err(LoadError::network("receiving")(error)),
-        }
-    }
-
-    fn skip(&mut self, mut bytes: usize) -> Result<(), LoadError> {
-        while bytes > self.filled {
-            bytes -= self.filled;
-            self.filled = 0;
-            self.fill()?;
-        }
-        self.buffer.copy_within(bytes..self.filled, 0);
-        self.filled -= bytes;
-        Ok(())
+        };
+        let mut body = (&mut self.connection).take(body_bytes as u64);
+        io::copy(&mut body, &mut io::sink()).map_err(receiving())?;
+        Ok(reply)
     }
 }

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::{
     error::LoadError,
-    protocol::{Asked, Protocol, Verb},
+    protocol::{Asked, Protocol},
     recording::Recording,
     stamp::{HEAD_BYTES, Piece},
 };
@@ -66,12 +66,14 @@ pub enum Source {
 /// One request before it has bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
-    pub(crate) verb: Verb,
+    pub(crate) verb: Kind,
     pub(crate) key: u64,
     pub(crate) key_bytes: u8,
     /// Of the value stored, or of the one expected; 0 if it is not known.
     pub(crate) value_bytes: u32,
     pub(crate) ttl_s: u32,
+    /// Counters are keys of their own.
+    pub(crate) is_counter: bool,
     pub(crate) then: Then,
 }
 
@@ -178,7 +180,7 @@ impl Load {
                 let protocol = self.protocol;
                 return refuse(format!("{protocol:?} has no {verb:?} that could be driven"));
             }
-            let mixes = matches!(verb, Verb::Append | Verb::Prepend);
+            let mixes = matches!(verb, Kind::Append | Kind::Prepend);
             if self.verify && mixes {
                 return refuse("values that are lengthened cannot prove themselves".into());
             }
@@ -187,7 +189,7 @@ impl Load {
     }
 
     /// Every verb that may be sent.
-    fn verbs(&self) -> Vec<Verb> {
+    fn verbs(&self) -> Vec<Kind> {
         let kinds: Vec<Kind> = match &self.source {
             Source::Drawn(workload) => {
                 let shares = workload.mix.shares().iter();
@@ -195,11 +197,11 @@ impl Load {
             }
             Source::Recorded(recording) => recording.kinds(),
         };
-        let steps = |kind| -> [Verb; 2] {
+        let steps = |kind| -> [Kind; 2] {
             let (first, then) = steps_of(kind);
             let second = match then {
-                Then::Set => Verb::Set,
-                Then::Cas => Verb::Cas,
+                Then::Set => Kind::Set,
+                Then::Cas => Kind::Cas,
                 Then::Nothing | Then::Fill => first,
             };
             [first, second]
@@ -209,7 +211,7 @@ impl Load {
 
     /// Whether a request's bytes may depend on the reply before it.
     pub(crate) fn depends_on_replies(&self) -> bool {
-        self.fill || self.verbs().contains(&Verb::Cas)
+        self.fill || self.verbs().contains(&Kind::Cas)
     }
 
     /// A drawer of requests for one of `count` threads.
@@ -253,72 +255,65 @@ impl Load {
         };
         let mut random = Random::new(0x626f_6479);
         let letter = |_| b'a' + random.below(26) as u8;
-        let changes_length = |verb: &Verb| matches!(verb, Verb::Append | Verb::Prepend);
+        let changes_length = |verb: &Kind| matches!(verb, Kind::Append | Kind::Prepend);
         let numbered = matches!(keys, Keys::Numbered(_));
         Wording {
             protocol: self.protocol,
             keys,
-            // One byte at least, for the counters' first value.
-            body: (0..bytes_max.max(1)).map(letter).collect(),
+            body: (0..bytes_max).map(letter).collect(),
             stamped: self.verify,
             lengths_are_known: numbered && !self.verbs().iter().any(changes_length),
         }
     }
 }
 
-/// What a command of a workload is on the wire, and what follows it.
-fn steps_of(kind: Kind) -> (Verb, Then) {
+/// What a command of a workload is on the wire, which is never two requests, and what follows it.
+fn steps_of(kind: Kind) -> (Kind, Then) {
     match kind {
-        Kind::Get => (Verb::Get, Then::Nothing),
-        Kind::Gets => (Verb::Gets, Then::Nothing),
-        Kind::Set | Kind::Insert => (Verb::Set, Then::Nothing),
-        Kind::Add => (Verb::Add, Then::Nothing),
-        Kind::Replace => (Verb::Replace, Then::Nothing),
-        Kind::Append => (Verb::Append, Then::Nothing),
-        Kind::Prepend => (Verb::Prepend, Then::Nothing),
-        Kind::Cas => (Verb::Gets, Then::Cas),
-        Kind::Delete => (Verb::Delete, Then::Nothing),
-        Kind::Increment => (Verb::Increment, Then::Nothing),
-        Kind::Decrement => (Verb::Decrement, Then::Nothing),
-        Kind::ReadModifyWrite => (Verb::Get, Then::Set),
+        Kind::Insert => (Kind::Set, Then::Nothing),
+        Kind::Cas => (Kind::Gets, Then::Cas),
+        Kind::ReadModifyWrite => (Kind::Get, Then::Set),
+        verb => (verb, Then::Nothing),
     }
 }
 
 impl Asker {
     /// The request that is meant for `now_ns` of the run.
     pub(crate) fn draw(&mut self, now_ns: u64) -> Request {
-        let mut request = match &mut self.draws {
+        let (kind, key, key_bytes, value_bytes, ttl_s) = match &mut self.draws {
             Draws::Drawn(generator) => {
                 let drawn = generator.draw(now_ns);
-                let (verb, then) = steps_of(drawn.kind);
-                Request {
-                    verb,
-                    key: drawn.key,
-                    key_bytes: self.key_bytes,
-                    value_bytes: drawn.item.value_bytes,
-                    ttl_s: drawn.item.ttl_s,
-                    then,
-                }
+                let item = drawn.item;
+                (
+                    drawn.kind,
+                    drawn.key,
+                    self.key_bytes,
+                    item.value_bytes,
+                    item.ttl_s,
+                )
             }
             Draws::Recorded {
                 recording,
                 next,
                 step,
             } => {
-                let recorded = recording.request(*next);
+                let found = recording.request(*next);
                 *next += *step;
-                let (verb, then) = steps_of(recorded.kind);
-                Request {
-                    verb,
-                    key: u64::from(recorded.key),
-                    key_bytes: recorded.key_bytes,
-                    value_bytes: recorded.value_bytes,
-                    ttl_s: recorded.ttl_s,
-                    then,
-                }
+                let (key, key_bytes) = (u64::from(found.key), found.key_bytes);
+                (found.kind, key, key_bytes, found.value_bytes, found.ttl_s)
             }
         };
-        if self.fill && request.verb.is_read() && request.then == Then::Nothing {
+        let (verb, then) = steps_of(kind);
+        let mut request = Request {
+            verb,
+            key,
+            key_bytes,
+            value_bytes,
+            ttl_s,
+            is_counter: verb.is_count(),
+            then,
+        };
+        if self.fill && !request.verb.is_write() && request.then == Then::Nothing {
             request.then = Then::Fill;
         }
         request
@@ -330,15 +325,32 @@ impl Request {
     pub(crate) fn follow_up(&self, hit: bool) -> Option<Self> {
         let verb = match (self.then, hit) {
             (Then::Nothing, _) | (Then::Fill, true) => return None,
-            (Then::Set, _) | (Then::Fill, false) => Verb::Set,
-            (Then::Cas, true) => Verb::Cas,
-            (Then::Cas, false) => Verb::Add,
+            (Then::Set, _) | (Then::Fill, false) => Kind::Set,
+            (Then::Cas, true) => Kind::Cas,
+            (Then::Cas, false) => Kind::Add,
         };
         Some(Self {
             verb,
             then: Then::Nothing,
             ..*self
         })
+    }
+
+    /// What stores a counter's first value once a change of it was refused, in protocols whose
+    /// counters do not begin by themselves.
+    pub(crate) fn first_count(&self, protocol: Protocol) -> Option<Self> {
+        let begins = matches!(protocol, Protocol::Text | Protocol::Native);
+        (self.verb.is_count() && begins).then_some(Self {
+            verb: Kind::Add,
+            value_bytes: 1,
+            then: Then::Nothing,
+            ..*self
+        })
+    }
+
+    /// Whether this is such a request.
+    pub(crate) fn begins_counter(&self) -> bool {
+        self.is_counter && self.verb.has_value()
     }
 
     /// Length of the value that the server is expected to send or is sent.
@@ -355,7 +367,7 @@ impl Request {
 
 impl Wording {
     /// Appends the request's bytes. A stamped value carries `version`; `token` is what
-    /// [`Verb::Cas`] needs.
+    /// [`Kind::Cas`] needs.
     pub(crate) fn put(&self, request: &Request, version: u64, token: u64, output: &mut Vec<u8>) {
         let key = |output: &mut Vec<u8>| self.put_key(request, output);
         let value = |output: &mut Vec<u8>| self.put_value(request, version, output);
@@ -367,49 +379,34 @@ impl Wording {
     pub(crate) fn put_key(&self, request: &Request, output: &mut Vec<u8>) {
         let start = output.len();
         self.key_text(request).put(request.key, output);
-        if request.verb.counts() {
-            // Counters are keys of their own: no other key has this byte.
+        if request.is_counter {
+            // No other key has this byte.
             output[start] = b'#';
         }
     }
 
     /// Appends the value that the request stores.
     pub(crate) fn put_value(&self, request: &Request, version: u64, output: &mut Vec<u8>) {
-        if self.stamped {
+        if request.is_counter {
+            output.push(b'0');
+        } else if self.stamped {
             piece(request.key, version, request.value_bytes).put(output);
         } else {
             output.extend_from_slice(&self.body[..request.value_bytes as usize]);
         }
     }
 
-    /// Appends the request that stores a counter's first value, for protocols whose counters do
-    /// not begin by themselves.
-    pub(crate) fn put_counter(&self, request: &Request, output: &mut Vec<u8>) {
-        let key = |output: &mut Vec<u8>| {
-            let start = output.len();
-            self.key_text(request).put(request.key, output);
-            output[start] = b'#';
-        };
-        let asked = Asked {
-            verb: Verb::Add,
-            value_bytes: 1,
-            ..request.asked(0)
-        };
-        let zero = |output: &mut Vec<u8>| output.push(b'0');
-        self.protocol.put(&asked, key, zero, output);
-    }
-
     /// The write of a key as a preload does it.
     pub(crate) fn store(&self, key: u64) -> Request {
-        self.request(Verb::Set, key)
+        self.request(Kind::Set, key)
     }
 
     /// The read of a key as a sample does it.
     pub(crate) fn read(&self, key: u64) -> Request {
-        self.request(Verb::Get, key)
+        self.request(Kind::Get, key)
     }
 
-    fn request(&self, verb: Verb, key: u64) -> Request {
+    fn request(&self, verb: Kind, key: u64) -> Request {
         let (key_bytes, value_bytes, ttl_s) = match &self.keys {
             Keys::Numbered(items) => {
                 let item = items.item(key);
@@ -423,6 +420,7 @@ impl Wording {
             key_bytes,
             value_bytes,
             ttl_s,
+            is_counter: false,
             then: Then::Nothing,
         }
     }
@@ -513,9 +511,9 @@ mod tests {
             text.starts_with("incr #0") && text.ends_with(" 1\r\n"),
             "{text}"
         );
-        let mut output = Vec::new();
-        load.wording().put_counter(&request, &mut output);
-        assert!(output.ends_with(b" 0 0 1\r\n0\r\n"));
+        let first = worded(&load, &request.first_count(Protocol::Text).unwrap());
+        assert!(first.starts_with("add #0") && first.ends_with(" 0 0 1\r\n0\r\n"));
+        assert!(request.first_count(Protocol::Meta).is_none());
     }
 
     #[test]

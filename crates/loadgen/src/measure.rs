@@ -11,7 +11,8 @@ mod windows;
 
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
+use curtail_workload::Kind;
+use hdrhistogram::{AdditionError, Histogram};
 use serde::Serialize;
 
 use self::{class::CLASSES, judge::us, windows::WINDOWS_MAX};
@@ -22,7 +23,7 @@ pub(crate) use self::{
     windows::{Windows, rank},
 };
 pub use self::{judge::Quantiles, native::NativeReport, windows::WindowQuantiles};
-use crate::{error::LoadError, protocol::Reply, protocol::Verb};
+use crate::{error::LoadError, protocol::Reply};
 
 /// Requests of a whole run by how they ended; `done` counts the measured time alone.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -91,6 +92,7 @@ pub(crate) struct Recorder {
 /// The histograms of one class.
 #[derive(Clone, Debug)]
 struct Pair {
+    class: Class,
     response: Histogram<u64>,
     /// Only in open loop.
     service: Option<Histogram<u64>>,
@@ -185,7 +187,7 @@ impl Recorder {
         }
         let latency_ns = times.now_ns.saturating_sub(intended_ns);
         let is_open = self.is_open;
-        let Some(pair) = pair(&mut self.classes[class.index()], is_open) else {
+        let Some(pair) = pair(&mut self.classes[class.index()], class, is_open) else {
             return;
         };
         pair.response.saturating_record_n(latency_ns, requests);
@@ -220,7 +222,7 @@ impl Recorder {
     #[inline]
     pub(crate) fn reply(
         &mut self,
-        verb: Verb,
+        verb: Kind,
         reply: Reply,
         value_bytes: u32,
         known: bool,
@@ -235,7 +237,7 @@ impl Recorder {
                 self.counts.wrong_sizes += u64::from(known && bytes != value_bytes);
             }
             Reply::Miss => self.counts.misses += 1,
-            Reply::Done if verb.stores() => self.counts.stored += 1,
+            Reply::Done if verb.has_value() => self.counts.stored += 1,
             Reply::Done => self.counts.changed += 1,
             Reply::Refused => self.counts.refused += 1,
             Reply::Error => self.counts.errors += 1,
@@ -244,39 +246,31 @@ impl Recorder {
     }
 
     pub(crate) fn merge(&mut self, other: &Self) -> Result<(), LoadError> {
-        let odd = |_| LoadError::Arguments("histograms of different shape".into());
+        self.merged(other).map_err(odd)
+    }
+
+    fn merged(&mut self, other: &Self) -> Result<(), AdditionError> {
         for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
-            match (mine, theirs) {
-                (Some(mine), Some(theirs)) => mine.merge(theirs).map_err(odd)?,
-                (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
-                (_, None) => {}
-            }
+            join(mine, theirs, |mine, theirs| mine.merge(theirs))?;
         }
-        self.late.add(&other.late).map_err(odd)?;
+        self.late.add(&other.late)?;
         self.late_over += other.late_over;
         for (mine, theirs) in self.windows.iter_mut().zip(&other.windows) {
-            mine.merge(theirs);
+            mine.merge(theirs)?;
         }
-        self.late_windows.merge(&other.late_windows);
+        self.late_windows.merge(&other.late_windows)?;
         self.counts.merge(&other.counts);
-        match (&mut self.native, &other.native) {
-            (Some(mine), Some(theirs)) => mine.merge(theirs).map_err(odd)?,
-            (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
-            (_, None) => {}
-        }
-        Ok(())
+        let native = &mut self.native;
+        join(native, &other.native, |mine, theirs| mine.merge(theirs))
     }
 
     /// Every class that occurred, with its name, size class, latencies and service times.
     pub(crate) fn classes(&self) -> impl Iterator<Item = Recorded<'_>> {
-        Class::all().filter_map(|class| {
-            let pair = self.classes[class.index()].as_deref()?;
-            Some(Recorded {
-                operation: class.operation(),
-                size: self.sizes.name(class),
-                response: &pair.response,
-                service: pair.service.as_ref(),
-            })
+        self.classes.iter().flatten().map(|pair| Recorded {
+            operation: pair.class.operation,
+            size: self.sizes.name(pair.class),
+            response: &pair.response,
+            service: pair.service.as_ref(),
         })
     }
 
@@ -292,7 +286,6 @@ impl Recorder {
                 (true, Some(service)) => service,
                 _ => recorded.response,
             };
-            let odd = |_| LoadError::Arguments("histograms of different shape".into());
             sum.add(own).map_err(odd)?;
         }
         Ok(sum)
@@ -349,7 +342,8 @@ impl Recorder {
     fn all_windows(&self) -> Windows {
         let [small, other] = &self.windows;
         let mut all = small.clone();
-        all.merge(other);
+        // They grow as they need to.
+        let _ = all.merge(other);
         all
     }
 
@@ -387,7 +381,7 @@ impl Counts {
 }
 
 impl Pair {
-    fn merge(&mut self, other: &Self) -> Result<(), hdrhistogram::AdditionError> {
+    fn merge(&mut self, other: &Self) -> Result<(), AdditionError> {
         self.response.add(&other.response)?;
         match (&mut self.service, &other.service) {
             (Some(mine), Some(theirs)) => mine.add(theirs),
@@ -396,12 +390,36 @@ impl Pair {
     }
 }
 
+/// Takes what another thread has, or adds it to what there is.
+fn join<T: Clone>(
+    mine: &mut Option<T>,
+    theirs: &Option<T>,
+    add: impl FnOnce(&mut T, &T) -> Result<(), AdditionError>,
+) -> Result<(), AdditionError> {
+    match (mine, theirs) {
+        (Some(mine), Some(theirs)) => add(mine, theirs),
+        (mine @ None, Some(theirs)) => {
+            *mine = Some(theirs.clone());
+            Ok(())
+        }
+        (_, None) => Ok(()),
+    }
+}
+
+fn odd(_: AdditionError) -> LoadError {
+    LoadError::Arguments("histograms of different shape".into())
+}
+
 /// The histograms of a class, made when it first occurs.
-fn pair(slot: &mut Option<Box<Pair>>, is_open: bool) -> Option<&mut Pair> {
+fn pair(slot: &mut Option<Box<Pair>>, class: Class, is_open: bool) -> Option<&mut Pair> {
     if slot.is_none() {
         let response = histogram().ok()?;
         let service = if is_open { histogram().ok() } else { None };
-        *slot = Some(Box::new(Pair { response, service }));
+        *slot = Some(Box::new(Pair {
+            class,
+            response,
+            service,
+        }));
     }
     slot.as_deref_mut()
 }
@@ -441,7 +459,7 @@ mod tests {
     fn only_what_falls_into_the_measured_time_counts() {
         let mut recorder = Recorder::new(&shape()).unwrap();
         let get = recorder.class(Operation::GetHit, 10);
-        let set = recorder.class(Operation::Set, 10);
+        let set = recorder.class(Operation::Change(Kind::Set), 10);
         recorder.latency(get, times(99 * MS, 101 * MS), 1); // meant before, done within
         recorder.latency(get, times(150 * MS, 150 * MS + 5000), 3);
         recorder.latency(set, times(199 * MS, 201 * MS), 1); // meant within, done after
@@ -460,7 +478,7 @@ mod tests {
     #[test]
     fn service_time_counts_from_the_real_sending() {
         let mut recorder = Recorder::new(&shape()).unwrap();
-        let class = recorder.class(Operation::Set, 5000);
+        let class = recorder.class(Operation::Change(Kind::Set), 5000);
         recorder.latency(class, times(150 * MS, 150 * MS + 5000), 1);
         let recorded: Vec<Recorded<'_>> = recorder.classes().collect();
         let [only] = recorded.as_slice() else {
@@ -468,7 +486,7 @@ mod tests {
         };
         assert_eq!(
             (only.operation, only.size.as_str()),
-            (Operation::Set, "above 1400 B")
+            (Operation::Change(Kind::Set), "above 1400 B")
         );
         assert!(only.response.max() >= 5000 && only.response.max() < 5010);
         let service = only.service.unwrap().max();
@@ -483,7 +501,7 @@ mod tests {
         );
         let (value_bytes, token) = (3, 0);
         let hit = Reply::Hit { value_bytes, token };
-        let class = two.reply(Verb::Get, hit, 4, true);
+        let class = two.reply(Kind::Get, hit, 4, true);
         one.latency(class, times(110 * MS, 111 * MS), 60);
         two.latency(class, times(112 * MS, 114 * MS), 60);
         two.latency(class, times(170 * MS, 171 * MS), 200);

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use curtail_workload::Random;
+use curtail_workload::{Kind, Random};
 
 use crate::{
     drive::{self, epoch_ns},
     error::LoadError,
     exchange::Exchange,
     load::{Load, Wording},
-    protocol::{Protocol, Reply, Verb},
+    protocol::{Protocol, Reply},
     stop::Stop,
     terminal::Progress,
 };
@@ -80,7 +80,7 @@ fn store(
         exchange.send(&block)?;
         let due = if sent < keys.end { before } else { sent };
         while received < due {
-            refused += u64::from(exchange.receive(Verb::Set)? != Reply::Done);
+            refused += u64::from(exchange.receive(Kind::Set)? != Reply::Done);
             received += 1;
         }
         before = sent;
@@ -110,7 +110,7 @@ pub(crate) fn sample(target: &str, load: &Load, samples: u64) -> Result<f64, Loa
                 value_bytes: request.value_bytes as usize,
                 token: 0,
             };
-            found += u64::from(exchange.receive(Verb::Get)? == there);
+            found += u64::from(exchange.receive(Kind::Get)? == there);
         }
         asked += count;
     }

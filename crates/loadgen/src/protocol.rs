@@ -5,6 +5,7 @@
 //! bytes follow. So replies are framed without looking at bodies.
 
 use clap::ValueEnum;
+use curtail_workload::Kind;
 use serde::Serialize;
 
 /// The protocol to speak.
@@ -23,32 +24,15 @@ pub enum Protocol {
     Native,
 }
 
-/// A request on the wire.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Verb {
-    Get,
-    /// A read that also asks for the token that [`Verb::Cas`] needs.
-    Gets,
-    Set,
-    Add,
-    Replace,
-    Append,
-    Prepend,
-    Cas,
-    Delete,
-    Increment,
-    Decrement,
-}
-
 /// What is written of a request beside its key's and its value's bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
-    pub(crate) verb: Verb,
+    pub(crate) verb: Kind,
     pub(crate) key_bytes: usize,
     pub(crate) value_bytes: usize,
     /// Seconds to live; 0 is for ever.
     pub(crate) ttl_s: u32,
-    /// What a read with [`Verb::Gets`] gave, for [`Verb::Cas`].
+    /// What a read with [`Kind::Gets`] gave, for [`Kind::Cas`].
     pub(crate) token: u64,
 }
 
@@ -81,32 +65,12 @@ pub(crate) enum Frame {
 }
 
 /// memcached takes a longer time to live for a date, so the longest is 30 days.
-const TTL_S_MAX: u32 = 30 * 86_400;
-
-impl Verb {
-    /// Whether a value is read.
-    pub(crate) const fn is_read(self) -> bool {
-        matches!(self, Self::Get | Self::Gets)
-    }
-
-    /// Whether a value is sent.
-    pub(crate) const fn stores(self) -> bool {
-        matches!(
-            self,
-            Self::Set | Self::Add | Self::Replace | Self::Append | Self::Prepend | Self::Cas
-        )
-    }
-
-    /// Whether a number is changed.
-    pub(crate) const fn counts(self) -> bool {
-        matches!(self, Self::Increment | Self::Decrement)
-    }
-}
+pub(crate) const TTL_S_MAX: u32 = 30 * 86_400;
 
 impl Protocol {
     /// Whether the protocol has this request.
-    pub(crate) const fn has(self, verb: Verb) -> bool {
-        !(matches!(self, Self::Resp) && matches!(verb, Verb::Gets | Verb::Cas | Verb::Prepend))
+    pub(crate) fn has(self, verb: Kind) -> bool {
+        !(matches!(self, Self::Resp) && matches!(verb, Kind::Gets | Kind::Cas | Kind::Prepend))
     }
 
     /// Appends a request; `key` and `value` append exactly the bytes announced.
@@ -124,7 +88,7 @@ impl Protocol {
             Self::Native => return,
         }
         output.extend_from_slice(b"\r\n");
-        if asked.verb.stores() {
+        if asked.verb.has_value() {
             value(output);
             output.extend_from_slice(b"\r\n");
         }
@@ -135,14 +99,14 @@ impl Protocol {
         let digits = asked.value_bytes.max(1).ilog10() as usize + 1;
         let hit = |head: &str| head.len() + digits + asked.value_bytes;
         Some(match (self, asked.verb) {
-            (Self::Text, Verb::Get) => hit("VALUE  0 \r\n\r\nEND\r\n") + asked.key_bytes,
-            (Self::Meta, Verb::Get) => hit("VA \r\n\r\n"),
-            (Self::Resp, Verb::Get) => hit("$\r\n\r\n"),
-            (_, Verb::Gets) | (Self::Native, _) => return None,
-            (Self::Text, Verb::Delete) => "DELETED\r\n".len(),
-            (Self::Resp, Verb::Delete) => ":1\r\n".len(),
-            (Self::Text | Self::Resp, Verb::Increment | Verb::Decrement) => return None,
-            (Self::Resp, Verb::Append) => return None,
+            (Self::Text, Kind::Get) => hit("VALUE  0 \r\n\r\nEND\r\n") + asked.key_bytes,
+            (Self::Meta, Kind::Get) => hit("VA \r\n\r\n"),
+            (Self::Resp, Kind::Get) => hit("$\r\n\r\n"),
+            (_, Kind::Gets) | (Self::Native, _) => return None,
+            (Self::Text, Kind::Delete) => "DELETED\r\n".len(),
+            (Self::Resp, Kind::Delete) => ":1\r\n".len(),
+            (Self::Text | Self::Resp, Kind::Increment | Kind::Decrement) => return None,
+            (Self::Resp, Kind::Append) => return None,
             (Self::Text, _) => "STORED\r\n".len(),
             (Self::Meta, _) => "HD\r\n".len(),
             (Self::Resp, _) => "+OK\r\n".len(),
@@ -151,12 +115,12 @@ impl Protocol {
 
     /// Frames the reply at the start of `input`. Anything that is not a good reply to `verb`
     /// counts as an error of one line.
-    pub(crate) fn frame(self, verb: Verb, input: &[u8]) -> Frame {
+    pub(crate) fn frame(self, verb: Kind, input: &[u8]) -> Frame {
         let Some(end) = memchr::memchr(b'\n', input) else {
             return Frame::Incomplete;
         };
         let line = input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]);
-        let (reply, body_bytes) = if verb.is_read() {
+        let (reply, body_bytes) = if !verb.is_write() {
             self.read_reply(verb, line)
         } else {
             (self.change_reply(verb, line), 0)
@@ -168,7 +132,7 @@ impl Protocol {
         }
     }
 
-    fn read_reply(self, verb: Verb, line: &[u8]) -> (Reply, usize) {
+    fn read_reply(self, verb: Kind, line: &[u8]) -> (Reply, usize) {
         let (head, tail_bytes, miss): (&[u8], usize, &[u8]) = match self {
             Self::Text => (b"VALUE ", "\r\nEND\r\n".len(), b"END"),
             Self::Meta => (b"VA ", "\r\n".len(), b"EN"),
@@ -178,7 +142,7 @@ impl Protocol {
             return (Reply::Miss, 0);
         }
         let rest = line.strip_prefix(head);
-        match rest.and_then(|rest| self.hit(verb == Verb::Gets, rest)) {
+        match rest.and_then(|rest| self.hit(verb == Kind::Gets, rest)) {
             Some((value_bytes, token)) => {
                 let hit = Reply::Hit { value_bytes, token };
                 (hit, value_bytes + tail_bytes)
@@ -206,13 +170,13 @@ impl Protocol {
         }
     }
 
-    fn change_reply(self, verb: Verb, line: &[u8]) -> Reply {
+    fn change_reply(self, verb: Kind, line: &[u8]) -> Reply {
         let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
         let (done, refused): (bool, &[&[u8]]) = match self {
             Self::Text => {
                 let done = match verb {
-                    Verb::Delete => line == b"DELETED",
-                    Verb::Increment | Verb::Decrement => is_number(line.trim_ascii_end()),
+                    Kind::Delete => line == b"DELETED",
+                    Kind::Increment | Kind::Decrement => is_number(line.trim_ascii_end()),
                     _ => line == b"STORED",
                 };
                 (done, &[b"NOT_STORED", b"EXISTS", b"NOT_FOUND"])
@@ -222,8 +186,8 @@ impl Protocol {
                 let count = line.strip_prefix(b":").unwrap_or(b"");
                 let count = count.strip_prefix(b"-").unwrap_or(count);
                 let done = match verb {
-                    Verb::Delete => line == b":1",
-                    Verb::Increment | Verb::Decrement | Verb::Append => is_number(count),
+                    Kind::Delete => line == b":1",
+                    Kind::Increment | Kind::Decrement | Kind::Append => is_number(count),
                     _ => line == b"+OK",
                 };
                 (done, &[b"$-1", b"_", b":0"])
@@ -238,45 +202,33 @@ impl Protocol {
 }
 
 fn put_text(asked: &Asked, key: impl FnOnce(&mut Vec<u8>), output: &mut Vec<u8>) {
-    let word: &[u8] = match asked.verb {
-        Verb::Get => b"get ",
-        Verb::Gets => b"gets ",
-        Verb::Set => b"set ",
-        Verb::Add => b"add ",
-        Verb::Replace => b"replace ",
-        Verb::Append => b"append ",
-        Verb::Prepend => b"prepend ",
-        Verb::Cas => b"cas ",
-        Verb::Delete => b"delete ",
-        Verb::Increment => b"incr ",
-        Verb::Decrement => b"decr ",
-    };
-    output.extend_from_slice(word);
+    output.extend_from_slice(asked.verb.name().as_bytes());
+    output.push(b' ');
     key(output);
-    if asked.verb.stores() {
+    if asked.verb.has_value() {
         output.extend_from_slice(b" 0 ");
         put_number(u64::from(asked.ttl_s.min(TTL_S_MAX)), output);
         output.push(b' ');
         put_number(asked.value_bytes as u64, output);
     }
-    if asked.verb == Verb::Cas {
+    if asked.verb == Kind::Cas {
         output.push(b' ');
         put_number(asked.token, output);
     }
-    if asked.verb.counts() {
+    if asked.verb.is_count() {
         output.extend_from_slice(b" 1");
     }
 }
 
 fn put_meta(asked: &Asked, key: impl FnOnce(&mut Vec<u8>), output: &mut Vec<u8>) {
     output.extend_from_slice(match asked.verb {
-        Verb::Get | Verb::Gets => b"mg ",
-        Verb::Delete => b"md ",
-        Verb::Increment | Verb::Decrement => b"ma ",
+        Kind::Get | Kind::Gets => b"mg ",
+        Kind::Delete => b"md ",
+        Kind::Increment | Kind::Decrement => b"ma ",
         _ => b"ms ",
     });
     key(output);
-    if asked.verb.stores() {
+    if asked.verb.has_value() {
         output.push(b' ');
         put_number(asked.value_bytes as u64, output);
         if asked.ttl_s > 0 {
@@ -285,20 +237,20 @@ fn put_meta(asked: &Asked, key: impl FnOnce(&mut Vec<u8>), output: &mut Vec<u8>)
         }
     }
     let flags: &[u8] = match asked.verb {
-        Verb::Get => b" v",
-        Verb::Gets => b" v c",
-        Verb::Add => b" ME",
-        Verb::Replace => b" MR",
-        Verb::Append => b" MA",
-        Verb::Prepend => b" MP",
-        Verb::Cas => b" C",
+        Kind::Get => b" v",
+        Kind::Gets => b" v c",
+        Kind::Add => b" ME",
+        Kind::Replace => b" MR",
+        Kind::Append => b" MA",
+        Kind::Prepend => b" MP",
+        Kind::Cas => b" C",
         // A counter that is not there begins at 0 and lives for ever.
-        Verb::Increment => b" N0 J0",
-        Verb::Decrement => b" N0 J0 MD",
-        Verb::Set | Verb::Delete => b"",
+        Kind::Increment => b" N0 J0",
+        Kind::Decrement => b" N0 J0 MD",
+        _ => b"",
     };
     output.extend_from_slice(flags);
-    if asked.verb == Verb::Cas {
+    if asked.verb == Kind::Cas {
         put_number(asked.token, output);
     }
 }
@@ -310,17 +262,17 @@ fn put_resp(
     output: &mut Vec<u8>,
 ) {
     let (name, condition): (&[u8], &[u8]) = match asked.verb {
-        Verb::Get | Verb::Gets => (b"GET", b""),
-        Verb::Set | Verb::Cas | Verb::Prepend => (b"SET", b""),
-        Verb::Add => (b"SET", b"NX"),
-        Verb::Replace => (b"SET", b"XX"),
-        Verb::Append => (b"APPEND", b""),
-        Verb::Delete => (b"DEL", b""),
-        Verb::Increment => (b"INCR", b""),
-        Verb::Decrement => (b"DECR", b""),
+        Kind::Get | Kind::Gets => (b"GET", b""),
+        Kind::Add => (b"SET", b"NX"),
+        Kind::Replace => (b"SET", b"XX"),
+        Kind::Append => (b"APPEND", b""),
+        Kind::Delete => (b"DEL", b""),
+        Kind::Increment => (b"INCR", b""),
+        Kind::Decrement => (b"DECR", b""),
+        _ => (b"SET", b""),
     };
-    let stores = asked.verb.stores();
-    let expires = stores && asked.ttl_s > 0 && asked.verb != Verb::Append;
+    let stores = asked.verb.has_value();
+    let expires = stores && asked.ttl_s > 0 && asked.verb != Kind::Append;
     let words = 2 + usize::from(stores) + 2 * usize::from(expires);
     output.push(b'*');
     put_number((words + usize::from(!condition.is_empty())) as u64, output);
@@ -375,7 +327,7 @@ mod tests {
     use super::*;
     use Protocol::{Meta, Resp, Text};
 
-    fn request(protocol: Protocol, verb: Verb, ttl_s: u32) -> String {
+    fn request(protocol: Protocol, verb: Kind, ttl_s: u32) -> String {
         let asked = Asked {
             verb,
             key_bytes: 3,
@@ -393,38 +345,38 @@ mod tests {
     #[test]
     fn requests_are_spelt_as_the_protocols_say() {
         let cases = [
-            (Text, Verb::Get, "get key\r\n"),
-            (Meta, Verb::Get, "mg key v\r\n"),
-            (Resp, Verb::Get, "*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n"),
-            (Text, Verb::Set, "set key 0 0 2\r\nab\r\n"),
-            (Meta, Verb::Set, "ms key 2\r\nab\r\n"),
+            (Text, Kind::Get, "get key\r\n"),
+            (Meta, Kind::Get, "mg key v\r\n"),
+            (Resp, Kind::Get, "*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n"),
+            (Text, Kind::Set, "set key 0 0 2\r\nab\r\n"),
+            (Meta, Kind::Set, "ms key 2\r\nab\r\n"),
             (
                 Resp,
-                Verb::Set,
+                Kind::Set,
                 "*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$2\r\nab\r\n",
             ),
-            (Text, Verb::Gets, "gets key\r\n"),
-            (Meta, Verb::Gets, "mg key v c\r\n"),
-            (Text, Verb::Cas, "cas key 0 0 2 9\r\nab\r\n"),
-            (Meta, Verb::Cas, "ms key 2 C9\r\nab\r\n"),
-            (Meta, Verb::Append, "ms key 2 MA\r\nab\r\n"),
-            (Text, Verb::Delete, "delete key\r\n"),
-            (Meta, Verb::Delete, "md key\r\n"),
-            (Resp, Verb::Delete, "*2\r\n$3\r\nDEL\r\n$3\r\nkey\r\n"),
-            (Text, Verb::Increment, "incr key 1\r\n"),
-            (Meta, Verb::Decrement, "ma key N0 J0 MD\r\n"),
+            (Text, Kind::Gets, "gets key\r\n"),
+            (Meta, Kind::Gets, "mg key v c\r\n"),
+            (Text, Kind::Cas, "cas key 0 0 2 9\r\nab\r\n"),
+            (Meta, Kind::Cas, "ms key 2 C9\r\nab\r\n"),
+            (Meta, Kind::Append, "ms key 2 MA\r\nab\r\n"),
+            (Text, Kind::Delete, "delete key\r\n"),
+            (Meta, Kind::Delete, "md key\r\n"),
+            (Resp, Kind::Delete, "*2\r\n$3\r\nDEL\r\n$3\r\nkey\r\n"),
+            (Text, Kind::Increment, "incr key 1\r\n"),
+            (Meta, Kind::Decrement, "ma key N0 J0 MD\r\n"),
         ];
         for (protocol, verb, expected) in cases {
             assert_eq!(request(protocol, verb, 0), expected);
         }
-        assert_eq!(request(Text, Verb::Add, 60), "add key 0 60 2\r\nab\r\n");
+        assert_eq!(request(Text, Kind::Add, 60), "add key 0 60 2\r\nab\r\n");
         assert_eq!(
-            request(Meta, Verb::Set, 99_999_999),
+            request(Meta, Kind::Set, 99_999_999),
             "ms key 2 T2592000\r\nab\r\n"
         );
         let conditional =
             "*6\r\n$3\r\nSET\r\n$3\r\nkey\r\n$2\r\nab\r\n$2\r\nEX\r\n$2\r\n60\r\n$2\r\nNX\r\n";
-        assert_eq!(request(Resp, Verb::Add, 60), conditional);
+        assert_eq!(request(Resp, Kind::Add, 60), conditional);
     }
 
     /// Goal: a hit's length is known in advance and framed alike. Method: real replies.
@@ -444,20 +396,20 @@ mod tests {
                 body_bytes: bytes.len() - line_bytes,
             };
             let asked = Asked {
-                verb: Verb::Get,
+                verb: Kind::Get,
                 key_bytes: 3,
                 value_bytes,
                 ttl_s: 0,
                 token,
             };
             assert_eq!(protocol.expected_bytes(&asked), Some(bytes.len()));
-            assert_eq!(protocol.frame(Verb::Get, bytes), whole);
-            assert_eq!(protocol.frame(Verb::Get, &bytes[..bytes.len() - 3]), whole);
-            assert_eq!(protocol.frame(Verb::Get, &bytes[..2]), Frame::Incomplete);
+            assert_eq!(protocol.frame(Kind::Get, bytes), whole);
+            assert_eq!(protocol.frame(Kind::Get, &bytes[..bytes.len() - 3]), whole);
+            assert_eq!(protocol.frame(Kind::Get, &bytes[..2]), Frame::Incomplete);
         }
     }
 
-    fn reply(protocol: Protocol, verb: Verb, bytes: &[u8]) -> (Reply, bool) {
+    fn reply(protocol: Protocol, verb: Kind, bytes: &[u8]) -> (Reply, bool) {
         match protocol.frame(verb, bytes) {
             Frame::Reply {
                 reply,
@@ -470,20 +422,20 @@ mod tests {
 
     #[test]
     fn misses_and_refusals_are_told_apart() {
-        let cases: [(Protocol, Verb, &[u8], Reply); 13] = [
-            (Text, Verb::Get, b"END\r\n", Reply::Miss),
-            (Meta, Verb::Get, b"EN\r\n", Reply::Miss),
-            (Resp, Verb::Get, b"$-1\r\n", Reply::Miss),
-            (Text, Verb::Set, b"STORED\r\n", Reply::Done),
-            (Meta, Verb::Set, b"HD\r\n", Reply::Done),
-            (Resp, Verb::Set, b"+OK\r\n", Reply::Done),
-            (Text, Verb::Add, b"NOT_STORED\r\n", Reply::Refused),
-            (Meta, Verb::Cas, b"EX\r\n", Reply::Refused),
-            (Text, Verb::Delete, b"DELETED\r\n", Reply::Done),
-            (Resp, Verb::Delete, b":0\r\n", Reply::Refused),
-            (Text, Verb::Increment, b"17\r\n", Reply::Done),
-            (Resp, Verb::Decrement, b":-3\r\n", Reply::Done),
-            (Text, Verb::Delete, b"17\r\n", Reply::Error),
+        let cases: [(Protocol, Kind, &[u8], Reply); 13] = [
+            (Text, Kind::Get, b"END\r\n", Reply::Miss),
+            (Meta, Kind::Get, b"EN\r\n", Reply::Miss),
+            (Resp, Kind::Get, b"$-1\r\n", Reply::Miss),
+            (Text, Kind::Set, b"STORED\r\n", Reply::Done),
+            (Meta, Kind::Set, b"HD\r\n", Reply::Done),
+            (Resp, Kind::Set, b"+OK\r\n", Reply::Done),
+            (Text, Kind::Add, b"NOT_STORED\r\n", Reply::Refused),
+            (Meta, Kind::Cas, b"EX\r\n", Reply::Refused),
+            (Text, Kind::Delete, b"DELETED\r\n", Reply::Done),
+            (Resp, Kind::Delete, b":0\r\n", Reply::Refused),
+            (Text, Kind::Increment, b"17\r\n", Reply::Done),
+            (Resp, Kind::Decrement, b":-3\r\n", Reply::Done),
+            (Text, Kind::Delete, b"17\r\n", Reply::Error),
         ];
         for (protocol, verb, bytes, expected) in cases {
             assert_eq!(reply(protocol, verb, bytes), (expected, true), "{bytes:?}");
@@ -494,8 +446,8 @@ mod tests {
             b"\r\n",
         ] {
             for protocol in [Text, Meta, Resp] {
-                assert_eq!(reply(protocol, Verb::Get, bytes), (Reply::Error, true));
-                assert_eq!(reply(protocol, Verb::Set, bytes), (Reply::Error, true));
+                assert_eq!(reply(protocol, Kind::Get, bytes), (Reply::Error, true));
+                assert_eq!(reply(protocol, Kind::Set, bytes), (Reply::Error, true));
             }
         }
     }
@@ -505,7 +457,7 @@ mod tests {
         let (value_bytes, token) = (2, 77);
         let hit = (Reply::Hit { value_bytes, token }, true);
         let text = b"VALUE key 0 2 77\r\nab\r\nEND\r\n";
-        assert_eq!(reply(Text, Verb::Gets, text), hit);
-        assert_eq!(reply(Meta, Verb::Gets, b"VA 2 c77\r\nab\r\n"), hit);
+        assert_eq!(reply(Text, Kind::Gets, text), hit);
+        assert_eq!(reply(Meta, Kind::Gets, b"VA 2 c77\r\nab\r\n"), hit);
     }
 }

@@ -7,14 +7,13 @@
 use std::{
     collections::HashMap,
     fs::File,
-    io::{BufRead, BufReader},
-    ops::ControlFlow,
+    io::{BufRead, BufReader, Read},
     path::Path,
 };
 
 use curtail_workload::{
     KeyText, Kind,
-    trace::{Format, Found, TraceReader},
+    trace::{self, Format, Record},
 };
 
 use crate::error::LoadError;
@@ -49,6 +48,9 @@ const REQUESTS_MAX: usize = 64 << 20;
 
 /// Traces of blocks name none: memcached's limit is 250, and this is what the named workloads have.
 const KEY_BYTES: u8 = 16;
+
+/// No line of a trace is longer.
+const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// No value in a trace is longer than what a server of caches takes.
 const VALUE_BYTES_MAX: u32 = 128 << 20;
@@ -97,16 +99,27 @@ impl Recording {
             is_cut: false,
         };
         let mut numbers = HashMap::new();
-        let mut reader = TraceReader::new(format);
-        let mut ended = false;
-        while !ended {
-            let bytes = input.fill_buf()?;
-            let length = bytes.len();
-            let take = |found: Found<'_>| recording.take(&mut numbers, found);
-            ended = length == 0 || reader.push(bytes, take).is_break();
-            input.consume(length);
+        let mut line = Vec::new();
+        for number in 1_u64.. {
+            line.clear();
+            let mut limited = input.by_ref().take(LINE_BYTES_MAX as u64 + 2);
+            if limited.read_until(b'\n', &mut line)? == 0 || recording.is_cut {
+                break;
+            }
+            let text = line.strip_suffix(b"\n").unwrap_or(&line);
+            let text = text.strip_suffix(b"\r").unwrap_or(text);
+            if text.len() > LINE_BYTES_MAX {
+                if !line.ends_with(b"\n") {
+                    input.skip_until(b'\n')?;
+                }
+                recording.skip(format!("line {number}: longer than {LINE_BYTES_MAX} bytes"));
+                continue;
+            }
+            match trace::records(format, text) {
+                Ok(records) => records.for_each(|record| recording.take(&mut numbers, record)),
+                Err(fault) => recording.skip(format!("line {number}: {fault}")),
+            }
         }
-        let _ = reader.finish(|found| recording.take(&mut numbers, found));
         let distinct = recording.items.len() as u64;
         recording.key_texts = (0..=250)
             .map(|bytes| KeyText::new(bytes, distinct))
@@ -115,25 +128,22 @@ impl Recording {
         Ok(recording)
     }
 
-    fn take(&mut self, numbers: &mut HashMap<u64, u32>, found: Found<'_>) -> ControlFlow<()> {
-        let record = match found {
-            Ok(record) if record.value_bytes <= VALUE_BYTES_MAX => record,
-            Ok(_) => {
-                self.skipped += 1;
-                return ControlFlow::Continue(());
-            }
-            Err(error) => {
-                self.skipped += 1;
-                self.first_fault.get_or_insert_with(|| error.to_string());
-                return ControlFlow::Continue(());
-            }
-        };
+    fn skip(&mut self, why: String) {
+        self.skipped += 1;
+        self.first_fault.get_or_insert(why);
+    }
+
+    fn take(&mut self, numbers: &mut HashMap<u64, u32>, record: Record) {
+        if record.value_bytes > VALUE_BYTES_MAX {
+            self.skipped += 1;
+            return;
+        }
         if self.requests.len() == REQUESTS_MAX {
             self.is_cut = true;
-            return ControlFlow::Break(());
+            return;
         }
         let next = self.items.len() as u32;
-        let key = *numbers.entry(record.key.number()).or_insert(next);
+        let key = *numbers.entry(record.key).or_insert(next);
         let key_bytes = record
             .key_bytes
             .map_or(KEY_BYTES, |bytes| bytes.clamp(1, 250) as u8);
@@ -153,7 +163,6 @@ impl Recording {
             }
         }
         self.requests.push(recorded);
-        ControlFlow::Continue(())
     }
 
     /// Keys too short to be told apart get the shortest length that does.
@@ -265,6 +274,18 @@ mod tests {
         assert_eq!(recording.item(0).1, 11);
         assert_eq!(recording.key_text(5).bytes(), 5);
         assert_eq!(recording.value_bytes_max(), 20);
+    }
+
+    #[test]
+    fn overlong_lines_are_skipped_and_the_next_line_is_read() {
+        let long = "1".repeat(2 * LINE_BYTES_MAX);
+        let recording = recording(Format::Arc, &format!("1 1 0 0\r\n{long}\n2 1 0 0"));
+        assert_eq!((recording.keys(), recording.skipped), (2, 1));
+        assert!(
+            recording
+                .first_fault
+                .is_some_and(|fault| fault.starts_with("line 2: longer"))
+        );
     }
 
     #[test]

@@ -90,7 +90,6 @@ impl Report {
         let seconds = usage.wall.min(plan.duration).as_secs_f64().max(1e-9);
         let per_request =
             |time: std::time::Duration| time.as_nanos() as f64 / counts.done.max(1) as f64;
-        let is_read = |operation| matches!(operation, Operation::GetHit | Operation::GetMiss);
         let rate_offered = plan.pace.rate(plan.warm_up, plan.duration);
         let lateness = recorder.lateness();
         let is_timed = lateness.count > 0;
@@ -115,8 +114,8 @@ impl Report {
             driver_cores: usage.driver.as_secs_f64() / usage.wall.as_secs_f64(),
             counts,
             all: judge.quantiles(&recorder.sum(false, |_| true)?),
-            get: judge.quantiles(&recorder.sum(false, is_read)?),
-            set: judge.quantiles(&recorder.sum(false, |operation| !is_read(operation))?),
+            get: judge.quantiles(&recorder.sum(false, Operation::is_read)?),
+            set: judge.quantiles(&recorder.sum(false, |operation| !operation.is_read())?),
             service: match is_timed {
                 true => Some(service_judge.quantiles(&recorder.sum(true, |_| true)?)),
                 false => None,
@@ -142,7 +141,7 @@ impl Report {
 
     /// The report as one JSON object on one line.
     pub fn json(&self) -> Result<String, LoadError> {
-        serde_json::to_string(self).map_err(|error| LoadError::Arguments(error.to_string()))
+        json(self)
     }
 
     /// Everything that was recorded.
@@ -385,16 +384,20 @@ fn native(recorder: &Recorder, judge: &Judge<'_>) -> Result<Option<NativeReport>
     let Some(record) = &recorder.native else {
         return Ok(None);
     };
-    let is_read = |operation| matches!(operation, Operation::GetHit | Operation::GetMiss);
     let is_accepted = |operation| operation == Operation::Accepted;
     let latency = |choose: &dyn Fn(Operation) -> bool| -> Result<Quantiles, LoadError> {
         Ok(judge.quantiles(&recorder.sum(false, choose)?))
     };
     let mut report = record.report();
     report.accepted = latency(&is_accepted)?;
-    report.read = latency(&is_read)?;
-    report.result = latency(&|operation| !is_accepted(operation) && !is_read(operation))?;
+    report.read = latency(&Operation::is_read)?;
+    report.result = latency(&|operation| !is_accepted(operation) && !operation.is_read())?;
     Ok(Some(report))
+}
+
+/// A value as one JSON object on one line.
+pub(crate) fn json(value: &impl Serialize) -> Result<String, LoadError> {
+    serde_json::to_string(value).map_err(|error| LoadError::Arguments(error.to_string()))
 }
 
 /// A number, or a mark that it could not be measured.

@@ -27,7 +27,7 @@ use serde::Serialize;
 
 pub use self::model::Mode;
 use self::tally::{Fault, Tally, Totals};
-use crate::{cpu, error::LoadError, terminal::Progress};
+use crate::{cpu, error::LoadError, report::json, terminal::Progress};
 
 /// Run mixed load that finds lost, torn, stale and foreign values.
 #[derive(Clone, Debug, Args)]
@@ -74,20 +74,6 @@ pub struct SoakArgs {
     pub json: bool,
 }
 
-/// What the threads need of the arguments.
-#[derive(Debug)]
-struct Setting {
-    target: String,
-    threads: usize,
-    keys: usize,
-    shared_keys: usize,
-    value_bytes_max: u32,
-    large_share: f64,
-    mode: Mode,
-    register_keys: u64,
-    seed: u64,
-}
-
 /// How a soak ended.
 #[derive(Clone, Debug, Serialize)]
 struct Ending {
@@ -108,21 +94,19 @@ struct Resident {
 
 /// Runs the soak and prints its verdict. Fails when a single fault was found.
 pub fn run(args: &SoakArgs) -> Result<ExitCode, LoadError> {
-    let setting = args.setting()?;
+    args.check()?;
     let duration = Duration::try_from_secs_f64(args.duration)
         .map_err(|_| LoadError::Arguments(format!("duration of {} s", args.duration)))?;
-    shared::prepare(&setting)?;
+    shared::prepare(args)?;
     let start = Instant::now();
     let tally = Tally::new(start + duration);
     let resident = std::thread::scope(|scope| -> Result<_, LoadError> {
-        let (setting, tally) = (&setting, &tally);
-        let owners: Vec<_> = (0..setting.threads)
-            .map(|thread| {
-                scope.spawn(move || owner::Owner::new(setting, tally, thread as u64)?.run())
-            })
+        let tally = &tally;
+        let owners: Vec<_> = (0..args.threads)
+            .map(|thread| scope.spawn(move || owner::Owner::new(args, tally, thread as u64)?.run()))
             .collect();
         let registers =
-            (setting.register_keys > 0).then(|| scope.spawn(move || register::run(setting, tally)));
+            (args.register_keys() > 0).then(|| scope.spawn(move || register::run(args, tally)));
         let resident = watch(args, tally, start);
         let mut counted = Vec::new();
         for owner in owners {
@@ -131,8 +115,8 @@ pub fn run(args: &SoakArgs) -> Result<ExitCode, LoadError> {
         if let Some(registers) = registers {
             note_failure(tally, registers.join());
         }
-        if setting.mode == Mode::Strict && counted.len() == setting.threads {
-            shared::check_counters(setting, tally, &counted)?;
+        if args.mode == Mode::Strict && counted.len() == args.threads {
+            shared::check_counters(args, tally, &counted)?;
         }
         Ok(resident)
     })?;
@@ -166,7 +150,8 @@ fn note_failure<T>(tally: &Tally, result: std::thread::Result<Result<T, LoadErro
 }
 
 impl SoakArgs {
-    fn setting(&self) -> Result<Setting, LoadError> {
+    /// Refuses what cannot be run.
+    fn check(&self) -> Result<(), LoadError> {
         let refuse = |what: &str| Err(LoadError::Arguments(what.into()));
         if self.threads == 0 || self.keys == 0 || self.shared_keys == 0 {
             return refuse("at least one thread, one key and one shared key");
@@ -174,21 +159,14 @@ impl SoakArgs {
         if self.threads > 1000 || self.value_bytes_max < 2048 {
             return refuse("at most 1000 threads, and values of at least 2048 bytes");
         }
-        let registers = self.linearizability.unwrap_or(0);
-        if registers > 0 && self.mode == Mode::Cache {
+        if self.register_keys() > 0 && self.mode == Mode::Cache {
             return refuse("linearizability cannot be judged where values may be evicted");
         }
-        Ok(Setting {
-            target: self.target.clone(),
-            threads: self.threads,
-            keys: self.keys,
-            shared_keys: self.shared_keys,
-            value_bytes_max: self.value_bytes_max,
-            large_share: self.large_share,
-            mode: self.mode,
-            register_keys: registers,
-            seed: self.seed,
-        })
+        Ok(())
+    }
+
+    fn register_keys(&self) -> u64 {
+        self.linearizability.unwrap_or(0)
     }
 }
 
@@ -228,11 +206,7 @@ fn watch(args: &SoakArgs, tally: &Tally, start: Instant) -> Option<Resident> {
 impl Ending {
     fn print(&self, as_json: bool) -> Result<(), LoadError> {
         if as_json {
-            let json = serde_json::to_string(self);
-            println!(
-                "{}",
-                json.map_err(|error| LoadError::Arguments(error.to_string()))?
-            );
+            println!("{}", json(self)?);
             return Ok(());
         }
         let totals = &self.totals;

@@ -13,26 +13,12 @@ fn plan(server: &Server, marking: Marking) -> Plan {
     let mut load = Load::drawn(Protocol::Native, MIX.parse().unwrap());
     load.marking = marking;
     Plan {
-        target: native_address(server).to_string(),
-        other_nodes: Vec::new(),
-        load,
         connections: 2,
         threads: 2,
         pipeline: 16,
-        pace: Pace::Closed { think_ns: 0 },
-        ramp: Duration::ZERO,
         warm_up: Duration::from_millis(100),
         duration: Duration::from_millis(300),
-        window: Duration::from_millis(20),
-        pregenerated: None,
-        cores: Vec::new(),
-        spin: false,
-        seed: 1,
-        server_pids: Vec::new(),
-        late: Duration::from_millis(1),
-        size_limits: vec![1400],
-        when_full: curtail_client::WhenFull::Credits,
-        stall: None,
+        ..Plan::new(native_address(server).to_string(), load)
     }
 }
 

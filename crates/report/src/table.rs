@@ -42,6 +42,22 @@ impl Table {
         table
     }
 
+    /// The same table, of which only these columns begin at the left edge.
+    #[must_use]
+    pub fn left(mut self, columns: &[usize]) -> Self {
+        self.left = columns.to_vec();
+        self
+    }
+
+    /// Adds a row of cells behind the names of their columns, which are the header of the first
+    /// row.
+    pub fn named(&mut self, cells: &[(&str, String)]) {
+        if self.rows.is_empty() {
+            self.row(&Vec::from_iter(cells.iter().map(|(name, _)| name)));
+        }
+        self.row(&Vec::from_iter(cells.iter().map(|(_, cell)| cell)));
+    }
+
     /// Adds a row; one that is shorter than others ends early.
     pub fn row<C: ToString>(&mut self, cells: &[C]) {
         self.rows.push(cells.iter().map(C::to_string).collect());
@@ -140,7 +156,12 @@ mod tests {
             ("n", &|n| n.to_string()),
             ("square", &|n| (n * n).to_string()),
         ];
+        let mut named = Table::default();
+        for n in [2, 3] {
+            named.named(&[("n", n.to_string()), ("square", (n * n).to_string())]);
+        }
         let squares = Table::of([2, 3], &columns).markdown();
+        assert_eq!(named.markdown(), squares);
         assert_eq!(squares, "| n | square |\n|---|---|\n| 2 | 4 |\n| 3 | 9 |\n");
         let html = table.html();
         assert_eq!(html.matches("<tr").count(), 3);

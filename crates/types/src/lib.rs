@@ -34,4 +34,4 @@ pub use operation::{
     Access, Arithmetic, ArithmeticOutcome, Delete, DeleteOutcome, Direction, Failure, Get,
     ItemStatus, Operation, Outcome, Set, SetMode, SetOutcome,
 };
-pub use time::{Expiry, Exptime, Instant, Now};
+pub use time::{Expiry, Exptime, Instant, Now, date};

@@ -62,22 +62,13 @@ fn cases() -> Vec<(String, Box<dyn FnOnce() -> Draw>)> {
             }),
         );
         for exponent in [0.5, 0.99, 1.0, 1.25, 2.7] {
-            let mut rank = |method: &str, make: fn(u64, f64) -> Ranks| {
-                add(
-                    format!("rank zipf {exponent}, {count} keys, {method}"),
-                    Box::new(move || {
-                        let ranks = make(count, exponent);
-                        draw(move |random| ranks.rank(random))
-                    }),
-                );
-            };
-            rank("default", |count, exponent| {
-                Ranks::new(count, Popularity::Zipf { exponent })
-            });
-            rank("drawn", Ranks::drawn);
-            if count < 1 << 24 {
-                rank("table", Ranks::table);
-            }
+            add(
+                format!("rank zipf {exponent}, {count} keys"),
+                Box::new(move || {
+                    let ranks = Ranks::new(count, Popularity::Zipf { exponent });
+                    draw(move |random| ranks.rank(random))
+                }),
+            );
         }
         add(
             format!("scramble, {count} keys"),
@@ -99,15 +90,6 @@ fn cases() -> Vec<(String, Box<dyn FnOnce() -> Draw>)> {
     for text in REQUESTS {
         add(format!("request {text}"), Box::new(move || request(text)));
     }
-    add(
-        "request c4-large from a table".into(),
-        Box::new(|| {
-            let workload: Workload = "c4-large".parse().expect("a workload");
-            let table = Ranks::table(workload.keys, 1.25);
-            let mut generator = workload.generator(1, Stream::ONLY).with_ranks(table);
-            Box::new(move || generator.draw(0).key)
-        }),
-    );
     cases
 }
 

@@ -1,5 +1,5 @@
-//! Zipf's law again, exact and with neither a power to compute nor a large table, but for a few
-//! draws in a hundred: the default way to draw ranks.
+//! Ranks by Zipf's law, exact, with no large table and with a power to compute only for a few draws
+//! in a hundred.
 //!
 //! The ranks are cut into bins: the first 256 are a bin each, beyond every bin is 1/32 as wide as
 //! its first rank, which makes 560 more of them for 10^10 ranks. A bin is drawn by its exact

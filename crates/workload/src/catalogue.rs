@@ -26,15 +26,6 @@ pub struct Catalogue {
     clusters: Vec<Cluster>,
 }
 
-/// A name with what it means, for help texts.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Named {
-    /// As it is written.
-    pub name: &'static str,
-    /// One line.
-    pub description: &'static str,
-}
-
 impl Catalogue {
     /// The workloads that need no data.
     pub fn new() -> Self {
@@ -45,26 +36,6 @@ impl Catalogue {
     pub fn with_clusters(text: &str) -> Result<Self, ClusterError> {
         let clusters = clusters(text)?;
         Ok(Self { clusters })
-    }
-
-    /// Every named workload.
-    pub fn list() -> &'static [Named] {
-        NAMED
-    }
-
-    /// The names alone.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        NAMED.iter().map(|named| named.name)
-    }
-
-    /// Every parameter.
-    pub fn parameters() -> &'static [Named] {
-        PARAMETERS
-    }
-
-    /// The clusters that `twitter:` can name.
-    pub fn clusters(&self) -> &[Cluster] {
-        &self.clusters
     }
 
     /// The workload that a text describes, checked.
@@ -401,93 +372,46 @@ const KEYS: u64 = 1_000_000;
 const ETC_LAYOUT: u64 = 118;
 const NO_SCANS: &str = "YCSB E scans ranges of keys; a store of keys without order has none";
 
-const NAMED: &[Named] = &[
-    named(
-        "uniform",
-        "1 M keys alike, 16 B keys, 64 B values, 95 % get",
-    ),
-    named("zipf", "as uniform, but zipf:EXPONENT (0.99 unless given)"),
-    named(
-        "etc",
-        "Minos after Facebook's ETC: 16 M keys, tiny, small and 0.125 % large requests",
-    ),
-    named(
-        "etc-dynamic",
-        "etc with p-large from 0.125 to 0.75 and back, a step every 20 s",
-    ),
-    named(
-        "c4-uniform",
-        "C-4: 1.6 M keys alike, 16/512 B, 50 % writes (figures 3, 9, 10)",
-    ),
-    named("c4-tiny", "C-4: 8/8 B, zipf 1.25, 5 % writes (table 2)"),
-    named(
-        "c4-medium",
-        "C-4: 16/128 B, zipf 1.25, 5 % writes (table 2)",
-    ),
-    named(
-        "c4-large",
-        "C-4: 16/512 B, zipf 1.25, 5 % writes (figures 11 and 12, table 2)",
-    ),
-    named(
-        "switchkv",
-        "SwitchKV: 10^10 keys, 16/128 B, zipf 0.99, read only",
-    ),
-    named(
-        "ycsb-a",
-        "YCSB A: 1 KB records, zipf 0.99, 50 % read, 50 % update",
-    ),
-    named("ycsb-b", "YCSB B: 95 % read, 5 % update"),
-    named("ycsb-c", "YCSB C: read only"),
-    named(
-        "ycsb-d",
-        "YCSB D: 95 % read of the latest records, 5 % insert",
-    ),
-    named("ycsb-f", "YCSB F: 50 % read, 50 % read-modify-write"),
-    named(
-        "twitter",
-        "twitter:cluster1 to cluster54: Twitter's caches by their statistics",
-    ),
-    named("custom", "as uniform; what every workload prints itself as"),
+/// Every named workload.
+pub(crate) const NAMES: &[&str] = &[
+    "uniform",
+    "zipf",
+    "etc",
+    "etc-dynamic",
+    "c4-uniform",
+    "c4-tiny",
+    "c4-medium",
+    "c4-large",
+    "switchkv",
+    "ycsb-a",
+    "ycsb-b",
+    "ycsb-c",
+    "ycsb-d",
+    "ycsb-f",
+    "twitter",
+    "custom",
 ];
 
-const PARAMETERS: &[Named] = &[
-    named("keys", "number of keys: 1.6m"),
-    named("key", "bytes of every key: 16"),
-    named(
-        "value",
-        "bytes of values: 64, 1..1400, lognormal:MEAN:SIGMA, pareto:MIN:SHAPE, a@0.9+b@0.1",
-    ),
-    named("get", "share of reads, the rest sets: 0.95"),
-    named("writes", "share of sets, the rest reads: 0.05"),
-    named(
-        "mix",
-        "commands with their shares: get@0.8+set@0.1+delete@0.1",
-    ),
-    named("zipf", "exponent of the popularity, 0 is uniform: 0.99"),
-    named("latest", "exponent, the newest key the most popular: 0.99"),
-    named(
-        "change",
-        "none, hot-in@200/10s, hot-out@200/1s, random@200of10k/1s, or /5000requests",
-    ),
-    named("ttl", "time to live: none, 1h, 300s@0.98+60s@0.02"),
-    named(
-        "p-large",
-        "per cent of requests for large keys: 0.125, 0.125/0.75@20s",
-    ),
-    named("s-large", "bytes of the longest large value: 500k"),
-    named("large-keys", "number of large keys: 10k"),
-    named("large-value", "bytes of large values, as value"),
-    named("rate", "requests a second: 2.25m, 1m/2m@10s"),
-    named("arrivals", "poisson, constant, closed, closed:THINK-TIME"),
-    named(
-        "layout",
-        "seed of the data set: lengths, and which keys are popular",
-    ),
+/// What every name may be followed by.
+pub(crate) const PARAMETERS: &[&str] = &[
+    "keys",
+    "key",
+    "value",
+    "get",
+    "writes",
+    "mix",
+    "zipf",
+    "latest",
+    "change",
+    "ttl",
+    "p-large",
+    "s-large",
+    "large-keys",
+    "large-value",
+    "rate",
+    "arrivals",
+    "layout",
 ];
-
-const fn named(name: &'static str, description: &'static str) -> Named {
-    Named { name, description }
-}
 
 #[cfg(test)]
 mod tests {
@@ -501,8 +425,8 @@ mod tests {
     #[test]
     fn every_name_in_the_list_is_a_workload() {
         let catalogue = Catalogue::with_clusters(&table()).unwrap();
-        for named in Catalogue::list() {
-            let text = match named.name {
+        for name in NAMES {
+            let text = match *name {
                 "twitter" => "twitter:cluster12",
                 name => name,
             };
@@ -538,8 +462,8 @@ mod tests {
             "layout=3",
         ];
         let plain = Catalogue::new().workload("uniform").unwrap();
-        for (example, named) in examples.iter().zip(Catalogue::parameters()) {
-            assert!(example.starts_with(named.name), "{example} {}", named.name);
+        for (example, name) in examples.iter().zip(PARAMETERS) {
+            assert!(example.starts_with(name), "{example} {name}");
             let workload = Catalogue::new()
                 .workload(&format!("uniform:{example}"))
                 .unwrap();

@@ -98,14 +98,6 @@ impl Generator {
         }
     }
 
-    /// Uses this way of drawing ranks instead of the default, which must be for as many keys:
-    /// [`Ranks::table`] when a table of all keys fits the cache.
-    pub fn with_ranks(mut self, ranks: Ranks) -> Self {
-        assert_eq!(ranks.count(), self.ranks.count());
-        self.ranks = ranks;
-        self
-    }
-
     /// The next request, meant to be sent at `now_ns` (from the start of the run; what changes with
     /// time follows it).
     pub fn draw(&mut self, now_ns: u64) -> Request {

@@ -87,13 +87,6 @@ impl Items {
     pub fn value_bytes_max(&self) -> u32 {
         self.sizes.bytes_max().max(self.large_sizes.bytes_max())
     }
-
-    /// Bytes of all keys and values, as expected from the distributions.
-    pub fn total_bytes(&self, keys: u64) -> f64 {
-        let large = (self.large.end - self.large.start) as f64;
-        let values = self.sizes.mean() * (keys as f64 - large) + self.large_sizes.mean() * large;
-        values + self.key_text.bytes() as f64 * keys as f64
-    }
 }
 
 impl Ttls {
@@ -190,10 +183,6 @@ mod tests {
         assert_eq!(
             (items.item(1000).large, items.value_bytes_max()),
             (false, 3000)
-        );
-        assert_eq!(
-            items.total_bytes(1000),
-            990.0 * 5.0 + 10.0 * 2500.0 + 16_000.0
         );
     }
 

@@ -48,7 +48,7 @@ pub mod zipf;
 
 pub use alias::Alias;
 pub use arrivals::{Arrivals, ClosedLoop, Constant, Poisson};
-pub use catalogue::{Catalogue, Named};
+pub use catalogue::Catalogue;
 pub use change::{Change, HotSet, Pattern, Period};
 pub use generator::{Generator, Request, Stream};
 pub use items::{Item, Items, Ttls};
@@ -59,5 +59,5 @@ pub use random::{Chance, Random, mix};
 pub use ranks::{Popularity, Ranks};
 pub use scramble::Scramble;
 pub use sizes::{BYTES_MAX, SizeClass, SizeTable, Sizes};
-pub use twitter::{Cluster, ClusterError, clusters};
+pub use twitter::ClusterError;
 pub use workload::{Large, Workload, WorkloadError};

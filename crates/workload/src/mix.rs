@@ -119,14 +119,12 @@ impl Kind {
 
     /// Whether the command carries a value.
     pub fn has_value(self) -> bool {
-        let without = [
-            Self::Get,
-            Self::Gets,
-            Self::Delete,
-            Self::Increment,
-            Self::Decrement,
-        ];
-        !without.contains(&self)
+        !matches!(self, Self::Get | Self::Gets | Self::Delete) && !self.is_count()
+    }
+
+    /// Whether the command changes a number.
+    pub fn is_count(self) -> bool {
+        matches!(self, Self::Increment | Self::Decrement)
     }
 }
 

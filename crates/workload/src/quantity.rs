@@ -27,18 +27,18 @@ fn split(text: &str) -> Option<(String, u64)> {
 pub fn count(text: &str) -> Result<u64, String> {
     let (number, factor) =
         split(text).ok_or_else(|| format!("{text:?} is not a number such as 10000, 16m or 4ki"))?;
-    let whole = number
-        .parse::<u64>()
-        .ok()
-        .and_then(|n| n.checked_mul(factor));
-    let broken = || {
-        let product = number.parse::<f64>().ok()? * factor as f64;
-        let exact = product < 9e15 && (product - product.round()).abs() < 1e-6;
-        exact.then(|| product.round() as u64)
-    };
-    whole
-        .or_else(broken)
+    let exact = |product: f64| product < 9e15 && (product - product.round()).abs() < 1e-6;
+    times(&number, factor, exact)
         .ok_or_else(|| format!("{text:?} is not a whole number below 2^64"))
+}
+
+/// A number times so much, rounded; one with a fraction only if its product is fine.
+fn times(number: &str, factor: u64, is_fine: impl Fn(f64) -> bool) -> Option<u64> {
+    let whole = number.parse::<u64>().ok();
+    whole.and_then(|n| n.checked_mul(factor)).or_else(|| {
+        let product = number.parse::<f64>().ok()? * factor as f64;
+        is_fine(product).then(|| product.round() as u64)
+    })
 }
 
 /// A whole number from 1 on.
@@ -119,16 +119,7 @@ pub fn ns(text: &str) -> Result<u64, String> {
         }
     };
     let number = &text[..text.len() - unit.len()];
-    let whole = number
-        .parse::<u64>()
-        .ok()
-        .and_then(|n| n.checked_mul(per_unit));
-    let broken = || {
-        let product = number.parse::<f64>().ok()? * per_unit as f64;
-        (product < 9e18).then(|| product.round() as u64)
-    };
-    whole
-        .or_else(broken)
+    times(number, per_unit, |ns| ns < 9e18)
         .ok_or_else(|| format!("{text:?} is not a time below 2^63 ns"))
 }
 

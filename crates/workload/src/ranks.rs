@@ -1,14 +1,10 @@
-//! How often each key is asked for: which rank the next request is for, as fast as can be.
+//! How often each key is asked for: which rank the next request is for.
 //!
-//! Three ways to draw from Zipf's law, all exact. From bins, the default: a small table that stays
-//! in the first cache and rarely a power to compute. By rejection-inversion: a power every time, no
-//! memory. From a table of all ranks: one look, but one that misses the cache when ranks are many.
-//!
-//! Measured by `benches/draw.rs` on a busy two-core machine, 1.6 M keys, exponent 0.99: bins 4.4 ns
-//! a rank, rejection-inversion 17, a table of 13 MB 5 to 40. In a whole request (zipf 1.25) the
-//! table makes 100 ns of 26, because its misses no longer overlap.
+//! Zipf's law is drawn from [`crate::bins`]: a small table that stays in the first cache, and
+//! rarely a power to compute. By `benches/draw.rs` a rank of 1.6 M keys takes 4.4 ns at exponent
+//! 0.99, on a busy two-core machine.
 
-use crate::{alias::Alias, bins::Bins, random::Random, zipf::Zipf};
+use crate::{bins::Bins, random::Random};
 
 /// How often each key is asked for, by rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,53 +27,29 @@ pub enum Popularity {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranks {
     count: u64,
-    method: Method,
-}
-
-/// All methods have the same probabilities; they differ in speed and memory.
-#[derive(Clone, Debug, PartialEq)]
-enum Method {
-    Uniform,
-    Drawn(Zipf),
-    Table(Alias),
-    Bins(Bins),
+    /// None where all ranks are alike.
+    bins: Option<Bins>,
 }
 
 impl Ranks {
-    /// By the fastest method for this count and popularity. `count` is 1 to 2^51.
+    /// `count` is 1 to 2^51.
     pub fn new(count: u64, popularity: Popularity) -> Self {
-        match popularity {
-            Popularity::Zipf { exponent } | Popularity::Latest { exponent } if exponent > 0.0 => {
-                Self::by(count, Method::Bins(Bins::new(count, exponent)))
-            }
-            _ => Self::by(count, Method::Uniform),
-        }
-    }
-
-    /// Zipf by rejection-inversion alone: no table, no memory.
-    pub fn drawn(count: u64, exponent: f64) -> Self {
-        Self::by(count, Method::Drawn(Zipf::new(count, exponent)))
-    }
-
-    /// Zipf from a table of all ranks: 8 bytes a rank, at most 2^31 ranks.
-    pub fn table(count: u64, exponent: f64) -> Self {
-        let weights: Vec<f64> = (1..=count).map(|r| (r as f64).powf(-exponent)).collect();
-        Self::by(count, Method::Table(Alias::new(&weights)))
-    }
-
-    fn by(count: u64, method: Method) -> Self {
         assert!(count > 0, "no ranks to draw from");
-        Self { count, method }
+        let bins = match popularity {
+            Popularity::Zipf { exponent } | Popularity::Latest { exponent } if exponent > 0.0 => {
+                Some(Bins::new(count, exponent))
+            }
+            _ => None,
+        };
+        Self { count, bins }
     }
 
     /// A rank, below `count`.
     #[inline]
     pub fn rank(&self, random: &mut Random) -> u64 {
-        match &self.method {
-            Method::Bins(bins) => bins.rank(random),
-            Method::Uniform => random.below(self.count),
-            Method::Table(table) => u64::from(table.draw(random)),
-            Method::Drawn(zipf) => zipf.rank(random),
+        match &self.bins {
+            Some(bins) => bins.rank(random),
+            None => random.below(self.count),
         }
     }
 
@@ -90,39 +62,6 @@ impl Ranks {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Goal: every method draws from the same distribution. Method: 40,000 draws each, the share
-    /// of nine ranges of ranks within five standard deviations of the exact one.
-    #[test]
-    fn all_methods_have_the_exact_probabilities() {
-        const DRAWS: f64 = 40_000.0;
-        for exponent in [0.3, 0.99, 1.0, 1.4, 2.7] {
-            for count in [5, 256, 300, 20_000] {
-                let ways = [
-                    Ranks::new(count, Popularity::Zipf { exponent }),
-                    Ranks::drawn(count, exponent),
-                    Ranks::table(count, exponent),
-                ];
-                for (way, ranks) in ways.iter().enumerate() {
-                    let mut random = Random::new(way as u64);
-                    let mut drawn: Vec<u64> =
-                        (0..DRAWS as u64).map(|_| ranks.rank(&mut random)).collect();
-                    drawn.sort_unstable();
-                    assert!(drawn.last().is_some_and(|&rank| rank < count));
-                    for top in [1, 2, 3, 5, 7, 8, 256, 257, 2048] {
-                        let share = crate::zipf::top_share(top, count, exponent);
-                        let seen = drawn.partition_point(|&rank| rank < top) as f64;
-                        let spread = (DRAWS * share * (1.0 - share)).max(0.0).sqrt();
-                        let far = (seen - DRAWS * share).abs();
-                        assert!(
-                            far <= 5.0 * spread + 1.0,
-                            "way {way}, exponent {exponent}, {count} ranks, top {top}"
-                        );
-                    }
-                }
-            }
-        }
-    }
 
     #[test]
     fn uniform_ranks_are_uniform() {

@@ -13,50 +13,38 @@ use crate::{items::seconds, mix::Kind, quantity};
 
 /// One cluster: one row of the table. `None` is `N/A`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cluster {
+pub(crate) struct Cluster {
     /// `cluster1` and so on.
-    pub name: String,
-    /// Misses per read, 0 to 1, in production.
-    pub miss_ratio: Option<f64>,
-    /// What it is used for: 1 storage, 2 computation, 3 transient data.
-    pub category: Option<u8>,
+    pub(crate) name: String,
     /// Mean length of keys.
-    pub key_bytes: Option<u32>,
+    pub(crate) key_bytes: Option<u32>,
     /// Mean length of values.
-    pub value_bytes: Option<u32>,
-    /// Thousands of requests a second to one server.
-    pub rate_kqps: Option<f64>,
-    /// Requests per key in the trace.
-    pub frequency_mean: Option<f64>,
-    /// Per cent of the keys that are asked for once.
-    pub one_hit_percent: Option<f64>,
-    /// Per cent of the requests that are the first for their key.
-    pub first_request_percent: Option<f64>,
+    pub(crate) value_bytes: Option<u32>,
     /// The commonest times to live in seconds, and their shares; need not sum to 1.
-    pub ttls: Vec<(u32, f64)>,
+    pub(crate) ttls: Vec<(u32, f64)>,
     /// Megabytes of all items of the trace, as if none expired.
-    pub all_megabytes: Option<f64>,
+    pub(crate) all_megabytes: Option<f64>,
     /// Megabytes of the items that live at once.
-    pub live_megabytes: Option<f64>,
+    pub(crate) live_megabytes: Option<f64>,
     /// Commands and their rounded shares.
-    pub commands: Vec<(Kind, f64)>,
+    pub(crate) commands: Vec<(Kind, f64)>,
     /// The exponent of Zipf's law that fits the popularity.
-    pub zipf_exponent: Option<f64>,
+    pub(crate) zipf_exponent: Option<f64>,
 }
 
 /// A row that cannot be read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClusterError {
     /// Counted from one; the heading is line 1.
-    pub line: usize,
+    pub(crate) line: usize,
     /// The column's name, or what is wrong with the row as a whole.
-    pub column: &'static str,
+    pub(crate) column: &'static str,
     /// What was found instead of what.
-    pub reason: String,
+    pub(crate) reason: String,
 }
 
 /// Reads the table.
-pub fn clusters(text: &str) -> Result<Vec<Cluster>, ClusterError> {
+pub(crate) fn clusters(text: &str) -> Result<Vec<Cluster>, ClusterError> {
     let mut lines = text.lines().enumerate();
     let heading = lines.next().map_or("", |(_, line)| line.trim_end());
     if heading.split(',').ne(COLUMNS) {
@@ -99,23 +87,12 @@ fn row(line: &str) -> Result<Cluster, RowFault> {
     if name.is_empty() {
         return Err(RowFault(name_column, "no name".into()));
     }
-    let (category_column, category) = field(2);
-    let category = optional(category, |text| {
-        text.parse::<u8>()
-            .map_err(|_| format!("{text:?} is not a category"))
-    });
     let (ttl_column, ttls) = field(9);
     let (command_column, commands) = field(12);
     Ok(Cluster {
         name: name.into(),
-        miss_ratio: number(1)?,
-        category: category.map_err(|reason| RowFault(category_column, reason))?,
         key_bytes: whole(3)?,
         value_bytes: whole(4)?,
-        rate_kqps: number(5)?,
-        frequency_mean: number(6)?,
-        one_hit_percent: number(7)?,
-        first_request_percent: number(8)?,
         ttls: shares(ttls, ", ", seconds).map_err(|reason| RowFault(ttl_column, reason))?,
         all_megabytes: number(10)?,
         live_megabytes: number(11)?,
@@ -181,7 +158,7 @@ fn shares<T>(
 impl Cluster {
     /// How many keys live at once: the live megabytes (if the table says none, all megabytes)
     /// divided by the mean item. `None` if the row does not say.
-    pub fn keys(&self) -> Option<u64> {
+    pub(crate) fn keys(&self) -> Option<u64> {
         let item = f64::from(self.key_bytes?) + f64::from(self.value_bytes?);
         let sizes = [self.live_megabytes, self.all_megabytes];
         let megabytes = sizes
@@ -249,10 +226,7 @@ pub(crate) mod tests {
         let [twelve, five, _, eleven, one] = clusters.as_slice() else {
             panic!("{} rows", clusters.len());
         };
-        assert_eq!(
-            (twelve.name.as_str(), twelve.category),
-            ("cluster12", Some(2))
-        );
+        assert_eq!(twelve.name, "cluster12");
         assert_eq!(
             (twelve.key_bytes, twelve.value_bytes),
             (Some(44), Some(1030))

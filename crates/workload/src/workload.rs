@@ -9,7 +9,7 @@ use std::{fmt, str::FromStr};
 
 use crate::{
     arrivals::Arrivals,
-    catalogue::Catalogue,
+    catalogue::{Catalogue, NAMES, PARAMETERS},
     change::Change,
     generator::{Generator, Stream},
     items::{Items, Ttls},
@@ -228,26 +228,15 @@ impl fmt::Display for WorkloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => {
-                let names: Vec<&str> = Catalogue::names().collect();
-                write!(
-                    f,
-                    "no workload is called {name:?}; there are {}",
-                    names.join(", ")
-                )
+                let names = NAMES.join(", ");
+                write!(f, "no workload is called {name:?}; there are {names}")
             }
             Self::NotApplicable(reason) => f.write_str(reason),
             Self::NoClusters => f.write_str("the table of Twitter's clusters has not been given"),
             Self::Cluster(reason) | Self::Impossible(reason) => f.write_str(reason),
             Self::Parameter(name) => {
-                let names: Vec<&str> = Catalogue::parameters()
-                    .iter()
-                    .map(|known| known.name)
-                    .collect();
-                write!(
-                    f,
-                    "no parameter is called {name:?}; there are {}",
-                    names.join(", ")
-                )
+                let names = PARAMETERS.join(", ");
+                write!(f, "no parameter is called {name:?}; there are {names}")
             }
             Self::Value { parameter, reason } => write!(f, "{parameter}: {reason}"),
         }
@@ -274,7 +263,7 @@ mod tests {
             "uniform:change=hot-in@5/100requests,arrivals=closed:10us",
             "etc:p-large=0.125/0.75@20s,s-large=250k",
         ];
-        for text in Catalogue::names().chain(parameters) {
+        for text in NAMES.iter().copied().chain(parameters) {
             if text == "twitter" {
                 continue;
             }

@@ -22,7 +22,10 @@ mod plan;
 mod run;
 mod table;
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -31,7 +34,7 @@ use self::{
     plan::System,
     run::{Driver, Run},
 };
-use super::{build, list};
+use super::{build, list, take_all};
 use crate::tally::Outcome;
 use crate::workspace::Workspace;
 
@@ -48,37 +51,26 @@ struct Asked {
     writes: Vec<f64>,
     /// Connections for each node.
     connections: usize,
-    binary: PathBuf,
-    /// Whether the binary is made first; not if one was named.
-    builds: bool,
+    /// Made first if none is named.
+    binary: Option<PathBuf>,
     folder: PathBuf,
-}
-
-/// Whether these arguments of `bench` are for this module.
-pub(super) fn is_asked(arguments: &[String]) -> bool {
-    arguments.first().is_some_and(|name| name == "cluster")
 }
 
 /// Runs what is asked for.
 pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Outcome> {
-    let asked = Asked::parse(
-        arguments.get(1..).unwrap_or_default(),
-        workspace.target.join("release/curtail"),
-        workspace.scratch("bench")?,
-    )?;
-    if asked.builds {
-        build(workspace)?;
-    }
+    let asked = Asked::parse(arguments, workspace.scratch("bench")?)?;
+    let binary = asked.binary.clone();
+    let binary = binary.map_or_else(|| build(workspace), Ok)?;
+    fs::create_dir_all(&asked.folder)?;
     let mut runs = Vec::new();
     let mut text = String::new();
     for &nodes in &asked.nodes {
-        let block = block(&asked, nodes)?;
+        let block = block(&asked, &binary, nodes)?;
         let part = table::block(nodes, &block);
         print!("{part}");
         text += &part;
         runs.extend(block);
     }
-    fs::create_dir_all(&asked.folder)?;
     fs::write(asked.folder.join("cluster.md"), text)?;
     fs::write(asked.folder.join("cluster.csv"), table::csv(&runs))?;
     println!("tables and rows: {}", asked.folder.display());
@@ -86,16 +78,17 @@ pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
 }
 
 /// All runs of clusters of one size, and of the small ones that calibrate the model.
-fn block(asked: &Asked, nodes: usize) -> Result<Vec<Run>> {
+fn block(asked: &Asked, binary: &Path, nodes: usize) -> Result<Vec<Run>> {
     let driver = Driver {
-        binary: &asked.binary,
+        binary,
         seconds: asked.seconds,
         keys: asked.keys,
         hot_keys: asked.hot_keys,
         connections: asked.connections,
     };
     let start = |count: usize, system: System| -> Result<Nodes> {
-        let cluster = Nodes::start(&asked.binary, count, system, asked.hot_keys)?;
+        let folder = asked.folder.join(format!("{}-{count}", system.name()));
+        let cluster = Nodes::start(binary, folder, count, system, asked.hot_keys)?;
         driver.preload(&cluster)?;
         Ok(cluster)
     };
@@ -133,7 +126,7 @@ fn block(asked: &Asked, nodes: usize) -> Result<Vec<Run>> {
 }
 
 impl Asked {
-    fn parse(arguments: &[String], binary: PathBuf, folder: PathBuf) -> Result<Self> {
+    fn parse(arguments: &[String], folder: PathBuf) -> Result<Self> {
         let mut asked = Self {
             nodes: vec![3, 4, 8],
             seconds: 0.8,
@@ -142,14 +135,11 @@ impl Asked {
             hot_keys: 64,
             writes: vec![0.0, 0.01, 0.03, 0.06, 0.1, 0.2],
             connections: 4,
-            binary,
-            builds: true,
+            binary: None,
             folder,
         };
-        let mut words = arguments.iter();
-        while let Some(word) = words.next() {
-            let value = words.next().with_context(|| format!("{word} of what?"))?;
-            match word.as_str() {
+        take_all("cluster", arguments, |word, value| {
+            match word {
                 "--nodes" => asked.nodes = list(value)?,
                 "--seconds" => asked.seconds = value.parse()?,
                 "--rounds" => asked.rounds = value.parse()?,
@@ -158,10 +148,11 @@ impl Asked {
                 "--writes" => asked.writes = list(value)?,
                 "--connections" => asked.connections = value.parse()?,
                 "--out" => asked.folder = value.into(),
-                "--ours" => (asked.binary, asked.builds) = (value.into(), false),
-                _ => bail!("{word} is no argument of `bench cluster`"),
+                "--ours" => asked.binary = Some(value.into()),
+                _ => return Ok(false),
             }
-        }
+            Ok(true)
+        })?;
         if asked.rounds == 0 || asked.connections == 0 {
             bail!("at least one round, and one connection for each node");
         }
@@ -181,7 +172,7 @@ mod tests {
 
     fn parse(line: &str) -> Result<Asked> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        Asked::parse(&words, PathBuf::new(), PathBuf::new())
+        Asked::parse(&words, PathBuf::new())
     }
 
     /// Goal: what is asked for is understood, and what is not is refused.

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use curtail_client::memcached::Connection;
+use curtail_report::Table;
 use serde_json::Value;
 
 use crate::tally::Outcome;
@@ -69,33 +70,37 @@ const MOVING: Duration = Duration::from_secs(8);
 /// Between two looks whether keys move: each costs the node a turn that requests wait for.
 const GLANCE: Duration = Duration::from_millis(250);
 
-/// Whether these arguments of `bench` are for this module.
-pub(super) fn is_asked(arguments: &[String]) -> bool {
-    arguments.first().is_some_and(|name| name == "growth")
-}
-
 /// Runs what is asked for.
 pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Outcome> {
-    let asked = Asked::parse(arguments.get(1..).unwrap_or_default())?;
-    let binary = match &asked.binary {
-        Some(binary) => binary.clone(),
-        None => super::build(workspace)?,
-    };
+    let asked = Asked::parse(arguments)?;
+    let binary = asked.binary.clone();
+    let binary = binary.map_or_else(|| super::build(workspace), Ok)?;
     let folder = workspace.scratch("growth")?;
     let flags = ["--threads", "1", "--memory", "256"];
     let trial = Trial::start(&binary, folder, (2, 1), &flags)?;
     preload(&binary, &trial, &asked)?;
-    let mut text = String::from(HEADING);
+    let mut table = Table::default();
     for round in 0..asked.rounds {
         let two = finish(begin(&binary, &trial, &asked, QUIET)?)?;
         let grown = moving(&binary, &trial, &asked, &["add", "2"])?;
         let three = finish(begin(&binary, &trial, &asked, QUIET)?)?;
         let shrunk = moving(&binary, &trial, &asked, &["remove", "2"])?;
-        text += &quiet_row(round, "quiet, two nodes", &two);
-        text += &moving_row(round, "a node is added", &grown, &two);
-        text += &quiet_row(round, "quiet, three nodes", &three);
-        text += &moving_row(round, "it leaves", &shrunk, &three);
+        table.named(&row(round, "quiet, two nodes", &two, None));
+        table.named(&row(
+            round,
+            "a node is added",
+            &grown.told,
+            Some((&grown, &two)),
+        ));
+        table.named(&row(round, "quiet, three nodes", &three, None));
+        table.named(&row(
+            round,
+            "it leaves",
+            &shrunk.told,
+            Some((&shrunk, &three)),
+        ));
     }
+    let text = table.markdown();
     print!("{text}");
     fs::write(workspace.scratch("bench")?.join("growth.md"), text)?;
     Ok(Outcome::passed())
@@ -109,17 +114,16 @@ impl Asked {
             keys: 1_000_000,
             binary: None,
         };
-        let mut words = arguments.iter();
-        while let Some(word) = words.next() {
-            let value = words.next().with_context(|| format!("{word} of what?"))?;
-            match word.as_str() {
+        super::take_all("growth", arguments, |word, value| {
+            match word {
                 "--rate" => asked.rate = value.parse()?,
                 "--rounds" => asked.rounds = value.parse()?,
                 "--keys" => asked.keys = value.parse()?,
                 "--binary" => asked.binary = Some(value.into()),
-                other => bail!("bench growth has no {other}: --rate, --rounds, --keys, --binary"),
+                _ => return Ok(false),
             }
-        }
+            Ok(true)
+        })?;
         Ok(asked)
     }
 }
@@ -247,30 +251,38 @@ fn finish(run: Child) -> Result<Told> {
     })
 }
 
-fn quiet_row(round: usize, what: &str, told: &Told) -> String {
-    format!("{} | | | | |\n", row(round, what, told))
-}
-
-fn moving_row(round: usize, what: &str, run: &Moving, quiet: &Told) -> String {
-    let ratio = run.told.p99.zip(quiet.p99);
-    let ratio = ratio.map_or("-".to_owned(), |(p99, quiet)| format!("{:.2}", p99 / quiet));
-    let Moving { sent, asked, .. } = run;
-    let moved = format!("{:.1} of {}", run.moved.as_secs_f64(), MOVING.as_secs());
-    let settled = run.settled.as_secs_f64();
-    let row = row(round, what, &run.told);
-    format!("{row} | {ratio} | {sent} ({asked}) | {moved} | {settled:.1} |\n")
-}
-
-fn row(round: usize, what: &str, told: &Told) -> String {
+/// What a run says, and what moved in it beside a quiet one.
+fn row(
+    round: usize,
+    what: &str,
+    told: &Told,
+    moving: Option<(&Moving, &Told)>,
+) -> [(&'static str, String); 12] {
     let us = |us: Option<f64>| us.map_or("-".to_owned(), |us| format!("{us:.0}"));
-    let Told { rate, failed, .. } = told;
-    let (p50, p99, longest) = (us(told.p50), us(told.p99), us(told.longest));
-    let upper = us(told.p99_upper);
-    format!("| {round} | {what} | {rate:.0} | {failed} | {p50} | {p99} | {upper} | {longest}")
+    let moved = |text: fn(&Moving, &Told) -> String| {
+        moving.map_or_else(String::new, |(run, quiet)| text(run, quiet))
+    };
+    let ratio = moved(|run, quiet| {
+        let ratio = run.told.p99.zip(quiet.p99);
+        ratio.map_or("-".to_owned(), |(p99, quiet)| format!("{:.2}", p99 / quiet))
+    });
+    let keys = moved(|run, _| format!("{} ({})", run.sent, run.asked));
+    let moving = moved(|run, _| format!("{:.1} of {}", run.moved.as_secs_f64(), MOVING.as_secs()));
+    [
+        ("round", round.to_string()),
+        ("run", what.to_owned()),
+        ("writes/s", format!("{:.0}", told.rate)),
+        ("errors", told.failed.to_string()),
+        ("p50, us", us(told.p50)),
+        ("p99, us", us(told.p99)),
+        ("upper quartile", us(told.p99_upper)),
+        ("longest, us", us(told.longest)),
+        ("p99, times quiet", ratio),
+        ("keys that node 0 sent (asked for)", keys),
+        ("moving, s", moving),
+        (
+            "settled in, s",
+            moved(|run, _| format!("{:.1}", run.settled.as_secs_f64())),
+        ),
+    ]
 }
-
-const HEADING: &str = "\
-| round | run | writes/s | errors | p50, us | p99, us | upper quartile | longest, us \
-| p99, times quiet | keys that node 0 sent (asked for) | moving, s | settled in, s |
-|---|---|---|---|---|---|---|---|---|---|---|---|
-";

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 
 use self::link::Cores;
-use super::list;
+use super::{list, take_all};
 use crate::process::Log;
 use crate::server;
 use crate::tally::Outcome;
@@ -44,9 +44,8 @@ struct Asked {
     loads: Vec<f64>,
     /// Further arguments of the servers.
     server: Vec<String>,
-    binary: PathBuf,
-    /// Whether the binary is made first; not if one was named.
-    builds: bool,
+    /// Made first if none is named.
+    binary: Option<PathBuf>,
     folder: PathBuf,
 }
 
@@ -56,30 +55,20 @@ enum Part {
     Overload,
 }
 
-/// Whether these arguments of `bench` are for this module, and not for the bench of the program.
-pub(super) fn is_asked(arguments: &[String]) -> bool {
-    arguments.first().is_some_and(|name| name == "nic") && arguments.len() > 1
-}
-
 /// Runs what is asked for.
 pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Outcome> {
-    let asked = Asked::parse(
-        arguments.get(1..).unwrap_or_default(),
-        workspace.target.join("release/curtail"),
-        workspace.scratch("bench")?,
-    )?;
-    if asked.builds {
-        server::build_with_baselines(workspace, &Log::terminal())?;
-    }
+    let asked = Asked::parse(arguments, workspace.scratch("bench")?)?;
+    let build = || server::build_with_baselines(workspace, &Log::terminal());
+    let binary = asked.binary.clone().map_or_else(build, Ok)?;
     match asked.part {
-        Part::Clusters => clusters::run(&asked)?,
-        Part::Overload => overload::run(&asked)?,
+        Part::Clusters => clusters::run(&asked, &binary)?,
+        Part::Overload => overload::run(&asked, &binary)?,
     }
     Ok(Outcome::passed())
 }
 
 impl Asked {
-    fn parse(arguments: &[String], binary: PathBuf, folder: PathBuf) -> Result<Self> {
+    fn parse(arguments: &[String], folder: PathBuf) -> Result<Self> {
         let mut part = None;
         let mut asked = Self {
             part: Part::Clusters,
@@ -90,14 +79,11 @@ impl Asked {
             work_us: 10.0,
             loads: Vec::new(),
             server: Vec::new(),
-            binary,
-            builds: true,
+            binary: None,
             folder,
         };
-        let mut words = arguments.iter();
-        while let Some(word) = words.next() {
-            let value = words.next().with_context(|| format!("{word} of what?"))?;
-            match word.as_str() {
+        take_all("nic", arguments, |word, value| {
+            match word {
                 "--only" => part = Some(value.parse()?),
                 "--cluster" => asked.clusters = list(value)?,
                 "--cores" => asked.cores = value.parse()?,
@@ -106,10 +92,11 @@ impl Asked {
                 "--work-us" => asked.work_us = value.parse()?,
                 "--load" => asked.loads = list(value)?,
                 "--server" => asked.server = value.split(' ').map(str::to_owned).collect(),
-                "--ours" => (asked.binary, asked.builds) = (value.into(), false),
-                _ => bail!("{word} is no argument of `bench nic`"),
+                "--ours" => asked.binary = Some(value.into()),
+                _ => return Ok(false),
             }
-        }
+            Ok(true)
+        })?;
         asked.part = part.context("`bench nic` or `bench nic --only clusters|overload ..`")?;
         if asked.rounds == 0 {
             bail!("at least one round");
@@ -136,7 +123,7 @@ mod tests {
 
     fn parse(line: &str) -> Result<Asked> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        Asked::parse(&words, PathBuf::new(), PathBuf::new())
+        Asked::parse(&words, PathBuf::new())
     }
 
     /// Goal: what is asked for is understood, and what is not is refused.
@@ -148,8 +135,5 @@ mod tests {
         for line in ["--only nothing", "--rounds 3", "--only overload --rounds 0"] {
             assert!(parse(line).is_err(), "{line}");
         }
-        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        assert!(is_asked(&words("nic --only overload")));
-        assert!(!is_asked(&words("nic")));
     }
 }

@@ -82,13 +82,7 @@ fn pytest_tally(output: &str) -> Tally {
 }
 
 pub(super) fn memccapable(log: &Log, server: &[String]) -> Result<Outcome> {
-    packages::ensure(
-        log,
-        &[Tool {
-            program: "memccapable",
-            package: "libmemcached-tools",
-        }],
-    )?;
+    packages::ensure(log, &[Tool::of("memccapable", "libmemcached-tools")])?;
     let server = Server::start(server, &[])?;
     let mut command = Command::new("memccapable");
     command.args(["-h", "127.0.0.1", "-p", &server.port.to_string(), "-a"]);

@@ -66,10 +66,7 @@ const LANGUAGES: &[Language] = &[
 const MEMCACHED: [&str; 3] = ["memcached", "-o", "no_lru_maintainer"];
 
 pub(super) fn run(workspace: &Workspace, log: &Log, server: &[String]) -> Result<Outcome> {
-    let memcached = Tool {
-        program: "memcached",
-        package: "memcached",
-    };
+    let memcached = Tool::of("memcached", "memcached");
     packages::ensure(log, &[memcached])?;
     let mut tally = Tally::default();
     let mut skipped = Vec::new();

@@ -231,18 +231,9 @@ const JOBS: &str = "10";
 const PERL: &str = "timeout 180 perl";
 
 const TOOLS: &[Tool] = &[
-    Tool {
-        program: "cc",
-        package: "gcc",
-    },
-    Tool {
-        program: "prove",
-        package: "perl",
-    },
-    Tool {
-        program: "dpkg-source",
-        package: "dpkg-dev",
-    },
+    Tool::of("cc", "gcc"),
+    Tool::of("prove", "perl"),
+    Tool::of("dpkg-source", "dpkg-dev"),
 ];
 
 /// `-o relaxed_privileges` exists in memcached's debug builds only; the suite always passes it.

@@ -103,44 +103,14 @@ pub(super) fn in_root(workspace: &Workspace, words: &[&str]) -> Command {
 
 /// What the steps of an ordinary run call.
 const TOOLS: &[Tool] = &[
-    Tool {
-        program: "cc",
-        package: "gcc",
-    },
-    Tool {
-        program: "prove",
-        package: "perl",
-    },
-    Tool {
-        program: "dpkg-source",
-        package: "dpkg-dev",
-    },
-    Tool {
-        program: "python3",
-        package: "python3-venv",
-    },
-    Tool {
-        program: "nc",
-        package: "netcat-openbsd",
-    },
-    Tool {
-        program: "etcd",
-        package: "etcd-server",
-    },
-    Tool {
-        program: "clang",
-        package: "clang",
-    },
-    Tool {
-        program: "llvm-strip",
-        package: "llvm",
-    },
-    Tool {
-        program: "memccapable",
-        package: "libmemcached-tools",
-    },
-    Tool {
-        program: "promtool",
-        package: "prometheus",
-    },
+    Tool::of("cc", "gcc"),
+    Tool::of("prove", "perl"),
+    Tool::of("dpkg-source", "dpkg-dev"),
+    Tool::of("python3", "python3-venv"),
+    Tool::of("nc", "netcat-openbsd"),
+    Tool::of("etcd", "etcd-server"),
+    Tool::of("clang", "clang"),
+    Tool::of("llvm-strip", "llvm"),
+    Tool::of("memccapable", "libmemcached-tools"),
+    Tool::of("promtool", "prometheus"),
 ];

@@ -27,36 +27,29 @@ pub(super) fn ignored(workspace: &Workspace, log: &Log) -> Result<Outcome> {
 
 /// Miri comes with some nightlies only; without one the step is skipped and says so.
 pub(super) fn miri(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    let probe = Command::new("cargo")
-        .args(["+nightly", "miri", "--version"])
-        .output();
+    let probe = nightly(workspace, &["miri", "--version"]).output();
     if !probe.is_ok_and(|output| output.status.success()) {
         return Ok(Outcome::skipped(
             "no nightly toolchain with miri is installed",
         ));
     }
-    let mut command = Command::new("cargo");
-    command.args(["+nightly", "miri", "test", "--lib", "-p", "curtail-table"]);
-    command
-        .args(["-p", "curtail-segments"])
-        .current_dir(&workspace.root);
+    let words = [
+        "miri",
+        "test",
+        "--lib",
+        "-p",
+        "curtail-table",
+        "-p",
+        "curtail-segments",
+    ];
+    let mut command = nightly(workspace, &words);
     command.env("CARGO_TARGET_DIR", workspace.scratch("miri")?);
     command.env("MIRIFLAGS", "-Zmiri-disable-isolation");
-    command
-        .env_remove("RUSTUP_TOOLCHAIN")
-        .env_remove("CARGO")
-        .env_remove("RUSTC");
     counted(log, &mut command)
 }
 
 pub(super) fn fuzz(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    let mut list = Command::new("cargo");
-    list.args(["+nightly", "fuzz", "list"])
-        .current_dir(&workspace.root);
-    list.env_remove("RUSTUP_TOOLCHAIN")
-        .env_remove("CARGO")
-        .env_remove("RUSTC");
-    let output = match list.output() {
+    let output = match nightly(workspace, &["fuzz", "list"]).output() {
         Ok(output) if output.status.success() => output,
         _ => {
             return Ok(Outcome::skipped(
@@ -67,19 +60,8 @@ pub(super) fn fuzz(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     let mut tally = Tally::default();
     let mut failure = None;
     for target in String::from_utf8_lossy(&output.stdout).lines() {
-        let mut run = Command::new("cargo");
-        run.args([
-            "+nightly",
-            "fuzz",
-            "run",
-            target,
-            "--",
-            "-max_total_time=60",
-        ]);
-        run.current_dir(&workspace.root);
-        run.env_remove("RUSTUP_TOOLCHAIN")
-            .env_remove("CARGO")
-            .env_remove("RUSTC");
+        let words = ["fuzz", "run", target, "--", "-max_total_time=60"];
+        let mut run = nightly(workspace, &words);
         let finished = log.finish(&mut run)?;
         // The canary has a bug: a fuzzer that does not find it finds nothing.
         if finished.status.success() != (target == "canary") {
@@ -90,6 +72,19 @@ pub(super) fn fuzz(workspace: &Workspace, log: &Log) -> Result<Outcome> {
         }
     }
     Ok(Outcome::counted(tally, failure))
+}
+
+/// The nightly toolchain's cargo, which must not be told of the one that runs this.
+fn nightly(workspace: &Workspace, words: &[&str]) -> Command {
+    let mut command = Command::new("cargo");
+    command
+        .arg("+nightly")
+        .args(words)
+        .current_dir(&workspace.root);
+    for name in ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC"] {
+        command.env_remove(name);
+    }
+    command
 }
 
 pub(super) fn soak(workspace: &Workspace, log: &Log) -> Result<Outcome> {

@@ -288,13 +288,10 @@ impl LoadArgs {
             _ => (50, 1),
         };
         Ok(Plan {
-            target: target.address.clone(),
             other_nodes: target.other_nodes.clone(),
-            load: load.clone(),
             connections: self.connections.unwrap_or(connections),
             threads: self.threads,
             pipeline: self.pipeline.unwrap_or(pipeline),
-            pace: Pace::Closed { think_ns: 0 },
             ramp: seconds(self.ramp, "ramp")?,
             warm_up: seconds(self.warm_up, "warm-up")?,
             duration: seconds(self.duration, "duration")?,
@@ -311,6 +308,7 @@ impl LoadArgs {
                 Some(us) => WhenFull::NotReady(Duration::from_micros(us)),
             },
             stall: self.stall()?,
+            ..Plan::new(target.address.clone(), load.clone())
         })
     }
 

@@ -19,7 +19,7 @@ use crate::{
     load::Load,
     measure::rank,
     protocol::Protocol,
-    report::Report,
+    report::{Report, json},
 };
 
 /// The whole outcome.
@@ -229,7 +229,7 @@ impl Document {
     }
 
     pub(super) fn json(&self) -> Result<String, LoadError> {
-        serde_json::to_string(self).map_err(|error| LoadError::Arguments(error.to_string()))
+        json(self)
     }
 
     /// The highest load of all runs.
@@ -358,26 +358,11 @@ fn command_line() -> String {
     all.join(" ")
 }
 
-/// Seconds since 1970 as a date and time of the Gregorian calendar in UTC.
+/// Seconds since 1970 as a date and a time.
 fn utc(seconds: u64) -> String {
-    let (mut days, time) = (seconds / 86_400, seconds % 86_400);
-    let mut year = 1970;
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    while days >= 365 + u64::from(is_leap(year)) {
-        days -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let mut month = 0;
-    while days >= months[month] {
-        days -= months[month];
-        month += 1;
-    }
+    let (days, time) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = curtail_types::date(days);
     let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
-    let (month, day) = (month + 1, days + 1);
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 

@@ -31,15 +31,9 @@ use crate::error::LoadError;
 /// The page to look at.
 pub(super) const PAGE: &str = "index.html";
 
-/// Writes all files; the folder is made if there is none.
+/// Writes all files.
 pub(super) fn write(folder: &Path, document: &Document) -> Result<(), LoadError> {
-    let making = format!("making the folder {}", folder.display());
-    fs::create_dir_all(folder).map_err(LoadError::machine(making))?;
-    let save = |name: &str, bytes: &[u8]| {
-        let path = folder.join(name);
-        let doing = format!("writing {}", path.display());
-        fs::write(path, bytes).map_err(LoadError::machine(doing))
-    };
+    let save = |name: &str, bytes: &[u8]| save(folder, name, bytes);
     save("bench.json", document.json()?.as_bytes())?;
     save(PAGE, html::page(document).as_bytes())?;
     for target in &document.targets {
@@ -58,6 +52,15 @@ pub(super) fn write(folder: &Path, document: &Document) -> Result<(), LoadError>
         }
     }
     Ok(())
+}
+
+/// Writes a file; the folder is made if there is none.
+pub(super) fn save(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), LoadError> {
+    let making = format!("making the folder {}", folder.display());
+    fs::create_dir_all(folder).map_err(LoadError::machine(making))?;
+    let path = folder.join(name);
+    let doing = format!("writing {}", path.display());
+    fs::write(path, bytes).map_err(LoadError::machine(doing))
 }
 
 /// A label without anything that a path could mistake.

@@ -140,26 +140,11 @@ fn headline(document: &Document, label: &str, points: &[Point<'_>]) -> (String, 
 }
 
 fn table(document: &Document, page: &mut Page) {
-    let header = [
-        "target",
-        "offered/s",
-        "answered/s",
-        "p50",
-        "p90",
-        "p95",
-        "p99",
-        "p99.9",
-        "p99.99",
-        "windows\u{2019} p99",
-        "service p99",
-        "driver late p99",
-        "slo",
-    ];
-    let mut table = Table::new(&header, &[0]);
+    let mut table = Table::default().left(&[0]);
     let mut notes: Vec<String> = Vec::new();
     for target in &document.targets {
         for point in document.points(&target.label) {
-            table.row(&row(&target.label, &point, &mut notes));
+            table.named(&row(&target.label, &point, &mut notes));
         }
     }
     page.heading("Every load");
@@ -171,41 +156,41 @@ fn table(document: &Document, page: &mut Page) {
 }
 
 /// A number that is not measurable is the number of its note.
-fn row(label: &str, point: &Point<'_>, notes: &mut Vec<String>) -> Vec<String> {
+fn row(label: &str, point: &Point<'_>, notes: &mut Vec<String>) -> Vec<(&'static str, String)> {
     let load = count(point.load);
     let answered = point.median(|report| Some(report.rate)).unwrap_or(0.0);
     let offered = point.offered();
+    let offered = offered.map_or("closed loop".into(), |rate| format!("{rate:.0}"));
     let mut cells = vec![
-        label.to_owned(),
-        offered.map_or("closed loop".into(), |rate| format!("{rate:.0}")),
-        format!("{answered:.0}"),
+        ("target", label.to_owned()),
+        ("offered/s", offered),
+        ("answered/s", format!("{answered:.0}")),
     ];
     for (_, name) in crate::measure::QUANTILES {
         let us = point.median(|report| report.all.get(name));
-        cells.push(us.map_or_else(
-            || {
-                let reason = point.reason(name);
-                notes.push(format!("{label} at {load}/s, {name}: {reason}"));
-                format!("\u{2013} ({})", notes.len())
-            },
-            time,
-        ));
+        let note = || {
+            let reason = point.reason(name);
+            notes.push(format!("{label} at {load}/s, {name}: {reason}"));
+            format!("\u{2013} ({})", notes.len())
+        };
+        cells.push((name, us.map_or_else(note, time)));
     }
-    cells.extend(
-        [
-            point.median(|report| report.windows.p99_us),
-            point.median(|report| report.service.as_ref()?.p99_us),
-            point.median(|report| Some(report.driver_lateness.as_ref()?.p99_us)),
-        ]
-        .map(known),
-    );
+    let windows = point.median(|report| report.windows.p99_us);
+    let service = point.median(|report| report.service.as_ref()?.p99_us);
+    let late = point.median(|report| Some(report.driver_lateness.as_ref()?.p99_us));
     let verdicts: Vec<&str> = point.steps.iter().filter_map(|step| step.slo).collect();
     let met = verdicts.iter().filter(|verdict| **verdict == "met").count();
-    cells.push(match verdicts.as_slice() {
+    let slo = match verdicts.as_slice() {
         [] => String::new(),
         [only] => (*only).to_string(),
         all => format!("met {met} of {}", all.len()),
-    });
+    };
+    cells.extend([
+        ("windows\u{2019} p99", known(windows)),
+        ("service p99", known(service)),
+        ("driver late p99", known(late)),
+        ("slo", slo),
+    ]);
     if let Some(verdict) = point.why_not_met().filter(|_| !point.met()) {
         let (name, reason) = (verdict.name(), verdict.reason());
         notes.push(format!("{label} at {load}/s, {name}: {reason}"));
@@ -219,15 +204,16 @@ fn known(us: Option<f64>) -> String {
 
 fn searches(document: &Document, page: &mut Page) {
     for (label, found) in &document.searches {
-        let mut table = Table::new(&["run", "offered/s", "verdict", "why"], &[0, 2, 3]);
-        for (number, probe) in found.path.iter().enumerate() {
-            table.row(&[
-                (number + 1).to_string(),
-                format!("{:.0}", probe.rate),
-                probe.verdict.into(),
-                probe.reason.clone(),
-            ]);
-        }
+        let table = Table::of(
+            found.path.iter().enumerate(),
+            &[
+                ("run", &|(number, _)| (number + 1).to_string()),
+                ("offered/s", &|(_, probe)| format!("{:.0}", probe.rate)),
+                ("verdict", &|(_, probe)| probe.verdict.into()),
+                ("why", &|(_, probe)| probe.reason.clone()),
+            ],
+        );
+        let table = table.left(&[0, 2, 3]);
         page.heading(&format!("Path of the search: {label}"));
         page.table(&table);
     }
@@ -235,28 +221,24 @@ fn searches(document: &Document, page: &mut Page) {
 
 /// Classes of every target at the load whose tail is shown.
 fn classes(document: &Document, page: &mut Page) {
-    let header = [
-        "target", "load/s", "class", "count", "p50", "p99", "p99.9", "longest",
-    ];
-    let mut table = Table::new(&header, &[0, 2]);
-    for target in &document.targets {
-        let Some(step) = document.telling_step(&target.label) else {
-            continue;
-        };
-        for class in &step.report.classes {
-            let cell = |name: &str| known(class.latency.get(name));
-            table.row(&[
-                target.label.clone(),
-                count(step.report.load()),
-                format!("{} {}", class.operation, class.size),
-                class.latency.count.to_string(),
-                cell("p50"),
-                cell("p99"),
-                cell("p99.9"),
-                time(class.latency.max_us),
-            ]);
-        }
-    }
+    let steps = document.targets.iter();
+    let steps = steps.filter_map(|target| document.telling_step(&target.label));
+    let table = Table::of(
+        steps.flat_map(|step| step.report.classes.iter().map(move |class| (step, class))),
+        &[
+            ("target", &|(step, _)| step.target.clone()),
+            ("load/s", &|(step, _)| count(step.report.load())),
+            ("class", &|(_, class)| {
+                format!("{} {}", class.operation, class.size)
+            }),
+            ("count", &|(_, class)| class.latency.count.to_string()),
+            ("p50", &|(_, class)| known(class.latency.p50_us)),
+            ("p99", &|(_, class)| known(class.latency.p99_us)),
+            ("p99.9", &|(_, class)| known(class.latency.p999_us)),
+            ("longest", &|(_, class)| time(class.latency.max_us)),
+        ],
+    );
+    let table = table.left(&[0, 2]);
     page.heading("Operations and sizes at that load");
     page.table(&table);
 }

@@ -4,8 +4,8 @@ use std::fmt::{self, Write};
 
 use curtail_report::Table;
 
-use super::document::{Document, Step};
-use crate::report::cell;
+use super::document::Document;
+use crate::{measure::WindowQuantiles, report::cell};
 
 /// Tables for all runs; a single run in full.
 pub(super) fn text(document: &Document) -> String {
@@ -52,21 +52,28 @@ fn write_partial(text: &mut String, document: &Document) -> fmt::Result {
 }
 
 fn write_steps(text: &mut String, document: &Document) -> fmt::Result {
-    let header = [
-        "target",
-        "offered/s",
-        "answered/s",
-        "p50 us",
-        "p99",
-        "p99.9",
-        "windows' p99",
-        "late p99",
-        "slo",
-    ];
-    let mut table = Table::new(&header, &[0, 8]);
+    let table = Table::of(
+        &document.steps,
+        &[
+            ("target", &|step| step.target.clone()),
+            ("offered/s", &|step| {
+                let offered = step.report.rate_offered;
+                offered.map_or("closed".into(), |rate| format!("{rate:.0}"))
+            }),
+            ("answered/s", &|step| format!("{:.0}", step.report.rate)),
+            ("p50 us", &|step| cell(step.report.all.p50_us)),
+            ("p99", &|step| cell(step.report.all.p99_us)),
+            ("p99.9", &|step| cell(step.report.all.p999_us)),
+            ("windows' p99", &|step| quartiles(&step.report.windows)),
+            ("late p99", &|step| {
+                let late = step.report.driver_lateness.as_ref();
+                cell(late.map(|late| late.p99_us))
+            }),
+            ("slo", &|step| step.slo.unwrap_or("").into()),
+        ],
+    );
     let mut notes: Vec<String> = Vec::new();
     for step in &document.steps {
-        table.row(&cells(step));
         for name in ["p50", "p99", "p99.9"] {
             if let Some(reason) = step.report.all.not_measurable.get(name) {
                 let load = step.report.load();
@@ -74,45 +81,33 @@ fn write_steps(text: &mut String, document: &Document) -> fmt::Result {
             }
         }
     }
-    text.push_str(&table.text());
+    text.push_str(&table.left(&[0, 8]).text());
     if !notes.is_empty() {
         writeln!(text, "not measurable (-):")?;
     }
     notes.iter().try_for_each(|note| writeln!(text, "  {note}"))
 }
 
-fn cells(step: &Step) -> [String; 9] {
-    let report = &step.report;
-    let windows = &report.windows;
-    let quartiles = match (windows.p99_lower_quartile_us, windows.p99_upper_quartile_us) {
+fn quartiles(windows: &WindowQuantiles) -> String {
+    match (windows.p99_lower_quartile_us, windows.p99_upper_quartile_us) {
         (Some(low), Some(high)) => format!("{} ({low:.0}-{high:.0})", cell(windows.p99_us)),
         _ => "-".into(),
-    };
-    let offered = report.rate_offered;
-    let late = report.driver_lateness.as_ref().map(|late| late.p99_us);
-    [
-        step.target.clone(),
-        offered.map_or("closed".into(), |rate| format!("{rate:.0}")),
-        format!("{:.0}", report.rate),
-        cell(report.all.p50_us),
-        cell(report.all.p99_us),
-        cell(report.all.p999_us),
-        quartiles,
-        cell(late),
-        step.slo.unwrap_or("").into(),
-    ]
+    }
 }
 
 fn write_searches(text: &mut String, document: &Document) -> fmt::Result {
     let slo = document.slo.as_deref().unwrap_or("");
     for (label, found) in &document.searches {
         writeln!(text, "path of {label}:")?;
-        let mut table = Table::new(&["  offered/s", "verdict", "why"], &[1, 2]);
-        for probe in &found.path {
-            let rate = format!("{:.0}", probe.rate);
-            table.row(&[rate, probe.verdict.into(), probe.reason.clone()]);
-        }
-        text.push_str(&table.text());
+        let table = Table::of(
+            &found.path,
+            &[
+                ("  offered/s", &|probe| format!("{:.0}", probe.rate)),
+                ("verdict", &|probe| probe.verdict.into()),
+                ("why", &|probe| probe.reason.clone()),
+            ],
+        );
+        text.push_str(&table.left(&[1, 2]).text());
     }
     for (label, found) in &document.searches {
         writeln!(text, "{label}: {}", found.headline(slo))?;

@@ -17,7 +17,6 @@ mod page;
 
 use std::{
     collections::HashMap,
-    fs,
     process::ExitCode,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -28,7 +27,7 @@ use curtail_client::memcached::Connection;
 use curtail_report::Table;
 use curtail_workload::Phases;
 
-use super::{arguments::LoadArgs, steps};
+use super::{arguments::LoadArgs, files, steps};
 use crate::{
     drive::{Plan, measure_until_lost},
     error::LoadError,
@@ -39,28 +38,11 @@ use crate::{
     stop::Stop,
 };
 
-/// One second of a run.
+/// One second of a run: what is known of it, by columns of the file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Second {
     pub(super) second: usize,
-    /// Per cent of the requests that are for large values, as offered.
-    pub(super) large_percent: Option<f64>,
-    pub(super) threshold: Option<f64>,
-    pub(super) small_cores: Option<f64>,
-    pub(super) large_cores: Option<f64>,
-    /// 1 while a large worker stands by although the plan has none.
-    pub(super) standby: Option<f64>,
-    /// Connections with large workers at the moment.
-    pub(super) large_connections: Option<f64>,
-    /// In this second.
-    pub(super) requests: Option<f64>,
-    pub(super) hand_offs: Option<f64>,
-    pub(super) busy: Option<f64>,
-    pub(super) small_behind_large: Option<f64>,
-    pub(super) small_p50_us: Option<f64>,
-    pub(super) small_p99_us: Option<f64>,
-    pub(super) large_p50_us: Option<f64>,
-    pub(super) large_p99_us: Option<f64>,
+    numbers: HashMap<&'static str, f64>,
 }
 
 /// What the server said, and when.
@@ -76,26 +58,22 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A server that does not answer in this time is not asked again.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A number of a second.
-type Cell = fn(&Second) -> Option<f64>;
-
-/// The columns of the file.
-const COLUMNS: [(&str, Cell); 15] = [
-    ("second", |row| Some(row.second as f64)),
-    ("large_percent", |row| row.large_percent),
-    ("threshold_bytes", |row| row.threshold),
-    ("small_cores", |row| row.small_cores),
-    ("large_cores", |row| row.large_cores),
-    ("standby", |row| row.standby),
-    ("large_connections", |row| row.large_connections),
-    ("requests", |row| row.requests),
-    ("hand_offs", |row| row.hand_offs),
-    ("busy", |row| row.busy),
-    ("small_behind_large", |row| row.small_behind_large),
-    ("small_p50_us", |row| row.small_p50_us),
-    ("small_p99_us", |row| row.small_p99_us),
-    ("large_p50_us", |row| row.large_p50_us),
-    ("large_p99_us", |row| row.large_p99_us),
+/// The columns of the file, behind the second's number.
+const COLUMNS: [&str; 14] = [
+    "large_percent", // of the requests, as offered
+    "threshold_bytes",
+    "small_cores",
+    "large_cores",
+    "standby",           // 1 while a large worker stands by although the plan has none
+    "large_connections", // with large workers at the moment
+    "requests",
+    "hand_offs",
+    "busy",
+    "small_behind_large",
+    "small_p50_us",
+    "small_p99_us",
+    "large_p50_us",
+    "large_p99_us",
 ];
 
 /// Runs the first rate against the first target and writes the timeline.
@@ -130,8 +108,8 @@ pub(super) fn run(args: &LoadArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
     print!("{}", table(&rows).text());
     if let Some(folder) = &args.report {
         let page = page::page(&plan, &setting.targets[0].label, &rows);
-        save(folder, "timeline.csv", &csv(&rows))?;
-        save(folder, "timeline.html", &page)?;
+        files::save(folder, "timeline.csv", csv(&rows).as_bytes())?;
+        files::save(folder, "timeline.html", page.as_bytes())?;
         println!("report: {}", folder.join("timeline.html").display());
     }
     if let Some(lost) = &report.lost {
@@ -143,14 +121,6 @@ pub(super) fn run(args: &LoadArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
         0 if report.lost.is_none() => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
-}
-
-fn save(folder: &std::path::Path, name: &str, text: &str) -> Result<(), LoadError> {
-    let making = format!("making the folder {}", folder.display());
-    fs::create_dir_all(folder).map_err(LoadError::machine(making))?;
-    let path = folder.join(name);
-    let doing = format!("writing {}", path.display());
-    fs::write(path, text).map_err(LoadError::machine(doing))
 }
 
 /// Asks once a second until it is over; ends early with a server that does not tell.
@@ -201,8 +171,9 @@ fn ask(connection: &mut Connection) -> Option<HashMap<String, f64>> {
 /// Brings both together.
 fn rows(plan: &Plan, report: &Report, told: &[Told]) -> Vec<Second> {
     let seconds = report.seconds.ceil() as usize;
-    let [small_p50, large_p50] = report.recorder().window_each_by_size(0.5);
-    let [small_p99, large_p99] = report.recorder().window_each_by_size(0.99);
+    let recorder = report.recorder();
+    let [small_p50, large_p50] = recorder.window_each_by_size(0.5);
+    let [small_p99, large_p99] = recorder.window_each_by_size(0.99);
     let percent = match &plan.load.source {
         Source::Drawn(workload) => workload.large.as_ref().map(|large| large.percent.clone()),
         Source::Recorded(_) => None,
@@ -213,15 +184,13 @@ fn rows(plan: &Plan, report: &Report, told: &[Told]) -> Vec<Second> {
                 let mut windows = windows.iter();
                 windows.find(|at| at.0 as usize == second).map(|at| at.1)
             };
-            let mut row = Second {
-                second,
-                large_percent: percent.as_ref().map(|phases| at(phases, plan, second)),
-                small_p50_us: us(&small_p50),
-                small_p99_us: us(&small_p99),
-                large_p50_us: us(&large_p50),
-                large_p99_us: us(&large_p99),
-                ..Second::default()
-            };
+            let mut row = Second::new(second);
+            let percent = percent.as_ref().map(|phases| at(phases, plan, second));
+            row.set("large_percent", percent);
+            row.set("small_p50_us", us(&small_p50));
+            row.set("small_p99_us", us(&small_p99));
+            row.set("large_p50_us", us(&large_p50));
+            row.set("large_p99_us", us(&large_p99));
             row.fill(report.began(), told);
             row
         })
@@ -235,6 +204,21 @@ fn at(phases: &Phases, plan: &Plan, second: usize) -> f64 {
 }
 
 impl Second {
+    fn new(second: usize) -> Self {
+        Self {
+            second,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn get(&self, column: &str) -> Option<f64> {
+        self.numbers.get(column).copied()
+    }
+
+    fn set(&mut self, column: &'static str, number: Option<f64>) {
+        self.numbers.extend(number.map(|number| (column, number)));
+    }
+
     /// Adds what the server said at the end of this second, and how it differs from the beginning.
     fn fill(&mut self, begin: Instant, told: &[Told]) {
         let near = |time: Instant| {
@@ -249,22 +233,24 @@ impl Second {
             return;
         };
         let number = |name: &str| to.numbers.get(name).copied();
-        self.threshold = number("threshold");
-        self.small_cores = number("small_cores");
-        self.large_cores = number("large_cores");
-        self.standby = number("standby");
-        self.large_connections = (0..)
-            .map_while(|large| number(&format!("large:{large}:connections")))
-            .reduce(|sum, more| sum + more);
+        self.set("threshold_bytes", number("threshold"));
+        for name in ["small_cores", "large_cores", "standby"] {
+            self.set(name, number(name));
+        }
+        let connections = (0..).map_while(|large| number(&format!("large:{large}:connections")));
+        self.set(
+            "large_connections",
+            connections.reduce(|sum, more| sum + more),
+        );
         let Some(from) = from.filter(|from| from.at < to.at) else {
             return;
         };
         let seconds = (to.at - from.at).as_secs_f64();
         let rate = |name: &str| Some((number(name)? - from.numbers.get(name)?) / seconds);
-        self.requests = rate("requests");
-        self.hand_offs = rate("hand_offs");
-        self.busy = rate("large_refused");
-        self.small_behind_large = rate("small_behind_large");
+        for name in ["requests", "hand_offs", "small_behind_large"] {
+            self.set(name, rate(name));
+        }
+        self.set("busy", rate("large_refused"));
     }
 }
 
@@ -279,58 +265,46 @@ fn spelt(number: Option<f64>) -> String {
 }
 
 fn csv(rows: &[Second]) -> String {
-    let names: Vec<&str> = COLUMNS.iter().map(|column| column.0).collect();
-    let mut text = names.join(",") + "\n";
+    let mut text = format!("second,{}\n", COLUMNS.join(","));
     for row in rows {
-        let cells: Vec<String> = COLUMNS.iter().map(|column| spelt(column.1(row))).collect();
-        text += &(cells.join(",") + "\n");
+        let cells = COLUMNS.map(|column| spelt(row.get(column)));
+        text += &format!("{},{}\n", row.second, cells.join(","));
     }
     text
 }
 
 fn table(rows: &[Second]) -> Table {
-    let header = [
-        "s",
-        "large %",
-        "threshold",
-        "cores",
-        "large conns",
-        "hand-offs/s",
-        "busy",
-        "behind",
-        "small p50 us",
-        "p99",
-        "large p50",
-        "p99",
-    ];
-    let mut table = Table::new(&header, &[]);
-    let cell = |number: Option<f64>| {
-        number.map_or("-".to_owned(), |number| match number {
-            number if number < 10.0 && number.fract() != 0.0 => format!("{number:.3}"),
-            number => format!("{number:.0}"),
-        })
+    let whole = |column| move |row: &&Second| cell(row.get(column).map(f64::round));
+    let cores = |row: &&Second| match (row.get("small_cores"), row.get("large_cores")) {
+        (Some(small), Some(large)) => format!("{small:.0}+{large:.0}"),
+        _ => "-".into(),
     };
-    for row in rows {
-        let cores = match (row.small_cores, row.large_cores) {
-            (Some(small), Some(large)) => format!("{small:.0}+{large:.0}"),
-            _ => "-".into(),
-        };
-        table.row(&[
-            row.second.to_string(),
-            cell(row.large_percent),
-            cell(row.threshold),
-            cores,
-            cell(row.large_connections),
-            cell(row.hand_offs.map(f64::round)),
-            cell(row.busy.map(f64::round)),
-            cell(row.small_behind_large.map(f64::round)),
-            cell(row.small_p50_us.map(f64::round)),
-            cell(row.small_p99_us.map(f64::round)),
-            cell(row.large_p50_us.map(f64::round)),
-            cell(row.large_p99_us.map(f64::round)),
-        ]);
+    let table = Table::of(
+        rows,
+        &[
+            ("s", &|row| row.second.to_string()),
+            ("large %", &|row| cell(row.get("large_percent"))),
+            ("threshold", &whole("threshold_bytes")),
+            ("cores", &cores),
+            ("large conns", &whole("large_connections")),
+            ("hand-offs/s", &whole("hand_offs")),
+            ("busy", &whole("busy")),
+            ("behind", &whole("small_behind_large")),
+            ("small p50 us", &whole("small_p50_us")),
+            ("p99", &whole("small_p99_us")),
+            ("large p50", &whole("large_p50_us")),
+            ("p99", &whole("large_p99_us")),
+        ],
+    );
+    table.left(&[])
+}
+
+fn cell(number: Option<f64>) -> String {
+    match number {
+        Some(number) if number < 10.0 && number.fract() != 0.0 => format!("{number:.3}"),
+        Some(number) => format!("{number:.0}"),
+        None => "-".to_owned(),
     }
-    table
 }
 
 #[cfg(test)]
@@ -364,13 +338,8 @@ mod tests {
                 ],
             ),
         ];
-        let mut row = Second {
-            second: 1,
-            ..Second::default()
-        };
+        let mut row = Second::new(1);
         row.fill(begin, &answers);
-        assert_eq!((row.threshold, row.requests), (Some(7.0), Some(600.0)));
-        assert_eq!((row.large_connections, row.busy), (Some(5.0), None));
         let text = csv(&[row]);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("second,large_percent,threshold_bytes,"));

@@ -37,17 +37,16 @@ use self::{
     transfers::Transfers,
 };
 use super::{
-    CompareArgs, Spread, quiet,
+    CompareArgs, Pooled, Spread, quiet, rotated,
     servers::{Kind, Server},
     throughput::{self, CellPlan},
+    values, windows,
 };
 use crate::{
     drive::{Pace, Plan, Session, measure},
     error::LoadError,
-    load::Load,
     measure::rank,
-    preload,
-    stop::Stop,
+    report::Report,
 };
 
 /// One load for all servers.
@@ -68,11 +67,9 @@ pub(crate) struct Beside {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figures {
     pub(crate) server: String,
-    pub(crate) windows: usize,
     pub(crate) alone_p99_us: f64,
-    pub(crate) p99_us: f64,
-    pub(crate) p99_lower_quartile_us: f64,
-    pub(crate) p99_upper_quartile_us: f64,
+    #[serde(flatten)]
+    pub(crate) pooled: Pooled,
     /// The median p99 of the driver's own lateness alone, and beside large requests: what is not
     /// the server's.
     pub(crate) late_us: [f64; 2],
@@ -213,14 +210,14 @@ impl Cell {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
             self.quiet_rounds += usize::from(quiet::wait(cores, percent));
         }
-        for index in throughput::rotated(servers.len(), round) {
+        for index in rotated(servers.len(), round) {
             let (server, runs) = (&servers[index], &mut self.runs[index]);
             let control = transfers.target();
             let places = match index {
                 0 => &[Where::Nowhere, Where::SameServer, Where::NoServer][..],
                 _ => &[Where::Nowhere, Where::SameServer],
             };
-            for which in throughput::rotated(places.len(), round) {
+            for which in rotated(places.len(), round) {
                 let large = match places[which] {
                     Where::Nowhere => None,
                     Where::SameServer => Some((&*server.target, server.kind)),
@@ -249,20 +246,12 @@ impl Cell {
 /// Stores the large values more than once, so that the memory which they take in turns has been
 /// touched: what is measured is a server that has run for a while.
 fn store_all(servers: &[Server], company: &Company) -> Result<(), LoadError> {
-    let store = |server: &Server, load: Load| {
-        let preloaded = preload::preload(&server.target, &load, 1, &Stop::new())?;
-        if preloaded.refused == 0 {
-            return Ok(());
-        }
-        let (name, refused) = (server.kind.name(), preloaded.refused);
-        Err(LoadError::Server(format!("{name} refused {refused} keys")))
-    };
     for server in servers {
-        store(server, company.small(server.kind)?)?;
+        throughput::store(server, &company.small(server.kind)?)?;
     }
     for server in servers {
         for _ in 0..LARGE_STORED {
-            store(server, company.large(server.kind)?)?;
+            throughput::store(server, &company.large(server.kind)?)?;
         }
     }
     Ok(())
@@ -326,11 +315,10 @@ fn run(
     })
 }
 
-fn run_of(report: &crate::report::Report, large_rate: f64) -> Run {
-    let us = |each: Vec<(f64, f64)>| each.into_iter().map(|(_, us)| us).collect();
+fn run_of(report: &Report, large_rate: f64) -> Run {
     Run {
-        p99s_us: us(report.recorder().window_each(0.99)),
-        late_p99s_us: us(report.recorder().late_each(0.99)),
+        p99s_us: windows(report, 0.99),
+        late_p99s_us: values(report.recorder().late_each(0.99)),
         large_rate,
         unfinished: report.counts.unfinished,
     }
@@ -343,38 +331,25 @@ fn figures_of(server: &Server, runs: &Runs) -> Figures {
         control,
         ahead,
     } = runs;
-    let pooled = |runs: &[Run]| -> Vec<f64> {
-        let each = runs.iter().flat_map(|run| run.p99s_us.iter().copied());
-        each.collect()
-    };
-    let late_us = |runs: &[Run]| {
-        let each = runs.iter().flat_map(|run| run.late_p99s_us.iter().copied());
-        rank(&each.collect::<Vec<f64>>(), 0.5)
-    };
-    let windows = pooled(beside);
+    let pooled = |runs: &[Run]| Pooled::of(runs.iter().map(|run| &run.p99s_us));
+    let late_us = |runs: &[Run]| Pooled::of(runs.iter().map(|run| &run.late_p99s_us)).p99_us;
     let ratio = |above: &[Run], below: &[Run]| {
-        let p99 = |run: &Run| rank(&run.p99s_us, 0.5);
-        let each = above.iter().zip(below);
-        Spread::of(&each.map(|(a, b)| p99(a) / p99(b)).collect::<Vec<f64>>())
+        Spread::ratio(above, below, |run: &Run| rank(&run.p99s_us, 0.5))
     };
     let [alone_ahead, _, _] = ahead;
-    let large_rates: Vec<f64> = beside.iter().map(|run| run.large_rate).collect();
     Figures {
         server: server.label.clone(),
-        windows: windows.len(),
-        alone_p99_us: rank(&pooled(alone), 0.5),
-        p99_us: rank(&windows, 0.5),
-        p99_lower_quartile_us: rank(&windows, 0.25),
-        p99_upper_quartile_us: rank(&windows, 0.75),
+        alone_p99_us: pooled(alone).p99_us,
+        pooled: pooled(beside),
         late_us: [late_us(alone), late_us(beside)],
         ratio: ratio(beside, alone),
-        large_rate: rank(&large_rates, 0.5),
+        large_rate: Spread::over(beside, |run| run.large_rate).median,
         unfinished: beside.iter().map(|run| run.unfinished).sum(),
         ahead: ahead
             .each_ref()
             .map(|runs| AheadFigures::of(runs, alone_ahead)),
         control: (!control.is_empty()).then(|| Control {
-            p99_us: rank(&pooled(control), 0.5),
+            p99_us: pooled(control).p99_us,
             ratio: ratio(control, alone),
             beside: ratio(beside, control),
         }),

@@ -232,41 +232,20 @@ fn free_port() -> Result<u16, LoadError> {
 }
 
 fn arguments(setting: &Setting, port: u16, memory_mib: u64) -> Vec<String> {
-    let (port, memory) = (port.to_string(), memory_mib.to_string());
-    let threads = setting.threads.to_string();
-    let memcached_like = [
-        "-l",
-        "127.0.0.1",
-        "-p",
-        &port,
-        "-t",
-        &threads,
-        "-m",
-        &memory,
-        "-c",
-        "4096",
-    ];
-    let redis = [
-        "--bind",
-        "127.0.0.1",
-        "--port",
-        &port,
-        "--save",
-        "",
-        "--appendonly",
-        "no",
-    ];
-    let (first, rest): (&[&str], &[&str]) = match setting.kind {
-        Kind::Ours => (&["serve"], &memcached_like),
+    let threads = setting.threads;
+    let like_memcached = format!("-l 127.0.0.1 -p {port} -t {threads} -m {memory_mib} -c 4096");
+    let fixed = match setting.kind {
+        Kind::Ours => format!("serve {like_memcached}"),
         Kind::Memcached if rustix::process::geteuid().is_root() => {
-            (&["-u", "nobody"], &memcached_like)
+            format!("-u nobody {like_memcached}")
         }
-        Kind::Memcached => (&[], &memcached_like),
-        Kind::Redis => (&[], &redis),
+        Kind::Memcached => like_memcached,
+        Kind::Redis => format!("--bind 127.0.0.1 --port {port} --appendonly no --save"),
     };
-    let fixed = first
-        .iter()
-        .chain(rest)
-        .map(|argument| (*argument).to_owned());
-    fixed.chain(setting.arguments.iter().cloned()).collect()
+    let mut words: Vec<String> = fixed.split(' ').map(str::to_owned).collect();
+    if setting.kind == Kind::Redis {
+        words.push(String::new()); // it saves never
+    }
+    words.extend(setting.arguments.iter().cloned());
+    words
 }

@@ -3,7 +3,7 @@
 use curtail_report::Table;
 
 use super::{
-    Comparison, Spread,
+    Comparison, Pooled, Spread,
     beside::{AheadFigures, Beside},
     memory::Memory,
     start::Start,
@@ -104,12 +104,10 @@ fn tail(tail: &Tail) -> Part {
         tail.servers.iter().enumerate(),
         &[
             ("server", &|(_, one)| one.server.name().into()),
-            ("windows", &|(_, one)| one.windows.to_string()),
+            ("windows", &|(_, one)| one.pooled.windows.to_string()),
             ("p50", &|(_, one)| whole(one.p50_us)),
-            ("p99 median", &|(_, one)| whole(one.p99_us)),
-            ("p99 quartiles", &|(_, one)| {
-                quartiles(one.p99_lower_quartile_us, one.p99_upper_quartile_us)
-            }),
+            ("p99 median", &|(_, one)| whole(one.pooled.p99_us)),
+            ("p99 quartiles", &|(_, one)| quartiles(&one.pooled)),
             ("run p99", &|(_, one)| whole(one.run_p99_us)),
             (&format!("{name}'s p99 is"), &|(index, one)| {
                 ratio(*index, one.ratio)
@@ -138,12 +136,10 @@ fn beside(all: &[Beside]) -> Part {
         &[
             ("load", &|(load, index, _)| once(*index, || company(load))),
             ("server", &|(_, _, one)| one.server.clone()),
-            ("windows", &|(_, _, one)| one.windows.to_string()),
+            ("windows", &|(_, _, one)| one.pooled.windows.to_string()),
             ("p99 alone", &|(_, _, one)| whole(one.alone_p99_us)),
-            ("p99 beside", &|(_, _, one)| whole(one.p99_us)),
-            ("quartiles", &|(_, _, one)| {
-                quartiles(one.p99_lower_quartile_us, one.p99_upper_quartile_us)
-            }),
+            ("p99 beside", &|(_, _, one)| whole(one.pooled.p99_us)),
+            ("quartiles", &|(_, _, one)| quartiles(&one.pooled)),
             ("beside : alone", &|(_, _, one)| times(one.ratio)),
             ("driver late, p99", &|(_, _, one)| {
                 one.late_us.map(whole).join(", ")
@@ -265,6 +261,7 @@ fn whole(value: f64) -> String {
     format!("{value:.0}")
 }
 
-fn quartiles(lower: f64, upper: f64) -> String {
+fn quartiles(pooled: &Pooled) -> String {
+    let (lower, upper) = (pooled.p99_lower_quartile_us, pooled.p99_upper_quartile_us);
     format!("{lower:.0}-{upper:.0}")
 }

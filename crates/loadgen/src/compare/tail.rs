@@ -10,9 +10,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{
-    CompareArgs, Spread,
+    CompareArgs, Pooled, Spread, alternate,
     servers::{Kind, Server},
     throughput::{self, CellPlan},
+    windows,
 };
 use crate::{
     drive::{Pace, Plan, Session, measure},
@@ -31,11 +32,9 @@ pub(crate) struct Tail {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figures {
     pub(crate) server: Kind,
-    pub(crate) windows: usize,
     pub(crate) p50_us: f64,
-    pub(crate) p99_us: f64,
-    pub(crate) p99_lower_quartile_us: f64,
-    pub(crate) p99_upper_quartile_us: f64,
+    #[serde(flatten)]
+    pub(crate) pooled: Pooled,
     /// Median over rounds of the whole run's p99.
     pub(crate) run_p99_us: f64,
     /// The first server's median window p99 over this one's, within rounds.
@@ -67,12 +66,9 @@ struct Run {
 pub(crate) fn compare(args: &CompareArgs, servers: &[Server]) -> Result<Tail, LoadError> {
     throughput::store_all(args, &CELL, servers)?;
     let rate = peak(args, servers)? / 2.0;
-    let mut runs: Vec<Vec<Run>> = servers.iter().map(|_| Vec::new()).collect();
-    for round in 0..args.rounds {
-        for index in throughput::rotated(servers.len(), round) {
-            runs[index].push(run(args, &servers[index], rate, round)?);
-        }
-    }
+    let runs = alternate(args.rounds, servers, |server, round| {
+        run(args, server, rate, round)
+    })?;
     let figures = servers.iter().zip(&runs);
     Ok(Tail {
         rate,
@@ -106,39 +102,23 @@ fn run(args: &CompareArgs, server: &Server, rate: f64, round: usize) -> Result<R
         ..throughput::plan(args, &CELL, server, round)?
     };
     let report = measure(&plan, &Session::default())?;
-    let windows = |quantile| -> Vec<f64> {
-        let each = report.recorder().window_each(quantile);
-        each.into_iter().map(|(_, us)| us).collect()
-    };
-    // As they were measured, whatever the driver's lateness: both servers had the same driver.
     let all = report.recorder().sum(false, |_| true)?;
     Ok(Run {
-        p50_us: rank(&windows(0.5), 0.5),
-        p99s_us: windows(0.99),
+        p50_us: rank(&windows(&report, 0.5), 0.5),
+        p99s_us: windows(&report, 0.99),
         run_p99_us: all.value_at_quantile(0.99) as f64 / 1000.0,
         unfinished: report.counts.unfinished,
     })
 }
 
 fn figures_of(server: Kind, first: &[Run], own: &[Run]) -> Figures {
-    let pooled: Vec<f64> = own
-        .iter()
-        .flat_map(|run| run.p99s_us.iter().copied())
-        .collect();
-    let of = |value: &dyn Fn(&Run) -> f64| own.iter().map(value).collect::<Vec<f64>>();
-    let ratio = |share: f64| {
-        let pairs = first.iter().zip(own);
-        let ratios = pairs.map(|(a, b)| rank(&a.p99s_us, share) / rank(&b.p99s_us, share));
-        Spread::of(&ratios.collect::<Vec<f64>>())
-    };
+    let median = |value: fn(&Run) -> f64| Spread::over(own, value).median;
+    let ratio = |share| Spread::ratio(first, own, |run: &Run| rank(&run.p99s_us, share));
     Figures {
         server,
-        windows: pooled.len(),
-        p50_us: rank(&of(&|run| run.p50_us), 0.5),
-        p99_us: rank(&pooled, 0.5),
-        p99_lower_quartile_us: rank(&pooled, 0.25),
-        p99_upper_quartile_us: rank(&pooled, 0.75),
-        run_p99_us: rank(&of(&|run| run.run_p99_us), 0.5),
+        p50_us: median(|run| run.p50_us),
+        pooled: Pooled::of(own.iter().map(|run| &run.p99s_us)),
+        run_p99_us: median(|run| run.run_p99_us),
         ratio: ratio(0.5),
         lower_quartile_ratio: ratio(0.25),
         unfinished: own.iter().map(|run| run.unfinished).sum(),

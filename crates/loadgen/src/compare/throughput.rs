@@ -6,11 +6,11 @@ use curtail_workload::{Mix, Popularity, Sizes, Workload, WorkloadError};
 use serde::Serialize;
 
 use super::{
-    CompareArgs, Part, Spread,
+    CompareArgs, Part, Spread, alternate,
     servers::{Kind, Server},
 };
 use crate::{
-    drive::{Pace, Plan, Session, measure},
+    drive::{Plan, Session, measure},
     error::LoadError,
     load::Load,
     preload,
@@ -181,30 +181,30 @@ pub(crate) fn plan(
     round: usize,
 ) -> Result<Plan, LoadError> {
     Ok(Plan {
-        target: server.target.clone(),
-        other_nodes: Vec::new(),
-        load: cell.load(server.kind, args.keys)?,
         connections: CONNECTIONS,
-        threads: 1,
         pipeline: cell.pipeline,
-        pace: Pace::Closed { think_ns: 0 },
-        ramp: Duration::ZERO,
         warm_up: Duration::from_secs_f64(args.warm_up),
         duration: Duration::from_secs_f64(args.duration),
-        window: Duration::from_millis(20),
         pregenerated: cell.pregenerated(),
         cores: match server.spreads {
             true => Vec::new(),
             false => vec![args.driver_core],
         },
-        spin: false,
         seed: 1 + round as u64,
         server_pids: vec![server.pid()],
-        late: Duration::from_micros(100),
-        size_limits: Vec::new(),
-        when_full: Default::default(),
-        stall: None,
+        ..Plan::new(server.target.clone(), cell.load(server.kind, args.keys)?)
     })
+}
+
+/// Stores every key of a load in a server.
+pub(crate) fn store(server: &Server, load: &Load) -> Result<(), LoadError> {
+    match preload::preload(&server.target, load, 1, &Stop::new())?.refused {
+        0 => Ok(()),
+        refused => {
+            let name = server.kind.name();
+            Err(LoadError::Server(format!("{name} refused {refused} keys")))
+        }
+    }
 }
 
 /// Stores all keys with values of one length in every server.
@@ -213,20 +213,8 @@ pub(crate) fn store_all(
     cell: &CellPlan,
     servers: &[Server],
 ) -> Result<(), LoadError> {
-    for server in servers {
-        let load = cell.load(server.kind, args.keys)?;
-        let preloaded = preload::preload(&server.target, &load, 1, &Stop::new())?;
-        if preloaded.refused > 0 {
-            let (name, refused) = (server.kind.name(), preloaded.refused);
-            return Err(LoadError::Server(format!("{name} refused {refused} keys")));
-        }
-    }
-    Ok(())
-}
-
-/// Servers in an order that rotates with the round.
-pub(crate) fn rotated(count: usize, round: usize) -> impl Iterator<Item = usize> {
-    (0..count).map(move |index| (index + round) % count)
+    let mut servers = servers.iter();
+    servers.try_for_each(|server| store(server, &cell.load(server.kind, args.keys)?))
 }
 
 pub(crate) fn compare<'a>(
@@ -242,13 +230,9 @@ pub(crate) fn compare<'a>(
             store_all(args, cell, servers)?;
             stored = Some(kept);
         }
-        let mut reports: Vec<Vec<Report>> = servers.iter().map(|_| Vec::new()).collect();
-        for round in 0..args.rounds {
-            for index in rotated(servers.len(), round) {
-                let plan = plan(args, cell, &servers[index], round)?;
-                reports[index].push(measure(&plan, &Session::default())?);
-            }
-        }
+        let reports = alternate(args.rounds, servers, |server, round| {
+            measure(&plan(args, cell, server, round)?, &Session::default())
+        })?;
         let figures = servers.iter().zip(&reports);
         results.push(Cell {
             plan: *cell,
@@ -261,25 +245,15 @@ pub(crate) fn compare<'a>(
 }
 
 fn figures_of(server: &str, first: &[Report], own: &[Report]) -> Figures {
-    let spread =
-        |value: &dyn Fn(&Report) -> f64| Spread::of(&own.iter().map(value).collect::<Vec<f64>>());
-    let ratio = |value: &dyn Fn(&Report) -> f64| {
-        let pairs = first.iter().zip(own);
-        Spread::of(
-            &pairs
-                .map(|(a, b)| value(a) / value(b))
-                .collect::<Vec<f64>>(),
-        )
-    };
     let server_ns = |report: &Report| report.server_ns_per_request.unwrap_or(0.0);
     Figures {
         server: server.to_owned(),
-        rate: spread(&|report| report.rate),
-        server_ns: spread(&server_ns),
-        server_cores: spread(&|report| report.server_cores.unwrap_or(0.0)),
-        driver_cores: spread(&|report| report.driver_cores),
-        rate_ratio: ratio(&|report| report.rate),
-        server_ns_ratio: ratio(&server_ns),
+        rate: Spread::over(own, |report| report.rate),
+        server_ns: Spread::over(own, server_ns),
+        server_cores: Spread::over(own, |report| report.server_cores.unwrap_or(0.0)),
+        driver_cores: Spread::over(own, |report| report.driver_cores),
+        rate_ratio: Spread::ratio(first, own, |report| report.rate),
+        server_ns_ratio: Spread::ratio(first, own, server_ns),
         faults: own
             .iter()
             .map(|report| report.faults() + report.counts.misses)

@@ -7,14 +7,11 @@ use std::{
 
 use curtail_workload::{ClosedLoop, Constant, Phases, Poisson};
 
-use super::{Pace, Plan};
+use super::{Pace, Plan, desk::Pending};
 use crate::error::LoadError;
 
 /// Requests that may wait for a connection; a load that outruns the server by more is hopeless.
 const WAITING_MAX: usize = 1 << 24;
-
-/// Replies are awaited this long after an open loop's end.
-const GRACE_NS: u64 = 1_000_000_000;
 
 /// An open loop's times, in nanoseconds since the run's origin.
 #[derive(Debug)]
@@ -24,11 +21,10 @@ enum Times {
 }
 
 /// An open loop: what is due, what waits, and which connections have room.
-#[derive(Debug)]
-pub(super) struct Arrivals<T> {
+pub(super) struct Arrivals {
     times: Times,
     next_ns: u64,
-    pub(super) waiting: VecDeque<T>,
+    pub(super) waiting: VecDeque<Pending>,
     /// Connections with room, the longest idle first.
     pub(super) open: VecDeque<usize>,
 }
@@ -41,7 +37,7 @@ pub(super) struct Thinkers {
     due: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
-impl<T> Arrivals<T> {
+impl Arrivals {
     /// A thread's share of an open loop; `None` in closed loop.
     pub(super) fn new(plan: &Plan, thread: usize) -> Option<Self> {
         let Pace::Open { rate, is_constant } = &plan.pace else {
@@ -76,7 +72,7 @@ impl<T> Arrivals<T> {
     pub(super) fn draw(
         &mut self,
         due_ns: u64,
-        mut draw: impl FnMut(u64) -> T,
+        mut draw: impl FnMut(u64) -> Pending,
     ) -> Result<usize, LoadError> {
         let before = self.waiting.len();
         while self.next_ns <= due_ns {
@@ -92,7 +88,7 @@ impl<T> Arrivals<T> {
     }
 
     /// A request that waits, and a connection with room for it.
-    pub(super) fn next_to_send(&mut self) -> Option<(T, usize)> {
+    pub(super) fn next_to_send(&mut self) -> Option<(Pending, usize)> {
         if self.waiting.is_empty() || self.open.is_empty() {
             return None;
         }
@@ -147,31 +143,6 @@ impl Thinkers {
         }
         self.due.pop().map(|Reverse(due)| due)
     }
-}
-
-/// Whether a run that is to end at `end_ns` has: a closed loop ends on time, an open loop waits for
-/// its last replies.
-pub(super) fn is_over<T>(
-    arrivals: Option<&Arrivals<T>>,
-    (now_ns, end_ns): (u64, u64),
-    all_idle: impl FnOnce() -> bool,
-) -> bool {
-    let Some(arrivals) = arrivals else {
-        return now_ns >= end_ns;
-    };
-    let all_answered = || arrivals.waiting.is_empty() && all_idle();
-    now_ns >= end_ns && (all_answered() || now_ns > end_ns + GRACE_NS)
-}
-
-/// When the next request is due, unless every connection is taken, or nothing but a reply leads to
-/// one.
-pub(super) fn next_ns<T>(
-    arrivals: Option<&Arrivals<T>>,
-    thinkers: Option<&Thinkers>,
-) -> Option<u64> {
-    let open = arrivals.filter(|arrivals| !arrivals.open.is_empty());
-    open.map(Arrivals::next_ns)
-        .or_else(|| thinkers.map(Thinkers::next_ns))
 }
 
 /// One of `threads` equal shares of a rate.

@@ -1,6 +1,8 @@
 //! Cuts a stream of bytes into replies, however the network cut it.
 
-use crate::protocol::{Frame, Protocol, Reply, Verb};
+use curtail_workload::Kind;
+
+use crate::protocol::{Frame, Protocol, Reply};
 
 /// The state between two receives: part of a first line, or a body that is still coming.
 #[derive(Debug, Default)]
@@ -43,7 +45,7 @@ impl Framer {
     pub(super) fn next(
         &mut self,
         protocol: Protocol,
-        verb: Verb,
+        verb: Kind,
         input: &mut &[u8],
     ) -> Option<Reply> {
         let (reply, bytes) = match self.body.take() {
@@ -73,9 +75,14 @@ impl Framer {
         Some(reply)
     }
 
-    /// The body of the last reply with what ends it; empty unless bodies are kept.
-    pub(super) fn body(&self) -> &[u8] {
-        &self.kept
+    /// The value of the last reply, if that was a hit, bodies are kept, and it ends as it should.
+    #[inline]
+    pub(super) fn value(&self, reply: Reply) -> Option<&[u8]> {
+        let Reply::Hit { value_bytes, .. } = reply else {
+            return None;
+        };
+        let (value, end) = self.kept.split_at_checked(value_bytes)?;
+        matches!(end, b"\r\n" | b"\r\nEND\r\n").then_some(value)
     }
 
     /// Keeps the part of a first line that is left; false if it is too long to be one.
@@ -104,11 +111,11 @@ mod tests {
                 buffer[kept..kept + piece.len()].copy_from_slice(piece);
                 let mut input = &buffer[..kept + piece.len()];
                 while !input.is_empty() {
-                    match framer.next(Protocol::Meta, Verb::Get, &mut input) {
+                    match framer.next(Protocol::Meta, Kind::Get, &mut input) {
                         Some(reply) => replies.push(reply),
                         None => break,
                     }
-                    bodies.push(framer.body().to_vec());
+                    bodies.push(framer.kept.clone());
                 }
                 assert!(framer.keep(input));
             }

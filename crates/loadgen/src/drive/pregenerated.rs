@@ -14,6 +14,8 @@
 
 use std::{collections::VecDeque, time::Duration};
 
+use curtail_workload::Kind;
+
 use super::{
     Clock, Ended, Plan,
     framer::{Framer, LINE_BYTES_MAX},
@@ -23,7 +25,7 @@ use crate::{
     error::LoadError,
     load::{Request, Wording},
     measure::{Class, Operation, Recorder, Times},
-    protocol::{Protocol, Reply, Verb},
+    protocol::Protocol,
 };
 
 /// One thread of the cheap driver.
@@ -43,8 +45,8 @@ pub(super) struct Pregenerated {
 struct Arena {
     bytes: Vec<u8>,
     blocks: Vec<Block>,
-    /// Verb and value length of each request, for the blocks that are framed.
-    requests: Vec<(Verb, u32)>,
+    /// Command and value length of each request, for the blocks that are framed.
+    requests: Vec<(Kind, u32)>,
     /// What each block counts as when all its reads hit and all its changes are made.
     tallies: Vec<(Class, u32)>,
     pipeline: usize,
@@ -132,17 +134,9 @@ impl Arena {
             self.requests.push((request.verb, request.value_bytes));
             let expected = wording.expected_bytes(&request);
             block.reply_bytes = block.reply_bytes.zip(expected).map(|(sum, own)| sum + own);
-            block.hits += u64::from(request.verb.is_read());
-            block.stores += u64::from(request.verb.stores());
-            let hoped = match request.verb.is_read() {
-                true => Reply::Hit {
-                    value_bytes: 0,
-                    token: 0,
-                },
-                false => Reply::Done,
-            };
-            let operation = Operation::of(request.verb, hoped);
-            let class = recorder.class(operation, request.value_bytes);
+            block.hits += u64::from(!request.verb.is_write());
+            block.stores += u64::from(request.verb.has_value());
+            let class = recorder.class(Operation::hoped(request.verb), request.value_bytes);
             let own = &mut self.tallies[block.first_tally..];
             match own.iter_mut().find(|(other, _)| *other == class) {
                 Some((_, count)) => *count += 1,

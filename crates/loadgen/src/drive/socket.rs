@@ -75,20 +75,16 @@ impl Poller {
 
     /// Waits at most `patience` and returns how many connections are ready.
     pub(super) fn wait(&mut self, patience: Duration) -> Result<usize, LoadError> {
-        let timeout = |patience: Duration| Timespec {
-            tv_sec: patience.as_secs() as i64,
-            tv_nsec: i64::from(patience.subsec_nanos()),
-        };
         let mut left = patience;
         if !patience.is_zero() && patience < PRECISE_BELOW {
             let mut descriptors = [PollFd::new(&self.epoll, PollFlags::IN)];
             // However it ends, the wait below finds what there is.
-            let _ = poll(&mut descriptors, Some(&timeout(patience)));
+            let _ = poll(&mut descriptors, Some(&timespec(patience)));
             left = Duration::ZERO;
         }
         self.ready.clear();
         let mut room = [MaybeUninit::<epoll::Event>::uninit(); EVENTS_MAX];
-        match epoll::wait(&self.epoll, &mut room, Some(&timeout(left))) {
+        match epoll::wait(&self.epoll, &mut room, Some(&timespec(left))) {
             Ok((events, _)) => self.ready.extend(events.iter().map(Ready::from)),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(LoadError::machine("waiting for sockets")(error.into())),
@@ -131,6 +127,14 @@ impl Poller {
         }
         self.want_write(socket, written < bytes.len())?;
         Ok(written)
+    }
+}
+
+/// A time to wait as the system takes it.
+pub(super) fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: time.as_secs() as i64,
+        tv_nsec: i64::from(time.subsec_nanos()),
     }
 }
 

@@ -1,36 +1,31 @@
 //! Classes of requests: what was done, and how long the value was.
 
-use curtail_types::named_enum;
+use curtail_workload::Kind;
 
-use crate::protocol::{Reply, Verb};
+use crate::protocol::Reply;
 
-named_enum! {
-    /// What a request turned out to do.
-    pub(crate) enum Operation {
-        GetHit = "get hit",
-        GetMiss = "get miss",
-        Set = "set",
-        Add = "add",
-        Replace = "replace",
-        Append = "append",
-        Prepend = "prepend",
-        Cas = "cas",
-        Delete = "delete",
-        Increment = "incr",
-        Decrement = "decr",
-        /// A write that ended when it was accepted, whatever it does.
-        Accepted = "accepted",
-        Error = "error",
-    }
+/// What a request turned out to do.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Operation {
+    GetHit,
+    GetMiss,
+    Change(Kind),
+    /// A write that ended when it was accepted, whatever it does.
+    Accepted,
+    Error,
 }
 
 /// Limits between size classes, in bytes of the value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct SizeClasses(Vec<u32>);
 
-/// An operation and a size class as one small number.
+/// An operation and a size class.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Class(u8);
+pub(crate) struct Class {
+    pub(crate) operation: Operation,
+    /// 0 has no value.
+    size: u8,
+}
 
 /// More limits than this divide nothing that a person would compare.
 pub(crate) const SIZE_LIMITS_MAX: usize = 6;
@@ -38,35 +33,62 @@ pub(crate) const SIZE_LIMITS_MAX: usize = 6;
 /// Size classes at most: no value, and one more than there are limits.
 const SIZES_MAX: usize = SIZE_LIMITS_MAX + 2;
 
-/// The number of classes.
-pub(crate) const CLASSES: usize = Operation::ALL.len() * SIZES_MAX;
+/// Commands of a workload.
+const KINDS: usize = Kind::Insert as usize + 1;
 
-const _: () = assert!(CLASSES <= u8::MAX as usize);
+/// Indexes of classes are below.
+pub(crate) const CLASSES: usize = (KINDS + 2) * SIZES_MAX;
 
 impl Operation {
-    pub(crate) fn of(verb: Verb, reply: Reply) -> Self {
-        match (verb, reply) {
-            (_, Reply::Error) => Self::Error,
-            (Verb::Get | Verb::Gets, Reply::Hit { .. }) => Self::GetHit,
-            (Verb::Get | Verb::Gets, _) => Self::GetMiss,
-            (Verb::Set, _) => Self::Set,
-            (Verb::Add, _) => Self::Add,
-            (Verb::Replace, _) => Self::Replace,
-            (Verb::Append, _) => Self::Append,
-            (Verb::Prepend, _) => Self::Prepend,
-            (Verb::Cas, _) => Self::Cas,
-            (Verb::Delete, _) => Self::Delete,
-            (Verb::Increment, _) => Self::Increment,
-            (Verb::Decrement, _) => Self::Decrement,
+    pub(crate) fn of(verb: Kind, reply: Reply) -> Self {
+        match reply {
+            Reply::Error => Self::Error,
+            _ if verb.is_write() => Self::Change(verb),
+            Reply::Hit { .. } => Self::GetHit,
+            _ => Self::GetMiss,
+        }
+    }
+
+    /// What a request is if all goes well.
+    pub(crate) fn hoped(verb: Kind) -> Self {
+        match verb.is_write() {
+            true => Self::Change(verb),
+            false => Self::GetHit,
+        }
+    }
+
+    pub(crate) const fn is_read(self) -> bool {
+        matches!(self, Self::GetHit | Self::GetMiss)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::GetHit => "get hit",
+            Self::GetMiss => "get miss",
+            Self::Change(verb) => verb.name(),
+            Self::Accepted => "accepted",
+            Self::Error => "error",
+        }
+    }
+
+    /// Reads have the first two numbers among the commands, too.
+    const fn number(self) -> usize {
+        match self {
+            Self::GetHit => Kind::Get as usize,
+            Self::GetMiss => Kind::Gets as usize,
+            Self::Change(verb) => verb as usize,
+            Self::Accepted => KINDS,
+            Self::Error => KINDS + 1,
         }
     }
 
     /// Whether it carries a value, there or back.
-    const fn has_value(self) -> bool {
-        !matches!(
-            self,
-            Self::GetMiss | Self::Delete | Self::Increment | Self::Decrement | Self::Error
-        )
+    fn has_value(self) -> bool {
+        match self {
+            Self::GetHit | Self::Accepted => true,
+            Self::Change(verb) => verb.has_value(),
+            Self::GetMiss | Self::Error => false,
+        }
     }
 }
 
@@ -85,13 +107,14 @@ impl SizeClasses {
         } else {
             0
         };
-        Class((operation as usize * SIZES_MAX + size) as u8)
+        let size = size as u8;
+        Class { operation, size }
     }
 
     /// In words: `1401 to 65536 B`; empty for requests without a value and where there is only one
     /// class.
     pub(crate) fn name(&self, class: Class) -> String {
-        let size = usize::from(class.0) % SIZES_MAX;
+        let size = usize::from(class.size);
         let below = size.checked_sub(1).and_then(|size| self.0.get(size));
         let above = size.checked_sub(2).and_then(|size| self.0.get(size));
         match (above, below) {
@@ -105,22 +128,16 @@ impl SizeClasses {
 }
 
 impl Class {
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
-        (0..CLASSES as u8).map(Self)
-    }
-
+    /// Small: classes in this order are in that of the reports.
+    #[inline]
     pub(crate) fn index(self) -> usize {
-        self.0.into()
+        self.operation.number() * SIZES_MAX + usize::from(self.size)
     }
 
     /// Without a value, or with one of the lowest size class.
     #[inline]
     pub(crate) fn is_small(self) -> bool {
-        usize::from(self.0) % SIZES_MAX <= 1
-    }
-
-    pub(crate) fn operation(self) -> Operation {
-        Operation::ALL[usize::from(self.0) / SIZES_MAX]
+        self.size <= 1
     }
 }
 
@@ -132,23 +149,44 @@ mod tests {
     fn classes_keep_operation_and_size() {
         let sizes = SizeClasses::new(&[1400, 65_536]).unwrap();
         let cases = [
-            (Operation::Set, 1400, "to 1400 B"),
-            (Operation::Set, 1401, "1401 to 65536 B"),
+            (Operation::Change(Kind::Set), 1400, "to 1400 B"),
+            (Operation::Change(Kind::Set), 1401, "1401 to 65536 B"),
             (Operation::GetHit, 65_537, "above 65536 B"),
             (Operation::GetMiss, 65_537, ""),
         ];
         for (operation, bytes, name) in cases {
             let class = sizes.class(operation, bytes);
-            assert_eq!(class.operation(), operation);
+            assert_eq!(class.operation, operation);
             assert_eq!(sizes.name(class), name);
             assert_eq!(class.is_small(), bytes == 1400 || name.is_empty());
         }
-        let numbered: Vec<usize> = Class::all().map(Class::index).collect();
-        assert_eq!(numbered, (0..CLASSES).collect::<Vec<usize>>());
     }
 
+    /// Goal: no two operations have an index in common, in the order of the reports.
     #[test]
-    fn limits_ascend_and_are_few() {
+    fn every_operation_stands_at_its_number() {
+        let operations = [
+            Operation::GetHit,
+            Operation::GetMiss,
+            Operation::Change(Kind::Set),
+            Operation::Change(Kind::Add),
+            Operation::Change(Kind::Replace),
+            Operation::Change(Kind::Append),
+            Operation::Change(Kind::Prepend),
+            Operation::Change(Kind::Cas),
+            Operation::Change(Kind::Delete),
+            Operation::Change(Kind::Increment),
+            Operation::Change(Kind::Decrement),
+            Operation::Accepted,
+            Operation::Error,
+        ];
+        let numbers = operations.map(Operation::number);
+        assert!(
+            numbers.is_sorted_by(|one, other| one < other),
+            "{numbers:?}"
+        );
+        let last = SizeClasses::new(&[1, 2, 3, 4, 5, 6]).unwrap();
+        assert!(last.class(Operation::Accepted, 7).index() < CLASSES);
         assert_eq!(SizeClasses::new(&[2, 1]), None);
         assert_eq!(SizeClasses::new(&[1, 2, 3, 4, 5, 6, 7]), None);
     }

@@ -66,26 +66,27 @@ pub(crate) struct Judge<'a> {
 impl Judge<'_> {
     /// The quantiles of a histogram of nanoseconds.
     pub(crate) fn quantiles(&self, histogram: &Histogram<u64>) -> Quantiles {
-        let mut result = Quantiles {
-            count: histogram.len(),
-            ..Quantiles::default()
-        };
         if histogram.is_empty() {
-            return result;
+            return Quantiles::default();
         }
-        result.mean_us = histogram.mean() / 1000.0;
-        result.max_us = us(histogram.max());
-        for (quantile, name) in QUANTILES {
-            let value = match self.quantile(histogram, quantile) {
-                Ok(value) => Some(value),
-                Err(reason) => {
-                    result.not_measurable.insert(name, reason);
-                    None
-                }
-            };
-            *result.slot(name) = value;
+        let mut not_measurable = BTreeMap::new();
+        let values = QUANTILES.map(|(quantile, name)| {
+            let value = self.quantile(histogram, quantile);
+            value.map_err(|why| not_measurable.insert(name, why)).ok()
+        });
+        let [p50_us, p90_us, p95_us, p99_us, p999_us, p9999_us] = values;
+        Quantiles {
+            count: histogram.len(),
+            mean_us: histogram.mean() / 1000.0,
+            p50_us,
+            p90_us,
+            p95_us,
+            p99_us,
+            p999_us,
+            p9999_us,
+            max_us: us(histogram.max()),
+            not_measurable,
         }
-        result
     }
 
     /// One quantile in microseconds, or why it cannot be told.
@@ -133,17 +134,6 @@ impl Quantiles {
             "p99.9" => self.p999_us,
             "p99.99" => self.p9999_us,
             _ => None,
-        }
-    }
-
-    fn slot(&mut self, name: &str) -> &mut Option<f64> {
-        match name {
-            "p50" => &mut self.p50_us,
-            "p90" => &mut self.p90_us,
-            "p95" => &mut self.p95_us,
-            "p99" => &mut self.p99_us,
-            "p99.9" => &mut self.p999_us,
-            _ => &mut self.p9999_us,
         }
     }
 }

@@ -3,9 +3,10 @@
 //! The median over windows of the windows' 99th percentile repeats within a few percent on a
 //! machine whose whole-run percentile shows only how often the machine stopped its threads.
 
+use hdrhistogram::{AdditionError, Histogram};
 use serde::Serialize;
 
-use super::judge::us;
+use super::{join, judge::us};
 
 /// Quantiles inside each window, then over windows, in microseconds; `None` where nothing could be
 /// measured.
@@ -37,22 +38,15 @@ pub struct WindowQuantiles {
 /// Windows with fewer latencies say nothing about a 99th percentile.
 pub(crate) const SAMPLES_MIN: u64 = 100;
 
-/// The most windows that a run may have: each costs 8 KiB once it is used.
+/// The most windows that a run may have: each costs about 8 KiB once it is used.
 pub(crate) const WINDOWS_MAX: u64 = 30_000;
 
 /// The windows of a run, by the instant a request was meant to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Windows {
     window_ns: u64,
-    windows: Vec<Option<Box<Window>>>,
-}
-
-/// A log-linear histogram: 64 steps an octave, so that a value is off by 1.6 % at most.
-#[derive(Clone, Debug)]
-struct Window {
-    counts: [u32; Window::BUCKETS],
-    total: u64,
-    max_ns: u64,
+    /// Two digits, as long as the longest latency needs; none where nothing was recorded.
+    windows: Vec<Option<Histogram<u32>>>,
 }
 
 impl Windows {
@@ -69,21 +63,21 @@ impl Windows {
     #[inline]
     pub(crate) fn record(&mut self, at_ns: u64, latency_ns: u64, requests: u64) {
         let index = (at_ns / self.window_ns) as usize;
-        if let Some(window) = self.windows.get_mut(index) {
-            window
-                .get_or_insert_with(Window::empty)
-                .record(latency_ns, requests);
+        let Some(window) = self.windows.get_mut(index) else {
+            return;
+        };
+        if window.is_none() {
+            *window = Histogram::new(2).ok();
+        }
+        if let Some(window) = window {
+            // It grows as it needs to.
+            let _ = window.record_n(latency_ns, requests as u32);
         }
     }
 
-    pub(crate) fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.windows.iter_mut().zip(&other.windows) {
-            match (mine, theirs) {
-                (Some(mine), Some(theirs)) => mine.merge(theirs),
-                (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
-                (_, None) => {}
-            }
-        }
+    pub(crate) fn merge(&mut self, other: &Self) -> Result<(), AdditionError> {
+        let mut pairs = self.windows.iter_mut().zip(&other.windows);
+        pairs.try_for_each(|(mine, theirs)| join(mine, theirs, |mine, theirs| mine.add(theirs)))
     }
 
     /// A quantile of every window that holds enough, in microseconds, with the middle of the window
@@ -97,9 +91,9 @@ impl Windows {
         let seconds = |index: usize| (index as f64 + 0.5) * self.window_ns as f64 / 1e9;
         let windows = self.windows.iter().enumerate();
         windows
-            .filter_map(|(index, window)| Some((index, window.as_deref()?)))
-            .filter(|(_, window)| window.total >= samples_min)
-            .map(|(index, window)| (seconds(index), us(window.at(quantile))))
+            .filter_map(|(index, window)| Some((index, window.as_ref()?)))
+            .filter(|(_, window)| window.len() >= samples_min)
+            .map(|(index, window)| (seconds(index), us(window.value_at_quantile(quantile))))
             .collect()
     }
 
@@ -154,82 +148,11 @@ pub(crate) fn rank(values: &[f64], share: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * position.fract()
 }
 
-impl Window {
-    const STEP_BITS: u32 = 6;
-    const BUCKETS: usize = 32 << Self::STEP_BITS;
-
-    fn empty() -> Box<Self> {
-        Box::new(Self {
-            counts: [0; Self::BUCKETS],
-            total: 0,
-            max_ns: 0,
-        })
-    }
-
-    fn record(&mut self, latency_ns: u64, requests: u64) {
-        self.counts[Self::bucket(latency_ns)] += requests as u32;
-        self.total += requests;
-        self.max_ns = self.max_ns.max(latency_ns);
-    }
-
-    /// Below two octaves of steps the value itself; above, octave and leading bits.
-    fn bucket(latency_ns: u64) -> usize {
-        let octave = (latency_ns | 1).ilog2().saturating_sub(Self::STEP_BITS);
-        let bucket = ((octave as u64) << Self::STEP_BITS) + (latency_ns >> octave);
-        (bucket as usize).min(Self::BUCKETS - 1)
-    }
-
-    /// The greatest value of a bucket.
-    fn bucket_end_ns(bucket: usize) -> u64 {
-        let steps = 1_u64 << Self::STEP_BITS;
-        let octave = (bucket as u64 >> Self::STEP_BITS).saturating_sub(1);
-        let lead = bucket as u64 - (octave << Self::STEP_BITS);
-        debug_assert!(lead < 2 * steps);
-        ((lead + 1) << octave) - 1
-    }
-
-    fn at(&self, quantile: f64) -> u64 {
-        let wanted = (quantile * self.total as f64).ceil() as u64;
-        let mut seen = 0;
-        for (bucket, &count) in self.counts.iter().enumerate() {
-            seen += u64::from(count);
-            if seen >= wanted.max(1) {
-                return Self::bucket_end_ns(bucket).min(self.max_ns);
-            }
-        }
-        self.max_ns
-    }
-
-    fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
-            *mine += theirs;
-        }
-        self.total += other.total;
-        self.max_ns = self.max_ns.max(other.max_ns);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
-
-    /// Goal: a value read back from a window is at most one step off. Method: values over many
-    /// octaves, alone in a window.
-    #[test]
-    fn a_window_is_off_by_one_step_at_most() {
-        for shift in 0..34 {
-            for value in [
-                (1_u64 << shift) - 1,
-                1 << shift,
-                (1 << shift) + (1 << shift) / 3,
-            ] {
-                let end = Window::bucket_end_ns(Window::bucket(value));
-                assert!(end >= value && end - value <= value / 64, "{value} {end}");
-            }
-        }
-    }
 
     /// Five windows of 20 ms: four with latencies of 10 us and one where every request took 5 ms.
     fn one_stalled() -> Windows {

@@ -8,7 +8,7 @@ use std::{fmt::Write as _, time::Instant};
 use curtail_workload::Random;
 
 use super::{
-    Setting,
+    SoakArgs,
     ask::{Ask, Verb},
     connection::{Connection, Found},
     model::{Content, Ends, Slot, When},
@@ -22,7 +22,7 @@ use crate::{
 
 /// One thread's state.
 pub(super) struct Owner<'a> {
-    setting: &'a Setting,
+    args: &'a SoakArgs,
     tally: &'a Tally,
     thread: u64,
     connection: Connection,
@@ -71,21 +71,21 @@ const BATCHES_PER_CONNECTION: u64 = 2000;
 
 impl<'a> Owner<'a> {
     pub(super) fn new(
-        setting: &'a Setting,
+        args: &'a SoakArgs,
         tally: &'a Tally,
         thread: u64,
     ) -> Result<Self, LoadError> {
         Ok(Self {
-            setting,
+            args,
             tally,
             thread,
-            connection: Connection::open(&setting.target)?,
-            random: Random::new(setting.seed ^ (thread + 1) << 40),
-            slots: vec![Slot::default(); setting.keys],
-            sharer: Sharer::new(setting, tally, thread),
+            connection: Connection::open(&args.target)?,
+            random: Random::new(args.seed ^ (thread + 1) << 40),
+            slots: vec![Slot::default(); args.keys],
+            sharer: Sharer::new(args, tally, thread),
             request: Vec::new(),
             steps: Vec::new(),
-            used_in: vec![0; setting.keys],
+            used_in: vec![0; args.keys],
             batch: 0,
             doubtful: Vec::new(),
         })
@@ -96,7 +96,7 @@ impl<'a> Owner<'a> {
         self.clear()?;
         while !self.tally.is_over() {
             if self.batch % BATCHES_PER_CONNECTION == BATCHES_PER_CONNECTION - 1 {
-                self.connection = Connection::open(&self.setting.target)?;
+                self.connection = Connection::open(&self.args.target)?;
                 self.tally.add(|totals| totals.reconnects += 1);
             }
             self.build();
@@ -235,7 +235,7 @@ impl<'a> Owner<'a> {
     }
 
     fn store(&mut self, slot: usize, verb: Verb) -> Ask {
-        let piece = self.piece(slot, self.setting.value_bytes_max);
+        let piece = self.piece(slot, self.args.value_bytes_max);
         Ask::Store {
             verb,
             content: Content::Pieces(vec![piece]),
@@ -267,7 +267,7 @@ impl<'a> Owner<'a> {
 
     fn extend(&mut self, slot: usize) -> Ask {
         let Slot { content, .. } = &self.slots[slot];
-        let room = self.setting.value_bytes_max - self.slots[slot].bytes();
+        let room = self.args.value_bytes_max - self.slots[slot].bytes();
         if matches!(content, Content::Pieces(pieces) if pieces.len() >= PIECES_MAX) || room == 0 {
             return Ask::Get { touch: None };
         }
@@ -279,8 +279,8 @@ impl<'a> Owner<'a> {
 
     /// A new version of at most this length: mostly small, now and then large, each octave alike.
     fn piece(&mut self, slot: usize, bytes_max: u32) -> Piece {
-        let (low, high) = if self.random.unit() < self.setting.large_share {
-            (1024, self.setting.value_bytes_max)
+        let (low, high) = if self.random.unit() < self.args.large_share {
+            (1024, self.args.value_bytes_max)
         } else {
             (1, 1024)
         };
@@ -394,7 +394,7 @@ impl<'a> Owner<'a> {
         }
         let state = &mut self.slots[slot];
         let before = state.clone();
-        let mut fault = state.settle(found.is_some(), now(sent), self.setting.mode);
+        let mut fault = state.settle(found.is_some(), now(sent), self.args.mode);
         if let (None, Some(found)) = (fault, found) {
             fault = state.judge(&self.connection.body, found.flags);
         }
@@ -438,7 +438,7 @@ impl<'a> Owner<'a> {
         let state = &mut self.slots[slot];
         let before = state.clone();
         let when = now(sent);
-        let mode = self.setting.mode;
+        let mode = self.args.mode;
         let Some(was_there) = ask.was_there(line, &before) else {
             let text = format!("{ask:?} -> {line:?}");
             return self.report(Fault::WrongReply, slot, &before, &text);

@@ -12,7 +12,7 @@ use curtail_types::Instant;
 use curtail_workload::{Random, mix};
 
 use super::{
-    Setting,
+    SoakArgs,
     connection::Connection,
     tally::{Fault, Tally},
 };
@@ -42,18 +42,18 @@ struct Client<'a> {
 }
 
 /// Rounds until time is up.
-pub(super) fn run(setting: &Setting, tally: &Tally) -> Result<(), LoadError> {
+pub(super) fn run(args: &SoakArgs, tally: &Tally) -> Result<(), LoadError> {
     let origin = Clock::now();
     // Rounds of different soaks on one server must not meet.
     let first = u64::from(std::process::id()) << 32;
     let mut round = first;
     while !tally.is_over() {
         round += 1;
-        let history = record(setting, tally, origin, round)?;
+        let history = record(args, tally, origin, round)?;
         let operations = history.len() as u64;
         let verdict = check_linearizable(&history, STEPS_MAX);
         tally.add(|totals| {
-            totals.histories += setting.register_keys;
+            totals.histories += args.register_keys();
             totals.history_operations += operations;
             totals.operations += operations;
             totals.too_hard += u64::from(matches!(verdict, Verdict::TooHard { .. }));
@@ -65,21 +65,16 @@ pub(super) fn run(setting: &Setting, tally: &Tally) -> Result<(), LoadError> {
     Ok(())
 }
 
-fn record(
-    setting: &Setting,
-    tally: &Tally,
-    origin: Clock,
-    round: u64,
-) -> Result<History, LoadError> {
+fn record(args: &SoakArgs, tally: &Tally, origin: Clock, round: u64) -> Result<History, LoadError> {
     let client = |id: u32| -> Result<_, LoadError> {
         Ok(Client {
-            connection: Connection::open(&setting.target)?,
-            random: Random::new(setting.seed ^ mix(round) ^ u64::from(id)),
+            connection: Connection::open(&args.target)?,
+            random: Random::new(args.seed ^ mix(round) ^ u64::from(id)),
             id,
             round,
-            keys: setting.register_keys,
+            keys: args.register_keys(),
             origin,
-            tokens: vec![None; setting.register_keys as usize],
+            tokens: vec![None; args.register_keys() as usize],
             written: 0,
             tally,
         })
@@ -98,8 +93,8 @@ fn record(
         let panicked = |_| LoadError::Protocol("a recording thread panicked".into());
         history.extend(result.map_err(panicked)??);
     }
-    let mut connection = Connection::open(&setting.target)?;
-    for key in 0..setting.register_keys {
+    let mut connection = Connection::open(&args.target)?;
+    for key in 0..args.register_keys() {
         connection.send(format!("delete {}\r\n", name(round, key)).as_bytes())?;
         connection.line()?;
     }

@@ -10,7 +10,7 @@
 use curtail_workload::Random;
 
 use super::{
-    Setting,
+    SoakArgs,
     connection::Connection,
     model::Mode,
     tally::{Fault, Tally, Totals},
@@ -22,7 +22,7 @@ use crate::{
 
 /// One thread's view of the shared keys.
 pub(super) struct Sharer<'a> {
-    setting: &'a Setting,
+    args: &'a SoakArgs,
     tally: &'a Tally,
     thread: u64,
     /// Per key and writer, the highest version seen.
@@ -59,12 +59,12 @@ const WRITER_SHIFT: u32 = 48;
 const COMPARE_AND_SET_SHARE: f64 = 0.1;
 
 impl<'a> Sharer<'a> {
-    pub(super) fn new(setting: &'a Setting, tally: &'a Tally, thread: u64) -> Self {
+    pub(super) fn new(args: &'a SoakArgs, tally: &'a Tally, thread: u64) -> Self {
         Self {
-            setting,
+            args,
             tally,
             thread,
-            seen: vec![vec![0; setting.threads]; setting.shared_keys],
+            seen: vec![vec![0; args.threads]; args.shared_keys],
             version: 0,
             numbers: vec![0; COUNTERS],
             counted: Counted {
@@ -80,9 +80,9 @@ impl<'a> Sharer<'a> {
 
     /// Appends a request; also returns about how long its reply will be.
     pub(super) fn ask(&mut self, random: &mut Random, request: &mut Vec<u8>) -> (Step, u64) {
-        let key = random.below(self.setting.shared_keys as u64) as usize;
+        let key = random.below(self.args.shared_keys as u64) as usize;
         match random.below(20) {
-            0..=1 if self.setting.mode == Mode::Strict => {
+            0..=1 if self.args.mode == Mode::Strict => {
                 let counter = random.below(COUNTERS as u64) as usize;
                 put(request, &format!("incr {} 1", counter_key(counter)));
                 (Step::Increment { counter }, 24)
@@ -200,7 +200,7 @@ impl<'a> Sharer<'a> {
         connection: &mut Connection,
         random: &mut Random,
     ) -> Result<(), LoadError> {
-        if self.setting.mode == Mode::Cache || random.unit() >= COMPARE_AND_SET_SHARE {
+        if self.args.mode == Mode::Cache || random.unit() >= COMPARE_AND_SET_SHARE {
             return Ok(());
         }
         let counter = random.below(COUNTERS as u64) as usize;
@@ -258,15 +258,15 @@ fn bytes_of(key: usize) -> u32 {
 }
 
 /// Sets all counters to 0 before the threads start, and removes shared values of an earlier soak.
-pub(super) fn prepare(setting: &Setting) -> Result<(), LoadError> {
-    let mut connection = Connection::open(&setting.target)?;
+pub(super) fn prepare(args: &SoakArgs) -> Result<(), LoadError> {
+    let mut connection = Connection::open(&args.target)?;
     for counter in 0..COUNTERS {
         for key in [counter_key(counter), compared_key(counter)] {
             connection.send(format!("set {key} 0 0 1\r\n0\r\n").as_bytes())?;
             connection.line()?;
         }
     }
-    for key in 0..setting.shared_keys {
+    for key in 0..args.shared_keys {
         connection.send(format!("delete {}\r\n", shared_key(key)).as_bytes())?;
         connection.line()?;
     }
@@ -275,11 +275,11 @@ pub(super) fn prepare(setting: &Setting) -> Result<(), LoadError> {
 
 /// Holds the counters against the sums of all threads' increments.
 pub(super) fn check_counters(
-    setting: &Setting,
+    args: &SoakArgs,
     tally: &Tally,
     counted: &[Counted],
 ) -> Result<(), LoadError> {
-    let mut connection = Connection::open(&setting.target)?;
+    let mut connection = Connection::open(&args.target)?;
     for counter in 0..COUNTERS {
         let sum = |of: &dyn Fn(&Counted) -> u64| counted.iter().map(of).sum::<u64>();
         let expected = [

@@ -1,10 +1,14 @@
 //! The whole command against small servers: what it writes must be what it measured.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::Parser;
 use curtail_loadgen::{
-    LoadError, Stop,
+    Stop,
     bench::{self, BenchArgs},
 };
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
@@ -17,31 +21,33 @@ struct Command {
     args: BenchArgs,
 }
 
-fn bench(words: &[&str]) -> ExitCode {
-    bench::run(&args(words), &Stop::new()).unwrap()
+/// The command line that goes on with `words`.
+fn args(words: &str) -> BenchArgs {
+    let all = format!("bench --json {words}");
+    Command::try_parse_from(all.split(' ')).unwrap().args
 }
 
-fn bench_error(words: &[&str]) -> LoadError {
-    bench::run(&args(words), &Stop::new()).unwrap_err()
+/// The same for short runs of a small load.
+fn short(words: &str) -> BenchArgs {
+    args(&format!(
+        "--duration 0.3 --warm-up 0.05 --connections 4 --workload \
+         uniform:keys=200,key=10,value=50,get=0.5 {words}"
+    ))
 }
 
-fn args(words: &[&str]) -> BenchArgs {
-    let short = [
-        "bench",
-        "--duration",
-        "0.3",
-        "--warm-up",
-        "0.05",
-        "--connections",
-        "4",
-    ];
-    let load = [
-        "--workload",
-        "uniform:keys=200,key=10,value=50,get=0.5",
-        "--json",
-    ];
-    let all = short.iter().chain(&load).chain(words);
-    Command::try_parse_from(all).unwrap().args
+fn bench(words: &str) -> ExitCode {
+    bench::run(&short(words), &Stop::new()).unwrap()
+}
+
+fn bench_error(words: &str) -> String {
+    let error = bench::run(&short(words), &Stop::new()).unwrap_err();
+    error.to_string()
+}
+
+/// What a run wrote to its folder.
+fn document(folder: &Path) -> serde_json::Value {
+    let json = fs::read_to_string(folder.join("bench.json")).unwrap();
+    serde_json::from_str(&json).unwrap()
 }
 
 /// A folder of this test's own, empty.
@@ -56,26 +62,14 @@ fn folder(name: &str) -> PathBuf {
 #[test]
 fn a_sweep_writes_its_report() {
     let folder = folder("sweep");
-    let targets = [
-        format!("one={}", fake::start(Lie::None)),
-        format!("two={}", fake::start(Lie::None)),
-    ];
-    let words = [
-        "--target",
-        &targets[0],
-        "--target",
-        &targets[1],
-        "--rate",
-        "2k,4k",
-        "--preload",
-        "--slo",
-        "p50<1s",
-        "--report",
-        folder.to_str().unwrap(),
-    ];
+    let words = format!(
+        "--target one={} --target two={} --rate 2k,4k --preload --slo p50<1s --report {}",
+        fake::start(Lie::None),
+        fake::start(Lie::None),
+        folder.display()
+    );
     assert_eq!(bench(&words), ExitCode::SUCCESS);
-    let json = fs::read_to_string(folder.join("bench.json")).unwrap();
-    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let document = document(&folder);
     let steps = document["steps"].as_array().unwrap();
     let order: Vec<&str> = steps
         .iter()
@@ -148,26 +142,13 @@ fn base64(text: &str) -> Vec<u8> {
 fn a_search_finds_a_slow_servers_limit() {
     let folder = folder("search");
     let target = fake::start(Lie::Slow);
-    let words = [
-        "--target",
-        &target,
-        "--slo",
-        "p50<40ms",
-        "--search",
-        "100..800",
-        "--connections",
-        "1",
-        "--late-us",
-        "100000",
-        "--report",
-        folder.to_str().unwrap(),
-    ];
-    let args = ["bench", "--duration", "0.4", "--warm-up", "0.05", "--json"];
-    let all = args.iter().chain(&words).chain(&["--keys", "200"]);
-    let args = Command::try_parse_from(all).unwrap().args;
+    let args = args(&format!(
+        "--duration 0.4 --warm-up 0.05 --target {target} --slo p50<40ms --search 100..800 \
+         --connections 1 --late-us 100000 --keys 200 --report {}",
+        folder.display()
+    ));
     assert_eq!(bench::run(&args, &Stop::new()).unwrap(), ExitCode::SUCCESS);
-    let json = fs::read_to_string(folder.join("bench.json")).unwrap();
-    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let document = document(&folder);
     let found = &document["searches"][target.as_str()];
     assert!(
         found["missed"].as_f64().is_some_and(|rate| rate <= 330.0),
@@ -185,30 +166,25 @@ fn a_search_finds_a_slow_servers_limit() {
 /// 900 requests, in the second of two runs; an open and a closed loop.
 #[test]
 fn a_server_that_ends_leaves_what_was_measured() {
-    let open = ["--warm-up", "0.05", "--rate", "1k,2k"];
-    let closed = ["--warm-up", "0", "--duration", "9"];
+    let open = "--warm-up 0.05 --duration 0.3 --rate 1k,2k";
+    let closed = "--warm-up 0 --duration 9";
     for load in [open, closed] {
         let folder = folder("ended");
-        let target = fake::start(Lie::Ending);
-        let words = ["bench", "--target", &target, "--keys", "200", "--json"];
-        let report = ["--report", folder.to_str().unwrap()];
-        let some = ["--connections", "4"];
-        let all = words.iter().chain(&load).chain(&report).chain(&some);
-        let args = match load == open {
-            true => Command::try_parse_from(all.chain(&["--duration", "0.3"])),
-            false => Command::try_parse_from(all),
-        };
-        let ended = bench::run(&args.unwrap().args, &Stop::new()).unwrap();
+        let args = args(&format!(
+            "--target {} --keys 200 --connections 4 {load} --report {}",
+            fake::start(Lie::Ending),
+            folder.display()
+        ));
+        let ended = bench::run(&args, &Stop::new()).unwrap();
         assert_eq!(ended, ExitCode::FAILURE);
-        let json = fs::read_to_string(folder.join("bench.json")).unwrap();
-        let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let document = document(&folder);
         let partial = document["partial"].as_str().unwrap();
         assert!(partial.contains("s into the run"), "{partial}");
         let steps = document["steps"].as_array().unwrap();
         let answered = |step: &serde_json::Value| step["all"]["count"].as_u64().unwrap();
-        assert!(steps.iter().map(answered).sum::<u64>() > 300, "{json}");
+        assert!(steps.iter().map(answered).sum::<u64>() > 300, "{document}");
         let last = steps.last().unwrap();
-        assert!(last["lost"]["reason"].as_str().is_some(), "{json}");
+        assert!(last["lost"]["reason"].as_str().is_some(), "{document}");
         let page = fs::read_to_string(folder.join("index.html")).unwrap();
         assert!(page.contains("A part of what was asked for"));
         fs::remove_dir_all(&folder).unwrap();
@@ -227,22 +203,12 @@ fn a_run_that_is_ended_early_is_marked() {
         std::thread::sleep(std::time::Duration::from_millis(300));
         asked.ask();
     });
-    let line = [
-        "bench",
-        "--duration",
-        "20",
-        "--warm-up",
-        "0",
-        "--rate",
-        "500,600",
-    ];
-    let rest = ["--target", &target, "--json", "--keys", "200"];
-    let report = ["--report", folder.to_str().unwrap()];
-    let all = line.iter().chain(&rest).chain(&report);
-    let args = Command::try_parse_from(all).unwrap().args;
+    let args = args(&format!(
+        "--duration 20 --warm-up 0 --rate 500,600 --target {target} --keys 200 --report {}",
+        folder.display()
+    ));
     assert_eq!(bench::run(&args, &stop).unwrap(), ExitCode::from(130));
-    let json = fs::read_to_string(folder.join("bench.json")).unwrap();
-    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let document = document(&folder);
     assert!(document["partial"].as_str().is_some());
     assert_eq!(document["steps"].as_array().unwrap().len(), 1);
     fs::remove_dir_all(&folder).unwrap();
@@ -257,20 +223,17 @@ fn a_login_from_a_file_opens_a_locked_server() {
     let file = folder.join("password");
     fs::write(&file, "lovelace\n").unwrap();
     let target = fake::start(Lie::Locked);
-    let file = ["--password-file", file.to_str().unwrap()];
+    let file = file.display();
     for protocol in ["text", "meta"] {
-        let words = ["--target", &target, "--preload", "--protocol", protocol];
-        let as_user = |user| -> Vec<&str> {
-            let all = words.iter().chain(&file);
-            all.chain(&["--user", user]).copied().collect()
-        };
+        let words = format!("--target {target} --protocol {protocol}");
+        let as_user =
+            |user: &str| format!("{words} --preload --password-file {file} --user {user}");
         assert_eq!(bench(&as_user("ada")), ExitCode::SUCCESS);
-        let error = |words: &[&str]| bench_error(words).to_string();
-        assert!(error(&as_user("eve")).contains("does not let \"eve\" in"));
+        assert!(bench_error(&as_user("eve")).contains("does not let \"eve\" in"));
         let open = fake::start(Lie::None);
-        let open = ["--target", &open, "--user", "ada", file[0], file[1]];
+        let open = format!("--target {open} --user ada --password-file {file}");
         assert_eq!(bench(&open), ExitCode::SUCCESS, "no login is asked for");
-        let none = error(&["--target", &target, "--protocol", protocol]);
+        let none = bench_error(&words);
         assert!(none.contains("--password-file"), "{none}");
     }
     fs::remove_dir_all(&folder).unwrap();
@@ -282,15 +245,9 @@ fn a_login_from_a_file_opens_a_locked_server() {
 fn a_search_that_the_driver_cannot_judge_is_refused() {
     let target = fake::start(Lie::None);
     let started = std::time::Instant::now();
-    let words = [
-        "--target",
-        &target,
-        "--slo",
-        "p50<100ns",
-        "--search",
-        "1k..2k",
-    ];
-    let error = bench_error(&words).to_string();
+    let error = bench_error(&format!(
+        "--target {target} --slo p50<100ns --search 1k..2k"
+    ));
     assert!(error.contains("cannot judge p50<0.1us"), "{error}");
     assert!(error.contains("--spin"), "{error}");
     assert!(started.elapsed().as_secs() < 30);
@@ -300,16 +257,17 @@ fn a_search_that_the_driver_cannot_judge_is_refused() {
 #[test]
 fn a_search_that_finds_nothing_fails() {
     let target = fake::start(Lie::Slow);
-    let words = [
-        "--target", &target, "--slo", "p50<1ms", "--search", "200..400",
-    ];
+    let words = format!("--target {target} --slo p50<1ms --search 200..400");
     assert_eq!(bench(&words), ExitCode::FAILURE);
 }
 
 #[test]
 fn wrong_values_fail_the_command() {
-    let honest = fake::start(Lie::None);
-    assert_eq!(bench(&["--target", &honest, "--verify"]), ExitCode::SUCCESS);
-    let torn = fake::start(Lie::Torn);
-    assert_eq!(bench(&["--target", &torn, "--verify"]), ExitCode::FAILURE);
+    for (lie, ends) in [
+        (Lie::None, ExitCode::SUCCESS),
+        (Lie::Torn, ExitCode::FAILURE),
+    ] {
+        let words = format!("--target {} --verify", fake::start(lie));
+        assert_eq!(bench(&words), ends);
+    }
 }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use curtail_client::WhenFull;
 use curtail_loadgen::{
-    Load, LoadError, Pace, Plan, Protocol, Report, Session, Stall, Stop, measure,
+    Counts, Load, LoadError, Pace, Plan, Protocol, Report, Session, Stall, Stop, measure,
 };
 
 use crate::fake::{self, Lie};
@@ -14,31 +13,26 @@ const MIX: &str = "uniform:keys=200,key=10,value=50,get=0.5";
 
 fn plan(target: String, protocol: Protocol) -> Plan {
     Plan {
-        target,
-        other_nodes: Vec::new(),
-        load: Load::drawn(protocol, MIX.parse().unwrap()),
         connections: 4,
         threads: 2,
         pipeline: 8,
-        pace: Pace::Closed { think_ns: 0 },
-        ramp: Duration::ZERO,
         warm_up: Duration::from_millis(100),
         duration: Duration::from_millis(400),
-        window: Duration::from_millis(20),
-        pregenerated: None,
-        cores: Vec::new(),
-        spin: false,
-        seed: 1,
         server_pids: vec![std::process::id()],
         late: Duration::from_millis(1),
-        size_limits: vec![1400],
-        when_full: WhenFull::Credits,
-        stall: None,
+        ..Plan::new(target, Load::drawn(protocol, MIX.parse().unwrap()))
     }
 }
 
 fn run(plan: &Plan) -> Result<Report, LoadError> {
     measure(plan, &Session::new(Stop::new()))
+}
+
+/// What the plan that `change` leaves gives on a server of this kind.
+fn driven(lie: Lie, protocol: Protocol, change: impl FnOnce(&mut Plan)) -> Report {
+    let mut plan = plan(fake::start(lie), protocol);
+    change(&mut plan);
+    run(&plan).unwrap()
 }
 
 /// Keys are not stored before: early reads miss, later ones hit.
@@ -67,8 +61,7 @@ fn check_counts(report: &Report) {
 #[test]
 fn the_general_driver_counts_what_happened() {
     for protocol in [Protocol::Text, Protocol::Meta] {
-        let report = run(&plan(fake::start(Lie::None), protocol)).unwrap();
-        check_counts(&report);
+        check_counts(&driven(Lie::None, protocol, |_| {}));
     }
 }
 
@@ -77,11 +70,8 @@ fn the_general_driver_counts_what_happened() {
 #[test]
 fn the_cheap_driver_counts_what_happened() {
     for protocol in [Protocol::Text, Protocol::Meta] {
-        let report = run(&Plan {
-            pregenerated: Some(20_000),
-            ..plan(fake::start(Lie::None), protocol)
-        });
-        check_counts(&report.unwrap());
+        let report = driven(Lie::None, protocol, |plan| plan.pregenerated = Some(20_000));
+        check_counts(&report);
     }
 }
 
@@ -91,13 +81,11 @@ fn the_cheap_driver_counts_what_happened() {
 fn connections_are_dealt_out_over_nodes() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     silent.set_nonblocking(true).unwrap();
-    let report = run(&Plan {
-        other_nodes: vec![silent.local_addr().unwrap().to_string()],
-        connections: 5,
-        threads: 2,
-        ..plan(fake::start(Lie::None), Protocol::Meta)
+    let report = driven(Lie::None, Protocol::Meta, |plan| {
+        plan.other_nodes = vec![silent.local_addr().unwrap().to_string()];
+        plan.connections = 5;
     });
-    assert!(report.unwrap().counts.hits > 0);
+    assert!(report.counts.hits > 0);
     let waiting = std::iter::from_fn(|| silent.accept().ok()).count();
     assert_eq!(waiting, 2);
 }
@@ -105,15 +93,12 @@ fn connections_are_dealt_out_over_nodes() {
 #[test]
 fn refused_writes_are_counted_as_errors() {
     for pregenerated in [None, Some(20_000)] {
-        let report = run(&Plan {
-            pregenerated,
-            ..plan(fake::start(Lie::Refusing), Protocol::Meta)
+        let report = driven(Lie::Refusing, Protocol::Meta, |plan| {
+            plan.pregenerated = pregenerated
         });
-        let counts = report.unwrap().counts;
-        assert!(
-            counts.errors > 10 && counts.stored == 0 && counts.hits == 0,
-            "{counts:?}"
-        );
+        let counts = report.counts;
+        let (errors, others) = (counts.errors, counts.stored + counts.hits);
+        assert!(errors > 10 && others == 0, "{counts:?}");
     }
 }
 
@@ -121,11 +106,9 @@ fn refused_writes_are_counted_as_errors() {
 /// within six standard deviations of a Poisson process, all answered.
 #[test]
 fn an_open_loop_offers_its_rate() {
-    let report = run(&Plan {
-        pace: Pace::poisson(2000.0),
-        ..plan(fake::start(Lie::None), Protocol::Text)
+    let report = driven(Lie::None, Protocol::Text, |plan| {
+        plan.pace = Pace::poisson(2000.0);
     });
-    let report = report.unwrap();
     let offered = report.all.count as f64;
     assert!((offered - 800.0).abs() < 6.0 * 800_f64.sqrt(), "{offered}");
     assert_eq!(report.counts.unfinished, 0);
@@ -143,11 +126,9 @@ fn an_open_loop_offers_its_rate() {
 fn a_server_that_never_answers_shows_in_the_latency() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap().to_string();
-    let report = run(&Plan {
-        pace: Pace::poisson(500.0),
-        ..plan(target, Protocol::Text)
-    });
-    let report = report.unwrap();
+    let mut plan = plan(target, Protocol::Text);
+    plan.pace = Pace::poisson(500.0);
+    let report = run(&plan).unwrap();
     assert_eq!(report.counts.done, 0);
     assert!(report.counts.unfinished > 100, "{:?}", report.counts);
     // All of them wait at least for the grace period of one second, and nobody knows how long more.
@@ -157,43 +138,19 @@ fn a_server_that_never_answers_shows_in_the_latency() {
 
 #[test]
 fn plans_that_make_no_sense_are_refused() {
-    let good = || plan(fake::start(Lie::None), Protocol::Meta);
-    let bad = [
-        Plan {
-            threads: 0,
-            ..good()
-        },
-        Plan {
-            connections: 1,
-            ..good()
-        },
-        Plan {
-            pipeline: 0,
-            ..good()
-        },
-        Plan {
-            pace: Pace::poisson(0.0),
-            ..good()
-        },
-        Plan {
-            pace: Pace::poisson(1.0),
-            pregenerated: Some(100),
-            ..good()
-        },
-        Plan {
-            pregenerated: Some(3),
-            ..good()
-        },
-        Plan {
-            duration: Duration::ZERO,
-            ..good()
-        },
-        Plan {
-            size_limits: vec![2, 1],
-            ..good()
-        },
+    let bad: [fn(&mut Plan); 8] = [
+        |plan| plan.threads = 0,
+        |plan| plan.connections = 1,
+        |plan| plan.pipeline = 0,
+        |plan| plan.pace = Pace::poisson(0.0),
+        |plan| (plan.pace, plan.pregenerated) = (Pace::poisson(1.0), Some(100)),
+        |plan| plan.pregenerated = Some(3),
+        |plan| plan.duration = Duration::ZERO,
+        |plan| plan.size_limits = vec![2, 1],
     ];
-    for plan in bad {
+    for spoil in bad {
+        let mut plan = plan(fake::start(Lie::None), Protocol::Meta);
+        spoil(&mut plan);
         assert!(run(&plan).is_err(), "{plan:?}");
     }
 }
@@ -202,26 +159,18 @@ fn plans_that_make_no_sense_are_refused() {
 /// an honest server, and a driver whose threads sleep for a tenth of the measured time.
 #[test]
 fn a_stalled_driver_refuses_the_tail_that_it_made() {
-    let stalled = run(&Plan {
-        pace: Pace::poisson(8000.0),
-        stall: Some(Stall {
-            at: Duration::from_millis(250),
-            length: Duration::from_millis(60),
-        }),
-        ..plan(fake::start(Lie::None), Protocol::Text)
+    let (at, length) = (Duration::from_millis(250), Duration::from_millis(60));
+    let stalled = driven(Lie::None, Protocol::Text, |plan| {
+        plan.pace = Pace::poisson(8000.0);
+        plan.stall = Some(Stall { at, length });
     });
-    let stalled = stalled.unwrap();
     let late = stalled.driver_lateness.clone().unwrap();
     assert!(late.max_us > 50_000.0 && late.late_share > 0.05, "{late:?}");
     assert_eq!(stalled.all.p99_us, None, "{:?}", stalled.all);
     let reason = &stalled.all.not_measurable["p99"];
     assert!(reason.contains("the driver's lateness"), "{reason}");
-    let kinds: Vec<&str> = stalled
-        .warnings
-        .iter()
-        .map(|warning| warning.kind)
-        .collect();
-    assert!(kinds.contains(&"driver late"), "{kinds:?}");
+    let mut warnings = stalled.warnings.iter();
+    assert!(warnings.any(|warning| warning.kind == "driver late"));
     let json = stalled.json().unwrap();
     assert!(json.contains("\"p99_us\":null"), "{json}");
 }
@@ -231,15 +180,11 @@ fn a_stalled_driver_refuses_the_tail_that_it_made() {
 /// this allows.
 #[test]
 fn a_slow_server_is_not_taken_for_a_late_driver() {
-    let report = run(&Plan {
-        pace: Pace::poisson(400.0),
-        connections: 1,
-        threads: 1,
-        pipeline: 1,
-        duration: Duration::from_millis(500),
-        ..plan(fake::start(Lie::Slow), Protocol::Text)
+    let report = driven(Lie::Slow, Protocol::Text, |plan| {
+        plan.pace = Pace::poisson(400.0);
+        (plan.connections, plan.threads, plan.pipeline) = (1, 1, 1);
+        plan.duration = Duration::from_millis(500);
     });
-    let report = report.unwrap();
     assert!(report.all.mean_us > 20_000.0, "{:?}", report.all);
     let service = report.service.unwrap();
     assert!(service.mean_us < report.all.mean_us / 2.0, "{service:?}");
@@ -248,13 +193,7 @@ fn a_slow_server_is_not_taken_for_a_late_driver() {
 }
 
 fn verifying(lie: Lie) -> Report {
-    let mut load = Load::drawn(Protocol::Meta, MIX.parse().unwrap());
-    load.verify = true;
-    let report = run(&Plan {
-        load,
-        ..plan(fake::start(lie), Protocol::Meta)
-    });
-    report.unwrap()
+    driven(lie, Protocol::Meta, |plan| plan.load.verify = true)
 }
 
 #[test]
@@ -267,18 +206,18 @@ fn an_honest_server_is_not_accused() {
 /// Goal: each kind of wrong value is found, and called by its name.
 #[test]
 fn wrong_values_are_found_and_fail_the_run() {
-    let torn = verifying(Lie::Torn);
-    assert!(
-        torn.counts.torn > 0 && torn.faults() > 0,
-        "{:?}",
-        torn.counts
-    );
-    let foreign = verifying(Lie::Foreign);
-    assert!(foreign.counts.foreign > 0, "{:?}", foreign.counts);
-    let stale = verifying(Lie::Stale);
-    assert!(stale.counts.stale > 0, "{:?}", stale.counts);
-    let lost = verifying(Lie::Lost);
-    assert!(lost.counts.stale > 0, "{:?}", lost.counts);
+    type Count = fn(&Counts) -> u64;
+    let found: [(Lie, Count); 4] = [
+        (Lie::Torn, |counts| counts.torn),
+        (Lie::Foreign, |counts| counts.foreign),
+        (Lie::Stale, |counts| counts.stale),
+        (Lie::Lost, |counts| counts.stale),
+    ];
+    for (lie, count) in found {
+        let report = verifying(lie);
+        let found = count(&report.counts) > 0 && report.faults() > 0;
+        assert!(found, "{:?}", report.counts);
+    }
 }
 
 /// Goal: every command of a workload is driven and answered. Method: all of them, text and meta,
@@ -288,13 +227,10 @@ fn every_command_is_driven() {
     let mix = "uniform:keys=200,key=10,value=50,mix=get@0.2+gets@0.1+set@0.1+add@0.1+replace@0.1\
                +cas@0.1+delete@0.1+incr@0.1+decr@0.05+rmw@0.05";
     for protocol in [Protocol::Text, Protocol::Meta] {
-        let mut load = Load::drawn(protocol, mix.parse().unwrap());
-        load.fill = true;
-        let report = run(&Plan {
-            load,
-            ..plan(fake::start(Lie::None), protocol)
+        let report = driven(Lie::None, protocol, |plan| {
+            plan.load = Load::drawn(protocol, mix.parse().unwrap());
+            plan.load.fill = true;
         });
-        let report = report.unwrap();
         assert_eq!(report.faults(), 0, "{:?}", report.counts);
         let seen: Vec<&str> = report.classes.iter().map(|class| class.operation).collect();
         for operation in [
@@ -311,14 +247,12 @@ fn every_command_is_driven() {
 
 #[test]
 fn a_thinking_client_sends_when_it_has_thought() {
-    let report = run(&Plan {
-        pace: Pace::Closed {
-            think_ns: 20_000_000,
-        },
-        ..plan(fake::start(Lie::None), Protocol::Text)
+    let think_ns = 20_000_000;
+    let report = driven(Lie::None, Protocol::Text, |plan| {
+        plan.pace = Pace::Closed { think_ns };
     });
     // 32 slots that think for 20 ms: at most 1600 requests a second.
-    let rate = report.unwrap().rate;
+    let rate = report.rate;
     assert!((200.0..2000.0).contains(&rate), "{rate}");
 }
 

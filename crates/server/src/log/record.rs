@@ -8,6 +8,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use curtail_types::date;
 use tracing::{
     Level,
     field::{Field, Visit},
@@ -130,23 +131,6 @@ fn push_time(line: &mut String, time: SystemTime) {
         line,
         "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{us:06}Z"
     );
-}
-
-/// Year, month and day of the Gregorian calendar, so many days after 1970-01-01. It counts in years
-/// that begin in March, so that the day of a leap year is the last one.
-fn date(days: u64) -> (u64, u64, u64) {
-    const ERA: u64 = 146_097; // days of 400 years
-    let days = days + 719_468; // since 0000-03-01
-    let (era, of_era) = (days / ERA, days % ERA);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153; // 0 is March
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let year = era * 400 + year;
-    match month {
-        0..=9 => (year, month + 3, day),
-        _ => (year + 1, month - 9, day),
-    }
 }
 
 impl Fields {

@@ -185,15 +185,3 @@ fn inserts_are_new_and_the_latest_are_popular() {
     let requests = draw(&mut full.generator(1, Stream::ONLY), 1_000);
     assert!(requests.iter().all(|request| request.key < 1000));
 }
-
-#[test]
-fn ranks_may_be_drawn_from_a_table() {
-    let workload: Workload = "zipf:0.99,keys=1000".parse().unwrap();
-    let generator = workload.generator(1, Stream::ONLY);
-    let mut generator = generator.with_ranks(Ranks::table(1000, 0.99));
-    assert!(
-        draw(&mut generator, 100)
-            .iter()
-            .all(|request| request.key < 1000)
-    );
-}

@@ -30,12 +30,7 @@ const COSTS: usize = 4;
 impl Costs {
     /// From the runs of clusters smaller than `nodes`; `None` if there are too few.
     pub(super) fn calibrated(runs: &[Run], nodes: usize) -> Option<Self> {
-        let mut jobs: Vec<Job> = Vec::new();
-        for run in runs.iter().filter(|run| run.job.nodes < nodes) {
-            if !jobs.contains(&run.job) {
-                jobs.push(run.job);
-            }
-        }
+        let jobs = jobs(runs, |job| job.nodes < nodes);
         let row = |job: &Job| {
             let cpu = median(runs, job, |run| Some(run.cpu_ns))?;
             Some((counted(runs, job)?, cpu))
@@ -62,6 +57,17 @@ impl Costs {
                 .sum(),
         )
     }
+}
+
+/// Every job of these once, in the order of the plan.
+pub(super) fn jobs(runs: &[Run], chosen: impl Fn(&Job) -> bool) -> Vec<Job> {
+    let mut jobs: Vec<Job> = Vec::new();
+    for run in runs.iter().filter(|run| chosen(&run.job)) {
+        if !jobs.contains(&run.job) {
+            jobs.push(run.job);
+        }
+    }
+    jobs
 }
 
 /// How often each cost arises for a request of this job.

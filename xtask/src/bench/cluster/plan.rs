@@ -97,6 +97,11 @@ impl Job {
             rate: None,
         }
     }
+
+    /// Whether it tells a capacity, and not latencies.
+    pub(super) fn is_closed(&self) -> bool {
+        self.rate.is_none() && !self.is_light
+    }
 }
 
 /// Sizes of the clusters that tell what the work of one of `nodes` costs: smaller ones. What a hot

@@ -2,14 +2,15 @@
 
 use std::{
     path::Path,
-    process::{Command, Output},
+    process::Command,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::{
+    super::report,
     machine::Others,
     nodes::{Nodes, Numbers},
     plan::{Job, Popularity},
@@ -95,8 +96,7 @@ impl Driver<'_> {
     pub(super) fn preload(&self, cluster: &Nodes) -> Result<()> {
         let mut command = self.command(cluster, Popularity::Skewed);
         command.arg("--preload-only");
-        output(&mut command)?;
-        Ok(())
+        report(&mut command).map(drop)
     }
 
     /// Warms the hot set if need be, and runs; again, if others disturb it.
@@ -136,10 +136,9 @@ impl Driver<'_> {
         };
         let before = cluster.numbers()?;
         let others = Others::begin(cluster.ids())?;
-        let report = output(&mut command)?.stdout;
+        let report = report(&mut command)?;
         let others = others.end()?;
         let after = cluster.numbers()?;
-        let report: Value = serde_json::from_slice(&report).context("the driver's report")?;
         let steps = report["steps"].as_array().map_or(&[][..], Vec::as_slice);
         let cost = |step: &Value| step["server_ns_per_request"].as_f64().unwrap_or(f64::MAX);
         // A driver that got no core for a while can give a part that cost nothing.
@@ -182,7 +181,7 @@ impl Driver<'_> {
                 .args(["--connections", &(4 * cluster.count()).to_string()])
                 .args(["--warm-up", "0", "--pipeline", "16"])
                 .args(["--pregenerated", PREGENERATED]);
-            output(&mut command)?;
+            report(&mut command)?;
             let hot = hot_keys()?;
             if hot >= goal || still >= STILL_MAX || start.elapsed() > WARM_MAX {
                 return Ok(());
@@ -222,16 +221,6 @@ const CALLS: [&str; 5] = [
 
 /// Requests that the driver makes in advance.
 const PREGENERATED: &str = "200000";
-
-fn output(command: &mut Command) -> Result<Output> {
-    let output = command.output().context("the driver")?;
-    if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr);
-        let said = String::from_utf8_lossy(&output.stdout);
-        bail!("the driver ended with {}: {text}{said}", output.status);
-    }
-    Ok(output)
-}
 
 /// The one of middle cost.
 fn middle<T>(mut all: Vec<T>, cost: impl Fn(&T) -> f64) -> Option<T> {

@@ -1,11 +1,9 @@
 //! What a block of runs says, as tables and as rows.
 
-use std::fmt::Write as _;
-
 use curtail_report::Table;
 
 use super::{
-    model::{Costs, crossing, median, paired},
+    model::{Costs, crossing, jobs, median, paired},
     plan::{Job, PACED_WRITES, PIPELINE, PIPELINES, Popularity, System},
     run::{OTHERS_MAX, Run},
 };
@@ -25,17 +23,6 @@ pub(super) fn block(nodes: usize, runs: &[Run]) -> String {
     format!("\n## {nodes} nodes\n\n{calibrated}{tables}\n{disturbed}\n")
 }
 
-/// Every run once, in the order of the plan.
-fn jobs(runs: &[Run], nodes: usize) -> Vec<Job> {
-    let mut jobs: Vec<Job> = Vec::new();
-    for run in runs.iter().filter(|run| run.job.nodes == nodes) {
-        if !jobs.contains(&run.job) {
-            jobs.push(run.job);
-        }
-    }
-    jobs
-}
-
 fn calibrated(costs: &Costs) -> String {
     format!(
         "Calibrated on smaller clusters, in ns of one core: a request {:.0}, a call {:.0}, a \
@@ -45,48 +32,35 @@ fn calibrated(costs: &Costs) -> String {
 }
 
 fn comparison(nodes: usize, runs: &[Run], costs: Option<&Costs>) -> Table {
-    let header = [
-        "system",
-        "pipeline",
-        "writes",
-        "requests/s",
-        "CPU, ns",
-        "hot reads",
-        "handed on",
-        "calls",
-        "messages",
-        "in a frame",
-        "requests/s to Base",
-        "CPU: Base to it",
-        "model",
-        "differs",
-    ];
-    let mut table = Table::new(&header, &[0]);
-    let closed = |job: &Job| job.rate.is_none() && !job.is_light;
-    for job in jobs(runs, nodes).iter().filter(|job| closed(job)) {
+    let mut table = Table::default();
+    for job in &jobs(runs, |job| job.nodes == nodes && job.is_closed()) {
         let base = Job {
             pipeline: job.pipeline,
             ..Job::new(nodes, System::Base, job.writes)
         };
         let of = |what: fn(&Run) -> f64| median(runs, job, |run| Some(what(run)));
         let share = |what| format!("{:.1} %", 100.0 * of(what).unwrap_or(0.0));
+        let rates = paired(runs, (job, &base), |run| run.rate);
         let measured = paired(runs, (&base, job), |run| run.cpu_ns);
         let model = costs.and_then(|costs| modelled(runs, costs, &base, job));
-        table.row(&[
-            title(job),
-            job.pipeline.to_string(),
-            format!("{:.0} %", 100.0 * job.writes),
-            number(of(|run| run.rate), 0),
-            number(of(|run| run.cpu_ns), 0),
-            share(|run| run.hot_share),
-            share(|run| run.relayed),
-            number(of(|run| run.calls), 2),
-            number(of(|run| run.messages), 3),
-            number(of(|run| run.parts / run.frames.max(1e-9)), 1),
-            number(paired(runs, (job, &base), |run| run.rate), 2),
-            number(measured, 2),
-            number(model, 2),
-            differs(measured, model),
+        table.named(&[
+            ("system", title(job)),
+            ("pipeline", job.pipeline.to_string()),
+            ("writes", format!("{:.0} %", 100.0 * job.writes)),
+            ("requests/s", number(of(|run| run.rate), 0)),
+            ("CPU, ns", number(of(|run| run.cpu_ns), 0)),
+            ("hot reads", share(|run| run.hot_share)),
+            ("handed on", share(|run| run.relayed)),
+            ("calls", number(of(|run| run.calls), 2)),
+            ("messages", number(of(|run| run.messages), 3)),
+            (
+                "in a frame",
+                number(of(|run| run.parts / run.frames.max(1e-9)), 1),
+            ),
+            ("requests/s to Base", number(rates, 2)),
+            ("CPU: Base to it", number(measured, 2)),
+            ("model", number(model, 2)),
+            ("differs", differs(measured, model)),
         ]);
     }
     table
@@ -108,13 +82,17 @@ fn title(job: &Job) -> String {
 }
 
 fn break_even(nodes: usize, runs: &[Run], costs: Option<&Costs>) -> Table {
-    let header = ["break-even", "pipeline", "measured", "model", "differs"];
-    let mut table = Table::new(&header, &[0]);
+    let mut table = Table::default();
     for pipeline in PIPELINES {
         for system in [System::Lin, System::Sc] {
             let [measured, model, differs] = crossings(nodes, runs, costs, (system, pipeline));
-            let name = system.name().to_owned();
-            table.row(&[name, pipeline.to_string(), measured, model, differs]);
+            table.named(&[
+                ("break-even", system.name().to_owned()),
+                ("pipeline", pipeline.to_string()),
+                ("measured", measured),
+                ("model", model),
+                ("differs", differs),
+            ]);
         }
     }
     table
@@ -127,11 +105,8 @@ fn crossings(
     costs: Option<&Costs>,
     (system, pipeline): (System, usize),
 ) -> [String; 3] {
-    let jobs = jobs(runs, nodes);
-    let compared = jobs
-        .iter()
-        .filter(|job| job.rate.is_none() && !job.is_light);
-    let mut writes: Vec<f64> = compared.map(|job| job.writes).collect();
+    let jobs = jobs(runs, |job| job.nodes == nodes && job.is_closed());
+    let mut writes: Vec<f64> = jobs.iter().map(|job| job.writes).collect();
     writes.sort_by(f64::total_cmp);
     writes.dedup();
     let pair = |share| {
@@ -166,10 +141,8 @@ fn where_even(ratios: &[(f64, f64)]) -> String {
 
 fn latency(nodes: usize, runs: &[Run]) -> Table {
     let what = format!("latency, {:.0} % writes", 100.0 * PACED_WRITES);
-    let header = [&what, "requests/s", "p50", "p95", "p99, us"];
-    let mut table = Table::new(&header, &[0]);
-    let jobs = jobs(runs, nodes);
-    for job in jobs.iter().filter(|job| job.rate.is_some() || job.is_light) {
+    let mut table = Table::default();
+    for job in &jobs(runs, |job| job.nodes == nodes && !job.is_closed()) {
         let us = |of: fn(&Run) -> Option<f64>| number(median(runs, job, of), 0);
         let (kind, rate) = match job.rate {
             Some(rate) => ("open loop", Some(rate)),
@@ -178,12 +151,12 @@ fn latency(nodes: usize, runs: &[Run]) -> Table {
                 median(runs, job, |run| Some(run.rate)),
             ),
         };
-        table.row(&[
-            format!("{}, {kind}", job.system.name()),
-            number(rate, 0),
-            us(|run| run.p50_us),
-            us(|run| run.p95_us),
-            us(|run| run.p99_us),
+        table.named(&[
+            (&what, format!("{}, {kind}", job.system.name())),
+            ("requests/s", number(rate, 0)),
+            ("p50", us(|run| run.p50_us)),
+            ("p95", us(|run| run.p95_us)),
+            ("p99, us", us(|run| run.p99_us)),
         ]);
     }
     table
@@ -203,16 +176,7 @@ fn disturbed(runs: &[Run]) -> String {
 
 fn coalescing(nodes: usize, runs: &[Run]) -> Table {
     let of_many = format!("of {PIPELINE}");
-    let header = [
-        "coalescing",
-        "requests/s, pipelines of 1",
-        &of_many,
-        "gain",
-        "CPU, ns, of 1",
-        &of_many,
-        "gain",
-    ];
-    let mut table = Table::new(&header, &[0]);
+    let mut table = Table::default();
     for system in [System::Base, System::Lin] {
         let many = Job::new(nodes, system, 0.0);
         let one = Job {
@@ -220,14 +184,16 @@ fn coalescing(nodes: usize, runs: &[Run]) -> Table {
             ..many
         };
         let of = |job: &Job, what: fn(&Run) -> f64| median(runs, job, |run| Some(what(run)));
-        table.row(&[
-            system.name().to_owned(),
-            number(of(&one, |run| run.rate), 0),
-            number(of(&many, |run| run.rate), 0),
-            number(paired(runs, (&many, &one), |run| run.rate), 2),
-            number(of(&one, |run| run.cpu_ns), 0),
-            number(of(&many, |run| run.cpu_ns), 0),
-            number(paired(runs, (&one, &many), |run| run.cpu_ns), 2),
+        let gain = |over, under, what| number(paired(runs, (over, under), what), 2);
+        let [rate, cpu_ns]: [fn(&Run) -> f64; 2] = [|run| run.rate, |run| run.cpu_ns];
+        table.named(&[
+            ("coalescing", system.name().to_owned()),
+            ("requests/s, pipelines of 1", number(of(&one, rate), 0)),
+            (&of_many, number(of(&many, rate), 0)),
+            ("gain", gain(&many, &one, rate)),
+            ("CPU, ns, of 1", number(of(&one, cpu_ns), 0)),
+            (&of_many, number(of(&many, cpu_ns), 0)),
+            ("gain", gain(&one, &many, cpu_ns)),
         ]);
     }
     table
@@ -249,43 +215,42 @@ fn differs(measured: Option<f64>, model: Option<f64>) -> String {
 
 /// Every run as a row.
 pub(super) fn csv(runs: &[Run]) -> String {
-    let mut text = String::from(
-        "nodes,system,popularity,write_ratio,pipeline,rate_offered,round,requests_per_second,\
-         cpu_ns,driver_cores,hot_share,relayed,protocol,calls,frames,parts,messages,others,\
-         hot_keys,p50_us,p95_us,p99_us\n",
-    );
+    let mut text = COLUMNS.map(|(name, _)| name).join(",") + "\n";
     for run in runs {
-        let job = &run.job;
-        let optional = |value: Option<f64>| value.map_or(String::new(), |one| format!("{one:.1}"));
-        let _ = writeln!(
-            text,
-            "{},{},{},{},{},{},{},{:.0},{:.1},{:.3},{:.4},{:.4},{:.4},{:.4},{:.4},{:.4},{:.4},\
-             {:.4},{:.1},{},{},{}",
-            job.nodes,
-            job.system.name(),
-            job.popularity.name(),
-            job.writes,
-            job.pipeline,
-            optional(job.rate),
-            run.round,
-            run.rate,
-            run.cpu_ns,
-            run.driver_cores,
-            run.hot_share,
-            run.relayed,
-            run.protocol,
-            run.calls,
-            run.frames,
-            run.parts,
-            run.messages,
-            run.others,
-            run.hot_keys,
-            optional(run.p50_us),
-            optional(run.p95_us),
-            optional(run.p99_us),
-        );
+        text += &(COLUMNS.map(|(_, cell)| cell(run)).join(",") + "\n");
     }
     text
+}
+
+type Column = (&'static str, fn(&Run) -> String);
+
+const COLUMNS: [Column; 22] = [
+    ("nodes", |run| run.job.nodes.to_string()),
+    ("system", |run| run.job.system.name().into()),
+    ("popularity", |run| run.job.popularity.name().into()),
+    ("write_ratio", |run| run.job.writes.to_string()),
+    ("pipeline", |run| run.job.pipeline.to_string()),
+    ("rate_offered", |run| optional(run.job.rate)),
+    ("round", |run| run.round.to_string()),
+    ("requests_per_second", |run| format!("{:.0}", run.rate)),
+    ("cpu_ns", |run| format!("{:.1}", run.cpu_ns)),
+    ("driver_cores", |run| format!("{:.3}", run.driver_cores)),
+    ("hot_share", |run| format!("{:.4}", run.hot_share)),
+    ("relayed", |run| format!("{:.4}", run.relayed)),
+    ("protocol", |run| format!("{:.4}", run.protocol)),
+    ("calls", |run| format!("{:.4}", run.calls)),
+    ("frames", |run| format!("{:.4}", run.frames)),
+    ("parts", |run| format!("{:.4}", run.parts)),
+    ("messages", |run| format!("{:.4}", run.messages)),
+    ("others", |run| format!("{:.4}", run.others)),
+    ("hot_keys", |run| format!("{:.1}", run.hot_keys)),
+    ("p50_us", |run| optional(run.p50_us)),
+    ("p95_us", |run| optional(run.p95_us)),
+    ("p99_us", |run| optional(run.p99_us)),
+];
+
+fn optional(value: Option<f64>) -> String {
+    value.map_or(String::new(), |one| format!("{one:.1}"))
 }
 
 #[cfg(test)]

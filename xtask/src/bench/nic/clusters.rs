@@ -1,15 +1,15 @@
 //! Twitter's clusters 12, 19, 27 and 31 (Juneberry, Table 1): the latency of writes and of reads,
 //! apart, in each mode.
 
-use std::{fs, process::Command};
+use std::{path::Path, process::Command};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use curtail_report::Table;
 
 use super::{
     Asked,
     link::{Cores, Link, Way, target},
-    load::{Step, drive},
+    load::{Step, capacity, drive},
     table::{Rows, cell, median, ratio},
 };
 
@@ -59,11 +59,11 @@ const LOADS: [f64; 4] = [0.3, 0.5, 0.7, 0.9];
 /// Keys, all stored before.
 const KEYS: &str = "20000";
 
-pub(super) fn run(asked: &Asked) -> Result<()> {
+pub(super) fn run(asked: &Asked, binary: &Path) -> Result<()> {
     let ways = ways();
     let mut arguments = asked.server.clone();
     arguments.extend(["-o".into(), format!("native_service_us={}", asked.work_us)]);
-    let link = Link::start(&asked.binary, &ways, asked.cores, &arguments, &asked.folder)?;
+    let link = Link::start(binary, &ways, asked.cores, &arguments, &asked.folder)?;
     let mut rows = Rows::default();
     let chosen =
         |cluster: &&Cluster| asked.clusters.is_empty() || asked.clusters.contains(&cluster.number);
@@ -80,27 +80,18 @@ pub(super) fn run(asked: &Asked) -> Result<()> {
         Cores::Two => "-two",
     };
     let name = format!("nic-clusters{cores}{}.csv", names.concat());
-    let path = asked.folder.join(name);
-    fs::write(&path, rows.csv()).with_context(|| path.display().to_string())?;
-    println!("\nrows: {}", path.display());
-    Ok(())
+    rows.save(&asked.folder.join(name))
 }
 
 fn ways() -> Vec<Way> {
-    let way = |label, series, mode, arguments: &[&str]| Way {
-        label,
-        series,
-        mode,
-        arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
-    };
     // Juneberry's thread that acknowledges does nothing else (JB-25): reads go to the workers.
     let apart = ["-o", "native_placement=hand-off"];
     vec![
-        way("raw", "raw-rpc", "raw", &[]),
-        way("deferred", "deferred-exec", "deferred", &[]),
-        way("io-ack", "io-ack", "io-ack", &[]),
-        way("io-ack-apart", "io-ack-apart", "io-ack", &apart),
-        way("xdp", "oq", "xdp", &[]),
+        Way::new("raw", "raw-rpc", "raw", &[]),
+        Way::new("deferred", "deferred-exec", "deferred", &[]),
+        Way::new("io-ack", "io-ack", "io-ack", &[]),
+        Way::new("io-ack-apart", "io-ack-apart", "io-ack", &apart),
+        Way::new("xdp", "oq", "xdp", &[]),
     ]
 }
 
@@ -117,7 +108,7 @@ impl Run<'_> {
     /// The driver against some of the servers.
     fn command(&self, ways: &[usize]) -> Command {
         let cluster = self.cluster;
-        let mut command = self.link.driver(&self.asked.binary);
+        let mut command = self.link.driver();
         for index in ways {
             let target = format!("{}={}", self.labels[*index], target(*index));
             command.args(["--target", &target]);
@@ -142,14 +133,7 @@ impl Run<'_> {
             store.args(["--preload", "--warm-up", "0", "--duration", "0.05"]),
             &self.labels,
         )?;
-        let mut closed = self.command(&[0]);
-        closed.args(["--repeat", "3", "--warm-up", "0.1", "--duration", "0.4"]);
-        let closed = drive(&mut closed, &self.labels)?;
-        let capacity = closed.iter().map(|step| step.rate).fold(0.0, f64::max);
-        if capacity < 1.0 {
-            bail!("RawRPC answered nothing");
-        }
-        Ok(capacity)
+        capacity(&mut self.command(&[0]), &self.labels)
     }
 
     fn measure(&self, rates: &[String]) -> Result<Vec<Step>> {
@@ -213,7 +197,7 @@ fn one(asked: &Asked, link: &Link, ways: &[Way], cluster: &Cluster, rows: &mut R
         "prices=measured;workload=cluster{};cores=1{own}",
         cluster.number
     );
-    let mut table = Table::new(&HEADER, &[0]);
+    let mut table = Table::default();
     for (load, rate) in loads.iter().zip(&rates) {
         let at: f64 = rate.parse()?;
         let of = |way: usize| -> Vec<&Step> {
@@ -223,7 +207,7 @@ fn one(asked: &Asked, link: &Link, ways: &[Way], cluster: &Cluster, rows: &mut R
         let last = of(ways.len() - 1);
         for (index, way) in ways.iter().enumerate() {
             let own = of(index);
-            table.row(&cells(*load, way.label, &own, &last));
+            table.named(&cells(*load, way.label, &own, &last));
             rows.add_point(("juneberry-fig7", way.series, &params), *load, &own);
         }
     }
@@ -231,29 +215,29 @@ fn one(asked: &Asked, link: &Link, ways: &[Way], cluster: &Cluster, rows: &mut R
     Ok(())
 }
 
-const HEADER: [&str; 9] = [
-    "load",
-    "mode",
-    "k/s",
-    "writes p50 / p90 / p99, us",
-    "over xdp",
-    "reads p50 / p90 / p99, us",
-    "refused, %",
-    "backlog p99",
-    "driver late p99, us",
-];
-
-fn cells(load: f64, label: &str, own: &[&Step], last: &[&Step]) -> [String; 9] {
+fn cells(load: f64, label: &str, own: &[&Step], last: &[&Step]) -> [(&'static str, String); 9] {
     let middle = |of: &dyn Fn(&Step) -> Option<f64>| median(own, of);
+    let accepted = [0, 1, 2].map(|place| middle(&|step| step.accepted[place]));
+    let read = [0, 1, 2].map(|place| middle(&|step| step.read[place]));
+    let to_last = ratio(own, last, |step| step.accepted[0]);
     [
-        load.to_string(),
-        label.to_owned(),
-        cell(&[middle(&|step| Some(step.rate / 1000.0))]),
-        cell(&[0, 1, 2].map(|place| middle(&|step| step.accepted[place]))),
-        cell(&[ratio(own, last, |step| step.accepted[0])]),
-        cell(&[0, 1, 2].map(|place| middle(&|step| step.read[place]))),
-        cell(&[middle(&|step| Some(100.0 * step.refused))]),
-        cell(&[middle(&|step| Some(step.backlog_p99))]),
-        cell(&[middle(&|step| Some(step.late_p99))]),
+        ("load", load.to_string()),
+        ("mode", label.to_owned()),
+        ("k/s", cell(&[middle(&|step| Some(step.rate / 1000.0))])),
+        ("writes p50 / p90 / p99, us", cell(&accepted)),
+        ("over xdp", cell(&[to_last])),
+        ("reads p50 / p90 / p99, us", cell(&read)),
+        (
+            "refused, %",
+            cell(&[middle(&|step| Some(100.0 * step.refused))]),
+        ),
+        (
+            "backlog p99",
+            cell(&[middle(&|step| Some(step.backlog_p99))]),
+        ),
+        (
+            "driver late p99, us",
+            cell(&[middle(&|step| Some(step.late_p99))]),
+        ),
     ]
 }

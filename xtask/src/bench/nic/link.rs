@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
@@ -31,8 +31,25 @@ pub(super) struct Way {
     pub(super) arguments: Vec<String>,
 }
 
+impl Way {
+    pub(super) fn new(
+        label: &'static str,
+        series: &'static str,
+        mode: &'static str,
+        arguments: &[&str],
+    ) -> Self {
+        Self {
+            label,
+            series,
+            mode,
+            arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
+        }
+    }
+}
+
 /// The namespaces and what runs in them, until this is dropped.
 pub(super) struct Link {
+    binary: PathBuf,
     names: [String; 2],
     servers: Vec<Running>,
     /// Keeps the servers' processor from halting, at the lowest priority there is.
@@ -75,6 +92,7 @@ impl Link {
         remove_leftovers()?;
         let id = std::process::id();
         let mut link = Self {
+            binary: binary.to_owned(),
             names: NAMESPACES.map(|name| format!("{name}{id}")),
             servers: Vec::new(),
             awake: None,
@@ -97,7 +115,7 @@ impl Link {
                 ip(&["-n", namespace, "link", "set", name, "up"])?;
             }
             let log = folder.join(format!("nic-{}.log", way.label));
-            let mut command = link.server(binary, way, number, cores, arguments);
+            let mut command = link.server(way, number, cores, arguments);
             let file = fs::File::create(&log)?;
             command.stdout(file.try_clone()?).stderr(file);
             link.servers.push(Running::start(&mut command)?);
@@ -117,20 +135,13 @@ impl Link {
         Ok(link)
     }
 
-    fn server(
-        &self,
-        binary: &Path,
-        way: &Way,
-        number: usize,
-        cores: Cores,
-        arguments: &[String],
-    ) -> Command {
+    fn server(&self, way: &Way, number: usize, cores: Cores, arguments: &[String]) -> Command {
         let list = match cores {
             Cores::One => "0",
             Cores::Two => "0,1",
         };
         let address = format!("10.77.{number}.1");
-        let mut command = prioritized(&self.names[0], list, binary);
+        let mut command = prioritized(&self.names[0], list, &self.binary);
         command.args(["serve", "-l", &address, "--open-to-network", "-p", "11211"]);
         command.args(["-t", "1", "-m", "1024", "--native", "11311"]);
         command.args(["--native-mode", way.mode]);
@@ -143,8 +154,8 @@ impl Link {
     }
 
     /// The driver, in its namespace and on its processor; it sleeps if it shares that.
-    pub(super) fn driver(&self, binary: &Path) -> Command {
-        let mut command = prioritized(&self.names[1], "1", binary);
+    pub(super) fn driver(&self) -> Command {
+        let mut command = prioritized(&self.names[1], "1", &self.binary);
         command.args(["bench", "--protocol", "native", "--json"]);
         if self.awake.is_some() {
             command.arg("--spin");

@@ -5,6 +5,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
+use super::super::report;
+
 /// What one server gave at one load in one round; times in microseconds.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
@@ -31,13 +33,18 @@ pub(super) struct Step {
 
 /// Runs the driver and reads its report.
 pub(super) fn drive(command: &mut Command, labels: &[String]) -> Result<Vec<Step>> {
-    let output = command.output().context("the driver")?;
-    if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr);
-        bail!("the driver ended with {}: {text}", output.status);
+    steps(&report(command)?, labels)
+}
+
+/// What the server reaches to which `command` sends in a closed loop, in requests a second.
+pub(super) fn capacity(command: &mut Command, labels: &[String]) -> Result<f64> {
+    command.args(["--repeat", "3", "--warm-up", "0.1", "--duration", "0.4"]);
+    let closed = drive(command, labels)?;
+    let capacity = closed.iter().map(|step| step.rate).fold(0.0, f64::max);
+    if capacity < 1.0 {
+        bail!("RawRPC answered nothing");
     }
-    let report: Value = serde_json::from_slice(&output.stdout).context("the driver's report")?;
-    steps(&report, labels)
+    Ok(capacity)
 }
 
 fn steps(report: &Value, labels: &[String]) -> Result<Vec<Step>> {

@@ -1,15 +1,15 @@
 //! One to two times what the server carries (JB-T6): credits and narrowing windows, receivers that
 //! are not ready (JB-16), and RawRPC.
 
-use std::fs;
+use std::{path::Path, process::Command};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use curtail_report::Table;
 
 use super::{
     Asked,
     link::{Link, Way, target},
-    load::{Step, drive},
+    load::{Step, capacity, drive},
     table::{Rows, cell, median},
 };
 
@@ -28,14 +28,15 @@ const NOT_READY: usize = 1;
 /// Sessions of the driver.
 const SESSIONS: &str = "4";
 
-pub(super) fn run(asked: &Asked) -> Result<()> {
+pub(super) fn run(asked: &Asked, binary: &Path) -> Result<()> {
     let ways = ways();
     let mut arguments = asked.server.clone();
     let work = format!("native_service_us={}", asked.work_us);
     arguments.extend(["--native-slots", SLOTS, "-o", &work].map(str::to_owned));
-    let link = Link::start(&asked.binary, &ways, asked.cores, &arguments, &asked.folder)?;
-    let drive_one = |way: usize, pace: &[&str]| -> Result<Vec<Step>> {
-        let mut command = link.driver(&asked.binary);
+    let link = Link::start(binary, &ways, asked.cores, &arguments, &asked.folder)?;
+    let labels: Vec<String> = ways.iter().map(|way| way.label.to_owned()).collect();
+    let driver = |way: usize| -> Command {
+        let mut command = link.driver();
         command.args(["--target", &format!("{}={}", ways[way].label, target(way))]);
         command.args([
             "--keys",
@@ -50,18 +51,9 @@ pub(super) fn run(asked: &Asked) -> Result<()> {
         if way == NOT_READY {
             command.args(["--when-full-pause-us", PAUSE_US]);
         }
-        let labels: Vec<String> = ways.iter().map(|way| way.label.to_owned()).collect();
-        drive(command.args(pace), &labels)
+        command
     };
-    let raw = ways.len() - 1;
-    let closed = drive_one(
-        raw,
-        &["--repeat", "3", "--warm-up", "0.1", "--duration", "0.4"],
-    )?;
-    let capacity = closed.iter().map(|step| step.rate).fold(0.0, f64::max);
-    if capacity < 1.0 {
-        bail!("RawRPC answered nothing");
-    }
+    let capacity = capacity(&mut driver(ways.len() - 1), &labels)?;
     let loads = if asked.loads.is_empty() {
         &LOADS[..]
     } else {
@@ -74,7 +66,7 @@ pub(super) fn run(asked: &Asked) -> Result<()> {
             for (way, steps) in steps.iter_mut().enumerate() {
                 let rate = format!("{:.0}", load * capacity);
                 let pace = ["--rate", &rate, "--warm-up", "0.3", "--duration", &seconds];
-                steps[place].extend(drive_one(way, &pace)?);
+                steps[place].extend(drive(driver(way).args(pace), &labels)?);
             }
         }
     }
@@ -85,44 +77,25 @@ pub(super) fn run(asked: &Asked) -> Result<()> {
         asked.work_us
     );
     let rows = report(&ways, loads, &steps);
-    let path = asked.folder.join("nic-overload.csv");
-    fs::write(&path, rows.csv()).with_context(|| path.display().to_string())?;
-    println!("\nrows: {}", path.display());
-    Ok(())
+    rows.save(&asked.folder.join("nic-overload.csv"))
 }
 
 /// The simulator's series of the same names.
 fn ways() -> Vec<Way> {
-    let way = |label, series, mode, arguments: &[&str]| Way {
-        label,
-        series,
-        mode,
-        arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
-    };
     vec![
-        way("credits", "credits", "xdp", &["-o", "native_backlog=64"]),
-        way(
+        Way::new("credits", "credits", "xdp", &["-o", "native_backlog=64"]),
+        Way::new(
             "not-ready",
             "not-ready",
             "xdp",
             &["-o", "native_backlog=256"],
         ),
-        way("raw", "raw-rpc", "raw", &[]),
+        Way::new("raw", "raw-rpc", "raw", &[]),
     ]
 }
 
 fn report(ways: &[Way], loads: &[f64], steps: &[Vec<Vec<Step>>]) -> Rows {
-    let header = [
-        "load",
-        "way",
-        "executed, k/s",
-        "of its peak",
-        "accepted since sent p50 / p90 / p99, us",
-        "since due p50 / p99, us",
-        "refused, %",
-        "backlog p50 / p99",
-    ];
-    let mut table = Table::new(&header, &[0]);
+    let mut table = Table::default();
     let mut rows = Rows::default();
     for (way, steps) in ways.iter().zip(steps) {
         let steps: Vec<Vec<&Step>> = steps.iter().map(|steps| steps.iter().collect()).collect();
@@ -133,24 +106,27 @@ fn report(ways: &[Way], loads: &[f64], steps: &[Vec<Vec<Step>>]) -> Rows {
             .fold(f64::MIN_POSITIVE, f64::max);
         for (load, own) in loads.iter().zip(&steps) {
             let middle = |of: &dyn Fn(&Step) -> Option<f64>| median(own, of);
-            table.row(&[
-                load.to_string(),
-                way.label.to_owned(),
-                cell(&[Some(rate(own) / 1000.0)]),
-                format!("{:.2}", rate(own) / peak),
-                cell(&[0, 1, 2].map(|place| middle(&|step| step.sent[place]))),
-                cell(&[0, 2].map(|place| middle(&|step| step.accepted[place]))),
-                cell(&[middle(&|step| Some(100.0 * step.refused))]),
-                cell(&[
-                    middle(&|step| Some(step.backlog_p50)),
-                    middle(&|step| Some(step.backlog_p99)),
-                ]),
+            let sent = [0, 1, 2].map(|place| middle(&|step| step.sent[place]));
+            let due = [0, 2].map(|place| middle(&|step| step.accepted[place]));
+            let refused = middle(&|step| Some(100.0 * step.refused));
+            let backlog = [
+                middle(&|step| Some(step.backlog_p50)),
+                middle(&|step| Some(step.backlog_p99)),
+            ];
+            table.named(&[
+                ("load", load.to_string()),
+                ("way", way.label.to_owned()),
+                ("executed, k/s", cell(&[Some(rate(own) / 1000.0)])),
+                ("of its peak", format!("{:.2}", rate(own) / peak)),
+                ("accepted since sent p50 / p90 / p99, us", cell(&sent)),
+                ("since due p50 / p99, us", cell(&due)),
+                ("refused, %", cell(&[refused])),
+                ("backlog p50 / p99", cell(&backlog)),
             ]);
             let of = ("juneberry-overload", way.series, PARAMS);
             rows.add_point(of, *load, own);
             rows.add(of, *load, "over_peak", Some(rate(own) / peak));
-            let sent = middle(&|step| step.sent[2]);
-            rows.add(of, *load, "ack_since_sent_p99_us", sent);
+            rows.add(of, *load, "ack_since_sent_p99_us", sent[2]);
         }
     }
     print!("{}", table.markdown());

@@ -1,6 +1,8 @@
 //! Medians, ratios and rows.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, fs, path::Path};
+
+use anyhow::{Context as _, Result};
 
 use super::super::middle;
 use super::load::Step;
@@ -48,8 +50,15 @@ impl Rows {
         }
     }
 
+    /// Writes all of them to a file, and says where that is.
+    pub(super) fn save(&self, path: &Path) -> Result<()> {
+        fs::write(path, self.csv()).with_context(|| path.display().to_string())?;
+        println!("\nrows: {}", path.display());
+        Ok(())
+    }
+
     /// All of them, with a head line.
-    pub(super) fn csv(&self) -> String {
+    fn csv(&self) -> String {
         format!("figure,series,params,x,metric,value,paper\n{}", self.text)
     }
 }

@@ -4,11 +4,11 @@
 
 use curtail_report::{Axis, Chart, Page, Scale, Series, Unit};
 
-use super::{Cell, Second, table};
+use super::{Second, table};
 use crate::drive::Plan;
 
-/// A line: its name, its colour, and its value in a second.
-type Line = (&'static str, usize, Cell);
+/// A line: its name, its colour, and its column.
+type Line = (&'static str, usize, &'static str);
 
 /// The whole page.
 pub(super) fn page(plan: &Plan, label: &str, rows: &[Second]) -> String {
@@ -48,43 +48,34 @@ fn strips(rows: &[Second]) -> [Chart; 5] {
         strip(
             "Requests for large values, per cent of all",
             &number,
-            &[("offered", 6, |row| row.large_percent)],
+            &[("offered", 6, "large_percent")],
         ),
         strip(
             "Small requests",
             &latency,
-            &[
-                ("p99", 1, |row| row.small_p99_us),
-                ("p50", 0, |row| row.small_p50_us),
-            ],
+            &[("p99", 1, "small_p99_us"), ("p50", 0, "small_p50_us")],
         ),
         strip(
             "Other requests",
             &latency,
-            &[
-                ("p99", 1, |row| row.large_p99_us),
-                ("p50", 0, |row| row.large_p50_us),
-            ],
+            &[("p99", 1, "large_p99_us"), ("p50", 0, "large_p50_us")],
         ),
         strip(
             "Workers by role (with 0 for large values, one stands by)",
             &number,
-            &[
-                ("small", 2, |row| row.small_cores),
-                ("large", 3, |row| row.large_cores),
-            ],
+            &[("small", 2, "small_cores"), ("large", 3, "large_cores")],
         ),
         strip(
             "Threshold in bytes: from here on values are large",
             &number,
-            &[("threshold", 4, |row| row.threshold)],
+            &[("threshold", 4, "threshold_bytes")],
         ),
     ]
 }
 
 /// The values of seconds; no line goes across a second of which nothing is known.
-fn series((name, style, value): &Line, rows: &[Second]) -> Series {
-    let known = rows.iter().filter_map(|row| Some((row, value(row)?)));
+fn series((name, style, column): &Line, rows: &[Second]) -> Series {
+    let known = rows.iter().filter_map(|row| Some((row, row.get(column)?)));
     Series {
         name: (*name).into(),
         style: *style,
@@ -100,13 +91,13 @@ mod tests {
 
     #[test]
     fn every_strip_has_its_lines_and_silence_is_said() {
-        let row = |second| Second {
-            second,
-            small_p99_us: Some(80.0 + second as f64),
-            small_p50_us: Some(20.0),
-            small_cores: Some(2.0),
-            large_cores: Some(0.0),
-            ..Second::default()
+        let row = |second| {
+            let mut row = Second::new(second);
+            row.set("small_p99_us", Some(80.0 + second as f64));
+            row.set("small_p50_us", Some(20.0));
+            row.set("small_cores", Some(2.0));
+            row.set("large_cores", Some(0.0));
+            row
         };
         let rows: Vec<Second> = (0..5).map(row).collect();
         let lines = |rows: &[Second]| strips(rows).map(|strip| strip.series).concat();
@@ -116,7 +107,7 @@ mod tests {
         let drawn = strips(&rows).map(|strip| strip.svg()).concat();
         assert_eq!(drawn.matches("the server does not tell").count(), 3);
         let mut holes = rows.clone();
-        holes[3].small_p99_us = None;
+        holes[3].numbers.remove("small_p99_us");
         let line = &lines(&holes)[1];
         let apart = line.points[3].0 - line.points[2].0;
         assert!(line.apart.is_some_and(|most| most < apart), "{line:?}");

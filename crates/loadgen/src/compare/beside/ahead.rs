@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use curtail_client::memcached::Connection;
 use serde::Serialize;
 
-use crate::{compare::Spread, measure::rank};
+use crate::compare::Spread;
 
 /// Small requests by what was ahead of them: amounts in classes, by the smallest amount above.
 #[derive(Clone, Debug, Default)]
@@ -94,14 +94,8 @@ impl Ahead {
 impl AheadFigures {
     /// Of runs, each with the run alone of its round; `None` if there are none.
     pub(super) fn of(runs: &[AheadP99], alone: &[AheadP99]) -> Option<Self> {
-        let median = |of: fn(&AheadP99) -> f64| rank(&runs.iter().map(of).collect::<Vec<_>>(), 0.5);
-        let ratio = |of: fn(&AheadP99) -> f64| {
-            let each = runs
-                .iter()
-                .zip(alone)
-                .map(|(run, alone)| of(run) / of(alone));
-            Spread::of(&each.collect::<Vec<_>>())
-        };
+        let median = |of: fn(&AheadP99) -> f64| Spread::over(runs, of).median;
+        let ratio = |of: fn(&AheadP99) -> f64| Spread::ratio(runs, alone, of);
         (!runs.is_empty()).then(|| Self {
             median: AheadP99 {
                 requests: median(|run| run.requests),

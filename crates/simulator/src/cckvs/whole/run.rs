@@ -1,7 +1,7 @@
 //! The event loop, what sessions ask for, and what is counted.
 
 use curtail_types::Instant;
-use curtail_workload::{Random, mix, zipf::Zipf};
+use curtail_workload::{Popularity, Random, Ranks, mix};
 
 use super::{
     Count, WholeCluster, WholeOutcome,
@@ -26,7 +26,7 @@ pub(super) enum Ask {
 /// Draws what is asked for.
 pub(super) struct Draw {
     random: Random,
-    ranks: Zipf,
+    ranks: Ranks,
     /// Where the keys are.
     placement: u64,
     /// For each session, whether its request is for a hot key.
@@ -241,7 +241,12 @@ impl Draw {
         };
         Self {
             random: Random::new(cluster.seed),
-            ranks: Zipf::new(count, cluster.gamma),
+            ranks: Ranks::new(
+                count,
+                Popularity::Zipf {
+                    exponent: cluster.gamma,
+                },
+            ),
             placement: mix(placement),
             hits: Vec::new(),
         }

@@ -24,7 +24,6 @@ mod world;
 
 use std::fmt;
 
-use clap::ValueEnum;
 use curtail_consistency::symmetric::Model;
 
 pub use command::ClusterArgs;
@@ -116,12 +115,6 @@ impl ClusterRun {
         let keys = keys::Keys::new(self);
         world::World::new(self, &keys).run()
     }
-}
-
-/// What a value is called on the command line.
-fn name(value: &impl ValueEnum) -> String {
-    let named = value.to_possible_value();
-    named.map_or_else(String::new, |named| named.get_name().into())
 }
 
 /// The command that repeats it.

@@ -203,7 +203,7 @@ fn heading(figure: &Figure, args: &Args) -> String {
 fn list() -> String {
     let mut text = String::new();
     for figure in figures() {
-        let series = figure.series.join(" ");
+        let series = figure.series;
         text += &format!(
             "{:18} {}\n{:18} series: {series}\n{:18} takes: {}\n",
             figure.name,
@@ -323,7 +323,7 @@ mod tests {
             let args = args(&format!("x{line}"));
             args.check().unwrap();
             if let Ok(figure) = figure(&args.figure) {
-                let checked = figure.check(&args.options, figure.series);
+                let checked = figure.check(&args.options, &figure.series_names());
                 assert_eq!(checked, Ok(()), "{line}");
                 taken += 1;
             }

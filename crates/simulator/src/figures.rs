@@ -38,8 +38,8 @@ pub struct Figure {
     pub x: &'static str,
     /// What the model includes, what not, and what the paper's numbers are.
     pub about: &'static str,
-    /// The series that it knows; the first ones are drawn if none are asked for.
-    pub series: &'static [&'static str],
+    /// The series that it knows, as words; the first ones are drawn if none are asked for.
+    pub series: &'static str,
     /// How many of `series` are drawn by default.
     pub series_default: usize,
     /// What can be set.
@@ -73,6 +73,11 @@ pub fn figure(name: &str) -> Result<&'static Figure, FigureError> {
 }
 
 impl Figure {
+    /// The names of its series.
+    pub fn series_names(&self) -> Vec<&'static str> {
+        self.series.split_whitespace().collect()
+    }
+
     /// Draws it: simulates every point, on these threads.
     pub fn rows(
         &'static self,
@@ -80,15 +85,16 @@ impl Figure {
         threads: &Threads,
     ) -> Result<Vec<Row>, FigureError> {
         let mut series = Vec::new();
+        let all = self.series_names();
         for name in &options.series {
-            let known = self.series.iter().find(|known| *known == name);
+            let known = all.iter().find(|known| *known == name);
             let known = known.ok_or_else(|| FigureError::Series(self, name.clone()))?;
             if !series.contains(known) {
                 series.push(*known);
             }
         }
         if series.is_empty() {
-            series.extend_from_slice(&self.series[..self.series_default]);
+            series.extend_from_slice(&all[..self.series_default]);
         }
         let refused = |refused| FigureError::Refused(self, refused);
         self.check(options, &series).map_err(refused)?;
@@ -126,7 +132,7 @@ impl std::fmt::Display for FigureError {
                 write!(f, "no figure is called {name:?}; there are {names}")
             }
             Self::Series(figure, name) => {
-                let known = figure.series.join(", ");
+                let known = figure.series_names().join(", ");
                 write!(f, "{} has no series {name:?}; it has {known}", figure.name)
             }
             Self::Refused(figure, refused) => {

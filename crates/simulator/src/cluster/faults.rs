@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use clap::ValueEnum;
 
-use super::name;
+use crate::command::name_of;
 
 /// The kinds of faults of a run.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -59,7 +59,7 @@ impl Faults {
     fn names(self) -> Vec<String> {
         let all = Fault::value_variants().iter();
         let own = all.filter(|fault| self.has(**fault));
-        own.map(name).collect()
+        own.map(name_of).collect()
     }
 }
 

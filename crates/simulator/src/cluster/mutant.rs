@@ -30,6 +30,6 @@ pub enum Mutant {
 impl Mutant {
     /// What it is called on the command line.
     pub fn name(self) -> String {
-        super::name(&self)
+        crate::command::name_of(&self)
     }
 }

@@ -27,7 +27,7 @@ pub(super) const FIG3: Figure = Figure {
             Series shipped is what the server does in place of d-crew: requests come over \
             connections spread over workers, nobody balances, a write whose partition another \
             worker holds goes to it in a batch, and neighbouring writes of a turn are one.",
-    series: &["erew", "crew", "d-crew", "ideal", "shipped"],
+    series: "erew crew d-crew ideal shipped",
     series_default: 5,
     parameters: &highest_loads(
         Parameter::each(Choice::Gamma, GAMMAS, &[0.0]).papers(&[0.0]),
@@ -44,7 +44,7 @@ pub(super) const FIG4: Figure = Figure {
             same system without writes. The paper's numbers are those of its authors' simulator at \
             200,000 requests a point; cells that its histogram falsified are left out. crew and \
             comp are the paper's mechanism, shipped is the server's (c4-fig3).",
-    series: &["crew", "comp", "shipped"],
+    series: "crew comp shipped",
     series_default: 3,
     parameters: &highest_loads(
         Parameter::each(Choice::Gamma, GAMMAS, &[0.9, 0.99, 1.0, 1.1, 1.2, 1.3, 1.4]).any(),
@@ -63,16 +63,8 @@ pub(super) const FIG13: Figure = Figure {
             network card balances and costs nothing; with --balancer core a core does. shipped is \
             the server's mechanism (c4-fig3), whose windows are the turns; all others are the \
             paper's.",
-    series: &[
-        "crew",
-        "comp",
-        "comp-queue-empty",
-        "comp-no-match",
-        "comp-adaptive",
-        "shipped",
-        "d-crew-comp",
-        "d-crew-comp-adaptive",
-    ],
+    series: "crew comp comp-queue-empty comp-no-match comp-adaptive shipped d-crew-comp \
+             d-crew-comp-adaptive",
     series_default: 6,
     parameters: &curve(&[0.99], &["paper"]),
     run: curves,
@@ -85,20 +77,8 @@ pub(super) const CURVE: Figure = Figure {
     about: "One point a load of the model of c4-fig3; every number that the model measures. Loads \
             that the system cannot serve have latencies that grow with the length of the run. \
             shipped is the server's mechanism (c4-fig3), all others are the paper's.",
-    series: &[
-        "erew",
-        "crew",
-        "d-crew",
-        "crcw",
-        "ideal",
-        "comp",
-        "d-crew-comp",
-        "shipped",
-        "comp-queue-empty",
-        "comp-no-match",
-        "comp-adaptive",
-        "d-crew-comp-adaptive",
-    ],
+    series: "erew crew d-crew crcw ideal comp d-crew-comp shipped comp-queue-empty \
+             comp-no-match comp-adaptive d-crew-comp-adaptive",
     series_default: 8,
     parameters: &curve(&[0.0], &["reference"]),
     run: curves,

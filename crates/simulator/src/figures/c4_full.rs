@@ -113,18 +113,8 @@ pub(super) const FIG13: Figure = Figure {
             CREW here: while an owner has a long queue, other popular keys come to stay with it, \
             and at 64 outstanding writes of a key everything waits. shipped is the server's \
             mechanism, all others are the paper's. Rows at x = 10 and 20 are highest loads.",
-    series: &[
-        "crew",
-        "comp",
-        "comp-adaptive",
-        "d-crew-comp-adaptive",
-        "shipped",
-        "comp-queue-empty",
-        "comp-no-match",
-        "d-crew",
-        "d-crew-comp",
-        "ideal",
-    ],
+    series: "crew comp comp-adaptive d-crew-comp-adaptive shipped comp-queue-empty \
+             comp-no-match d-crew d-crew-comp ideal",
     series_default: 5,
     parameters: &with_limit(
         parameters(
@@ -168,17 +158,7 @@ pub(super) const SCALING: Figure = Figure {
             the paper, and costs nothing. `over_one` is how many times what one core carries, \
             which within such a limit is less than its share. shipped is the server's mechanism, \
             which needs no core that balances; all others are the paper's.",
-    series: &[
-        "crew",
-        "d-crew",
-        "comp-adaptive",
-        "d-crew-comp-adaptive",
-        "shipped",
-        "erew",
-        "comp",
-        "d-crew-comp",
-        "ideal",
-    ],
+    series: "crew d-crew comp-adaptive d-crew-comp-adaptive shipped erew comp d-crew-comp ideal",
     series_default: 5,
     parameters: &with(
         with(
@@ -477,14 +457,5 @@ const FIG10_WRITES: [f64; 8] = [50.0, 55.0, 60.0, 65.0, 70.0, 75.0, 80.0, 85.0];
 const MRPS: &str = "offered load, million requests a second";
 /// Curves end where p99 is so many limits.
 const TOO_LONG: u64 = 3;
-const SERIES: &[&str] = &[
-    "crew",
-    "comp",
-    "shipped",
-    "d-crew",
-    "erew",
-    "ideal",
-    "d-crew-comp",
-    "comp-adaptive",
-    "d-crew-comp-adaptive",
-];
+const SERIES: &str =
+    "crew comp shipped d-crew erew ideal d-crew-comp comp-adaptive d-crew-comp-adaptive";

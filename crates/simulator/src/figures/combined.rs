@@ -32,16 +32,8 @@ pub(super) const COMBINED: Figure = Figure {
             mechanisms. shipped is the server's: no dispatcher, writes handed to the holder of \
             their partition in batches, neighbouring writes of a turn as one, and a threshold that \
             weighs what hand-offs cost.",
-    series: &[
-        "crew",
-        "d-crew",
-        "d-crew-comp",
-        "size-aware",
-        "size-aware-d-crew",
-        "size-aware-d-crew-comp",
-        "size-aware-d-crew-comp-packets",
-        "shipped",
-    ],
+    series: "crew d-crew d-crew-comp size-aware size-aware-d-crew size-aware-d-crew-comp \
+             size-aware-d-crew-comp-packets shipped",
     series_default: 8,
     parameters: &[
         Parameter::names(Choice::Calibration, &["paper", "measured"]),

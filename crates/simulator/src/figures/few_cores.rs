@@ -24,7 +24,7 @@ pub(super) const BESIDE: Figure = Figure {
             bandwidth. small_p99_over_alone is the 99th percentile over that without large \
             requests, kilobytes_ahead_p99 what was moved of large values while a small request \
             waited for its core.",
-    series: &["hkh", "crcw", "size-aware-d-crew"],
+    series: "hkh crcw size-aware-d-crew",
     series_default: 3,
     parameters: &[
         Parameter::each(Choice::Cores, (1.0, 256.0), &[2.0]).whole(),

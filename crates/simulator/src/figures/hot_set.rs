@@ -30,7 +30,7 @@ pub(super) const HOT_SET: Figure = Figure {
             `hot-out` sends the 20 hottest to the bottom and `random` replaces 20 of the top \
             1,000, both every second. The paper has no such figure: it expects a handful of keys \
             to change every few seconds.",
-    series: &["steady", "hot-in", "hot-out", "random"],
+    series: "steady hot-in hot-out random",
     series_default: 4,
     parameters: &[
         Parameter::each(Choice::Gamma, (0.0, 20.0), &[0.99]),

@@ -15,15 +15,7 @@ pub(super) const FIG2: Figure = Figure {
             the size-aware modes run the plan and the core behaviour that the server runs. \
             Dispatch, synchronisation and locality cost nothing. The paper prints no numbers for \
             this figure; the figure reference-points checks values known from elsewhere.",
-    series: &[
-        "early",
-        "late",
-        "steal",
-        "minos",
-        "minos-steal",
-        "minos-extra",
-        "minos-naive",
-    ],
+    series: "early late steal minos minos-steal minos-extra minos-naive",
     series_default: 5,
     parameters: &[
         Parameter::each(Choice::K, (1.0, 1e6), &[1.0, 10.0, 100.0, 1000.0]).whole(),

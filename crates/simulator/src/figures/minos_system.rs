@@ -221,32 +221,8 @@ const HKH: System = System::Bound {
     erew: false,
 };
 /// All series, Minos's own first.
-const MINOS_FIRST: &[&str] = &[
-    "minos",
-    "hkh-ws",
-    "hkh",
-    "sho",
-    "minos-static",
-    "minos-steal",
-    "minos-extra",
-    "minos-at-once",
-    "minos-naive",
-    "hkh-erew",
-    "curtail",
-    "curtail-static",
-];
+const MINOS_FIRST: &str = "minos hkh-ws hkh sho minos-static minos-steal minos-extra \
+     minos-at-once minos-naive hkh-erew curtail curtail-static";
 /// All series, those that the paper has first.
-const SERIES: &[&str] = &[
-    "hkh",
-    "hkh-ws",
-    "sho",
-    "minos",
-    "minos-static",
-    "minos-steal",
-    "minos-extra",
-    "minos-at-once",
-    "minos-naive",
-    "hkh-erew",
-    "curtail",
-    "curtail-static",
-];
+const SERIES: &str = "hkh hkh-ws sho minos minos-static minos-steal minos-extra \
+     minos-at-once minos-naive hkh-erew curtail curtail-static";

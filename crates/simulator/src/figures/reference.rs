@@ -24,7 +24,7 @@ pub(super) const POINTS: Figure = Figure {
             saturation differ by a third from seed to seed: ours is the median of five. The values \
             of G10 are of one run of 30,000 requests; those of d-CREW and Ideal are above what any \
             of our seeds gives, and above what queueing theory has for a central queue (2570 ns).",
-    series: &["c4", "minos", "cckvs"],
+    series: "c4 minos cckvs",
     series_default: 3,
     parameters: &[
         Parameter::one(Choice::Requests, (1.0, 1e12), &[])

@@ -83,7 +83,7 @@ fn every_figure_answers() {
     for figure in drawn() {
         let options = one_point(figure, 2_000);
         let rows = figure.rows(&options, &Threads::new(2)).unwrap();
-        for series in &figure.series[..figure.series_default] {
+        for series in &figure.series_names()[..figure.series_default] {
             let has = |row: &Row| row.series == *series && row.value.is_some();
             assert!(rows.iter().any(has), "{} {series}", figure.name);
         }
@@ -106,10 +106,11 @@ fn extreme_values_are_drawn_or_refused() {
             let ends = ends.into_iter();
             for value in ends.filter(|value| choice != Choice::Requests || *value < 1e10) {
                 let mut options = one_point(figure, 150);
+                let series = figure.series_names();
                 options.series = match figure.name.starts_with("juneberry") {
                     // Of those with queues in memory one and one without.
-                    true => vec![figure.series[0], figure.series[figure.series.len() / 2]],
-                    false => figure.series.to_vec(),
+                    true => vec![series[0], series[series.len() / 2]],
+                    false => series,
                 }
                 .into_iter()
                 .map(String::from)
@@ -208,7 +209,7 @@ fn the_papers_numbers_stand_beside_its_parameters_only() {
             let other = |value: &f64| {
                 let mut options = reduced(figure);
                 options.set(parameter.choice, *value);
-                figure.check(&options, figure.series).is_ok()
+                figure.check(&options, &figure.series_names()).is_ok()
             };
             let usual = [3.0, 4.0, 70.0, 300.0, 0.25];
             let changed = usual.iter().chain(&numbers).find(|value| other(value));

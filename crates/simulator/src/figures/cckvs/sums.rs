@@ -20,7 +20,7 @@ pub(in crate::figures) const FIG1: Figure = Figure {
     about: "250 million keys, of which the 65,536 most popular are placed one by one by a hash of \
             the seed and the others spread evenly. The paper has over 7 times the mean for the \
             first server; how many keys its drawing has, it does not say.",
-    series: &["load"],
+    series: "load",
     series_default: 1,
     parameters: &[
         Parameter::each(Choice::Gamma, GAMMAS, &[GAMMA]).papers(&[GAMMA]),
@@ -40,7 +40,7 @@ pub(in crate::figures) const FIG3: Figure = Figure {
     about: "Exact, over 250 million keys (Zipf's law, summed). The paper's 46, 65 and 69 % are \
             above what its own setting gives; they fit a popularity over some 10 to 50 million \
             keys.",
-    series: &["cache"],
+    series: "cache",
     series_default: 1,
     parameters: &[Parameter::each(Choice::Gamma, GAMMAS, &[0.90, 0.99, 1.01]).any()],
     run: fig3,
@@ -54,14 +54,7 @@ pub(in crate::figures) const FIG15: Figure = Figure {
             The paper reads 8, 4 and 1.7 % off its drawing, 10 to 18 % above its own equations; \
             -packets counts messages in place of bytes; -datagrams has our lengths (66 bytes \
             around a message, a header of 24).",
-    series: &[
-        "sc",
-        "lin",
-        "sc-packets",
-        "lin-packets",
-        "sc-datagrams",
-        "lin-datagrams",
-    ],
+    series: "sc lin sc-packets lin-packets sc-datagrams lin-datagrams",
     series_default: 6,
     parameters: &[
         Parameter::each(Choice::Nodes, NODES_RANGE, &NODES_DRAWN)
@@ -80,7 +73,7 @@ pub(in crate::figures) const CORES: Figure = Figure {
             --cluster-costs FILE): 2 cores, or --cores, serve all nodes, so more nodes carry no \
             more, and what they send one another takes from them all. over_uniform is the gain by \
             caching.",
-    series: &["uniform", "cckvs", "sc", "lin"],
+    series: "uniform cckvs sc lin",
     series_default: 4,
     parameters: &[
         Parameter::each(Choice::Cores, (1.0, 256.0), &[2.0]).whole(),
@@ -104,7 +97,7 @@ pub(in crate::figures) const COPIES: Figure = Figure {
     x: "writes of the key, per cent",
     about: "The largest group of nodes whose break-even share of writes is above the key's own; 1 \
             is its home alone. With the lengths of our datagrams; -paper with the paper's.",
-    series: &["sc", "lin", "sc-paper", "lin-paper"],
+    series: "sc lin sc-paper lin-paper",
     series_default: 4,
     parameters: &[
         Parameter::each(Choice::Nodes, NODES_RANGE, &[9.0, 40.0]).whole(),

@@ -18,19 +18,8 @@ pub(in crate::figures) const FIG8: Figure = Figure {
             0.99. Without an ending: 21.5 Gb/s of bytes, the paper's model; -packets: as many \
             packets as these bytes are; -simulated: whole nodes in virtual time \
             (crates/simulator/cckvs-paper.toml, or --cluster-hardware FILE).",
-    series: &[
-        "base-erew",
-        "base",
-        "uniform",
-        "cckvs",
-        "base-packets",
-        "cckvs-packets",
-        "base-erew-simulated",
-        "base-simulated",
-        "uniform-simulated",
-        "cckvs-simulated",
-        "uniform-packets",
-    ],
+    series: "base-erew base uniform cckvs base-packets cckvs-packets base-erew-simulated \
+             base-simulated uniform-simulated cckvs-simulated uniform-packets",
     series_default: 10,
     parameters: &BY_SKEW,
     run: fig8,
@@ -42,7 +31,7 @@ pub(in crate::figures) const FIG9: Figure = Figure {
     x: "exponent of popularity",
     about: "Misses fill the links, so their throughput is that of Uniform at every exponent; hits \
             come on top.",
-    series: &["cckvs", "cckvs-simulated", "cckvs-packets"],
+    series: "cckvs cckvs-simulated cckvs-packets",
     series_default: 2,
     parameters: &BY_SKEW,
     run: fig9,
@@ -57,22 +46,9 @@ pub(in crate::figures) const FIG10: Figure = Figure {
             nearer to what the paper measured; -simulated: whole nodes in virtual time, with the \
             production machines for the hot keys. below_read_only_percent is over the same series \
             without writes; the paper says of 0.2 % that SC and Lin are within 3 %.",
-    series: &[
-        "base-erew",
-        "base",
-        "uniform",
-        "sc",
-        "lin",
-        "sc-packets",
-        "lin-packets",
-        "base-simulated",
-        "uniform-simulated",
-        "sc-simulated",
-        "lin-simulated",
-        "base-packets",
-        "uniform-packets",
-        "base-erew-simulated",
-    ],
+    series: "base-erew base uniform sc lin sc-packets lin-packets base-simulated \
+             uniform-simulated sc-simulated lin-simulated base-packets uniform-packets \
+             base-erew-simulated",
     series_default: 11,
     parameters: &by_writes(&WRITES),
     run: fig10,
@@ -87,7 +63,7 @@ pub(in crate::figures) const FIG11: Figure = Figure {
             what keeps copies equal grows with the writes. -simulated counts what the production \
             machines send; their value travels with the invalidation, and what has none \
             (`invalidations_`) ends a write.",
-    series: &["sc", "lin", "sc-simulated", "lin-simulated"],
+    series: "sc lin sc-simulated lin-simulated",
     series_default: 4,
     parameters: &by_writes(&[1.0, 5.0]),
     run: fig11,
@@ -99,7 +75,7 @@ pub(in crate::figures) const FIG12: Figure = Figure {
     x: "bytes of a value",
     about: "The switch's packets bound small values, 54 Gb/s large ones. base and cckvs only \
             read, sc and lin write 1 %.",
-    series: &SERIES_BY_SIZE,
+    series: SERIES_BY_SIZE,
     series_default: 8,
     parameters: &BY_SIZE,
     run: fig12,
@@ -114,7 +90,7 @@ pub(in crate::figures) const FIG13: Figure = Figure {
             MRPS), 2.9 for ccKVS (2000 for 690); the writes' 2.6 and 2 times follow. Utilisation \
             (Fig. 13a) is of the cluster's links in Gb/s for each node. -simulated sets nothing by \
             them: what a turn sends to one node, and what waits for the link, shares packets.",
-    series: &SERIES_BY_SIZE,
+    series: SERIES_BY_SIZE,
     series_default: 8,
     parameters: &BY_SIZE,
     run: fig13,
@@ -127,14 +103,7 @@ pub(in crate::figures) const FIG14: Figure = Figure {
     about: "Without an ending: the paper's equations, to which its 628 and 554 belong (they need \
             66 % of hits); -packets: packets through the switch, beside which stand the paper's \
             measurements (639, 554 and 240).",
-    series: &[
-        "uniform",
-        "sc",
-        "lin",
-        "uniform-packets",
-        "sc-packets",
-        "lin-packets",
-    ],
+    series: "uniform sc lin uniform-packets sc-packets lin-packets",
     series_default: 6,
     parameters: &[
         Parameter::each(Choice::Nodes, NODES_RANGE, &NODES_DRAWN)
@@ -268,13 +237,5 @@ const BY_SIZE: [Parameter; 7] = {
 
 const WRITES: [f64; 8] = [0.0, 0.2, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0];
 const SIZES: [f64; 6] = [40.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
-const SERIES_BY_SIZE: [&str; 8] = [
-    "base-packets",
-    "cckvs-packets",
-    "sc-packets",
-    "lin-packets",
-    "base-simulated",
-    "cckvs-simulated",
-    "sc-simulated",
-    "lin-simulated",
-];
+const SERIES_BY_SIZE: &str = "base-packets cckvs-packets sc-packets lin-packets base-simulated \
+                              cckvs-simulated sc-simulated lin-simulated";

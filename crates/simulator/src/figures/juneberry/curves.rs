@@ -272,15 +272,5 @@ const LOADS_DRAWN: Parameter = Parameter::each(
     &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95],
 )
 .axis();
-const SERIES: &[&str] = &[
-    "raw-rpc",
-    "deferred-exec",
-    "erpc",
-    "io-ack",
-    "oq-paper",
-    "oq",
-    "oq-stamps",
-    "oq-shared",
-    "oq-fold",
-    "io-ack-paper",
-];
+const SERIES: &str =
+    "raw-rpc deferred-exec erpc io-ack oq-paper oq oq-stamps oq-shared oq-fold io-ack-paper";

@@ -19,7 +19,7 @@ pub(in crate::figures) const FIG6: Figure = Figure {
             juneberry.toml, so that base, mp and mp-delegation with 64 bytes are no \
             confirmation; base with 1 KB, everything durable but one point, and fewer machines \
             follow. srq and rq are one worker, a machine and four requests outstanding each.",
-    series: &["base", "mp", "mp-delegation", "srq", "rq"],
+    series: "base mp mp-delegation srq rq",
     series_default: 5,
     parameters: &[
         Parameter::file(Choice::Prices),

@@ -20,13 +20,7 @@ pub(in crate::figures) const OVERLOAD: Figure = Figure {
             connection, at once (given_up_share), so that latencies are of what was accepted; \
             not-ready-all's give nothing up, as the paper's, and what waits grows with the run. \
             done_mops is executed; over_peak is it over the same series' highest.",
-    series: &[
-        "credits",
-        "full-only",
-        "not-ready",
-        "not-ready-all",
-        "raw-rpc",
-    ],
+    series: "credits full-only not-ready not-ready-all raw-rpc",
     series_default: 5,
     parameters: &with::<4, 11>(
         parameters(REQUESTS),

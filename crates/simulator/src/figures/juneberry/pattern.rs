@@ -16,15 +16,7 @@ pub(in crate::figures) const PATTERN: Figure = Figure {
             pays for all three; a read that is answered from the queue waits only for the \
             worker, and with another worker for nothing. The last rows are rates of one client \
             that goes on with a random key after every third request.",
-    series: &[
-        "raw-rpc",
-        "deferred-exec",
-        "oq-paper",
-        "oq-stamps",
-        "oq",
-        "oq-shared",
-        "io-ack",
-    ],
+    series: "raw-rpc deferred-exec oq-paper oq-stamps oq oq-shared io-ack",
     series_default: 7,
     parameters: &[Parameter::seed()],
     run: pattern,

@@ -16,7 +16,7 @@ pub(in crate::figures) const FIG11: Figure = Figure {
             wait behind 64 others. The queue's buffers are persistent and share 6 GB/s of writes \
             with the store. That the store writes 2.38 bytes for one was set by the last point, \
             a worker's part of persistent buffers by the first; the points between follow.",
-    series: &["raw-rpc", "oq-paper", "oq", "deferred-exec"],
+    series: "raw-rpc oq-paper oq deferred-exec",
     series_default: 3,
     parameters: &with::<3, 10>(
         parameters(&[200_000.0]),
